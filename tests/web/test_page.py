@@ -58,6 +58,22 @@ def test_figures_from_two_readings(browser, server):
         assert found == [302, 3, 1.75, 2, None, None, "77"]
 
 
+def test_models_and_tiers_have_lines(browser, server):
+    with browser.page() as page:
+        open_page(page, server)
+        found = page.run("""(async () => {
+            const models = await import(new URL("web/models.js", document.baseURI));
+            const tiers = await import(new URL("web/tiers.js", document.baseURI));
+            const text = 'sluice:model_loaded{model_name="a\\\\"b"} 1\\nsluice:model_memory_bytes{model_name="a\\\\"b"} 7\\n' +
+                'sluice:model_waiting_requests{model_name="a\\\\"b"} 2\\nsluice:kv_tier_used_bytes{tier="ram"} 3\\n' +
+                'sluice:kv_tier_capacity_bytes{tier="ram"} 4\\nsluice:kv_tier_loaded_blocks_total{tier="ram"} 1234\\n';
+            const size = (bytes) => `${bytes} B`;
+            return [models.modelsOf(text).map((model) => models.lineOfModel(model, size)),
+                    tiers.tiersOf(text).map((tier) => tiers.lineOfTier(tier, size)), tiers.tiersOf("")];
+        })()""")
+        assert found == [[['a"b', "loaded, 7 B, 2 waiting"]], [["Memory", "3 B of 4 B, 1,234 blocks came back"]], []]
+
+
 def test_events_wherever_they_are_cut(browser, server):
     with browser.page() as page:
         open_page(page, server)

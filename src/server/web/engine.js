@@ -1,9 +1,11 @@
 // The live view: shows /metrics, read once a second while the page is visible.
 import {call} from "./api.js";
 import {el} from "./dom.js";
+import {LinesView} from "./lines.js";
 import {gained, labelOf, meanBetween, parseMetrics, quantileBetween, valueOf} from "./metrics.js";
-import {ModelsView} from "./models.js";
+import {lineOfModel, modelsOf} from "./models.js";
 import {Sparkline} from "./sparkline.js";
+import {lineOfTier, tiersOf} from "./tiers.js";
 
 const intervalMs = 1000;
 const slots = 120;
@@ -139,7 +141,8 @@ export class EngineView {
     this.readings = [];
     this.cards = cards.map((card) => new Card(card));
     this.foot = el("p", {class: "note"});
-    this.models = new ModelsView(root, (size) => bytes(size).join(" "));
+    this.tiers = new LinesView(root, "Beyond the cache");
+    this.models = new LinesView(root, "Models");
     root.append(...this.cards.map((card) => card.root), this.foot);
     this.timer = null;
     document.addEventListener("visibilitychange", () => this.#schedule(0));
@@ -181,7 +184,9 @@ export class EngineView {
                       recent: this.readings.find((reading) => seconds - reading.seconds <= recentS),
                       seconds: isComparable ? seconds - before.seconds : 1};
     for (const card of this.cards) card.take(readings);
-    this.models.take(text);
+    const size = (value) => bytes(value).join(" ");
+    this.tiers.show(tiersOf(text).map((tier) => lineOfTier(tier, size)));
+    this.models.show(modelsOf(text).map((model) => lineOfModel(model, size)));
     this.#showFoot(text, now);
   }
 

@@ -1,5 +1,4 @@
 // The models of a server with several: which are in memory, according to /metrics.
-import {el} from "./dom.js";
 
 const sample = /^sluice:model_(loaded|memory_bytes|waiting_requests)\{model_name="((?:[^"\\]|\\.)*)"\} (\S+)$/gm;
 const escapes = {n: "\n"};
@@ -15,24 +14,8 @@ export function modelsOf(text) {
   return [...models.values()];
 }
 
-// Shows a line for each model: its name, whether it is loaded, and the number of requests that wait for it.
-export class ModelsView {
-  // Becomes the first child of `container` if there are several models. `size(bytes)` formats a size.
-  constructor(container, size) {
-    this.container = container;
-    this.size = size;
-    this.list = el("ul", {class: "models"});
-    this.root = el("section", {class: "card", "aria-label": "Models"}, el("h3", {}, "Models"), this.list);
-  }
-
-  take(text) {
-    const models = modelsOf(text);
-    if (models.length === 0) return;
-    if (!this.root.isConnected) this.container.prepend(this.root);
-    this.list.replaceChildren(...models.map((model) => {
-      const state = model.loaded ? `loaded, ${this.size(model.memory_bytes)}` : model.memory_bytes ? "loading" : "not loaded";
-      const waiting = model.waiting_requests ? `, ${model.waiting_requests} waiting` : "";
-      return el("li", {}, model.name, " ", el("span", {class: "small"}, state + waiting));
-    }));
-  }
+// The line of a model: whether it is loaded, and the number of requests that wait for it. `size(bytes)` formats a size.
+export function lineOfModel(model, size) {
+  const state = model.loaded ? `loaded, ${size(model.memory_bytes)}` : model.memory_bytes ? "loading" : "not loaded";
+  return [model.name, state + (model.waiting_requests ? `, ${model.waiting_requests} waiting` : "")];
 }
