@@ -78,7 +78,7 @@ Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
   if (end > data_size) {
     return InvalidFile(fmt::format(
         "has data_offsets [{}, {}], but the file holds only {} bytes of data; it may be cut short: "
-        "download it again",
+        "download or send it again",
         begin, end, data_size));
   }
   if (end - begin != bits / 8) {
@@ -135,9 +135,10 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file
         "the file again");
   }
   if (file_size < kLengthBytes || file.size() < kLengthBytes) {
-    return InvalidFile(fmt::format(
-        "{} bytes are too few for a safetensors file; it may be cut short: download it again",
-        file_size));
+    return InvalidFile(
+        fmt::format("{} bytes are too few for a safetensors file; it may be cut short: download or "
+                    "send it again",
+                    file_size));
   }
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<uint64_t>(file[i]);
@@ -151,7 +152,7 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file
   if (length > file_size - kLengthBytes || length > file.size() - kLengthBytes) {
     return InvalidFile(
         fmt::format("header length {} is more than the file's {} bytes hold; it may be cut short: "
-                    "download it again",
+                    "download or send it again",
                     length, file_size));
   }
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);

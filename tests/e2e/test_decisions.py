@@ -110,7 +110,11 @@ def test_what_is_wrong_is_named(server):
         status, answer = server.post("/v1/systemone", {"model": "m", "state": STATE, "questions": {"count": CHOICE}, **body})
         assert status in (400, 404) and words in answer["error"]["message"], answer
     for body, words in [({"input": []}, "list of messages"), ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input_image"),
-                        ({"questions": [{"type": "predicate"}]}, "instructions"), ({"questions": [{"type": "choice", "instructions": "a", "choices": [{"value": 1}, {"value": 2}]}]}, "boolean")]:
+                        ({"questions": [{"type": "predicate"}]}, "instructions"), ({"questions": [{"type": "choice", "instructions": "a", "choices": [{"value": 1}, {"value": 2}]}]}, "boolean"),
+                        ({"questions": [{"type": "predicate", "instructions": "a", "weight": 2}]}, "unknown field 'weight'"),
+                        ({"questions": [{"type": "choice", "instructions": "a", "choices": [{"value": "x", "bias": 1}, {"value": "y"}]}]}, "'bias' of a choice"),
+                        ({"questions": [{"type": "choice", "instructions": "a", "choices": [{"value": "x", "description": 5}, {"value": "y"}]}]}, "must be a text"),
+                        ({"questions": [{"type": "score", "instructions": "a", "levels": [{"label": "x", "value": 5}, {"label": "y"}]}]}, "'value' of a level")]:
         status, answer = server.post("/v1/decisions", {"model": "m", "input": STATE, "questions": [{"type": "predicate", "instructions": "a"}], **body})
         assert status == 400 and words in json.dumps(answer), answer
     with serving(ABACUS) as plain:

@@ -58,7 +58,7 @@ def test_generate_takes_them(server):
 
 
 def test_the_list_is_bounded_and_in_the_vocabulary(server):
-    for ids, words in [([], "must not be an empty list"), ([10**6], "out-of-vocab"), ([-1], "out-of-vocab"), (list(range(3, 132)), "at most 128"), (["x"], "integer")]:
+    for ids, words in [([], "must not be an empty list"), ([10**6], "out-of-vocab"), ([-1], "out-of-vocab"), (list(range(3, 132)), "at most 128"), (["x"], "integer"), ([2**64], "integer of 64 bits")]:
         status, answer = server.post("/v1/completions", {"model": "m", "prompt": "a", "logprobs": 1, "logprob_token_ids": ids})
         assert status == 400 and words in answer["error"]["message"], answer
     assert len(ask(server, prompt="a", logprobs=1, logprob_token_ids=list(range(3, 131)), max_tokens=1)["top_logprobs"][0]) >= 128

@@ -90,6 +90,7 @@ def test_a_loop_of_training_scores_as_fresh_servers(steps):
             update(server, folder, "step-%d" % number)
             assert json.loads(server.get("/weight_info")[1]) == {"weight_version": "step-%d" % number}
             assert scores(server) == expected
+        assert server.post("/update_weight_version", {"new_version": "a\0b"})[0] == 400
         assert server.post("/update_weight_version", {"new_version": "last"}) == (200, {"success": True, "new_version": "last"})
         update(server, ABACUS)
         assert json.loads(server.get("/weight_info")[1]) == {"weight_version": "last"}

@@ -17,6 +17,7 @@
 #include "base/mutex.h"
 #include "base/process_memory.h"
 #include "server/access_log.h"
+#include "server/api/common/field_reader.h"
 #include "server/api/common/query.h"
 #include "server/api/common/request_body.h"
 #include "server/api/common/worker_pool.h"
@@ -288,8 +289,12 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
     if (name && !name->empty()) return Forward(route, std::move(request), client, *name);
     const std::string_view path = front_.WithoutRoot(request.path);
     if (route.with_body != nullptr && !name) {
-      if (const auto body = ParseRequestBody(request); !body)
-        return client->Send(front_.ErrorOf(path, body.error()));
+      const ApiResult<json::Value> body = ParseRequestBody(request);
+      if (!body) return client->Send(front_.ErrorOf(path, body.error()));
+      if (body->is_object() && Given(*body, "model") != nullptr) {
+        const ApiStatus error = BadParameter("expected the name of a model, a text", "model");
+        return client->Send(front_.ErrorOf(path, error.error()));
+      }
     }
     const ApiStatus error = BadParameter(
         fmt::format("this server has several models, and the request names none{}; it has {}",

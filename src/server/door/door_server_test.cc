@@ -134,6 +134,15 @@ TEST_F(DoorTest, ALoadThatHangsDelaysNoOther) {
   EXPECT_EQ(first.status, 200);
 }
 
+TEST_F(DoorTest, ModelsThatAreNotNamedByATextAreToldSo) {
+  StartDoor();
+  const ServerAnswer wrong = AskDoor("POST", "/v1/completions", R"({"model":5,"prompt":"a"})");
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_THAT(wrong.body, HasSubstr("expected the name of a model, a text"));
+  EXPECT_THAT(AskDoor("POST", "/v1/completions", R"({"prompt":"a"})").body,
+              HasSubstr("names none; it has a, b, c"));
+}
+
 TEST_F(DoorTest, AFailureIsToldUntilItIsTriedAgain) {
   scripts_[0].error = "damaged";
   scripts_[1].throws = true;

@@ -45,7 +45,7 @@ ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConf
   reader.Read("logprobs", logprobs, {.nullable = true});
   reader.Read("top_logprobs", top_logprobs);
   if (logprobs) sampling.logprobs = top_logprobs.value_or(0);
-  reader.Read("logprob_token_ids", sampling.logprob_token_ids);
+  reader.Read("logprob_token_ids", sampling.logprob_token_ids, {.within_int64 = true});
   // As in vLLM, an echo comes with the logprobs of its prompt.
   if (request.echo && !sampling.prompt_logprobs && !sampling.stream)
     sampling.prompt_logprobs = top_logprobs.value_or(0);

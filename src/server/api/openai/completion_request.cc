@@ -112,7 +112,7 @@ ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
   if (config.dialect != ApiDialect::kVllm)
     reader.Read("detokenize", request.detokenize, {.nullable = true});
   reader.Read("logprobs", request.sampling.logprobs);
-  reader.Read("logprob_token_ids", request.sampling.logprob_token_ids);
+  reader.Read("logprob_token_ids", request.sampling.logprob_token_ids, {.within_int64 = true});
   request.sampling.max_tokens = 16;
   reader.Read("max_tokens", request.sampling.max_tokens);
   if (!errors.empty()) return ValidationFailed(errors);

@@ -1,6 +1,7 @@
 #include "server/api/openai/decision_request.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include <fmt/format.h>
@@ -55,6 +56,25 @@ std::string TextOfValue(const json::Value* value) {
 
 tl::unexpected<ApiError> BadQuestion(std::string_view id, std::string_view what) {
   return BadParameter(fmt::format("question '{}': {}", id, what), "questions");
+}
+
+// Refuses members that are not in `known`: they could be meant to change the answer.
+ApiStatus CheckMembers(const json::Value& object, std::string_view id, std::string_view what,
+                       std::initializer_list<std::string_view> known) {
+  for (const auto& member : object.as_object()) {
+    if (std::ranges::find(known, member.first) == known.end())
+      return BadQuestion(id, fmt::format("unknown field '{}'{}", member.first.substr(0, 64), what));
+  }
+  return {};
+}
+
+// Reads the description of a choice or a level: a text, or "" for null or an absent value.
+ApiResult<std::string> ReadDescription(const json::Value& option, std::string_view id) {
+  const json::Value* const description = Given(option, "description");
+  if (description == nullptr) return std::string();
+  if (!description->is_string())
+    return BadQuestion(id, "the description of a choice or a level must be a text");
+  return description->as_string();
 }
 
 ApiStatus CheckOptions(const DecisionQuestion& question) {
@@ -112,11 +132,7 @@ ApiStatus ReadCriteria(const json::Value* criteria, DecisionQuestion& question) 
 ApiResult<DecisionQuestion> ReadSystemOneQuestion(const std::string& id, const json::Value& given) {
   if (id.empty()) return BadParameter("question ids must be non-empty", "questions");
   if (!given.is_object()) return BadQuestion(id, "expected an object");
-  // Refuses unknown fields: they could be meant to change the answer.
-  for (const auto& [name, value] : given.as_object()) {
-    if (name != "type" && name != "instructions" && name != "criteria")
-      return BadQuestion(id, fmt::format("unknown field '{}'", name.substr(0, 64)));
-  }
+  API_RETURN_IF_ERROR(CheckMembers(given, id, "", {"type", "instructions", "criteria"}));
   const std::string type = TextAt(given, "type");
   DecisionQuestion question;
   question.id = id;
@@ -211,8 +227,11 @@ ApiStatus ReadChoices(const json::Value* choices, DecisionQuestion& question) {
     const json::Value* const value = choice.is_object() ? choice.Find("value") : nullptr;
     if (value == nullptr || (!value->is_string() && !value->is_bool()))
       return BadQuestion(question.id, "a choice must have a value that is a text or a boolean");
+    API_RETURN_IF_ERROR(
+        CheckMembers(choice, question.id, " of a choice", {"value", "description"}));
+    API_ASSIGN_OR_RETURN(std::string description, ReadDescription(choice, question.id));
     question.options.push_back({value->is_bool() ? json::Write(*value) : value->as_string(),
-                                TextAt(choice, "description"), value->is_bool()});
+                                std::move(description), value->is_bool()});
   }
   return {};
 }
@@ -224,7 +243,9 @@ ApiStatus ReadLevels(const json::Value* levels, DecisionQuestion& question) {
     const json::Value* const label = level.is_object() ? level.Find("label") : nullptr;
     if (label == nullptr || !label->is_string())
       return BadQuestion(question.id, "a level must have a label");
-    question.options.push_back({label->as_string(), TextAt(level, "description")});
+    API_RETURN_IF_ERROR(CheckMembers(level, question.id, " of a level", {"label", "description"}));
+    API_ASSIGN_OR_RETURN(std::string description, ReadDescription(level, question.id));
+    question.options.push_back({label->as_string(), std::move(description)});
   }
   return {};
 }
@@ -235,6 +256,8 @@ ApiResult<DecisionQuestion> ReadDecisionQuestion(const json::Value& given, size_
   question.has_id = !question.id.empty();
   if (!question.has_id) question.id = std::to_string(index);
   if (!given.is_object()) return BadQuestion(question.id, "expected an object");
+  API_RETURN_IF_ERROR(
+      CheckMembers(given, question.id, "", {"name", "type", "instructions", "choices", "levels"}));
   API_ASSIGN_OR_RETURN(
       question.instructions,
       ReadParts(given.Find("instructions"), fmt::format("questions.{}.instructions", index)));

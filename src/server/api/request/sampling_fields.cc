@@ -150,13 +150,13 @@ SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& confi
   reader.Read("repetition_penalty", fields.repetition_penalty);
   reader.Read("seed", fields.seed, {.within_int64 = true});
   ReadStop(reader, static_cast<size_t>(config.max_stop_strings), fields.stop);
-  reader.Read("stop_token_ids", fields.stop_token_ids, kNullable);
+  reader.Read("stop_token_ids", fields.stop_token_ids, {.nullable = true, .within_int64 = true});
   reader.Read("include_stop_str_in_output", fields.include_stop_str_in_output);
   reader.Read("ignore_eos", fields.ignore_eos);
   reader.Read("min_tokens", fields.min_tokens);
   reader.Read("prompt_logprobs", fields.prompt_logprobs);
   reader.Read("logit_bias", fields.logit_bias, kNullable);
-  reader.Read("allowed_token_ids", fields.allowed_token_ids);
+  reader.Read("allowed_token_ids", fields.allowed_token_ids, {.within_int64 = true});
   reader.Read("bad_words", fields.bad_words);
   reader.Read("skip_special_tokens", fields.skip_special_tokens);
   reader.Check<bool>("spaces_between_special_tokens");

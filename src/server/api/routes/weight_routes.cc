@@ -1,5 +1,6 @@
 // The routes with which a trainer replaces the weights: vLLM's, with the backends "disk" and
 // "http".
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -42,6 +43,9 @@ ApiResult<std::string> VersionOf(const json::Value& body, std::string_view field
   if (version == nullptr || !version->is_string()) return BadParameter("expected a text", field);
   if (version->as_string().empty() || version->as_string().size() > kMostVersionBytes)
     return BadParameter("expected a text of 1 to 256 bytes", field);
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; };
+  if (std::ranges::any_of(version->as_string(), is_control))
+    return BadParameter("expected a text without control characters", field);
   return version->as_string();
 }
 
