@@ -18,6 +18,7 @@
 #include "base/process_memory.h"
 #include "cli/command.h"
 #include "cli/configs.h"
+#include "cli/drain_delay.h"
 #include "cli/failure_thread.h"
 #include "cli/launch_nodes.h"
 #include "cli/launch_ranks.h"
@@ -39,8 +40,6 @@ namespace {
 
 // Time after the drain for the step in progress and for releasing memory.
 constexpr std::chrono::seconds kEndTime(60);
-// Time after the last new connection for requests that are already on their way on open ones.
-constexpr std::chrono::seconds kLastRequests(1);
 // Maximum time from a launcher's signal to the failure report of the rank that caused it.
 constexpr std::chrono::milliseconds kTimeToHear(300);
 // After a rank is lost: time for requests to fail, then for their last bytes and for /health.
@@ -200,7 +199,7 @@ class ServeRun {
         sizes_(sizes),
         process_(std::move(process)),
         start_(start),
-        delay_seconds_(*settings.Number("drain-delay")),
+        delay_(*settings.Number("drain-delay")),
         drain_seconds_(*settings.Number("shutdown-timeout")),
         server_config_(ServerConfigOf(settings)) {}
 
@@ -208,9 +207,9 @@ class ServeRun {
   Result<int> Run() {
     const SignalWatcher watcher(
         [this](int) { OnSignal(); },
-        EndLimit{std::chrono::duration<double>(delay_seconds_ + drain_seconds_) + kEndTime,
+        EndLimit{std::chrono::duration<double>(delay_.seconds() + drain_seconds_) + kEndTime,
                  "a step or the device did not finish in time: the server ends without it"},
-        [this] { Reload(); }, [this] { return SkipDelay(); });
+        [this] { Reload(); }, [this] { return delay_.Skip(); });
     std::optional<FailureThread> failure_thread, drain_thread;
     if (process_) {
       failure_thread.emplace([this] { EndWithoutRank(Bound()->engine()); });
@@ -249,37 +248,17 @@ class ServeRun {
     return {};
   }
 
-  // With --drain-delay: /ready answers 503, so that proxies send requests elsewhere, and requests
-  // that still arrive are served. Then new connections are refused, which proxies notice at once,
-  // and requests already on their way on open connections are served.
   void Leave() {
-    MutexLock lock(mutex_);
-    if (delay_seconds_ == 0 || !loaded_ || !serving_ || skips_delay_) return;
-    LOG_INFO("serve",
-             "leaving: /ready answers 503, requests are served for another {} s; a second signal "
-             "ends that",
-             delay_seconds_);
-    is_leaving_ = true;
-    serving_->server().BeginLeaving();
-    const auto end =
-        std::chrono::steady_clock::now() +
-        std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(delay_seconds_));
-    while (!skips_delay_ && serving_ && std::chrono::steady_clock::now() < end)
-      leaving_.WaitUntil(lock, end);
-    if (!serving_) return;
-    serving_->server().StopAccepting();
-    const auto last = std::chrono::steady_clock::now() + kLastRequests;
-    while (!skips_delay_ && serving_ && std::chrono::steady_clock::now() < last)
-      leaving_.WaitUntil(lock, last);
-    is_leaving_ = false;
-  }
-
-  // Handles a second signal. Returns false if there is no delay to skip or it was skipped already.
-  bool SkipDelay() {
-    const MutexLock lock(mutex_);
-    if (!is_leaving_ || std::exchange(skips_delay_, true)) return false;
-    leaving_.NotifyAll();
-    return true;
+    {
+      const MutexLock lock(mutex_);
+      if (!loaded_) return;
+    }
+    const auto with_server = [this](auto use) {
+      const MutexLock lock(mutex_);
+      if (serving_) use(serving_->server());
+    };
+    delay_.Run([&] { with_server([](Server& server) { server.BeginLeaving(); }); },
+               [&] { with_server([](Server& server) { server.StopAccepting(); }); });
   }
 
   void Drain() {
@@ -318,15 +297,15 @@ class ServeRun {
     {
       const MutexLock lock(mutex_);
       ended = std::move(serving_);
-      leaving_.NotifyAll();
     }
+    delay_.End();
   }
 
   // The callbacks run in the thread that watches the ranks and must not block.
   void ListenToRanks(FailureThread& failure_thread, FailureThread& drain_thread) {
     process_->OnWord([this, &drain_thread](std::string_view word) {
       if (word == "drain") drain_thread.Report();
-      if (word == "hurry") SkipDelay();
+      if (word == "hurry") delay_.Skip();
       if (word == "reload") kill(getpid(), SIGHUP);
     });
     process_->OnFailure([this, &failure_thread](const std::string& reason) {
@@ -396,14 +375,12 @@ class ServeRun {
   const RankSizes sizes_;
   const std::unique_ptr<RankProcess> process_;
   const Time start_;
-  const double delay_seconds_, drain_seconds_;
+  DrainDelay delay_;
+  const double drain_seconds_;
   const ServerConfig server_config_;
   double load_seconds_ = 0;
   Mutex mutex_;
-  CondVar leaving_;
   bool loaded_ GUARDED_BY(mutex_) = false;
-  bool is_leaving_ GUARDED_BY(mutex_) = false;
-  bool skips_delay_ GUARDED_BY(mutex_) = false;
   std::unique_ptr<Serving> serving_ GUARDED_BY(mutex_);
   Mutex reload_mutex_;  // held while a reload or the end of serving_ uses the server
 };

@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "cli/configs.h"
 #include "cli/door_models.h"
+#include "cli/drain_delay.h"
 #include "cli/reload.h"
 #include "cli/serve_lines.h"
 #include "cli/signals.h"
@@ -27,9 +28,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// As kEndTime and kLastRequests in serve.cc.
+// As kEndTime in serve.cc.
 constexpr std::chrono::seconds kDoorEndTime(60);
-constexpr std::chrono::seconds kDoorLastRequests(1);
 constexpr std::chrono::milliseconds kLookForModels(20);
 
 // The configuration of the port, which belongs to no model.
@@ -49,16 +49,16 @@ class DoorRun {
       : settings_(settings),
         config_(config),
         start_(start),
-        delay_seconds_(*settings.Number("drain-delay")),
+        delay_(*settings.Number("drain-delay")),
         drain_seconds_(*settings.Number("shutdown-timeout")),
         server_(std::move(server)) {}
 
   Result<int> Run(size_t num_models, int64_t budget_bytes) {
     const SignalWatcher watcher(
         [this](int) { Drain(); },
-        EndLimit{std::chrono::duration<double>(delay_seconds_ + drain_seconds_) + kDoorEndTime,
+        EndLimit{std::chrono::duration<double>(delay_.seconds() + drain_seconds_) + kDoorEndTime,
                  "a step, a load or the device did not finish in time: the server ends without it"},
-        [this] { Reload(); }, [this] { return SkipDelay(); });
+        [this] { Reload(); }, [this] { return delay_.Skip(); });
     server_->Start();
     while (!server_->IsReady() && !IsDraining()) std::this_thread::sleep_for(kLookForModels);
     RETURN_IF_ERROR(server_->OpenDoor());
@@ -83,35 +83,8 @@ class DoorRun {
     return is_draining_;
   }
 
-  // As ServeRun::Leave() in serve.cc.
-  void Leave() {
-    MutexLock lock(mutex_);
-    if (delay_seconds_ == 0 || skips_delay_) return;
-    LOG_INFO("serve",
-             "leaving: /ready answers 503, requests are served for another {} s; a second signal "
-             "ends that",
-             delay_seconds_);
-    is_leaving_ = true;
-    server_->BeginLeaving();
-    const auto wait = [&](Clock::time_point end) REQUIRES(mutex_) {
-      while (!skips_delay_ && Clock::now() < end) leaving_.WaitUntil(lock, end);
-    };
-    wait(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                            std::chrono::duration<double>(delay_seconds_)));
-    server_->StopAccepting();
-    wait(Clock::now() + kDoorLastRequests);
-    is_leaving_ = false;
-  }
-
-  bool SkipDelay() {
-    const MutexLock lock(mutex_);
-    if (!is_leaving_ || std::exchange(skips_delay_, true)) return false;
-    leaving_.NotifyAll();
-    return true;
-  }
-
   void Drain() {
-    Leave();
+    delay_.Run([this] { server_->BeginLeaving(); }, [this] { server_->StopAccepting(); });
     if (settings_.dialect() != options::Dialect::kSluice)
       Say(settings_.dialect(), {"Shutting down"});
     LOG_INFO("serve", "draining: new requests are refused, running ones may finish within {} s",
@@ -130,12 +103,10 @@ class DoorRun {
   const options::Settings& settings_;
   const ServerConfig config_;
   const Clock::time_point start_;
-  const double delay_seconds_, drain_seconds_;
+  DrainDelay delay_;
+  const double drain_seconds_;
   Mutex mutex_;
-  CondVar leaving_;
   bool is_draining_ GUARDED_BY(mutex_) = false;
-  bool is_leaving_ GUARDED_BY(mutex_) = false;
-  bool skips_delay_ GUARDED_BY(mutex_) = false;
   const std::unique_ptr<DoorServer> server_;
 };
 
