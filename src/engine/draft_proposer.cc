@@ -195,7 +195,7 @@ void DraftProposer::RunPass() {
     if (static_cast<int64_t>(active.job->proposal->size()) < active.length)
       active_.push_back(active);
   }
-  LearnPass(start, tokens_.size());
+  LearnPass(start, slices_.size(), tokens_.size());
 }
 
 }  // namespace sluice

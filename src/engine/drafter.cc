@@ -1,5 +1,7 @@
 #include "engine/drafter.h"
 
+#include <algorithm>
+
 namespace sluice {
 namespace {
 
@@ -26,9 +28,9 @@ SequenceSampling Drafter::SamplingOf(const Job& job) {
           .counts = HasPenalties(params) ? job.sampling->counts : TokenCounts()};
 }
 
-void Drafter::LearnPass(Clock::time_point start, size_t num_rows) {
-  if (num_rows <= kFewRows)
-    policy_.LearnPass(SecondsSince(start));
+void Drafter::LearnPass(Clock::time_point start, size_t num_sequences, size_t num_rows) {
+  if (num_rows <= std::max(kFewRows, 4 * num_sequences))
+    policy_.LearnPass(static_cast<int64_t>(num_sequences), SecondsSince(start));
   else
     policy_.LearnCatchUp(SecondsSince(start), static_cast<int64_t>(num_rows));
 }

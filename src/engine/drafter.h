@@ -100,8 +100,8 @@ class Drafter {
   // The job's sampling parameters without its constraint. REQUIRES: job.state has parameters and
   // outlives the result.
   static SequenceSampling SamplingOf(const Job& job);
-  // Records the time of a pass of `num_rows` rows that began at `start`.
-  void LearnPass(Clock::time_point start, size_t num_rows);
+  // Records the time of a pass of `num_rows` rows for `num_sequences` that began at `start`.
+  void LearnPass(Clock::time_point start, size_t num_sequences, size_t num_rows);
 
   DraftPolicy policy_;
 };

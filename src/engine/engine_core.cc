@@ -144,10 +144,10 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
   jobs_.resize(sequences);
   if (model.draws_tokens()) draw_jobs_.reserve(sequences);
   if (drafter_ != nullptr)
-    draft_jobs_.reserve(static_cast<size_t>(plan.scheduler.max_proposed_tokens));
+    draft_jobs_.reserve(static_cast<size_t>(plan.draft->max_sequences));
   if (handed_.size_bytes() > 0) {
     CHECK_EQ(steps_in_flight, 1);
-    draft_hidden_.reserve(static_cast<size_t>(plan.scheduler.max_proposed_tokens));
+    draft_hidden_.reserve(static_cast<size_t>(plan.draft->max_sequences));
   }
   sampling_.reserve(sequences);
   updates_.reserve(sequences);
@@ -472,6 +472,7 @@ void EngineCore::ForgetProposals(ActiveSequence& sequence) {
 void EngineCore::ProposeTokens() {
   const int64_t num_running = scheduler_.num_running();
   int64_t room = plan_.scheduler.max_proposed_tokens - num_running;
+  if (drafter_ != nullptr && num_running > plan_.draft->max_sequences) room = 0;
   int64_t left = num_running;
   // Draft models are slow: propose only for sequences that the step decodes.
   const int64_t most_jobs = scheduler_.MostDecodes();
@@ -508,9 +509,12 @@ void EngineCore::ProposeTokens() {
 }
 
 void EngineCore::HandOn(const Flight& flight) {
-  // If running sequences use all rows, nothing is proposed.
-  const int64_t most = plan_.scheduler.max_proposed_tokens;
-  if (scheduler_.num_running() >= most) return;
+  // Nothing is proposed if running sequences use all rows, or are too many for the head.
+  const int64_t most = plan_.draft->max_sequences;
+  if (scheduler_.num_running() > most ||
+      scheduler_.num_running() >= plan_.scheduler.max_proposed_tokens) {
+    return;
+  }
   draft_hidden_.clear();
   int64_t first_row = 0;
   for (const FlyingSlice& slice : flight.slices) {

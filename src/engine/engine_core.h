@@ -300,7 +300,7 @@ class EngineCore {
   std::vector<float*> image_targets_;            // [plan.image_rows]
   std::vector<StateSlot> state_slots_;           // [max_num_seqs], if sequences keep states
   std::vector<int32_t> adapters_;                // by slice: slot or -1, if adapters are served
-  std::vector<Drafter::Job> draft_jobs_;         // [max_proposed_tokens]
+  std::vector<Drafter::Job> draft_jobs_;         // [DraftPlan::max_sequences]
   std::vector<Drafter::Hidden> draft_hidden_;    // likewise, for a drafting head
   std::vector<DrawJob> draw_jobs_;               // [max_num_seqs]
   // Arrays of the step being ended.

@@ -34,6 +34,8 @@ struct StepDefaults {
   // multiplying so many rows.
   int64_t max_proposed_tokens = 16;
 };
+// The same if a drafter proposes, which does so only as far as measured times say that it pays.
+constexpr int64_t kMaxDraftedTokens = 64;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxThreadsPerCpu = 4;
 // Maximum memory for the rows of prompt logits in a step (but at least 32 rows).
@@ -288,6 +290,8 @@ Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
       kPromptLogitBytes / std::max<int64_t>(1, model.vocab_size * int64_t{sizeof(float)}), 32, 256);
   step.max_num_seqs = config.max_num_seqs.value_or(defaults.max_num_seqs);
   if (config.speculates()) step.max_proposed_tokens = defaults.max_proposed_tokens;
+  if (config.draft.is_given())
+    step.max_proposed_tokens = std::max(step.max_proposed_tokens, kMaxDraftedTokens);
   step.max_num_batched_tokens = config.max_num_batched_tokens.value_or(
       std::max(defaults.max_num_batched_tokens, step.max_num_seqs));
   if (step.max_num_seqs > kMost || step.max_num_batched_tokens > kMost) {

@@ -298,9 +298,9 @@ void HeadProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
         }
       }
       is_first = false;
-      const size_t computed = tokens_.size();
+      const size_t num_rows = tokens_.size(), num_sequences = active_.size();
       Draw();
-      LearnPass(start, computed);
+      LearnPass(start, num_sequences, num_rows);
     }
   } catch (...) {
     Break(jobs);

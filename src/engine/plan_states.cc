@@ -52,11 +52,13 @@ Status PlanStates(int64_t& budget, EnginePlan& plan) {
         "and {} are there for them; raise --state-cache-memory",
         MemoryText(bytes), MemoryText(for_snapshots)));
   }
+  constexpr int64_t kMostProposedStates = 32;
   // Slots for the state after each draft token, until it is known which tokens are accepted.
   int64_t proposed = 0;
   if (config.speculates()) {
     const int64_t rest = budget - (scheduler.max_num_seqs + snapshots) * bytes;
-    proposed = std::clamp<int64_t>(rest / 2 / bytes, 0, scheduler.max_proposed_tokens);
+    const int64_t most = std::min(scheduler.max_proposed_tokens, kMostProposedStates);
+    proposed = std::clamp<int64_t>(rest / 2 / bytes, 0, most);
     if (proposed == 0) {
       plan.warnings.push_back(fmt::format(
           "speculative_config: nothing is proposed: the states behind a proposed token take {}, "

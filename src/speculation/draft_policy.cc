@@ -6,27 +6,28 @@
 namespace sluice {
 namespace {
 
-constexpr double kWeight = 0.2;       // weight of a new measurement in an average
 constexpr double kKeepOfOne = 0.95;   // decay per token of a sequence's acceptance
 constexpr double kKeepOfAll = 0.995;  // decay per token of the acceptance of all sequences
 constexpr double kFirstShare = 0.7;   // prior of the share of accepted tokens
 constexpr double kFirstTokens = 4;    // weight of that prior, in tokens
-constexpr double kRowShare = 0.02;    // prior of the cost of one more row, as a share of a step
-// Prior: catching up computes many tokens per pass.
-constexpr double kTokensOfAPass = 16;
+constexpr double kPlaceTokens = 16;   // weight of the acceptance of all places in that of one
+constexpr double kLeastShare = 1e-3;  // so that places can be compared with it
 constexpr double kLeastGain = 1.03;
 // Most answers end well before their limit: assume at most this many more tokens.
 constexpr double kLikelyLeft = 256;
 constexpr int64_t kPlainEvery = 32;
 constexpr int64_t kTriedLength = 2;
 constexpr double kMostCredit = 8;
+// The first try of a sequence that gets at least so many tokens takes no credit, if it takes at
+// most this share of a step of one sequence.
+constexpr double kShareOfFirstTry = 0.3;
+constexpr int64_t kLeastLeft = 32;
+constexpr int64_t kTriedBehind = 64;  // tokens that are caught up together with those of others
 
 }  // namespace
 
 DraftPolicy::DraftPolicy(double cost_ratio, bool adaptive)
-    : cost_ratio_(cost_ratio),
-      adaptive_(adaptive),
-      all_{kFirstTokens, kFirstShare * kFirstTokens} {}
+    : adaptive_(adaptive), costs_(cost_ratio), all_{kFirstTokens, kFirstShare * kFirstTokens} {}
 
 double DraftPolicy::AcceptanceOf(const DraftAcceptance& acceptance) const {
   // The acceptance of all sequences counts as a few tokens of this one.
@@ -34,50 +35,39 @@ double DraftPolicy::AcceptanceOf(const DraftAcceptance& acceptance) const {
   return (acceptance.accepted + kFirstTokens * share) / (acceptance.verified + kFirstTokens);
 }
 
-double DraftPolicy::StepSeconds(int64_t num_sequences) const {
-  const auto wanted = std::min(num_sequences, kMostSequences);
-  for (int64_t distance = 0; distance <= kMostSequences; ++distance) {
-    for (const int64_t place : {wanted - distance, wanted + distance}) {
-      if (place < 0 || place > kMostSequences) continue;
-      const Average& step = steps_[static_cast<size_t>(place)];
-      if (step.known) return step.value;
-    }
-  }
-  return pass_.known ? pass_.value / cost_ratio_ : 1;
-}
-
-double DraftPolicy::PassSeconds() const {
-  return pass_.known ? pass_.value : cost_ratio_ * StepSeconds(1);
-}
-
-double DraftPolicy::RowSeconds(int64_t num_sequences) const {
-  return (row_share_.known ? row_share_.value : kRowShare) * StepSeconds(num_sequences);
-}
-
-double DraftPolicy::TokenSeconds() const {
-  return token_.known ? token_.value : PassSeconds() / kTokensOfAPass;
+double DraftPolicy::AcceptanceAt(const DraftAcceptance& acceptance, int64_t place) const {
+  const double share = std::max(kLeastShare, all_.accepted / all_.verified);
+  const DraftAcceptance& found = places_[std::min(static_cast<size_t>(place), kMostPlaces - 1)];
+  const double here =
+      (found.accepted + kPlaceTokens * share) / (found.verified + kPlaceTokens) / share;
+  return std::min(1.0, AcceptanceOf(acceptance) * here);
 }
 
 int64_t DraftPolicy::BestLength(int64_t num_sequences, std::span<const Candidate> candidates,
                                 double& gain) const {
-  const double step = StepSeconds(num_sequences), pass = PassSeconds();
-  const double row = RowSeconds(num_sequences);
+  const double step = costs_.Step(num_sequences), row = costs_.Row(num_sequences);
+  const double pass = costs_.Pass(std::ssize(candidates));
   const auto plain = static_cast<double>(num_sequences);
-  int64_t longest = 0, best = 0;
+  int64_t longest = 0, best = 0, num_proposed = 0;
   for (const Candidate& candidate : candidates) longest = std::max(longest, candidate.most);
   gain = 1;
-  double tokens = plain, seconds = step;
+  std::array<double, kMostSequences> right;  // probability that all tokens so far are accepted
+  right.fill(1);
+  double tokens = plain, passes = 0;
   for (int64_t length = 1; length <= longest; ++length) {
-    seconds += pass;
-    for (const Candidate& candidate : candidates) {
+    passes += pass;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const Candidate& candidate = candidates[i];
       if (candidate.most < length) continue;
-      const double more =
-          std::pow(AcceptanceOf(*candidate.acceptance), static_cast<double>(length));
+      // Candidates beyond the first ones count as these.
+      double& more = right[i % right.size()];
+      if (i < right.size()) more *= AcceptanceAt(*candidate.acceptance, length - 1);
       // Does not pay for this sequence, even if the pass cost nothing.
       if (more * step < row * plain) continue;
       tokens += more;
-      seconds += row;
+      ++num_proposed;
     }
+    const double seconds = passes + costs_.Step(num_sequences, num_proposed);
     const double faster = tokens / seconds * step / plain;
     if (faster <= gain) continue;
     gain = faster;
@@ -89,7 +79,7 @@ int64_t DraftPolicy::BestLength(int64_t num_sequences, std::span<const Candidate
 }
 
 double DraftPolicy::SavedSeconds(int64_t num_sequences, int64_t left, double gain) const {
-  return std::min(static_cast<double>(left), kLikelyLeft) * StepSeconds(num_sequences) *
+  return std::min(static_cast<double>(left), kLikelyLeft) * costs_.Step(num_sequences) *
          (1 - 1 / gain);
 }
 
@@ -103,7 +93,7 @@ bool DraftPolicy::PaysToCatchUp(int64_t num_sequences, int64_t behind, int64_t l
   alike.fill({.acceptance = &acceptance, .most = kLength});
   double gain = 1;
   BestLength(static_cast<int64_t>(count), std::span(alike).first(count), gain);
-  return static_cast<double>(behind) * TokenSeconds() <=
+  return static_cast<double>(behind) * costs_.CatchUpToken() <=
          SavedSeconds(num_sequences, left, gain) / 2;
 }
 
@@ -114,52 +104,48 @@ void DraftPolicy::Choose(int64_t num_sequences, std::span<Candidate> candidates)
   double gain = 1;
   const int64_t length = BestLength(num_sequences, candidates, gain);
   if (length == 0) return Try(num_sequences, candidates);
-  const double step = StepSeconds(num_sequences);
+  const double step = costs_.Step(num_sequences);
   for (Candidate& candidate : candidates) {
     // The time of catching up must be saved again before the answer ends.
     const double saved = SavedSeconds(num_sequences, candidate.left, gain);
-    if (static_cast<double>(candidate.behind) * TokenSeconds() > saved / 2) continue;
-    const double share = AcceptanceOf(*candidate.acceptance);
-    const double row = RowSeconds(num_sequences) * static_cast<double>(num_sequences);
-    double more = share;
-    while (candidate.length < std::min(length, candidate.most) && more * step >= row) {
+    if (static_cast<double>(candidate.behind) * costs_.CatchUpToken() > saved / 2) continue;
+    const double row = costs_.Row(num_sequences) * static_cast<double>(num_sequences);
+    double more = 1;
+    while (candidate.length < std::min(length, candidate.most)) {
+      more *= AcceptanceAt(*candidate.acceptance, candidate.length);
+      if (more * step < row) break;
       ++candidate.length;
-      more *= share;
     }
   }
 }
 
 void DraftPolicy::Try(int64_t num_sequences, std::span<Candidate> candidates) {
-  Candidate& nearest = *std::ranges::min_element(candidates, {}, &Candidate::behind);
-  const int64_t length = std::min(kTriedLength, nearest.most);
-  const double seconds = static_cast<double>(nearest.behind) * TokenSeconds() +
-                         static_cast<double>(length) * (PassSeconds() + RowSeconds(num_sequences));
-  const double steps = seconds / StepSeconds(num_sequences);
-  if (length == 0 || steps > credit_) return;
-  credit_ -= steps;
-  nearest.length = length;
-}
-
-void DraftPolicy::LearnPass(double seconds) {
-  pass_.Add(seconds, kWeight);
-}
-
-void DraftPolicy::LearnCatchUp(double seconds, int64_t num_tokens) {
-  token_.Add(seconds / static_cast<double>(num_tokens), kWeight);
+  const double step = costs_.Step(num_sequences), row = costs_.Row(num_sequences);
+  const int64_t nearest = std::ranges::min_element(candidates, {}, &Candidate::behind)->behind;
+  // Trying several sequences at once costs more rows, but no more passes.
+  double seconds = static_cast<double>(kTriedLength) * costs_.Pass(std::ssize(candidates));
+  bool is_new = false;
+  for (Candidate& candidate : candidates) {
+    if (candidate.behind > nearest + kTriedBehind) continue;
+    candidate.length = std::min(kTriedLength, candidate.most);
+    seconds += static_cast<double>(candidate.length) * row +
+               static_cast<double>(candidate.behind) * costs_.CatchUpToken();
+    is_new |= candidate.acceptance->verified == 0 && candidate.left >= kLeastLeft;
+  }
+  const double steps = seconds / step;
+  // The first tokens of a sequence tell more about it than all tokens of others.
+  if (is_new && steps * static_cast<double>(num_sequences) <= kShareOfFirstTry) return;
+  if (steps <= credit_) {
+    credit_ -= steps;
+    return;
+  }
+  for (Candidate& candidate : candidates) candidate.length = 0;
 }
 
 void DraftPolicy::LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds) {
   credit_ = std::min(kMostCredit, credit_ + kShareOfTries);
-  Average& step = steps_[static_cast<size_t>(std::min(num_sequences, kMostSequences))];
-  if (num_proposed == 0) {
-    step.Add(seconds, kWeight);
-    steps_since_plain_ = 0;
-    return;
-  }
-  ++steps_since_plain_;
-  const auto rows = static_cast<double>(num_proposed);
-  if (!step.known) return step.Add(seconds / (1 + kRowShare * rows), kWeight);
-  row_share_.Add(std::clamp((seconds / step.value - 1) / rows, 0.0, 1.0), kWeight);
+  steps_since_plain_ = num_proposed == 0 ? 0 : steps_since_plain_ + 1;
+  costs_.LearnStep(num_sequences, num_proposed, seconds);
 }
 
 void DraftPolicy::LearnAcceptance(int num_proposed, int num_accepted, DraftAcceptance& acceptance) {
@@ -173,6 +159,11 @@ void DraftPolicy::LearnAcceptance(int num_proposed, int num_accepted, DraftAccep
   };
   learn(kKeepOfOne, acceptance);
   learn(kKeepOfAll, all_);
+  for (int place = 0; place < verified; ++place) {
+    DraftAcceptance& here = places_[std::min(static_cast<size_t>(place), kMostPlaces - 1)];
+    here.verified = here.verified * kKeepOfAll + 1;
+    here.accepted = here.accepted * kKeepOfAll + (place < num_accepted ? 1 : 0);
+  }
 }
 
 }  // namespace sluice

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "speculation/step_costs.h"
+
 namespace sluice {
 
 // The measured acceptance of one sequence's draft tokens, with exponential decay.
@@ -13,12 +15,13 @@ struct DraftAcceptance {
   double accepted = 0;
 };
 
-// A step that decodes n sequences takes s seconds, a pass of the draft model takes p, and each
-// proposed token adds v to the step. With K passes, a sequence whose tokens are accepted with
-// probability a gains a + a^2 + ... + a^K tokens on average. The policy chooses the K with the most
-// tokens per second, from measured times and acceptance. If K = 0 is best, it still tries a few
-// tokens now and then; tries take at most kShareOfTries of the time. The policy affects how many
-// tokens a step yields, never which. Thread safety: one thread at a time.
+// A step takes longer with draft tokens, and each of K passes of the drafter takes its time. A
+// sequence whose i-th token is accepted with probability a_i, if those before it are, gains
+// a_1 + a_1 a_2 + ... tokens on average. The policy chooses the K with the most tokens per second,
+// from measured times (step_costs.h) and acceptance: that of the sequence, and by how much later
+// tokens are worse than the first ones. If K = 0 is best, it still tries a few tokens now and then;
+// tries take at most kShareOfTries of the time. The policy affects how many tokens a step yields,
+// never which. Thread safety: one thread at a time.
 class DraftPolicy {
  public:
   static constexpr double kShareOfTries = 0.015;
@@ -43,32 +46,26 @@ class DraftPolicy {
   bool PaysToCatchUp(int64_t num_sequences, int64_t behind, int64_t left,
                      const DraftAcceptance& acceptance) const;
 
-  void LearnPass(double seconds);
-  void LearnCatchUp(double seconds, int64_t num_tokens);
-  // Records a step that only decoded; `seconds` excludes the draft model's time.
+  // As in StepCosts; the time of a step excludes the drafter's.
+  void LearnPass(int64_t num_sequences, double seconds) {
+    costs_.LearnPass(num_sequences, seconds);
+  }
+  void LearnCatchUp(double seconds, int64_t num_tokens) {
+    costs_.LearnCatchUp(num_tokens, seconds);
+  }
   void LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds);
   // Updates the acceptance of a sequence whose draft tokens were verified.
   void LearnAcceptance(int num_proposed, int num_accepted, DraftAcceptance& acceptance);
 
-  // The estimates, for tests.
+  // Estimated probability that the first draft token of a sequence is accepted.
   double AcceptanceOf(const DraftAcceptance& acceptance) const;
-  double StepSeconds(int64_t num_sequences) const;
-  double PassSeconds() const;
 
  private:
-  // A moving average with exponential decay.
-  struct Average {
-    double value = 0;
-    bool known = false;
-    void Add(double sample, double weight) {
-      value = known ? value + weight * (sample - value) : sample;
-      known = true;
-    }
-  };
   static constexpr int64_t kMostSequences = 32;  // more sequences count as this many
+  static constexpr size_t kMostPlaces = 16;      // later tokens count as this one
 
-  double RowSeconds(int64_t num_sequences) const;
-  double TokenSeconds() const;  // per token that the draft model catches up
+  // Probability that the draft token at `place` is accepted, if those before it are.
+  double AcceptanceAt(const DraftAcceptance& acceptance, int64_t place) const;
   // The time that drafts save a sequence until it has got `left` tokens. `gain`: speedup of
   // decoding.
   double SavedSeconds(int64_t num_sequences, int64_t left, double gain) const;
@@ -78,11 +75,10 @@ class DraftPolicy {
                      double& gain) const;
   void Try(int64_t num_sequences, std::span<Candidate> candidates);
 
-  const double cost_ratio_;
   const bool adaptive_;
-  std::array<Average, kMostSequences + 1> steps_ = {};  // seconds, by number of sequences
-  Average pass_, token_, row_share_;                    // row_share_: as a share of a step
+  StepCosts costs_;
   DraftAcceptance all_;
+  std::array<DraftAcceptance, kMostPlaces> places_ = {};  // of all sequences, by place
   int64_t steps_since_plain_ = 0;
   double credit_ = 1;  // time that tries may take, in steps
 };

@@ -27,7 +27,7 @@ struct Simulation {
         const double catching_up = static_cast<double>(behind) * pass / 16;
         if (behind > 0) policy.LearnCatchUp(catching_up, behind);
         seconds += catching_up + length * pass;
-        for (int j = 0; j < length; ++j) policy.LearnPass(pass);
+        for (int j = 0; j < length; ++j) policy.LearnPass(1, pass);
         behind = 0;
       } else {
         ++behind;
@@ -87,6 +87,33 @@ TEST(DraftPolicy, FindsOutThatItPaysAfterAll) {
   EXPECT_GT(simulation.Run(1, 1000), 2);
 }
 
+// A sequence whose tokens are right does not pay for others whose tokens were all wrong.
+TEST(DraftPolicy, TriesEachSequence) {
+  Simulation simulation(0.1);
+  simulation.Run(0, 2000);
+  EXPECT_GT(simulation.Run(0.9, 60), 1.6);
+}
+
+TEST(DraftPolicy, TriesSeveralSequencesAtOnce) {
+  DraftPolicy policy(0.1, true);
+  std::array<DraftAcceptance, 4> found;
+  int tried_together = 0;
+  for (int i = 0; i < 1000; ++i) {
+    std::array<Candidate, 4> candidates;
+    for (size_t k = 0; k < 4; ++k) candidates[k] = {&found[k], 4, 0, 1000};
+    policy.Choose(4, candidates);
+    int64_t proposed = 0;
+    for (size_t k = 0; k < 4; ++k) {
+      proposed += candidates[k].length;
+      policy.LearnAcceptance(static_cast<int>(candidates[k].length), 0, found[k]);
+    }
+    if (proposed > 0) policy.LearnPass(4, 0.1);
+    policy.LearnStep(4, proposed, 1 + 0.02 * static_cast<double>(proposed));
+    if (i > 500 && candidates[0].length > 0 && candidates[3].length > 0) ++tried_together;
+  }
+  EXPECT_GT(tried_together, 5);
+}
+
 TEST(DraftPolicy, MayBeToldToProposeAnyway) {
   DraftPolicy policy(1, /*adaptive=*/false);
   DraftAcceptance acceptance;
@@ -108,6 +135,60 @@ TEST(DraftPolicy, AsksMoreOfSequencesThatAccept) {
   policy.Choose(2, candidates);
   EXPECT_EQ(candidates[0].length, 4);
   EXPECT_LE(candidates[1].length, 1);
+}
+
+// The first draft token makes a step half again as long, the others cost nothing, as where only
+// products of several rows are slow.
+TEST(DraftPolicy, LearnsCostsThatAreNotInProportion) {
+  DraftPolicy policy(0.05, true);
+  DraftAcceptance good;
+  int64_t length = 0;
+  for (int i = 0; i < 200; ++i) {
+    Candidate candidate{&good, 6, 0, 1000};
+    policy.Choose(1, {&candidate, 1});
+    length = std::max(candidate.length, i < 100 ? 0 : length);
+    for (int64_t k = 0; k < candidate.length; ++k) policy.LearnPass(1, 0.05);
+    policy.LearnStep(1, candidate.length, candidate.length > 0 ? 1.5 : 1);
+    policy.LearnAcceptance(static_cast<int>(candidate.length), static_cast<int>(candidate.length),
+                           good);
+  }
+  EXPECT_EQ(length, 6);
+}
+
+// A step that waited for something else does not turn drafts off for ever.
+TEST(DraftPolicy, ForgetsASlowStep) {
+  DraftPolicy policy(0.1, true);
+  DraftAcceptance good;
+  int proposed = 0;
+  for (int i = 0; i < 3000; ++i) {
+    Candidate candidate{&good, 4, 0, 1000};
+    policy.Choose(1, {&candidate, 1});
+    for (int64_t k = 0; k < candidate.length; ++k) policy.LearnPass(1, 0.1);
+    const double row = i < 200 ? 3 : 0.01;
+    policy.LearnStep(1, candidate.length, 1 + row * static_cast<double>(candidate.length));
+    policy.LearnAcceptance(static_cast<int>(candidate.length), static_cast<int>(candidate.length),
+                           good);
+    if (i >= 1500) proposed += static_cast<int>(candidate.length);
+  }
+  EXPECT_GT(proposed, 4 * 1200);
+}
+
+// Heads are right less often the further they go ahead.
+TEST(DraftPolicy, LearnsHowFarAheadTokensAreRight) {
+  DraftPolicy policy(0.1, true);
+  DraftAcceptance found;
+  int64_t longest = 0;
+  for (int i = 0; i < 400; ++i) {
+    Candidate candidate{&found, 8, 0, 1000};
+    policy.Choose(1, {&candidate, 1});
+    const auto length = static_cast<int>(candidate.length);
+    for (int k = 0; k < length; ++k) policy.LearnPass(1, 0.1);
+    policy.LearnStep(1, length, 1 + 0.01 * length);
+    policy.LearnAcceptance(length, std::min(length, 2), found);
+    if (i >= 200) longest = std::max(longest, candidate.length);
+  }
+  EXPECT_GE(longest, 2);
+  EXPECT_LE(longest, 3);
 }
 
 TEST(DraftPolicy, CatchesUpOnlyWhatComesBack) {

@@ -1,0 +1,59 @@
+// Measured times of a drafter's passes and of the steps that verify its tokens.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace sluice {
+
+// Times depend on the number of sequences and of draft tokens, and not in proportion: a product of
+// few rows may cost as much as one of 16. So each number of draft tokens has its own average, and
+// only numbers without one are estimated from the others. Averages decay exponentially; those of
+// draft tokens are dropped if they are old, so that a single slow step does not count for ever.
+// All in seconds. Thread safety: one thread at a time.
+class StepCosts {
+ public:
+  // `cost_ratio`: time of a pass divided by the time of a step, used until both are measured.
+  explicit StepCosts(double cost_ratio) : cost_ratio_(cost_ratio) {}
+
+  // Records a step that only decoded.
+  void LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds);
+  // Records a pass that proposed a token for each of `num_sequences`.
+  void LearnPass(int64_t num_sequences, double seconds);
+  // Records a pass that only computed missing tokens.
+  void LearnCatchUp(int64_t num_tokens, double seconds);
+
+  // A step without draft tokens, and one with `num_proposed` in total.
+  double Step(int64_t num_sequences) const;
+  double Step(int64_t num_sequences, int64_t num_proposed) const;
+  // An additional draft token in a step like the last ones.
+  double Row(int64_t num_sequences) const;
+  double Pass(int64_t num_sequences) const;
+  double CatchUpToken() const;
+
+ private:
+  static constexpr int64_t kMostSequences = 32;  // more sequences count as this many
+  static constexpr int64_t kMostProposed = 64;   // likewise
+  static constexpr int kNumGroups = 6;           // 1, 2, 3 to 4, 5 to 8, 9 to 16, more
+
+  struct Average {
+    double value = 0;
+    int64_t time = -1;  // number of steps when it was measured last; -1: never
+    bool known() const { return time >= 0; }
+    void Add(double sample, int64_t now);
+  };
+
+  static int GroupOf(int64_t num_sequences);
+  // By how much `num_proposed` draft tokens prolong a step, as a share of it.
+  double MoreShare(int group, int64_t num_proposed) const;
+
+  const double cost_ratio_;
+  int64_t now_ = 0;  // number of steps recorded
+  std::array<Average, kMostSequences + 1> steps_ = {};
+  std::array<std::array<Average, kMostProposed + 1>, kNumGroups> shares_ = {};
+  std::array<int64_t, kNumGroups> last_proposed_ = {};  // 0: none yet
+  std::array<Average, kNumGroups> passes_ = {};
+  Average token_;
+};
+
+}  // namespace sluice
