@@ -240,9 +240,9 @@ Status LoadDraft(const EnginePlan& plan, ThreadPool& pool, const Model& target,
   if (!plan.draft) return {};
   const DraftConfig& asked = plan.config.draft;
   const std::filesystem::path& folder = asked.is_mtp() ? plan.config.model_folder : asked.folder;
-  auto loaded = asked.is_head()
-                    ? LoadDrafter(pool, folder, plan.draft->model, plan.draft->options, target)
-                    : LoadModel(pool, folder, plan.draft->model, plan.draft->options);
+  auto loaded = asked.is_head() ? LoadDrafter(pool, folder, plan.draft->model, plan.draft->options,
+                                              target, plan.config.model_folder)
+                                : LoadModel(pool, folder, plan.draft->model, plan.draft->options);
   if (!loaded) return tl::unexpected(std::move(loaded).error().In(DrafterName(asked)));
   draft = *std::move(loaded);
   return {};

@@ -1,13 +1,18 @@
 // An engine with a drafting head proposes the same tokens as the reference; heads that an engine
 // cannot use are rejected or ignored.
 #include <algorithm>
+#include <cstring>
+#include <random>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/source_path_testing.h"
+#include "checkpoint/checkpoint_testing.h"
+#include "engine/adapters.h"
 #include "engine/engine_testing.h"
 #include "models/drafts_testing.h"
 
@@ -79,12 +84,18 @@ TEST_P(HeadEngine, ProposesWhatTheReferenceProposes) {
   const HeadPair pair = GetParam();
   const std::string folder = HeadData(pair.head[0] == '\0' ? pair.target : pair.head);
   int64_t accepted = 0;
-  for (const int64_t chunk : {2048, 16}) {
+  struct Case {
+    int64_t chunk = 2048;
+    int tensor_ranks = 1;
+  };
+  for (const Case& how : {Case{}, Case{.chunk = 16}, Case{.tensor_ranks = 2}}) {
     CountingObserver observer;
     Engine::Hooks hooks;
     hooks.observer = &observer;
     EngineConfig config = ConfigOfHead(pair);
-    config.max_num_batched_tokens = chunk;
+    config.max_num_batched_tokens = how.chunk;
+    config.tensor_parallel_size = how.tensor_ranks;
+    config.exact_ranks = true;
     const auto engine = Engine::Create(config, hooks);
     ASSERT_TRUE(engine) << engine.error().message;
     HeadCounts before;
@@ -135,12 +146,119 @@ TEST(Heads, WhatIsNotSupportedIsLeftOut) {
     ASSERT_TRUE(engine) << engine.error().message;
     EXPECT_EQ((*engine)->info().num_speculative_tokens, 0);
   }
-  EngineConfig ranks = ConfigOfHead({"tiny-eagle3-target", "tiny-eagle3"});
-  ranks.tensor_parallel_size = 2;
-  ranks.exact_ranks = true;
-  const auto engine = Engine::Create(ranks, {});
+  EngineConfig stages = ConfigOfHead({"tiny-eagle3-target", "tiny-eagle3"});
+  stages.pipeline_parallel_size = 2;
+  stages.exact_ranks = true;
+  const auto engine = Engine::Create(stages, {});
   ASSERT_TRUE(engine) << engine.error().message;
   EXPECT_EQ((*engine)->info().num_speculative_tokens, 0);
+}
+
+// Writes an adapter of tiny-eagle3-target that changes attention and MLP.
+void WriteAdapter(const std::filesystem::path& folder, unsigned seed) {
+  constexpr int64_t kRank = 4, kHidden = 32, kWide = 48, kQueries = 64;
+  std::mt19937 random(seed);
+  std::vector<testing::TestTensor> tensors;
+  const auto add = [&](const std::string& module, const char* part, int64_t rows, int64_t columns) {
+    std::normal_distribution<float> numbers(0, 0.3F);
+    std::string data;
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      const float number = numbers(random);
+      data.append(reinterpret_cast<const char*>(&number), sizeof(number));
+    }
+    tensors.push_back({fmt::format("base_model.model.model.layers.{}.{}.weight", module, part),
+                       "F32",
+                       {rows, columns},
+                       std::move(data)});
+  };
+  for (int layer = 0; layer < 8; ++layer) {
+    const std::string q = fmt::format("{}.self_attn.q_proj", layer);
+    const std::string up = fmt::format("{}.mlp.up_proj", layer);
+    add(q, "lora_A", kRank, kHidden);
+    add(q, "lora_B", kQueries, kRank);
+    add(up, "lora_A", kRank, kHidden);
+    add(up, "lora_B", kWide, kRank);
+  }
+  testing::WriteFile(folder / "adapter_model.safetensors", testing::MakeSafetensors(tensors));
+  testing::WriteFile(folder / "adapter_config.json",
+                     R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8,
+                         "target_modules": ["q_proj", "up_proj"]})");
+}
+
+struct AdaptedAnswer {
+  std::vector<int32_t> tokens;
+  std::vector<float> logprobs;
+  bool operator==(const AdaptedAnswer&) const = default;
+};
+
+// Answers of the base model and of two adapters to the same prompts, two rounds of them.
+std::vector<AdaptedAnswer> AdaptedAnswers(EngineConfig config, CountingObserver* observer) {
+  const testing::TemporaryFolder folder;
+  config.adapters.enabled = true;
+  config.adapters.max_rank = 8;
+  for (unsigned i = 1; i <= 2; ++i) {
+    const std::string name = fmt::format("adapter-{}", i);
+    WriteAdapter(folder.path() / name, i);
+    config.adapters.modules.push_back({.name = name, .path = folder.path() / name, .base = ""});
+  }
+  Engine::Hooks hooks;
+  hooks.observer = observer;
+  const auto engine = Engine::Create(config, hooks);
+  EXPECT_TRUE(engine) << engine.error().message;
+  std::vector<AdaptedAnswer> answers;
+  for (int round = 0; engine && round < 2; ++round) {
+    std::vector<std::shared_ptr<CollectingSink>> sinks;
+    for (int32_t i = 0; i < 9; ++i) {
+      Request request;
+      for (int32_t k = 0; k < 34 + 9 * (i / 3); ++k)
+        request.prompt.push_back((i / 3 * 31 + k * k * 17 + 3) % 120);
+      request.sampling = GreedyFor(30);
+      request.sampling.ignore_eos = true;
+      request.sampling.logprobs = 1;
+      if (i % 2 == 1) {
+        request.sampling.temperature = 0.8;
+        request.sampling.seed = i;
+      }
+      if (i % 3 > 0) {
+        auto use = (*engine)->adapters()->Acquire(fmt::format("adapter-{}", i % 3));
+        EXPECT_TRUE(use) << use.error().message;
+        if (use) request.adapter = *std::move(use);
+      }
+      request.sink = sinks.emplace_back(std::make_shared<CollectingSink>());
+      EXPECT_TRUE((*engine)->Submit(std::move(request)));
+    }
+    for (const auto& sink : sinks) {
+      EXPECT_TRUE(sink->WaitForEnd());
+      EXPECT_FALSE(sink->error) << sink->error->message;
+      AdaptedAnswer& answer = answers.emplace_back();
+      answer.tokens = sink->tokens();
+      for (const TokenLogprobs& entry : sink->sequences[0].logprobs)
+        answer.logprobs.push_back(entry.logprob);
+    }
+  }
+  return answers;
+}
+
+// The head continues the hidden rows of the adapted model, and adapters share no prefixes.
+TEST(Heads, AnswersOfAdaptersAreTheSame) {
+  EngineConfig config = ConfigOfHead({"tiny-eagle3-target", "tiny-eagle3"});
+  config.enable_prefix_caching = true;
+  EngineConfig without = config;
+  without.draft = {};
+  const std::vector<AdaptedAnswer> expected = AdaptedAnswers(without, nullptr);
+  ASSERT_EQ(expected.size(), 18u);
+  EXPECT_NE(expected[0], expected[1]) << "the adapters change nothing";
+  EXPECT_NE(expected[1], expected[2]) << "the adapters change nothing";
+  CountingObserver observer;
+  EXPECT_EQ(AdaptedAnswers(config, &observer), expected);
+  EXPECT_GT(observer.draft_tokens, 300);
+  EXPECT_GT(observer.accepted_tokens, 20);
+  EXPECT_LT(observer.accepted_tokens, observer.draft_tokens);
+  config.max_model_len = 96;
+  config.num_blocks_override = 8;
+  CountingObserver preempted;
+  EXPECT_EQ(AdaptedAnswers(config, &preempted), expected) << "few blocks";
+  EXPECT_GT(preempted.preemptions, 0);
 }
 
 TEST(Heads, OneOfAnotherModelIsAnError) {

@@ -8,10 +8,18 @@
 #include "cache/block_counts.h"
 #include "engine/draft_proposer.h"
 #include "engine/head_proposer.h"
+#include "models/drafter.h"
 #include "models/encoder/encoder_spec.h"
 #include "models/kv_layout.h"
 
 namespace sluice {
+
+namespace {
+
+// With more sequences in a step, nothing is proposed.
+constexpr int64_t kMaxDrafting = 32;
+
+}  // namespace
 
 std::string DrafterName(const DraftConfig& draft) {
   switch (draft.kind) {
@@ -37,12 +45,11 @@ Status PlanDraft(const ModelConfig& target, const ModelConfig& model,
                     asked.is_head() ? "drafting heads" : "draft models", plan.device_name));
   }
   if (asked.is_head()) {
-    if (plan.ranks.num_ranks() > 1) {
+    if (plan.ranks.num_stages > 1) {
       return refuse(
-          fmt::format("it shares the embedding of a model that one rank computes, and there are "
-                      "{}: leave tensor_parallel_size and pipeline_parallel_size out, or use "
-                      "method ngram, suffix or draft_model",
-                      plan.ranks.num_ranks()));
+          fmt::format("it reads hidden rows that {} stages compute apart: leave "
+                      "pipeline_parallel_size out, or use method ngram, suffix or draft_model",
+                      plan.ranks.num_stages));
     }
     if (IsEncoder(target.architecture) || target.spec.head.kind != HeadSpec::Kind::kVocabulary)
       return refuse(fmt::format("{} gives no tokens", target.architecture));
@@ -64,9 +71,11 @@ Status PlanDraft(const ModelConfig& target, const ModelConfig& model,
   DraftPlan& draft = plan.draft.emplace();
   draft.model = model;
   draft.options.drafter = std::move(head);
+  if (asked.is_head() && plan.ranks.num_ranks() > 1)
+    draft.copied_bytes = CopiedTableBytes(target, *draft.options.drafter, plan.dtype);
   draft.adaptive = asked.adaptive;
   draft.keeps_prefixes = plan.config.enable_prefix_caching;
-  draft.max_sequences = plan.scheduler.max_proposed_tokens;
+  draft.max_sequences = std::min(plan.scheduler.max_proposed_tokens, kMaxDrafting);
   draft.handed_rows = asked.is_head() ? plan.scheduler.max_num_batched_tokens : 0;
   return {};
 }
@@ -97,7 +106,7 @@ Status PlanDraftBytes(const PlanModelFunction& plan_model, int num_threads, Engi
                             plan.config.draft.folder.string()),
                 "speculative_config");
   }
-  draft.weight_bytes = memory.weight_bytes;
+  draft.weight_bytes = memory.weight_bytes + draft.copied_bytes;
   const int64_t arrays =
       draft.is_head()
           ? HeadProposer::Bytes(draft, num_threads) + draft.HandedNumbers() * int64_t{sizeof(float)}

@@ -328,6 +328,7 @@ TEST_P(HeadPromise, HoldsWithADraftingHead) {
   const auto expect = [&](Run run, const char* what) {
     CountingObserver observer;
     EXPECT_EQ(Answers(run, &observer), alone) << what;
+    EXPECT_EQ(observer.preemptions > 0, run.num_blocks.has_value()) << what;
     if (run.adaptive) return;
     EXPECT_GT(observer.draft_tokens, 100) << what;
     accepted += observer.accepted_tokens;
@@ -348,6 +349,13 @@ TEST_P(HeadPromise, HoldsWithADraftingHead) {
   expect({.max_num_seqs = 20, .prefix_caching = true, .drafts = 3}, "often too many at once");
   expect({.max_num_seqs = 4, .drafts = 4, .adaptive = true}, "as many as pay");
   expect({.max_num_seqs = 4, .prefix_caching = true, .drafts = 3, .engines = 2}, "two engines");
+  expect({.max_num_batched_tokens = 64,
+          .max_num_seqs = 4,
+          .prefix_caching = true,
+          .rounds = 2,
+          .drafts = 3,
+          .tensor_ranks = 2},
+         "two ranks, chunks of 64, prefix hits");
   EXPECT_GT(accepted, 10);
 }
 

@@ -259,6 +259,35 @@ const LayerSpec* LastAttending(const DecoderSpec& spec) {
   return found == spec.layers.rend() ? nullptr : &*found;
 }
 
+// Loads the embedding and the output head of `target`, if `head` has none of its own.
+Result<std::shared_ptr<const DecoderWeights>> CopyTables(ThreadPool& pool,
+                                                         const ModelConfig& target,
+                                                         const std::filesystem::path& folder,
+                                                         const DrafterSpec& head,
+                                                         const ModelOptions& options) {
+  DecoderSpec spec = target.spec;
+  spec.layers.clear();
+  spec.num_draft_layers = 0;
+  spec.layer_embeddings.width = 0;
+  spec.tied_head = spec.tied_head || !head.head.empty();
+  const auto weights = std::make_shared<DecoderWeights>();
+  ParameterList list = ListParameters(spec, *weights, {}, nullptr);
+  if (!head.embedding.empty() && !(head.head.empty() && target.spec.tied_head)) {
+    std::erase_if(list.matrices, [&](const MatrixParameter& matrix) {
+      return matrix.target == &weights->embedding;
+    });
+  }
+  if (options.load_format == ModelOptions::LoadFormat::kDummy) {
+    RETURN_IF_ERROR(FillDummyParameters(pool, list, options.dummy_seed, *target.scheme,
+                                        options.compute_type, {}));
+  } else {
+    ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
+    RETURN_IF_ERROR(LoadParameters(pool, list, checkpoint, *target.scheme, options.compute_type, {},
+                                   options.allow_nonfinite));
+  }
+  return std::shared_ptr<const DecoderWeights>(weights);
+}
+
 }  // namespace
 
 bool IsEagle3Config(const json::Value& config) {
@@ -366,12 +395,14 @@ Result<DrafterConfig> LoadMtpConfig(const ModelConfig& target,
 
 Result<std::unique_ptr<Model>> LoadDrafter(ThreadPool& pool, const std::filesystem::path& folder,
                                            const ModelConfig& config, const ModelOptions& options,
-                                           const Model& target) {
-  const auto* const decoder = dynamic_cast<const DecoderModel*>(&target);
-  if (decoder == nullptr) {
-    return Fail(ErrorCode::kUnsupported,
-                "a drafting head shares the embedding of a model that one rank computes on the CPU",
-                "speculative_config");
+                                           const Model& target,
+                                           const std::filesystem::path& target_folder) {
+  std::shared_ptr<const DecoderWeights> tables;
+  if (const auto* const decoder = dynamic_cast<const DecoderModel*>(&target)) {
+    tables = decoder->shared_weights();
+  } else {
+    ASSIGN_OR_RETURN(tables,
+                     CopyTables(pool, target.config(), target_folder, *options.drafter, options));
   }
   std::optional<Checkpoint> checkpoint;
   if (options.load_format != ModelOptions::LoadFormat::kDummy) {
@@ -383,8 +414,16 @@ Result<std::unique_ptr<Model>> LoadDrafter(ThreadPool& pool, const std::filesyst
   }
   ASSIGN_OR_RETURN(std::unique_ptr<DecoderModel> model,
                    LoadShare(pool, checkpoint ? &*checkpoint : nullptr, config, options, {}, {}, {},
-                             decoder->shared_weights()));
+                             std::move(tables)));
   return std::unique_ptr<Model>(std::move(model));
+}
+
+int64_t CopiedTableBytes(const ModelConfig& target, const DrafterSpec& head, ElementType type) {
+  const int64_t bytes = target.vocab_size * target.hidden_size * BitsPerElement(type) / 8;
+  const bool copies_head = head.head.empty() && !target.spec.tied_head;
+  const bool copies_embedding =
+      head.embedding.empty() || (head.head.empty() && target.spec.tied_head);
+  return bytes * ((copies_head ? 1 : 0) + (copies_embedding ? 1 : 0));
 }
 
 }  // namespace sluice

@@ -36,12 +36,16 @@ Result<DrafterConfig> LoadEagle3Config(const std::filesystem::path& folder,
 Result<DrafterConfig> LoadMtpConfig(const ModelConfig& target,
                                     const std::filesystem::path& target_folder, bool has_weights);
 
-// Loads the head of options.drafter. The head uses the target's embedding and output head if it has
-// none of its own, so `target` must be a whole decoder on the CPU (else kUnsupported); it need not
-// outlive the head. The model takes StepInput::hidden; its vocabulary has DrafterSpec::num_outputs
-// tokens.
+// Loads the head of options.drafter. If it has no embedding or output head of its own, it uses
+// those of `target`, which need not outlive it; of a target that several ranks compute, it loads
+// them again, from `target_folder`. The model takes StepInput::hidden; its vocabulary has
+// DrafterSpec::num_outputs tokens.
 Result<std::unique_ptr<Model>> LoadDrafter(ThreadPool& pool, const std::filesystem::path& folder,
                                            const ModelConfig& config, const ModelOptions& options,
-                                           const Model& target);
+                                           const Model& target,
+                                           const std::filesystem::path& target_folder);
+
+// Bytes of what LoadDrafter loads again for a target that several ranks compute.
+int64_t CopiedTableBytes(const ModelConfig& target, const DrafterSpec& head, ElementType type);
 
 }  // namespace sluice

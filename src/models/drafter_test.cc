@@ -86,7 +86,7 @@ class HeadBench {
     auto plain = LoadModel(pool_, target, *config, options_);
     EXPECT_TRUE(plain);
     plain_ = *std::move(plain);
-    auto loaded_head = LoadDrafter(pool_, folder_, config_, head_options, *target_);
+    auto loaded_head = LoadDrafter(pool_, folder_, config_, head_options, *target_, target);
     EXPECT_TRUE(loaded_head) << (loaded_head ? "" : loaded_head.error().message);
     head_ = *std::move(loaded_head);
   }
@@ -205,7 +205,7 @@ std::string FailureOfEagle3(const std::function<void(testing::CheckpointCopy&)>&
   const auto loaded = LoadModel(pool, target, *config, OptionsOfHead());
   ModelOptions options = OptionsOfHead();
   options.drafter = std::make_shared<const DrafterSpec>(head->head);
-  const auto drafter = LoadDrafter(pool, folder, head->model, options, **loaded);
+  const auto drafter = LoadDrafter(pool, folder, head->model, options, **loaded, target);
   return drafter ? "loaded" : drafter.error().message;
 }
 
