@@ -7,7 +7,8 @@ log="$(mktemp "${TMPDIR:-/tmp}/sluice-demo.XXXXXX")"
 
 echo "starting sluice serve models/abacus on a free port (log: $log)"
 "$bin" serve models/abacus --host 127.0.0.1 --port "${PORT:-0}" --served-model-name abacus \
-  --enable-auto-tool-choice --tool-call-parser hermes >"$log" 2>&1 &
+  --enable-auto-tool-choice --tool-call-parser hermes --speculative-config \
+  '{ "method": "eagle3", "model": "models/abacus/eagle3", "num_speculative_tokens": 3, "adaptive": false }' >"$log" 2>&1 &
 server=$!
 trap 'kill "$server" 2>/dev/null || true' EXIT INT TERM
 
@@ -51,6 +52,15 @@ curl -fsS "$url/v1/chat/completions" -H "Content-Type: application/json" -d '{ "
     "properties": { "steps": { "type": "array", "items": { "type": "string" } }, "answer": { "type": "integer" } },
     "required": ["steps", "answer"], "additionalProperties": false } } } }'
 echo
+
+echo
+curl -fsS "$url/metrics" | awk '
+  { sub(/{.*/, "", $1) }
+  $1 == "vllm:generation_tokens_total" { tokens += $NF }
+  $1 == "vllm:spec_decode_num_draft_tokens_total" { proposed += $NF }
+  $1 == "vllm:spec_decode_num_accepted_tokens_total" { right += $NF }
+  END { printf "%d tokens in %d steps, %.1f a step: the drafting head in models/abacus/eagle3 proposed %d tokens, %d were right\n",
+        tokens, tokens - right, tokens / (tokens - right), proposed, right }'
 
 echo
 kill -TERM "$server"

@@ -1,6 +1,7 @@
 """Requests exactly as known clients send them, and the routes that they use."""
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -152,3 +153,5 @@ def test_the_demo_begins_with_a_right_answer(tmp_path):
     assert 0 < said.index("#### 29") < said.index('"text_completion"') < said.index('call calculator({"expression": " 13 + 24 - 8"})') < schema
     completion = json.JSONDecoder().raw_decode(said, said.rindex('{"id"', 0, schema))[0]
     assert json.loads(completion["choices"][0]["message"]["content"])["answer"] == 29
+    steps = re.search(r"^\d+ tokens in \d+ steps, ([\d.]+) a step: the drafting head", said[schema:], re.M)
+    assert float(steps.group(1)) >= 2, said

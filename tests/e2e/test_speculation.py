@@ -120,6 +120,30 @@ def test_a_draft_of_another_model_changes_nothing(flags):
         assert proposed > 300 and accepted < 0.5 * proposed
 
 
+def test_the_head_of_the_bundled_model(expected):
+    """Its problems take less than half as many steps as tokens, and the answers are the same."""
+    head = {"method": "eagle3", "model": str(ABACUS / "eagle3"), "num_speculative_tokens": 3, "adaptive": False}
+    questions = [json.loads(line)["question"] for line in (ABACUS / "heldout.jsonl").read_text().splitlines()[:30]]
+
+    def solve(server):
+        found = []
+        for question in questions:
+            body = {"model": "m", "messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": 160}
+            status, answer = server.post("/v1/chat/completions", body)
+            assert status == 200, answer
+            found.append((answer["choices"][0]["message"]["content"], answer["usage"]["completion_tokens"]))
+        return found
+
+    with serving(ABACUS) as plain:
+        solved = solve(plain)
+    with serving(ABACUS, "--speculative-config", json.dumps(head)) as server:
+        assert answers(server) == expected
+        before = drafts(server)[1]
+        assert solve(server) == solved
+        tokens = sum(count for _, count in solved)
+        assert tokens / (tokens - (drafts(server)[1] - before)) > 2
+
+
 def test_the_draft_of_trtllm_serve(tmp_path, expected):
     options = tmp_path / "extra.yaml"
     options.write_text("speculative_config:\n  decoding_type: Draft_Target\n  max_draft_len: 3\n  adaptive: false\n"
