@@ -430,7 +430,7 @@ TEST(EnginePlan, ADraftModelIsPartOfThePlan) {
             plan->weight_bytes + plan->workspace_bytes + plan->kv_bytes + draft.total_bytes());
   EXPECT_LE(plan->kv_bytes + draft.kv_bytes, 500 * kMiB) << "a quarter of what is free";
   EXPECT_EQ(draft.options.max_context, 4096) << "the draft's own";
-  EXPECT_EQ(draft.options.max_slices, 16);
+  EXPECT_EQ(draft.options.max_slices, 32);
   const std::vector<std::string> table = MemoryTable(*plan);
   EXPECT_THAT(table[4], HasSubstr("draft"));
   EXPECT_THAT(table[4], HasSubstr("100.0 MiB of weights"));
@@ -452,7 +452,7 @@ TEST(EnginePlan, ADraftModelIsPartOfThePlan) {
   EXPECT_EQ(PlanWithDraft(DraftModel(), config)->draft->num_blocks, 50);
   config = {};
   config.max_model_len = 64;
-  EXPECT_EQ(PlanWithDraft(DraftModel(), config)->draft->num_blocks, 16 * 4)
+  EXPECT_EQ(PlanWithDraft(DraftModel(), config)->draft->num_blocks, 32 * 4)
       << "what the sequences that it proposes for at a time can fill";
 }
 

@@ -10,7 +10,7 @@ constexpr double kKeepOfOne = 0.95;   // decay per token of a sequence's accepta
 constexpr double kKeepOfAll = 0.995;  // decay per token of the acceptance of all sequences
 constexpr double kFirstShare = 0.7;   // prior of the share of accepted tokens
 constexpr double kFirstTokens = 4;    // weight of that prior, in tokens
-constexpr double kPlaceTokens = 16;   // weight of the acceptance of all places in that of one
+constexpr double kPlaceTokens = 4;    // weight of the acceptance of all places in that of one
 constexpr double kLeastShare = 1e-3;  // so that places can be compared with it
 constexpr double kLeastGain = 1.03;
 // Most answers end well before their limit: assume at most this many more tokens.

@@ -10,7 +10,7 @@ namespace {
 constexpr double kWeight = 0.2;      // weight of a new measurement in an average
 constexpr double kRowShare = 0.02;   // prior of the cost of one more row, as a share of a step
 constexpr double kMostShare = 8;     // longer steps had to wait for something else
-constexpr int64_t kKeptSteps = 512;  // number of steps after which a share is measured again
+constexpr int64_t kKeptSteps = 128;  // number of steps after which a share is measured again
 // Prior: catching up computes many tokens per pass.
 constexpr double kTokensOfAPass = 16;
 
@@ -18,6 +18,14 @@ constexpr double kTokensOfAPass = 16;
 
 void StepCosts::Average::Add(double sample, int64_t now) {
   value = known() ? value + kWeight * (sample - value) : sample;
+  ++count;
+  time = now;
+}
+
+void StepCosts::Average::Add(double sample, double prior, int64_t now) {
+  if (!known()) value = prior;
+  ++count;
+  value += std::max(kWeight, 1 / static_cast<double>(count + 1)) * (sample - value);
   time = now;
 }
 
@@ -37,11 +45,13 @@ void StepCosts::LearnStep(int64_t num_sequences, int64_t num_proposed, double se
   last_proposed_[group] = static_cast<int64_t>(place);
   Average& share = shares_[group][place];
   if (now_ - share.time > kKeptSteps) share = {};
-  share.Add(std::clamp(seconds / step.value - 1, 0.0, kMostShare), now_);
+  share.Add(std::clamp(seconds / step.value - 1, 0.0, kMostShare), kRowShare * rows, now_);
 }
 
 void StepCosts::LearnPass(int64_t num_sequences, double seconds) {
-  passes_[static_cast<size_t>(GroupOf(num_sequences))].Add(seconds, now_);
+  const bool has_step = std::ranges::any_of(steps_, &Average::known);
+  const double prior = has_step ? cost_ratio_ * Step(num_sequences) : seconds;
+  passes_[static_cast<size_t>(GroupOf(num_sequences))].Add(seconds, prior, now_);
 }
 
 void StepCosts::LearnCatchUp(int64_t num_tokens, double seconds) {

@@ -38,9 +38,12 @@ class StepCosts {
 
   struct Average {
     double value = 0;
-    int64_t time = -1;  // number of steps when it was measured last; -1: never
-    bool known() const { return time >= 0; }
+    int64_t count = 0;  // number of measurements
+    int64_t time = 0;   // number of steps recorded when it was measured last
+    bool known() const { return count > 0; }
     void Add(double sample, int64_t now);
+    // `prior` counts as one measurement, so that a single slow one is not believed.
+    void Add(double sample, double prior, int64_t now);
   };
 
   static int GroupOf(int64_t num_sequences);
