@@ -24,8 +24,8 @@ struct DraftPlan {
   HandedRows Handed() const { return is_head() ? head().takes : HandedRows(); }
   int64_t HandedNumbers() const { return is_head() ? handed_rows * head().target_width() : 0; }
 
-  int64_t weight_bytes = 0;  // includes copied_bytes
-  int64_t copied_bytes = 0;  // of the target's embedding and head, if the target has ranks
+  int64_t weight_bytes = 0;     // includes copied_bytes
+  int64_t copied_bytes = 0;     // of the target's embedding and head, if the target has ranks
   int64_t workspace_bytes = 0;  // of all engines, like kv_bytes
   int64_t kv_bytes = 0;
 

@@ -143,8 +143,7 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
   }
   jobs_.resize(sequences);
   if (model.draws_tokens()) draw_jobs_.reserve(sequences);
-  if (drafter_ != nullptr)
-    draft_jobs_.reserve(static_cast<size_t>(plan.draft->max_sequences));
+  if (drafter_ != nullptr) draft_jobs_.reserve(static_cast<size_t>(plan.draft->max_sequences));
   if (handed_.size_bytes() > 0) {
     CHECK_EQ(steps_in_flight, 1);
     draft_hidden_.reserve(static_cast<size_t>(plan.draft->max_sequences));
