@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -49,6 +49,7 @@ void StepCosts::LearnStep(int64_t num_sequences, int64_t num_proposed, double se
 }
 
 void StepCosts::LearnPass(int64_t num_sequences, double seconds) {
+  if (!std::exchange(has_passed_, true)) return;
   const bool has_step = std::ranges::any_of(steps_, &Average::known);
   const double prior = has_step ? cost_ratio_ * Step(num_sequences) : seconds;
   passes_[static_cast<size_t>(GroupOf(num_sequences))].Add(seconds, prior, now_);

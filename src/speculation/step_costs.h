@@ -18,7 +18,8 @@ class StepCosts {
 
   // Records a step that only decoded.
   void LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds);
-  // Records a pass that proposed a token for each of `num_sequences`.
+  // Records a pass that proposed a token for each of `num_sequences`. The first one does not count:
+  // it touches memory for the first time, and may take ten times as long.
   void LearnPass(int64_t num_sequences, double seconds);
   // Records a pass that only computed missing tokens.
   void LearnCatchUp(int64_t num_tokens, double seconds);
@@ -52,6 +53,7 @@ class StepCosts {
 
   const double cost_ratio_;
   int64_t now_ = 0;  // number of steps recorded
+  bool has_passed_ = false;
   std::array<Average, kMostSequences + 1> steps_ = {};
   std::array<std::array<Average, kMostProposed + 1>, kNumGroups> shares_ = {};
   std::array<int64_t, kNumGroups> last_proposed_ = {};  // 0: none yet

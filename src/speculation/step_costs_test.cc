@@ -8,6 +8,7 @@ namespace {
 TEST(StepCosts, GuessesBeforeItHasMeasured) {
   StepCosts costs(0.1);
   EXPECT_DOUBLE_EQ(costs.Pass(1), 0.1 * costs.Step(1));
+  costs.LearnPass(1, 50);  // of cold memory
   costs.LearnPass(1, 2);
   EXPECT_DOUBLE_EQ(costs.Step(1), 20);
   EXPECT_GT(costs.Step(1, 4), costs.Step(1));
@@ -48,6 +49,8 @@ TEST(StepCosts, DoesNotBelieveASingleMeasurement) {
   costs.LearnStep(1, 0, 1);
   costs.LearnStep(1, 4, 3);
   EXPECT_LT(costs.Step(1, 4), 2.1);
+  costs.LearnPass(1, 50);
+  EXPECT_DOUBLE_EQ(costs.Pass(1), 0.1);
   costs.LearnPass(1, 1);
   EXPECT_LT(costs.Pass(1), 0.6);
 }
