@@ -1,0 +1,45 @@
+// How long a step takes on a simulated device.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "simulation/device_profile.h"
+#include "simulation/step_costs.h"
+
+namespace sluice {
+
+// The tokens of one sequence in a step.
+struct SliceLoad {
+  int64_t context = 0;      // tokens before them in the cache
+  int64_t num_tokens = 0;   // computed in the step
+  int64_t wanted_rows = 0;  // of them, those whose logits are computed
+};
+
+// Thread safety: constant.
+class StepClock {
+ public:
+  StepClock(DeviceProfile device, StepCosts costs);
+
+  // The amounts of a step's parts, for DeviceProfile::factors; kRequest is 0.
+  StepParts AmountsOf(std::span<const SliceLoad> slices) const;
+  // Seconds of the step: the sum over its parts. Stages compute one after the other.
+  double SecondsOf(std::span<const SliceLoad> slices) const;
+  // Seconds that a request spends before it can be scheduled.
+  double request_seconds() const { return device_.factor(StepPart::kRequest); }
+
+  const DeviceProfile& device() const { return device_; }
+  const StepCosts& costs() const { return costs_; }
+
+ private:
+  double RateOf(ProductRate rate) const;
+
+  DeviceProfile device_;
+  StepCosts costs_;
+};
+
+// The sum of amounts times factors.
+double SecondsOf(const StepParts& amounts, const StepParts& factors);
+
+}  // namespace sluice
