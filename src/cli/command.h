@@ -42,6 +42,8 @@ Result<int> RunAndChat(const options::Settings& settings);
 Result<int> RunServed(const options::Settings& settings);
 Result<int> RunComplete(const options::Settings& settings);
 Result<int> RunInspect(const options::Settings& settings);
+Result<int> RunPlan(const options::Settings& settings);
+Result<int> RunFit(const options::Settings& settings);
 Result<int> RunDoctor(const options::Settings& settings);
 Result<int> RunBenchServe(const options::Settings& settings);
 Result<int> RunBenchSweep(const options::Settings& settings);

@@ -13,8 +13,10 @@
 #include "cli/graph_settings.h"
 #include "cli/near_folder.h"
 #include "cli/progress.h"
+#include "cli/simulation_settings.h"
 #include "cli/speculation_settings.h"
 #include "cli/usage.h"
+#include "engine/simulated_engine.h"
 #include "hub/resolve.h"
 #include "models/model_config.h"
 #include "options/values.h"
@@ -237,8 +239,9 @@ Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, Mo
 
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, std::string name,
                                            const DownloadHooks& hooks) {
-  const ModelPart part =
-      settings.TextOr("load-format") == "dummy" ? ModelPart::kAllButWeights : ModelPart::kAll;
+  const bool needs_weights =
+      settings.TextOr("load-format") != "dummy" && settings.TextOr("simulate").empty();
+  const ModelPart part = needs_weights ? ModelPart::kAll : ModelPart::kAllButWeights;
   return ResolvePart(settings, std::move(name), part, hooks);
 }
 
@@ -285,9 +288,11 @@ Result<std::optional<CacheEventSettings>> CacheEventsOf(const options::Settings&
 
 Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const ModelArgument& model,
                                       const DownloadHooks& hooks, bool are_processes) {
-  const bool dummy_weights = settings.TextOr("load-format") == "dummy";
-  if (!dummy_weights) RETURN_IF_ERROR(RefuseForeignFormat(model.folder));
   EngineConfig config;
+  ASSIGN_OR_RETURN(config.simulation, SimulationOf(settings));
+  const bool dummy_weights =
+      settings.TextOr("load-format") == "dummy" || config.simulation.is_given();
+  if (!dummy_weights) RETURN_IF_ERROR(RefuseForeignFormat(model.folder));
   config.model_folder = model.folder;
   ASSIGN_OR_RETURN(config.config_overrides, ConfigOverrides(settings));
   config.load_quantization = LoadQuantizationOf(settings);
@@ -357,6 +362,11 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.fast_accumulation = settings.Flag("fast-accumulation");
   config.tensor_parallel_size = static_cast<int>(*settings.Integer("tensor-parallel-size"));
   config.pipeline_parallel_size = static_cast<int>(*settings.Integer("pipeline-parallel-size"));
+  // Without sizes, all simulated devices share each layer.
+  if (config.simulation.is_given() && !settings.Given("tensor-parallel-size") &&
+      !settings.Given("pipeline-parallel-size")) {
+    config.tensor_parallel_size = config.simulation.count;
+  }
   config.exact_ranks = settings.TextOr("tensor-parallel-mode") == "exact";
   const EnginesHere engines = EnginesOf(settings);
   config.data_parallel_size = engines.count;
@@ -506,6 +516,11 @@ Status AddServeOptions(const options::Settings& settings, EngineConfig& config) 
 }
 
 void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
+  // The engine's configuration reports what is invalid.
+  if (const auto simulation = SimulationOf(settings); simulation && simulation->is_given()) {
+    config.simulated = SimulatedName(*simulation);
+    config.simulate_speed = simulation->speed;
+  }
   AddLogOptions(settings, config);
   AddLimits(settings, config);
   config.host = settings.TextOr("host");

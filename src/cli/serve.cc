@@ -73,6 +73,13 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
   const int64_t cache_tokens = info.kv_tokens;
   LOG_INFO("serve", "{} on {} with {} threads, {} weights, {} KV cache", info.model.architecture,
            info.isa, info.num_threads, DtypeName(info.dtype), DtypeName(info.kv_cache_dtype));
+  if (!info.simulated.empty()) {
+    LOG_WARNING(
+        "serve",
+        "SIMULATED {} at {:g} times its speed: nothing is computed, and the text of answers "
+        "means nothing",
+        info.simulated, config.simulate_speed);
+  }
   if (info.tensor_ranks * info.pipeline_stages > 1) {
     LOG_INFO("serve", "{} ranks share each layer, {} divide the layers", info.tensor_ranks,
              info.pipeline_stages);
@@ -87,7 +94,8 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
            static_cast<double>(cache_tokens) / static_cast<double>(info.max_model_len));
   const std::string name =
       config.served_model_names.empty() ? config.model_argument : config.served_model_names[0];
-  LOG_INFO("serve", "serving {} at {}, ready in {:.1f} s", name, AddressOf(config, port), seconds);
+  LOG_INFO("serve", "serving {} at {}, ready in {:.1f} s{}", name, AddressOf(config, port), seconds,
+           info.simulated.empty() ? "" : fmt::format(" (simulated {})", info.simulated));
 }
 
 // As in trtllm-serve, a folder is served under its last path component, and requests may name any

@@ -147,7 +147,9 @@ void LogStartup(const Settings& settings) {
   for (const Note& note : settings.notes()) {
     if (note.kind == Note::Kind::kWarning) LOG_WARNING("options", "{} {}", note.what, note.text);
   }
-  if (settings.TextOr("device") == "auto" && !BuiltWithCuda())
+  if (const std::string devices = settings.TextOr("simulate"); !devices.empty())
+    LOG_INFO("serve", "device: simulated ({})", devices);
+  else if (settings.TextOr("device") == "auto" && !BuiltWithCuda())
     LOG_INFO("serve", "device: cpu (this program was built without CUDA)");
 }
 

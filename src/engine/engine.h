@@ -63,9 +63,10 @@ struct EngineInfo {
   ElementType dtype = ElementType::kBF16;  // BF16 or F32
   ElementType kv_cache_dtype = ElementType::kBF16;  // BF16, F16, F32 or F8_E4M3
   std::optional<DeviceKind> device;                 // nullopt: the CPU
-  std::string isa;       // instruction set of the CPU's kernels, or the device's name
-  int num_threads = 0;   // of all ranks together
-  int tensor_ranks = 1;  // ranks that share each layer
+  std::string isa;        // instruction set of the CPU's kernels, or the device's name
+  std::string simulated;  // "H200x8": devices that answers only simulate; "": none
+  int num_threads = 0;    // of all ranks together
+  int tensor_ranks = 1;   // ranks that share each layer
   int pipeline_stages = 1;
   // If there are several engines, the above is per engine, except weights, request memory and
   // threads, which are totals.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 #include "base/json.h"
@@ -26,6 +27,21 @@ namespace sluice {
 // The value of --device. kAuto: the first CUDA device if this program has the backend and the
 // machine has a device, else the CPU.
 enum class DeviceChoice { kAuto, kCpu, kCuda, kEmulated };
+
+struct DeviceProfile;  // simulation/device_profile.h
+
+// --simulate: nothing is loaded or computed, and a step takes the time that it would take on these
+// devices.
+struct SimulationConfig {
+  std::shared_ptr<const DeviceProfile> device;  // null: no simulation
+  int count = 1;                                // of devices
+  double speed = 1;                             // steps take 1 / speed of their time
+  // Answers end by themselves after this number of tokens on average; 0: never.
+  int64_t mean_output = 0;
+
+  bool is_given() const { return device != nullptr; }
+  bool operator==(const SimulationConfig&) const = default;
+};
 
 // Defaults of a step on small machines; larger devices have larger ones (engine_plan.h).
 inline constexpr int64_t kDefaultMaxNumSeqs = 256;
@@ -119,6 +135,7 @@ struct EngineConfig {
 
   // Machine.
   DeviceChoice device = DeviceChoice::kAuto;
+  SimulationConfig simulation;
   bool batch_invariant = false;         // on devices; results on a CPU never depend on the batch
   bool fast_accumulation = false;       // for FP8 products on devices
   bool profile_ops = false;             // fill EngineInfo::op_times

@@ -15,6 +15,7 @@
 #include "engine/plan_tower.h"
 #include "engine/process_ranks.h"
 #include "engine/replica_engine.h"
+#include "engine/simulated_engine.h"
 #include "engine/warm_up.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
@@ -560,13 +561,15 @@ struct Prepared {
   ResolvedTower tower;
 };
 
-Result<Prepared> Prepare(const EngineConfig& config) {
+Result<Prepared> Prepare(const EngineConfig& config, bool are_processes) {
   RETURN_IF_ERROR(kernels::SelectIsa(config.cpu_isa ? kernels::IsaName(*config.cpu_isa) : "auto"));
   Prepared prepared;
   ASSIGN_OR_RETURN(prepared.model, LoadModelConfig(config.model_folder, config.config_overrides,
                                                    config.load_quantization));
   ASSIGN_OR_RETURN(prepared.pooling,
                    ResolvePooling(config.pooling, config.model_folder, prepared.model));
+  if (config.simulation.is_given())
+    RETURN_IF_ERROR(CheckSimulation(config, prepared.pooling, are_processes));
   prepared.tower = ResolveTower(config, prepared.model);
   ASSIGN_OR_RETURN(prepared.generation, LoadGenerationConfig(config.GenerationConfigFolder()));
   if (!prepared.generation.unreadable.empty()) {
@@ -579,6 +582,11 @@ Result<Prepared> Prepare(const EngineConfig& config) {
 // Plans an engine in this process. Sets `devices` to those that it uses; empty: the CPU.
 Result<EnginePlan> PlanHere(const EngineConfig& config, Prepared& prepared, Devices& devices,
                             const Engine::Hooks& hooks) {
+  if (config.simulation.is_given()) {
+    Result<EnginePlan> plan = PlanSimulated(config, prepared.model);
+    if (plan) TellPlan(*plan, hooks);
+    return plan;
+  }
   ASSIGN_OR_RETURN(devices, ChooseDevices(config));
   const Device* const device = devices.empty() ? nullptr : devices.front().get();
   if (device != nullptr && !config.load_quantization.head.empty()) {
@@ -635,7 +643,7 @@ Result<EnginePlan> PlanHere(const EngineConfig& config, Prepared& prepared, Devi
 }  // namespace
 
 Status Engine::Check(const EngineConfig& config, const Hooks& hooks) {
-  ASSIGN_OR_RETURN(Prepared prepared, Prepare(config));
+  ASSIGN_OR_RETURN(Prepared prepared, Prepare(config, hooks.processes != nullptr));
   RETURN_IF_ERROR(CheckReloadable(config, hooks.processes != nullptr));
   Devices devices;
   const auto plan = PlanHere(config, prepared, devices, hooks);
@@ -644,7 +652,7 @@ Status Engine::Check(const EngineConfig& config, const Hooks& hooks) {
 }
 
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks hooks) {
-  ASSIGN_OR_RETURN(Prepared prepared, Prepare(config));
+  ASSIGN_OR_RETURN(Prepared prepared, Prepare(config, hooks.processes != nullptr));
   const ModelConfig& model_config = prepared.model;
   const GenerationConfig& generation = prepared.generation;
   RETURN_IF_ERROR(CheckReloadable(config, hooks.processes != nullptr));
@@ -656,12 +664,19 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
 
   const kernels::KvLayout layout = KvLayoutOf(model_config, ModelOptionsOf(plan));
   EngineInfo info = InfoOf(plan, model_config, generation, device);
+  if (config.simulation.is_given()) DescribeSimulation(config.simulation, info);
   if (plan.num_engines > 1) return CreateReplicas(plan, model_config, layout, info, hooks);
   RETURN_IF_ERROR(AddListener(config, hooks, 0, parts));
 
   // Pin threads only to the NUMA node of a rank: the server's threads use the same cores, and the
   // kernel's scheduler places the workers better around them.
   ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
+  if (config.simulation.is_given()) {
+    RETURN_IF_ERROR(LoadSimulated(plan, model_config, info.end_tokens, parts));
+    ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
+    return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan),
+                             ObserverOf(hooks, 0));
+  }
   const LoadProgress progress = std::move(hooks.load_progress);
   RETURN_IF_ERROR(LoadWeights(plan, model_config, layout, progress, parts));
   if (parts.cache == nullptr) RETURN_IF_ERROR(AllocateCache(plan, model_config, layout, parts));

@@ -98,8 +98,8 @@ void AddBatchRows(std::vector<Option>& table) {
 void AddOutputRows(std::vector<Option>& table) {
   Rows rows(table, "Output", kRender);
   rows.Flag("json", "Print one JSON object instead of text.",
-            {.commands =
-                 kBench | kInspect | kDoctor | kVersion | kExplainOptions | kListModels | kServed});
+            {.commands = kBench | kInspect | kDoctor | kVersion | kExplainOptions | kListModels |
+                         kServed | kPlan});
   rows.Flag("yes", "Remove without asking, as scripts have to.",
             {.commands = kRemove, .aliases = "-y"});
   rows.Choice("dialect", "all", "all|sluice|vllm|trtllm", "Program whose options to explain.",

@@ -4,7 +4,7 @@ namespace sluice::options {
 
 void AddModelRows(std::vector<Option>& table) {
   constexpr uint32_t kModelCommands =
-      kEngineCommands | kInspect | kTokenize | kRender | kQuantize | kDiff | kPull;
+      kEngineCommands | kInspect | kTokenize | kRender | kQuantize | kDiff | kPull | kPlan;
   Rows rows(table, "Model", kEngineCommands);
   rows.Text(
       "model", "",
@@ -15,11 +15,11 @@ void AddModelRows(std::vector<Option>& table) {
   rows.Text(
       "tokenizer", "",
       "Folder or model id whose tokenizer and chat template are used; default: the model's own.",
-      {.commands = kEngineCommands | kTokenize, .value = ValueKind::kModel});
+      {.commands = kEngineCommands | kTokenize | kPlan, .value = ValueKind::kModel});
   rows.Text("revision", "", "Branch, tag or commit of a model id; default: main.",
             {.commands = kModelCommands | kRemove, .trtllm = "--hf_revision"});
   rows.Text("tokenizer-revision", "", "The same for --tokenizer; default: --revision.",
-            {.commands = kEngineCommands | kTokenize});
+            {.commands = kEngineCommands | kTokenize | kPlan});
   rows.Text("download-dir", "",
             "Folder that model ids are downloaded to and looked up in; default: HF_HUB_CACHE, else "
             "HF_HOME/hub, else ~/.cache/huggingface/hub.",

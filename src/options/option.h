@@ -55,6 +55,8 @@ enum Command : uint32_t {
   kCompletion = 1 << 25,
   kRun = 1 << 26,
   kServed = 1 << 27,
+  kPlan = 1 << 28,
+  kFit = 1 << 29,
 };
 // Commands that may run an engine in their own process.
 inline constexpr uint32_t kEngineCommands =

@@ -21,6 +21,7 @@ void AddBenchRows(std::vector<Option>& table);        // bench serve, bench swee
 void AddEvalRows(std::vector<Option>& table);         // eval, recipe
 void AddQuantizeRows(std::vector<Option>& table);     // quantize, diff
 void AddSelftestRows(std::vector<Option>& table);     // selftest, kernel-bench
+void AddSimulationRows(std::vector<Option>& table);   // simulated devices, plan, fit
 
 // Sets of commands that share options.
 inline constexpr uint32_t kEngineArguments = kServe | kBenchLatency | kBenchThroughput | kRunBatch;

@@ -23,6 +23,7 @@ std::span<const Option> Table() {
     AddEvalRows(rows);
     AddQuantizeRows(rows);
     AddSelftestRows(rows);
+    AddSimulationRows(rows);
     const auto& others = Dialects().options;
     rows.insert(rows.end(), others.begin(), others.end());
     // `run` is `chat` with a model, to which other clients may connect meanwhile.
@@ -106,7 +107,9 @@ std::span<const std::string_view> CommandNames() {
                                                 "rm",
                                                 "completion",
                                                 "run",
-                                                "ps"};
+                                                "ps",
+                                                "plan",
+                                                "fit"};
   return kNames;
 }
 

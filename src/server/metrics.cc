@@ -358,6 +358,13 @@ void Metrics::AppendCacheConfig(MetricsText& out) const {
     }
     out.Sample("vllm:cache_config_info", text, 1);
   }
+  if (info_.simulated.empty()) return;
+  out.Family("sluice:simulation_info", "gauge",
+             "Devices that --simulate simulates, and the factor by which time runs faster");
+  out.Sample("sluice:simulation_info",
+             fmt::format(R"(devices="{}",speed="{:g}")", EscapeLabel(info_.simulated),
+                         config_.simulate_speed),
+             1);
 }
 
 void Metrics::AppendEngines(MetricsText& out, bool idle,

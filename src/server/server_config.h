@@ -88,6 +88,8 @@ struct ServerConfig {
   bool enable_prompt_tokens_details = false;
   bool enable_force_include_usage = false;
   bool enable_request_id_headers = false;
+  std::string simulated;  // EngineInfo::simulated, which answers say; "": not simulated
+  double simulate_speed = 1;
   bool enable_server_load_tracking = false;
   bool enable_tokenizer_info_endpoint = false;
   bool enable_scale_out = false;  // /inference/v1/generate

@@ -182,6 +182,8 @@ std::vector<HttpHeader> Dispatcher::CommonHeaders(const HttpRequest& request, in
     if (route != nullptr && route->with_body != nullptr)
       api_.limits->AppendHeaders(api_.identity->Of(request), headers);
   }
+  if (!api_.config.simulated.empty())
+    headers.push_back({"x-sluice-simulated", api_.config.simulated});
   if (api_.config.enable_request_id_headers) {
     const std::string* given = request.Header("x-request-id");
     headers.push_back(

@@ -32,6 +32,7 @@ const names = {
   preempted: "vllm:num_preemptions_total",
   started: "process_start_time_seconds",
   cacheInfo: "vllm:cache_config_info",
+  simulation: "sluice:simulation_info",
 };
 
 const whole = (value) => value === null ? "–" : Math.round(value).toLocaleString("en");
@@ -195,6 +196,8 @@ export class EngineView {
     const tokens = Number(labelOf(text, names.cacheInfo, "kv_cache_size_tokens"));
     const parts = [`up ${duration(Math.max(0, up))}`, counted(valueOf(now, names.finished), "answer"),
                    counted(valueOf(now, names.preempted), "preemption")];
+    const devices = labelOf(text, names.simulation, "devices");
+    if (devices) parts.unshift(`SIMULATED ${devices}: nothing is computed`);
     if (tokens > 0) parts.push(`cache of ${whole(tokens)} tokens`);
     this.foot.textContent = parts.join(" · ");
   }

@@ -116,6 +116,7 @@ std::shared_ptr<const ModelContext> ModelContext::Make(const ServerConfig& confi
   } else if (config.fingerprint_mode != "none") {
     context->fingerprint = fmt::format("sluice-{}-{:08x}", config.version, Hash(settings));
   }
+  if (!config.simulated.empty()) context->fingerprint = "simulated-" + config.simulated;
   context->created = UnixSeconds();
   context->constraints = std::make_unique<ConstraintCompiler>(
       [model = context.get()] { return MakeXgrammarEngine(VocabularyOf(*model)); },

@@ -249,12 +249,20 @@ void OpenAiWriter::AppendStreamUsage(std::string& out, const UsageEvent& usage,
                                      std::string_view created_cache) const {
   out += R"(,"usage":)";
   AppendUsage(out, usage.prompt_tokens, usage.completion_tokens);
+  AppendSimulated(out);
   if (options_.model->config.enable_prompt_tokens_details) {
     out += fmt::format(R"(,"prompt_tokens_details":{{"cached_tokens":{}{}}})", usage.cached_tokens,
                        created_cache);
   }
   if (usage.reasoning_tokens) AppendCompletionDetails(out, usage);
   out.push_back('}');
+}
+
+void OpenAiWriter::AppendSimulated(std::string& out) const {
+  const std::string& devices = options_.model->config.simulated;
+  if (devices.empty()) return;
+  out += R"(,"simulated":)";
+  json::AppendString(out, devices);
 }
 
 void OpenAiWriter::AppendStreamTimes(std::string& out, const UsageEvent& usage) const {

@@ -73,6 +73,8 @@ class OpenAiWriter : public AnswerWriter {
   void AppendList(std::string& out, Choice& choice) const;     // the logprobs of a chat
   void AppendPromptResult(std::string& out, int prompt) const;
   // `,"usage":…` of a stream's last chunk; `created_cache` is inserted after the cached tokens.
+  // "simulated" of the usage, if answers are simulated.
+  void AppendSimulated(std::string& out) const;
   void AppendStreamUsage(std::string& out, const UsageEvent& usage,
                          std::string_view created_cache) const;
   // `,"metrics":…` of a stream's last chunk, if the answer includes its latencies.

@@ -74,6 +74,7 @@ class TrtllmChatWriter : public OpenAiWriter {
   void AppendEnd(std::string& out, const UsageEvent& usage) const override {
     out += R"(,"usage":)";
     AppendUsage(out, usage.prompt_tokens, usage.completion_tokens);
+    AppendSimulated(out);
     if (usage.reasoning_tokens) AppendCompletionDetails(out, usage);
     out += R"(},"prompt_token_ids":null)";
   }

@@ -19,6 +19,7 @@ void VllmWriter::AppendWholeUsage(std::string& out, const UsageEvent& usage,
   AppendFingerprint(out);
   out += R"(,"usage":)";
   AppendUsage(out, usage.prompt_tokens, usage.completion_tokens);
+  AppendSimulated(out);
   out += R"(,"prompt_tokens_details":)";
   if (options_.model->config.enable_prompt_tokens_details) {
     out += fmt::format(R"({{"cached_tokens":{}{},"multimodal_tokens":null}})", usage.cached_tokens,

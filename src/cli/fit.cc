@@ -1,0 +1,105 @@
+// `sluice fit`: a description of a device from measured runs.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/json_file.h"
+#include "cli/command.h"
+#include "cli/configs.h"
+#include "cli/simulation_settings.h"
+#include "cli/write_file.h"
+#include "models/model_config.h"
+#include "simulation/measurements.h"
+
+namespace sluice::cli {
+namespace {
+
+tl::unexpected<Error> BadFit(std::string_view option, std::string message) {
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("--{}: {}", option, message),
+              std::string(option));
+}
+
+// The rows of a table that are of the device and to be fitted, or the result of a bench run.
+Result<std::vector<Measurement>> RowsOf(const std::filesystem::path& file,
+                                        const DeviceProfile& device,
+                                        const options::Settings& settings) {
+  std::vector<Measurement> rows;
+  if (file.extension() == ".csv") {
+    ASSIGN_OR_RETURN(std::vector<Measurement> all, ReadMeasurements(file));
+    for (Measurement& row : all) {
+      if (row.set != "fit" || row.device != device.name) continue;
+      row.model = (file.parent_path() / row.model).string();
+      rows.push_back(std::move(row));
+    }
+    return rows;
+  }
+  ASSIGN_OR_RETURN(const json::Value result, ReadJsonObject(file));
+  ASSIGN_OR_RETURN(Measurement row, MeasurementOf(result, file.string()));
+  row.device = device.name;
+  row.model = settings.TextOr("fit-model");
+  row.tensor_size = static_cast<int>(*settings.Integer("fit-tensor-parallel-size"));
+  if (row.model.empty()) {
+    return BadFit("model", fmt::format("{} does not say which model was measured: give its folder",
+                                       file.string()));
+  }
+  rows.push_back(std::move(row));
+  return rows;
+}
+
+}  // namespace
+
+Result<int> RunFit(const options::Settings& settings) {
+  if (settings.positionals().empty())
+    return BadFit("like", "give files: results of bench serve, or tables of measured rows (.csv)");
+  if (settings.TextOr("like").empty())
+    return BadFit("like", "say which device was measured, or give a .yaml file with its figures");
+  auto like = DevicesOf(settings.TextOr("like"));
+  if (!like) return tl::unexpected(std::move(like).error().In("--like"));
+  DeviceProfile device = std::move(like->device);
+  std::map<std::string, ModelConfig> models;
+  std::vector<MeasuredRun> runs;
+  for (const std::string& file : settings.positionals()) {
+    ASSIGN_OR_RETURN(const std::vector<Measurement> rows, RowsOf(file, device, settings));
+    for (const Measurement& row : rows) {
+      if (!models.contains(row.model)) {
+        ASSIGN_OR_RETURN(ModelConfig model, LoadModelConfig(row.model));
+        models.emplace(row.model, std::move(model));
+      }
+      ASSIGN_OR_RETURN(MeasuredRun run, RunOf(row, models.at(row.model), device));
+      runs.push_back(std::move(run));
+    }
+  }
+  if (runs.empty()) {
+    return BadFit("like", fmt::format("the files have no row of {} to be fitted", device.name));
+  }
+  ASSIGN_OR_RETURN(device.factors, FitFactors(runs, device));
+  std::vector<double> errors;
+  for (const MeasuredRun& run : runs) {
+    ASSIGN_OR_RETURN(const Prediction predicted, Predict(run, device));
+    errors.push_back(std::abs(predicted.tpot / run.measured.tpot - 1));
+    fmt::print(stderr,
+               "{}: tp {}, {:g}/{:g} tokens, {} at a time: ttft {:.0f} ms for {:.0f}, tpot {:.2f} "
+               "ms for {:.2f}\n",
+               run.measured.source, run.measured.tensor_size, run.measured.input,
+               run.measured.output, run.measured.concurrency, 1e3 * predicted.ttft,
+               1e3 * run.measured.ttft, 1e3 * predicted.tpot, 1e3 * run.measured.tpot);
+  }
+  std::ranges::sort(errors);
+  // What was fitted says little about what was not.
+  device.error = std::max(0.05, 2 * errors[errors.size() / 2]);
+  device.source = fmt::format("sluice fit, {} rows", runs.size());
+  device.name = settings.TextOr("fit-name", device.name);
+  const std::string text = ToYaml(device);
+  const std::string output = settings.TextOr("fit-output");
+  if (output.empty()) {
+    fmt::print("{}", text);
+    return 0;
+  }
+  RETURN_IF_ERROR(WriteResultFile("output", output, text));
+  return 0;
+}
+
+}  // namespace sluice::cli

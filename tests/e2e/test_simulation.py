@@ -1,0 +1,151 @@
+"""`serve --simulate`, `plan` and `fit`: the server without weights, whose steps take the time of another machine."""
+import json
+import shutil
+import time
+
+import pytest
+
+from serving import ABACUS, DATA, run, serving
+
+LLAMA = DATA / "simulation" / "llama-70b-fp8"
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    """A folder with the shape of Llama 70B in FP8 and a small tokenizer, and no weights."""
+    folder = tmp_path_factory.mktemp("llama")
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+        if (ABACUS / name).exists():
+            shutil.copy(ABACUS / name, folder / name)
+    small = json.loads((ABACUS / "config.json").read_text())
+    config = json.loads((LLAMA / "config.json").read_text())
+    for key in ("vocab_size", "bos_token_id", "eos_token_id"):
+        config[key] = small.get(key)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(llama):
+    with serving(llama, "--simulate", "H200x2", "--simulate-speed", 10, "--max-model-len", 4096) as started:
+        yield started
+
+
+def test_answers_say_that_they_are_simulated(server):
+    status, headers, body = server.request("POST", "/v1/completions", {"model": "m", "prompt": "1+1=", "max_tokens": 5})
+    answer = json.loads(body)
+    assert status == 200, answer
+    assert headers["x-sluice-simulated"] == "H200x2"
+    assert answer["usage"]["simulated"] == "H200x2" and answer["usage"]["completion_tokens"] == 5
+    assert answer["system_fingerprint"] == "simulated-H200x2"
+    assert answer["choices"][0]["finish_reason"] == "length"
+    assert "SIMULATED H200x2 at 10 times its speed" in server.log()
+    assert "(simulated H200x2)" in server.log()
+    assert 'sluice:simulation_info{devices="H200x2",speed="10"} 1' in server.get("/metrics")[1].decode()
+    assert server.request("GET", "/v1/models")[1]["x-sluice-simulated"] == "H200x2"
+
+
+def test_a_stream_says_so_in_its_usage(server):
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4, "stream": True,
+            "stream_options": {"include_usage": True}}
+    status, headers, text = server.request("POST", "/v1/chat/completions", body)
+    assert status == 200 and headers["x-sluice-simulated"] == "H200x2"
+    events = [json.loads(line[6:]) for line in text.decode().splitlines() if line.startswith("data: {")]
+    assert events[-1]["usage"]["simulated"] == "H200x2"
+
+
+def test_the_same_request_gets_the_same_tokens(server):
+    body = {"model": "m", "prompt": "12+34=", "max_tokens": 20, "temperature": 1, "seed": 7, "logprobs": 0}
+    first, again = (server.post("/v1/completions", body)[1]["choices"][0] for _ in range(2))
+    assert first["text"] == again["text"]
+    other = server.post("/v1/completions", {**body, "seed": 8})[1]["choices"][0]
+    assert other["text"] != first["text"]
+
+
+def test_constraints_are_respected(server):
+    choice = server.complete("Is it?", max_tokens=20, structured_outputs={"choice": ["yes", "no"]})
+    assert choice["text"] in ("yes", "no") and choice["finish_reason"] == "stop"
+
+
+def test_steps_take_the_time_of_the_device(server):
+    # 70 GB in two halves at 4.8 TB/s, 80 layers and the host's part: 11 to 16 ms, a tenth of it here.
+    start = time.monotonic()
+    server.complete("1", max_tokens=201, ignore_eos=True)
+    assert 0.2 < time.monotonic() - start < 1.5
+
+
+def test_blocks_are_what_the_memory_leaves(server):
+    # Two of 150 GB: 276 GB less 73 GB of weights, at 163,840 bytes a token.
+    tokens = int([line for line in server.log().splitlines() if "KV cache size:" in line][0].split("KV cache size: ")[1].split()[0])
+    assert 1.0e6 < tokens < 1.3e6
+
+
+def test_bench_serve_measures_the_device(server, llama, tmp_path):
+    done = run("bench", "serve", "--port", server.port, "--model", "m", "--tokenizer", ABACUS, "--dataset-name", "random",
+               "--random-input-len", 200, "--random-output-len", 100, "--num-prompts", 16, "--max-concurrency", 8, "--ignore-eos",
+               "--save-result", "--result-dir", tmp_path, "--result-filename", "r.json", program="vllm")
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert result["completed"] == 16
+    # TPOT of the device, about 13 ms, at ten times its speed.
+    assert 0.8 < result["mean_tpot_ms"] < 6
+    fitted = run("fit", tmp_path / "r.json", "--like", "H200", "--model", LLAMA, "--tensor-parallel-size", 2, "--name", "Ten",
+                 "--output", tmp_path / "ten.yaml")
+    assert fitted.returncode == 0, fitted.stderr
+    assert 'name: "Ten"' in (tmp_path / "ten.yaml").read_text()
+    checked = run("serve", llama, "--simulate", "%s/ten.yamlx2" % tmp_path, "--max-model-len", 4096, "--check")
+    assert checked.returncode == 0, checked.stderr
+
+
+def refused(*words):
+    done = run("serve", *words)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def test_bad_devices_are_named(llama, tmp_path):
+    assert "expected one of H100, H200, B200" in refused(llama, "--simulate", "H300x8")
+    assert "lower them" in refused(llama, "--simulate", "H200x2", "-tp", 4)
+    assert "leave --device out" in refused(llama, "--simulate", "H200", "--device", "cpu")
+    file = tmp_path / "d.yaml"
+    file.write_text("name: x\nlike: H200\nmemory: -1\n")
+    assert "memory" in refused(llama, "--simulate", file)
+    file.write_text("name: x\nmemory: 1e12\nbandwidth: 1e12\nbf16_flops: 1e15\n")
+    assert "like or factors" in refused(llama, "--simulate", file)
+    assert "weights take" in refused(llama, "--simulate", "L40S")
+
+
+def trace_of(folder, count=60, gap_ms=300):
+    file = folder / "trace.jsonl"
+    file.write_text("".join(json.dumps({"timestamp": gap_ms * i, "input_length": 1000, "output_length": 100, "hash_ids": [i, i + 1]}) + "\n"
+                            for i in range(count)))
+    return file
+
+
+def test_plan_lists_the_cheapest_first(llama, tmp_path):
+    trace = trace_of(tmp_path)
+    words = ("plan", llama, "--trace", trace, "--slo", "ttft=0.5,tpot=0.03", "--devices", "H200", "B200", "L40S", "--price", "H200=3.5",
+             "B200=6", "--max-devices", 4)
+    done = run(*words, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    plan = json.loads(done.stdout)
+    prices = [row["price_per_hour"] for row in plan["deployments"] if row["price_per_hour"] is not None]
+    assert prices and prices == sorted(prices)
+    for row in plan["deployments"]:
+        assert row["kept_share"] >= 0.9 and row["ttft_seconds"] <= 0.5 and row["tpot_seconds"] <= 0.03
+        assert 0 < row["relative_error"] < 1
+    table = run(*words)
+    assert "price/h" in table.stdout and "H200" in table.stdout
+
+
+def test_plan_says_what_is_wrong(llama, tmp_path):
+    trace = trace_of(tmp_path)
+    none = run("plan", llama, "--trace", trace, "--slo", "ttft=0.000001", "--devices", "H200", "--max-devices", 1)
+    assert none.returncode == 1 and "no deployment keeps it" in none.stdout and "too slow" in none.stdout
+    for words, what in [(("--slo", "ttft=x"), "NAME=NUMBER"), (("--slo", "itl=1"), "expected ttft and tpot"),
+                        (("--slo", "ttft=1", "--devices", "Q1"), "expected one of"), (("--slo", "ttft=1", "--price", "Q1=2"), "expected one of")]:
+        done = run("plan", llama, "--trace", trace, *words)
+        assert done.returncode != 0 and what in done.stderr, done.stderr
+    assert "t.jsonl" in run("plan", llama, "--trace", tmp_path / "t.jsonl", "--slo", "ttft=1").stderr
+    (tmp_path / "bad.jsonl").write_text("{}\n")
+    assert "timestamp" in run("plan", llama, "--trace", tmp_path / "bad.jsonl", "--slo", "ttft=1").stderr
