@@ -63,6 +63,7 @@ std::string MetricsMarkdown() {
   EngineInfo info;
   info.max_model_len = 1;
   info.num_speculative_tokens = 1;
+  info.simulated = "DEVICES";
   const auto op_times = std::make_shared<OpTimes>();
   op_times->Of("OPERATOR").Add(0);
   info.op_times = op_times;

@@ -48,7 +48,7 @@ void AddParallelRows(std::vector<Option>& table) {
             {.commands = kInspect});
   rows.Text("device-kind", "",
             "Accelerator on which a decoding step is worked out, part by part: H100, H200, B200, "
-            "GB10, MI300X, MI355X.",
+            "GB200, GB10, MI300X, MI355X, L40S, RTX-PRO-6000.",
             {.commands = kInspect});
   rows.Integer("step-sequences", "64", "Sequences of that step, over all engines.",
                {.commands = kInspect, .range = {1, 1e6}});

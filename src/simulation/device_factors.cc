@@ -16,6 +16,9 @@ constexpr StepParts kHopper = {1,         1.389,    1.787, 0,        3.251, 5.24
 constexpr StepParts kBlackwell = {1.089,    1,        1.821, 0, 4.715,  5.541e-05,
                                   1.12e-03, 1.467e-5, 3.59,  0, 0.05852};
 
+constexpr StepParts kMi355x = {1.025,     1,        2.05, 0, 4.911,  5.39e-05,
+                               1.112e-03, 1.458e-5, 3.59, 0, 0.05865};
+
 constexpr StepParts WithWeights(StepParts parts, double weights) {
   parts[0] = weights;
   return parts;
@@ -32,7 +35,7 @@ constexpr DeviceFactors kFactors[] = {
      "those of H200; weights by LMSYS's review of DGX Spark (2025-10) and "
      "NVIDIA/dgx-spark-playbooks issue 79 (2026)"},
     {"MI300X", 0.25, kHopper, "those of H200"},
-    {"MI355X", 0.25, kBlackwell, "those of B200"},
+    {"MI355X", 0.25, kMi355x, "vLLM recipe 2025, Llama 3.3 70B FP8, one row; else those of B200"},
     {"L40S", 0.25, kHopper, "those of H200"},
     {"RTX-PRO-6000", 0.25, kBlackwell, "those of B200"},
     // One socket has no exchanges, and its host is the device.

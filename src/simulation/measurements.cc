@@ -44,17 +44,21 @@ Status ReadLine(std::string_view line, std::span<const std::string_view> names,
     return Fail(ErrorCode::kInvalidData,
                 fmt::format("{}: expected {} cells, found {}", place, names.size(), cells.size()));
   }
-  double tensor = 1, concurrency = 1, ttft = 0, tpot = 0;
+  double tensor = 1, concurrency = 1, requests = 0, ttft = 0, tpot = 0;
   std::string statistic = "mean";
   const std::map<std::string_view, std::string*> texts = {{"set", &row.set},
                                                           {"statistic", &statistic},
                                                           {"source", &row.source},
                                                           {"device", &row.device},
                                                           {"model", &row.model}};
-  const std::map<std::string_view, double*> numbers = {
-      {"tp", &tensor},         {"input", &row.input},         {"output", &row.output},
-      {"spread", &row.spread}, {"concurrency", &concurrency}, {"ttft_ms", &ttft},
-      {"tpot_ms", &tpot}};
+  const std::map<std::string_view, double*> numbers = {{"tp", &tensor},
+                                                       {"input", &row.input},
+                                                       {"output", &row.output},
+                                                       {"spread", &row.spread},
+                                                       {"concurrency", &concurrency},
+                                                       {"requests", &requests},
+                                                       {"ttft_ms", &ttft},
+                                                       {"tpot_ms", &tpot}};
   for (size_t i = 0; i < names.size(); ++i) {
     if (const auto text = texts.find(names[i]); text != texts.end()) {
       *text->second = std::string(cells[i]);
@@ -69,6 +73,7 @@ Status ReadLine(std::string_view line, std::span<const std::string_view> names,
   }
   row.tensor_size = static_cast<int>(tensor);
   row.concurrency = static_cast<int64_t>(concurrency);
+  row.num_requests = static_cast<int64_t>(requests);
   row.ttft = ttft / 1e3;
   row.tpot = tpot / 1e3;
   row.is_median = statistic == "median";

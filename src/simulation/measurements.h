@@ -34,8 +34,8 @@ struct Measurement {
 };
 
 // A table with a line of names first: set, source, device, model, tp, input, output, spread,
-// concurrency, statistic (mean or median), ttft_ms, tpot_ms, separated by commas. kInvalidData
-// names the line.
+// concurrency, requests, statistic (mean or median), ttft_ms, tpot_ms, separated by commas.
+// kInvalidData names the line.
 Result<std::vector<Measurement>> ReadMeasurements(const std::filesystem::path& file);
 // A result of `bench serve --save-result`, for the model and the ranks given, which it does not
 // say. kInvalidData names a missing figure.

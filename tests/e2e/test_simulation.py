@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from serving import ABACUS, DATA, run, serving
+from serving import ABACUS, DATA, at_once, run, serving
 
 LLAMA = DATA / "simulation" / "llama-70b-fp8"
 
@@ -97,6 +97,36 @@ def test_bench_serve_measures_the_device(server, llama, tmp_path):
     assert checked.returncode == 0, checked.stderr
 
 
+def test_adapters_are_read_and_named():
+    base, adapter = DATA / "checkpoints" / "qwen3-bf16", DATA / "adapters" / "qwen3-linear"
+    with serving(base, "--simulate", "H200", "--max-model-len", 256, "--enable-lora", "--lora-modules", "linear=%s" % adapter) as server:
+        for name in ("m", "linear"):
+            status, answer = server.post("/v1/completions", {"model": name, "prompt": "hello", "max_tokens": 4, "logprobs": 2})
+            assert status == 200 and answer["model"] == name, answer
+            assert all(value < 0 for value in answer["choices"][0]["logprobs"]["token_logprobs"])
+
+
+def test_a_full_cache_preempts_and_schemas_hold(llama):
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": False}
+    with serving(llama, "--simulate", "B200", "--simulate-speed", 100, "--max-model-len", 2048, "--kv-cache-memory-bytes", "500MiB",
+                 "--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}') as server:
+        jobs = [{"model": "m", "prompt": "1 + %d" % i, "max_tokens": 300, "temperature": i % 2} for i in range(48)]
+        done = at_once([lambda body=body: server.post("/v1/completions", body) for body in jobs])
+        assert all(status == 200 and answer["usage"]["completion_tokens"] == 300 for status, answer in done)
+        assert server.metric("vllm:num_preemptions_total") > 0
+        body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1000,
+                "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}}
+        choice = server.post("/v1/chat/completions", body)[1]["choices"][0]
+        assert choice["finish_reason"] == "stop" and isinstance(json.loads(choice["message"]["content"])["x"], int)
+
+
+def test_answers_end_by_themselves_after_the_mean_length(llama):
+    with serving(llama, "--simulate", "H200x4", "-tp", 2, "-pp", 2, "--simulate-output-len", 20, "--simulate-speed", 50,
+                 "--max-model-len", 2048) as server:
+        choices = [server.complete("p%d" % i, max_tokens=1000, temperature=1, seed=i) for i in range(20)]
+        assert all(choice["finish_reason"] == "stop" for choice in choices)
+
+
 def refused(*words):
     done = run("serve", *words)
     assert done.returncode != 0
@@ -136,6 +166,16 @@ def test_plan_lists_the_cheapest_first(llama, tmp_path):
         assert 0 < row["relative_error"] < 1
     table = run(*words)
     assert "price/h" in table.stdout and "H200" in table.stdout
+
+
+def test_plan_reads_sharegpt_with_a_rate(llama, tmp_path):
+    file = tmp_path / "chats.json"
+    turns = [{"from": "human", "value": "what is the sum of 12 and 30? " * 4}, {"from": "gpt", "value": "the sum is 42. " * 3}]
+    file.write_text(json.dumps([{"conversations": turns}] * 20))
+    words = ("plan", llama, "--trace", file, "--slo", "ttft=0.3,tpot=0.03", "--devices", "H200")
+    assert "how many requests arrive" in run(*words).stderr
+    done = run(*words, "--request-rate", 2)
+    assert done.returncode == 0 and "20 requests" in done.stdout, done.stdout + done.stderr
 
 
 def test_plan_says_what_is_wrong(llama, tmp_path):
