@@ -6,7 +6,7 @@
 
 namespace sluice::cli {
 
-std::vector<OfferedOption> OfferedOptions(uint32_t commands) {
+std::vector<OfferedOption> OfferedOptions(options::Commands commands) {
   using options::Effect;
   std::vector<OfferedOption> offered;
   for (const options::Option& option : options::Table()) {

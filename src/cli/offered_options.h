@@ -20,6 +20,6 @@ struct OfferedOption {
 
 // The options of the subcommands `commands` (bits) under the name sluice, in table order. Excludes
 // options without an effect and options that refuse every value.
-std::vector<OfferedOption> OfferedOptions(uint32_t commands);
+std::vector<OfferedOption> OfferedOptions(options::Commands commands);
 
 }  // namespace sluice::cli

@@ -51,7 +51,7 @@ bool IsAttached(std::string_view word, const Names& names) {
 
 class Reader {
  public:
-  Reader(const std::vector<std::string>& words, uint32_t commands, Dialect dialect)
+  Reader(const std::vector<std::string>& words, Commands commands, Dialect dialect)
       : words_(words), names_(commands, dialect), dialect_(dialect) {}
 
   Result<CommandLine> Read() {
@@ -239,7 +239,7 @@ class Reader {
 
 }  // namespace
 
-Result<CommandLine> ReadCommandLine(const std::vector<std::string>& words, uint32_t commands,
+Result<CommandLine> ReadCommandLine(const std::vector<std::string>& words, Commands commands,
                                     Dialect dialect) {
   return Reader(words, commands, dialect).Read();
 }

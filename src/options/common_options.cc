@@ -110,7 +110,7 @@ constexpr CommonOption kBenchOptions[] = {
     {"result-filename", "FILE", "its name"},
 };
 
-std::span<const CommonOption> CommonOptionsOf(uint32_t command) {
+std::span<const CommonOption> CommonOptionsOf(Commands command) {
   if ((command & kServe) != 0) return kServeOptions;
   if ((command & (kRun | kChat | kComplete)) != 0) return kChatOptions;
   if ((command & kBenchServe) != 0) return kBenchOptions;
@@ -119,7 +119,7 @@ std::span<const CommonOption> CommonOptionsOf(uint32_t command) {
 
 }  // namespace
 
-std::string CommonOptionHelp(uint32_t command) {
+std::string CommonOptionHelp(Commands command) {
   constexpr size_t kFlagColumns = 34;
   std::string result;
   for (const CommonOption& row : CommonOptionsOf(command)) {

@@ -22,7 +22,7 @@ std::vector<std::string_view> LinesOf(const std::string& text) {
 }
 
 TEST(CommonOptions, OneLineEachThatFitsAScreen) {
-  for (const uint32_t command : {kServe, kRun, kChat, kComplete, kBenchServe}) {
+  for (const Commands command : {kServe, kRun, kChat, kComplete, kBenchServe}) {
     const std::string text = CommonOptionHelp(command);
     const auto lines = LinesOf(text);
     EXPECT_LE(lines.size(), 56U);

@@ -90,7 +90,7 @@ class Parser {
       const auto names = CommandNames();
       const auto found = std::find(names.begin(), names.end(), name);
       if (found == names.end()) return BadRow(fmt::format("unknown command '{}'", name));
-      commands_ |= uint32_t{1} << (found - names.begin());
+      commands_ |= Commands{1} << (found - names.begin());
     }
     if (commands_ == 0) return BadRow(fmt::format("unknown section '{}' without commands", group_));
     return {};
@@ -202,7 +202,7 @@ class Parser {
   // The current section's keys; null in a section of options.
   std::vector<DialectKey>* keys_ = nullptr;
   std::string_view group_;
-  uint32_t commands_ = 0;
+  Commands commands_ = 0;
   DialectTable table_;
 };
 

@@ -91,12 +91,12 @@ TEST(Vllm, ASpellingMeansOneOption) {
     for (size_t bit = 0; bit < CommandNames().size(); ++bit) {
       std::map<std::string, std::string_view> seen;
       for (const Option& option : Table()) {
-        if ((option.commands & (1u << bit)) == 0) continue;
+        if ((option.commands & (Commands{1} << bit)) == 0) continue;
         if ((option.dialects & DialectBit(dialect)) == 0) continue;
         const std::string flag = "--" + std::string(FlagName(option));
         const auto [place, fresh] = seen.emplace(flag, option.name);
         EXPECT_TRUE(fresh) << flag << " is " << option.name << " and " << place->second;
-        EXPECT_EQ(Names(1u << bit, dialect).Lookup(flag, false)->option, &option) << flag;
+        EXPECT_EQ(Names(Commands{1} << bit, dialect).Lookup(flag, false)->option, &option) << flag;
       }
     }
   }

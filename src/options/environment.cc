@@ -29,7 +29,7 @@ std::vector<std::string> VariablesOf(const Option& option) {
 }  // namespace
 
 Result<std::vector<Assignment>> ReadEnvironment(
-    const std::map<std::string, std::string>& environment, uint32_t commands) {
+    const std::map<std::string, std::string>& environment, Commands commands) {
   std::vector<Assignment> result;
   for (const Option& option : Table()) {
     if ((option.commands & commands) == 0) continue;

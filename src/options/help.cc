@@ -146,7 +146,7 @@ std::string KeysMarkdown() {
 
 }  // namespace
 
-std::string OptionHelp(uint32_t command, std::string_view filter) {
+std::string OptionHelp(Commands command, std::string_view filter) {
   std::string result;
   std::string_view group;
   if (filter == "listgroup") {

@@ -3,7 +3,7 @@
 namespace sluice::options {
 
 void AddModelRows(std::vector<Option>& table) {
-  constexpr uint32_t kModelCommands =
+  constexpr Commands kModelCommands =
       kEngineCommands | kInspect | kTokenize | kRender | kQuantize | kDiff | kPull | kPlan;
   Rows rows(table, "Model", kEngineCommands);
   rows.Text(

@@ -18,7 +18,7 @@ constexpr size_t kMaxNameBytes = 256;
 
 class ModelsFile {
  public:
-  ModelsFile(const std::filesystem::path& path, uint32_t commands, Dialect dialect)
+  ModelsFile(const std::filesystem::path& path, Commands commands, Dialect dialect)
       : file_{.path = path, .option = "models", .content = "a mapping with the key models"},
         reader_(file_, commands, dialect) {}
 
@@ -131,7 +131,7 @@ class ModelsFile {
 
 }  // namespace
 
-Result<std::vector<ModelEntry>> ReadModelsFile(const std::filesystem::path& file, uint32_t commands,
+Result<std::vector<ModelEntry>> ReadModelsFile(const std::filesystem::path& file, Commands commands,
                                                Dialect dialect) {
   return ModelsFile(file, commands, dialect).Read();
 }

@@ -32,7 +32,7 @@ inline constexpr size_t kMostModels = 256;
 //     priority: 1
 // kInvalidArgument, with file and line, for invalid YAML, unknown and duplicate keys, values of a
 // wrong type, an entry without name or path, duplicate names, and a file without models.
-Result<std::vector<ModelEntry>> ReadModelsFile(const std::filesystem::path& file, uint32_t commands,
+Result<std::vector<ModelEntry>> ReadModelsFile(const std::filesystem::path& file, Commands commands,
                                                Dialect dialect);
 
 }  // namespace sluice::options

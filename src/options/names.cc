@@ -14,7 +14,7 @@ std::string Fold(std::string_view flag) {
   return folded;
 }
 
-Names::Names(uint32_t commands, Dialect dialect) {
+Names::Names(Commands commands, Dialect dialect) {
   for (const Option& option : Table()) {
     if ((option.commands & commands) == 0) continue;
     if ((option.dialects & DialectBit(dialect)) == 0) continue;

@@ -20,7 +20,7 @@ struct Spelling {
 // flag is treated as -.
 class Names {
  public:
-  Names(uint32_t commands, Dialect dialect);
+  Names(Commands commands, Dialect dialect);
 
   // `flag`: as written, with dashes. With `abbreviations`, also accepts an unambiguous prefix of a
   // long name.

@@ -26,42 +26,45 @@ enum class Type {
 enum class ValueKind { kPlain, kFile, kFolder, kModel };
 
 // The subcommands that take options, as bits.
-enum Command : uint32_t {
-  kServe = 1 << 0,
-  kChat = 1 << 1,
-  kComplete = 1 << 2,
-  kInspect = 1 << 3,
-  kDoctor = 1 << 4,
-  kBenchLatency = 1 << 5,
-  kBenchThroughput = 1 << 6,
-  kTokenize = 1 << 7,
-  kRender = 1 << 8,
-  kVersion = 1 << 9,
-  kBenchServe = 1 << 10,
-  kBenchSweep = 1 << 11,
-  kRunBatch = 1 << 12,
-  kCollectEnv = 1 << 13,
-  kExplainOptions = 1 << 14,
-  kEval = 1 << 15,
-  kRecipe = 1 << 16,
-  kQuantize = 1 << 17,
-  kDiff = 1 << 18,
-  kSelftest = 1 << 19,
-  kKernelBench = 1 << 20,
-  kParse = 1 << 21,
-  kPull = 1 << 22,
-  kListModels = 1 << 23,
-  kRemove = 1 << 24,
-  kCompletion = 1 << 25,
-  kRun = 1 << 26,
-  kServed = 1 << 27,
-  kPlan = 1 << 28,
-  kFit = 1 << 29,
+enum Command : uint64_t {
+  kServe = 1ULL << 0,
+  kChat = 1ULL << 1,
+  kComplete = 1ULL << 2,
+  kInspect = 1ULL << 3,
+  kDoctor = 1ULL << 4,
+  kBenchLatency = 1ULL << 5,
+  kBenchThroughput = 1ULL << 6,
+  kTokenize = 1ULL << 7,
+  kRender = 1ULL << 8,
+  kVersion = 1ULL << 9,
+  kBenchServe = 1ULL << 10,
+  kBenchSweep = 1ULL << 11,
+  kRunBatch = 1ULL << 12,
+  kCollectEnv = 1ULL << 13,
+  kExplainOptions = 1ULL << 14,
+  kEval = 1ULL << 15,
+  kRecipe = 1ULL << 16,
+  kQuantize = 1ULL << 17,
+  kDiff = 1ULL << 18,
+  kSelftest = 1ULL << 19,
+  kKernelBench = 1ULL << 20,
+  kParse = 1ULL << 21,
+  kPull = 1ULL << 22,
+  kListModels = 1ULL << 23,
+  kRemove = 1ULL << 24,
+  kCompletion = 1ULL << 25,
+  kRun = 1ULL << 26,
+  kServed = 1ULL << 27,
+  kPlan = 1ULL << 28,
+  kFit = 1ULL << 29,
 };
+// A set of commands: bits of Command.
+using Commands = uint64_t;
+
 // Commands that may run an engine in their own process.
-inline constexpr uint32_t kEngineCommands =
+inline constexpr Commands kEngineCommands =
     kServe | kChat | kComplete | kBenchLatency | kBenchThroughput | kRunBatch | kEval | kRun;
-inline constexpr uint32_t kAllCommands = ~uint32_t{0};
+inline constexpr Commands kAllCommands = ~Commands{0};
 
 // Whose command line is parsed; determined by the name under which the program was started.
 enum class Dialect { kSluice, kVllm, kTrtllm };
@@ -87,7 +90,7 @@ struct Option {
   Type type = Type::kString;
   std::string_view default_value = {};  // as a user would write it; "" if there is none
   std::string_view group = {};
-  uint32_t commands = 0;
+  Commands commands = 0;
   std::string_view help = {};  // one sentence: its meaning and effect
 
   // The flag without dashes, if it is not `name`. Two commands may give the same flag two meanings

@@ -13,7 +13,7 @@ void Append(Found& all, Found more) {
 }
 
 // Reads the files and --set words of `settings`.
-Result<Found> ReadFiles(const Settings& settings, uint32_t commands, Dialect dialect) {
+Result<Found> ReadFiles(const Settings& settings, Commands commands, Dialect dialect) {
   Found found;
   const auto file = settings.Text("config");
   if (dialect == Dialect::kTrtllm && (commands & kServe) != 0) {
@@ -51,7 +51,7 @@ Status CheckRefused(const Settings& settings) {
   return {};
 }
 
-Result<Settings> ReadFilesAgain(const Settings& settings, uint32_t commands) {
+Result<Settings> ReadFilesAgain(const Settings& settings, Commands commands) {
   std::vector<Assignment> all;
   for (const Assignment& given : settings.assignments()) {
     if (given.source == Source::kFlag || given.source == Source::kEnvironment) all.push_back(given);
@@ -65,7 +65,7 @@ Result<Settings> ReadFilesAgain(const Settings& settings, uint32_t commands) {
 }
 
 Result<Resolved> Resolve(const std::vector<std::string>& words,
-                         const std::map<std::string, std::string>& environment, uint32_t commands,
+                         const std::map<std::string, std::string>& environment, Commands commands,
                          Dialect dialect) {
   ASSIGN_OR_RETURN(CommandLine line, ReadCommandLine(words, commands, dialect));
   if (line.help) return Resolved{Settings({}, {}, dialect), line.help};

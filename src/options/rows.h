@@ -24,19 +24,19 @@ void AddSelftestRows(std::vector<Option>& table);     // selftest, kernel-bench
 void AddSimulationRows(std::vector<Option>& table);   // simulated devices, plan, fit
 
 // Sets of commands that share options.
-inline constexpr uint32_t kEngineArguments = kServe | kBenchLatency | kBenchThroughput | kRunBatch;
-inline constexpr uint32_t kAnswering = kServe | kChat | kComplete | kRunBatch;
-inline constexpr uint32_t kClients = kChat | kComplete;
-inline constexpr uint32_t kBench = kBenchLatency | kBenchThroughput;
-inline constexpr uint32_t kLoad = kBenchServe | kBenchSweep;
+inline constexpr Commands kEngineArguments = kServe | kBenchLatency | kBenchThroughput | kRunBatch;
+inline constexpr Commands kAnswering = kServe | kChat | kComplete | kRunBatch;
+inline constexpr Commands kClients = kChat | kComplete;
+inline constexpr Commands kBench = kBenchLatency | kBenchThroughput;
+inline constexpr Commands kLoad = kBenchServe | kBenchSweep;
 // Commands that may connect to a running server.
-inline constexpr uint32_t kRemote = kClients | kLoad | kEval | kRunBatch | kServed;
+inline constexpr Commands kRemote = kClients | kLoad | kEval | kRunBatch | kServed;
 
 // Appends the rows of one group. `more`: the less common members; its commands, if any, replace
 // those of the group.
 class Rows {
  public:
-  Rows(std::vector<Option>& table, std::string_view group, uint32_t commands)
+  Rows(std::vector<Option>& table, std::string_view group, Commands commands)
       : table_(table), group_(group), commands_(commands) {}
 
   // The default is false unless `more` says otherwise.
@@ -87,7 +87,7 @@ class Rows {
 
   std::vector<Option>& table_;
   const std::string_view group_;
-  const uint32_t commands_;
+  const Commands commands_;
 };
 
 }  // namespace sluice::options

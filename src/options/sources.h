@@ -30,7 +30,7 @@ struct CommandLine {
 // such keys together replace the value given for the whole option; --json-option.list+ value
 // appends; -O3 is a level of vLLM's compiler and -O{...} its settings; `--` ends the options.
 // kInvalidArgument names the flag and, if it is unknown, the most similar known ones.
-Result<CommandLine> ReadCommandLine(const std::vector<std::string>& words, uint32_t commands,
+Result<CommandLine> ReadCommandLine(const std::vector<std::string>& words, Commands commands,
                                     Dialect dialect);
 
 // The assignments of a source, and notes on options that have no effect or were mapped.
@@ -41,12 +41,12 @@ struct Found {
 
 // Reads SLUICE_<NAME> and the other variables of each option. `environment`: name to value.
 Result<std::vector<Assignment>> ReadEnvironment(
-    const std::map<std::string, std::string>& environment, uint32_t commands);
+    const std::map<std::string, std::string>& environment, Commands commands);
 
 // Reads a .yaml or .yml file whose keys are names of options. true and false set flags (`no-x:
 // true` too), lists and mappings give lists and JSON objects, null stands for "not given"; a dotted
 // key sets one key of a JSON option. kInvalidArgument names file:line.
-Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, uint32_t commands,
+Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, Commands commands,
                                          Dialect dialect);
 
 // Read a YAML file of trtllm-serve and the key=value words of its --set. Their keys nest and
@@ -60,14 +60,14 @@ struct Resolved {
   std::optional<std::string> help;
 };
 Result<Resolved> Resolve(const std::vector<std::string>& words,
-                         const std::map<std::string, std::string>& environment, uint32_t commands,
+                         const std::map<std::string, std::string>& environment, Commands commands,
                          Dialect dialect);
 
 // kUnsupported for a value that its option refuses. Resolve() calls this.
 Status CheckRefused(const Settings& settings);
 
 // `settings` with --config and --set read again; flags and environment variables are unchanged.
-Result<Settings> ReadFilesAgain(const Settings& settings, uint32_t commands);
+Result<Settings> ReadFilesAgain(const Settings& settings, Commands commands);
 
 // The environment of this process.
 std::map<std::string, std::string> ProcessEnvironment();

@@ -200,7 +200,7 @@ Result<json::Value> ReadYamlObject(const std::filesystem::path& path) {
   return object;
 }
 
-Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& path, uint32_t commands,
+Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& path, Commands commands,
                                          Dialect dialect) {
   const YamlFile file{.path = path};
   ASSIGN_OR_RETURN(const YAML::Node root, file.Load());

@@ -38,7 +38,7 @@ Result<json::Value> YamlToJson(const YAML::Node& node);
 class YamlOptions {
  public:
   // `file` must outlive this object.
-  YamlOptions(const YamlFile& file, uint32_t commands, Dialect dialect)
+  YamlOptions(const YamlFile& file, Commands commands, Dialect dialect)
       : file_(file), names_(commands, dialect) {}
 
   // The options of `mapping`, a map or null.
