@@ -26,6 +26,7 @@
 namespace sluice {
 
 class Adapters;
+class EngineJournal;
 struct EngineConfig;
 struct ProcessRanks;
 
@@ -104,6 +105,9 @@ class Engine {
     // Returns the listener for the prefix cache events of the engine with this data-parallel rank;
     // empty: no listener. The engine owns it. Called before anything is loaded.
     std::function<Result<std::unique_ptr<CacheListener>>(int64_t rank)> listener_of;
+    // Returns the journal of the i-th engine of this process (journal.h), null for none; empty: no
+    // engine has one. Journals outlive the engine.
+    std::function<EngineJournal*(int i)> journal_of;
     // Called with each line of the memory plan, before anything is allocated.
     std::function<void(const std::string& line)> print_plan;
     // Called with the total bytes of the plan, out of the memory that it divides.

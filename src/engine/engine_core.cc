@@ -162,7 +162,9 @@ EngineCore::~EngineCore() {
 void EngineCore::Add(std::unique_ptr<ActiveRequest> request) {
   ActiveRequest& added = *request;
   requests_.try_emplace(added.handle).first->second = std::move(request);
-  TellTime(Clock::now());
+  int64_t now_us = MicrosecondsAt(Clock::now());
+  if (journal_ != nullptr) journal_->OnAdd(now_us, added);
+  scheduler_.SetTime(now_us);
   const std::string failure = ReasonOfFailure([&] {
     if (!added.request.images.empty()) HoldImages(added);
     if (added.request.rows != nullptr) HoldRows(added);
@@ -185,6 +187,7 @@ void EngineCore::Abort(RequestHandle handle) {
   if (found == requests_.end()) return;
   LOG_DEBUG("engine", "request {} was aborted after {} tokens", found->second->request.id,
             found->second->num_generated);
+  if (journal_ != nullptr) journal_->OnAbort(handle);
   FinishRequest(*found->second, FinishReason::kAbort);
   ForgetFinished();
 }
@@ -196,6 +199,7 @@ void EngineCore::StopSequence(RequestHandle handle, int sequence) {
   if (sequence < 0 || sequence >= static_cast<int>(request.sequences.size())) return;
   ActiveSequence& stopped = *request.sequences[static_cast<size_t>(sequence)];
   if (stopped.finish) return;
+  if (journal_ != nullptr) journal_->OnStop(handle, sequence);
   FinishSequence(stopped, FinishReason::kStop);
   SequenceUpdate update;
   update.sequence = sequence;
@@ -207,6 +211,7 @@ void EngineCore::StopSequence(RequestHandle handle, int sequence) {
 }
 
 void EngineCore::AbortAll() {
+  if (journal_ != nullptr && has_work()) journal_->OnAbortAll();
   while (!requests_.empty()) {
     ActiveRequest& request = *requests_.begin()->second;
     std::vector<int> open;
@@ -227,6 +232,7 @@ void EngineCore::AbortAll() {
 }
 
 bool EngineCore::ResetPrefixCache(bool keeps_disk) {
+  if (journal_ != nullptr) journal_->OnResetCache();
   if (drafter_ != nullptr) drafter_->ResetPrefixCache();
   return index_ == nullptr || index_->Reset(keeps_disk);
 }
@@ -243,6 +249,7 @@ void EngineCore::SaveCache(double max_seconds) {
 }
 
 void EngineCore::ReplaceModel(Model& next) {
+  if (journal_ != nullptr) journal_->OnBreak("the weights were replaced");
   LandAll();
   for (ScheduledSequence* running : scheduler_.running()) {
     auto& sequence = static_cast<ActiveSequence&>(*running);
@@ -266,6 +273,7 @@ void EngineCore::TellCacheEvents() {
 }
 
 bool EngineCore::Step() {
+  if (journal_ != nullptr) journal_->OnStep();
   while (num_in_flight_ < static_cast<int>(flights_.size()) && !requests_.empty()) {
     const Begun begun = BeginStep();
     if (begun == Begun::kFailed) return false;
@@ -275,7 +283,7 @@ bool EngineCore::Step() {
   if (ReleaseHeld()) {
     // Commands that arrive meanwhile wait no longer than this.
     constexpr double kMostSeconds = 0.002;
-    matchers_.WaitForOne(kMostSeconds);
+    if (!replays()) matchers_.WaitForOne(kMostSeconds);
     return true;
   }
   if (moves_blocks_) {
@@ -292,10 +300,13 @@ EngineCore::Begun EngineCore::BeginStep() {
       flights_[(first_flight_ + static_cast<size_t>(num_in_flight_)) % flights_.size()];
   flight.start = Clock::now();
   ReleaseHeld();
-  if (proposes()) ProposeTokens();
+  if (proposes() && !replays()) ProposeTokens();
   draft_seconds_ += drafter_ != nullptr ? SecondsBetween(flight.start, Clock::now()) : 0;
-  TellTime(flight.start);
+  int64_t now_us = MicrosecondsAt(flight.start);
+  if (journal_ != nullptr) journal_->OnPlanning(now_us, scheduler_.running());
+  scheduler_.SetTime(now_us);
   const StepPlan& plan = scheduler_.Plan();
+  if (journal_ != nullptr) journal_->OnPlan(plan);
   planned_.preemptions += static_cast<int64_t>(plan.preempted.size());
   planned_.prefix_queries += plan.prefix_queries;
   planned_.prefix_hits += plan.prefix_hits;
@@ -393,13 +404,9 @@ int64_t EngineCore::CountPrompt(const FlyingSlice& slice) {
   return sequence.num_prompt_counted - counted;
 }
 
-void EngineCore::TellTime(Clock::time_point now) {
-  using std::chrono::duration_cast, std::chrono::microseconds;
-  scheduler_.SetTime(duration_cast<microseconds>(now - started_).count());
-}
-
 // The scheduler's contract rules this out. If it happens nevertheless, no request may hang.
 void EngineCore::FailUnschedulable() {
+  if (journal_ != nullptr) journal_->OnBreak("no sequence could be scheduled");
   LOG_ERROR("engine", "{} sequences wait, but none can be scheduled; their requests fail",
             scheduler_.num_waiting());
   while (!requests_.empty()) {
@@ -411,6 +418,7 @@ void EngineCore::FailUnschedulable() {
 }
 
 bool EngineCore::FailAll(const std::string& reason) noexcept {
+  if (journal_ != nullptr) journal_->OnBreak("all requests failed");
   const auto fail = [&] {
     while (!requests_.empty()) {
       FailRequest(*requests_.begin()->second,
@@ -705,6 +713,7 @@ void EngineCore::Report(StepStats stats) {
 }
 
 void EngineCore::FailStep(const Flight& flight, const std::string& reason) {
+  if (journal_ != nullptr) journal_->OnStepFailed(reason);
   LOG_ERROR("engine", "a step of {} sequences failed: {}", flight.slices.size(), reason);
   for (const FlyingSlice& slice : flight.slices) {
     if (!Scheduler::IsWanted(slice)) continue;

@@ -17,6 +17,7 @@
 #include "engine/drafter.h"
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
+#include "engine/journal.h"
 #include "models/dense_layers.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
@@ -80,6 +81,9 @@ class EngineCore {
   // Sets the tiers for evicted blocks of the prefix cache and, if sequences keep states, for their
   // snapshots. Called before the first request. The tiers outlive the core.
   void UseTiers(BlockTiers* tiers, BlockTiers* snapshots);
+  // Reports to `journal`, or replays it. Called before the first request, after UseTiers. The
+  // journal outlives the core.
+  void UseJournal(EngineJournal* journal);
   // For shutdown: calls PrefixIndex::SaveToDisk if nothing is running.
   void SaveCache(double max_seconds);
   // Computes later steps with `next`, a model of the same configuration that outlives the core.
@@ -156,9 +160,11 @@ class EngineCore {
   // Ends the steps in flight and drops their results.
   void LandAll() noexcept;
   static int64_t CountPrompt(const FlyingSlice& slice);
-  void TellTime(Clock::time_point now);
+  // The scheduler's time.
+  int64_t MicrosecondsAt(Clock::time_point now) const;
 
   bool proposes() const { return proposer_ != nullptr || drafter_ != nullptr; }
+  bool replays() const { return journal_ != nullptr && journal_->replays(); }
   // Proposes tokens for sequences that are not in flight.
   void ProposeTokens();
   // Passes the hidden rows of the step being ended to a drafting head.
@@ -210,6 +216,8 @@ class EngineCore {
   // Samples the first token of each sequence that wants one, before the step is committed.
   void SampleFirst(Flight& flight, StepStats& stats);
   void SampleRound(const Flight& flight, int64_t round);
+  // Reports the round to the journal, which may replace its outcome.
+  void JournalRound();
   // Appends the sampled tokens; continues with sequences whose sampled token was the draft token.
   void Sample(const Flight& flight, StepStats& stats);
   // Learns from the step that verified draft tokens of the sequence and accepted `num_accepted`.
@@ -250,6 +258,7 @@ class EngineCore {
   KvCache& cache_;
   ThreadPool& pool_;
   EngineObserver* observer_;
+  EngineJournal* journal_ = nullptr;  // null: nothing is recorded or replayed
   OnEnd on_end_;
   OnFailedStep on_failed_step_;
   BlockPool blocks_;
@@ -311,8 +320,10 @@ class EngineCore {
     int64_t logits = 0;        // index of its first row
     int64_t num_proposed = 0;  // number of its draft tokens in this step
     int64_t update = -1;       // index into updates_
+    bool is_slow = false;      // SampledRow::is_slow
   };
   std::vector<Sampling> sampling_;                             // by job
+  std::vector<SampledRow> sampled_;                            // by job, with a journal
   std::vector<SinkUpdate> updates_;                            // [max_num_seqs]
   std::vector<PromptLogprobJob> prompt_jobs_;                  // [max_logit_rows]
   std::vector<std::optional<TokenLogprobs>*> prompt_results_;  // destinations of their results

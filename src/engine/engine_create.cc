@@ -154,9 +154,10 @@ EngineInfo InfoOf(const EnginePlan& plan, const ModelConfig& model,
   return info;
 }
 
-// Adds the listener of this process's i-th engine; null if there is none.
+// Adds the journal and the listener of this process's i-th engine; null if there is none.
 Status AddListener(const EngineConfig& config, const Engine::Hooks& hooks, int engine,
                    EngineLoop::Parts& parts) {
+  if (hooks.journal_of) parts.journal = hooks.journal_of(engine);
   if (!hooks.listener_of) return {};
   ASSIGN_OR_RETURN(parts.listener, hooks.listener_of(config.first_engine + engine));
   return {};

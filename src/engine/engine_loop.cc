@@ -61,6 +61,7 @@ Status EngineLoop::MakeCore() {
                               parts_.tower.get(), parts_.listener.get()));
   core_->set_weights(num_replaced_);
   if (tiers_ != nullptr) core_->UseTiers(&tiers_->blocks(), tiers_->snapshots());
+  if (!replays()) core_->UseJournal(parts_.journal);
   return {};
 }
 
@@ -221,6 +222,7 @@ void EngineLoop::NoteProgress() {
 }
 
 void EngineLoop::OnEnd(const ActiveRequest& request) {
+  if (replays()) return;  // its requests were not counted
   Release(LoadOf(request.request));
 }
 
@@ -298,11 +300,31 @@ void EngineLoop::FailAll(const std::string& reason) {
   broken_ = true;
 }
 
+void EngineLoop::RunReplay() {
+  const ReplaySeat seat{
+      .vocab_size = info_.model.vocab_size,
+      .fresh_core = [this]() -> Result<EngineCore*> {
+        core_.reset();
+        RETURN_IF_ERROR(MakeCore());
+        core_->UseJournal(parts_.journal);
+        return core_.get();
+      },
+      .make_request = [this](RequestHandle handle, Request request, uint64_t seed,
+                             bool siblings_wait) -> Result<std::unique_ptr<ActiveRequest>> {
+        const RequestLimits limits = Limits();
+        RETURN_IF_ERROR(CheckRequest(request, limits));
+        return MakeActiveRequest(handle, std::move(request), limits, info_.end_tokens, seed,
+                                 siblings_wait);
+      }};
+  RunGuarded("engine", "a replay", [&] { parts_.journal->Replay(seat); });
+}
+
 void EngineLoop::Run() {
   NoteProgress();
   parts_.pool->PinCaller();
   parts_.model->PrepareThread(*parts_.pool);
   if (parts_.draft != nullptr) parts_.draft->PrepareThread(*parts_.pool);
+  if (replays()) return RunReplay();
   std::vector<Command> commands;
   bool running = true;
   while (running) {

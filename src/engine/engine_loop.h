@@ -33,6 +33,7 @@ class EngineLoop final : public Engine {
  public:
   struct Parts {
     std::unique_ptr<CacheListener> listener;       // for the prefix cache; may be null
+    EngineJournal* journal = nullptr;              // outlives the engine; may be null
     DiskTiers disks;                               // shared by several engines
     std::vector<std::unique_ptr<Device>> devices;  // by rank; empty: the CPU
     std::unique_ptr<DevicePool> device_pool;       // memory of a single device
@@ -118,6 +119,9 @@ class EngineLoop final : public Engine {
              std::optional<Loader> loader);
   RequestLimits Limits() const;
   Status MakeCore();
+  bool replays() const { return parts_.journal != nullptr && parts_.journal->replays(); }
+  // Hands the thread to the journal.
+  void RunReplay();
   // Runs `call` on the engine's thread and waits for it.
   Status CallOnThread(std::function<Status()> call);
   Status FallAsleep(bool drops_files);

@@ -237,6 +237,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   // For an engine whose model has several ranks: the first rank's model, on top of `model_`;
   // whether ranks may be lost; whether some were.
   virtual Model& ServedModel() { return *model_; }
+  // The journal of the engine; null: none.
+  virtual EngineJournal* Journal() { return nullptr; }
   virtual bool may_lose_ranks() const { return false; }
   virtual bool has_lost_ranks() { return false; }
 
@@ -296,6 +298,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
         plan_, ServedModel(), *cache_, pool_, &account_,
         [this](const ActiveRequest& request) { ++asked_.at(request.handle - 1)->num_ends; },
         [this] { ++num_failed_steps_; }, draft_.get());
+    core_->UseJournal(Journal());
   }
 
   // The draft may have too small a cache or too few rows, and may predict other tokens than the

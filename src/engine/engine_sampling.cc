@@ -39,6 +39,11 @@ void EngineCore::SampleRound(const Flight& flight, int64_t round) {
     if (round > 0) job.is_drawn = false;
   }
   sampler_.Sample(pool_, std::span(jobs_).first(sampling_.size()));
+  for (Sampling& sampling : sampling_) {
+    const auto& matcher = sampling.sequence->sampling.matcher;
+    sampling.is_slow = matcher != nullptr && matcher->is_slow();
+  }
+  if (journal_ != nullptr && !sampling_.empty()) JournalRound();
 }
 
 void EngineCore::LearnProposed(ActiveSequence& sequence, int64_t num_proposed,
@@ -73,8 +78,7 @@ void EngineCore::Sample(const Flight& flight, StepStats& stats) {
       const bool is_proposed = appended && round < sampling.num_proposed &&
                                token == sequence.proposed[static_cast<size_t>(round)];
       if (is_proposed) ++stats.accepted_tokens[static_cast<size_t>(round)];
-      const bool is_slow =
-          sequence.sampling.matcher != nullptr && sequence.sampling.matcher->is_slow();
+      const bool is_slow = sampling.is_slow;
       if (is_proposed && !sequence.finish && !is_slow) {
         sampling_[num_verified++] = sampling;
         continue;
@@ -91,6 +95,7 @@ void EngineCore::Sample(const Flight& flight, StepStats& stats) {
 void EngineCore::Hold(ActiveSequence& sequence) {
   const std::shared_ptr<SequenceMatcher>& matcher = sequence.sampling.matcher;
   sequence.is_held = true;
+  if (replays()) return;
   if (matcher->is_away()) return;  // already in the queue, as the sequence was preempted
   const std::span<const int32_t> tokens = sequence.tokens;
   matchers_.Submit(matcher, tokens.subspan(static_cast<size_t>(sequence.num_prompt_tokens)),
@@ -103,6 +108,7 @@ bool EngineCore::ReleaseHeld() {
     auto& sequence = static_cast<ActiveSequence&>(*scheduled);
     if (!sequence.is_held) continue;
     any_held = true;
+    if (replays()) continue;
     sequence.is_held = sequence.sampling.matcher->is_away();
     if (!sequence.is_held) ChargeMatcher(sequence);
   }
