@@ -5,8 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -14,6 +17,7 @@
 #include "chat/model_templates.h"
 #include "checkpoint/generation_config.h"
 #include "parsers/parser_table.h"
+#include "receipt/receipt_issuer.h"
 #include "server/server_config.h"
 #include "tokenizer/tokenizer.h"
 #include "vision/processor.h"
@@ -51,6 +55,12 @@ struct ModelText {
   std::string no_images;                                   // why images are refused, if known
   int64_t max_images = 999;                                // per prompt
   std::array<uint8_t, 3> image_background{255, 255, 255};  // behind transparent pixels
+
+  // Set by the owner after Load.
+  std::shared_ptr<const ReceiptIssuer> receipts;  // null: answers have no receipt
+  // Called with the path and the body of each request for an answer, on an I/O thread: must not
+  // block. Empty: nothing is recorded.
+  std::function<void(std::string_view path, std::string_view body)> on_arrival;
 };
 
 }  // namespace sluice

@@ -78,6 +78,12 @@ bool DeferImages(ApiContext& api, const std::shared_ptr<WorkerRequest>& work,
   return true;
 }
 
+// Whether the model answers requests to this route. Others change the server's state.
+bool AsksForAnswer(const Route& route) {
+  return route.with_body != nullptr && route.gate != RouteGate::kDev &&
+         route.gate != RouteGate::kWeights && route.gate != RouteGate::kRuntimeLora;
+}
+
 // Runs `work`; an exception becomes the error for the client.
 template <typename Work>
 ApiStatus Guarded(const Route& route, const Work& work) {
@@ -288,6 +294,8 @@ void Dispatcher::HandleOnWorker(const Route& route, HttpRequest request,
     ticket = *std::move(entered);
   }
   const size_t size = request.body.size();
+  if (model != nullptr && model->on_arrival && AsksForAnswer(route))
+    model->on_arrival(path, request.body);
   auto work = std::make_shared<WorkerRequest>();
   work->route = &route;
   work->client = std::make_shared<PendingWriter>(std::move(client), api_.pending, ticket);

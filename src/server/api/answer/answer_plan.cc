@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "engine/adapters.h"
 #include "server/api/answer/answer_notes.h"
+#include "server/api/answer/answer_receipt.h"
 #include "server/api/answer/beam_search.h"
 #include "server/api/common/load_report.h"
 #include "server/api/common/number_text.h"
@@ -243,8 +244,13 @@ ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>&
     prompt_tokens += shown.num_tokens;
   }
   std::string id = plan.options.id;
+  std::optional<ReceiptDraft> draft;
+  if (call.model->receipts != nullptr)
+    draft = DraftReceipt(*call.model, plan.options, plan.generation, fields.use_beam_search,
+                         plan.constraint.has_value());
   auto writer = WithNotes(make_writer(std::move(plan.options), call.client), call.client,
                           std::move(id), prompt_tokens);
+  if (draft) writer = WithReceipt(std::move(writer), *std::move(draft));
   if (plan.constraint) {
     StartConstrained(call, *plan.constraint, std::move(plan.generation), std::move(writer));
     return {};

@@ -7,6 +7,7 @@
 #include "base/append_format.h"
 #include "base/json.h"
 #include "server/api/answer/kept_memory.h"
+#include "server/api/common/answer_json.h"
 #include "server/api/common/api_error.h"
 
 namespace sluice {
@@ -91,7 +92,9 @@ class MessagesWriter : public AnswerWriter {
     }
     AppendEvent("message_delta", fmt::format(R"({}}},"usage":{})", delta,
                                              Usage(usage.prompt_tokens, usage.completion_tokens)));
-    AppendEvent("message_stop", "");
+    std::string receipt;
+    AppendReceipt(receipt, usage);
+    AppendEvent("message_stop", receipt);
   }
 
   void Take(const ErrorEvent& event) {
@@ -217,7 +220,9 @@ class MessagesWriter : public AnswerWriter {
       body += R"(,"stop_sequence":)";
       json::AppendString(body, *text);
     }
-    body += fmt::format(R"(,"usage":{}}})", Usage(usage.prompt_tokens, usage.completion_tokens));
+    body += fmt::format(R"(,"usage":{})", Usage(usage.prompt_tokens, usage.completion_tokens));
+    AppendReceipt(body, usage);
+    body.push_back('}');
     HttpResponse response = JsonResponse(std::move(body));
     if (options_.add_headers) options_.add_headers(response);
     client_->Send(std::move(response));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -94,6 +95,8 @@ struct UsageEvent {
   int64_t cached_tokens = 0;                     // of the last prompt of the list
   std::optional<int64_t> reasoning_tokens = {};  // of all choices, with a reasoning parser
   RequestClock clock;
+  // The receipt as JSON; null: the server issues none.
+  std::shared_ptr<const std::string> receipt = {};
 };
 
 // The last event of an answer that failed; events of choices may have come before.

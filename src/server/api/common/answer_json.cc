@@ -69,6 +69,12 @@ void AppendToolCalls(std::string& out, std::span<const ToolCallEvent> calls, boo
   out.push_back(']');
 }
 
+void AppendReceipt(std::string& out, const UsageEvent& usage) {
+  if (usage.receipt == nullptr) return;
+  out += R"(,"receipt":)";
+  out += *usage.receipt;
+}
+
 void AppendCompletionDetails(std::string& out, const UsageEvent& usage) {
   if (usage.reasoning_tokens) {
     out += fmt::format(R"(,"completion_tokens_details":{{"reasoning_tokens":{}}})",

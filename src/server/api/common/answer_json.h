@@ -26,6 +26,8 @@ void AppendString(std::string& out, std::string_view text, bool shown);
 void AppendToolCalls(std::string& out, std::span<const ToolCallEvent> calls, bool pieces);
 // `,"completion_tokens_details":…`.
 void AppendCompletionDetails(std::string& out, const UsageEvent& usage);
+// Appends `,"receipt":…`, if there is one.
+void AppendReceipt(std::string& out, const UsageEvent& usage);
 
 // `{"prompt_tokens":…,"total_tokens":…,"completion_tokens":…` without the closing brace.
 void AppendUsage(std::string& out, int64_t prompt_tokens, int64_t completion_tokens);

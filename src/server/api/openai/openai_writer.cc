@@ -165,9 +165,10 @@ void OpenAiWriter::Take(const KeepAliveEvent&) {
 
 void OpenAiWriter::Take(const UsageEvent& usage) {
   if (options_.stream) {
-    if (options_.include_usage) {
+    if (options_.include_usage || usage.receipt != nullptr) {
       std::string chunk = "]";
-      AppendUsageChunk(chunk, usage);
+      if (options_.include_usage) AppendUsageChunk(chunk, usage);
+      AppendReceipt(chunk, usage);
       SendChunk(chunk);
     }
     client_->WriteChunk(kDoneEvent);
@@ -180,6 +181,7 @@ void OpenAiWriter::Take(const UsageEvent& usage) {
   }
   body.push_back(']');
   AppendEnd(body, usage);
+  AppendReceipt(body, usage);
   body.push_back('}');
   HttpResponse response = JsonResponse(std::move(body));
   if (options_.add_headers) options_.add_headers(response);

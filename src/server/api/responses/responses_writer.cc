@@ -109,7 +109,12 @@ class ResponsesWriter : public AnswerWriter {
     const std::string_view status = finish_ ? StatusOf(*finish_) : "completed";
     Close(status == "completed" ? "completed" : "incomplete");
     AttachLogprobs();
-    const std::string body = answer_.frame.Body(status, Output(), UsageJson(usage));
+    std::string body = answer_.frame.Body(status, Output(), UsageJson(usage));
+    if (usage.receipt != nullptr) {
+      body.pop_back();
+      AppendReceipt(body, usage);
+      body.push_back('}');
+    }
     Keep(body, /*is_over=*/true);
     if (options_.stream) {
       events_.Response(LastEventType(status), body);
