@@ -65,6 +65,30 @@ def hub_answers():
         b"https://huggingface.co/a/b/tree/refs%2Fpr%2F1?x#y", b'"%s"12' % sha.encode()]
 
 
+def recordings():
+    """A header alone, and events without a file around them."""
+    header = b'{"run":"1","segment":0,"options":[]}'
+    crc = 0xffffffff
+    for byte in header:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    file = b"SLUICEFLIGHT" + struct.pack("<III", 1, len(header), crc ^ 0xffffffff) + header
+    events = [bytes([kind]) + struct.pack("<I", len(fields)) + fields for kind, fields in
+              ((1, b"\x02\x02{}"), (3, b"\x07"), (7, b""), (8, b"\x02\x00\x00\x00\x01\x07\x00\x00\x06\x00\x01\x00\x06\x00"),
+               (9, b"\x01\x07\x00\x06\x00"))]
+    return [file, b"".join(events)]
+
+
+def receipts():
+    sampling = {"temperature": 1, "top_p": 1, "top_k": 0, "min_p": 0, "presence_penalty": 0, "frequency_penalty": 0, "repetition_penalty": 1,
+                "seed": "5", "max_tokens": 4, "min_tokens": 0, "ignore_eos": False, "logit_bias": [[3, 1.5]], "bad_words": [[1]]}
+    return [json.dumps({"version": 1, "id": "a", "model": "m", "created": 1, "program": "p", "weights": "w", "profile": {}, "end_tokens": [2],
+                        "n": 1, "prompts": [{"num_tokens": 1, "sha256": "", "token_ids": [1], "sampling": sampling}],
+                        "choices": [{"prompt": 0, "sequence": 0, "finish_reason": "stop", "num_tokens": 1, "sha256": "", "token_ids": [2]}],
+                        "public_key": "ed25519:" + 64 * "0", "signature": base64.b64encode(bytes(64)).decode()}).encode()]
+
+
 def client_requests():
     return [json.loads(line) for line in (DATA / "clients/requests.jsonl").read_text().splitlines()]
 
@@ -216,6 +240,8 @@ SEEDS = {
     "model_info_fuzz": hub_answers,
     "handshake_fuzz": rank_facts,
     "step_message_fuzz": step_messages,
+    "recording_fuzz": recordings,
+    "receipt_fuzz": receipts,
     "png_fuzz": lambda: images(".png"),
     "jpeg_fuzz": lambda: images(".jpg"),
     "webp_fuzz": lambda: images(".webp"),

@@ -25,6 +25,7 @@
 #include "cli/progress.h"
 #include "cli/rank_facts.h"
 #include "cli/rank_process.h"
+#include "cli/recording_options.h"
 #include "cli/reload.h"
 #include "cli/serve_lines.h"
 #include "cli/serve_models.h"
@@ -343,6 +344,7 @@ class ServeRun {
     ASSIGN_OR_RETURN(std::optional<CacheEventSettings> events, CacheEventsOf(settings_));
     RETURN_IF_ERROR(Bind());
     if (events) Bound()->PublishCacheEvents(*std::move(events));
+    RETURN_IF_ERROR(UseRecordingOptions(settings_, model, *Bound()));
     const Time load_start = std::chrono::steady_clock::now();
     ProcessRanks processes{.tensor_size = sizes_.tensor_size, .num_stages = sizes_.num_stages};
     if (process_) {
@@ -402,6 +404,7 @@ Result<int> CheckServing(const options::Settings& settings) {
   RETURN_IF_ERROR(AddServeOptions(settings, engine));
   const auto events = CacheEventsOf(settings);
   if (!events) return tl::unexpected(events.error());
+  RETURN_IF_ERROR(CheckRecordingOptions(settings));
   RETURN_IF_ERROR(Serving::Check(ServerConfigOf(settings), engine, model));
   fmt::print("checked: {} can be served with these options; nothing was started\n", model.name);
   return 0;
@@ -414,7 +417,10 @@ Result<int> RunServe(const options::Settings& settings) {
   BlockSignals(kWatched);
   PrepareProcessMemory();
   UseLogStyleOf(settings.dialect());
-  if (settings.Given("models")) return RunServeModels(settings, start);
+  if (settings.Given("models")) {
+    RETURN_IF_ERROR(RefuseRecordingOptions(settings));
+    return RunServeModels(settings, start);
+  }
   ASSIGN_OR_RETURN(const RankLaunch ranks, PlanLaunch(settings));
   if (settings.Flag("check")) return CheckServing(settings);
   if (ranks.launches || (!ranks.is_rank && IsOnSeveralNodes(settings)))

@@ -1,13 +1,18 @@
 #include "cli/serving.h"
 
+#include <atomic>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/firewall.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/generation_config.h"
+#include "checkpoint/weights_digest.h"
 #include "cli/progress.h"
+#include "cli/version.h"
 #include "events/event_publisher.h"
 #include "models/model_config.h"
 #include "models/model_task.h"
@@ -42,6 +47,34 @@ Result<std::vector<int32_t>> ClassifierTokenIds(const EngineConfig& engine, cons
     ids.push_back(*id);
   }
   return ids;
+}
+
+class Serving::DigestThread {
+ public:
+  DigestThread(std::filesystem::path folder, std::function<void(const Result<std::string>&)> done)
+      : thread_(StartThread("digest", [this, folder = std::move(folder), done = std::move(done)] {
+          digest_ = WeightsDigest(folder, &stop_);
+          if (done && !stop_) done(digest_);
+        })) {}
+  ~DigestThread() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  const Result<std::string>& Wait() {
+    if (thread_.joinable()) thread_.join();
+    return digest_;
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  Result<std::string> digest_ = Fail(ErrorCode::kInternal, "the digest of the weights failed");
+  std::thread thread_;
+};
+
+Serving::Serving() = default;
+
+void Serving::Record(std::unique_ptr<recording::FlightRecorder> recorder) {
+  recorder_ = std::move(recorder);
 }
 
 Result<std::unique_ptr<Serving>> Serving::Bind(ServerConfig config) {
@@ -85,7 +118,22 @@ Status Serving::Load(EngineConfig config, const ModelArgument& model, LoadReport
   ASSIGN_OR_RETURN(ModelText text, LoadText(config_, config, model));
   ASSIGN_OR_RETURN(config.pooling.classifier_tokens, ClassifierTokenIds(config, text));
   ProgressBar bar("loading");
+  if (recorder_ != nullptr || receipts_) {
+    digest_ = std::make_unique<DigestThread>(
+        config.model_folder, [recorder = recorder_.get()](const Result<std::string>& digest) {
+          if (recorder == nullptr) return;
+          json::Value facts{json::Value::Object{}};
+          facts.Set("weights", digest ? json::Value(*digest) : json::Value());
+          recorder->AddFacts(facts);
+        });
+  }
   Engine::Hooks hooks;
+  if (recorder_ != nullptr) {
+    hooks.journal_of = [this](int engine) { return recorder_->journal(engine); };
+    text.on_arrival = [this](std::string_view path, std::string_view body) {
+      recorder_->OnArrival(path, body);
+    };
+  }
   hooks.observer_of = [this](int engine) { return server_->observer(engine); };
   hooks.processes = processes;
   if (cache_events_) {
@@ -114,6 +162,16 @@ Status Serving::Load(EngineConfig config, const ModelArgument& model, LoadReport
   bar.Finish();
   if (!engine) return tl::unexpected<Error>(std::move(engine).error());
   engine_ = *std::move(engine);
+  if (receipts_) {
+    const Result<std::string>& digest = digest_->Wait();
+    if (!digest) return tl::unexpected(Error(digest.error()).In("--receipts"));
+    text.receipts = std::make_shared<const ReceiptIssuer>(
+        ReceiptIssuer{.key = receipts_->key,
+                      .with_tokens = receipts_->with_tokens,
+                      .program = fmt::format("sluice {}", Version()),
+                      .weights = *digest,
+                      .profile = receipts_->profile(engine_->info())});
+  }
   return server_->Attach(engine_.get(), std::move(text));
 }
 

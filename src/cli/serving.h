@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,6 +13,8 @@
 #include "engine/engine.h"
 #include "engine/process_ranks.h"
 #include "events/event_settings.h"
+#include "receipt/signing_key.h"
+#include "recording/flight_recorder.h"
 #include "server/model_text.h"
 #include "server/server.h"
 
@@ -28,8 +31,17 @@ Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engin
 // Ids of the tokens that the classifier consists of.
 Result<std::vector<int32_t>> ClassifierTokenIds(const EngineConfig& engine, const ModelText& text);
 
+// How receipts are made.
+struct ReceiptSettings {
+  SigningKey key;
+  bool with_tokens = false;
+  // The engine's profile, once it is loaded.
+  std::function<json::Value(const EngineInfo& info)> profile;
+};
+
 class Serving {
  public:
+  Serving();
   // Binds the port; until a model is attached, /health answers 503.
   static Result<std::unique_ptr<Serving>> Bind(ServerConfig config);
   ~Serving();
@@ -45,15 +57,28 @@ class Serving {
   Status Load(EngineConfig config, const ModelArgument& model, LoadReport report,
               const ProcessRanks* processes = nullptr);
 
+  // Makes later calls of Load() record requests and steps. `recorder` is kept until the end.
+  void Record(std::unique_ptr<recording::FlightRecorder> recorder);
+  // Makes later calls of Load() issue receipts, signed with the key.
+  void IssueReceipts(ReceiptSettings settings) { receipts_ = std::move(settings); }
+
   // Makes later calls of Load() create engines that publish cache events.
   void PublishCacheEvents(CacheEventSettings settings) { cache_events_ = std::move(settings); }
 
   Server& server() { return *server_; }
   const Engine& engine() const { return *engine_; }
+  Engine& engine() { return *engine_; }
 
  private:
+  // The digest of a model's weights, computed on a thread of its own.
+  class DigestThread;
+
   ServerConfig config_;
   std::optional<CacheEventSettings> cache_events_;  // nullopt: nothing is published
+  std::optional<ReceiptSettings> receipts_;         // nullopt: none are issued
+  // Outlives the server and the engine, which report to it; null: nothing is recorded.
+  std::unique_ptr<recording::FlightRecorder> recorder_;
+  std::unique_ptr<DigestThread> digest_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Engine> engine_;
 };

@@ -10,7 +10,7 @@ void AddRemoteRows(std::vector<Option>& table) {
   rows.Text("url", "",
             "Address of the server: http://host:port, https://host:port or unix:///file; a path "
             "such as /v1 may follow. Without it and without a model: http://127.0.0.1:8000.",
-            {.commands = kClients | kRunBatch | kServed, .aliases = "--base-url"});
+            {.commands = kClients | kRunBatch | kServed | kReplay, .aliases = "--base-url"});
   rows.Text("cacert", "",
             "With https: file of the certificates to trust (PEM); default: those of the system, or "
             "of SSL_CERT_FILE.",

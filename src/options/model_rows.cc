@@ -11,7 +11,9 @@ void AddModelRows(std::vector<Option>& table) {
       "Folder of a checkpoint, a model id (org/name), or the address of its page; what is not "
       "in the local Hugging Face cache is downloaded into it. Usually given without the flag, "
       "as the first word after the command.",
-      {.commands = kModelCommands & ~kEval, .aliases = "-m", .value = ValueKind::kModel});
+      {.commands = kModelCommands & ~(kEval | kReplay | kVerify),
+       .aliases = "-m",
+       .value = ValueKind::kModel});
   rows.Text(
       "tokenizer", "",
       "Folder or model id whose tokenizer and chat template are used; default: the model's own.",

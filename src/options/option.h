@@ -55,15 +55,19 @@ enum Command : uint64_t {
   kCompletion = 1ULL << 25,
   kRun = 1ULL << 26,
   kServed = 1ULL << 27,
-  kPlan = 1ULL << 28,
-  kFit = 1ULL << 29,
+  kReplay = 1ULL << 28,
+  kVerify = 1ULL << 29,
+  kReceiptKey = 1ULL << 30,
+  kPlan = 1ULL << 31,
+  kFit = 1ULL << 32,
 };
 // A set of commands: bits of Command.
 using Commands = uint64_t;
 
 // Commands that may run an engine in their own process.
-inline constexpr Commands kEngineCommands =
-    kServe | kChat | kComplete | kBenchLatency | kBenchThroughput | kRunBatch | kEval | kRun;
+inline constexpr Commands kEngineCommands = kServe | kChat | kComplete | kBenchLatency |
+                                            kBenchThroughput | kRunBatch | kEval | kRun | kReplay |
+                                            kVerify;
 inline constexpr Commands kAllCommands = ~Commands{0};
 
 // Whose command line is parsed; determined by the name under which the program was started.

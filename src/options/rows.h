@@ -15,6 +15,7 @@ void AddAdapterRows(std::vector<Option>& table);      // LoRA adapters
 void AddParallelRows(std::vector<Option>& table);     // ranks and machines
 void AddDistributedRows(std::vector<Option>& table);  // ranks that are processes
 void AddServerRows(std::vector<Option>& table);       // HTTP, answers, logs
+void AddRecordingRows(std::vector<Option>& table);    // recordings and receipts
 void AddMediaRows(std::vector<Option>& table);        // images
 void AddClientRows(std::vector<Option>& table);       // chat, complete, bench latency, small tools
 void AddBenchRows(std::vector<Option>& table);        // bench serve, bench sweep
@@ -30,7 +31,7 @@ inline constexpr Commands kClients = kChat | kComplete;
 inline constexpr Commands kBench = kBenchLatency | kBenchThroughput;
 inline constexpr Commands kLoad = kBenchServe | kBenchSweep;
 // Commands that may connect to a running server.
-inline constexpr Commands kRemote = kClients | kLoad | kEval | kRunBatch | kServed;
+inline constexpr Commands kRemote = kClients | kLoad | kEval | kRunBatch | kServed | kReplay;
 
 // Appends the rows of one group. `more`: the less common members; its commands, if any, replace
 // those of the group.

@@ -13,6 +13,7 @@ std::span<const Option> Table() {
     std::vector<Option> rows;
     AddModelRows(rows);
     AddEngineRows(rows);
+    AddRecordingRows(rows);
     AddServerRows(rows);
     AddMediaRows(rows);
     AddAdapterRows(rows);
@@ -108,6 +109,9 @@ std::span<const std::string_view> CommandNames() {
                                                 "completion",
                                                 "run",
                                                 "ps",
+                                                "replay",
+                                                "verify",
+                                                "receipt-key",
                                                 "plan",
                                                 "fit"};
   return kNames;

@@ -1,0 +1,84 @@
+#include "options/rows.h"
+
+namespace sluice::options {
+namespace {
+
+void AddServeRows(std::vector<Option>& table) {
+  Rows rows(table, "Recordings and receipts", kServe);
+  rows.Text("record", "",
+            "Folder to record requests and the decisions of every step in, so that `sluice replay` "
+            "computes them again; readable by its owner only. Holds prompts and answers unless "
+            "--record-privacy says otherwise, never keys or headers.",
+            {.value = ValueKind::kFolder});
+  rows.Size("record-size", "256MiB",
+            "Most that the files of --record take: the oldest are removed.",
+            {.range = {1048576, 1e15}, .needs = "record"});
+  rows.Choice("record-privacy", "none", "none|hashes",
+              "What --record leaves out; hashes: bodies, prompts and answers, of which it keeps "
+              "lengths and keyed hashes of blocks of 16 tokens. Such a recording replays as load, "
+              "not step by step.",
+              {.needs = "record"});
+  rows.Text("receipts", "",
+            "File of a private key (`sluice receipt-key FILE`): each answer carries a receipt of "
+            "what it was computed from, signed with it, which `sluice verify` checks.",
+            {.value = ValueKind::kFile});
+  rows.Flag("receipts-with-tokens",
+            "Put the token ids of prompts and answers into receipts, so that they can be verified "
+            "without the request.",
+            {.needs = "receipts"});
+}
+
+void AddReplayRows(std::vector<Option>& table) {
+  Rows rows(table, "Replay", kReplay);
+  rows.Text("recording-run", "",
+            "Beginning of the name of the run to replay, if the folder has several; default: the "
+            "newest.",
+            {.flag = "run"});
+  rows.Flag("answers-only", "Compare answers alone: the engine schedules the requests by itself.");
+  rows.Integer("until", "", "Stop after that many steps, and print the last one.",
+               {.range = {1, 1e15}});
+  rows.Flag("minimize",
+            "If an answer differs or a step fails, find the smallest set of requests that still "
+            "shows it.");
+  rows.Integer("minimize-trials", "1000", "Most replays of --minimize.",
+               {.range = {1, 1e9}, .needs = "minimize"});
+  rows.Choice("replay-export", "", "mooncake|aiperf",
+              "Write a trace of the requests to FILE instead; aiperf has the prompts' texts if "
+              "the recording has them, and needs the model's tokenizer for it.",
+              {.flag = "export"});
+  rows.Number("replay-speed", "1", "With --url: how many times faster than recorded.",
+              {.flag = "speed", .range = {0.001, 1e6}, .needs = "url"});
+  rows.Text("replay-served-model", "",
+            "With --url: the model to name in requests; default: the recorded one.",
+            {.flag = "served-model", .needs = "url"});
+  rows.Flag("replay-json", "Print the result as JSON.", {.flag = "json"});
+}
+
+void AddRecomputingRows(std::vector<Option>& table) {
+  Rows rows(table, "Model", kReplay | kVerify);
+  rows.Text("recorded-model", "",
+            "Folder or id of the model that computes again; replay: default: the recorded folder.",
+            {.flag = "model", .aliases = "-m", .value = ValueKind::kModel});
+}
+
+void AddVerifyRows(std::vector<Option>& table) {
+  Rows rows(table, "Verify", kVerify);
+  rows.Text("public-key", "",
+            "File of the operator's public key; without it, only the key in the receipt itself is "
+            "used, which says nothing about who signed.",
+            {.value = ValueKind::kFile});
+  rows.Text("receipt-request", "",
+            "File of the request's JSON body, for a receipt without token ids.",
+            {.flag = "request", .value = ValueKind::kFile});
+}
+
+}  // namespace
+
+void AddRecordingRows(std::vector<Option>& table) {
+  AddServeRows(table);
+  AddRecomputingRows(table);
+  AddReplayRows(table);
+  AddVerifyRows(table);
+}
+
+}  // namespace sluice::options
