@@ -47,6 +47,11 @@ Status CheckSimulation(const EngineConfig& config, const std::optional<PoolingCo
   };
   if (pooling) return refuse("models that generate text are simulated, and this one pools");
   if (are_processes) return refuse("ranks are not processes: leave the launcher out");
+  if (config.data_parallel_size > 1) {
+    return refuse(
+        "one engine is simulated: leave --data-parallel-size out, and run several servers behind a "
+        "balancer");
+  }
   if (config.draft.is_given())
     return refuse("draft models are not simulated: leave --speculative-config out");
   if (config.enable_sleep_mode || config.enable_weight_updates) {

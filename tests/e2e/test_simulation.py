@@ -136,6 +136,8 @@ def refused(*words):
 def test_bad_devices_are_named(llama, tmp_path):
     assert "expected one of H100, H200, B200" in refused(llama, "--simulate", "H300x8")
     assert "lower them" in refused(llama, "--simulate", "H200x2", "-tp", 4)
+    for devices in ("H200x2", "Xeon-8480"):
+        assert "one engine is simulated" in refused(llama, "--simulate", devices, "-dp", 2)
     assert "leave --device out" in refused(llama, "--simulate", "H200", "--device", "cpu")
     file = tmp_path / "d.yaml"
     file.write_text("name: x\nlike: H200\nmemory: -1\n")
