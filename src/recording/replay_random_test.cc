@@ -171,6 +171,32 @@ TEST_P(ReplayTest, NamesTheFirstDifferentPlan) {
   replay_core_.reset();
 }
 
+// Foreign bytes may end a replay with a note or a difference, not the program.
+TEST_P(ReplayTest, SurvivesChangedEvents) {
+  has_poison_ = false;
+  Run();
+  ASSERT_FALSE(HasFailure());
+  for (int round = 0; round < 20; ++round) {
+    std::vector<RecordedEvent> events = events_.events();
+    std::vector<std::string> changed;
+    changed.reserve(8);
+    for (int64_t i = Pick(1, 8); i > 0; --i) {
+      RecordedEvent& event = events[static_cast<size_t>(Pick(0, std::ssize(events) - 1))];
+      if (event.fields.empty()) continue;
+      std::string& fields = changed.emplace_back(event.fields);
+      fields[static_cast<size_t>(Pick(0, std::ssize(fields) - 1))] =
+          static_cast<char>(Pick(0, 255));
+      event.fields = fields;
+    }
+    if (OneIn(2)) events.erase(events.begin() + Pick(1, std::ssize(events) - 1));
+    ReplayOptions options;
+    options.follows_steps = OneIn(2);
+    replay_ = std::make_unique<ReplayJournal>(events, options);
+    replay_->Replay(Seat());
+    replay_core_.reset();
+  }
+}
+
 TEST_P(ReplayTest, StopsWhereAskedTo) {
   Run();
   ReplayOptions options;
