@@ -59,6 +59,26 @@ def test_replays_equal(recorded):
     assert text.rstrip().endswith("equal")
 
 
+@pytest.mark.parametrize("flags", [("--data-parallel-size", "2"), ("-tp", "2"), ("-pp", "2"), ("--scheduling-policy", "priority"),
+                                   ("--speculative-config", '{"method":"ngram","num_speculative_tokens":3}'),
+                                   ("--enable-prefix-caching=false",)])
+def test_kinds_of_engines_replay_equal(tmp_path, flags):
+    with serving(ABACUS, "--record", tmp_path, *flags) as server:
+        load(server, 12)
+    done = run("replay", tmp_path, "--json")
+    engines = json.loads(done.stdout)
+    assert done.returncode == 0 and len(engines) == (2 if "--data-parallel-size" in flags else 1), done.stdout
+    assert sum(engine["answers"] for engine in engines) >= 12
+
+
+def test_offloaded_blocks_leave_answers(tmp_path):
+    with serving(ABACUS, "--record", tmp_path, "--kv-offloading-size", "0.1") as server:
+        load(server, 8)
+    done = run("replay", tmp_path)
+    assert done.returncode == 1 and "offloads" in done.stdout
+    assert replay(tmp_path, "--answers-only")[0] == 0
+
+
 def test_no_key_is_recorded(recorded):
     for file in recorded.iterdir():
         assert file.stat().st_mode & 0o777 == 0o600
