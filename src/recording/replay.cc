@@ -178,13 +178,11 @@ bool ReplayJournal::Apply(const ReplaySeat& seat) {
       return false;
     }
     case EventKind::kArrival:
-    case EventKind::kFacts: ++next_; return true;
+    case EventKind::kFacts:
+    // The end of the steps in flight when all requests were aborted.
     case EventKind::kPlan:
     case EventKind::kSampled:
-    case EventKind::kStepFailed:
-      // The end of the steps in flight when all requests were aborted.
-      ++next_;
-      return true;
+    case EventKind::kStepFailed: ++next_; return true;
   }
   Stop(fmt::format("it has an event of the unknown kind {}", static_cast<int>(event.kind)));
   return false;
