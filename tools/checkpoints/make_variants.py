@@ -527,6 +527,18 @@ VARIANTS = {
     "tiny-gemma3-cap": {**GEMMA3, "num_hidden_layers": 1, "layer_types": ["full_attention"], "final_logit_softcapping": 5.0},
 }
 VARIANTS |= FURTHER
+# The same in sizes that devices take: rows of whole 16 bytes, heads of a multiple of 8.
+EVEN_LATENT = {"kv_lora_rank": 32, "v_head_dim": 16}
+EVEN = {
+    "tiny-deepseek-v3": {**EVEN_LATENT, "q_lora_rank": 24},
+    "tiny-deepseek-v2": EVEN_LATENT,
+    "tiny-youtu": {**EVEN_LATENT, "q_lora_rank": 24},
+    "tiny-lfm2": {"hidden_size": 64, "intermediate_size": 128},
+    "tiny-falcon-h1": {"head_dim": 24},
+    "tiny-nemotron-h": {"head_dim": 24},
+    "tiny-nemotron-h-moe": {"head_dim": 24},
+}
+VARIANTS |= {name + "-even": {**VARIANTS[name], **sizes} for name, sizes in EVEN.items()}
 # Rope scalings of a variant's weights, with golden logits in golden_NAME.json: what --hf-overrides changes in config.json. The original
 # context is short, so that short prompts exceed it.
 SCALED = "tiny-llama-bias"
