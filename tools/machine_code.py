@@ -32,6 +32,7 @@ SINE_STACK = 64
 
 # Parameters of linear_tile.h (Tile) and linear_formats.h (Format).
 FORMATS = ["bf16", "fp8", "fp8 x fp8", "fp8 blocks", "int8", "int4", "nvfp4", "mxfp4"]
+LATENT_DIM = 576  # attention to latent vectors of any size up to this (kLatentDim of attention_fragments.h)
 SCALED_FORMATS = {"fp8 blocks", "int4", "nvfp4", "mxfp4"}
 
 
@@ -100,6 +101,16 @@ PLANS = {
     "LoraExpandKernel": lambda *_: Plan(64, 12, ["LDG.128", "STG.128"]),
     "ScaleResultsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "RopeAppendKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128", "STG.64"),
+    "LatentAppendKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128", "SHFL"),
+    # Operands come from global memory, so several blocks must hide its latency.
+    "HeadProductsKernel": lambda *_: Plan(128, 6, ["HMMA", "LDG"]),
+    "HeadTailsKernel": lambda *_: rows_plan(128),
+    "ConvolveKernel": lambda *_: rows_plan(128),
+    "ConvolveTailsKernel": lambda *_: rows_plan(128),
+    # A lane keeps up to 64 numbers of the state in registers.
+    "UpdateStateKernel": lambda _, arguments: Plan(128, 2 if arguments == [64, True] else 3, ["LDS.128", "SHFL"]),
+    "GateStatesKernel": lambda *_: rows_plan(128, "SHFL"),
+    "GateRowsKernel": lambda *_: rows_plan(128),
     "HeadSquaresKernel": lambda *_: rows_plan(128, "LDG.128", "SHFL"),
     "RopeTableKernel": lambda *_: dataclasses.replace(rows_plan(128), stack=SINE_STACK),
     "ExpandWeightsKernel": lambda *_: rows_plan(256, "STG.128"),
@@ -147,7 +158,8 @@ def display_name(name):
         return "linear, %s, %d rows%s" % (FORMATS[form], tokens, "" if multiplies or FORMATS[form] != "fp8 x fp8" else ", as bf16")
     if base == "AttentionKernel":
         is_e4m3, dim, rows, caps = arguments
-        return "attention, %s cache, heads of %s, %d rows%s" % ("fp8" if is_e4m3 else "bf16", dim or "other sizes", rows, ", soft cap" if caps else "")
+        heads = "latent vectors" if dim == LATENT_DIM else "heads of %s" % (dim or "other sizes")
+        return "attention, %s cache, %s, %d rows%s" % ("fp8" if is_e4m3 else "bf16", heads, rows, ", soft cap" if caps else "")
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", base.removesuffix("Kernel")).lower()
     return words + ("" if not arguments else " (%s)" % ", ".join(str(a).lower() for a in arguments))
 

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kAttentionThreads) MergeKernel(AttentionLaunch
   const int head =
       static_cast<int>(blockIdx.y) * kAttentionWarps + static_cast<int>(threadIdx.x) / 32;
   if (head >= args.num_heads || merge.num_partials <= 0) return;
-  const int head_dim = args.cache.head_dim;
+  const int head_dim = args.latent_dim > 0 ? args.latent_dim : args.cache.head_dim;
   for (int token = 0; token < merge.num_tokens; ++token) {
     float largest = kNoScore, weights = 0;
     float2 sums[kMostPairs] = {};
@@ -110,10 +110,11 @@ template <bool kIsE4m3, int kDim, int kRows, bool kCaps>
 void LaunchTiles(const StreamHandle& stream, AttentionLaunch launch, int first_item, int num_items,
                  int parts = 1) {
   using Block = AttentionBlock<kIsE4m3, kDim, kRows, kCaps>;
-  static_assert(Block::SharedBytes({16 * Block::Tile::kMaxSteps}) <= 99 * 1024,
+  static_assert(Block::SharedBytes(
+                    {16 * Block::Tile::kMaxSteps, 16 * Block::Tile::kMaxValueSteps}) <= 99 * 1024,
                 "what a block may have on every device of compute capability 8.0 or later");
   const AttentionArgs& args = launch.attention;
-  const typename Block::Tile tile{args.cache.head_dim};
+  const typename Block::Tile tile{args.cache.head_dim, args.latent_dim};
   launch.first_item = first_item;
   launch.tile_blocks = Block::Tile::kPositions / args.cache.block_size;
   launch.tile_rows_left = Block::Tile::kPositions % args.cache.block_size;
@@ -150,6 +151,7 @@ void LaunchOfType(const StreamHandle& stream, const AttentionLaunch& launch) {
       return LaunchItems<kIsE4m3, 128, true>(stream, launch);
     return LaunchItems<kIsE4m3, 0, true>(stream, launch);
   }
+  if (launch.attention.latent_dim > 0) return LaunchItems<kIsE4m3, kLatentDim>(stream, launch);
   switch (launch.attention.cache.head_dim) {
     case 64: return LaunchItems<kIsE4m3, 64>(stream, launch);
     case 128: return LaunchItems<kIsE4m3, 128>(stream, launch);
@@ -182,7 +184,7 @@ void LaunchAttention(const StreamHandle& stream, const AttentionArgs& args) {
       .grid_x = static_cast<unsigned>(args.num_merges),
       .grid_y = static_cast<unsigned>((args.num_heads + kAttentionWarps - 1) / kAttentionWarps),
       .threads = kAttentionThreads};
-  if (cache.head_dim <= 256)
+  if ((args.latent_dim > 0 ? args.latent_dim : cache.head_dim) <= 256)
     Launch<MergeKernel<256>>(stream, "attention_merge", merges, launch);
   else
     Launch<MergeKernel<512>>(stream, "attention_merge", merges, launch);

@@ -43,7 +43,9 @@ class AttentionBlock {
 
   __device__ __forceinline__ AttentionBlock(const AttentionLaunch& launch,
                                             const device::AttentionItem& item)
-      : launch_(launch), item_(item), tile_{launch.attention.cache.head_dim} {
+      : launch_(launch),
+        item_(item),
+        tile_{launch.attention.cache.head_dim, launch.attention.latent_dim} {
     const device::AttentionArgs& args = launch.attention;
     const device::AttentionSliceInfo slice = args.slices[item.slice];
     table_ = args.tables + slice.table;
@@ -81,10 +83,10 @@ class AttentionBlock {
   // narrow tiles, the weights of all warps (unless they overwrite keys) and each warp's largest
   // scores.
   static constexpr int SharedBytes(const Tile& tile) {
-    const int own = kIsWide ? tile.steps() : (tile.steps() + kWarps - 1) / kWarps;
-    const int weights = kStages == 1 ? 0 : 16 * kWeightStride * 2;
+    const int own = kIsWide ? tile.value_steps() : (tile.value_steps() + kWarps - 1) / kWarps;
+    const int weights = kOverwritesKeys ? 0 : 16 * kWeightStride * 2;
     const int narrow = kIsWide ? 0 : weights + kWarps * 16 * 4;
-    return kStages * 2 * tile.bytes() + (own * 8 + 4) * kThreads * 4 + narrow;
+    return kStages * kTiles * tile.bytes() + (own * 8 + 4) * kThreads * 4 + narrow;
   }
 
   __device__ __forceinline__ void Run() {
@@ -122,11 +124,16 @@ class AttentionBlock {
   // Two stages: while one tile is computed the next one is copied. One stage for heads so wide that
   // two would not fit in a block's shared memory: then other blocks compute while one copies.
   static constexpr int kStages = kDim > 256 ? 1 : 2;
+  static constexpr int kTiles =
+      Tile::kIsLatent ? 1 : 2;  // of a stage: keys and values, or both in one
+  // Whether weights overwrite the keys, which all warps have read when they know the largest
+  // scores.
+  static constexpr bool kOverwritesKeys = kStages == 1 && kTiles == 2;
   static constexpr int kLoads = Tile::kStepsOfLoad;
   static constexpr int kOwnRows = kPositions / kWarps;  // rows of a tile that a warp copies
   static constexpr int kOwnGroups = kPositions / 8 / (kIsWide ? 1 : kWarps);  // of 8 positions
   static constexpr int kOwnSteps =
-      kIsWide ? Tile::kMaxSteps : (Tile::kMaxSteps + kWarps - 1) / kWarps;
+      kIsWide ? Tile::kMaxValueSteps : (Tile::kMaxValueSteps + kWarps - 1) / kWarps;
   static constexpr int kWeightStride = kPositions + 8;
   static constexpr float kWeightExponent = WeightExponent(kIsE4m3);
 
@@ -139,7 +146,7 @@ class AttentionBlock {
   // The index of this warp's j-th step of 16 columns.
   static __device__ int Step(int j) { return kIsWide ? j : Warp() + j * kWarps; }
   __device__ int NumOwnSteps() const {
-    return kIsWide ? tile_.steps() : (tile_.steps() + kWarps - 1) / kWarps;
+    return kIsWide ? tile_.value_steps() : (tile_.value_steps() + kWarps - 1) / kWarps;
   }
 
   // Converts queries to F16.
@@ -174,25 +181,26 @@ class AttentionBlock {
   __device__ float ScoreScale(int r) const { return kCaps ? 1.0f : ProductScale(r); }
 
   __device__ unsigned char* Keys(int index) const {
-    return SharedMemory() + index % kStages * 2 * tile_.bytes();
+    return SharedMemory() + index % kStages * kTiles * tile_.bytes();
   }
-  __device__ unsigned char* Values(int index) const { return Keys(index) + tile_.bytes(); }
+  __device__ unsigned char* Values(int index) const {
+    return Keys(index) + (kTiles - 1) * tile_.bytes();
+  }
   // This thread's results of earlier ranges: number i is at [i * kThreads].
   __device__ float* Folded() const {
-    return reinterpret_cast<float*>(Keys(0) + kStages * 2 * tile_.bytes()) + threadIdx.x;
+    return reinterpret_cast<float*>(Keys(0) + kStages * kTiles * tile_.bytes()) + threadIdx.x;
   }
   __device__ float* BehindFolded() const {
     return Folded() - threadIdx.x + (NumOwnSteps() * 8 + 4) * kThreads;
   }
-  // [16, kWeightStride]. With one stage they overwrite the keys, which all warps have read when
-  // they know the largest scores.
+  // [16, kWeightStride]
   __device__ uint16_t* SharedWeights() const {
-    if constexpr (kStages == 1) return reinterpret_cast<uint16_t*>(Keys(0));
+    if constexpr (kOverwritesKeys) return reinterpret_cast<uint16_t*>(Keys(0));
     return reinterpret_cast<uint16_t*>(BehindFolded());
   }
   // [kWarps, 16]
   __device__ float* SharedLargest() const {
-    if constexpr (kStages == 1) return BehindFolded();
+    if constexpr (kOverwritesKeys) return BehindFolded();
     return reinterpret_cast<float*>(SharedWeights() + 16 * kWeightStride);
   }
 
@@ -405,7 +413,7 @@ class AttentionBlock {
       Tile::Multiply(weight_sums_, weights[k + 1], ones);
       SLUICE_UNROLL
       for (int j = 0; j < kOwnSteps; ++j) {
-        if (Step(j) >= tile_.steps()) break;
+        if (Step(j) >= tile_.value_steps()) break;
         uint32_t b[2][2][2];
         tile_.LoadValues(b, Values(index), k * 16, Step(j), lane);
         SLUICE_UNROLL
@@ -453,15 +461,15 @@ class AttentionBlock {
     SLUICE_UNROLL
     for (int r = 0; r < 2; ++r) {
       if (last_seen_[r] < 0) continue;
-      uint16_t* const out = args.out + static_cast<int64_t>(place_[r]) * tile_.head_dim();
+      uint16_t* const out = args.out + static_cast<int64_t>(place_[r]) * tile_.value_dim();
       const bool is_partial = item_.partial >= 0;
       float* const partial =
           is_partial ? args.partials + static_cast<int64_t>(place_[r] + partial_shift_) *
-                                           (tile_.head_dim() + device::kPartialExtraNumbers)
+                                           (tile_.value_dim() + device::kPartialExtraNumbers)
                      : nullptr;
       if (is_partial && Lane() % 4 == 0 && (kIsWide || Warp() == 0)) {
-        partial[tile_.head_dim()] = largest_[r];
-        partial[tile_.head_dim() + 1] = weight_sums_[2 * r];
+        partial[tile_.value_dim()] = largest_[r];
+        partial[tile_.value_dim() + 1] = weight_sums_[2 * r];
       }
       const float* const sink =
           args.sinks == nullptr ? nullptr : args.sinks + place_[r] % args.num_heads;
@@ -473,7 +481,7 @@ class AttentionBlock {
         for (int half = 0; half < 2; ++half) {
           float first, second;
           const int column = tile_.Neighbours(first, second, sums_[j], r, Step(j), half);
-          if (column >= tile_.head_dim()) continue;
+          if (column >= tile_.value_dim()) continue;
           if (is_partial) {
             *reinterpret_cast<float2*>(partial + column) = make_float2(first, second);
           } else {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/device_code.h"
+#include "kernels/cuda/device_kernels.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
@@ -10,24 +11,36 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 // row per position, in pieces of 16 bytes; the pieces of eight rows at the same place are in
 // different banks. Products are of BF16; with E4M3 they are of F16, to which one instruction
 // converts two codes, and queries are scaled to F16's range by a power of two per row. kDim 0: any
-// head size up to 256, in whole steps of 16, with zeros beyond head_dim. Otherwise the head size;
-// it must fill whole loads and, in a wide tile, fit registers.
+// head size up to 256, in whole steps of 16, with zeros beyond head_dim. kLatentDim: latent vectors
+// of any size up to it, each followed by a shared key; values are the first numbers of the keys, so
+// that there is one tile for both. Otherwise the head size; it must fill whole loads and, in a wide
+// tile, fit registers.
+constexpr int kLatentDim = device::kMostLatentKeyDim;
+
 template <bool kIsE4m3, int kDim>
 struct KvTile {
+  static constexpr bool kIsLatent = kDim == kLatentDim;
+  static constexpr bool kHasAnyDim = kDim == 0 || kIsLatent;
   // Whether the queries of a warp's 16 rows, and the sums that the warp alone computes, fit in
   // registers.
   static constexpr bool kFitsRegisters = kDim > 0 && kDim <= 128;
   static constexpr int kPositions = kFitsRegisters ? 64 : 32;
   static constexpr int kMaxSteps = (kDim == 0 ? 256 : kDim) / 16;
+  static constexpr int kMaxValueSteps = kIsLatent ? device::kMostLatentDim / 16 : kMaxSteps;
   static constexpr int kNumberBytes = kIsE4m3 ? 1 : 2;
-  static constexpr bool kIsSwizzled = kDim > 0 && kDim* kNumberBytes % 128 == 0;
+  static constexpr bool kIsSwizzled = !kHasAnyDim && kDim * kNumberBytes % 128 == 0;
   // Steps of 16 numbers of a head that one LoadMatrix4 of keys covers.
   static constexpr int kStepsOfLoad = kIsE4m3 ? 4 : 2;
 
   int any_dim;
+  int latent_dim = 0;  // if kIsLatent: size of the values
 
-  __host__ __device__ constexpr int head_dim() const { return kDim > 0 ? kDim : any_dim; }
+  __host__ __device__ constexpr int head_dim() const { return kHasAnyDim ? any_dim : kDim; }
+  __host__ __device__ constexpr int value_dim() const {
+    return kIsLatent ? latent_dim : head_dim();
+  }
   __host__ __device__ constexpr int steps() const { return (head_dim() + 15) / 16; }
+  __host__ __device__ constexpr int value_steps() const { return (value_dim() + 15) / 16; }
   __host__ __device__ constexpr int pieces() const { return steps() * kNumberBytes; }
   __host__ __device__ constexpr int row_pieces() const {
     return kIsSwizzled ? pieces() : pieces() | 1;
@@ -38,8 +51,9 @@ struct KvTile {
     return tile + (row * row_pieces() + (kIsSwizzled ? piece ^ (row & 7) : piece)) * 16;
   }
 
-  // Warp. Copies rows [first_row, first_row + kRows) of keys and of values. Lane l gives the array
-  // row of tile row first_row + l, the same in both arrays; kNoRow makes a row of zeros.
+  // Warp. Copies rows [first_row, first_row + kRows) of keys and, if they are apart, of values.
+  // Lane l gives the array row of tile row first_row + l, the same in both arrays; kNoRow makes a
+  // row of zeros.
   static constexpr int32_t kNoRow = -1;
   template <int kRows>
   __device__ void Copy(unsigned char* keys, unsigned char* values, const unsigned char* all_keys,
@@ -56,14 +70,14 @@ struct KvTile {
       unsigned char* value = Piece(values, first_row + row, piece);
       const bool is_row = from_row != kNoRow;
       const int64_t at = static_cast<int64_t>(is_row ? from_row : 0) * row_bytes;
-      if (kDim == 0 && row_bytes % 16 != 0) {
+      if (kHasAnyDim && row_bytes % 16 != 0) {
         CopyHalves(key, all_keys + at, is_row, piece * 16, row_bytes);
-        CopyHalves(value, all_values + at, is_row, piece * 16, row_bytes);
+        if constexpr (!kIsLatent) CopyHalves(value, all_values + at, is_row, piece * 16, row_bytes);
       } else {
         const bool is_valid = is_row && piece * 16 < row_bytes;
         const int64_t from = piece * 16 < row_bytes ? at + piece * 16 : 0;
         AsyncCopy16(key, all_keys + from, is_valid);
-        AsyncCopy16(value, all_values + from, is_valid);
+        if constexpr (!kIsLatent) AsyncCopy16(value, all_values + from, is_valid);
       }
     }
   }

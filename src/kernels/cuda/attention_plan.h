@@ -60,7 +60,7 @@ struct AttentionPlan {
 
 // Replaces the contents of `plan`, in time proportional to the number of items. `ahead`:
 // AttentionArgs::ahead. REQUIRES: a step within the limits that `plan` was made for; head_dim a
-// multiple of 8 from 32 to 256, or 512.
+// multiple of 8 from 16 to 256, or 512.
 void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSliceInfo> slices,
                    const AttentionSpan& span, AttentionPlan& plan, int32_t ahead = 0);
 // REQUIRES: the plan does not exceed `counts`.

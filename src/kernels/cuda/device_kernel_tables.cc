@@ -17,7 +17,9 @@ namespace {
         backend::LaunchCombineExperts, backend::LaunchAddLora, backend::LaunchSampleRows,        \
         backend::LaunchRandomCodes, backend::LaunchRandomScales, backend::LaunchInstruction,     \
         backend::LaunchLayerEmbeddings, backend::LaunchCapLogits, backend::LaunchHeadSquares,    \
-        backend::LaunchClampedSwiglu                                                             \
+        backend::LaunchClampedSwiglu, backend::LaunchLatentAppend, backend::LaunchHeadProducts,  \
+        backend::LaunchConvolve, backend::LaunchUpdateState, backend::LaunchGateStates,          \
+        backend::LaunchGateRows                                                                  \
   }
 
 constexpr DeviceKernels kEmulated = SLUICE_KERNEL_TABLE(emulated);

@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 #include "device/stream_handle.h"
+#include "kernels/cuda/latent_args.h"
+#include "kernels/cuda/mixer_args.h"
 #include "kernels/draw_settings.h"
 #include "tensor/element_type_enum.h"
 
@@ -115,17 +117,6 @@ struct RopeTableArgs {
   float amplitude = 1;
 };
 
-// How keys and values are stored: [blocks, num_kv_heads, block_size, head_dim] each, kBF16 or
-// kF8E4M3 (code = E4M3(x / scale)); fewer than 2^31 rows of head_dim.
-struct KvArrays {
-  void* k;
-  void* v;
-  ElementType type;
-  float k_scale, v_scale;
-  int num_kv_heads, head_dim, block_size;
-  int block_rows = 0;  // rows of head_dim from one block to the next; 0: num_kv_heads * block_size
-};
-
 // Which projections a row has besides the heads of q.
 enum class RowKv : uint8_t {
   kBoth,
@@ -161,6 +152,7 @@ struct RopeAppendArgs {
   bool norms_values = false;  // normalize each head of v, without weights
   int rotary_dim = 0;         // number of elements at the head's begin that rope rotates; 0: all
   int temperature_first = 1;
+  int gate_heads = 0;  // number of heads before those of q, which are left out
   // Not null if the norms before rope are over all heads of q together, and over all of k: each
   // head's sum of squares (head_squares), F32 [rows, square_heads] and [rows, square_kv_heads].
   // q_norm is then [num_heads, head_dim], k_norm [num_kv_heads, head_dim].
@@ -210,7 +202,11 @@ struct AttentionMerge {
 // kernels/attention.h). Every item is computed for each KV head. Weights are rounded to BF16 before
 // they are summed, or to F16 with a cache of kF8E4M3. A NaN or infinite value may affect rows of
 // its sequence that do not see it, if they share a tile with a row that does. head_dim: a multiple
-// of 8 from 32 to 256, or 512; with a soft cap, from 32 to 256.
+// of 8 from 16 to 256, or 512; with a soft cap, from 16 to 256.
+//
+// Latent attention (`latent_dim` > 0): there is a single KV head, whose values are the first
+// latent_dim numbers of its keys; cache.v is unused, and v_scale is k_scale. head_dim: a multiple
+// of 8 up to kMostLatentKeyDim; latent_dim: even, up to kMostLatentDim. No soft cap, no sinks.
 struct AttentionArgs {
   const uint16_t* q;  // BF16 [rows, num_heads, head_dim]
   int num_heads;
@@ -225,18 +221,20 @@ struct AttentionArgs {
   const AttentionSliceInfo* slices;
   const int32_t* tables;
   float* partials;  // scratch of AttentionPartialsBytes (attention_plan.h)
-  uint16_t* out;    // BF16 [rows, num_heads, head_dim]
+  uint16_t* out;    // BF16 [rows, num_heads, head_dim]; or [.., latent_dim]
   // Number of positions of its slice after its own that a row also sees; at most kSeesAllBehind.
   int32_t ahead = 0;
   // As in AttentionScores of kernels/attention.h.
   float soft_cap = 0;            // for scaled scores; 0: none
   const float* sinks = nullptr;  // [num_heads]; null: none
+  int latent_dim = 0;
 };
 constexpr int32_t kSeesAllBehind = 1 << 30;
+constexpr int kMostLatentDim = 512, kMostLatentKeyDim = 576;
 
 // out[m, i] = silu(x[m, i]) * x[m, width + i]; with `gelu`, GELU by tanh (kernels/gelu_mul.h)
-// replaces silu. x: kF32 or kBF16 [rows, 2 * width]. With `factors`, x is [rows, width] and they
-// replace its second half.
+// replaces silu, with `relu2` max(z, 0)^2. x: kF32 or kBF16 [rows, 2 * width]. With `factors`, x is
+// [rows, width] and they replace its second half; if it is `plain`, there is no second half.
 struct SiluMulArgs {
   const void* x;
   ElementType x_type;
@@ -245,6 +243,8 @@ struct SiluMulArgs {
   bool gelu = false;
   const float* factors = nullptr;  // F32, rows factor_stride apart; or null
   int64_t factor_stride = 0;
+  bool relu2 = false, plain = false;
+  float gate_factor = 1;  // multiplies the first half before the function
 };
 
 // kernels/clamped_swiglu.h for experts: out[m, i] = (u + 1) * g * sigmoid(alpha * g), where g =
@@ -409,7 +409,7 @@ struct ScaleResultsArgs {
 };
 
 // Routing of experts as in kernels/experts.h, with logits from F32 rows and BF16 weights. REQUIRES:
-// `sigmoid` if there is a choice_bias.
+// num_groups <= kMostRouterGroups.
 struct RouterArgs {
   const float* x;          // [rows, k]
   const uint16_t* weight;  // [num_experts, k]; null: `logits` already holds the logits
@@ -425,7 +425,11 @@ struct RouterArgs {
   const float* bias = nullptr;         // [num_experts], added to the logits; or null
   const float* choice_bias = nullptr;  // [num_experts], RouterRule::choice_bias
   float scale = 1;                     // multiplies the weights after normalization
+  // As in RouterRule.
+  int num_groups = 1, kept_groups = 1, group_best = 2;
+  bool chooses_by_logits = false;
 };
+constexpr int kMostRouterGroups = 32;
 
 // kernels/experts.h, GroupByExpert. REQUIRES: num_experts <= 512.
 struct GroupByExpertArgs {
@@ -624,6 +628,12 @@ struct DeviceKernels {
   void (*cap_logits)(const StreamHandle&, const CapLogitsArgs&);
   void (*head_squares)(const StreamHandle&, const HeadSquaresArgs&);
   void (*clamped_swiglu)(const StreamHandle&, const ClampedSwigluArgs&);
+  void (*latent_append)(const StreamHandle&, const LatentAppendArgs&);
+  void (*head_products)(const StreamHandle&, const HeadProductsArgs&);
+  void (*convolve)(const StreamHandle&, const ConvolveArgs&);
+  void (*update_state)(const StreamHandle&, const UpdateStateArgs&);
+  void (*gate_states)(const StreamHandle&, const GateStatesArgs&);
+  void (*gate_rows)(const StreamHandle&, const GateRowsArgs&);
 };
 
 }  // namespace sluice::device
@@ -661,7 +671,13 @@ struct DeviceKernels {
   void LaunchLayerEmbeddings(const StreamHandle&, const device::LayerEmbeddingsArgs&); \
   void LaunchCapLogits(const StreamHandle&, const device::CapLogitsArgs&);             \
   void LaunchHeadSquares(const StreamHandle&, const device::HeadSquaresArgs&);         \
-  void LaunchClampedSwiglu(const StreamHandle&, const device::ClampedSwigluArgs&);
+  void LaunchClampedSwiglu(const StreamHandle&, const device::ClampedSwigluArgs&);     \
+  void LaunchLatentAppend(const StreamHandle&, const device::LatentAppendArgs&);       \
+  void LaunchHeadProducts(const StreamHandle&, const device::HeadProductsArgs&);       \
+  void LaunchConvolve(const StreamHandle&, const device::ConvolveArgs&);               \
+  void LaunchUpdateState(const StreamHandle&, const device::UpdateStateArgs&);         \
+  void LaunchGateStates(const StreamHandle&, const device::GateStatesArgs&);           \
+  void LaunchGateRows(const StreamHandle&, const device::GateRowsArgs&);
 
 namespace sluice::emulated {
 SLUICE_DECLARE_LAUNCHERS

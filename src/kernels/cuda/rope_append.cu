@@ -95,8 +95,10 @@ __global__ void __launch_bounds__(kRopeThreads)
   const bool is_v = head >= args.num_heads + num_kv_heads;
   // Where the head's projection is.
   const bool is_key_too = is_v && args.kv == device::RowKv::kKeys;
-  const int64_t row_heads = args.kv == device::RowKv::kKeys ? heads - num_kv_heads : heads;
-  const int64_t source = (row * row_heads + head - (is_key_too ? num_kv_heads : 0)) * dim;
+  const int64_t row_heads =
+      args.gate_heads + (args.kv == device::RowKv::kKeys ? heads - num_kv_heads : heads);
+  const int64_t source =
+      (row * row_heads + args.gate_heads + head - (is_key_too ? num_kv_heads : 0)) * dim;
 
   const int lane = static_cast<int>(threadIdx.x % kLanes);
   const int pairs = args.rotary_dim / 2;  // pairs that rope rotates

@@ -41,19 +41,61 @@ __global__ void __launch_bounds__(kExperts * 32)
   }
 }
 
-// The largest key below `limit`.
+// Warp. The largest key of all lanes.
+__device__ __forceinline__ uint64_t WarpMaxKey(uint64_t key) {
+  for (int mask = 16; mask > 0; mask >>= 1) {
+    const uint64_t other = __shfl_xor_sync(0xFFFFFFFFu, key, mask);
+    key = other > key ? other : key;
+  }
+  return key;
+}
+
+// The groups of experts among which experts are chosen: a bit each.
+struct KeptGroups {
+  uint32_t bits = 1;
+  int64_t size = 0;  // experts of a group
+
+  __device__ bool Has(int64_t expert) const { return bits >> (expert / size) & 1u; }
+};
+
+// Warp. The largest key below `limit`.
 __device__ __forceinline__ uint64_t NextBest(const float* scores, int64_t num_experts,
-                                             uint64_t limit) {
+                                             const KeptGroups& groups, uint64_t limit) {
   uint64_t best = 0;
   for (int64_t expert = threadIdx.x % 32; expert < num_experts; expert += 32) {
     const uint64_t key = OrderedKey(scores[expert], expert);
-    if (key < limit && key > best) best = key;
+    if (key < limit && key > best && groups.Has(expert)) best = key;
   }
-  for (int mask = 16; mask > 0; mask >>= 1) {
-    const uint64_t other = __shfl_xor_sync(0xFFFFFFFFu, best, mask);
-    best = other > best ? other : best;
+  return WarpMaxKey(best);
+}
+
+// Warp. Keeps the groups with the largest sums of their best scores. A lane looks at one group.
+__device__ __forceinline__ KeptGroups KeepGroups(const device::RouterArgs& args,
+                                                 const float* scores) {
+  KeptGroups groups;
+  groups.size = args.num_experts;
+  if (args.kept_groups >= args.num_groups) return groups;
+  groups.size = args.num_experts / args.num_groups;
+  groups.bits = 0;
+  const auto lane = static_cast<int64_t>(threadIdx.x % 32);
+  uint64_t key = 0;
+  if (lane < args.num_groups) {
+    uint64_t best = 0, second = 0;
+    for (int64_t expert = lane * groups.size; expert < (lane + 1) * groups.size; ++expert) {
+      const uint64_t own = OrderedKey(scores[expert], expert);
+      second = own > best ? best : own > second ? own : second;
+      best = own > best ? own : best;
+    }
+    float sum = scores[IndexOfKey(best)];
+    if (args.group_best == 2) sum += scores[IndexOfKey(second)];
+    key = OrderedKey(sum, lane);
   }
-  return best;
+  for (int i = 0; i < args.kept_groups; ++i) {
+    const uint64_t best = WarpMaxKey(key);
+    groups.bits |= 1u << IndexOfKey(best);
+    if (key == best) key = 0;
+  }
+  return groups;
 }
 
 __global__ void __launch_bounds__(kChoosers * 32) RouterChoiceKernel(device::RouterArgs args) {
@@ -66,26 +108,29 @@ __global__ void __launch_bounds__(kChoosers * 32) RouterChoiceKernel(device::Rou
   // The scores that decide the choice.
   float* const scores =
       reinterpret_cast<float*>(SharedMemory()) + threadIdx.x / 32 * args.num_experts;
-  for (int64_t expert = lane; expert < args.num_experts; expert += 32) {
-    const float logit = logits[expert];
-    scores[expert] =
-        args.choice_bias == nullptr ? logit : Sigmoid(logit) + args.choice_bias[expert];
-  }
-  __syncwarp();
-  uint64_t key = ~uint64_t{0};
-  float largest = 0;
-  for (int slot = 0; slot < args.top_k; ++slot) {
-    key = NextBest(scores, args.num_experts, key);
-    const int32_t expert = IndexOfKey(key);
-    if (slot == 0) largest = logits[expert];
-    if (lane == 0) chosen[slot] = expert;
-  }
-  float sum = 1;
+  float largest = 0, sum = 1;
   if (!args.sigmoid) {
+    KeptGroups all;
+    all.size = args.num_experts;
+    largest = logits[IndexOfKey(NextBest(logits, args.num_experts, all, ~uint64_t{0}))];
     sum = 0;
     for (int64_t expert = lane; expert < args.num_experts; expert += 32)
       sum += expf(logits[expert] - largest);
     sum = WarpSum(sum);
+  }
+  const bool has_scores = args.choice_bias != nullptr || args.kept_groups < args.num_groups;
+  for (int64_t expert = lane; expert < args.num_experts; expert += 32) {
+    float score = logits[expert];
+    if (has_scores && !args.chooses_by_logits)
+      score = args.sigmoid ? Sigmoid(score) : expf(score - largest) / sum;
+    scores[expert] = args.choice_bias == nullptr ? score : score + args.choice_bias[expert];
+  }
+  __syncwarp();
+  const KeptGroups groups = KeepGroups(args, scores);
+  uint64_t key = ~uint64_t{0};
+  for (int slot = 0; slot < args.top_k; ++slot) {
+    key = NextBest(scores, args.num_experts, groups, key);
+    if (lane == 0) chosen[slot] = IndexOfKey(key);
   }
   if (lane != 0) return;
   float total = 0;

@@ -11,14 +11,24 @@ __global__ void SiluMulKernel(RowsLaunch<device::SiluMulArgs> launch) {
   WriteRow(
       args.out, row, args.width, launch.wide, [&](int64_t col, int count, float(&values)[kVector]) {
         const bool is_apart = args.factors != nullptr;
-        const int64_t gate = row * (is_apart ? 1 : 2) * args.width + col;
+        const int64_t gate = row * (is_apart || args.plain ? 1 : 2) * args.width + col;
         float up[kVector];
         LoadVector(args.x, args.x_type, gate, count, launch.wide, values);
+        for (float& value : values) value *= args.gate_factor;
+        if (args.relu2) {
+          for (float& value : values)
+            value = value > 0 ? value * value : value != value ? value : 0;
+        }
+        if (args.plain) return;
         LoadVector(is_apart ? args.factors : args.x, is_apart ? ElementType::kF32 : args.x_type,
                    is_apart ? row * args.factor_stride + col : gate + args.width, count,
                    launch.wide, up);
         for (int i = 0; i < kVector; ++i) {
           const float z = values[i];
+          if (args.relu2) {
+            values[i] = z * up[i];
+            continue;
+          }
           const float exponent = args.gelu ? z * (-1.5957691216f - 0.0713548163f * (z * z)) : -z;
           values[i] = z / (1.0f + expf(exponent)) * up[i];
         }

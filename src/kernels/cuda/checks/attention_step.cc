@@ -143,10 +143,13 @@ void AttentionStep::Key(size_t slice, int32_t position, int kv_head,
 }
 void AttentionStep::Value(size_t slice, int32_t position, int kv_head,
                           std::vector<double>& numbers) const {
-  Decode(v_, Offset(slice, position, kv_head, 0), v_scale(), numbers);
+  const bool is_latent = shape_.latent_dim > 0;
+  Decode(is_latent ? k_ : v_, Offset(slice, position, kv_head, 0), v_scale(), numbers);
+  numbers.resize(static_cast<size_t>(shape_.value_dim()));
 }
 
 float AttentionStep::v_scale() const {
+  if (shape_.latent_dim > 0) return shape_.type == ElementType::kF8E4M3 ? kKScale : 1;
   return shape_.type == ElementType::kF8E4M3 && numbers_ == AttentionNumbers::kRandom ? kVScale : 1;
 }
 
@@ -209,6 +212,10 @@ device::AttentionArgs AttentionStep::Upload(CaseMemory& memory) const {
   args.ahead = shape_.ahead;
   args.soft_cap = shape_.soft_cap;
   if (shape_.has_sinks) args.sinks = memory.In(sinks_);
+  if (shape_.latent_dim > 0) {
+    args.latent_dim = shape_.latent_dim;
+    args.cache.v = nullptr;
+  }
   std::vector<Part> parts;
   for (size_t slice = 0; slice < shape_.slices.size(); ++slice)
     parts.push_back({slice, 0, shape_.slices[slice].num_tokens});
@@ -224,7 +231,7 @@ device::AttentionArgs AttentionStep::UploadParts(CaseMemory& memory,
   device::AttentionLimits limits{.max_slices = static_cast<int64_t>(parts.size()),
                                  .num_heads = heads.num_heads,
                                  .num_kv_heads = heads.num_kv_heads,
-                                 .head_dim = heads.head_dim,
+                                 .head_dim = shape_.value_dim(),
                                  .max_partial_tokens = options.max_partial_tokens};
   std::vector<device::AttentionSliceInfo> infos;
   std::vector<int32_t> tables;
@@ -264,7 +271,7 @@ device::AttentionArgs AttentionStep::UploadParts(CaseMemory& memory,
   args.slices = memory.In(infos);
   args.tables = memory.In(tables);
   args.partials = memory.Out<float>(device::AttentionPartialsBytes(limits) / 4);
-  args.out = memory.Out<uint16_t>(limits.max_rows * row_elements);
+  args.out = memory.Out<uint16_t>(limits.max_rows * heads.num_heads * shape_.value_dim());
   return args;
 }
 

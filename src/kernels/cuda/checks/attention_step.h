@@ -36,7 +36,9 @@ struct AttentionShape {
   int spare_rows = 0;  // rows of head_dim after those of a block
   float soft_cap = 0;  // this and has_sinks: as in AttentionArgs
   bool has_sinks = false;
+  int latent_dim = 0;  // as in AttentionArgs
 
+  int value_dim() const { return latent_dim > 0 ? latent_dim : heads.head_dim; }
   int block_rows() const { return heads.num_kv_heads * block_size + spare_rows; }
 };
 
@@ -97,7 +99,7 @@ class AttentionStep {
     int32_t position = 0;
   };
   RowPlace PlaceOf(int64_t row) const;
-  // head_dim numbers each: a query, a key as stored, a value with its scale.
+  // head_dim numbers each: a query, a key as stored, a value (value_dim numbers) with its scale.
   void Query(int64_t row, int head, std::vector<double>& numbers) const;
   void Key(size_t slice, int32_t position, int kv_head, std::vector<double>& numbers) const;
   void Value(size_t slice, int32_t position, int kv_head, std::vector<double>& numbers) const;

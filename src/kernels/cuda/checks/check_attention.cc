@@ -69,8 +69,8 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
     if (sink > largest - 40) weight_error = (std::abs(sink) + std::abs(largest)) * Gamma(4);
   }
   ExactAttention exact;
-  exact.values.resize(static_cast<size_t>(dim));
-  std::vector<double> size(static_cast<size_t>(dim));
+  exact.values.resize(static_cast<size_t>(shape.value_dim()));
+  std::vector<double> size(exact.values.size());
   for (size_t i = 0; i < count; ++i) {
     const double weight = std::exp(scores[i] - largest) / weights;
     // Errors: the score's products, its scaling, and the difference to the largest. Those of exp
@@ -99,7 +99,7 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
 std::vector<uint16_t> Run(CaseMemory& memory, const AttentionShape& shape,
                           const device::AttentionArgs& args, int64_t rows) {
   memory.Launch(&DeviceKernels::attention, args);
-  return memory.Read<uint16_t>(args.out, rows * shape.heads.num_heads * shape.heads.head_dim);
+  return memory.Read<uint16_t>(args.out, rows * shape.heads.num_heads * shape.value_dim());
 }
 
 // Checks that `bits` equal those of `whole` from `first_element` on.
@@ -123,9 +123,9 @@ void CheckStep(CaseMemory& memory, Comparison& comparison, const AttentionShape&
     const int64_t row = pair / shape.heads.num_heads;
     const auto head = static_cast<int>(pair % shape.heads.num_heads);
     const ExactAttention exact = Exact(memory.device(), step, row, head);
-    for (int d = 0; d < shape.heads.head_dim; ++d) {
+    for (int d = 0; d < shape.value_dim(); ++d) {
       const auto at = static_cast<size_t>(d);
-      const uint16_t bits = got[static_cast<size_t>(pair * shape.heads.head_dim + d)];
+      const uint16_t bits = got[static_cast<size_t>(pair * shape.value_dim() + d)];
       comparison.AddBf16(bits, exact.values[at], exact.errors[at]);
       const double error = FromBf16Bits(bits) - exact.values[at];
       const double bound = exact.errors[at] + std::abs(exact.values[at]) * kUnitBF16;
@@ -140,7 +140,7 @@ void CheckStep(CaseMemory& memory, Comparison& comparison, const AttentionShape&
   }
   // A row's bits depend only on its own position and cache, not on its slice or step.
   comparison.SetSubject("the last row of a slice alone");
-  const int64_t row_elements = int64_t{shape.heads.num_heads} * shape.heads.head_dim;
+  const int64_t row_elements = int64_t{shape.heads.num_heads} * shape.value_dim();
   int64_t end = 0;
   for (size_t slice = 0; slice < std::min<size_t>(shape.slices.size(), 4); ++slice) {
     const int32_t tokens = shape.slices[slice].num_tokens;
@@ -179,7 +179,7 @@ void CheckParts(CaseMemory& memory, Comparison& comparison, AttentionShape shape
   const AttentionStep step(shape);
   const device::AttentionArgs args = step.Upload(memory);
   const std::vector<uint16_t> whole = Run(memory, shape, args, step.rows());
-  const int64_t row_elements = int64_t{shape.heads.num_heads} * shape.heads.head_dim;
+  const int64_t row_elements = int64_t{shape.heads.num_heads} * shape.value_dim();
   const auto compare = [&](const std::vector<AttentionStep::Part>& parts, int64_t max_partials) {
     int64_t rows = 0;
     for (const AttentionStep::Part& part : parts) rows += part.count;
@@ -280,6 +280,13 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
         .has_sinks = true}},
       {"spare rows in blocks",
        {.heads = {4, 2, 32}, .slices = {{20, 30}, {1, 9}, {1, 100}}, .spare_rows = 7}},
+      {"latent", {.heads = {4, 1, 80}, .slices = {{20, 30}, {1, 70}}, .latent_dim = 64}},
+      {"latent, fp8 cache",
+       {.heads = {20, 1, 104},
+        .type = ElementType::kF8E4M3,
+        .slices = {{3, 40}, {1, 5}},
+        .latent_dim = 86}},
+      {"latent, many heads", {.heads = {40, 1, 576}, .slices = {{1, 600}}, .latent_dim = 512}},
   };
   if (run.with_large_shapes()) {
     const AttentionHeads llama70 = {64, 8, 128};
@@ -301,6 +308,9 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
     cases.push_back(
         {"gpt-oss", {.heads = {64, 8, 64}, .slices = {{64, 100}, {1, 3000}}, .has_sinks = true}});
     cases.push_back({"Gemma 4 31B", {.heads = {32, 4, 512}, .slices = {{64, 100}, {1, 3000}}}});
+    cases.push_back(
+        {"DeepSeek V3",
+         {.heads = {128, 1, 576}, .slices = {{64, 100}, {1, 3000}}, .latent_dim = 512}});
     cases.push_back({"Qwen3 30B", {.heads = {32, 4, 128}, .slices = {{64, 100}, {1, 3000}}}});
     cases.push_back({"BGE-large texts",
                      {.heads = {16, 16, 64},
@@ -340,6 +350,8 @@ const AttentionShape kMixedShapes[] = {
     Shape({2, 1, 256}, 16, ElementType::kF8E4M3),
     Shape({5, 1, 40}, 4, ElementType::kBF16),
     Shape({4, 2, 40}, 16, ElementType::kF8E4M3),
+    Shape({4, 2, 16}, 16, ElementType::kBF16),
+    Shape({3, 1, 24}, 5, ElementType::kF8E4M3),
     Shape({4, 1, 512}, 16, ElementType::kBF16, {.window = 520}),
     Shape({8, 1, 512}, 16, ElementType::kF8E4M3),
     {.heads = {8, 1, 128}, .type = ElementType::kF8E4M3, .soft_cap = 2},
@@ -369,6 +381,8 @@ const AttentionShape kCutShapes[] = {
     Shape({6, 2, 32}, 16, ElementType::kBF16),
     Shape({3, 1, 96}, 16, ElementType::kF8E4M3, {.window = 513}),
     Shape({2, 1, 512}, 16, ElementType::kBF16),
+    {.heads = {20, 1, 40}, .latent_dim = 32},
+    {.heads = {3, 1, 296}, .type = ElementType::kF8E4M3, .latent_dim = 256},
     {.heads = {4, 2, 64}, .has_sinks = true},
     {.heads = {4, 1, 40},
      .type = ElementType::kF8E4M3,
@@ -394,6 +408,7 @@ std::string ShapeText(const AttentionCase& c) {
   if (shape.span.window > 0) text += fmt::format(", window {}", shape.span.window);
   if (shape.soft_cap > 0) text += fmt::format(", capped at {}", shape.soft_cap);
   if (shape.has_sinks) text += ", sinks";
+  if (shape.latent_dim > 0) text += fmt::format(", latent of {}", shape.latent_dim);
   if (shape.ahead == device::kSeesAllBehind)
     text += ", all behind";
   else if (shape.ahead > 0)

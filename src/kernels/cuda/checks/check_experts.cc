@@ -25,6 +25,8 @@ struct RouterShape {
   bool sigmoid, normalize;
   bool has_factors = false, has_bias = false, has_choice_bias = false;
   float scale = 1;
+  int num_groups = 1, kept_groups = 1, group_best = 2;
+  bool chooses_by_logits = false;
 };
 
 // Per-expert vectors on the device, or null.
@@ -54,6 +56,10 @@ Routing Route(CaseMemory& memory, const RouterShape& shape, const float* x, cons
   args.bias = vectors.bias;
   args.choice_bias = vectors.choice_bias;
   args.scale = shape.scale;
+  args.num_groups = shape.num_groups;
+  args.kept_groups = shape.kept_groups;
+  args.group_best = shape.group_best;
+  args.chooses_by_logits = shape.chooses_by_logits;
   args.logits = memory.Out<float>(rows * shape.experts);
   args.chosen = memory.Out<int32_t>(pairs);
   args.expert_weights = memory.Out<float>(pairs);
@@ -121,8 +127,12 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
       pool, logits.data(), shape.rows, shape.experts, shape.top_k,
       {.score = shape.sigmoid ? kernels::RouterScore::kSigmoid : kernels::RouterScore::kSoftmax,
        .choice_bias = shape.has_choice_bias ? choice_bias.data() : nullptr,
+       .num_groups = shape.num_groups,
+       .kept_groups = shape.kept_groups,
+       .group_best = shape.group_best,
        .normalize = shape.normalize,
-       .scale = shape.scale},
+       .scale = shape.scale,
+       .chooses_by_logits = shape.chooses_by_logits},
       chosen.data(), weights.data());
   if (shape.has_factors) {
     for (size_t i = 0; i < weights.size(); ++i)
@@ -377,13 +387,51 @@ void CheckExperts(CheckRun& run) {
                                        .normalize = true,
                                        .has_choice_bias = true,
                                        .scale = 2.5f},
+                                      {.name = "DeepSeek V3",
+                                       .rows = 5,
+                                       .k = 64,
+                                       .experts = 64,
+                                       .top_k = 8,
+                                       .sigmoid = true,
+                                       .normalize = true,
+                                       .has_choice_bias = true,
+                                       .scale = 2.5f,
+                                       .num_groups = 8,
+                                       .kept_groups = 4},
+                                      {.name = "DeepSeek V2",
+                                       .rows = 3,
+                                       .k = 64,
+                                       .experts = 40,
+                                       .top_k = 6,
+                                       .sigmoid = false,
+                                       .normalize = false,
+                                       .num_groups = 8,
+                                       .kept_groups = 3,
+                                       .group_best = 1},
+                                      {.name = "ERNIE",
+                                       .rows = 3,
+                                       .k = 64,
+                                       .experts = 16,
+                                       .top_k = 6,
+                                       .sigmoid = false,
+                                       .normalize = true,
+                                       .has_choice_bias = true},
+                                      {.name = "Kolibri",
+                                       .rows = 3,
+                                       .k = 64,
+                                       .experts = 16,
+                                       .top_k = 3,
+                                       .sigmoid = true,
+                                       .normalize = true,
+                                       .has_choice_bias = true,
+                                       .chooses_by_logits = true},
                                       {"", 2, 128, 20, 2, false, false},
                                       {"", 1, 64, 4, 2, false, false},
                                       {"", 9, 100, 16, 1, true, false},
                                       {"", 17, 256, 128, 8, false, true},
                                       {"", 3, 2048, 37, 37, false, true},
                                       {"", 5, 33, 9, 3, true, true}};
-  if (!run.with_all_shapes()) routers.resize(6);
+  if (!run.with_all_shapes()) routers.resize(10);
   if (run.with_large_shapes()) {
     routers.push_back({"Scout", 64, 5120, 16, 1, true, false});
     routers.push_back({"Qwen3 30B", 257, 2048, 128, 8, false, true});

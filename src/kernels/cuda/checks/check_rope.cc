@@ -65,11 +65,13 @@ struct RopeModel {
   device::RowKv kv = device::RowKv::kBoth;
   bool norms_values = false;
   int spare_rows = 0;  // rows of head_dim after those of a block
+  int gate_heads = 0;
 
   int row_heads() const {
-    return num_heads + num_kv_heads * (kv == device::RowKv::kBoth   ? 2
-                                       : kv == device::RowKv::kKeys ? 1
-                                                                    : 0);
+    return gate_heads + num_heads +
+           num_kv_heads * (kv == device::RowKv::kBoth   ? 2
+                           : kv == device::RowKv::kKeys ? 1
+                                                        : 0);
   }
 };
 constexpr RopeModel kModels[] = {
@@ -134,6 +136,12 @@ constexpr RopeModel kModels[] = {
      .num_kv_heads = 1,
      .norms_before = true,
      .kv = device::RowKv::kNone},
+    {.name = "Qwen3-Next, gates before q",
+     .num_heads = 4,
+     .num_kv_heads = 2,
+     .norms_before = true,
+     .turned_parts = 4,
+     .gate_heads = 4},
 };
 
 struct RopeCase : RopeModel {
@@ -230,7 +238,7 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   sample.qkv = numbers.Normals(rows * c.row_heads() * c.head_dim);
   if (c.cache_type == ElementType::kF8E4M3 && !c.rope) {  // beyond the range of the cache
     const auto head_dim = static_cast<size_t>(c.head_dim);
-    sample.qkv[static_cast<size_t>(c.num_heads) * head_dim] = 1e9f;
+    sample.qkv[static_cast<size_t>(c.gate_heads + c.num_heads) * head_dim] = 1e9f;
     sample.qkv[static_cast<size_t>(c.row_heads() - c.num_kv_heads) * head_dim + 1] = -1e9f;
   }
   if (c.qkv_type == ElementType::kBF16) {
@@ -328,6 +336,7 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   args.square_kv_heads = c.square_kv_heads();
   args.kv = c.kv;
   args.norms_values = c.norms_values;
+  args.gate_heads = c.gate_heads;
   const float* cos_sin = memory.In(sample.cos_sin);
   const int32_t* positions = memory.In(sample.positions);
   const int64_t* slots = memory.In(sample.slots);
@@ -371,7 +380,7 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   std::vector<bool> written(got.k.size());
   size_t q_index = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    const float* from = sample.qkv.data() + row * row_elements;
+    const float* from = sample.qkv.data() + row * row_elements + int64_t{c.gate_heads} * c.head_dim;
     const int own_kv_heads = c.kv == device::RowKv::kNone ? 0 : c.num_kv_heads;
     for (int head = 0; head < c.num_heads + own_kv_heads; ++head) {
       const bool is_q = head < c.num_heads;
@@ -500,7 +509,7 @@ void CheckRope(CheckRun& run) {
              });
   }
   for (const RopeModel& model : kModels) {
-    for (const int head_dim : {32, 40, 64, 128, 256, 512}) {
+    for (const int head_dim : {16, 32, 40, 64, 128, 256, 512}) {
       for (const int64_t rows : row_counts) {
         // All types of projections and of the cache.
         run.Case("rope_append",

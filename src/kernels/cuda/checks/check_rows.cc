@@ -176,6 +176,35 @@ void CheckSiluMul(CaseMemory& memory, Comparison& comparison, const RowShape& sh
   });
 }
 
+// max(factor * x, 0)^2, alone or times the second half of a row.
+void CheckRelu2(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
+                ElementType x_type, bool is_plain) {
+  constexpr float kGateFactor = 0.7f;
+  TestNumbers numbers(45);
+  const int64_t width = (is_plain ? 1 : 2) * shape.cols;
+  const RowInput x = Input(memory, numbers.Normals(shape.rows * width), x_type);
+  ExactRows exact{shape.rows, shape.cols, {}, {}};
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    for (int64_t col = 0; col < shape.cols; ++col) {
+      const auto at = static_cast<size_t>(row * width + col);
+      const double z = std::max(0.0, kGateFactor * double{x.values[at]});
+      const double value = z * z * (is_plain ? 1 : x.values[at + static_cast<size_t>(shape.cols)]);
+      exact.values.push_back(value);
+      exact.errors.push_back(std::abs(value) * Gamma(is_plain ? 3 : 4));
+    }
+  }
+  CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
+    memory.Launch(&DeviceKernels::silu_mul, {.x = x.From(first * width),
+                                             .x_type = x_type,
+                                             .rows = rows,
+                                             .width = shape.cols,
+                                             .out = out,
+                                             .relu2 = true,
+                                             .plain = is_plain,
+                                             .gate_factor = kGateFactor});
+  });
+}
+
 void CompareConverted(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
                       std::vector<float> values, ElementType x_type) {
   const RowInput x = Input(memory, std::move(values), x_type);
@@ -320,6 +349,10 @@ void CheckRows(CheckRun& run) {
                [&](CaseMemory& memory, Comparison& comparison) {
                  CheckSiluMul(memory, comparison, shape, x_type);
                });
+      run.Case("relu2", ShapeText(shape, words), [&](CaseMemory& memory, Comparison& comparison) {
+        for (const bool is_plain : {true, false})
+          CheckRelu2(memory, comparison, shape, x_type, is_plain);
+      });
       run.Case("convert_rows", ShapeText(shape, words),
                [&](CaseMemory& memory, Comparison& comparison) {
                  CheckConvertRows(memory, comparison, shape, x_type);

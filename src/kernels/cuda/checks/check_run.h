@@ -124,6 +124,8 @@ void CheckLinear(CheckRun& run);
 void CheckLibrary(CheckRun& run);
 void CheckGroupedLinear(CheckRun& run);
 void CheckAttention(CheckRun& run);
+void CheckLatent(CheckRun& run);
+void CheckMixers(CheckRun& run);
 void CheckExperts(CheckRun& run);
 void CheckLora(CheckRun& run);
 void CheckDummyWeights(CheckRun& run);

@@ -1,0 +1,69 @@
+// Arguments of the kernels of latent attention (LatentSpec of models/decoder_spec.h), other than
+// attention itself: see device_kernels.h, which includes this file.
+#pragma once
+
+#include <stdint.h>
+
+#include "tensor/element_type_enum.h"
+
+namespace sluice::device {
+
+// How keys and values are stored: [blocks, num_kv_heads, block_size, head_dim] each, kBF16 or
+// kF8E4M3 (code = E4M3(x / scale)); fewer than 2^31 rows of head_dim.
+struct KvArrays {
+  void* k;
+  void* v;
+  ElementType type;
+  float k_scale, v_scale;
+  int num_kv_heads, head_dim, block_size;
+  int block_rows = 0;  // rows of head_dim from one block to the next; 0: num_kv_heads * block_size
+};
+
+// Rope of the last numbers of a head. REQUIRES: an even `dim`.
+struct TailRope {
+  int dim = 0;
+  const float* cos_sin = nullptr;  // [rows, dim]: cosines, then sines; null: no rotation
+  bool interleaved = false;        // pairs (x[2i], x[2i + 1]) instead of (x[i], x[i + dim / 2])
+};
+
+// From each row of x, at latent_begin, a latent vector and the key that all heads share: the RMS
+// norm of the vector, w * v * rsqrt(mean(v^2) + eps), and the rotated key are written to the cache
+// as one row. If q_dim > 0, q = the norm of the row's first q_dim numbers. REQUIRES: a cache with
+// one head of latent_dim + rope.dim numbers; even latent_begin and latent_dim.
+struct LatentAppendArgs {
+  const float* x;  // [rows, latent_begin + latent_dim + rope.dim]
+  int64_t rows;
+  int64_t latent_begin;
+  int latent_dim;
+  TailRope rope;
+  const float* k_norm;  // [latent_dim]
+  float eps;
+  const int64_t* slots;  // as RopeAppendArgs
+  KvArrays cache;        // v is unused
+  int q_dim = 0;
+  const float* q_norm = nullptr;  // [q_dim]
+  uint16_t* q = nullptr;          // BF16 [rows, q_dim]
+};
+
+// Multiplies the numbers of each head by the head's own matrix:
+//   y[row, head, j] = factor * sum over i < k of w[head, j, i] * bf16(x[row, head, i]), for j < n
+// and copies the rope.dim numbers that follow the k in x, rotated and times factor, after the n
+// results. factor: RopeAppendArgs' temperature, or 1. Sums over i are in ascending steps of 16, in
+// a row's own order. REQUIRES: even k, n, strides and begins; k * 2 bytes a multiple of 4.
+struct HeadProductsArgs {
+  const void* x;  // kF32 or kBF16; head h of row r at r * x_stride + h * x_head
+  ElementType x_type;
+  int64_t x_stride, x_head;
+  const uint16_t* w;  // BF16 [n, k], matrices w_head numbers apart
+  int64_t w_head;
+  int64_t rows;
+  int heads, n, k;
+  uint16_t* y;  // BF16; head h of row r at r * y_stride + h * y_head
+  int64_t y_stride, y_head;
+  TailRope rope = {};
+  const int32_t* positions = nullptr;  // [rows], for the temperature
+  float temperature_floor = 0, temperature_scale = 0;
+  int temperature_first = 1;
+};
+
+}  // namespace sluice::device
