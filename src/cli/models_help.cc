@@ -23,7 +23,7 @@ std::string ModelsMarkdown() {
       "checkpoints of each family's shape (`tools/checkpoints`), prompts of 1 to 150 tokens "
       "and greedy answers. The error is the largest root mean square, over positions, of the "
       "log probabilities of the 20 likeliest tokens; tests allow 2e-4. On a GPU what no kernel "
-      "of devices computes is refused by name.\n\n"
+      "of devices computes is refused by name ([list](cuda.md#which-models)).\n\n"
       "| architecture | models | beside Llama's operators | compared on | error |\n"
       "|---|---|---|---|---|\n";
   for (const ModelFamily* family : ModelFamilies()) {

@@ -184,7 +184,8 @@ Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
       DevicePool::Allocate(
           device,
           DevicePool::Padded(plan.weight_bytes) + DevicePool::Padded(plan.workspace_bytes) +
-              DevicePool::Padded(plan.adapter_bytes) + DevicePool::Padded(plan.kv_bytes),
+              DevicePool::Padded(plan.adapter_bytes) + DevicePool::Padded(plan.kv_bytes) +
+              DevicePool::Padded(plan.state_bytes),
           "weights, workspace and KV cache"));
   parts.device_pool = std::make_unique<DevicePool>(std::move(pool));
   ASSIGN_OR_RETURN(parts.model, LoadDeviceModel(device, *parts.device_pool, *parts.pool,
@@ -193,6 +194,10 @@ Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
   ASSIGN_OR_RETURN(void* const memory, parts.device_pool->Take(plan.kv_bytes, "the KV cache"));
   parts.cache =
       std::make_unique<KvCache>(KvCache::Wrap(layout, plan.kv_groups, plan.num_blocks, memory));
+  if (plan.state_bytes == 0) return {};
+  ASSIGN_OR_RETURN(void* const states,
+                   parts.device_pool->Take(plan.state_bytes, "the states of sequences"));
+  parts.cache->WrapStates(StateLayout::For(model.spec), plan.num_state_slots, states);
   return {};
 }
 

@@ -332,10 +332,10 @@ class KvTiers::Snapshots final : public BlockBytes {
 
   int64_t bytes_per_block() const override { return states_.slot_bytes(); }
   void Read(BlockId slot, std::byte* bytes) const override {
-    std::memcpy(bytes, states_.bytes(slot), static_cast<size_t>(states_.slot_bytes()));
+    std::memcpy(bytes, states_.slot(slot), static_cast<size_t>(states_.slot_bytes()));
   }
   void Write(BlockId slot, const std::byte* bytes) override {
-    std::memcpy(states_.bytes(slot), bytes, static_cast<size_t>(states_.slot_bytes()));
+    std::memcpy(states_.slot(slot), bytes, static_cast<size_t>(states_.slot_bytes()));
   }
 
  private:

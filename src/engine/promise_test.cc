@@ -456,8 +456,9 @@ TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
     *replayed = observer.replayed;
     return all;
   };
-  // The second model has groups of layers with their own block tables.
-  for (const char* model : {"qwen3-bf16", "tiny-llama4-mixed"}) {
+  // The second model has groups of layers with their own block tables, the third latent attention,
+  // the last one states, of which snapshots are taken in replayed steps, too.
+  for (const char* model : {"qwen3-bf16", "tiny-llama4-mixed", "tiny-youtu-even", "tiny-qwen3.5"}) {
     int64_t replayed = -1;
     const auto expected = answers(model, false, false, &replayed);
     EXPECT_EQ(replayed, 0);
@@ -465,6 +466,39 @@ TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
       EXPECT_EQ(answers(model, true, async, &replayed), expected) << model;
       EXPECT_GT(replayed, 10);
     }
+  }
+}
+
+// States on a device: requests that continue from snapshots of a common prefix, and sequences that
+// are preempted and resumed, have the answers of those that compute all of their tokens.
+TEST(StatesOnDevice, HeavyAnswersDoNotDependOnSnapshotsAndPreemptions) {
+  for (const char* model : {"tiny-qwen3.5", "tiny-kimi-linear", "tiny-bamba"}) {
+    int64_t hits = 0, preemptions = 0;
+    const auto answers = [&](bool caching, int64_t blocks) {
+      EngineConfig config = EmulatedConfig(model);
+      config.enable_prefix_caching = caching;
+      config.block_size = 4;
+      config.state_snapshot_interval = 8;
+      config.num_blocks_override = blocks;
+      CountingObserver observer;
+      const auto all = AnswersOnDevice(config, observer, [](int32_t i, Request& request) {
+        request.prompt.clear();
+        for (int32_t k = 0; k < 26 + i; ++k)
+          request.prompt.push_back((k < 21 ? k * 7 : k * i) % 90);
+      });
+      hits = observer.prefix_hits;
+      preemptions = observer.preemptions;
+      EXPECT_EQ(observer.used_blocks, 0);
+      return all;
+    };
+    const auto expected = answers(false, 64);
+    EXPECT_EQ(hits, 0);
+    EXPECT_EQ(preemptions, 0);
+    EXPECT_EQ(answers(true, 64), expected) << model;
+    EXPECT_GT(hits, 0) << model;
+    EXPECT_EQ(answers(true, 24), expected) << model;
+    EXPECT_EQ(answers(false, 24), expected) << model;
+    EXPECT_GT(preemptions, 0) << model;
   }
 }
 

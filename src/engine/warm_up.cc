@@ -93,7 +93,7 @@ Status WarmUp(Model& model, ThreadPool& pool, KvCache& cache, const WarmUpLimits
     }
     if (cache.states().num_slots() > 0) {
       for (int32_t slice = 0; slice < static_cast<int32_t>(shape.slices); ++slice)
-        memory.states.push_back({.slot = slice, .is_new = true});
+        memory.states.push_back({.slot = slice, .is_new = shape.context == 0});
       input.states = memory.states;
     }
     memory.logits.resize(memory.logit_rows.size() * static_cast<size_t>(width));

@@ -83,6 +83,10 @@ class KvCache {
   // Allocates the states of `num_slots` sequences; kResourceExhausted if the system refuses the
   // memory.
   Status AllocateStates(const StateLayout& layout, int64_t num_slots);
+  // The same in the caller's memory: see StateCache::Wrap.
+  void WrapStates(const StateLayout& layout, int64_t num_slots, void* memory) {
+    states_ = StateCache::Wrap(layout, num_slots, memory);
+  }
   // Touches the pages of the first blocks, on all threads, so that the first requests do not wait
   // for page faults. The other pages are mapped when first used: mapping gigabytes at once took up
   // to minutes on virtual machines, for a cache that a small model may never fill.

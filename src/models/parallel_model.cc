@@ -403,6 +403,8 @@ Result<ModelMemory> PlanDeviceRanks(const ModelConfig& config, const ModelOption
     raise(&ModelMemory::lora_bytes);
     raise(&ModelMemory::kv_bytes_per_block);
     raise(&ModelMemory::kv_bytes_per_group_block);
+    raise(&ModelMemory::state_bytes_per_slot);
+    raise(&ModelMemory::graph_bytes);
     most.kv_groups = share.kv_groups;
   }
   return most;

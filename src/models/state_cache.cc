@@ -47,6 +47,14 @@ Result<StateCache> StateCache::Allocate(const StateLayout& layout, int64_t num_s
   return cache;
 }
 
+StateCache StateCache::Wrap(const StateLayout& layout, int64_t num_slots, void* memory) {
+  StateCache cache;
+  cache.layout_ = layout;
+  cache.num_slots_ = num_slots;
+  cache.outside_ = memory;
+  return cache;
+}
+
 void StateCache::Clear(int32_t slot) const {
   std::fill_n(SlotAt(slot), layout_.slot_numbers_, 0.0f);
 }

@@ -31,14 +31,22 @@ class StateLayout {
   int64_t slot_numbers_ = 0;
 };
 
-// Thread safety: as for plain memory. Ownership: owns the memory; move-only.
+// Thread safety: as for plain memory. Ownership: owns the memory, unless made by Wrap; move-only.
 class StateCache {
  public:
   StateCache() = default;
   // kResourceExhausted if the system refuses the memory. A layout without states takes no memory.
   static Result<StateCache> Allocate(const StateLayout& layout, int64_t num_slots);
+  // States in the caller's memory, such as a device's: num_slots * layout.slot_bytes() bytes, which
+  // outlive the cache. Clear and Copy are for the host's memory alone.
+  static StateCache Wrap(const StateLayout& layout, int64_t num_slots, void* memory);
 
   int64_t num_slots() const { return num_slots_; }
+  int64_t slot_bytes() const { return layout_.slot_bytes(); }
+  // Numbers from one slot to the next.
+  int64_t slot_numbers() const { return layout_.slot_numbers_; }
+  // All states of a slot, slot_bytes() bytes.
+  std::byte* slot(int32_t slot) const { return reinterpret_cast<std::byte*>(SlotAt(slot)); }
   // The last inputs of a layer's convolution, F32 [conv_width - 1, channels], oldest first.
   float* tail(int64_t layer, int32_t slot) const {
     return SlotAt(slot) + layout_.places_[static_cast<size_t>(layer)].tail;
@@ -47,20 +55,19 @@ class StateCache {
   float* matrix(int64_t layer, int32_t slot) const {
     return SlotAt(slot) + layout_.places_[static_cast<size_t>(layer)].matrix;
   }
-  // All states of a slot, as plain memory of slot_bytes() bytes.
-  int64_t slot_bytes() const { return layout_.slot_bytes(); }
-  std::byte* bytes(int32_t slot) const { return reinterpret_cast<std::byte*>(SlotAt(slot)); }
   void Clear(int32_t slot) const;
   void Copy(int32_t from, int32_t to) const;
 
  private:
   float* SlotAt(int32_t slot) const {
-    return reinterpret_cast<float*>(memory_.data()) + slot * layout_.slot_numbers_;
+    const void* const memory = outside_ != nullptr ? outside_ : memory_.data();
+    return static_cast<float*>(const_cast<void*>(memory)) + slot * layout_.slot_numbers_;
   }
 
   StateLayout layout_;
   int64_t num_slots_ = 0;
   Buffer memory_;
+  void* outside_ = nullptr;  // the caller's memory, instead
 };
 
 }  // namespace sluice

@@ -114,9 +114,10 @@ TEST(Checks, HaveEveryPartOnce) {
   const DemoModel none;
   std::vector<std::string_view> names;
   for (const checks::CheckPart& part : CheckParts(none)) names.push_back(part.name);
-  EXPECT_THAT(names, ::testing::ElementsAre("instructions", "memory", "rows", "rope", "linear",
-                                            "library", "grouped-linear", "attention", "experts",
-                                            "draws", "lora", "dummy-weights", "models"));
+  EXPECT_THAT(names,
+              ::testing::ElementsAre("instructions", "memory", "rows", "rope", "linear", "library",
+                                     "grouped-linear", "attention", "latent", "mixers", "experts",
+                                     "draws", "lora", "dummy-weights", "models"));
 }
 
 // Everything that a GPU will run is allocated, launched and waited for; no time is measured.

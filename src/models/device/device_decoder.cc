@@ -67,7 +67,19 @@ void DeviceDecoder::FinishLogits(const StepInput& input, float* logits) {
   }
 }
 
+void DeviceDecoder::PrepareStates(const StepInput& input, const StateCache& states) {
+  const int64_t bytes = states.slot_bytes();
+  for (const StateCopy& copy : input.state_copies) {
+    if (copy.from != copy.to)
+      parts_.stream->CopyOnDevice(states.slot(copy.to), states.slot(copy.from), bytes);
+  }
+  for (const StateSlot& state : input.states) {
+    if (state.is_new) parts_.stream->Fill(states.slot(state.slot), 0, bytes);
+  }
+}
+
 void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float* logits) {
+  PrepareStates(input, cache.states());
   if (const StepGraphs::Size* graphs = GraphsFor(input, cache); graphs != nullptr) {
     PaddedStep padded = {.rows = graphs->sequences};
     parts_.inputs.Send(*parts_.stream, input, &padded);

@@ -89,6 +89,8 @@ class DeviceDecoder final : public Model {
     std::vector<int32_t> slots;  // of the step's adapters; -1 for rows without
   };
   void Enqueue(const StepInput& input, const KvCache& cache, float* logits);
+  // Enqueues what a step does to states before its tokens: copies, and zeros for new sequences.
+  void PrepareStates(const StepInput& input, const StateCache& states);
   // Enqueues a step that was sent: the same operations for all steps with equal numbers of rows
   // whose logits are all wanted. Returns the number of rows that have results.
   int64_t RunProgram(int64_t rows, int64_t logit_rows, const KvCache& cache, float* results);

@@ -321,7 +321,7 @@ void DeviceWalk::operator()(const program::Gather& op) {
   if (op.cut == Cut::kLogits) return ranks.GatherLogits(parts_.stream, place);
   if (op.cut == Cut::kHeads) {
     const AttentionSpec& whole = WholeAttention(op.count);
-    return ranks.GatherHeads(parts_.stream, whole, whole.head_dim * bytes, place);
+    return ranks.GatherHeads(parts_.stream, whole, whole.output_dim() * bytes, place);
   }
   const DeviceInputs& inputs = weights_.InputsOf(op.reader);
   const bool rounds_later = inputs.RoundsWholeRows();
@@ -380,7 +380,10 @@ void DeviceWalk::operator()(const program::GateMul& op) {
                                       .order = RowsAt<int32_t>(op.order, 0),
                                       .chosen = RowsAt<int32_t>(op.chosen, Moe(op.moe).top_k),
                                       .out = out});
-    case Gate::kRule: CHECK(false, "devices have no kernel of this activation");
+    case Gate::kRule:
+      CHECK(op.rule.kind == kernels::ActivationKind::kRelu2,
+            "devices have no kernel of this activation");
+      break;
     case Gate::kSilu:
     case Gate::kGeluTanh: break;
   }
@@ -389,7 +392,10 @@ void DeviceWalk::operator()(const program::GateMul& op) {
                               .rows = rows,
                               .width = op.width,
                               .out = out,
-                              .gelu = op.gate == Gate::kGeluTanh};
+                              .gelu = op.gate == Gate::kGeluTanh,
+                              .relu2 = op.gate == Gate::kRule,
+                              .plain = !op.is_gated,
+                              .gate_factor = op.gate_factor};
   if (op.factors.buffer != kNone) {
     const auto buffer = static_cast<size_t>(op.factors.buffer);
     // Moved rows consist of only these columns.
@@ -464,6 +470,7 @@ void DeviceWalk::operator()(const program::RopeAppend& op) {
             : spec.values_are_keys ? device::RowKv::kKeys
                                    : device::RowKv::kBoth;
   args.norms_values = spec.norms_values;
+  if (spec.gate == AttentionGate::kInQueries) args.gate_heads = spec.num_heads;
   if (spec.qk_norm == QkNorm::kWholeWidth) SumHeadSquares(op, spec, args);
   kernels_.rope_append(handle_, args);
 }
@@ -480,6 +487,7 @@ void DeviceWalk::operator()(const program::Attend& op) {
   args.out = RowsAt<uint16_t>(op.out, 0);
   args.soft_cap = spec.soft_cap;
   args.sinks = Vector(op.sinks);
+  if (spec.latent) args.latent_dim = spec.latent->kv_rank;
   kernels_.attention(handle_, args);
 }
 

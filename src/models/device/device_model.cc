@@ -35,23 +35,29 @@ constexpr int kWidestCappedHead = 256;
 
 // Names a part of the description that the device's decoder does not compute; "" if there is none.
 std::string MissingKernel(const DecoderSpec& spec) {
-  if (spec.KeepsStates())
-    return "layers that keep a state of each sequence (convolutions, recurrent layers)";
   if (spec.norm.kind != NormSpec::Kind::kRms) return "layer norms";
   if (spec.head_bias) return "a bias of the language model's head";
   if (!spec.positions.module.empty()) return "learnt embeddings of positions";
   if (spec.final_norm_eps_factor != 1) return "norms with epsilons of their own";
   if (spec.placeholders[0] >= 0) return "tokens that stand for parts of images";
   for (const LayerSpec& layer : spec.layers) {
-    if (layer.attention.latent)
-      return "latent attention (a cache of one vector a token, whose first numbers are the values)";
+    if (layer.attention.latent) {
+      if (layer.attention.latent->indexer) return "attention to positions that an indexer chooses";
+      if (layer.attention.sinks || layer.attention.soft_cap != 0)
+        return "sinks or a soft cap of latent attention";
+    }
+    if (layer.mixer && layer.mixer->key_dim > device::kMostStateKeys)
+      return fmt::format("recurrent states of keys of more than {} numbers",
+                         device::kMostStateKeys);
+    if (layer.mixer && layer.mixer->values_width() % 8 != 0)
+      return "recurrent layers whose results have no multiple of 8 numbers";
     constexpr int kRotatedUnit = 16;  // in the widest heads: rope_append
-    if (layer.attention.head_dim > 256 && layer.attention.rotated() % kRotatedUnit != 0)
+    if (!layer.attention.latent && layer.attention.head_dim > 256 &&
+        layer.attention.rotated() % kRotatedUnit != 0)
       return "rope on a part of wide heads that is no multiple of 16";
     if (layer.attention.soft_cap != 0 && layer.attention.head_dim > kWidestCappedHead)
       return fmt::format("a soft cap of attention scores of heads of more than {} numbers",
                          kWidestCappedHead);
-    if (layer.attention.gate != AttentionGate::kNone) return "a gate behind attention";
     if (layer.attention.qk_norm == QkNorm::kLayerBeforeRope) return "layer norms of heads";
     if (layer.attention.qkv_limit != 0) return "limits of q, k and v";
     if (layer.attention.narrow_value_dim != 0) return "values of another width than keys";
@@ -63,7 +69,11 @@ std::string MissingKernel(const DecoderSpec& spec) {
       return "norms of heads with weights behind rope";
     if (layer.is_parallel) return "attention and MLP side by side";
     const bool has_mlp = layer.mlp.intermediate_size > 0;
-    if ((has_mlp && !layer.mlp.is_gated()) || (layer.moe && !layer.moe->is_gated()))
+    const auto is_plain = [](bool is_gated, Activation activation) {
+      return !is_gated && activation != Activation::kRelu2;
+    };
+    if ((has_mlp && is_plain(layer.mlp.is_gated(), layer.mlp.activation)) ||
+        (layer.moe && is_plain(layer.moe->is_gated(), layer.moe->activation)))
       return "an MLP without a gate";
     if (layer.mlp.limit != 0 || (layer.moe && layer.moe->limit != 0))
       return "limits of what an MLP multiplies";
@@ -71,8 +81,8 @@ std::string MissingKernel(const DecoderSpec& spec) {
       switch (activation) {
         case Activation::kGelu: return "GELU by erf";
         case Activation::kRelu: return "ReLU";
-        case Activation::kRelu2: return "squared ReLU";
         case Activation::kXielu: return "xIELU";
+        case Activation::kRelu2:
         case Activation::kSilu:
         case Activation::kGeluTanh:
         case Activation::kClampedSwiglu: break;
@@ -84,22 +94,25 @@ std::string MissingKernel(const DecoderSpec& spec) {
     if (!missing.empty()) return missing;
     if (layer.moe && layer.moe->score == kernels::RouterScore::kSparseMixer)
       return "a choice of experts by sparsemixer";
-    if (layer.moe && layer.moe->num_groups > 1) return "a choice of experts in groups";
+    if (layer.moe && layer.moe->num_groups > device::kMostRouterGroups)
+      return fmt::format("a choice of experts in more than {} groups", device::kMostRouterGroups);
     if (layer.moe && layer.moe->soft_cap != 0) return "a soft cap of the router's logits";
-    if (layer.moe && layer.moe->chooses_by_logits)
-      return "a bias for a choice of experts by logits";
     if (layer.moe && layer.moe->latent) return "experts that read a vector made of the rows";
     if (layer.moe && layer.moe->has_bias && layer.moe->activation != Activation::kClampedSwiglu)
       return "biases of experts with another gate than a clamped SwiGLU";
-    if (layer.moe && !layer.moe->choice_bias.empty() &&
-        layer.moe->score != kernels::RouterScore::kSigmoid)
-      return "a bias for a choice of experts by softmax";
   }
   return "";
 }
 
-bool HasAttentionKernel(int head_dim) {
-  return (head_dim % 8 == 0 && head_dim >= 32 && head_dim <= 256) || head_dim == 512;
+// Whether a kernel computes attention with these heads.
+bool HasAttentionKernel(const AttentionSpec& attention) {
+  const int dim = attention.head_dim;
+  if (!attention.exists()) return true;
+  if (attention.latent) {
+    return dim % 8 == 0 && dim <= device::kMostLatentKeyDim &&
+           attention.latent->kv_rank <= device::kMostLatentDim;
+  }
+  return (dim % 8 == 0 && dim >= 16 && dim <= 256) || dim == 512;
 }
 
 Status CheckSpec(const DecoderSpec& spec) {
@@ -113,9 +126,18 @@ Status CheckSpec(const DecoderSpec& spec) {
   constexpr int64_t kMostHidden = 32768;  // widest row that a norm kernel's block of threads takes
   constexpr int64_t kMostExperts = 512;
   for (const LayerSpec& layer : spec.layers) {
-    if (HasAttentionKernel(layer.attention.head_dim)) continue;
+    if (HasAttentionKernel(layer.attention)) continue;
+    if (layer.attention.latent) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("a latent vector and a shared key have {} + {} numbers: devices take "
+                              "a sum that is a multiple of 8, up to {}, of which {} may be the "
+                              "vector's; serve this model on the CPU",
+                              layer.attention.latent->kv_rank, layer.attention.latent->rope_dim,
+                              device::kMostLatentKeyDim, device::kMostLatentDim),
+                  "kv_lora_rank");
+    }
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("head_dim is {}: attention on a device takes multiples of 8 from 32 to "
+                fmt::format("head_dim is {}: attention on a device takes multiples of 8 from 16 to "
                             "256, and 512; serve this model on the CPU",
                             layer.attention.head_dim),
                 "head_dim");
@@ -141,6 +163,12 @@ Status CheckSpec(const DecoderSpec& spec) {
 // layer: per-layer embeddings, and keys and values shared across stages.
 Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
   if (place.is_alone()) return {};
+  if (spec.KeepsStates()) {
+    return Fail(ErrorCode::kUnsupported,
+                "layers of this model keep a state of each sequence, which devices do not divide: "
+                "serve it on one device, or with --device cpu",
+                place.tensor_size > 1 ? "tensor_parallel_size" : "pipeline_parallel_size");
+  }
   if (spec.layer_embeddings.width > 0) {
     return Fail(ErrorCode::kUnsupported,
                 "this model has embeddings in its layers, which devices do not share: serve it on "
@@ -164,6 +192,7 @@ Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
 Status CheckBlocks(const DecoderSpec& share, const ModelOptions& options) {
   const int64_t stride = KvLayoutOf(share, options).BlockStride();
   for (const LayerSpec& layer : share.layers) {
+    if (!layer.attention.exists()) continue;
     if (stride % layer.attention.head_dim == 0) continue;
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("layers have heads of {} numbers, of which the {} of a block of the KV "
@@ -296,8 +325,10 @@ void LogUnroundedInputs(const ModelOptions& options, const PlacedProgram& placed
   };
   for (size_t i = 0; i < placed.program.linears.size(); ++i)
     count(placed.program.linears[i]->inputs, placed.weights.linears[i]);
-  for (size_t i = 0; i < placed.program.experts.size(); ++i)
-    count(placed.program.experts[i]->inputs.front(), placed.weights.experts[i].first);
+  for (size_t i = 0; i < placed.program.experts.size(); ++i) {
+    const std::vector<LinearInputs>& inputs = placed.program.experts[i]->inputs;
+    if (!inputs.empty()) count(inputs.front(), placed.weights.experts[i].first);
+  }
   if (rounded == asked) return;
   const std::string text = fmt::format(
       "the checkpoint rounds the inputs of {} linear layers, the device those of {}: FP8 by tensor "
@@ -340,6 +371,7 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
           .plan.total_bytes;
   memory.graph_bytes = GraphBytes(share, options);
   memory.kv_groups = KvGroups::For(spec, options.max_context);
+  memory.state_bytes_per_slot = StateLayout::For(share).slot_bytes();
   const kernels::KvLayout kv = KvLayoutOf(share, options);
   memory.kv_bytes_per_block = KvCache::BytesPerBlock(kv, NumHeldKvLayers(spec, place));
   memory.kv_bytes_per_group_block =

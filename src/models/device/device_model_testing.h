@@ -30,20 +30,25 @@ constexpr EmulatedDeviceOptions kArraysShared = {};
 // A model with exactly as much memory as planned, whose steps `runner` runs.
 class DeviceRunner {
  public:
-  DeviceRunner(const std::filesystem::path& folder, const ModelOptions& options,
+  DeviceRunner(const std::filesystem::path& folder, const ModelOptions& given,
                const EmulatedDeviceOptions& device_options = kArraysApart,
                const LoadQuantization& quantization = {}, const HeadSpec& head = {})
       : device_(device_options) {
     auto config = LoadModelConfig(folder, {}, quantization);
     EXPECT_TRUE(config) << (config ? "" : config.error().message);
     config->spec.head = head;
+    ModelOptions options = given;
+    if (config->spec.KeepsStates() && options.state_slots == 0)
+      options.state_slots = options.max_slices;
     auto memory = PlanDeviceModel(*config, options, device_.info());
     EXPECT_TRUE(memory) << (memory ? "" : memory.error().message);
     memory_ = *memory;
     const int64_t blocks = Runner::BlocksPerSequence(options) * options.max_slices;
     const int64_t kv_bytes = DevicePool::Padded(memory_.kv_bytes_per_block * blocks);
     const int64_t model_bytes = memory_.weight_bytes + memory_.workspace_bytes + memory_.lora_bytes;
-    auto pool = DevicePool::Allocate(device_, model_bytes + kv_bytes, "a model");
+    const int64_t state_bytes =
+        DevicePool::Padded(memory_.state_bytes_per_slot * options.state_slots);
+    auto pool = DevicePool::Allocate(device_, model_bytes + kv_bytes + state_bytes, "a model");
     EXPECT_TRUE(pool) << (pool ? "" : pool.error().message);
     pool_ = std::make_unique<DevicePool>(*std::move(pool));
     ThreadPool threads(2);
@@ -52,11 +57,14 @@ class DeviceRunner {
     EXPECT_EQ(pool_->used_bytes(), model_bytes);
     const auto kv = pool_->Take(kv_bytes, "the KV cache");
     EXPECT_TRUE(kv) << (kv ? "" : kv.error().message);
+    const auto states = pool_->Take(state_bytes, "the states of sequences");
+    EXPECT_TRUE(states) << (states ? "" : states.error().message);
     EXPECT_EQ(pool_->used_bytes(), pool_->size_bytes());
     kv_memory_ = *kv;
     // A single group for all layers: the runner gives each sequence one table.
     auto cache = std::make_unique<KvCache>(KvCache::Wrap(
         KvLayoutOf(config->spec, options), KvGroups::Uniform(config->spec), blocks, *kv));
+    cache->WrapStates(StateLayout::For(config->spec), options.state_slots, *states);
     runner_ = std::make_unique<Runner>(*std::move(model), std::move(cache), options, 1);
   }
 

@@ -107,7 +107,11 @@ void DeviceWalk::operator()(const program::Route& op) {
                              .expert_factors = Vector(op.factors),
                              .bias = router.bias,
                              .choice_bias = Vector(op.choice_bias),
-                             .scale = spec.weight_scale};
+                             .scale = spec.weight_scale,
+                             .num_groups = spec.num_groups,
+                             .kept_groups = spec.kept_groups,
+                             .group_best = spec.group_best,
+                             .chooses_by_logits = spec.chooses_by_logits};
   if (AdaptersOf(op.lora, op.lora_scratch)) {
     // Adds the adapters between computing the logits and choosing experts.
     device::RouterArgs logits = args;

@@ -86,6 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
         DeviceCase{"tiny-gemma4-experts", {{2, 1}, {1, 2}}}, DeviceCase{"tiny-gpt-oss", kThree},
         DeviceCase{"tiny-gpt-oss-mxfp4", {{2, 1}, {1, 2}}}, DeviceCase{"tiny-gemma2", kTwo},
         DeviceCase{"tiny-glm4-moe", {{2, 1}, {1, 2}}},
+        DeviceCase{"tiny-deepseek-v3-even", {{2, 1}, {3, 1}, {1, 2}}},
         DeviceCase{"tiny-olmo3", {{2, 1}, {3, 1}, {4, 1}}}, DeviceCase{"tiny-olmo2", {{1, 2}}},
         DeviceCase{"tiny-granite", {{2, 1}, {1, 2}}},
         DeviceCase{"tiny-qwen2-moe", {{3, 1}, {1, 2}}}, DeviceCase{"tiny-qwen3-moe-mixed", kTwo},

@@ -28,7 +28,11 @@ const StepGraphs::Size* DeviceDecoder::GraphsFor(const StepInput& input,
   if (std::ranges::any_of(input.adapters, [](int32_t slot) { return slot >= 0; })) return nullptr;
   const size_t sequences = input.slices.size() / static_cast<size_t>(input.num_groups);
   if (input.tokens.size() != sequences || input.logit_rows.size() != sequences) return nullptr;
-  return graphs_.Find(static_cast<int64_t>(sequences), KeysOf(cache));
+  const auto* const graphs = graphs_.Find(static_cast<int64_t>(sequences), KeysOf(cache));
+  if (graphs == nullptr) return nullptr;
+  const bool has_room = DeviceStepInputs::HasRoomForSnapshots({.rows = graphs->sequences},
+                                                              input.state_snapshots.size());
+  return has_room ? graphs : nullptr;
 }
 
 Result<std::unique_ptr<DeviceGraph>> DeviceDecoder::Record(const StepInput& input, bool runs_before,
@@ -65,7 +69,9 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
   const int32_t token = 0, position = 0, row = 0, block = 0;
   const std::vector<kernels::AttentionSlice> slices(static_cast<size_t>(cache.num_groups()),
                                                     {0, 1, 0, &block});
-  const StepInput input = {{&token, 1}, {&position, 1}, slices, {&row, 1}, cache.num_groups()};
+  StepInput input = {{&token, 1}, {&position, 1}, slices, {&row, 1}, cache.num_groups()};
+  const StateSlot state = {.slot = 0};
+  if (spec_.KeepsStates()) input.states = {&state, 1};
   StepGraphs graphs(steps, KeysOf(cache));
   std::vector<int64_t> recorded;
   int64_t num_graphs = 0, num_operations = 0;

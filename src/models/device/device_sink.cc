@@ -344,6 +344,13 @@ Status DeviceSink::Put(int64_t offset, std::span<const float> values) {
 
 Status DeviceSink::AddMade(const StoredMatrix& made, const RowRange& held, int64_t first_row) {
   const int64_t row_bytes = place_->row_bytes();
+  if (made.format.type == ElementType::kF32) {
+    CHECK(place_->format.type == ElementType::kBF16);
+    made_.resize(static_cast<size_t>(held.size() * row_bytes));
+    DecodeRows(made, held.begin, held.end, made_.data());
+    return parts_.uploader.Copy(parts_.threads, memory_ + place_->codes + first_row * row_bytes,
+                                made_.data(), held.size() * row_bytes);
+  }
   RETURN_IF_ERROR(
       parts_.uploader.Copy(parts_.threads, memory_ + place_->codes + first_row * row_bytes,
                            made.data + held.begin * row_bytes, held.size() * row_bytes));

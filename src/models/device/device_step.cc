@@ -13,6 +13,12 @@ int64_t MostTiles(int64_t rows, int64_t num_slots) {
   return std::min(rows, rows / device::kLoraRows + num_slots);
 }
 
+// Maximum number of states that a step keeps besides those of its sequences: one after each row,
+// and another one after each slice.
+int64_t MostKeptStates(const ModelOptions& options) {
+  return options.max_rows + options.max_slices;
+}
+
 int64_t TableEntries(int64_t tokens, int64_t block_size) {
   return (tokens + block_size - 1) / block_size;
 }
@@ -27,18 +33,19 @@ DeviceStepInputs::AttentionKind DeviceStepInputs::AttentionKind::Of(const Attent
                      .max_context = options.max_context,
                      .num_heads = attention.num_heads,
                      .num_kv_heads = attention.num_kv_heads,
-                     .head_dim = attention.head_dim}};
+                     .head_dim = attention.value_dim()}};
 }
 
 bool DeviceStepInputs::AttentionKind::IsOf(const AttentionSpec& attention) const {
   return attention.span == span && attention.num_heads == limits.num_heads &&
-         attention.num_kv_heads == limits.num_kv_heads && attention.head_dim == limits.head_dim;
+         attention.num_kv_heads == limits.num_kv_heads && attention.value_dim() == limits.head_dim;
 }
 
 std::vector<DeviceStepInputs::AttentionKind> DeviceStepInputs::KindsOf(
     const DecoderSpec& share, const ModelOptions& options) {
   std::vector<AttentionKind> kinds;
   for (const LayerSpec& layer : share.layers) {
+    if (!layer.attention.exists()) continue;
     const bool is_known = std::ranges::any_of(
         kinds, [&](const AttentionKind& kind) { return kind.IsOf(layer.attention); });
     if (!is_known) kinds.push_back(AttentionKind::Of(layer.attention, options));
@@ -48,8 +55,7 @@ std::vector<DeviceStepInputs::AttentionKind> DeviceStepInputs::KindsOf(
 
 int DeviceStepInputs::NumLevels(const DecoderSpec& share, const ModelOptions& options,
                                 int64_t rows) {
-  const AttentionKind first = AttentionKind::Of(share.layers.front().attention, options);
-  return device::NumSplitLevels(first.limits, rows);
+  return device::NumSplitLevels(KindsOf(share, options).front().limits, rows);
 }
 
 int64_t DeviceStepInputs::PartialsBytes(const DecoderSpec& share, const ModelOptions& options) {
@@ -92,6 +98,10 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions&
   take(draws.words, sizeof(uint32_t));
   take(num_groups * options.max_rows, sizeof(int64_t));  // slots
   take(num_groups * slices, sizeof(device::AttentionSliceInfo));
+  if (share.KeepsStates()) {
+    take(slices, sizeof(device::StateSlice));
+    take(MostKeptStates(options), sizeof(device::StateKept));
+  }
   take(num_groups * slices * TableEntries(options.max_context, options.block_size),
        sizeof(int32_t));
   if (options.lora.num_slots > 0) {
@@ -114,6 +124,7 @@ Result<DeviceStepInputs> DeviceStepInputs::Create(Device& device, const DecoderS
                                                   std::byte* memory, const RankPlace& place) {
   DeviceStepInputs inputs;
   inputs.block_size_ = options.block_size;
+  inputs.keeps_states_ = share.KeepsStates();
   inputs.place_ = place;
   for (int rank = 0; rank < place.tensor_size; ++rank)
     inputs.words_.push_back(CutRows(share.vocab_size, rank, place.tensor_size));
@@ -165,6 +176,7 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input, Padded
   copy(input.positions, num_rows_, input.positions.back(), positions_);
   WriteSlices(input);
   WritePlans(padded);
+  if (keeps_states_) WriteStates(input, padded != nullptr);
   // Addresses from here on depend on the step.
   WriteTables(input);
   copy(input.logit_rows, std::ssize(input.logit_rows), 0, logit_rows_);
@@ -357,6 +369,40 @@ void DeviceStepInputs::WritePlans(PaddedStep* padded) {
     std::ranges::copy(items, Take<device::AttentionItem>(std::ssize(items), mine.items).begin());
     std::ranges::copy(merges,
                       Take<device::AttentionMerge>(std::ssize(merges), mine.merges).begin());
+  }
+}
+
+// Writes each slice's slot and snapshots. In a padded step, there is room for one of each slice.
+void DeviceStepInputs::WriteStates(const StepInput& input, bool is_padded) {
+  const auto states = Take<device::StateSlice>(num_slices_, states_);
+  const auto count = std::ssize(input.state_snapshots);
+  const auto kept =
+      Take<device::StateKept>(is_padded ? std::max(num_slices_, count) : count, kept_);
+  const auto slices = input.SlicesOf(0);
+  int32_t next = 0;
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (i >= slices.size()) {  // padding
+      states[i] = {.first_row = static_cast<int32_t>(i),
+                   .num_tokens = 1,
+                   .slot = -1,
+                   .first_kept = 0,
+                   .num_kept = 0};
+      continue;
+    }
+    device::StateSlice& state = states[i];
+    state = {.first_row = static_cast<int32_t>(slices[i].first_row),
+             .num_tokens = slices[i].num_tokens,
+             .slot = input.states[i].slot,
+             .first_kept = next,
+             .num_kept = 0};
+    for (const StateSnapshot& snapshot : input.state_snapshots) {
+      if (snapshot.slice != static_cast<int32_t>(i)) continue;
+      kept[static_cast<size_t>(next++)] = {snapshot.rows, snapshot.slot};
+    }
+    state.num_kept = next - state.first_kept;
+    std::ranges::sort(
+        kept.subspan(static_cast<size_t>(state.first_kept), static_cast<size_t>(state.num_kept)),
+        {}, &device::StateKept::rows);
   }
 }
 

@@ -76,6 +76,15 @@ class DeviceStepInputs final : public DeviceStepView {
   const int64_t* slots(int64_t group) const override {
     return OnDevice<int64_t>(slots_) + group * num_rows_;
   }
+  device::StateSlices states() const override {
+    return {.slices = OnDevice<device::StateSlice>(states_),
+            .num_slices = static_cast<int>(num_slices_),
+            .kept = OnDevice<device::StateKept>(kept_)};
+  }
+  // Whether steps of `padded` rows have room for so many snapshots of states.
+  static bool HasRoomForSnapshots(const PaddedStep& padded, size_t count) {
+    return static_cast<int64_t>(count) <= padded.rows;
+  }
   // The rows with adapters: of the step, or of its logit rows, as indices among these. Sets
   // AddLoraArgs::tiles, rows, num_tiles and slots. all_tokens(): tokens in the vocabulary of all
   // ranks. REQUIRES: the step has adapters.
@@ -129,6 +138,7 @@ class DeviceStepInputs final : public DeviceStepView {
   void TakeDrawn(DeviceStream& stream, std::span<const int32_t> tokens) const;
   void WriteSlices(const StepInput& input);
   void WritePlans(PaddedStep* padded);
+  void WriteStates(const StepInput& input, bool is_padded);
   void WriteTables(const StepInput& input);
   void WriteAdapters(const StepInput& input);
   void WriteDraws(std::span<const TokenDraw> draws, std::span<const uint32_t> words);
@@ -157,7 +167,8 @@ class DeviceStepInputs final : public DeviceStepView {
   int64_t num_padding_ = 0;    // of the rows and of the slices
   int64_t table_entries_ = 0;  // of one group
   int64_t tokens_ = 0, embedding_places_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0,
-          slices_ = 0, tables_ = 0;
+          slices_ = 0, tables_ = 0, states_ = 0, kept_ = 0;
+  bool keeps_states_ = false;
   bool has_adapters_ = false;
   int num_slots_ = 0;                   // of adapters
   std::vector<int32_t> row_slots_;      // of the step's rows, then of its logit rows

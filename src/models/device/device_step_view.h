@@ -25,6 +25,8 @@ class DeviceStepView {
   // For decoders with ranks or adapters: see DeviceStepInputs.
   virtual std::span<const int64_t> embeddings() const { return {}; }
   virtual const int32_t* embedding_places() const { return nullptr; }
+  // The slots of the sequences' states; REQUIRES: the model keeps states.
+  virtual device::StateSlices states() const { return {}; }
   virtual bool has_adapters() const { return false; }
   virtual device::AddLoraArgs Adapters(bool /*of_logit_rows*/) const { return {}; }
   virtual const int32_t* all_tokens() const { return nullptr; }

@@ -90,6 +90,15 @@ class DeviceWalk {
   void operator()(const program::GateMul& op);
   void operator()(const program::RopeAppend& op);
   void operator()(const program::Attend& op);
+  void operator()(const program::LatentAppend& op);
+  void operator()(const program::AbsorbQueries& op);
+  void operator()(const program::ExpandValues& op);
+  void operator()(const program::Convolve& op);
+  void operator()(const program::UpdateState& op);
+  void operator()(const program::GateStates& op);
+  void operator()(const program::GateAttended& op);
+  void operator()(const program::Add& op);
+  void operator()(const program::Scale& op);
   void operator()(const program::Route& op);
   void operator()(const program::GateShared& op);
   void operator()(const program::GroupExperts& op);

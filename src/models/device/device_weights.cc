@@ -150,7 +150,8 @@ class Places : public DeviceParameterPlaces {
     const auto inputs_of = [&](const LinearInputs& inputs) {
       return InputsOf(inputs, experts.first.matrix, rounding_.e4m3, rounding_.nvf4_experts);
     };
-    experts.first.inputs = inputs_of(weights.inputs.front());
+    // Matrices of heads (latent attention) read plain rows.
+    if (!weights.inputs.empty()) experts.first.inputs = inputs_of(weights.inputs.front());
     // Rows of all experts are written at once, with one input scale: if the experts' scales differ,
     // their inputs are not rounded.
     for (const LinearInputs& inputs : weights.inputs) {

@@ -44,7 +44,11 @@ void DecoderBuilder::EndMixing(size_t index, int64_t cache_layer, bool keeps_wan
     keep_rows(attended.rows, attended.row_bytes);
     if (keeps_wanted && to_.is_device()) keep.kept[1].to = LastAttended(attended.row_bytes);
   }
-  if (layer.mixer) {
+  if (layer.mixer && to_.is_device()) {
+    const int64_t bytes = layer.mixer->values_width() * 2;
+    keep_rows(OwnMixed(index), bytes);
+    if (keeps_wanted) keep.kept[num_kept - 1].to = to_.Array("last_mixed", Extent::kWanted, bytes);
+  } else if (layer.mixer) {
     const MixerSpec& mixer = *layer.mixer;
     const bool is_short = mixer.kind == MixerSpec::Kind::kShortConvolution;
     keep_rows(is_short ? OwnMixed(index) : Mixed(mixer),
@@ -70,15 +74,20 @@ void DecoderBuilder::EndMixing(size_t index, int64_t cache_layer, bool keeps_wan
   LeaveSublayer(weights_.layers[index].attention_norms.after, !layer.attention_norms.after.empty());
 }
 
+int64_t DecoderBuilder::ProjectedWidth(const AttentionSpec& spec) {
+  int64_t n = spec.gate_width() + spec.q_width();
+  if (spec.has_own_kv()) n += spec.kv_width();
+  if (spec.has_own_kv() && !spec.values_are_keys) n += spec.given_v_width();
+  return n;
+}
+
 void DecoderBuilder::BeginAttention(size_t index, int64_t cache_layer) {
   const AttentionSpec& spec = share_.layers[index].attention;
   const AttentionWeights& own = weights_.layers[index].attention;
   if (spec.has_gate_module() && spec.latent) MakeAttentionGates(index);
   if (spec.latent) return EmitLatentKeys(to_, LatentOf(index, cache_layer));
   const BufferId qkv = to_.Wide("qkv", Extent::kStep, spec.row_width());
-  int64_t n = spec.gate_width() + spec.q_width();
-  if (spec.has_own_kv()) n += spec.kv_width();
-  if (spec.has_own_kv() && !spec.values_are_keys) n += spec.given_v_width();
+  const int64_t n = ProjectedWidth(spec);
   const bool is_joined = ReadsJoined(index);
   Project& product = to_.Multiply(own.qkv, is_joined ? Joined2() : Normed(), qkv, n,
                                   is_joined ? 2 * hidden_ : hidden_);
@@ -162,7 +171,8 @@ void DecoderBuilder::MakeAttentionGates(size_t index) {
     if (norm != nullptr) norm->eps_factor = layer.attention_norms.eps_factor;
   }
   const int64_t count = NumGates(layer.attention);
-  to_.Multiply(own.gate, Normed(), AttentionGates(count), count, hidden_);
+  const RowsIn rows = to_.is_device() ? NormedFor(index, own.gate, own.qkv) : Normed();
+  to_.Multiply(own.gate, rows, AttentionGates(count), count, hidden_);
 }
 
 void DecoderBuilder::EmitAttentionGate(const AttentionSpec& spec, const AttentionWeights& weights,
@@ -174,7 +184,8 @@ void DecoderBuilder::EmitAttentionGate(const AttentionSpec& spec, const Attentio
                         .width = width,
                         .num_gates = count,
                         .is_softplus = spec.gate_is_softplus,
-                        .bias = to_.Vector(weights.gate_bias, !spec.gate_bias.empty())});
+                        .bias = to_.Vector(weights.gate_bias, !spec.gate_bias.empty()),
+                        .num_biases = spec.num_heads});
 }
 
 BufferId DecoderBuilder::AttentionGates(int64_t count) {
@@ -238,8 +249,9 @@ DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
     const int64_t width = spec.num_heads * int64_t{spec.latent->kv_rank};
     // With latent attention, gates multiply the heads' latent vectors: value matrices are linear,
     // so a factor per head is equivalent.
-    if (spec.has_gate_module()) EmitAttentionGate(spec, weights, latent, ElementType::kF32, width);
-    return {latent, width * 4};
+    const ElementType latent_type = to_.is_device() ? ElementType::kBF16 : ElementType::kF32;
+    if (spec.has_gate_module()) EmitAttentionGate(spec, weights, latent, latent_type, width);
+    return {latent, width * BitsPerElement(latent_type) / 8};
   }
   const int64_t scratch_bytes =
       to_.is_device() ? to_.device().attention_partials
@@ -271,6 +283,16 @@ DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
   }
   if (spec.has_gate_module())
     EmitAttentionGate(spec, weights, OwnAttended(index), type, spec.output_width());
+  // On the CPU, Attend applies these gates.
+  if (to_.is_device() && spec.gate == AttentionGate::kInQueries) {
+    to_.Emit(GateAttended{.x = OwnAttended(index),
+                          .type = type,
+                          .gates = to_.Wide("qkv", Extent::kStep, spec.row_width()),
+                          .width = spec.q_width(),
+                          .num_gates = spec.q_width(),
+                          .gates_type = to_.wide(),
+                          .gates_stride = ProjectedWidth(spec)});
+  }
   return {OwnAttended(index), spec.output_width() * BitsPerElement(type) / 8};
 }
 
@@ -321,6 +343,10 @@ BufferId DecoderBuilder::Mixed(const MixerSpec& spec) {
   return to_.F32("mixed", Extent::kStep, spec.InputRows());
 }
 
+BufferId DecoderBuilder::Convolved(const MixerSpec& spec) {
+  return to_.F32("convolved", Extent::kStep, spec.conv_channels());
+}
+
 BufferId DecoderBuilder::MixerGate(const MixerSpec& spec) {
   return to_.F32("mixer_gate", Extent::kStep, spec.values_width());
 }
@@ -344,7 +370,12 @@ BufferId DecoderBuilder::OwnMixed(size_t index) {
 
 RowsIn DecoderBuilder::NormedFor(size_t index, const LinearWeights& weights,
                                  const LinearWeights& reader) {
-  if (to_.InputType(weights.inputs) == to_.InputType(reader.inputs)) return Normed();
+  // On a device the rows are written as `reader` reads them, and whether others read them in the
+  // same way is known only when the weights are loaded.
+  const bool is_same = to_.is_device()
+                           ? &weights == &reader
+                           : to_.InputType(weights.inputs) == to_.InputType(reader.inputs);
+  if (is_same) return Normed();
   const RowsIn rows = to_.Rows("normed_too", Extent::kStep, hidden_);
   EmitNorm(weights_.layers[index].attention_norms.before,
            !share_.layers[index].attention_norms.before.empty(), /*adds=*/false, &weights, rows);
@@ -365,7 +396,9 @@ void DecoderBuilder::BeginMixer(size_t index, int64_t cache_layer, const LinearW
                     .stride = stride,
                     .weight = to_.Vector(weights.conv, true),
                     .bias = to_.Vector(weights.conv_bias, spec.conv_bias),
-                    .out = is_short ? OwnMixed(index) : kNone,
+                    .out = is_short          ? OwnMixed(index)
+                           : to_.is_device() ? Convolved(spec)
+                                             : kNone,
                     .type = MixedType(index)});
   to_.program().states.push_back(
       {.name = fmt::format("states of layer {}", index),
@@ -374,16 +407,18 @@ void DecoderBuilder::BeginMixer(size_t index, int64_t cache_layer, const LinearW
   if (is_short) return;
   const bool is_delta = spec.kind == MixerSpec::Kind::kDeltaRule;
   const int64_t heads = spec.num_heads;
-  UpdateState update{.mixer = mixer,
-                     .cache_layer = cache_layer,
-                     .x = mixed,
-                     .stride = stride,
-                     .steps = {.buffer = mixed, .begin = stride - heads, .stride = stride},
-                     .gates = to_.F32("state_gates", Extent::kStep,
-                                      heads + (spec.decays_keys ? spec.decays_width() : heads)),
-                     .a_log = to_.Vector(weights.a_log, true),
-                     .step_bias = to_.Vector(weights.step_bias, true),
-                     .skip = to_.Vector(weights.skip, spec.kind == MixerSpec::Kind::kStateSpace)};
+  UpdateState update{
+      .mixer = mixer,
+      .cache_layer = cache_layer,
+      .x = to_.is_device() ? Convolved(spec) : mixed,
+      .stride = to_.is_device() ? spec.conv_channels() : stride,
+      .steps = {.buffer = mixed, .begin = stride - heads, .stride = stride},
+      .gates = to_.is_device() ? kNone
+                               : to_.F32("state_gates", Extent::kStep,
+                                         heads + (spec.decays_keys ? spec.decays_width() : heads)),
+      .a_log = to_.Vector(weights.a_log, true),
+      .step_bias = to_.Vector(weights.step_bias, true),
+      .skip = to_.Vector(weights.skip, spec.kind == MixerSpec::Kind::kStateSpace)};
   if (is_delta) {
     const int64_t width = !spec.decays_keys    ? 2 * heads
                           : spec.low_rank == 0 ? heads + spec.decays_width()
@@ -402,15 +437,35 @@ void DecoderBuilder::BeginMixer(size_t index, int64_t cache_layer, const LinearW
     update.decays = {.buffer = decays, .stride = spec.decays_width()};
   }
   to_.Emit(update);
+  // Before rows are dropped: what a later operator reads is then a single buffer.
+  if (to_.is_device()) EmitStateGate(index);
+}
+
+void DecoderBuilder::EmitStateGate(size_t index) {
+  const MixerSpec& spec = *share_.layers[index].mixer;
+  Columns z{.buffer = Mixed(spec), .begin = spec.conv_channels(), .stride = spec.InputRows()};
+  if (spec.low_rank > 0) z = {.buffer = MixerGate(spec), .stride = spec.values_width()};
+  to_.Emit(GateStates{
+      .mixer = to_.Mixer(spec),
+      .x = to_.is_device() ? Convolved(spec) : Mixed(spec),
+      .stride = to_.is_device() ? spec.conv_channels() : spec.InputRows(),
+      .z = z,
+      .norm = to_.Vector(weights_.layers[index].mixer.norm, spec.norm != MixerSpec::Norm::kNone),
+      .out = OwnMixed(index),
+      .type = MixedType(index)});
 }
 
 void DecoderBuilder::MultiplyLowRank(size_t index, const LinearWeights& down,
                                      const LinearWeights& up, const LinearWeights& reader,
                                      BufferId y, int64_t width) {
   const int64_t rank = share_.layers[index].mixer->low_rank;
-  const BufferId between = to_.F32("low_rank", Extent::kStep, rank);
-  to_.Multiply(down, NormedFor(index, down, reader), between, rank, hidden_);
+  const bool is_device = to_.is_device();
+  const BufferId between = is_device ? to_.Inputs("low_rank", Extent::kStep, rank)
+                                     : to_.F32("low_rank", Extent::kStep, rank);
+  Project& first = to_.Multiply(down, NormedFor(index, down, reader), between, rank, hidden_);
+  if (is_device) first.y_type = ElementType::kBF16;
   Project& product = to_.Multiply(up, {.data = between}, y, width, rank);
+  if (is_device) return;
   // A small product; its inputs are F32 and are never rounded.
   product.x_type = ElementType::kF32;
   product.is_plain = true;
@@ -420,17 +475,7 @@ void DecoderBuilder::EndMixer(size_t index) {
   const MixerSpec& spec = *share_.layers[index].mixer;
   const MixerWeights& weights = weights_.layers[index].mixer;
   const bool adds = share_.layers[index].attention.exists();
-  if (spec.kind != MixerSpec::Kind::kShortConvolution) {
-    Columns z{.buffer = Mixed(spec), .begin = spec.conv_channels(), .stride = spec.InputRows()};
-    if (spec.low_rank > 0) z = {.buffer = MixerGate(spec), .stride = spec.values_width()};
-    to_.Emit(GateStates{.mixer = to_.Mixer(spec),
-                        .x = Mixed(spec),
-                        .stride = spec.InputRows(),
-                        .z = z,
-                        .norm = to_.Vector(weights.norm, spec.norm != MixerSpec::Norm::kNone),
-                        .out = OwnMixed(index),
-                        .type = MixedType(index)});
-  }
+  if (spec.kind != MixerSpec::Kind::kShortConvolution && !to_.is_device()) EmitStateGate(index);
   if (IsDivided(index)) {
     to_.Emit(Gather{.cut = Gather::Cut::kMixer,
                     .count = first_layer_ + static_cast<int64_t>(index),
@@ -439,8 +484,18 @@ void DecoderBuilder::EndMixer(size_t index) {
                     .all = AllMixed(index)});
   }
   const BufferId delta = adds ? to_.F32("mixer_delta", Extent::kStep, own_hidden_) : own_delta_;
-  to_.Multiply(weights.output, {.data = AllMixed(index)}, delta, own_hidden_,
-               Whole(index).mixer->values_width());
+  const int64_t width = Whole(index).mixer->values_width();
+  RowsIn rows{.data = AllMixed(index)};
+  if (to_.is_device()) {
+    rows.scales = to_.F32("mixed_scales", Extent::kStep, 1);
+    rows.narrow = to_.Array("mixed_f8", Extent::kStep, width);
+    to_.Emit(Convert{.x = rows.data,
+                     .narrow = rows.narrow,
+                     .scales = rows.scales,
+                     .reader = ReaderOf(weights.output),
+                     .width = width});
+  }
+  to_.Multiply(weights.output, rows, delta, own_hidden_, width);
   ScaleDelta(delta, spec.output_factor);
   if (adds) to_.Emit(Add{.x = own_delta_, .y = delta, .width = own_hidden_});
 }

@@ -123,7 +123,9 @@ void DecoderBuilder::DenseMlp(size_t index) {
   to_.InParts(to_.program().limits.part, 1, [&] {
     to_.Multiply(weights.gate_up, Normed(), gate_up, spec.inner_width(), hidden_).y_type =
         to_.wide();
-    if (spec.gate_factor != 1) {
+    if (to_.is_device()) {
+      gate.gate_factor = spec.gate_factor;
+    } else if (spec.gate_factor != 1) {
       to_.Emit(Scale{
           .x = gate_up, .width = own, .stride = spec.inner_width(), .factor = spec.gate_factor});
     }

@@ -13,8 +13,13 @@ namespace {
 BufferId FirstRows(Builder& to, const AttentionSpec& spec) {
   return to.F32("latent_rows", Extent::kStep, spec.first_width());
 }
+// Queries as attention reads them, and its results: BF16 on a device.
+BufferId AttentionRows(Builder& to, const char* name, int64_t width) {
+  return to.is_device() ? to.Array(name, Extent::kStep, width * 2)
+                        : to.F32(name, Extent::kStep, width);
+}
 BufferId AbsorbedQueries(Builder& to, const AttentionSpec& spec) {
-  return to.F32("absorbed", Extent::kStep, spec.q_width());
+  return AttentionRows(to, "absorbed", spec.q_width());
 }
 
 BufferId ChosenPositions(Builder& to, const AttentionSpec& spec) {
@@ -61,6 +66,19 @@ void EmitIndexer(Builder& to, const LatentLayer& layer, BufferId q_rows) {
                           .k_scale = weights.kv_scales.k});
 }
 
+// On a device: emits the rounding of the rows that q is computed from.
+RowsIn RoundedQueryRows(Builder& to, const AttentionWeights& weights, const LatentSpec& latent,
+                        RowsIn rows) {
+  if (!to.is_device()) return rows;
+  rows.narrow = to.Array("latent_q_f8", Extent::kStep, latent.q_rank);
+  to.Emit(Convert{.x = rows.data,
+                  .narrow = rows.narrow,
+                  .scales = rows.scales,
+                  .reader = {.linear = to.Linear(weights.q_b)},
+                  .width = latent.q_rank});
+  return rows;
+}
+
 }  // namespace
 
 void EmitLatentKeys(Builder& to, const LatentLayer& layer) {
@@ -71,14 +89,14 @@ void EmitLatentKeys(Builder& to, const LatentLayer& layer) {
   const BufferId rows = FirstRows(to, spec);
   to.Multiply(weights.qkv, layer.normed, rows, width, layer.hidden);
   const bool has_rank = latent.q_rank > 0;
-  const BufferId q_rows = has_rank ? to.Inputs("latent_q", Extent::kStep, latent.q_rank) : kNone;
+  const RowsIn q_rows = has_rank ? to.Rows("latent_q", Extent::kStep, latent.q_rank) : RowsIn();
   to.Emit(LatentAppend{.attention = to.Attention(spec),
                        .cache_layer = layer.cache_layer,
                        .x = rows,
                        .cos_sin = layer.cos_sin,
                        .q_norm = to.Vector(weights.q_norm, has_rank),
                        .k_norm = to.Vector(weights.k_norm, true),
-                       .q = q_rows,
+                       .q = q_rows.data,
                        .q_type = has_rank ? to.InputType(weights.q_b.inputs) : ElementType::kF32,
                        .k_scale = weights.kv_scales.k});
   const int64_t bits = BitsPerElement(to.options().kv_type);
@@ -86,12 +104,13 @@ void EmitLatentKeys(Builder& to, const LatentLayer& layer) {
       {.name = fmt::format("latent vectors and shared keys of layer {}", layer.index),
        .layer = layer.cache_layer,
        .bytes_per_token = spec.kv_width() * bits / 8});
-  if (latent.indexer) EmitIndexer(to, layer, q_rows);
+  if (latent.indexer) EmitIndexer(to, layer, q_rows.data);
   Columns q{.buffer = rows, .stride = width};
   if (has_rank) {
     q.stride = int64_t{spec.num_heads} * latent.qk_dim();
     q.buffer = to.F32("latent_heads", Extent::kStep, q.stride);
-    to.Multiply(weights.q_b, {.data = q_rows}, q.buffer, q.stride, latent.q_rank);
+    to.Multiply(weights.q_b, RoundedQueryRows(to, weights, latent, q_rows), q.buffer, q.stride,
+                latent.q_rank);
   }
   to.Emit(AbsorbQueries{.attention = to.Attention(spec),
                         .key_up = to.Experts(weights.key_up),
@@ -104,10 +123,12 @@ BufferId EmitLatentAttention(Builder& to, const LatentLayer& layer, ElementType 
   const AttentionSpec& spec = layer.spec;
   const ModelOptions& options = to.options();
   const int64_t scratch_bytes =
-      kernels::AttentionScratchBytes(KvLayoutOf(spec, options), spec.num_heads, options.max_rows,
-                                     options.max_slices, options.max_context, layer.num_threads);
+      to.is_device() ? to.device().attention_partials
+                     : kernels::AttentionScratchBytes(KvLayoutOf(spec, options), spec.num_heads,
+                                                      options.max_rows, options.max_slices,
+                                                      options.max_context, layer.num_threads);
   const BufferId attended =
-      to.F32("latent_attended", Extent::kStep, int64_t{spec.num_heads} * spec.value_dim());
+      AttentionRows(to, "latent_attended", int64_t{spec.num_heads} * spec.value_dim());
   to.Emit(Attend{.attention = to.Attention(spec),
                  .cache_layer = layer.cache_layer,
                  .q = AbsorbedQueries(to, spec),
@@ -123,6 +144,14 @@ BufferId EmitLatentAttention(Builder& to, const LatentLayer& layer, ElementType 
 
 void EmitLatentValues(Builder& to, const LatentLayer& layer, BufferId latent, BufferId out,
                       ElementType type) {
+  if (to.is_device()) {
+    to.Emit(ExpandValues{.attention = to.Attention(layer.spec),
+                         .value_up = to.Experts(layer.weights.value_up),
+                         .x = latent,
+                         .out = out,
+                         .type = type});
+    return;
+  }
   const bool is_f32 = type == ElementType::kF32;
   to.Emit(ExpandValues{
       .attention = to.Attention(layer.spec),

@@ -30,7 +30,8 @@ struct LatentLayer {
 
 // Emits operators that compute the queries, and append the layer's keys to the cache.
 void EmitLatentKeys(Builder& to, const LatentLayer& layer);
-// Emits attention. Returns the buffer of what each head attends to, F32 [rows, heads, kv_rank].
+// Emits attention. Returns the buffer of what each head attends to, F32 [rows, heads, kv_rank], on
+// a device BF16.
 // `type`: of the output projection's input.
 BufferId EmitLatentAttention(Builder& to, const LatentLayer& layer, ElementType type);
 // Emits the expansion of `latent` to values: rows of `type` [rows, heads, value_dim] in `out`.

@@ -148,6 +148,10 @@ class DecoderBuilder {
 
   BufferId Mixed(const MixerSpec& spec);
   // A buffer for z, which with MixerSpec::low_rank is not part of the mixer's rows.
+  BufferId Convolved(const MixerSpec& spec);  // on a device
+  void EmitStateGate(size_t index);
+  // Numbers of a row that the product of q, k and v writes.
+  static int64_t ProjectedWidth(const AttentionSpec& spec);
   BufferId MixerGate(const MixerSpec& spec);
   // Computes y [rows, width] from the normed rows by two consecutive products.
   void MultiplyLowRank(size_t index, const LinearWeights& down, const LinearWeights& up,

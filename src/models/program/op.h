@@ -415,6 +415,7 @@ struct GateMul {
   BufferId scales = kNone;   // F32 [rows]: scales of rounded rows
   bool is_gathered = false;  // ranks gather y before whole rows are rounded
   Columns factors = {};      // F32 rows that replace up
+  float gate_factor = 1;     // multiplies the gate, before the activation
   ExpertsId biased = kNone;  // experts whose bias is added to x
   BufferId order = kNone, chosen = kNone;
   MoeId moe = kNone;

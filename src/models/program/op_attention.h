@@ -136,7 +136,7 @@ struct AbsorbQueries {
   ExpertsId key_up = kNone;
   Columns q = {};  // F32
   BufferId cos_sin = kNone;
-  BufferId out = kNone;  // F32
+  BufferId out = kNone;  // F32; on a device BF16
   template <typename Use>
   void Operands(Use&& use) const {
     use(q.buffer, Access::kRead);
@@ -151,7 +151,7 @@ struct ExpandValues {
   static constexpr const char* kName = "ExpandValues";
   AttentionId attention = kNone;
   ExpertsId value_up = kNone;
-  BufferId x = kNone, y = kNone;  // F32
+  BufferId x = kNone, y = kNone;  // F32; on a device x is BF16, and there is no y
   BufferId out = kNone;
   ElementType type = ElementType::kF32;
   template <typename Use>
@@ -174,7 +174,9 @@ struct Convolve {
   BufferId x = kNone;  // F32 [rows, stride]
   int64_t stride = 0;
   VectorId weight = kNone, bias = kNone;  // [conv_width, channels], [channels]
-  BufferId out = kNone;                   // for a short convolution: `type` [rows, channels]
+  // For a short convolution: `type` [rows, channels]. On a device always: for the other mixers F32,
+  // and x is not changed.
+  BufferId out = kNone;
   ElementType type = ElementType::kF32;
   template <typename Use>
   void Operands(Use&& use) const {
@@ -235,6 +237,10 @@ struct GateAttended {
   int64_t width = 0, num_gates = 0;
   bool is_softplus = false;
   VectorId bias = kNone;  // added to the gates; a number serves num_gates / size consecutive gates
+  int64_t num_biases = 0;
+  // Devices: the gates' type, and numbers from one row's to the next's; 0: num_gates.
+  ElementType gates_type = ElementType::kF32;
+  int64_t gates_stride = 0;
   template <typename Use>
   void Operands(Use&& use) const {
     use(x, Access::kUpdate);
