@@ -134,34 +134,60 @@ struct PanelPair {
   const uint8_t* last[2];
 };
 
-// Multiplies two tiles of rows by two panels and adds to `sums`; if `start`, overwrites them.
+// Leaves tile `tile` with the sums that a pair begins with, after storing those of the pair before,
+// which are still there unless `before` is null. A macro, as tiles must be literals.
+//
+// A tile's store waits for its last product and then occupies the unit of the products for 16
+// cycles. Between the first products of the next pair this costs 8 cycles a tile, loads included;
+// all four stores and loads in a row cost 30.
+#define SLUICE_AMX_CHANGE_SUMS(tile)                                        \
+  do {                                                                      \
+    if (before != nullptr) _tile_stored(tile, (*before)[tile], 64);         \
+    if (start) {                                                            \
+      _tile_zero(tile);                                                     \
+    } else {                                                                \
+      _tile_loadd(tile, sums[tile], 64);                                    \
+    }                                                                       \
+  } while (false)
+
+// Multiplies two tiles of rows by two panels and adds to `sums`; if `start`, overwrites them. The
+// results stay in tiles 0 to 3. `before`: where to store what is there before, or null.
 template <InputType kType>
 inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
-                         int64_t steps, bool start, PairSums& sums, Ahead& ahead) {
-  if (start) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, sums[0], 64);
-    _tile_loadd(1, sums[1], 64);
-    _tile_loadd(2, sums[2], 64);
-    _tile_loadd(3, sums[3], 64);
-  }
-  for (int64_t step = 0; step < steps; ++step) {
-    const bool is_last = step + 1 == steps;
+                         int64_t steps, bool start, const PairSums& sums, PairSums* before,
+                         Ahead& ahead) {
+  const auto w = [&](int p, int64_t step) __attribute__((always_inline)) {
+    return step + 1 == steps ? panels.last[p] : panels.w[p] + step * kTileBytes;
+  };
+  ahead.Step();
+  KeepVectorsAwake();
+  _tile_loadd(4, x0, 64);
+  _tile_stream_loadd(6, w(0, 0), 64);
+  SLUICE_AMX_CHANGE_SUMS(0);
+  SLUICE_AMX_MULTIPLY(0, 4, 6);
+  _tile_stream_loadd(7, w(1, 0), 64);
+  SLUICE_AMX_CHANGE_SUMS(1);
+  SLUICE_AMX_MULTIPLY(1, 4, 7);
+  _tile_loadd(5, x1, 64);
+  SLUICE_AMX_CHANGE_SUMS(2);
+  SLUICE_AMX_MULTIPLY(2, 5, 6);
+  SLUICE_AMX_CHANGE_SUMS(3);
+  SLUICE_AMX_MULTIPLY(3, 5, 7);
+  for (int64_t step = 1; step < steps; ++step) {
     ahead.Step();
     if (step % kAwakeSteps == 0) KeepVectorsAwake();
     _tile_loadd(4, x0 + step * kTileBytes, 64);
-    _tile_stream_loadd(6, is_last ? panels.last[0] : panels.w[0] + step * kTileBytes, 64);
+    _tile_stream_loadd(6, w(0, step), 64);
     SLUICE_AMX_MULTIPLY(0, 4, 6);
-    _tile_stream_loadd(7, is_last ? panels.last[1] : panels.w[1] + step * kTileBytes, 64);
+    _tile_stream_loadd(7, w(1, step), 64);
     SLUICE_AMX_MULTIPLY(1, 4, 7);
     _tile_loadd(5, x1 + step * kTileBytes, 64);
     SLUICE_AMX_MULTIPLY(2, 5, 6);
     SLUICE_AMX_MULTIPLY(3, 5, 7);
   }
+}
+
+inline void StoreTiles(PairSums& sums) {
   _tile_stored(0, sums[0], 64);
   _tile_stored(1, sums[1], 64);
   _tile_stored(2, sums[2], 64);
@@ -185,7 +211,8 @@ inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const Pan
       block.last[p] = has_last ? panels.last[p] : block.w[p] + (count - 1) * kTileBytes;
     }
     MultiplyPair<InputType::kBf16>(x0 + first * kTileBytes, x1 + first * kTileBytes, block, count,
-                                   true, block_sums, ahead);
+                                   true, block_sums, nullptr, ahead);
+    StoreTiles(block_sums);
     for (int i = 0; i < 4; ++i)
       FoldBlock(block_sums[i], scales[i % 2] + first / block_steps * kPanelRows, kTileRows,
                 sums[i]);
@@ -236,6 +263,7 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
   const int64_t panels_ahead =
       panels_after < panel_end - panel_begin ? panels_after : panel_end - panel_begin;
   Configure(kTileRows, kTileRows);
+  PairSums* before = nullptr;  // of the pair whose sums are in tiles
   for (int64_t first_step = 0; first_step < steps; first_step += kBlockSteps) {
     const bool is_last = first_step + kBlockSteps >= steps;
     const int64_t block_steps = is_last ? steps - first_step : kBlockSteps;
@@ -296,10 +324,13 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
           continue;
         }
         MultiplyPair<kType>(x, x + tile_bytes, pairs[pair], block_steps, first_step == 0,
-                            row_sums[pair], ahead);
+                            row_sums[pair], before, ahead);
+        before = &row_sums[pair];
       }
-      if (is_last)
-        StoreRows<kType>(args, row_pair * 2 * kTileRows, row_sums, panel_begin, panel_end);
+      if (!is_last) continue;
+      if (before != nullptr) StoreTiles(*before);
+      before = nullptr;
+      StoreRows<kType>(args, row_pair * 2 * kTileRows, row_sums, panel_begin, panel_end);
     }
   }
   _tile_release();
