@@ -312,13 +312,14 @@ std::vector<std::pair<Shape, ElementType>> ShapesAndResults() {
 
 // Scores are sums of head_dim products and results are averages of values of magnitude one: a few
 // hundred roundings of numbers near one have errors below 2e-5. AMX splits queries and weights into
-// two BF16 numbers with 16 bits: 2^-16 of scores of up to five. BF16 dot products, if allowed,
-// round each of them once: 2^-9 of each.
+// two BF16 numbers with 16 bits: 2^-16 of scores of up to five. If that is allowed, it and BF16 dot
+// products round each of them once: 2^-9 of each.
 TEST_P(AttentionTest, AgreesWithExactSoftmax) {
   Random random(1);
   ThreadPool pool(2);
   const double tolerance = GetParam() == Isa::kAmx ? 1e-4 : 2e-5;
-  const double narrow_tolerance = GetParam() == Isa::kAvx512Bf16 ? 0.015 : tolerance;
+  const bool rounds = GetParam() == Isa::kAvx512Bf16 || GetParam() == Isa::kAmx;
+  const double narrow_tolerance = rounds ? 0.015 : tolerance;
   for (const Shape& shape : kShapes) {
     const int length = static_cast<int>(random.Integer(300, 330));
     Sequences sequences(random, shape, {length});

@@ -1,17 +1,19 @@
 // One chunk of attention with AMX tiles, for BF16 keys and values.
 //
-// A panel of 16 keys is a tile without rearrangement, as are 16 elements of a panel's values. The
-// queries and the weights of the softmax are each split into two BF16 numbers, which together hold
-// 16 bits of the F32 value, so that rounding to the instruction's format costs almost no accuracy.
+// A panel of 16 keys is a tile without rearrangement, as are 16 elements of a panel's values. If
+// they may not be rounded to BF16, the queries and the weights of the softmax are each split into
+// two BF16 numbers, which together hold 16 bits of the F32 value, so that the instruction's format
+// costs almost no accuracy.
 //
 // Per row: a score is one chain of tile steps over head_dim, the sum of weights is taken in lanes
 // of positions, and an output element is one chain over panels of positions, in which positions
-// that the row does not see have weight zero.
+// that the row does not see have weight zero. None of this depends on the other rows of the tile.
 #include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512/simd.h"
 
 #include "kernels/cpu/amx/kernels.h"
 #include "kernels/cpu/amx/tiles.h"
+#include "kernels/cpu/avx512_bf16/softmax_inl.h"
 #include "kernels/cpu/exp_inl.h"
 #include "kernels/cpu/soft_cap_inl.h"
 
@@ -46,17 +48,16 @@ inline void StoreSplit(uint16_t* high, uint16_t* low, Floats value) {
                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(rest_bits, 16)));
 }
 
-// Queries or weights of a tile of rows, split into two BF16 numbers.
-template <int kColumns>
-struct alignas(64) SplitRows {
-  uint16_t high[kTileRows][kColumns];
-  uint16_t low[kTileRows][kColumns];
+// Queries or weights of a tile of rows as BF16 numbers: rounded, or split into kParts = 2.
+template <int kParts, int kColumns>
+struct alignas(64) Bf16Rows {
+  uint16_t parts[kParts][kTileRows][kColumns];
 };
 
-// Computes the scores of the tile's rows at the positions of kPanels panels.
-template <int kPanels>
-inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMostHeadDim>& q, int row,
-                        int panel) {
+// Computes scores[rows, kAttentionChunk] of the tile's rows at the positions of kPanels panels.
+template <int kParts, int kPanels>
+inline void ScorePanels(const AttentionChunkArgs& args, const Bf16Rows<kParts, kMostHeadDim>& q,
+                        int panel, float* scores) {
   _tile_zero(0);
   if constexpr (kPanels > 1) {
     _tile_zero(1);
@@ -64,8 +65,8 @@ inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMostHea
     _tile_zero(3);
   }
   for (int d = 0; d < args.head_dim; d += kStepInputs) {
-    for (int half = 0; half < 2; ++half) {
-      _tile_loadd(4, half == 0 ? &q.high[0][d] : &q.low[0][d], kMostHeadDim * 2);
+    for (int part = 0; part < kParts; ++part) {
+      _tile_loadd(4, &q.parts[part][0][d], kMostHeadDim * 2);
       const int64_t offset = int64_t{d} / 2 * kLineBytes;
       const auto keys = [&](int i) {
         return static_cast<const uint8_t*>(args.k_panels[panel + i]) + offset;
@@ -82,23 +83,22 @@ inline void ScorePanels(const AttentionChunkArgs& args, const SplitRows<kMostHea
       }
     }
   }
-  float* scores = args.scores + row * kAttentionChunk + panel * kPositions;
+  float* to = scores + panel * kPositions;
   constexpr int64_t kScoreBytes = kAttentionChunk * 4;
-  _tile_stored(0, scores, kScoreBytes);
+  _tile_stored(0, to, kScoreBytes);
   if constexpr (kPanels > 1) {
-    _tile_stored(1, scores + kPositions, kScoreBytes);
-    _tile_stored(2, scores + 2 * kPositions, kScoreBytes);
-    _tile_stored(3, scores + 3 * kPositions, kScoreBytes);
+    _tile_stored(1, to + kPositions, kScoreBytes);
+    _tile_stored(2, to + 2 * kPositions, kScoreBytes);
+    _tile_stored(3, to + 3 * kPositions, kScoreBytes);
   }
 }
 
 // Turns a row's scores into weights for positions [begin, end), whole panels; positions that the
 // row does not see get zero.
-inline void Softmax(const AttentionChunkArgs& args, int row, int begin, int end, uint16_t* high,
-                    uint16_t* low) {
+inline void SplitSoftmax(const AttentionChunkArgs& args, int row, int begin, int end, float* scores,
+                         uint16_t* high, uint16_t* low) {
   const int start = args.starts[row];
   const int limit = args.limits[row];
-  float* scores = args.scores + row * kAttentionChunk;
   if (args.soft_cap > 0) CapScores(scores, begin, end, args.soft_cap);
   const Floats lowest = Set(-__builtin_inff());
   Floats largest = lowest;
@@ -117,9 +117,30 @@ inline void Softmax(const AttentionChunkArgs& args, int row, int begin, int end,
   args.sum[row] = SumLanes(sum);
 }
 
+// The same with weights rounded to BF16, which overwrite the first half of the scores.
+inline void RoundedSoftmax(const AttentionChunkArgs& args, int row, int begin, int end,
+                           float* scores) {
+  const int start = args.starts[row];
+  const int limit = args.limits[row];
+  Softmax(scores, start, limit, args.soft_cap, args.largest[row], args.sum[row]);
+  auto* weights = reinterpret_cast<uint16_t*>(scores);
+  constexpr int kStep = 2 * kLanes;  // Softmax has written whole steps
+  for (int i = begin; i < start / kStep * kStep; i += kPositions)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights + i), _mm256_setzero_si256());
+  for (int i = (limit + kStep - 1) / kStep * kStep; i < end; i += kPositions)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights + i), _mm256_setzero_si256());
+}
+
+// The weights of a tile of rows; a row's are `row_bytes` after those of the row before.
+template <int kParts>
+struct Weights {
+  const uint16_t* parts[kParts];
+  int64_t row_bytes;
+};
+
 // Computes output elements [d, d + 16 * kGroups) of the tile's rows.
-template <int kGroups>
-inline void AddValues(const AttentionChunkArgs& args, const SplitRows<kAttentionChunk>& weights,
+template <int kParts, int kGroups>
+inline void AddValues(const AttentionChunkArgs& args, const Weights<kParts>& weights,
                       const void* const* v_panels, int first_panel, int panels, int row, int d) {
   _tile_zero(0);
   _tile_zero(1);
@@ -130,10 +151,8 @@ inline void AddValues(const AttentionChunkArgs& args, const SplitRows<kAttention
   const int64_t pair_bytes = int64_t{args.value_dim} * 4;
   for (int panel = first_panel; panel < panels; ++panel) {
     const uint8_t* values = static_cast<const uint8_t*>(v_panels[panel]) + int64_t{d} * 4;
-    for (int half = 0; half < 2; ++half) {
-      const uint16_t* from =
-          half == 0 ? &weights.high[0][panel * kPositions] : &weights.low[0][panel * kPositions];
-      _tile_loadd(6, from, kAttentionChunk * 2);
+    for (int part = 0; part < kParts; ++part) {
+      _tile_loadd(6, weights.parts[part] + panel * kPositions, weights.row_bytes);
       _tile_loadd(7, values, pair_bytes);
       _tile_dpbf16ps(0, 6, 7);
       _tile_loadd(7, values + 64, pair_bytes);
@@ -186,35 +205,57 @@ inline bool HasNonFinite(const AttentionChunkArgs& args, int begin, int end) {
 }
 
 // Rows [row, row + rows), at most 16, each of which sees at least one position of the chunk.
+template <int kParts>
 void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
   // Rows see [start, limit); both are non-decreasing over the rows.
   const int begin = args.starts[row];
   const int end = args.limits[row + rows - 1];
   if (rows > 1 && (HasNonFinite(args, begin, args.starts[row + rows - 1]) ||
                    HasNonFinite(args, args.limits[row], end))) {
-    for (int r = row; r < row + rows; ++r) AttendTile(args, r, 1);
+    for (int r = row; r < row + rows; ++r) AttendTile<kParts>(args, r, 1);
     return;
   }
   ConfigureAttention(rows);
   const int first_panel = begin / kPositions;
   const int panels = (end + kPositions - 1) / kPositions;
 
-  SplitRows<kMostHeadDim> q;
+  Bf16Rows<kParts, kMostHeadDim> q;
   for (int r = 0; r < rows; ++r) {
     const float* from = args.q + int64_t{row + r} * args.head_dim;
-    for (int d = 0; d < args.head_dim; d += kLanes)
-      StoreSplit(&q.high[r][d], &q.low[r][d], Load(from + d));
+    for (int d = 0; d < args.head_dim; d += kLanes) {
+      if constexpr (kParts == 1) {
+        _mm256_store_si256(reinterpret_cast<__m256i*>(&q.parts[0][r][d]),
+                           RoundedBits(Load(from + d)));
+      } else {
+        StoreSplit(&q.parts[0][r][d], &q.parts[1][r][d], Load(from + d));
+      }
+    }
   }
   StoreBefore(&q);
+  // Every tile puts its scores at the beginning of the scratch, so that they stay in L1.
+  float* scores = args.scores;
   int panel = first_panel;
-  for (; panel + 4 <= panels; panel += 4) ScorePanels<4>(args, q, row, panel);
-  for (; panel < panels; ++panel) ScorePanels<1>(args, q, row, panel);
+  for (; panel + 4 <= panels; panel += 4) ScorePanels<kParts, 4>(args, q, panel, scores);
+  for (; panel < panels; ++panel) ScorePanels<kParts, 1>(args, q, panel, scores);
 
-  SplitRows<kAttentionChunk> weights;
-  for (int r = 0; r < rows; ++r)
-    Softmax(args, row + r, first_panel * kPositions, panels * kPositions, weights.high[r],
-            weights.low[r]);
-  StoreBefore(&weights);
+  const int first = first_panel * kPositions, last = panels * kPositions;
+  Bf16Rows<2, kParts == 1 ? 1 : kAttentionChunk> split;
+  Weights<kParts> weights;
+  for (int r = 0; r < rows; ++r) {
+    float* row_scores = scores + r * kAttentionChunk;
+    if constexpr (kParts == 1) {
+      RoundedSoftmax(args, row + r, first, last, row_scores);
+    } else {
+      SplitSoftmax(args, row + r, first, last, row_scores, split.parts[0][r], split.parts[1][r]);
+    }
+  }
+  if constexpr (kParts == 1) {
+    weights = {{reinterpret_cast<const uint16_t*>(scores)}, kAttentionChunk * 4};
+    StoreBefore(scores);
+  } else {
+    weights = {{split.parts[0][0], split.parts[1][0]}, kAttentionChunk * 2};
+    StoreBefore(&split);
+  }
 
   // The first and the last panel may hold values of other sequences, or positions that no row may
   // see: use copies with zeros there.
@@ -231,9 +272,9 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
   }
   int d = 0;
   for (; d + 64 <= args.value_dim; d += 64)
-    AddValues<4>(args, weights, v_panels, first_panel, panels, row, d);
+    AddValues<kParts, 4>(args, weights, v_panels, first_panel, panels, row, d);
   for (; d < args.value_dim; d += 32)
-    AddValues<2>(args, weights, v_panels, first_panel, panels, row, d);
+    AddValues<kParts, 2>(args, weights, v_panels, first_panel, panels, row, d);
 }
 
 }  // namespace
@@ -249,7 +290,10 @@ void AttentionChunk(const AttentionChunkArgs& args) {
     }
     int rows = 1;
     while (rows < kTileRows && row + rows < args.rows && args.limits[row + rows] > 0) ++rows;
-    AttendTile(args, row, rows);
+    if (args.rounds)
+      AttendTile<1>(args, row, rows);
+    else
+      AttendTile<2>(args, row, rows);
     row += rows;
   }
   _tile_release();
