@@ -147,11 +147,9 @@ inline void EndBlock(const LinearArgs& args, int64_t panel, int64_t block, const
   ZeroTiles();
   for (int tile = 0; tile < kRowTiles; ++tile) {
     for (int p = 0; p < kPanels; ++p) {
-      float* total = totals.values[tile * 2 + p];
-      if (block == 0) __builtin_memset(total, 0, static_cast<size_t>(rows[tile] * kLineBytes));
       FoldBlock(sums.values[tile * 2 + p],
                 args.block_scales + (panel + p) * args.panel_block_scales + block * kPanelRows,
-                rows[tile], total);
+                rows[tile], block == 0, totals.values[tile * 2 + p]);
     }
   }
 }

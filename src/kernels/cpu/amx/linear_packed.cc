@@ -151,11 +151,12 @@ struct PanelPair {
   } while (false)
 
 // Multiplies two tiles of rows by two panels and adds to `sums`; if `start`, overwrites them. The
-// results stay in tiles 0 to 3. `before`: where to store what is there before, or null.
-template <InputType kType>
+// results stay in tiles 0 to 3. `before`: where to store what is there before, or null. Calls
+// between(step) after each step, for work of the vector units that the products leave idle.
+template <InputType kType, typename Between>
 inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
                          int64_t steps, bool start, const PairSums& sums, PairSums* before,
-                         Ahead& ahead) {
+                         Ahead& ahead, const Between& between) {
   const auto w = [&](int p, int64_t step) __attribute__((always_inline)) {
     return step + 1 == steps ? panels.last[p] : panels.w[p] + step * kTileBytes;
   };
@@ -173,6 +174,7 @@ inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& 
   SLUICE_AMX_MULTIPLY(2, 5, 6);
   SLUICE_AMX_CHANGE_SUMS(3);
   SLUICE_AMX_MULTIPLY(3, 5, 7);
+  between(0);
   for (int64_t step = 1; step < steps; ++step) {
     ahead.Step();
     if (step % kAwakeSteps == 0) KeepVectorsAwake();
@@ -184,6 +186,7 @@ inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& 
     _tile_loadd(5, x1 + step * kTileBytes, 64);
     SLUICE_AMX_MULTIPLY(2, 5, 6);
     SLUICE_AMX_MULTIPLY(3, 5, 7);
+    between(step);
   }
 }
 
@@ -194,14 +197,32 @@ inline void StoreTiles(PairSums& sums) {
   _tile_stored(3, sums[3], 64);
 }
 
+// A block of inputs whose sums are still in tiles 0 to 3: they are stored, and added to the totals
+// times their scales, while the next block is multiplied.
+struct BlockInTiles {
+  PairSums* sums = nullptr;  // where to store them; null: there is none
+  PairSums* totals;
+  const float* scales[2];  // of the outputs of each panel
+  bool first;              // there are no totals yet
+
+  void Fold(int64_t tile) const {
+    FoldBlock((*sums)[tile], scales[tile % 2], kTileRows, first, (*totals)[tile]);
+  }
+  void End() {
+    if (sums == nullptr) return;
+    StoreTiles(*sums);
+    for (int64_t tile = 0; tile < 4; ++tile) Fold(tile);
+    sums = nullptr;
+  }
+};
+
 // MultiplyPair with scales for every `block_steps` steps (panel p: from scales[p] on, 16 per
-// block); `sums` are the totals.
+// block); `totals` are complete after the next block, or last.End(). `place`: for the sums of a
+// block.
 inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
-                                 int64_t steps, bool start, PairSums& sums,
+                                 int64_t steps, bool start, PairSums& totals,
                                  const float* const (&scales)[2], int64_t block_steps,
-                                 Ahead& ahead) {
-  alignas(64) PairSums block_sums;
-  if (start) __builtin_memset(sums, 0, sizeof(block_sums));
+                                 PairSums& place, BlockInTiles& last, Ahead& ahead) {
   for (int64_t first = 0; first < steps; first += block_steps) {
     const int64_t count = steps - first < block_steps ? steps - first : block_steps;
     const bool has_last = first + count == steps;
@@ -210,12 +231,14 @@ inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const Pan
       block.w[p] = panels.w[p] + first * kTileBytes;
       block.last[p] = has_last ? panels.last[p] : block.w[p] + (count - 1) * kTileBytes;
     }
-    MultiplyPair<InputType::kBf16>(x0 + first * kTileBytes, x1 + first * kTileBytes, block, count,
-                                   true, block_sums, nullptr, ahead);
-    StoreTiles(block_sums);
-    for (int i = 0; i < 4; ++i)
-      FoldBlock(block_sums[i], scales[i % 2] + first / block_steps * kPanelRows, kTileRows,
-                sums[i]);
+    int64_t folded = last.sums == nullptr ? 4 : 0;  // tiles
+    MultiplyPair<InputType::kBf16>(
+        x0 + first * kTileBytes, x1 + first * kTileBytes, block, count, true, place, last.sums,
+        ahead, [&](int64_t step) __attribute__((always_inline)) {
+          for (; folded < 4 && (folded + 1) * count <= 4 * (step + 1); ++folded) last.Fold(folded);
+        });
+    const int64_t offset = first / block_steps * kPanelRows;
+    last = {&place, &totals, {scales[0] + offset, scales[1] + offset}, start && first == 0};
   }
 }
 
@@ -264,6 +287,8 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
       panels_after < panel_end - panel_begin ? panels_after : panel_end - panel_begin;
   Configure(kTileRows, kTileRows);
   PairSums* before = nullptr;  // of the pair whose sums are in tiles
+  BlockInTiles last_block;
+  alignas(64) PairSums place;
   for (int64_t first_step = 0; first_step < steps; first_step += kBlockSteps) {
     const bool is_last = first_step + kBlockSteps >= steps;
     const int64_t block_steps = is_last ? steps - first_step : kBlockSteps;
@@ -320,16 +345,18 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
           const bool alone = panel + 1 == panel_end;
           MultiplyPairOfBlocks(
               x, x + tile_bytes, pairs[pair], block_steps, first_step == 0, row_sums[pair],
-              {scales, alone ? scales : scales + args.panel_block_scales}, args.block_steps, ahead);
+              {scales, alone ? scales : scales + args.panel_block_scales}, args.block_steps, place,
+              last_block, ahead);
           continue;
         }
         MultiplyPair<kType>(x, x + tile_bytes, pairs[pair], block_steps, first_step == 0,
-                            row_sums[pair], before, ahead);
+                            row_sums[pair], before, ahead, [](int64_t) {});
         before = &row_sums[pair];
       }
       if (!is_last) continue;
       if (before != nullptr) StoreTiles(*before);
       before = nullptr;
+      last_block.End();
       StoreRows<kType>(args, row_pair * 2 * kTileRows, row_sums, panel_begin, panel_end);
     }
   }

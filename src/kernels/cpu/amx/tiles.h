@@ -76,13 +76,14 @@ inline int64_t StepsOf(int64_t row_bytes) {
 }
 
 // Adds a block's sums, times the scales of their outputs, to the totals of a tile, for its first
-// `rows` rows.
-inline void FoldBlock(const float* sums, const float* scales, int64_t rows, float* totals) {
+// `rows` rows. `first`: there are no totals yet.
+inline void FoldBlock(const float* sums, const float* scales, int64_t rows, bool first,
+                      float* totals) {
   const __m512 scale = _mm512_loadu_ps(scales);
   for (int64_t r = 0; r < rows; ++r) {
     float* total = totals + r * kPanelRows;
-    _mm512_store_ps(total, _mm512_fmadd_ps(_mm512_load_ps(sums + r * kPanelRows), scale,
-                                           _mm512_load_ps(total)));
+    const __m512 before = first ? _mm512_setzero_ps() : _mm512_load_ps(total);
+    _mm512_store_ps(total, _mm512_fmadd_ps(_mm512_load_ps(sums + r * kPanelRows), scale, before));
   }
 }
 
