@@ -107,7 +107,7 @@ def prefill_16k(options):
     """A prompt of 16,384 tokens, attention included, relative to the peak of the machine's BF16 products."""
     found = latency(options, "--batch-size", 1, "--input-len", 16384, "--output-len", 1, "--num-iters", 1)
     for unit, mark in (("amx", 50), ("avx512", 88)):
-        peak = found["limit_%s_bf16_flops_per_second" % unit]
+        peak = found.get("limit_%s_bf16_flops_per_second" % unit, 0)
         if peak > 0:
             rate = found["prefill_flops_per_second"]
             yield at_least("prefill of 16,384 tokens, share of the BF16 peak of %s" % {"amx": "AMX", "avx512": "AVX-512"}[unit], 100 * rate / peak, mark, "%.1f %%",
@@ -142,6 +142,29 @@ def attention(options):
             yield at_least(work, median(mixed, "GB/s") / median(long, "GB/s"), 0.9, gigabytes_per_second=[case["GB/s"] for case in found[mixed]])
         else:
             yield failed(work, "%s has no %s" % (program.name, mixed))
+
+
+def narrow_formats(options):
+    """Products of one to 512 rows with weights in each narrow format, relative to those with BF16 weights; blocks of FP8 to one scale a row."""
+    program = options.build / "bin" / "kernels_benchmark"
+    names = run(program, "--benchmark_list_tests").split()
+    best = [name.split("/") for name in names if name.startswith("linear_2048x8192/M1/")][-1][2]
+    rows = (1, 8, 32, 512)
+    found = {}
+    for _ in range(ROUNDS):
+        out = run(program, "--benchmark_filter=^linear(_[a-z0-9_]+)?_2048x8192/M(1|8|32|512)/%s(/|$)" % best, "--benchmark_format=json")
+        for case in json.loads(out)["benchmarks"]:
+            found.setdefault(tuple(case["name"].split("/")[:2]), []).append(case["real_time"])
+    times = {key: statistics.median(values) for key, values in found.items()}
+
+    def ratio(form, to, m):
+        return times["linear_%s_2048x8192" % form, "M%d" % m] / times["linear_%s2048x8192" % to, "M%d" % m]
+
+    for form in ("fp8", "block_fp8", "int8", "w8a8", "nvfp4", "mxfp4"):
+        ratios = {m: ratio(form, "", m) for m in rows}
+        yield at_most("product with %s weights, %s: time over that of BF16, the worst of %s rows" % (form.replace("_", " "), best, ", ".join(map(str, rows))), max(ratios.values()), 1,
+                      "%.2f x", "".join(", %.2f of %d" % (value, m) for m, value in ratios.items()), ratios=ratios)
+    yield at_most("product with FP8 in blocks, %s, 512 rows: time over that of FP8" % best, ratio("block_fp8", "fp8_", 512), 1.05, "%.2f x")
 
 
 def shared_prefix(options):
@@ -290,7 +313,7 @@ def start(options):
 
 
 ROWS = {function.__name__.replace("_", "-"): function for function in (
-    prefill_16k, attention, shared_prefix, speculation, shared_cores, quota, host, idle_streams, streams, start)}
+    prefill_16k, attention, narrow_formats, shared_prefix, speculation, shared_cores, quota, host, idle_streams, streams, start)}
 
 
 def measure(name, options):

@@ -131,11 +131,14 @@ json::Value BenchReport::Json() const {
   object.Set("output_len", json::Value(output_len));
   object.Set("num_runs", json::Value(static_cast<int64_t>(runs.size())));
   if (limits) {
-    object.Set("limit_read_bytes_per_second", json::Value(limits->read_bytes_per_second));
-    object.Set("limit_avx512_bf16_flops_per_second",
-               json::Value(limits->avx512_bf16_flops_per_second));
-    object.Set("limit_amx_bf16_flops_per_second", json::Value(limits->amx_bf16_flops_per_second));
-    object.Set("limit_f32_flops_per_second", json::Value(limits->f32_flops_per_second));
+    // As in the text: nothing about instruction sets that the machine lacks.
+    const auto set = [&](const char* name, double per_second) {
+      if (per_second > 0) object.Set(name, json::Value(per_second));
+    };
+    set("limit_read_bytes_per_second", limits->read_bytes_per_second);
+    set("limit_avx512_bf16_flops_per_second", limits->avx512_bf16_flops_per_second);
+    set("limit_amx_bf16_flops_per_second", limits->amx_bf16_flops_per_second);
+    set("limit_f32_flops_per_second", limits->f32_flops_per_second);
   }
   object.Set("weight_bytes_per_token", json::Value(token_weight_bytes));
   object.Set("prefill_seconds", json::Value(f.prefill_seconds));
