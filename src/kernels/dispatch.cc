@@ -40,9 +40,7 @@ constexpr std::array kVariants = {
               return cpu.avx512_bf16 && cpu.avx512_vnni && cpu.avx512_vbmi;
             }},
     Variant{Isa::kAmx, &kAmxKernels, 2,
-            [](const CpuFeatures& cpu) {
-              return cpu.amx_bf16 && cpu.amx_int8 && cpu.avx512_bf16;
-            }},
+            [](const CpuFeatures& cpu) { return cpu.amx_bf16 && cpu.amx_int8 && cpu.avx512_bf16; }},
 #elif defined(__aarch64__)
     Variant{Isa::kNeon, &kNeonKernels, 1, [](const CpuFeatures& cpu) { return cpu.neon; }},
     Variant{Isa::kNeonDotprod, &kNeonDotprodKernels, 1,

@@ -140,14 +140,14 @@ struct PanelPair {
 // A tile's store waits for its last product and then occupies the unit of the products for 16
 // cycles. Between the first products of the next pair this costs 8 cycles a tile, loads included;
 // all four stores and loads in a row cost 30.
-#define SLUICE_AMX_CHANGE_SUMS(tile)                                        \
-  do {                                                                      \
-    if (before != nullptr) _tile_stored(tile, (*before)[tile], 64);         \
-    if (start) {                                                            \
-      _tile_zero(tile);                                                     \
-    } else {                                                                \
-      _tile_loadd(tile, sums[tile], 64);                                    \
-    }                                                                       \
+#define SLUICE_AMX_CHANGE_SUMS(tile)                                \
+  do {                                                              \
+    if (before != nullptr) _tile_stored(tile, (*before)[tile], 64); \
+    if (start) {                                                    \
+      _tile_zero(tile);                                             \
+    } else {                                                        \
+      _tile_loadd(tile, sums[tile], 64);                            \
+    }                                                               \
   } while (false)
 
 // Multiplies two tiles of rows by two panels and adds to `sums`; if `start`, overwrites them. The
@@ -343,10 +343,10 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
           const float* scales = args.block_scales + panel * args.panel_block_scales +
                                 first_step / args.block_steps * kPanelRows;
           const bool alone = panel + 1 == panel_end;
-          MultiplyPairOfBlocks(
-              x, x + tile_bytes, pairs[pair], block_steps, first_step == 0, row_sums[pair],
-              {scales, alone ? scales : scales + args.panel_block_scales}, args.block_steps, place,
-              last_block, ahead);
+          MultiplyPairOfBlocks(x, x + tile_bytes, pairs[pair], block_steps, first_step == 0,
+                               row_sums[pair],
+                               {scales, alone ? scales : scales + args.panel_block_scales},
+                               args.block_steps, place, last_block, ahead);
           continue;
         }
         MultiplyPair<kType>(x, x + tile_bytes, pairs[pair], block_steps, first_step == 0,
