@@ -231,23 +231,6 @@ void EngineCore::AbortAll() {
   while (num_in_flight_ > 0) EndStep();
 }
 
-bool EngineCore::ResetPrefixCache(bool keeps_disk) {
-  if (journal_ != nullptr) journal_->OnResetCache();
-  if (drafter_ != nullptr) drafter_->ResetPrefixCache();
-  return index_ == nullptr || index_->Reset(keeps_disk);
-}
-
-void EngineCore::UseTiers(BlockTiers* tiers, BlockTiers* snapshots) {
-  if (index_ == nullptr) return;
-  tiers_ = tiers;
-  snapshot_tiers_ = snapshots;
-  index_->UseTiers(tiers, snapshots);
-}
-
-void EngineCore::SaveCache(double max_seconds) {
-  if (tiers_ != nullptr && !has_work() && blocks_.num_held() == 0) index_->SaveToDisk(max_seconds);
-}
-
 void EngineCore::ReplaceModel(Model& next) {
   if (journal_ != nullptr) journal_->OnBreak("the weights were replaced");
   LandAll();
@@ -264,12 +247,6 @@ void EngineCore::ReplaceModel(Model& next) {
   model_ = &next;
   model_->PrepareLogits(logits_.As<float>());
   num_replayed_ = model_->num_replayed();
-}
-
-void EngineCore::TellCacheEvents() {
-  if (listener_ == nullptr || index_ == nullptr) return;
-  if (listener_->wants_everything()) index_->Tell(*listener_);
-  listener_->EndBatch();
 }
 
 bool EngineCore::Step() {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "speculation/step_costs.h"
+#include "speculation/draft_costs.h"
 
 namespace sluice {
 
@@ -18,7 +18,7 @@ struct DraftAcceptance {
 // A step takes longer with draft tokens, and each of K passes of the drafter takes its time. A
 // sequence whose i-th token is accepted with probability a_i, if those before it are, gains
 // a_1 + a_1 a_2 + ... tokens on average. The policy chooses the K with the most tokens per second,
-// from measured times (step_costs.h) and acceptance: that of the sequence, and by how much later
+// from measured times (draft_costs.h) and acceptance: that of the sequence, and by how much later
 // tokens are worse than the first ones. If K = 0 is best, it still tries a few tokens now and then;
 // tries take at most kShareOfTries of the time. The policy affects how many tokens a step yields,
 // never which. Thread safety: one thread at a time.
@@ -46,7 +46,7 @@ class DraftPolicy {
   bool PaysToCatchUp(int64_t num_sequences, int64_t behind, int64_t left,
                      const DraftAcceptance& acceptance) const;
 
-  // As in StepCosts; the time of a step excludes the drafter's.
+  // As in DraftCosts; the time of a step excludes the drafter's.
   void LearnPass(int64_t num_sequences, double seconds) {
     costs_.LearnPass(num_sequences, seconds);
   }
@@ -76,7 +76,7 @@ class DraftPolicy {
   void Try(int64_t num_sequences, std::span<Candidate> candidates);
 
   const bool adaptive_;
-  StepCosts costs_;
+  DraftCosts costs_;
   DraftAcceptance all_;
   std::array<DraftAcceptance, kMostPlaces> places_ = {};  // of all sequences, by place
   int64_t steps_since_plain_ = 0;

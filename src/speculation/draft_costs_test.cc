@@ -1,12 +1,12 @@
-#include "speculation/step_costs.h"
+#include "speculation/draft_costs.h"
 
 #include <gtest/gtest.h>
 
 namespace sluice {
 namespace {
 
-TEST(StepCosts, GuessesBeforeItHasMeasured) {
-  StepCosts costs(0.1);
+TEST(DraftCosts, GuessesBeforeItHasMeasured) {
+  DraftCosts costs(0.1);
   EXPECT_DOUBLE_EQ(costs.Pass(1), 0.1 * costs.Step(1));
   costs.LearnPass(1, 50);  // of cold memory
   costs.LearnPass(1, 2);
@@ -15,8 +15,8 @@ TEST(StepCosts, GuessesBeforeItHasMeasured) {
   EXPECT_LT(costs.Step(1, 4), 1.2 * costs.Step(1));
 }
 
-TEST(StepCosts, KeepsNumbersOfDraftTokensApart) {
-  StepCosts costs(0.1);
+TEST(DraftCosts, KeepsNumbersOfDraftTokensApart) {
+  DraftCosts costs(0.1);
   costs.LearnStep(1, 0, 1);
   for (int i = 0; i < 60; ++i) costs.LearnStep(1, i % 2 == 0 ? 2 : 8, i % 2 == 0 ? 1.5 : 1.6);
   EXPECT_NEAR(costs.Step(1, 2), 1.5, 0.01);
@@ -27,8 +27,8 @@ TEST(StepCosts, KeepsNumbersOfDraftTokensApart) {
   EXPECT_NEAR(costs.Row(1), 0.6 / 8, 0.01);
 }
 
-TEST(StepCosts, KeepsNumbersOfSequencesApart) {
-  StepCosts costs(0.1);
+TEST(DraftCosts, KeepsNumbersOfSequencesApart) {
+  DraftCosts costs(0.1);
   costs.LearnStep(1, 0, 1);
   costs.LearnStep(8, 0, 2);
   for (int i = 0; i < 30; ++i) {
@@ -44,8 +44,8 @@ TEST(StepCosts, KeepsNumbersOfSequencesApart) {
 }
 
 // The first measurement may be of a step that waited for something else, or of cold memory.
-TEST(StepCosts, DoesNotBelieveASingleMeasurement) {
-  StepCosts costs(0.1);
+TEST(DraftCosts, DoesNotBelieveASingleMeasurement) {
+  DraftCosts costs(0.1);
   costs.LearnStep(1, 0, 1);
   costs.LearnStep(1, 4, 3);
   EXPECT_LT(costs.Step(1, 4), 2.1);
@@ -55,8 +55,8 @@ TEST(StepCosts, DoesNotBelieveASingleMeasurement) {
   EXPECT_LT(costs.Pass(1), 0.6);
 }
 
-TEST(StepCosts, DropsOldMeasurements) {
-  StepCosts costs(0.1);
+TEST(DraftCosts, DropsOldMeasurements) {
+  DraftCosts costs(0.1);
   costs.LearnStep(1, 0, 1);
   costs.LearnStep(1, 4, 7);
   EXPECT_GT(costs.Step(1, 4), 3);
@@ -64,8 +64,8 @@ TEST(StepCosts, DropsOldMeasurements) {
   EXPECT_LT(costs.Step(1, 4), 1.2);
 }
 
-TEST(StepCosts, TakesMoreSequencesAndTokensThanItTellsApart) {
-  StepCosts costs(0.1);
+TEST(DraftCosts, TakesMoreSequencesAndTokensThanItTellsApart) {
+  DraftCosts costs(0.1);
   costs.LearnStep(1000, 0, 1);
   for (int i = 0; i < 30; ++i) {
     costs.LearnStep(1000, 500, 2);

@@ -1,4 +1,4 @@
-#include "speculation/step_costs.h"
+#include "speculation/draft_costs.h"
 
 #include <algorithm>
 #include <bit>
@@ -16,25 +16,25 @@ constexpr double kTokensOfAPass = 16;
 
 }  // namespace
 
-void StepCosts::Average::Add(double sample, int64_t now) {
+void DraftCosts::Average::Add(double sample, int64_t now) {
   value = known() ? value + kWeight * (sample - value) : sample;
   ++count;
   time = now;
 }
 
-void StepCosts::Average::Add(double sample, double prior, int64_t now) {
+void DraftCosts::Average::Add(double sample, double prior, int64_t now) {
   if (!known()) value = prior;
   ++count;
   value += std::max(kWeight, 1 / static_cast<double>(count + 1)) * (sample - value);
   time = now;
 }
 
-int StepCosts::GroupOf(int64_t num_sequences) {
+int DraftCosts::GroupOf(int64_t num_sequences) {
   const auto above = static_cast<uint64_t>(std::max<int64_t>(1, num_sequences) - 1);
   return std::min(static_cast<int>(std::bit_width(above)), kNumGroups - 1);
 }
 
-void StepCosts::LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds) {
+void DraftCosts::LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds) {
   ++now_;
   Average& step = steps_[static_cast<size_t>(std::min(num_sequences, kMostSequences))];
   const auto rows = static_cast<double>(num_proposed);
@@ -48,18 +48,18 @@ void StepCosts::LearnStep(int64_t num_sequences, int64_t num_proposed, double se
   share.Add(std::clamp(seconds / step.value - 1, 0.0, kMostShare), kRowShare * rows, now_);
 }
 
-void StepCosts::LearnPass(int64_t num_sequences, double seconds) {
+void DraftCosts::LearnPass(int64_t num_sequences, double seconds) {
   if (!std::exchange(has_passed_, true)) return;
   const bool has_step = std::ranges::any_of(steps_, &Average::known);
   const double prior = has_step ? cost_ratio_ * Step(num_sequences) : seconds;
   passes_[static_cast<size_t>(GroupOf(num_sequences))].Add(seconds, prior, now_);
 }
 
-void StepCosts::LearnCatchUp(int64_t num_tokens, double seconds) {
+void DraftCosts::LearnCatchUp(int64_t num_tokens, double seconds) {
   token_.Add(seconds / static_cast<double>(num_tokens), now_);
 }
 
-double StepCosts::Step(int64_t num_sequences) const {
+double DraftCosts::Step(int64_t num_sequences) const {
   const auto wanted = std::min(num_sequences, kMostSequences);
   for (int64_t distance = 0; distance <= kMostSequences; ++distance) {
     for (const int64_t place : {wanted - distance, wanted + distance}) {
@@ -74,7 +74,7 @@ double StepCosts::Step(int64_t num_sequences) const {
   return 1;
 }
 
-double StepCosts::MoreShare(int group, int64_t num_proposed) const {
+double DraftCosts::MoreShare(int group, int64_t num_proposed) const {
   const auto& shares = shares_[static_cast<size_t>(group)];
   const auto is_known = [&](int64_t place) {
     const Average& share = shares[static_cast<size_t>(place)];
@@ -96,19 +96,19 @@ double StepCosts::MoreShare(int group, int64_t num_proposed) const {
   return least + (most - least) * more / static_cast<double>(above - below);
 }
 
-double StepCosts::Step(int64_t num_sequences, int64_t num_proposed) const {
+double DraftCosts::Step(int64_t num_sequences, int64_t num_proposed) const {
   const double step = Step(num_sequences);
   return num_proposed == 0 ? step : step * (1 + MoreShare(GroupOf(num_sequences), num_proposed));
 }
 
-double StepCosts::Row(int64_t num_sequences) const {
+double DraftCosts::Row(int64_t num_sequences) const {
   const int group = GroupOf(num_sequences);
   const int64_t last = last_proposed_[static_cast<size_t>(group)];
   const int64_t count = last > 0 ? last : 1;
   return Step(num_sequences) * MoreShare(group, count) / static_cast<double>(count);
 }
 
-double StepCosts::Pass(int64_t num_sequences) const {
+double DraftCosts::Pass(int64_t num_sequences) const {
   const int wanted = GroupOf(num_sequences);
   for (int distance = 0; distance < kNumGroups; ++distance) {
     for (const int group : {wanted + distance, wanted - distance}) {
@@ -120,7 +120,7 @@ double StepCosts::Pass(int64_t num_sequences) const {
   return cost_ratio_ * Step(num_sequences);
 }
 
-double StepCosts::CatchUpToken() const {
+double DraftCosts::CatchUpToken() const {
   return token_.known() ? token_.value : Pass(1) / kTokensOfAPass;
 }
 

@@ -11,10 +11,10 @@ namespace sluice {
 // only numbers without one are estimated from the others. Averages decay exponentially; those of
 // draft tokens are dropped if they are old, so that a single slow step does not count for ever.
 // All in seconds. Thread safety: one thread at a time.
-class StepCosts {
+class DraftCosts {
  public:
   // `cost_ratio`: time of a pass divided by the time of a step, used until both are measured.
-  explicit StepCosts(double cost_ratio) : cost_ratio_(cost_ratio) {}
+  explicit DraftCosts(double cost_ratio) : cost_ratio_(cost_ratio) {}
 
   // Records a step that only decoded.
   void LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds);
