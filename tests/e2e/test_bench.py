@@ -10,9 +10,9 @@ import sys
 import threading
 
 import pytest
-from recording import recording, stream, token
 
 import serving as tools
+from recording import recording, stream, token
 from serving import (
     ABACUS,
     DATA,

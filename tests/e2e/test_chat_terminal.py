@@ -10,9 +10,9 @@ import subprocess
 import termios
 import threading
 
-from recording import recording, stream
 from test_interrupts import stuck_at
 
+from recording import recording, stream
 from serving import ABACUS, PATIENCE_S, command, end, run, wait_until
 
 UP, LEFT, CTRL_A, CTRL_C, CTRL_D = "\x1b[A", "\x1b[D", "\x01", "\x03", "\x04"

@@ -4,8 +4,8 @@ import resource
 import threading
 
 import pytest
-from recording import recording
 
+from recording import recording
 from serving import ABACUS, PATIENCE_S, deaf_port, run
 
 SUMS = ABACUS / "heldout.jsonl"

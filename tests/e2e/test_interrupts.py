@@ -7,7 +7,6 @@ import subprocess
 import threading
 
 from recording import recording, stream, token
-
 from serving import ABACUS, PATIENCE_S, command, end, wait_until
 
 RANDOM = ("--model", "m", "--tokenizer", ABACUS, "--dataset-name", "random", "--random-input-len", 8, "--random-output-len", 2)

@@ -3,6 +3,7 @@ import json
 import shutil
 
 import pytest
+
 from serving import ABACUS, run, serving
 
 CHAT = {"messages": [{"role": "user", "content": "What is 12 + 30?"}], "max_tokens": 24, "temperature": 0.8}

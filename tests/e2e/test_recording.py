@@ -5,6 +5,7 @@ import pathlib
 import shutil
 
 import pytest
+
 from serving import ABACUS, run, serving, wait_until
 
 # Few blocks, so that sequences are preempted; small steps, so that prompts are cut.
