@@ -245,11 +245,20 @@ bool IsKnown(const std::string& method) {
          method == "eagle" || IsMtp(method);
 }
 
+// What this program lacks for a method that other servers have; "" if nothing is known of it.
+std::string_view LackFor(std::string_view method) {
+  if (method == "dflash" || method == "dspark")
+    return " (it drafts a block of tokens at once, by attention that is not causal)";
+  if (method == "medusa") return " (it has a head for each of the next tokens)";
+  if (method == "mlp_speculator") return " (it drafts by an MLP over the last hidden state)";
+  return "";
+}
+
 std::string UnknownMethod(const std::string& method) {
   return fmt::format(
-      "{} is not a method of this program, which has ngram, suffix, draft_model, eagle3 and mtp: "
+      "{}{} is not a method of this program, which has ngram, suffix, draft_model, eagle3 and mtp: "
       "tokens are generated one at a time, and answers are the same",
-      method.empty() ? "none" : method);
+      method.empty() ? "none" : method, LackFor(method));
 }
 
 }  // namespace
