@@ -8,7 +8,7 @@ log="$(mktemp "${TMPDIR:-/tmp}/sluice-demo.XXXXXX")"
 echo "starting sluice serve models/abacus on a free port (log: $log)"
 "$bin" serve models/abacus --host 127.0.0.1 --port "${PORT:-0}" --served-model-name abacus \
   --enable-auto-tool-choice --tool-call-parser hermes --speculative-config \
-  '{ "method": "eagle3", "model": "models/abacus/eagle3", "num_speculative_tokens": 3, "adaptive": false }' >"$log" 2>&1 &
+  '{ "method": "eagle3", "model": "models/abacus-eagle3", "num_speculative_tokens": 3, "adaptive": false }' >"$log" 2>&1 &
 server=$!
 trap 'kill "$server" 2>/dev/null || true' EXIT INT TERM
 
@@ -59,7 +59,7 @@ curl -fsS "$url/metrics" | awk '
   $1 == "vllm:generation_tokens_total" { tokens += $NF }
   $1 == "vllm:spec_decode_num_draft_tokens_total" { proposed += $NF }
   $1 == "vllm:spec_decode_num_accepted_tokens_total" { right += $NF }
-  END { printf "%d tokens in %d steps, %.1f a step: the drafting head in models/abacus/eagle3 proposed %d tokens, %d were right\n",
+  END { printf "%d tokens in %d steps, %.1f a step: the drafting head in models/abacus-eagle3 proposed %d tokens, %d were right\n",
         tokens, tokens - right, tokens / (tokens - right), proposed, right }'
 
 echo

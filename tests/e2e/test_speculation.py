@@ -122,7 +122,7 @@ def test_a_draft_of_another_model_changes_nothing(flags):
 
 def test_the_head_of_the_bundled_model(expected):
     """Its problems take less than half as many steps as tokens, and the answers are the same."""
-    head = {"method": "eagle3", "model": str(ABACUS / "eagle3"), "num_speculative_tokens": 3, "adaptive": False}
+    head = {"method": "eagle3", "model": str(ABACUS.with_name("abacus-eagle3")), "num_speculative_tokens": 3, "adaptive": False}
     questions = [json.loads(line)["question"] for line in (ABACUS / "heldout.jsonl").read_text().splitlines()[:30]]
 
     def solve(server):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the demo model's drafting head, an EAGLE-3 head, and writes it as published ones are.
 
-    python train_head.py --model ../../models/abacus --out ../../models/abacus/eagle3
+    python train_head.py --model ../../models/abacus --out ../../models/abacus-eagle3
 
 The head learns to say what the model says: its labels are the model's most likely tokens after the generated text, so the model
 stays as it is. Each step makes PASSES passes, as decoding does: the first over the model's hidden rows, each further one over the
