@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/append_format.h"
 #include "base/json.h"
 #include "cli/progress.h"
 #include "cli/remote.h"
@@ -139,7 +140,8 @@ Result<int> ReplayLoad(const options::Settings& settings, const recording::Recor
   ASSIGN_OR_RETURN(const std::unique_ptr<StreamClient> client,
                    StreamClient::Create({.url = remote.url, .tls = remote.tls}));
   std::string headers;
-  for (const auto& [name, value] : remote.headers()) headers += name + ": " + value + "\r\n";
+  for (const auto& [name, value] : remote.headers())
+    AppendFormat(headers, "{}: {}\r\n", name, value);
   const InterruptDescriptor interrupt;
   const double speed = *settings.Number("replay-speed");
   const double start = MonotonicSeconds();
