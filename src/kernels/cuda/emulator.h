@@ -20,6 +20,7 @@
 #include "device/stream_handle.h"
 
 // Keywords of CUDA C++.
+// NOLINTBEGIN
 #define __global__
 #define __device__
 #define __host__
