@@ -10,8 +10,6 @@
 namespace sluice::emulated {
 namespace {
 
-using ::testing::ElementsAre;
-
 // A stream that runs launches in its queue.
 struct Stream {
   EmulatedQueue queue;
