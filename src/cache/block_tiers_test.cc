@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/hex.h"
 #include "cache/cache_salt.h"
 #include "cache/prefix_index.h"
 
@@ -101,7 +102,7 @@ int ReadBack(DiskTier& disk, int number) {
 }
 
 std::filesystem::path FileOf(const Folder& folder, int number, int identity = 1) {
-  return folder.path() / TierHex(Identity(identity)) / TierFileName(Name(number));
+  return folder.path() / HexDigits(Identity(identity)) / TierFileName(Name(number));
 }
 
 TEST(TierKey, NamesAChainByAllItsTokensAndItsSalt) {

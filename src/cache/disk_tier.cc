@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/firewall.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/mutex_unlock.h"
 #include "base/write_error.h"
@@ -108,7 +109,7 @@ DiskTier::~DiskTier() {
 }
 
 std::filesystem::path DiskTier::FolderOf(const TierIdentity& identity) const {
-  return options_.folder / TierHex(identity);
+  return options_.folder / HexDigits(identity);
 }
 
 Status DiskTier::Use(const TierIdentity& identity) {

@@ -13,10 +13,10 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <openssl/sha.h>
 #include <xxhash.h>
 
+#include "base/hex.h"
 #include "base/owned_fd.h"
 #include "base/write_error.h"
 
@@ -98,12 +98,8 @@ TierIdentity IdentityOfText(std::string_view text) {
   return identity;
 }
 
-std::string TierHex(std::span<const uint8_t> bytes) {
-  return fmt::format("{:02x}", fmt::join(bytes, ""));
-}
-
 std::string TierFileName(const TierName& name) {
-  return fmt::format("{}-{}{}", TierHex(name.digest), name.group, kSuffix);
+  return fmt::format("{}-{}{}", HexDigits(name.digest), name.group, kSuffix);
 }
 
 std::optional<TierName> ReadTierFileName(std::string_view file) {

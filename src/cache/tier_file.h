@@ -22,9 +22,6 @@ using TierIdentity = std::array<uint8_t, 32>;
 // SHA-256 of a text that describes all of this.
 TierIdentity IdentityOfText(std::string_view text);
 
-// Lowercase hexadecimal digits.
-std::string TierHex(std::span<const uint8_t> bytes);
-
 // Converts a name to "DIGEST-GROUP.kv" and back; nullopt for other file names.
 std::string TierFileName(const TierName& name);
 std::optional<TierName> ReadTierFileName(std::string_view file);

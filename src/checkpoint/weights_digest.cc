@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "base/hex.h"
+
 namespace sluice {
 namespace {
 
@@ -24,9 +26,7 @@ class Sha256Sum {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned int size = 0;
     EVP_DigestFinal_ex(context_.get(), digest, &size);
-    std::string hex;
-    for (unsigned int i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
-    return hex;
+    return HexDigits({digest, size});
   }
 
  private:

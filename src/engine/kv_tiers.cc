@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "base/hex.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/engine.h"
@@ -110,7 +111,7 @@ std::string BuildId() {
         return 1;  // the first object is the program itself
       },
       &id);
-  if (!id.empty()) return TierHex({reinterpret_cast<const uint8_t*>(id.data()), id.size()});
+  if (!id.empty()) return HexDigits({reinterpret_cast<const uint8_t*>(id.data()), id.size()});
   struct stat info {};
   ::stat("/proc/self/exe", &info);
   return fmt::format("{} {}.{}", info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);

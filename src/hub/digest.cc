@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/hex.h"
+
 namespace sluice {
 
 DigestKind DigestKindOf(std::string_view etag) {
@@ -28,9 +30,7 @@ class ContentDigest::Running {
     unsigned char bytes[EVP_MAX_MD_SIZE];
     unsigned int size = 0;
     EVP_DigestFinal_ex(context_.get(), bytes, &size);
-    std::string text;
-    for (unsigned int i = 0; i < size; ++i) text += fmt::format("{:02x}", bytes[i]);
-    return text;
+    return HexDigits({bytes, size});
   }
 
  private:

@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/hex.h"
 #include "base/owned_fd.h"
 
 namespace sluice {
@@ -76,7 +77,7 @@ SigningKey::SigningKey(EVP_PKEY* key) : key_(key, EVP_PKEY_free) {
   std::array<unsigned char, kPublicBytes> bytes{};
   size_t size = bytes.size();
   CHECK_EQ(EVP_PKEY_get_raw_public_key(key, bytes.data(), &size), 1);
-  for (const unsigned char byte : bytes) public_hex_ += fmt::format("{:02x}", byte);
+  public_hex_ = HexDigits(bytes);
 }
 
 Result<SigningKey> SigningKey::LoadPrivate(const std::filesystem::path& path) {

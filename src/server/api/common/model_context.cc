@@ -10,6 +10,7 @@
 #include <openssl/rand.h>
 
 #include "base/check.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "constraints/xgrammar_engine.h"
 #include "engine/adapters.h"
@@ -78,8 +79,7 @@ std::string RandomHex(int digits) {
   CHECK(digits <= 2 * std::ssize(bytes) &&
             RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1,
         "no random bytes");
-  std::string out;
-  for (const unsigned char byte : bytes) out += fmt::format("{:02x}", byte);
+  std::string out = HexDigits(bytes);
   out.resize(static_cast<size_t>(digits));
   return out;
 }

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <openssl/sha.h>
 
 #include "base/ascii.h"
+#include "base/hex.h"
 #include "checkpoint/checkpoint.h"
 namespace sluice {
 namespace {
@@ -20,7 +20,7 @@ constexpr uint64_t kMostHeaderBytes = uint64_t{16} << 20;
 std::string Sha256Of(std::string_view bytes) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
   SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
-  return fmt::format("{:02x}", fmt::join(digest, ""));
+  return HexDigits(digest);
 }
 
 ApiStatus CheckFolder(const std::string& folder) {
