@@ -15,6 +15,7 @@
 #include "cli/remote.h"
 #include "cli/signals.h"
 #include "client/stream_client.h"
+#include "kernels/random_bits.h"
 #include "recording/redact.h"
 
 namespace sluice::cli {
@@ -68,13 +69,6 @@ std::string WithModel(std::string body, const std::optional<std::string>& model)
   return json::Write(*value);
 }
 
-uint64_t Mix(uint64_t value) {  // splitmix64
-  value += 0x9E3779B97F4A7C15;
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
-  return value ^ (value >> 31);
-}
-
 // Token ids that are equal where the hashed blocks were. Small ids, which every vocabulary has.
 json::Value::Array IdsOf(const recording::AddEvent& add) {
   constexpr uint64_t kFirst = 100, kCount = 900;
@@ -83,8 +77,9 @@ json::Value::Array IdsOf(const recording::AddEvent& add) {
   for (int64_t i = 0; i < std::min(add.num_prompt_tokens, kMostTokens); ++i) {
     const auto block = static_cast<size_t>(i / recording::kHashedTokens);
     const uint64_t seed =
-        block < add.block_hashes.size() ? add.block_hashes[block] : Mix(add.handle);
-    ids.emplace_back(static_cast<int64_t>(kFirst + Mix(seed + static_cast<uint64_t>(i)) % kCount));
+        block < add.block_hashes.size() ? add.block_hashes[block] : kernels::MixBits(add.handle);
+    ids.emplace_back(
+        static_cast<int64_t>(kFirst + kernels::MixBits(seed + static_cast<uint64_t>(i)) % kCount));
   }
   return ids;
 }

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <random>
 
+#include "kernels/random_bits.h"
+
 namespace sluice {
 
 inline uint64_t RandomSeed() {
@@ -13,13 +15,7 @@ inline uint64_t RandomSeed() {
 
 // The seed of request `number`, derived from the engine's seed.
 inline uint64_t DefaultSeed(uint64_t base_seed, uint64_t number) {
-  const auto mix = [](uint64_t value) {  // splitmix64
-    value += 0x9E3779B97F4A7C15;
-    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
-    value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
-    return value ^ (value >> 31);
-  };
-  return mix(base_seed ^ mix(number));
+  return kernels::MixBits(base_seed ^ kernels::MixBits(number));
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "kernels/random_bits.h"
 #include "models/lora_layout.h"
 #include "models/weights.h"
 
@@ -21,14 +22,6 @@ constexpr int64_t kManyLate = 200;
 // Allowed tokens among which a constrained draw chooses: those with small ids are single characters
 // in most vocabularies, so that strings end.
 constexpr int kFewAllowed = 96;
-
-// SplitMix64.
-uint64_t Mixed(uint64_t value) {
-  value += 0x9E3779B97F4A7C15u;
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBu;
-  return value ^ (value >> 31);
-}
 
 bool Allows(std::span<const uint32_t> mask, int64_t token) {
   return (mask[static_cast<size_t>(token / 32)] >> (token % 32) & 1u) != 0;
@@ -93,8 +86,8 @@ int32_t SimulatedModel::Choose(const TokenDraw& draw, std::span<const uint32_t> 
            !is_removed(token);
   };
   const bool is_constrained = !mask.empty();
-  const bool ends =
-      options_.mean_output > 0 && Mixed(hash) % static_cast<uint64_t>(options_.mean_output) == 0;
+  const bool ends = options_.mean_output > 0 &&
+                    kernels::MixBits(hash) % static_cast<uint64_t>(options_.mean_output) == 0;
   if (is_constrained || ends) {
     for (const int32_t end : options_.end_tokens) {
       if (is_allowed(end)) return end;
@@ -134,14 +127,14 @@ void SimulatedModel::FillLogits(uint64_t hash, float* logits) const {
   constexpr float kEnd = -60, kChosen = 60;
   const auto size = static_cast<uint64_t>(config_.vocab_size);
   for (uint64_t token = 0; token < size; ++token)
-    logits[token] = static_cast<float>(Mixed(hash ^ token) >> 40) * 0x1p-24f;
+    logits[token] = static_cast<float>(kernels::MixBits(hash ^ token) >> 40) * 0x1p-24f;
   for (const int32_t end : options_.end_tokens) logits[end] = kEnd;
   uint64_t chosen = hash % size;
   while (IsEnd(static_cast<int32_t>(chosen)) && size > options_.end_tokens.size())
     chosen = (chosen + 1) % size;
   logits[chosen] = kChosen;
   if (options_.mean_output > 0 && !options_.end_tokens.empty() &&
-      Mixed(hash) % static_cast<uint64_t>(options_.mean_output) == 0)
+      kernels::MixBits(hash) % static_cast<uint64_t>(options_.mean_output) == 0)
     logits[options_.end_tokens.front()] = 2 * kChosen;
 }
 
@@ -158,15 +151,16 @@ void SimulatedModel::Forward(ThreadPool& /*pool*/, const StepInput& input, KvCac
   }
   for (size_t i = 0; i < input.logit_rows.size(); ++i) {
     const auto row = static_cast<size_t>(input.logit_rows[i]);
-    const uint64_t place = Mixed(static_cast<uint64_t>(input.tokens[row]) << 32 |
-                                 static_cast<uint32_t>(input.positions[row]));
+    const uint64_t place = kernels::MixBits(static_cast<uint64_t>(input.tokens[row]) << 32 |
+                                            static_cast<uint32_t>(input.positions[row]));
     if (input.draws.empty() || !input.draws[i].is_wanted) {
       FillLogits(place, results + i * static_cast<size_t>(config_.vocab_size));
       continue;
     }
     TokenDraw& draw = input.draws[i];
     const bool is_greedy = draw.settings.scale == 0;
-    const uint64_t hash = is_greedy ? place : Mixed(std::bit_cast<uint64_t>(draw.settings.uniform));
+    const uint64_t hash =
+        is_greedy ? place : kernels::MixBits(std::bit_cast<uint64_t>(draw.settings.uniform));
     draw.token = Choose(draw, input.draw_words, hash);
     if (draw.token < 0) draw.error = kernels::DrawError::kNothingAllowed;
     SetLogprobs(draw);
