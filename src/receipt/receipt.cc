@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/base64.h"
+#include "base/hex.h"
 #include "base/json_fields.h"
 
 namespace sluice {
@@ -18,7 +19,8 @@ namespace {
 constexpr int64_t kReceiptVersion = 1;
 constexpr int64_t kMostTokens = int64_t{1} << 31;
 
-void AppendCanonical(std::string& out, const json::Value& value, int depth) {
+// The parser limits the depth of a value, and so of this recursion.
+void AppendCanonical(std::string& out, const json::Value& value) {
   if (value.is_object()) {
     std::vector<const json::Value::Member*> members;
     for (const auto& member : value.as_object()) members.push_back(&member);
@@ -29,14 +31,14 @@ void AppendCanonical(std::string& out, const json::Value& value, int depth) {
       if (out.back() != '{') out.push_back(',');
       json::AppendString(out, member->first);
       out.push_back(':');
-      AppendCanonical(out, member->second, depth + 1);
+      AppendCanonical(out, member->second);
     }
     out.push_back('}');
   } else if (value.is_array()) {
     out.push_back('[');
     for (const json::Value& element : value.as_array()) {
       if (out.back() != '[') out.push_back(',');
-      AppendCanonical(out, element, depth + 1);
+      AppendCanonical(out, element);
     }
     out.push_back(']');
   } else if (value.is_double() && std::abs(value.as_double()) < 1e15 &&
@@ -160,6 +162,10 @@ Status ReadIds(const JsonFields& fields, std::string_view name, std::vector<int3
   return {};
 }
 
+bool IsTokenId(const json::Value& value) {
+  return value.is_integer() && value.as_integer() >= 0 && value.as_integer() < kMostTokens;
+}
+
 Status ReadLists(const JsonFields& fields, SamplingParams& params) {
   std::vector<int32_t> ids;
   RETURN_IF_ERROR(ReadIds(fields, "stop_token_ids", ids));
@@ -171,7 +177,7 @@ Status ReadLists(const JsonFields& fields, SamplingParams& params) {
   ASSIGN_OR_RETURN(const auto* biases, fields.Array("logit_bias"));
   std::vector<std::pair<int32_t, float>> bias_list;
   for (const json::Value& pair : biases == nullptr ? json::Value::Array() : *biases) {
-    if (!pair.is_array() || pair.as_array().size() != 2 || !pair.as_array()[0].is_integer() ||
+    if (!pair.is_array() || pair.as_array().size() != 2 || !IsTokenId(pair.as_array()[0]) ||
         !pair.as_array()[1].is_number())
       return Wrong("sampling.logit_bias", "pairs of a token id and a number");
     bias_list.emplace_back(static_cast<int32_t>(pair.as_array()[0].as_integer()),
@@ -184,7 +190,7 @@ Status ReadLists(const JsonFields& fields, SamplingParams& params) {
     if (!word.is_array()) return Wrong("sampling.bad_words", "lists of token ids");
     std::vector<int32_t>& list = word_list.emplace_back();
     for (const json::Value& id : word.as_array()) {
-      if (!id.is_integer()) return Wrong("sampling.bad_words", "lists of token ids");
+      if (!IsTokenId(id)) return Wrong("sampling.bad_words", "lists of token ids");
       list.push_back(static_cast<int32_t>(id.as_integer()));
     }
   }
@@ -263,14 +269,12 @@ std::string TokensSha256(std::span<const int32_t> ids) {
   }
   unsigned char digest[SHA256_DIGEST_LENGTH];
   SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest);
-  std::string hex;
-  for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
-  return hex;
+  return HexDigits(digest);
 }
 
 std::string CanonicalText(const json::Value& value) {
   std::string text;
-  AppendCanonical(text, value, 0);
+  AppendCanonical(text, value);
   return text;
 }
 

@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <array>
+#include <cstring>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -112,6 +114,22 @@ TEST_F(ReceiptFolder, KeepsKeysSafe) {
   const auto loose = SigningKey::LoadPrivate(folder_ / "key");
   ASSERT_FALSE(loose);
   EXPECT_THAT(loose.error().message, HasSubstr("chmod 600"));
+}
+
+TEST_F(ReceiptFolder, RefusesNumbersThatAreNoTokenIds) {
+  const auto key = SigningKey::LoadPrivate(folder_ / "key");
+  ASSERT_TRUE(key) << key.error().message;
+  const std::string text = json::Write(SignedReceipt(Example(), *key));
+  for (const auto& [from, to, name] :
+       {std::array{"[[3,-1.5]]", "[[4294967299,-1.5]]", "sampling.logit_bias"},
+        std::array{"[[4,5]]", "[[4,-5]]", "sampling.bad_words"}}) {
+    std::string changed = text;
+    const size_t place = changed.find(from);
+    ASSERT_NE(place, std::string::npos) << from << " in " << text;
+    const auto read = ParseReceipt(*json::Parse(changed.replace(place, strlen(from), to)));
+    ASSERT_FALSE(read) << to;
+    EXPECT_THAT(read.error().message, HasSubstr(name));
+  }
 }
 
 TEST(ReceiptTest, NamesWhatIsMissing) {
