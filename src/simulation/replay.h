@@ -25,7 +25,7 @@ struct ReplayRequest {
 // Tokens for which an id of ReplayRequest::hash_ids stands: Mooncake's blocks.
 inline constexpr int64_t kHashTokens = 512;
 
-// What requests are to keep, in seconds.
+// Limits of a request, in seconds, and the share of requests that must keep them.
 struct ServiceLevel {
   double ttft = std::numeric_limits<double>::infinity();
   double tpot = std::numeric_limits<double>::infinity();
