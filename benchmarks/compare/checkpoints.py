@@ -76,53 +76,138 @@ def make_openvino(bits, source, target):
 
 # ------------------------------------------------------------------------------------------------------------ llama.cpp
 
+class Gguf:
+    """Writes random BF16 matrices and float32 vectors under llama.cpp's names."""
+
+    def __init__(self, target, architecture, config):
+        import gguf
+        import numpy
+        self.gguf, self.numpy, self.config = gguf, numpy, config
+        self.random = numpy.random.default_rng(0)
+        self.writer = writer = gguf.GGUFWriter(target, architecture)
+        hidden, self.heads, self.kv_heads = config["hidden_size"], config["num_attention_heads"], config["num_key_value_heads"]
+        self.width = config.get("head_dim") or hidden // self.heads
+        rope = config.get("rope_parameters") or {}
+        writer.add_context_length(config["max_position_embeddings"])
+        writer.add_embedding_length(hidden)
+        writer.add_block_count(config["num_hidden_layers"])
+        writer.add_feed_forward_length(config["intermediate_size"])
+        writer.add_head_count(self.heads)
+        writer.add_key_length(self.width)
+        writer.add_value_length(self.width)
+        writer.add_rope_dimension_count(int(self.width * rope.get("partial_rotary_factor", 1)))
+        writer.add_rope_freq_base(rope.get("rope_theta") or config["rope_theta"])
+        writer.add_layer_norm_rms_eps(config.get("rms_norm_eps") or config["norm_eps"])
+        writer.add_vocab_size(config["vocab_size"])
+        writer.add_tokenizer_model("no_vocab")
+
+    def matrix(self, name, *shape_of):
+        values = self.random.standard_normal(shape_of, dtype=self.numpy.float32) * self.numpy.float32(0.02)
+        kind = self.gguf.GGMLQuantizationType.BF16
+        self.writer.add_tensor(name + ".weight", self.gguf.quants.quantize(values, kind), raw_dtype=kind)
+
+    def vector(self, name, *shape_of, value=1.0):
+        self.writer.add_tensor(name, self.numpy.full(shape_of, value, dtype=self.numpy.float32))
+
+    def attention(self, block, query_widths=1, norms=False):
+        """Projections of one attention layer; with a gate beside each query, query_widths is 2."""
+        hidden = self.config["hidden_size"]
+        self.matrix(block + "attn_q", query_widths * self.heads * self.width, hidden)
+        self.matrix(block + "attn_k", self.kv_heads * self.width, hidden)
+        self.matrix(block + "attn_v", self.kv_heads * self.width, hidden)
+        self.matrix(block + "attn_output", hidden, self.heads * self.width)
+        if norms:
+            self.vector(block + "attn_q_norm.weight", self.width)
+            self.vector(block + "attn_k_norm.weight", self.width)
+
+    def mlp(self, block):
+        hidden, inner = self.config["hidden_size"], self.config["intermediate_size"]
+        self.matrix(block + "ffn_gate", inner, hidden)
+        self.matrix(block + "ffn_up", inner, hidden)
+        self.matrix(block + "ffn_down", hidden, inner)
+
+    def close(self):
+        self.writer.write_header_to_file()
+        self.writer.write_kv_data_to_file()
+        self.writer.write_tensors_to_file()
+        self.writer.close()
+
+
 def make_gguf(shape, target):
-    import gguf
-    import numpy
     config = read_config(shape)
-    hidden, inner, layers = config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"]
-    heads, kv_heads, width = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
-    writer = gguf.GGUFWriter(target, "llama")
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(hidden)
-    writer.add_block_count(layers)
-    writer.add_feed_forward_length(inner)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(kv_heads)
-    writer.add_key_length(width)
-    writer.add_value_length(width)
-    writer.add_rope_dimension_count(width)
-    writer.add_rope_freq_base(config["rope_theta"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_vocab_size(config["vocab_size"])
-    writer.add_tokenizer_model("no_vocab")
-    random = numpy.random.default_rng(0)
+    {"llama": make_llama, "lfm2": make_lfm2, "qwen3_5_text": make_qwen35}[config["model_type"]](config, target)
 
-    def add(name, *shape_of):
-        values = random.standard_normal(shape_of, dtype=numpy.float32) * numpy.float32(0.02)
-        kind = gguf.GGMLQuantizationType.BF16
-        writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
 
-    def add_norm(name):
-        writer.add_tensor(name, numpy.ones(hidden, dtype=numpy.float32))
-
-    add("token_embd.weight", config["vocab_size"], hidden)
-    for layer in range(layers):
+def make_llama(config, target):
+    file = Gguf(target, "llama", config)
+    file.writer.add_head_count_kv(file.kv_heads)
+    file.matrix("token_embd", config["vocab_size"], config["hidden_size"])
+    for layer in range(config["num_hidden_layers"]):
         block = "blk.%d." % layer
-        add_norm(block + "attn_norm.weight")
-        add(block + "attn_q.weight", heads * width, hidden)
-        add(block + "attn_k.weight", kv_heads * width, hidden)
-        add(block + "attn_v.weight", kv_heads * width, hidden)
-        add(block + "attn_output.weight", hidden, heads * width)
-        add_norm(block + "ffn_norm.weight")
-        add(block + "ffn_gate.weight", inner, hidden)
-        add(block + "ffn_up.weight", inner, hidden)
-        add(block + "ffn_down.weight", hidden, inner)
-    add_norm("output_norm.weight")
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+        file.vector(block + "attn_norm.weight", config["hidden_size"])
+        file.attention(block)
+        file.vector(block + "ffn_norm.weight", config["hidden_size"])
+        file.mlp(block)
+    file.vector("output_norm.weight", config["hidden_size"])
+    file.close()
+
+
+def make_lfm2(config, target):
+    """Short convolutions; llama.cpp knows these layers by their 0 heads of keys."""
+    file = Gguf(target, "lfm2", config)
+    hidden, kinds = config["hidden_size"], config["layer_types"]
+    file.writer.add_head_count_kv([file.kv_heads if kind == "full_attention" else 0 for kind in kinds])
+    file.writer.add_uint32("lfm2.shortconv.l_cache", config["conv_L_cache"])
+    file.matrix("token_embd", config["vocab_size"], hidden)
+    for layer, kind in enumerate(kinds):
+        block = "blk.%d." % layer
+        file.vector(block + "attn_norm.weight", hidden)
+        if kind == "full_attention":
+            file.attention(block, norms=True)
+        else:
+            file.vector(block + "shortconv.conv.weight", hidden, config["conv_L_cache"], value=0.3)
+            file.matrix(block + "shortconv.in_proj", 3 * hidden, hidden)
+            file.matrix(block + "shortconv.out_proj", hidden, hidden)
+        file.vector(block + "ffn_norm.weight", hidden)
+        file.mlp(block)
+    file.vector("token_embd_norm.weight", hidden)  # llama.cpp's name of the last norm of this model
+    file.close()
+
+
+def make_qwen35(config, target):
+    """Gated DeltaNet in three of four layers, gated attention in the others."""
+    file = Gguf(target, "qwen35", config)
+    writer, hidden, kinds = file.writer, config["hidden_size"], config["layer_types"]
+    width, key_heads, value_heads = config["linear_key_head_dim"], config["linear_num_key_heads"], config["linear_num_value_heads"]
+    values, convolved = value_heads * width, (2 * key_heads + value_heads) * width
+    writer.add_head_count_kv(file.kv_heads)
+    writer.add_rope_dimension_sections(config["rope_parameters"]["mrope_section"] + [0])
+    writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+    writer.add_ssm_inner_size(values)
+    writer.add_ssm_state_size(width)
+    writer.add_ssm_time_step_rank(value_heads)
+    writer.add_ssm_group_count(key_heads)
+    writer.add_uint32("qwen35.full_attention_interval", kinds.index("full_attention") + 1)
+    file.matrix("token_embd", config["vocab_size"], hidden)
+    for layer, kind in enumerate(kinds):
+        block = "blk.%d." % layer
+        file.vector(block + "attn_norm.weight", hidden)
+        if kind == "full_attention":
+            file.attention(block, query_widths=2, norms=True)
+        else:
+            file.matrix(block + "attn_qkv", convolved, hidden)
+            file.matrix(block + "attn_gate", values, hidden)
+            file.vector(block + "ssm_conv1d.weight", convolved, config["linear_conv_kernel_dim"], value=0.3)
+            file.vector(block + "ssm_dt.bias", value_heads, value=0.1)
+            file.vector(block + "ssm_a", value_heads, value=-1.0)
+            file.matrix(block + "ssm_beta", value_heads, hidden)
+            file.matrix(block + "ssm_alpha", value_heads, hidden)
+            file.vector(block + "ssm_norm.weight", width)
+            file.matrix(block + "ssm_out", hidden, values)
+        file.vector(block + "post_attention_norm.weight", hidden)
+        file.mlp(block)
+    file.vector("output_norm.weight", hidden)
+    file.close()
 
 
 def quantize_gguf(bits, source, target):

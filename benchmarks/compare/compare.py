@@ -27,14 +27,14 @@ from report import ROWS
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 RUNS = os.path.join(HERE, "runs")
-MOST_STREAMS = 32
+MAIN_SHAPE = "llama-3.2-1b-shape"
 # By format: (name in the table, program, what it loads) of each engine.
 ENGINES = {
     "bf16": [("sluice", "sluice", "config-bf16"), ("vLLM", "vllm", "config-bf16"), ("OpenVINO", "openvino", "openvino-16"),
              ("llama.cpp", "llama.cpp", "bf16.gguf")],
     "int8": [("sluice W8A8", "sluice", "config-int8"), ("vLLM W8A8", "vllm", "config-int8"),
              ("OpenVINO INT8", "openvino", "openvino-8"), ("llama.cpp Q8_0", "llama.cpp", "q8_0.gguf")],
-    "int4": [("sluice W4A16", "sluice", "config-int4"), ("sluice MXFP4", "sluice", "mxfp4"), ("vLLM W4A16", "vllm", "config-int4"),
+    "int4": [("sluice W4A16", "sluice", "config-int4"), ("sluice MXFP4", "sluice", "config-mxfp4"), ("vLLM W4A16", "vllm", "config-int4"),
              ("OpenVINO INT4", "openvino", "openvino-4"), ("llama.cpp Q4_0", "llama.cpp", "q4_0.gguf")],
 }
 
@@ -44,15 +44,14 @@ ENGINES = {
 def make(options, name):
     """The place of a checkpoint; makes it if it does not exist."""
     folder = options.folder
-    if name == "mxfp4":
-        return os.path.join(ROOT, "benchmarks", "llama-3.2-1b-mxfp4-shape")
     target = os.path.join(folder, options.name, name)
     if os.path.exists(target + ".made"):
         return target
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if name.startswith("config-"):
         import checkpoints
-        scheme = {"bf16": None, "int8": checkpoints.int8_scheme(), "int4": checkpoints.int4_scheme()}[name[len("config-"):]]
+        mxfp4 = checkpoints.read_config(os.path.join(ROOT, "benchmarks", "llama-3.2-1b-mxfp4-shape"))["quantization_config"]
+        scheme = {"bf16": None, "int8": checkpoints.int8_scheme(), "int4": checkpoints.int4_scheme(), "mxfp4": mxfp4}[name[len("config-"):]]
         checkpoints.write_config(options.shape, target, scheme)
     else:
         kind, peer, source = {
@@ -77,7 +76,7 @@ class Sluice:
 
     def __init__(self, options, place):
         self.options, self.place = options, place
-        self.version = subprocess.run([options.sluice, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+        self.version = subprocess.run([options.sluice, "--version"], capture_output=True, text=True, check=False).stdout.partition("\n")[0]
 
     def measure(self, streams, prompt, tokens):
         command = [self.options.sluice, "bench", "latency", "--model", self.place, "--load-format", "dummy", "--json",
@@ -205,6 +204,7 @@ def merge(results, form, found, options):
         if "error" not in entry:
             old.pop("error", None)
         old["values"].update({row: values for row, values in entry["values"].items() if values})
+    os.makedirs(os.path.dirname(os.path.abspath(options.results)), exist_ok=True)
     with open(options.results, "w", encoding="utf-8") as file:
         json.dump(results, file, indent=1)
         file.write("\n")
@@ -222,14 +222,15 @@ def machine():
     return {"cpu": name, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory, 1)}
 
 
-def results_file(cpu):
-    return os.path.join(RUNS, "-".join(re.findall("[a-z0-9]+", cpu.lower().replace("(r)", "").replace("(tm)", ""))) + ".json")
+def results_file(cpu, shape):
+    name = "-".join(re.findall("[a-z0-9]+", cpu.lower().replace("(r)", "").replace("(tm)", ""))) + ".json"
+    return os.path.join(RUNS, name) if shape == MAIN_SHAPE else os.path.join(RUNS, shape, name)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", default=os.path.join(ROOT, "build", "compare"), help="of environments and checkpoints")
-    parser.add_argument("--shape", default=os.path.join(ROOT, "benchmarks", "llama-3.2-1b-shape"))
+    parser.add_argument("--shape", default=os.path.join(ROOT, "benchmarks", MAIN_SHAPE))
     parser.add_argument("--sluice", default=os.path.join(ROOT, "build", "release", "bin", "sluice"))
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--formats", default=",".join(ENGINES))
@@ -252,7 +253,7 @@ def main():
         parser.error("unknown: %s; rows are %s, formats %s" % (unknown, ROWS, list(ENGINES)))
     options.shape, options.folder = os.path.abspath(options.shape), os.path.abspath(options.folder)
     options.name = os.path.basename(options.shape)
-    options.results = options.results or results_file(machine()["cpu"])
+    options.results = options.results or results_file(machine()["cpu"], options.name)
     results = {"formats": {}}
     if os.path.exists(options.results):
         with open(options.results, encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Writes the page and its plots from the results of compare.py, a file per machine."""
+"""Writes the page and its plots from the results of compare.py: a file per machine, and one per machine in a folder of each further shape."""
 import glob
 import json
 import os
@@ -15,12 +15,13 @@ Tokens a second; medians of up to {rounds} rounds, in which the engines took tur
 {tokens} tokens each, counted from the moment when the last stream has its first token. The best value of each row and format is bold.
 
 {machines}
-## Again
+{others}## Again
 
 ```
 make build
 benchmarks/compare/compare.py --prepare      # installs the peers and makes their checkpoints, in build/compare
 benchmarks/compare/compare.py                # measures; --formats and --rows measure a part of it anew
+benchmarks/compare/compare.py --shape benchmarks/lfm2-1.2b-shape --peers sluice,llama.cpp --formats bf16,int4
 benchmarks/compare/compare.py --report docs/performance.md
 ```
 
@@ -121,6 +122,18 @@ def plot(results):
     return head + "\n" + "\n".join(parts) + "\n</svg>\n"
 
 
+def other_shapes(folder):
+    """Sections of the shapes other than the page's, which fewer engines and rows are measured with."""
+    parts = []
+    for path in sorted(glob.glob(os.path.join(folder, "*", "*.json"))):
+        with open(path, encoding="utf-8") as file:
+            results = json.load(file)
+        parts.append("## %s, %s\n\n%d threads; %s; medians of %d rounds.\n\n%s\n%s" % (
+            results["shape"], results["machine"]["cpu"], results["threads"], results["date"], results["rounds"],
+            "\n".join(table(results, form) for form in results["formats"]), notes_of(results)))
+    return "\n".join(parts) + "\n" if parts else ""
+
+
 def write(folder, page):
     """Writes the page for all machines whose results `folder` holds, and a plot of each."""
     images = os.path.join(os.path.dirname(page), "images")
@@ -141,7 +154,7 @@ def write(folder, page):
             file.write(plot(results))
     if not machines:
         raise SystemExit("%s holds no results: run compare.py first" % folder)
-    text = PAGE.format(machines="\n".join(machines), **loads)
+    text = PAGE.format(machines="\n".join(machines), others=other_shapes(folder), **loads)
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     with open(page, "w", encoding="utf-8") as file:
