@@ -66,6 +66,8 @@ class DecoderModel final : public Model {
   Result<std::unique_ptr<DecoderModel>> ShareWith(const ThreadPool& pool,
                                                   const RankGroups& groups) const;
   const DecoderWeights& weights() const { return *weights_; }
+  // The widest rounding of inputs in any layer.
+  InputRounding rounding() const { return rounding_; }
   const std::shared_ptr<const DecoderWeights>& shared_weights() const { return weights_; }
 
  private:

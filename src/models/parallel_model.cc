@@ -20,9 +20,11 @@
 #include "models/kv_layout.h"
 #include "models/lora_store.h"
 #include "models/message_step_channel.h"
+#include "models/rank_calls.h"
 #include "models/rank_steps.h"
 #include "models/share.h"
 #include "models/step_channel.h"
+#include "models/weight_stage.h"
 #include "parallel/emulated_nccl.h"
 #include "parallel/local_group.h"
 #include "parallel/nccl_library.h"
@@ -75,26 +77,19 @@ struct Rank {
   std::unique_ptr<Communicator> all;
   std::unique_ptr<Communicator> stage;  // null if the rank is alone in its stage
   std::unique_ptr<StepChannel> channel;
+  std::unique_ptr<RankCalls> calls;
   std::unique_ptr<ThreadPool> own_pool;  // null at rank 0, whose pool is the engine's
   Device* device = nullptr;              // null: the CPU
   std::unique_ptr<DevicePool> device_pool;
   std::unique_ptr<KvCache> cache;
+  std::unique_ptr<CacheBytes> bytes;  // of the cache; null if no blocks are moved
   std::unique_ptr<Model> model;
   const DecoderModel* decoder = nullptr;  // the same, on the CPU
+  // Null: no weights are staged. Not used by the rank itself, except to switch to it.
+  std::unique_ptr<DecoderModel> staged;
 
   RankGroups groups() const { return {.all = all.get(), .stage = stage.get()}; }
 };
-
-Result<std::unique_ptr<ThreadPool>> StartRankThreads(const RankThreads& threads) {
-  try {
-    return std::make_unique<ThreadPool>(threads.num_threads, threads.cpus);
-  } catch (const std::system_error& error) {
-    return Fail(ErrorCode::kResourceExhausted,
-                ThreadsRefused(fmt::format("{} threads", threads.num_threads), error.what(),
-                               "lower --threads"),
-                "threads");
-  }
-}
 
 // Where a rank's weights come from.
 struct WeightSource {
@@ -102,6 +97,12 @@ struct WeightSource {
   LoadProgress progress = {};
   const DecoderModel* loaded = nullptr;  // not null: shares the weights of this model
 };
+
+Status MakeBytes(Rank& rank, const ParallelOptions& parallel) {
+  if (!parallel.moves_blocks) return {};
+  ASSIGN_OR_RETURN(rank.bytes, MakeCacheBytes(*rank.cache, rank.device));
+  return {};
+}
 
 // Loads the rank's share and its cache into the memory of its device.
 Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
@@ -133,7 +134,7 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
                                                config, options, std::move(mine), source.progress));
   ASSIGN_OR_RETURN(void* const kv, rank.device_pool->Take(kv_bytes, "the KV cache"));
   rank.cache = std::make_unique<KvCache>(KvCache::Wrap(layout, groups, parallel.num_blocks, kv));
-  return {};
+  return MakeBytes(rank, parallel);
 }
 
 // The memory of the share is first touched by the threads that will read it.
@@ -161,7 +162,7 @@ Status LoadRank(Rank& rank, ThreadPool& pool, const WeightSource& source, const 
   RETURN_IF_ERROR(cache.AllocateStates(StateLayout::For(share), options.state_slots));
   cache.Warm(pool);
   rank.cache = std::make_unique<KvCache>(std::move(cache));
-  return {};
+  return MakeBytes(rank, parallel);
 }
 
 // Adds the rank to the message, except for failures of the group, which already name one.
@@ -190,11 +191,13 @@ class SlotsOfAllRanks final : public LoraStore {
 };
 
 // Rank 0's share; makes the other ranks compute theirs.
-class ParallelModel final : public Model {
+class ParallelModel final : public Model, public WeightStage {
  public:
   ParallelModel(const ModelConfig& config, const ModelOptions& options,
                 const ParallelOptions& parallel)
       : Model(config),
+        options_(options),
+        parallel_(parallel),
         // On devices, receiving from another stage is enqueued on the compute stream.
         steps_in_flight_(parallel.devices.empty() ? parallel.num_stages : 1),
         results_(static_cast<size_t>(parallel.num_ranks())) {
@@ -214,6 +217,7 @@ class ParallelModel final : public Model {
                          : MakeMessageStepChannel(
                                *rank.all, StepLimitsOf(options, parallel, config.vocab_size),
                                steps_in_flight_);
+      rank.calls = std::make_unique<RankCalls>(*rank.all);
       if (!parallel.devices.empty()) rank.device = parallel.devices[static_cast<size_t>(i)];
     }
   }
@@ -243,7 +247,73 @@ class ParallelModel final : public Model {
                  [&](size_t i) { return WeightSource{.loaded = loaded.ranks_[i].decoder}; });
   }
 
-  std::unique_ptr<KvCache> TakeCache() { return std::move(ranks_.front().cache); }
+  // Rank 0's part for the engine, except the model itself.
+  ParallelShare TakeShare() {
+    Rank& rank = ranks_.front();
+    ParallelShare share;
+    share.cache = std::move(rank.cache);
+    if (parallel_.devices.empty()) share.stage = this;
+    if (rank.bytes == nullptr) return share;
+    const auto shares = [this](CachePiece piece) {
+      return ShareBytes(piece, config_.spec, options_, parallel_);
+    };
+    share.bytes = MakeJointCacheBytes(*rank.calls, *rank.channel, std::move(rank.bytes),
+                                      shares(CachePiece::kBlock), shares(CachePiece::kState),
+                                      /*is_speaking=*/nullptr);
+    return share;
+  }
+
+  Status Stage(const std::filesystem::path& folder) override {
+    Drop();
+    ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                     OpenChecked(folder, config_, options_));
+    std::vector<Result<std::unique_ptr<DecoderModel>>> loaded(ranks_.size());
+    std::vector<std::thread> threads;
+    Status status;
+    const auto load = [&](size_t i) {
+      loaded[i] = CatchToResult([&] {
+        return LoadShareBeside(parallel_.threads[i], checkpoint ? &*checkpoint : nullptr, config_,
+                               options_, ranks_[i].place, ranks_[i].groups());
+      });
+    };
+    try {
+      for (size_t i = 0; i < ranks_.size(); ++i) threads.emplace_back(load, i);
+    } catch (const std::system_error& error) {
+      status = Fail(ErrorCode::kResourceExhausted,
+                    ThreadsRefused("a thread for each rank", error.what(), "lower --threads"));
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (size_t i = 0; status && i < ranks_.size(); ++i) {
+      if (!loaded[i])
+        status = Named(tl::unexpected(std::move(loaded[i]).error()), static_cast<int>(i));
+    }
+    for (size_t i = 0; status && i < ranks_.size(); ++i) ranks_[i].staged = *std::move(loaded[i]);
+    return status;
+  }
+
+  Status StageFrom(const WeightStage& loaded) override {
+    Drop();
+    const auto& other = dynamic_cast<const ParallelModel&>(loaded);
+    std::vector<std::unique_ptr<DecoderModel>> shared;
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      ASSIGN_OR_RETURN(const auto pool, StartRankThreads(parallel_.threads[i]));
+      ASSIGN_OR_RETURN(shared.emplace_back(),
+                       other.ranks_[i].staged->ShareWith(*pool, ranks_[i].groups()));
+    }
+    for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i].staged = std::move(shared[i]);
+    return {};
+  }
+
+  void Drop() override {
+    for (Rank& rank : ranks_) rank.staged.reset();
+  }
+
+  void Switch() override {
+    Rank& rank = ranks_.front();
+    CHECK(rank.staged != nullptr, "no weights are staged");
+    rank.calls->Switch(*rank.channel);
+    SwitchRank(rank);
+  }
 
   void PrepareThread(const ThreadPool& pool) override { ranks_.front().model->PrepareThread(pool); }
   bool draws_tokens() const override { return ranks_.front().model->draws_tokens(); }
@@ -331,9 +401,19 @@ class ParallelModel final : public Model {
     return {};
   }
 
+  static Model& SwitchRank(Rank& rank) {
+    rank.decoder = rank.staged.get();
+    rank.model = std::move(rank.staged);
+    return *rank.model;
+  }
+
   static void ComputeSteps(Rank& rank) {
+    const auto carry_out = [&rank](const RankCall& call, Model& share) -> Model& {
+      return rank.calls->CarryOut(call, share, rank.bytes.get(),
+                                  [&rank]() -> Model& { return SwitchRank(rank); });
+    };
     try {
-      FollowSteps(*rank.all, *rank.channel, *rank.model, *rank.own_pool, *rank.cache);
+      FollowSteps(*rank.all, *rank.channel, *rank.model, *rank.own_pool, *rank.cache, carry_out);
     } catch (const GroupError&) {  // NOLINT(bugprone-empty-catch): rank 0 tells
     } catch (...) {
       rank.all->Fail(CaughtMessage());
@@ -354,6 +434,8 @@ class ParallelModel final : public Model {
     return *results_[rank];
   }
 
+  const ModelOptions options_;
+  const ParallelOptions parallel_;
   const int steps_in_flight_;
   std::vector<Rank> ranks_;
   std::vector<std::thread> threads_;
@@ -364,6 +446,32 @@ class ParallelModel final : public Model {
 };
 
 }  // namespace
+
+Result<std::unique_ptr<ThreadPool>> StartRankThreads(const RankThreads& threads) {
+  try {
+    return std::make_unique<ThreadPool>(threads.num_threads, threads.cpus);
+  } catch (const std::system_error& error) {
+    return Fail(ErrorCode::kResourceExhausted,
+                ThreadsRefused(fmt::format("{} threads", threads.num_threads), error.what(),
+                               "lower --threads"),
+                "threads");
+  }
+}
+
+std::vector<int64_t> ShareBytes(CachePiece piece, const DecoderSpec& spec,
+                                const ModelOptions& options, const ParallelOptions& parallel) {
+  std::vector<int64_t> bytes;
+  for (int rank = 0; rank < parallel.num_ranks(); ++rank) {
+    const RankPlace place = RankPlace::Of(rank, parallel.tensor_size, parallel.num_stages);
+    const DecoderSpec share = ShareOf(spec, place);
+    bytes.push_back(piece == CachePiece::kState
+                        ? StateLayout::For(share).slot_bytes()
+                        : KvCache::BytesPerBlock(
+                              KvLayoutOf(share, options),
+                              ShareGroups(parallel.kv_groups, spec, place).layers_per_group));
+  }
+  return bytes;
+}
 
 StepLimits StepLimitsOf(const ModelOptions& options, const ParallelOptions& parallel,
                         int64_t vocab_size) {
@@ -441,8 +549,7 @@ Result<ParallelShare> LoadParallelModel(ThreadPool& pool, const std::filesystem:
   auto model = std::make_unique<ParallelModel>(config, options, parallel);
   RETURN_IF_ERROR(
       model->Load(pool, checkpoint ? &*checkpoint : nullptr, options, parallel, progress));
-  ParallelShare share;
-  share.cache = model->TakeCache();
+  ParallelShare share = model->TakeShare();
   share.model = std::move(model);
   return share;
 }
@@ -454,8 +561,7 @@ Result<ParallelShare> ShareParallelModel(const Model& loaded, ThreadPool& pool,
   const auto& ranks = dynamic_cast<const ParallelModel&>(loaded);
   auto model = std::make_unique<ParallelModel>(loaded.config(), options, parallel);
   RETURN_IF_ERROR(model->ShareWeights(ranks, pool, options, parallel));
-  ParallelShare share;
-  share.cache = model->TakeCache();
+  ParallelShare share = model->TakeShare();
   share.model = std::move(model);
   return share;
 }

@@ -7,17 +7,23 @@
 #include <vector>
 
 #include "device/device.h"
+#include "models/cache_bytes.h"
 #include "models/model.h"
 #include "models/shard.h"
 #include "models/step_message.h"
 
 namespace sluice {
 
+class WeightStage;
+
 // The threads of a rank, and the CPUs to pin them to; empty: not pinned.
 struct RankThreads {
   int num_threads = 1;
   std::vector<int> cpus;
 };
+
+// Starts the threads of a rank; kResourceExhausted if the system refuses them.
+Result<std::unique_ptr<ThreadPool>> StartRankThreads(const RankThreads& threads);
 
 struct ParallelOptions {
   int tensor_size = 1;  // ranks that share a layer
@@ -32,8 +38,15 @@ struct ParallelOptions {
   // How long a rank waits for another inside a step.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
 
+  // Blocks and states are moved between the cache and the host: ParallelShare::bytes is made.
+  bool moves_blocks = false;
+
   int num_ranks() const { return tensor_size * num_stages; }
 };
+
+// Bytes of a piece in the cache of each rank, in order.
+std::vector<int64_t> ShareBytes(CachePiece piece, const DecoderSpec& spec,
+                                const ModelOptions& options, const ParallelOptions& parallel);
 
 // Limits for sending the model's steps as messages.
 StepLimits StepLimitsOf(const ModelOptions& options, const ParallelOptions& parallel,
@@ -56,6 +69,10 @@ Result<ModelMemory> PlanShare(const ModelConfig& config, const ModelOptions& opt
 struct ParallelShare {
   std::unique_ptr<Model> model;  // destroying it ends the other ranks
   std::unique_ptr<KvCache> cache;
+  // Replaces the weights of all ranks. Part of the model; null on devices.
+  WeightStage* stage = nullptr;
+  // The caches of all ranks; null without ParallelOptions::moves_blocks. Refers to model and cache.
+  std::unique_ptr<CacheBytes> bytes = {};
 };
 
 // Starts the other ranks and loads each one's share on its own threads. An error names the rank.

@@ -1,28 +1,115 @@
 #include "models/process_model.h"
 
+#include <chrono>
 #include <filesystem>
+#include <optional>
 #include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "base/fair_mutex.h"
+#include "base/firewall.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/thread_limit.h"
 #include "models/kv_layout.h"
 #include "models/lora_store.h"
 #include "models/message_step_channel.h"
+#include "models/rank_calls.h"
 #include "models/rank_steps.h"
 #include "models/share.h"
+#include "models/weight_stage.h"
 
 namespace sluice {
 namespace {
+
+// Loads this rank's share of other weights beside the one in use, on a thread of its own. Thread
+// safety: one thread at a time.
+class ShareStage {
+ public:
+  ShareStage(ModelConfig config, const ModelOptions& options, const RankPlace& place,
+             const RankGroups& groups, int num_threads)
+      : config_(std::move(config)),
+        options_(options),
+        place_(place),
+        groups_(groups),
+        num_threads_(num_threads) {}
+  ~ShareStage() { Drop(); }
+
+  // REQUIRES: nothing is being loaded.
+  Status Begin(const std::filesystem::path& folder) {
+    Drop();
+    try {
+      thread_ = std::thread([this, folder] {
+        Result<std::unique_ptr<DecoderModel>> loaded = CatchToResult([&] { return Load(folder); });
+        const MutexLock lock(mutex_);
+        loaded_ = std::move(loaded);
+      });
+    } catch (const std::system_error& error) {
+      return Fail(ErrorCode::kResourceExhausted,
+                  ThreadsRefused("a thread for new weights", error.what(), "lower --threads"));
+    }
+    return {};
+  }
+  // Whether the share is loaded; false while it loads.
+  Result<bool> IsDone() {
+    const MutexLock lock(mutex_);
+    if (!loaded_) return false;
+    if (!*loaded_) return tl::unexpected(loaded_->error());
+    return true;
+  }
+  // Waits for the thread.
+  void Drop() {
+    if (thread_.joinable()) thread_.join();
+    const MutexLock lock(mutex_);
+    loaded_.reset();
+  }
+  // REQUIRES: IsDone().
+  std::unique_ptr<DecoderModel> Take() {
+    thread_.join();
+    const MutexLock lock(mutex_);
+    std::unique_ptr<DecoderModel> taken = **std::move(loaded_);
+    loaded_.reset();
+    return taken;
+  }
+
+ private:
+  Result<std::unique_ptr<DecoderModel>> Load(const std::filesystem::path& folder) const {
+    ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                     OpenChecked(folder, config_, options_));
+    return LoadShareBeside({.num_threads = num_threads_, .cpus = {}},
+                           checkpoint ? &*checkpoint : nullptr, config_, options_, place_, groups_);
+  }
+
+  const ModelConfig config_;
+  const ModelOptions options_;
+  const RankPlace place_;
+  const RankGroups groups_;
+  const int num_threads_;
+  std::thread thread_;
+  Mutex mutex_;
+  std::optional<Result<std::unique_ptr<DecoderModel>>> loaded_ GUARDED_BY(mutex_);
+};
 
 // The objects of a rank; destroyed in reverse order.
 struct ProcessShare {
   Communicator& all;
   std::unique_ptr<Communicator> stage;  // null if the rank is alone in its stage
   std::unique_ptr<MessageStepChannel> channel;
+  std::unique_ptr<RankCalls> calls;
   std::unique_ptr<KvCache> cache;
+  std::unique_ptr<CacheBytes> bytes;  // of the cache; null if no blocks are moved
+  std::vector<int64_t> block_shares, state_shares;
+  std::unique_ptr<ShareStage> weights;
   std::unique_ptr<Model> model;
+
+  Model& Switch() {
+    model = weights->Take();
+    return *model;
+  }
 };
 
 // The slots of all ranks, filled between two steps.
@@ -56,13 +143,45 @@ class SlotsOfProcesses final : public LoraStore {
   FairMutex& is_speaking_;
 };
 
-class LeadingModel final : public Model {
+class LeadingModel final : public Model, public WeightStage {
  public:
   LeadingModel(const ModelConfig& config, ProcessShare share)
       : Model(config), share_(std::move(share)) {
     if (auto own = share_.model->lora(); own != nullptr) {
       slots_ = std::make_shared<SlotsOfProcesses>(std::move(own), *share_.channel, is_speaking_);
     }
+  }
+
+  // The caches of all ranks; null if no blocks are moved.
+  std::unique_ptr<CacheBytes> MakeBytes() {
+    if (share_.bytes == nullptr) return nullptr;
+    return MakeJointCacheBytes(*share_.calls, *share_.channel, std::move(share_.bytes),
+                               share_.block_shares, share_.state_shares, &is_speaking_);
+  }
+
+  Status Stage(const std::filesystem::path& folder) override {
+    Drop();
+    Status staged = CatchToResult([&] { return StageOnAll(folder); });
+    if (!staged) Drop();
+    return staged;
+  }
+  Status StageFrom(const WeightStage& /*loaded*/) override {
+    return Fail(ErrorCode::kInternal, "ranks that are processes make one engine");
+  }
+  void Drop() override {
+    share_.weights->Drop();
+    if (!std::exchange(is_staged_, false)) return;
+    try {
+      Tell(StageOrder::kDrop, "").value();
+    } catch (const std::exception& error) {
+      LOG_DEBUG("models", "the ranks keep no staged weights: {}", error.what());
+    }
+  }
+  void Switch() override {
+    const FairMutexLock lock(is_speaking_);
+    share_.calls->Switch(*share_.channel);
+    is_staged_ = false;
+    share_.Switch();
   }
 
   ~LeadingModel() override {
@@ -99,10 +218,42 @@ class LeadingModel final : public Model {
   }
 
  private:
+  Result<bool> Tell(StageOrder order, const std::string& folder) {
+    const FairMutexLock lock(is_speaking_);
+    return share_.channel->StageEverywhere(order, folder);
+  }
+
+  // The ranks load at the same time.
+  Status StageOnAll(const std::filesystem::path& folder) {
+    std::error_code failed;  // set if the working folder is gone
+    const std::filesystem::path absolute = std::filesystem::absolute(folder, failed);
+    if (failed) {
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("{}: {}", folder.string(), failed.message()));
+    }
+    is_staged_ = true;
+    ASSIGN_OR_RETURN([[maybe_unused]] const bool has_begun,
+                     Tell(StageOrder::kLoad, absolute.string()));
+    RETURN_IF_ERROR(share_.weights->Begin(folder));
+    while (true) {
+      const Result<bool> own = share_.weights->IsDone();
+      const Result<bool> others = Tell(StageOrder::kAsk, "");
+      if (!own) {
+        Error error = own.error();
+        error.message = fmt::format("rank 0: {}", error.message);
+        return tl::unexpected<Error>(std::move(error));
+      }
+      if (!others) return tl::unexpected(others.error());
+      if (*own && *others) return {};
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+
   // Fair, since steps follow each other without a pause and filling an adapter should not wait
   // until there are no more.
   FairMutex is_speaking_;
   ProcessShare share_;
+  bool is_staged_ = false;  // at the other ranks, or it may be
   std::shared_ptr<LoraStore> slots_;
 };
 
@@ -114,12 +265,19 @@ class RankProcess final : public RankProcessModel {
   ParallelShare TakeLead() override {
     ParallelShare lead;
     lead.cache = std::move(share_.cache);
-    lead.model = std::make_unique<LeadingModel>(config_, std::move(share_));
+    auto model = std::make_unique<LeadingModel>(config_, std::move(share_));
+    lead.bytes = model->MakeBytes();
+    lead.stage = model.get();
+    lead.model = std::move(model);
     return lead;
   }
 
   void Follow() override {
-    FollowSteps(share_.all, *share_.channel, *share_.model, pool_, *share_.cache);
+    const auto carry_out = [this](const RankCall& call, Model& share) -> Model& {
+      return share_.calls->CarryOut(call, share, share_.bytes.get(),
+                                    [this]() -> Model& { return share_.Switch(); });
+    };
+    FollowSteps(share_.all, *share_.channel, *share_.model, pool_, *share_.cache, carry_out);
   }
 
  private:
@@ -132,6 +290,18 @@ Status FillSlotOf(Model& model, int slot, const std::string& folder) {
   const std::shared_ptr<LoraStore> slots = model.lora();
   ASSIGN_OR_RETURN(const LoraAdapter adapter, LoraAdapter::Open(folder, slots->layout()));
   return slots->Fill(slot, adapter);
+}
+
+Result<bool> StageAsOrdered(ShareStage& weights, StageOrder order, const std::string& folder) {
+  switch (order) {
+    case StageOrder::kLoad: {
+      RETURN_IF_ERROR(weights.Begin(folder));
+      return true;
+    }
+    case StageOrder::kAsk: return weights.IsDone();
+    case StageOrder::kDrop: weights.Drop(); break;
+  }
+  return true;
 }
 
 Status LoadProcessShare(ProcessShare& share, ThreadPool& pool, const std::filesystem::path& folder,
@@ -155,11 +325,23 @@ Status LoadProcessShare(ProcessShare& share, ThreadPool& pool, const std::filesy
   RETURN_IF_ERROR(cache.AllocateStates(StateLayout::For(spec), options.state_slots));
   cache.Warm(pool);
   share.cache = std::make_unique<KvCache>(std::move(cache));
+  if (parallel.moves_blocks) {
+    ASSIGN_OR_RETURN(share.bytes, MakeCacheBytes(*share.cache, /*device=*/nullptr));
+    share.block_shares = ShareBytes(CachePiece::kBlock, config.spec, options, parallel);
+    share.state_shares = ShareBytes(CachePiece::kState, config.spec, options, parallel);
+  }
+  share.weights = std::make_unique<ShareStage>(
+      config, options, place, RankGroups{.all = &share.all, .stage = share.stage.get()},
+      pool.num_threads());
   share.channel = MakeMessageStepChannel(
       share.all, StepLimitsOf(options, parallel, config.vocab_size), share.model->steps_in_flight(),
       [model = share.model.get()](int slot, const auto& folder) {
         return FillSlotOf(*model, slot, folder);
+      },
+      [weights = share.weights.get()](StageOrder order, const std::string& folder) {
+        return StageAsOrdered(*weights, order, folder);
       });
+  share.calls = std::make_unique<RankCalls>(share.all);
   return {};
 }
 
@@ -177,7 +359,16 @@ Result<std::unique_ptr<RankProcessModel>> RankProcessModel::Load(
     Communicator& all, ThreadPool& pool, const std::filesystem::path& folder,
     const ModelConfig& config, const ModelOptions& options, const ParallelOptions& parallel,
     const LoadProgress& progress) {
-  ProcessShare share{.all = all, .stage = {}, .channel = {}, .cache = {}, .model = {}};
+  ProcessShare share{.all = all,
+                     .stage = {},
+                     .channel = {},
+                     .calls = {},
+                     .cache = {},
+                     .bytes = {},
+                     .block_shares = {},
+                     .state_shares = {},
+                     .weights = {},
+                     .model = {}};
   if (Status loaded = LoadProcessShare(share, pool, folder, config, options, parallel, progress);
       !loaded) {
     all.Fail(loaded.error().message);

@@ -1,5 +1,6 @@
 #include "models/rank_steps.h"
 
+#include "base/check.h"
 #include "base/firewall.h"
 
 namespace sluice {
@@ -53,16 +54,24 @@ void LeadFinish(Communicator& all, StepChannel& channel, Model& share, ThreadPoo
 }
 
 void FollowSteps(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
-                 KvCache& cache) {
+                 KvCache& cache, const CarryOut& carry_out) {
+  Model* used = &share;
   try {
-    share.PrepareThread(pool);
+    used->PrepareThread(pool);
     while (const StepOrder order = channel.Receive()) {
+      if (order.call.kind != RankCall::Kind::kNone) {
+        CHECK(carry_out != nullptr, "a rank that takes no calls got one");
+        Model* const next = &carry_out(order.call, *used);
+        if (next != used) next->PrepareThread(pool);
+        used = next;
+        continue;
+      }
       if (order.input != nullptr) {
-        share.Begin(pool, *order.input, cache, nullptr);
+        used->Begin(pool, *order.input, cache, nullptr);
         channel.EndReading();
       }
       if (!order.finishes) continue;
-      share.Finish(pool);
+      used->Finish(pool);
       channel.EndStep();
     }
   } catch (const GroupError&) {

@@ -3,6 +3,8 @@
 // An exception on any rank fails the group for all ranks.
 #pragma once
 
+#include <functional>
+
 #include "models/model.h"
 #include "models/step_channel.h"
 #include "parallel/communicator.h"
@@ -15,8 +17,13 @@ void LeadBegin(Communicator& all, StepChannel& channel, Model& share, ThreadPool
                const StepInput& input, KvCache& cache, float* logits);
 void LeadFinish(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool);
 
-// Other ranks: compute their shares of all steps until Close. Throws GroupError.
+// Carries out a call at a rank that computes with `share`; returns the model to compute with from
+// now on.
+using CarryOut = std::function<Model&(const RankCall& call, Model& share)>;
+
+// Other ranks: compute their shares of all steps until Close, and carry out calls. Throws
+// GroupError. `carry_out` may be empty if there are no calls.
 void FollowSteps(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
-                 KvCache& cache);
+                 KvCache& cache, const CarryOut& carry_out = {});
 
 }  // namespace sluice

@@ -7,12 +7,13 @@ class LocalStepChannel final : public StepChannel {
  public:
   LocalStepChannel(Communicator& group, bool ends_apart) : group_(group), ends_apart_(ends_apart) {}
 
-  void Publish(const StepInput& input) override { Pass(&input); }
+  void Publish(const StepInput& input) override { Pass({.input = &input}); }
+  void PublishCall(const RankCall& call) override { Pass({.call = call}); }
   void PublishFinish() override {}  // the other ranks finish without an order
-  void Close() override { Pass(nullptr); }
+  void Close() override { Pass({}); }
   StepOrder Receive() override {
-    const StepInput* const input = Pass(nullptr);
-    return {.input = input, .finishes = input != nullptr};
+    const Passed passed = Pass({});
+    return {.input = passed.input, .finishes = passed.input != nullptr, .call = passed.call};
   }
   // Waits until all ranks have read the step's arrays, which belong to rank 0.
   void EndReading() override { group_.Broadcast(nullptr, 0, 0, Patience::kStep); }
@@ -21,14 +22,14 @@ class LocalStepChannel final : public StepChannel {
   }
 
  private:
-  struct Address {
+  struct Passed {
     const StepInput* input = nullptr;
+    RankCall call = {};
   };
 
-  const StepInput* Pass(const StepInput* input) {
-    Address address{input};
-    group_.Broadcast(&address, sizeof(Address), 0, Patience::kIdle);
-    return address.input;
+  Passed Pass(Passed passed) {
+    group_.Broadcast(&passed, sizeof(passed), 0, Patience::kIdle);
+    return passed;
   }
 
   Communicator& group_;

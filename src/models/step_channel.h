@@ -27,6 +27,7 @@
 #include <memory>
 
 #include "models/model.h"
+#include "models/rank_call.h"
 #include "parallel/communicator.h"
 
 namespace sluice {
@@ -35,8 +36,11 @@ namespace sluice {
 struct StepOrder {
   const StepInput* input = nullptr;  // not null: begin this step
   bool finishes = false;             // finish the oldest step in flight
+  RankCall call = {};                // carry this out, instead
 
-  explicit operator bool() const { return input != nullptr || finishes; }
+  explicit operator bool() const {
+    return input != nullptr || finishes || call.kind != RankCall::Kind::kNone;
+  }
 };
 
 // Each rank has one. A failure is a GroupError, as in its communicator. Thread safety: that of the
@@ -48,6 +52,9 @@ class StepChannel {
   // Called at rank 0. `input` and the data it points to must not change until EndReading returns.
   virtual void Publish(const StepInput& input) = 0;
   virtual void PublishFinish() = 0;
+  // Called at rank 0: the other ranks carry this out after the steps published so far, and answer
+  // outside the channel.
+  virtual void PublishCall(const RankCall& call) = 0;
   // Called at rank 0: there will be no more steps.
   virtual void Close() = 0;
   // Called at other ranks: waits for the next order, without a timeout. The input is valid until

@@ -1,0 +1,35 @@
+// The content of KV blocks and of sequences' states as bytes, for the tiers of the prefix cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "models/kv_cache.h"
+
+namespace sluice {
+
+enum class CachePiece : int64_t { kBlock, kState };
+
+// Copies pieces between a cache and memory of the host. With several ranks, the bytes of a piece
+// are those of all ranks' shares, in rank order.
+//
+// Read and Write throw if a device or a rank is lost; std::runtime_error, GroupError. Thread
+// safety: used by the thread that computes the steps, between two of them.
+class CacheBytes {
+ public:
+  virtual ~CacheBytes() = default;
+  // 0 for states if sequences keep none.
+  virtual int64_t BytesOf(CachePiece piece) const = 0;
+  // `place`: the number of the block, or of the slot of states.
+  virtual void Read(CachePiece piece, int64_t place, std::byte* bytes) = 0;
+  virtual void Write(CachePiece piece, int64_t place, const std::byte* bytes) = 0;
+};
+
+// For the cache of one rank. `device`: holds the cache, which no step in flight uses; null: the
+// CPU. Ownership: refers to both. kResourceExhausted if the device has no memory for a copy.
+Result<std::unique_ptr<CacheBytes>> MakeCacheBytes(const KvCache& cache, Device* device);
+
+}  // namespace sluice

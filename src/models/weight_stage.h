@@ -1,0 +1,37 @@
+// Replaces the weights of a model of several ranks, in all of them between the same two steps.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "base/result.h"
+#include "models/decoder.h"
+#include "models/parallel_model.h"
+
+namespace sluice {
+
+// Part of the model of rank 0 (ParallelShare::stage). Thread safety: Stage, StageFrom and Drop are
+// called by one thread at a time, while steps are computed.
+class WeightStage {
+ public:
+  virtual ~WeightStage() = default;
+
+  // Loads the shares of the checkpoint in `folder`, which has the same configuration, beside those
+  // in use, on threads of their own. An error names the rank; then nothing is staged anywhere.
+  virtual Status Stage(const std::filesystem::path& folder) = 0;
+  // Stages what `loaded` has staged, in memory that both share. REQUIRES: both are threads, and
+  // have the same sizes.
+  virtual Status StageFrom(const WeightStage& loaded) = 0;
+  virtual void Drop() = 0;
+  // All ranks compute with the staged weights from the next step on, and free the old ones. Called
+  // by the thread that computes the steps, with none in flight; it then calls PrepareThread of the
+  // model. REQUIRES: staged. Throws GroupError.
+  virtual void Switch() = 0;
+};
+
+// Loads the share of one rank with threads of its own. `checkpoint`: as in LoadShare.
+Result<std::unique_ptr<DecoderModel>> LoadShareBeside(
+    const RankThreads& threads, const Checkpoint* checkpoint, const ModelConfig& config,
+    const ModelOptions& options, const RankPlace& place, const RankGroups& groups);
+
+}  // namespace sluice
