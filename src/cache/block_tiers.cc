@@ -31,11 +31,26 @@ BlockTiers::~BlockTiers() {
   counters_.ram_blocks = 0;
 }
 
+void BlockTiers::set_listener(TierListener* listener) {
+  listener_ = listener;
+  changes_ = listener == nullptr ? nullptr : std::make_shared<TierChanges>();
+}
+
+void BlockTiers::TellChanges() {
+  if (listener_ == nullptr) return;
+  for (const TierChange& change : changes_->Take()) listener_->OnTierChange(change);
+}
+
+void BlockTiers::DropChanges() {
+  if (changes_ != nullptr) changes_->Take();
+}
+
 void BlockTiers::Evict() {
   std::optional<RamTier::Kept> oldest = ram_.TakeOldest();
   if (!oldest) return;
+  TellMemory(oldest->name, /*is_stored=*/false);
   if (disk_ != nullptr && oldest->is_durable)
-    disk_->Write(oldest->name, std::move(oldest->bytes));
+    disk_->Write(oldest->name, std::move(oldest->bytes), changes_);
   else
     ++counters_.dropped;
 }
@@ -44,7 +59,10 @@ void BlockTiers::Store(const TierKey& key, int64_t group, BlockId block) {
   const TierName name = NameOf(key, group);
   if (ram_.Touch(name)) return;
   if (ram_.max_blocks() == 0 && (!key.is_durable || disk_->Has(name))) {
-    if (!key.is_durable) ++counters_.dropped;
+    if (key.is_durable)
+      disk_->Tell(name, changes_);
+    else
+      ++counters_.dropped;
     return;
   }
   while (ram_.max_blocks() > 0 && ram_.size() >= ram_.max_blocks()) Evict();
@@ -62,10 +80,11 @@ void BlockTiers::Store(const TierKey& key, int64_t group, BlockId block) {
   bytes_.Read(block, piece.get());
   if (ram_.max_blocks() > 0) {
     ram_.Add({.name = name, .is_durable = key.is_durable, .bytes = std::move(piece)});
+    TellMemory(name, /*is_stored=*/true);
     ++counters_.ram_stored;
     counters_.ram_blocks = ram_.size();
   } else {
-    disk_->Write(name, std::move(piece));
+    disk_->Write(name, std::move(piece), changes_);
   }
 }
 
@@ -92,6 +111,7 @@ bool BlockTiers::Load(const TierKey& key, int64_t group, BlockId block) {
   const TierName name = NameOf(key, group);
   HeldBytes bytes = ram_.Take(name);
   const bool is_in_ram = bytes != nullptr;
+  if (is_in_ram) TellMemory(name, /*is_stored=*/false);
   if (!is_in_ram && disk_ != nullptr) bytes = disk_->Take(name);
   if (bytes == nullptr) return false;
   ++num_moved_;
@@ -127,7 +147,8 @@ void BlockTiers::Save(std::span<const Named> blocks, double max_seconds) {
 }
 
 void BlockTiers::Clear(bool keeps_disk) {
-  ram_.Clear();
+  while (const std::optional<RamTier::Kept> kept = ram_.TakeOldest())
+    TellMemory(kept->name, /*is_stored=*/false);
   counters_.ram_blocks = 0;
   if (disk_ != nullptr && !keeps_disk) disk_->Clear();
 }

@@ -7,13 +7,16 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "cache/block_pool.h"
 #include "cache/byte_blocks.h"
 #include "cache/disk_tier.h"
 #include "cache/ram_tier.h"
+#include "cache/tier_changes.h"
 #include "cache/tier_counts.h"
 #include "cache/tier_key.h"
+#include "cache/tier_listener.h"
 
 namespace sluice {
 
@@ -55,6 +58,13 @@ class BlockTiers {
   BlockTiers(const BlockTiers&) = delete;
   BlockTiers& operator=(const BlockTiers&) = delete;
 
+  // Who is told what the tiers gain and lose from now on; outlives the tiers. Changes are collected
+  // until TellChanges(), DropChanges() forgets them.
+  void set_listener(TierListener* listener);
+  TierListener* listener() const { return listener_; }
+  void TellChanges();
+  void DropChanges();
+
   // Resets the limit of moved blocks. Called before each step is planned.
   void BeginStep() { num_moved_ = 0; }
   // Number of blocks that may still be moved in this step. At least two at the start of a step: one
@@ -93,6 +103,9 @@ class BlockTiers {
 
  private:
   void Evict();
+  void TellMemory(const TierName& name, bool is_stored) const {
+    if (changes_ != nullptr) changes_->Add({name, TierMedium::kMemory, is_stored});
+  }
 
   BlockBytes& bytes_;
   const std::shared_ptr<ByteBlocks> memory_;
@@ -101,6 +114,8 @@ class BlockTiers {
   RamTier ram_;
   const int64_t max_moved_;  // per step
   int64_t num_moved_ = 0;
+  TierListener* listener_ = nullptr;
+  std::shared_ptr<TierChanges> changes_;  // null without a listener
 };
 
 }  // namespace sluice

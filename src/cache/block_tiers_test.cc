@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <thread>
+#include <unordered_set>
 
 #include <gtest/gtest.h>
 
@@ -454,6 +455,61 @@ TEST(BlockTiers, WithoutMemoryBlocksGoToTheDisk) {
   Machine machine(8, {{}}, 0, OpenDisk(OptionsIn(folder)), 1000);
   EXPECT_EQ(machine.Run(TierTokens(0, 32)), 8) << "also after a restart";
   EXPECT_EQ(machine.counters.disk_loaded, 8u);
+}
+
+// Adds up the changes that are told.
+class Heard final : public TierListener {
+ public:
+  using Names = std::unordered_set<TierName, TierNameHash>;
+
+  void OnTierName(const TierName& name, int64_t group, BlockId, BlockId,
+                  std::span<const int32_t> tokens, std::string_view) override {
+    EXPECT_EQ(name.group, static_cast<uint32_t>(group));
+    EXPECT_EQ(std::ssize(tokens), kTierBlock);
+    named.insert(name);
+  }
+  void OnTierChange(const TierChange& change) override {
+    EXPECT_TRUE(named.contains(change.name));
+    Names& names = change.medium == TierMedium::kDisk ? on_disk : in_memory;
+    if (!change.is_stored) {
+      EXPECT_EQ(names.erase(change.name), 1u);
+    } else if (!names.insert(change.name).second) {
+      EXPECT_EQ(change.medium, TierMedium::kDisk) << "evicted again, and still there";
+    }
+  }
+
+  Names named, in_memory, on_disk;
+};
+
+// The changes that are told add up to what the tiers hold.
+TEST(BlockTiers, TellWhatTheyGainAndLose) {
+  const Folder folder;
+  DiskTier::Options options = OptionsIn(folder);
+  options.max_bytes = 40 * TierDiskBytes(kTierBytes);
+  const std::shared_ptr<DiskTier> disk = OpenDisk(options);
+  Machine machine(8, {{}, {.window = 5}}, 6, disk, 1000);
+  Heard heard;
+  machine.tiers.set_listener(&heard);
+  std::mt19937 random(3);
+  for (int i = 0; i < 200; ++i) {
+    machine.Run(TierTokens(static_cast<int>(random() % 12) * 50, 16));
+    machine.tiers.TellChanges();
+    EXPECT_EQ(std::ssize(heard.in_memory), machine.counters.ram_blocks);
+  }
+  const auto num_files = [&] {
+    const std::filesystem::recursive_directory_iterator all(folder.path());
+    return std::count_if(begin(all), end(all),
+                         [](const auto& entry) { return entry.path().extension() == ".kv"; });
+  };
+  WaitFor([&] {
+    machine.tiers.TellChanges();
+    return !heard.on_disk.empty() && num_files() == std::ssize(heard.on_disk);
+  });
+  EXPECT_GT(machine.counters.disk_loaded, 0u);
+  EXPECT_LE(std::ssize(heard.on_disk), 40);
+  machine.tiers.Clear(/*keeps_disk=*/false);
+  machine.tiers.TellChanges();
+  EXPECT_TRUE(heard.in_memory.empty() && heard.on_disk.empty());
 }
 
 TEST(BlockTiers, WhatIsInMemoryAtTheEndGoesToTheDisk) {

@@ -124,8 +124,25 @@ void DiskTier::Rest() {
   Leave();
 }
 
+void DiskTier::TellStored(File& file, const std::shared_ptr<TierChanges>& changes) {
+  if (changes == nullptr) return;
+  std::erase_if(file.told, [](const auto& told) { return told.expired(); });
+  changes->Add({file.name, TierMedium::kDisk, /*is_stored=*/true});
+  const bool is_known =
+      std::ranges::any_of(file.told, [&](const auto& told) { return told.lock() == changes; });
+  if (!is_known) file.told.push_back(changes);
+}
+
+void DiskTier::TellRemoved(const File& file) {
+  for (const std::weak_ptr<TierChanges>& told : file.told) {
+    if (const auto changes = told.lock(); changes != nullptr)
+      changes->Add({file.name, TierMedium::kDisk, /*is_stored=*/false});
+  }
+}
+
 void DiskTier::Leave() {
   ++generation_;
+  for (const File& file : files_) TellRemoved(file);
   files_.clear();
   places_.clear();
   leftovers_.clear();
@@ -168,7 +185,7 @@ Status DiskTier::Scan(const TierIdentity& identity) {
       continue;
     }
     const int64_t bytes = TierDiskBytes(options_.block_bytes);
-    places_.emplace(*name, files_.insert(files_.end(), {*name, bytes}));
+    places_.emplace(*name, files_.insert(files_.end(), {*name, bytes, {}}));
     used_bytes_ += bytes;
   }
   const std::filesystem::directory_iterator end;
@@ -194,21 +211,40 @@ bool DiskTier::Has(const TierName& name) const {
   return places_.contains(name) || queued_.contains(name);
 }
 
-void DiskTier::Write(const TierName& name, HeldBytes bytes) {
+void DiskTier::Tell(const TierName& name, const std::shared_ptr<TierChanges>& changes) {
+  if (changes == nullptr) return;
+  const MutexLock lock(mutex_);
+  if (const auto found = places_.find(name); found != places_.end())
+    return TellStored(*found->second, changes);
+  TellLater(name, changes);
+}
+
+void DiskTier::TellLater(const TierName& name, const std::shared_ptr<TierChanges>& changes) {
+  if (changes == nullptr) return;
+  for (Job& job : writes_) {
+    if (job.name == name) job.told.push_back(changes);
+  }
+}
+
+void DiskTier::Write(const TierName& name, HeldBytes bytes,
+                     const std::shared_ptr<TierChanges>& changes) {
   {
     const MutexLock lock(mutex_);
     if (const auto found = places_.find(name); found != places_.end()) {
       files_.splice(files_.end(), files_, found->second);
+      TellStored(*found->second, changes);
       return;
     }
-    if (!counts_.writes || own_.empty() || queued_.contains(name)) return;
+    if (!counts_.writes || own_.empty()) return;
+    if (queued_.contains(name)) return TellLater(name, changes);
     if (static_cast<int64_t>(writes_.size()) >= options_.max_queued) {
       queued_.erase(writes_.front().name);
       writes_.pop_front();
       ++counts_.dropped;
     }
     queued_.emplace(name, 0);
-    writes_.push_back({name, std::move(bytes)});
+    writes_.push_back({name, std::move(bytes), {}});
+    if (changes != nullptr) writes_.back().told.push_back(changes);
   }
   wake_.NotifyOne();
 }
@@ -288,6 +324,7 @@ void DiskTier::Clear() {
     const MutexLock lock(mutex_);
     ++generation_;
     for (const File& file : files_) {
+      TellRemoved(file);
       doomed_.push_back(own_ / TierFileName(file.name));
       used_bytes_ -= file.bytes;
     }
@@ -346,6 +383,7 @@ void DiskTier::MakeRoom(int64_t bytes) {
     leftovers_.pop_front();
   }
   while (is_full() && !files_.empty()) {
+    TellRemoved(files_.front());
     doomed_.push_back(own_ / TierFileName(files_.front().name));
     used_bytes_ -= files_.front().bytes;
     places_.erase(files_.front().name);
@@ -356,6 +394,7 @@ void DiskTier::MakeRoom(int64_t bytes) {
 void DiskTier::Forget(const TierName& name) {
   const auto found = places_.find(name);
   if (found == places_.end()) return;
+  TellRemoved(*found->second);
   used_bytes_ -= found->second->bytes;
   files_.erase(found->second);
   places_.erase(found);
@@ -414,8 +453,12 @@ void DiskTier::WriteNext(MutexLock& lock) {
   if (!written && !is_blocked) return EndWrites(written.error().message);
   written_.NotifyAll();
   queued_.erase(job.name);
-  // Write() may have dropped it from the queue meanwhile.
-  if (!writes_.empty() && writes_.front().name == job.name) writes_.pop_front();
+  // Write() may have dropped it from the queue meanwhile, and Tell() added to it.
+  std::vector<std::weak_ptr<TierChanges>> told = job.told;
+  if (!writes_.empty() && writes_.front().name == job.name) {
+    told = std::move(writes_.front().told);
+    writes_.pop_front();
+  }
   if (is_blocked) {
     ++counts_.dropped;
     LOG_WARNING("cache", "a block was not written: {}", written.error().message);
@@ -423,7 +466,9 @@ void DiskTier::WriteNext(MutexLock& lock) {
   }
   ++counts_.written;
   used_bytes_ += bytes;
-  places_.emplace(job.name, files_.insert(files_.end(), {job.name, bytes}));
+  const auto file = files_.insert(files_.end(), {job.name, bytes, {}});
+  places_.emplace(job.name, file);
+  for (const std::weak_ptr<TierChanges>& changes : told) TellStored(*file, changes.lock());
 }
 
 void DiskTier::ReadNext(MutexLock& lock) {

@@ -17,6 +17,7 @@
 #include "base/owned_fd.h"
 #include "base/result.h"
 #include "cache/byte_blocks.h"
+#include "cache/tier_changes.h"
 #include "cache/tier_counts.h"
 #include "cache/tier_file.h"
 #include "cache/tier_key.h"
@@ -68,8 +69,12 @@ class DiskTier {
   void Rest();
 
   bool Has(const TierName& name) const;
-  // Queues the block to be written, unless it is on disk.
-  void Write(const TierName& name, HeldBytes bytes);
+  // Queues the block to be written, unless it is on disk. `changes`: is told when it is there, and
+  // when it is no longer; may be null.
+  void Write(const TierName& name, HeldBytes bytes,
+             const std::shared_ptr<TierChanges>& changes = {});
+  // Tells `changes` the same of a block that is on disk or queued.
+  void Tell(const TierName& name, const std::shared_ptr<TierChanges>& changes);
   // Waits until `deadline` for room in the write queue, so that Write() drops nothing. False at the
   // deadline, or if nothing is written any more.
   bool WaitForRoom(std::chrono::steady_clock::time_point deadline);
@@ -94,11 +99,13 @@ class DiskTier {
   struct File {
     TierName name;
     int64_t bytes = 0;
+    std::vector<std::weak_ptr<TierChanges>> told = {};
   };
   using Files = std::list<File>;  // the least recently used first
   struct Job {
     TierName name;
     HeldBytes bytes;
+    std::vector<std::weak_ptr<TierChanges>> told = {};
   };
   struct Load {
     HeldBytes bytes;  // null: being read
@@ -123,6 +130,11 @@ class DiskTier {
   // Makes room for a file of `bytes`: moves files that have to go to doomed_.
   void MakeRoom(int64_t bytes) REQUIRES(mutex_);
   void Forget(const TierName& name) REQUIRES(mutex_);
+  static void TellStored(File& file, const std::shared_ptr<TierChanges>& changes);
+  static void TellRemoved(const File& file);
+  // Tells `changes` once the queued block has been written.
+  void TellLater(const TierName& name, const std::shared_ptr<TierChanges>& changes)
+      REQUIRES(mutex_);
   void EndWrites(const std::string& reason) REQUIRES(mutex_);
 
   const Options options_;

@@ -341,6 +341,7 @@ bool PrefixIndex::Reset(bool keeps_disk) {
   }
   listener_ = listener;
   is_resetting_ = false;
+  if (all && tiers_ != nullptr) tiers_->DropChanges();
   if (all && listener_ != nullptr) listener_->OnCleared();
   return all;
 }

@@ -34,6 +34,15 @@ void PrefixIndex::ForEachGone(BlockId block, const Visit& visit) const {
 
 void PrefixIndex::Store(BlockId block) {
   ForEachGone(block, [this](const TierKey& key, int64_t group, BlockId gone) {
+    if (TierListener* const listener = tiers_->listener(); listener != nullptr) {
+      const BlockId named = group == 0 ? gone : anchors_[static_cast<size_t>(gone)];
+      const BlockId parent = entries_[static_cast<size_t>(named)].parent;
+      const auto length = static_cast<size_t>(block_size_);
+      listener->OnTierName({.digest = key.digest, .group = static_cast<uint32_t>(group)}, group,
+                           named, parent,
+                           std::span(tokens_).subspan(static_cast<size_t>(named) * length, length),
+                           parent == kNoBlock ? SaltOf(named) : std::string_view());
+    }
     tiers_->Store(key, group, gone);
   });
 }

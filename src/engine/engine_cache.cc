@@ -14,6 +14,7 @@ void EngineCore::UseTiers(BlockTiers* tiers, BlockTiers* snapshots) {
   tiers_ = tiers;
   snapshot_tiers_ = snapshots;
   index_->UseTiers(tiers, snapshots);
+  if (tiers != nullptr) tiers->set_listener(dynamic_cast<TierListener*>(listener_));
 }
 
 void EngineCore::SaveCache(double max_seconds) {
@@ -23,6 +24,7 @@ void EngineCore::SaveCache(double max_seconds) {
 void EngineCore::TellCacheEvents() {
   if (listener_ == nullptr || index_ == nullptr) return;
   if (listener_->wants_everything()) index_->Tell(*listener_);
+  if (tiers_ != nullptr) tiers_->TellChanges();
   listener_->EndBatch();
 }
 

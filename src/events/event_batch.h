@@ -7,17 +7,20 @@
 
 #include "base/attention_span.h"
 #include "cache/block_pool.h"
+#include "cache/tier_changes.h"
 
 namespace sluice {
 
 struct CacheEvent {
-  enum class Kind : uint8_t { kStored, kRemoved, kCleared };
+  // kTierName, kTier: as in CacheListener.
+  enum class Kind : uint8_t { kStored, kRemoved, kCleared, kTierName, kTier };
   Kind kind = Kind::kCleared;
   int32_t group = 0;
   BlockId anchor = kNoBlock;  // see CacheListener
-  BlockId parent = kNoBlock;  // for kStored
-  size_t first_token = 0;     // for kStored: index into CacheEventBatch::tokens
-  int32_t salt = -1;          // for kStored: index into CacheEventBatch::salts; -1: none
+  BlockId parent = kNoBlock;  // for kStored and kTierName
+  size_t first_token = 0;     // for these two: index into CacheEventBatch::tokens
+  int32_t salt = -1;          // for these two: index into CacheEventBatch::salts; -1: none
+  size_t tier_change = 0;     // for kTierName and kTier: index into CacheEventBatch::tier_changes
 };
 
 struct CacheShape {
@@ -32,6 +35,7 @@ struct CacheEventBatch {
   std::vector<CacheEvent> events;
   std::vector<int32_t> tokens;
   std::vector<std::string> salts;
+  std::vector<TierChange> tier_changes;  // of kTierName, only the name
 };
 
 }  // namespace sluice

@@ -11,8 +11,13 @@
 namespace sluice {
 namespace {
 
-// The device's cache; other tiers would have other names.
-constexpr std::string_view kMedium = "GPU";
+// Media as vLLM calls them.
+constexpr std::string_view kComputing = "GPU";
+constexpr std::string_view kMemory = "CPU";
+constexpr std::string_view kDisk = "STORAGE";
+
+// Blocks that are remembered although no tier has them: on their way from one to the next.
+constexpr size_t kMostAbsent = size_t{1} << 16;
 
 std::string_view KindOf(const AttentionSpan& span) {
   if (span.sees_all()) return "full_attention";
@@ -24,6 +29,11 @@ void WriteHashOrNil(MsgpackWriter& writer, std::optional<uint64_t> hash) {
     writer.Unsigned(*hash);
   else
     writer.Nil();
+}
+
+std::span<const int32_t> TokensOf(const CacheEventBatch& batch, const CacheEvent& first,
+                                  size_t num_blocks, int block_size) {
+  return {batch.tokens.data() + first.first_token, num_blocks * static_cast<size_t>(block_size)};
 }
 
 std::string_view ClientSaltOf(const CacheEventBatch& batch, const CacheEvent& event) {
@@ -59,8 +69,7 @@ void CacheEventEncoder::Name(const CacheEventBatch& batch, const CacheEvent& eve
     keys.adapter = named.adapter->name;
     keys.serial = named.adapter->serial;
   }
-  const std::span<const int32_t> tokens(batch.tokens.data() + event.first_token,
-                                        static_cast<size_t>(shape_.block_size));
+  const std::span<const int32_t> tokens = TokensOf(batch, event, 1, shape_.block_size);
   named.digest =
       DigestOfBlock(event.parent == kNoBlock ? root_ : at(event.parent).digest, tokens, keys);
   named.is_known = true;
@@ -83,44 +92,35 @@ std::vector<CacheEventEncoder::Run> CacheEventEncoder::RunsOf(const CacheEventBa
   return runs;
 }
 
-void CacheEventEncoder::WriteStored(const CacheEventBatch& batch, Run run, std::string& out) {
+void CacheEventEncoder::WriteMap(const Stored& stored, std::string& out) const {
   MsgpackWriter writer(out);
-  const CacheEvent& first = batch.events[run.begin];
-  for (size_t i = run.begin; i < run.end; ++i) Name(batch, batch.events[i]);
-  const AttentionSpan& span = shape_.groups[static_cast<size_t>(first.group)];
-  const Adapter* const adapter = at(first.anchor).adapter.get();
-
+  const AttentionSpan& span = shape_.groups[static_cast<size_t>(stored.group)];
   writer.Map(span.window > 0 ? 12 : 11);
   writer.Text("type");
   writer.Text("BlockStored");
   writer.Text("block_hashes");
-  writer.Array(run.end - run.begin);
-  for (size_t i = run.begin; i < run.end; ++i)
-    writer.Unsigned(ShortHash(at(batch.events[i].anchor).digest));
+  writer.Array(stored.hashes.size());
+  for (const uint64_t hash : stored.hashes) writer.Unsigned(hash);
   writer.Text("parent_block_hash");
-  WriteHashOrNil(writer, first.parent == kNoBlock
-                             ? std::nullopt
-                             : std::optional(ShortHash(at(first.parent).digest)));
+  WriteHashOrNil(writer, stored.parent);
   writer.Text("token_ids");
-  const size_t num_tokens = (run.end - run.begin) * static_cast<size_t>(shape_.block_size);
-  writer.Array(num_tokens);
-  for (size_t i = 0; i < num_tokens; ++i)
-    writer.Unsigned(static_cast<uint32_t>(batch.tokens[first.first_token + i]));
+  writer.Array(stored.tokens.size());
+  for (const int32_t token : stored.tokens) writer.Unsigned(static_cast<uint32_t>(token));
   writer.Text("block_size");
   writer.Unsigned(static_cast<uint64_t>(shape_.block_size));
   writer.Text("lora_id");
+  const Adapter* const adapter = stored.adapter;
   WriteHashOrNil(writer, adapter == nullptr ? std::nullopt : std::optional(adapter->serial));
   writer.Text("medium");
-  writer.Text(kMedium);
+  writer.Text(stored.medium);
   writer.Text("lora_name");
   if (adapter == nullptr)
     writer.Nil();
   else
     writer.Text(adapter->name);
   writer.Text("extra_keys");
-  writer.Array(run.end - run.begin);
-  for (size_t i = run.begin; i < run.end; ++i) {
-    const std::string_view salt = ClientSaltOf(batch, batch.events[i]);
+  writer.Array(stored.hashes.size());
+  for (const std::string_view salt : stored.salts) {
     const size_t count = (adapter == nullptr ? 0 : 1) + (salt.empty() ? 0 : 1);
     if (count == 0) {
       writer.Nil();
@@ -131,13 +131,95 @@ void CacheEventEncoder::WriteStored(const CacheEventBatch& batch, Run run, std::
     if (!salt.empty()) writer.Text(salt);
   }
   writer.Text("group_idx");
-  writer.Unsigned(static_cast<uint64_t>(first.group));
+  writer.Unsigned(static_cast<uint64_t>(stored.group));
   writer.Text("kv_cache_spec_kind");
   writer.Text(KindOf(span));
   if (span.window > 0) {
     writer.Text("kv_cache_spec_sliding_window");
     writer.Unsigned(static_cast<uint64_t>(span.window));
   }
+}
+
+void CacheEventEncoder::WriteStored(const CacheEventBatch& batch, Run run, std::string& out) {
+  const CacheEvent& first = batch.events[run.begin];
+  std::vector<uint64_t> hashes;
+  std::vector<std::string_view> salts;
+  for (size_t i = run.begin; i < run.end; ++i) {
+    const CacheEvent& event = batch.events[i];
+    Name(batch, event);
+    hashes.push_back(ShortHash(at(event.anchor).digest));
+    salts.push_back(ClientSaltOf(batch, event));
+  }
+  Stored stored{.hashes = hashes,
+                .parent = {},
+                .tokens = TokensOf(batch, first, hashes.size(), shape_.block_size),
+                .adapter = at(first.anchor).adapter.get(),
+                .salts = salts,
+                .medium = kComputing,
+                .group = first.group};
+  if (first.parent != kNoBlock) stored.parent = ShortHash(at(first.parent).digest);
+  WriteMap(stored, out);
+}
+
+void CacheEventEncoder::NameInTiers(const CacheEventBatch& batch, const CacheEvent& event) {
+  const Named& named = at(event.anchor);
+  if (!named.is_known) return;
+  const TierName& name = batch.tier_changes[event.tier_change].name;
+  TierBlock& block = tiers_[name];
+  block.hash = ShortHash(named.digest);
+  block.parent.reset();
+  if (event.parent != kNoBlock) block.parent = ShortHash(at(event.parent).digest);
+  const std::span<const int32_t> tokens = TokensOf(batch, event, 1, shape_.block_size);
+  block.tokens.assign(tokens.begin(), tokens.end());
+  block.adapter = named.adapter;
+  block.salt = ClientSaltOf(batch, event);
+  block.group = event.group;
+  ForgetAbsent(name);
+}
+
+void CacheEventEncoder::ForgetAbsent(const TierName& newest) {
+  absent_.push_back(newest);
+  while (absent_.size() > kMostAbsent) {
+    const auto oldest = tiers_.find(absent_.front());
+    absent_.pop_front();
+    if (oldest != tiers_.end() && !oldest->second.in_memory && !oldest->second.on_disk)
+      tiers_.erase(oldest);
+  }
+}
+
+bool CacheEventEncoder::WriteTierChange(const TierChange& change, std::string& out) {
+  const auto found = tiers_.find(change.name);
+  if (found == tiers_.end()) return false;
+  TierBlock& block = found->second;
+  bool& is_there = block.in(change.medium);
+  if (is_there == change.is_stored) return false;
+  is_there = change.is_stored;
+  const std::string_view medium = change.medium == TierMedium::kDisk ? kDisk : kMemory;
+  if (change.is_stored) {
+    const std::string_view salt = block.salt;
+    WriteMap({.hashes = {&block.hash, 1},
+              .parent = block.parent,
+              .tokens = block.tokens,
+              .adapter = block.adapter.get(),
+              .salts = {&salt, 1},
+              .medium = medium,
+              .group = block.group},
+             out);
+    return true;
+  }
+  MsgpackWriter writer(out);
+  writer.Map(4);
+  writer.Text("type");
+  writer.Text("BlockRemoved");
+  writer.Text("block_hashes");
+  writer.Array(1);
+  writer.Unsigned(block.hash);
+  writer.Text("medium");
+  writer.Text(medium);
+  writer.Text("group_idx");
+  writer.Unsigned(static_cast<uint64_t>(block.group));
+  ForgetAbsent(change.name);
+  return true;
 }
 
 void CacheEventEncoder::WriteRemoved(const CacheEventBatch& batch, Run run, std::string& out) {
@@ -154,15 +236,19 @@ void CacheEventEncoder::WriteRemoved(const CacheEventBatch& batch, Run run, std:
     if (batch.events[i].group == 0) named = {};
   }
   writer.Text("medium");
-  writer.Text(kMedium);
+  writer.Text(kComputing);
   writer.Text("group_idx");
   writer.Unsigned(static_cast<uint64_t>(batch.events[run.begin].group));
 }
 
-void CacheEventEncoder::WriteRun(const CacheEventBatch& batch, Run run, std::string& out) {
-  switch (batch.events[run.begin].kind) {
-    case CacheEvent::Kind::kStored: return WriteStored(batch, run, out);
-    case CacheEvent::Kind::kRemoved: return WriteRemoved(batch, run, out);
+bool CacheEventEncoder::WriteRun(const CacheEventBatch& batch, Run run, std::string& out) {
+  const CacheEvent& first = batch.events[run.begin];
+  switch (first.kind) {
+    case CacheEvent::Kind::kStored: WriteStored(batch, run, out); return true;
+    case CacheEvent::Kind::kRemoved: WriteRemoved(batch, run, out); return true;
+    case CacheEvent::Kind::kTierName: NameInTiers(batch, first); return false;
+    case CacheEvent::Kind::kTier:
+      return WriteTierChange(batch.tier_changes[first.tier_change], out);
     case CacheEvent::Kind::kCleared: break;
   }
   MsgpackWriter writer(out);
@@ -170,17 +256,22 @@ void CacheEventEncoder::WriteRun(const CacheEventBatch& batch, Run run, std::str
   writer.Text("type");
   writer.Text("AllBlocksCleared");
   std::ranges::fill(blocks_, Named());
+  tiers_.clear();
+  absent_.clear();
+  return true;
 }
 
 std::string CacheEventEncoder::Encode(const CacheEventBatch& batch) {
   if (!batch.shape.empty()) Begin(batch.shape.front());
-  const std::vector<Run> runs = RunsOf(batch);
+  size_t count = 0;
+  std::string events;
+  for (const Run& run : RunsOf(batch)) count += WriteRun(batch, run, events);
   std::string out;
   MsgpackWriter writer(out);
   writer.Array(3);
   writer.Double(batch.unix_seconds);
-  writer.Array(runs.size());
-  for (const Run& run : runs) WriteRun(batch, run, out);
+  writer.Array(count);
+  out += events;
   writer.Unsigned(static_cast<uint64_t>(rank_));
   return out;
 }

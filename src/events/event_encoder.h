@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "events/block_hash.h"
@@ -14,7 +18,8 @@ namespace sluice {
 
 // A message is an array [seconds since 1970, events, data-parallel rank]; an event is a map whose
 // key "type" is BlockStored, BlockRemoved or AllBlocksCleared. Consecutive blocks of a sequence
-// share one BlockStored. Blocks are named by the hashes in block_hash.h.
+// share one BlockStored. Blocks are named by the hashes in block_hash.h. The medium is GPU for the
+// cache that computation uses, CPU for blocks in memory beyond it, STORAGE for blocks on disk.
 //
 // Keeps the names of stored blocks, so all batches must pass through it, in order. Thread safety:
 // one thread at a time.
@@ -37,6 +42,28 @@ class CacheEventEncoder {
     std::shared_ptr<const Adapter> adapter;  // inherited from the parent; null: none
     bool is_known = false;
   };
+  // A block that the tiers know, or knew a short time ago.
+  struct TierBlock {
+    uint64_t hash = 0;
+    std::optional<uint64_t> parent;
+    std::vector<int32_t> tokens;
+    std::shared_ptr<const Adapter> adapter;
+    std::string salt;  // the client's; "" except for first blocks
+    int32_t group = 0;
+    bool in_memory = false, on_disk = false;
+
+    bool& in(TierMedium medium) { return medium == TierMedium::kDisk ? on_disk : in_memory; }
+  };
+  // The content of a BlockStored: blocks of one sequence. `salts`: by block, or empty.
+  struct Stored {
+    std::span<const uint64_t> hashes;
+    std::optional<uint64_t> parent;
+    std::span<const int32_t> tokens;
+    const Adapter* adapter = nullptr;
+    std::span<const std::string_view> salts;
+    std::string_view medium;
+    int32_t group = 0;
+  };
   // Consecutive events that are encoded as one map.
   struct Run {
     size_t begin = 0, end = 0;
@@ -47,14 +74,23 @@ class CacheEventEncoder {
   // Assigns names to the anchors of stored blocks.
   void Name(const CacheEventBatch& batch, const CacheEvent& event);
   std::vector<Run> RunsOf(const CacheEventBatch& batch) const;
-  void WriteRun(const CacheEventBatch& batch, Run run, std::string& out);
+  // These return false if there is nothing to say.
+  bool WriteRun(const CacheEventBatch& batch, Run run, std::string& out);
+  bool WriteTierChange(const TierChange& change, std::string& out);
   void WriteStored(const CacheEventBatch& batch, Run run, std::string& out);
+  void WriteMap(const Stored& stored, std::string& out) const;
   void WriteRemoved(const CacheEventBatch& batch, Run run, std::string& out);
+  // Remembers the block under the tiers' name for it.
+  void NameInTiers(const CacheEventBatch& batch, const CacheEvent& event);
+  // Forgets the blocks that left the tiers longest ago, beyond a number of them.
+  void ForgetAbsent(const TierName& newest);
 
   const int64_t rank_;
   const BlockDigest root_;
   CacheShape shape_;
   std::vector<Named> blocks_;
+  std::unordered_map<TierName, TierBlock, TierNameHash> tiers_;
+  std::deque<TierName> absent_;  // named, or removed from a tier; may be there again
 };
 
 }  // namespace sluice

@@ -153,14 +153,37 @@ void CacheEventPublisher::OnStart(int64_t num_blocks, int block_size,
 
 void CacheEventPublisher::OnStored(int64_t group, BlockId anchor, BlockId parent,
                                    std::span<const int32_t> tokens, std::string_view salt) {
-  CacheEvent event{.kind = CacheEvent::Kind::kStored,
-                   .group = static_cast<int32_t>(group),
-                   .anchor = anchor,
-                   .parent = parent,
-                   .first_token = batch_.tokens.size()};
+  AddBlock({.kind = CacheEvent::Kind::kStored,
+            .group = static_cast<int32_t>(group),
+            .anchor = anchor,
+            .parent = parent},
+           tokens, salt);
+}
+
+void CacheEventPublisher::OnTierName(const TierName& name, int64_t group, BlockId anchor,
+                                     BlockId parent, std::span<const int32_t> tokens,
+                                     std::string_view salt) {
+  AddBlock({.kind = CacheEvent::Kind::kTierName,
+            .group = static_cast<int32_t>(group),
+            .anchor = anchor,
+            .parent = parent,
+            .tier_change = batch_.tier_changes.size()},
+           tokens, salt);
+  batch_.tier_changes.push_back({.name = name});
+}
+
+void CacheEventPublisher::OnTierChange(const TierChange& change) {
+  batch_.events.push_back(
+      {.kind = CacheEvent::Kind::kTier, .tier_change = batch_.tier_changes.size()});
+  batch_.tier_changes.push_back(change);
+}
+
+void CacheEventPublisher::AddBlock(CacheEvent event, std::span<const int32_t> tokens,
+                                   std::string_view salt) {
+  event.first_token = batch_.tokens.size();
   batch_.tokens.insert(batch_.tokens.end(), tokens.begin(), tokens.end());
   // Later blocks inherit from their parents.
-  if (parent == kNoBlock && !salt.empty()) {
+  if (event.parent == kNoBlock && !salt.empty()) {
     if (batch_.salts.empty() || batch_.salts.back() != salt) batch_.salts.emplace_back(salt);
     event.salt = static_cast<int32_t>(batch_.salts.size()) - 1;
   }
@@ -176,6 +199,7 @@ void CacheEventPublisher::OnCleared() {
   batch_.events.clear();
   batch_.tokens.clear();
   batch_.salts.clear();
+  batch_.tier_changes.clear();
   batch_.events.push_back({.kind = CacheEvent::Kind::kCleared});
 }
 

@@ -14,6 +14,7 @@
 #include "base/owned_fd.h"
 #include "base/result.h"
 #include "cache/cache_listener.h"
+#include "cache/tier_listener.h"
 #include "events/event_batch.h"
 #include "events/event_encoder.h"
 #include "events/event_settings.h"
@@ -31,7 +32,7 @@ namespace sluice {
 // it, and hwm batches for each subscriber.
 //
 // Thread safety: see CacheListener.
-class CacheEventPublisher final : public CacheListener {
+class CacheEventPublisher final : public CacheListener, public TierListener {
  public:
   static constexpr size_t kMostKeptBytes = size_t{256} << 20;
 
@@ -51,6 +52,9 @@ class CacheEventPublisher final : public CacheListener {
                 std::string_view salt) override;
   void OnRemoved(int64_t group, BlockId anchor) override;
   void OnCleared() override;
+  void OnTierName(const TierName& name, int64_t group, BlockId anchor, BlockId parent,
+                  std::span<const int32_t> tokens, std::string_view salt) override;
+  void OnTierChange(const TierChange& change) override;
   bool wants_everything() const override;
   void EndBatch() override;
   CacheEventCounts counts() const override;
@@ -70,6 +74,7 @@ class CacheEventPublisher final : public CacheListener {
 
   CacheEventPublisher(const CacheEventSettings& settings, int64_t rank);
   Status Open(int64_t rank);
+  void AddBlock(CacheEvent event, std::span<const int32_t> tokens, std::string_view salt);
   // Binds or connects, and stores the socket's actual address.
   Status OpenSocket(Socket& socket, int type, const std::string& address, std::string& endpoint);
   void Wake();

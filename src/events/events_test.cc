@@ -191,6 +191,65 @@ TEST(CacheEventPublisher, PublishesAndReplays) {
   EXPECT_THAT(second[2], HasSubstr("BlockRemoved"));
 }
 
+std::string EncodedUnsigned(uint64_t number) {
+  return Packed([=](MsgpackWriter& out) { out.Unsigned(number); });
+}
+
+// A block goes to memory, to the disk, and comes back to memory: each event says the medium, and
+// where blocks are stored also tokens and parent.
+TEST(CacheEventEncoder, NamesTheMediumOfTiers) {
+  CacheEventEncoder encoder(0, kDefaultHashSeed);
+  const TierName second{.digest = {2}}, unknown{.digest = {3}};
+  CacheEventBatch batch;
+  batch.shape.push_back({16, kEventBlock, {{}}});
+  batch.tokens = {1, 2, 300, 70000, 5, 6, 7, 8};
+  batch.events = {{.anchor = 3, .first_token = 0}, {.anchor = 4, .parent = 3, .first_token = 4}};
+  for (CacheEvent& event : batch.events) event.kind = CacheEvent::Kind::kStored;
+  const auto encode = [&](std::vector<CacheEvent> events, std::vector<TierChange> changes) {
+    CacheEventBatch next;
+    next.tokens = batch.tokens;
+    next.events = std::move(events);
+    next.tier_changes = std::move(changes);
+    return encoder.Encode(next);
+  };
+  const auto change = [](size_t index) {
+    return CacheEvent{.kind = CacheEvent::Kind::kTier, .tier_change = index};
+  };
+  encoder.Encode(batch);
+  const std::string evicted = encode(
+      {{.kind = CacheEvent::Kind::kTierName,
+        .anchor = 4,
+        .parent = 3,
+        .first_token = 4,
+        .tier_change = 0},
+       {.kind = CacheEvent::Kind::kRemoved, .anchor = 4},
+       change(1),
+       change(2)},
+      {{.name = second}, {second, TierMedium::kMemory, true}, {unknown, TierMedium::kDisk, true}});
+  const std::string name = EncodedUnsigned(2037705195955110920u);
+  const std::string parent = EncodedUnsigned(6757273206147034738u);
+  const std::string stored =
+      "\xb1parent_block_hash" + parent + "\xa9token_ids" + Bytes({0x94, 5, 6, 7, 8}) + "\xaa";
+  EXPECT_EQ(evicted[10], '\x92')
+      << "removed from GPU, stored in memory; nothing of the unknown one";
+  EXPECT_THAT(evicted, HasSubstr(name + stored.substr(0, stored.size() - 1)));
+  EXPECT_THAT(evicted, HasSubstr("\xa6medium\xa3"
+                                 "CPU"));
+  const std::string moved =
+      encode({change(0), change(1), change(1)},
+             {{second, TierMedium::kMemory, false}, {second, TierMedium::kDisk, true}});
+  EXPECT_EQ(moved[10], '\x92') << "what is known already is not told again";
+  EXPECT_THAT(moved, HasSubstr("\xa6medium\xa7STORAGE"));
+  EXPECT_THAT(moved, HasSubstr(stored));
+  EXPECT_THAT(encode({change(0)}, {{second, TierMedium::kDisk, false}}),
+              HasSubstr("\xac"
+                        "BlockRemoved\xac"
+                        "block_hashes\x91" +
+                        name + "\xa6medium\xa7STORAGE"));
+  encode({{.kind = CacheEvent::Kind::kCleared}}, {});
+  EXPECT_EQ(encode({change(0)}, {{second, TierMedium::kDisk, true}})[10], '\x90');
+}
+
 TEST(CacheEventPublisher, ReplaysUpToTheEnd) {
   const auto publisher = StartPublisher({.buffer_steps = 2});
   for (int i = 0; i < 5; ++i) {

@@ -76,6 +76,14 @@ def hashes(tokens, block_size, salt=""):
     return names
 
 
+def of_each(event):
+    """(hash, hash of the parent, tokens) of the blocks of a BlockStored."""
+    parent = event.parent_block_hash
+    for i, name in enumerate(event.block_hashes):
+        yield name, parent, event.token_ids[i * event.block_size:(i + 1) * event.block_size]
+        parent = name
+
+
 class Router:
     def __init__(self, endpoint, topic="", rank=0):
         self.context = zmq.Context()
@@ -84,10 +92,12 @@ class Router:
         self.socket.connect(endpoint)
         self.decoder = msgspec.msgpack.Decoder(type=Batches)
         self.topic, self.rank = topic, rank
-        self.blocks = set()  # (group, hash)
+        self.blocks = set()  # (group, hash) in the cache that computes
+        self.tiers = {"CPU": set(), "STORAGE": set()}
         self.next = None     # number of the next batch; None before the first
         self.cleared = 0
         self.salts = set()
+        self.tokens = {}  # (parent, tokens) of each block that was ever told
 
     def close(self):
         self.socket.close(linger=0)
@@ -105,19 +115,26 @@ class Router:
 
     def apply(self, event):
         if isinstance(event, AllBlocksCleared):
-            self.blocks.clear()
+            for blocks in (self.blocks, *self.tiers.values()):
+                blocks.clear()
             self.cleared += 1
         elif isinstance(event, BlockRemoved):
             for name in event.block_hashes:
-                self.blocks.remove((event.group_idx, name))
+                self.of(event.medium).remove((event.group_idx, name))
         else:
-            assert len(event.token_ids) == event.block_size * len(event.block_hashes) and event.medium == "GPU"
+            blocks = self.of(event.medium)
+            assert len(event.token_ids) == event.block_size * len(event.block_hashes)
             assert len(event.extra_keys) == len(event.block_hashes)
-            assert event.parent_block_hash is None or (0, event.parent_block_hash) in self.blocks
+            assert event.medium != "GPU" or event.parent_block_hash is None or (0, event.parent_block_hash) in self.blocks
             self.salts.update(key for keys in event.extra_keys if keys for key in keys)
             for name in event.block_hashes:
-                assert (event.group_idx, name) not in self.blocks
-                self.blocks.add((event.group_idx, name))
+                assert (event.group_idx, name) not in blocks
+                blocks.add((event.group_idx, name))
+            for name, parent, tokens in of_each(event):  # tiers tell of a block what the cache has told of it
+                assert self.tokens.setdefault(name, (parent, tokens)) == (parent, tokens)
+
+    def of(self, medium):
+        return self.blocks if medium == "GPU" else self.tiers[medium]
 
     def read(self, up_to):
         """Reads until batch `up_to - 1` has been taken."""
@@ -153,7 +170,7 @@ class Router:
         """Number of tokens of a prompt that the server has cached; the last token is always computed."""
         blocks = 0
         for name in hashes(tokens, block_size, salt)[:(len(tokens) - 1) // block_size]:
-            if (0, name) not in self.blocks:
+            if not any((0, name) in held for held in (self.blocks, *self.tiers.values())):
                 break
             blocks += 1
         return blocks * block_size

@@ -76,6 +76,38 @@ def test_a_router_knows_what_the_cache_holds(requests):
         router.close()
 
 
+def test_a_router_knows_what_the_tiers_hold(tmp_path):
+    """Blocks that leave the cache are told as held by CPU, then by STORAGE; the index predicts the hits of all three together."""
+    flags = ["--kv-events-config", config(endpoint="tcp://*:0", replay_endpoint="tcp://127.0.0.1:0"), "--num-gpu-blocks-override", 48, "--max-model-len", 512,
+             "--kv-offloading-size", 0.0005, "--kv-offloading-path", tmp_path, "--enable-prompt-tokens-details", "--block-size", BLOCK, "--max-num-seqs", 4]
+    rng = random.Random(3)
+    work = list(prompts(rng, 150))
+    with serving(ABACUS, *flags, env={"VLLM_SERVER_DEV_MODE": "1"}) as server:
+        events, replay = endpoints(server)
+        router = Router(events)
+
+        def files():
+            return len(list(tmp_path.glob("*/*.kv")))
+
+        for tokens, salt in work:
+            ask(server, tokens, **({"cache_salt": salt} if salt else {}))
+        # What was written since the last step is told by the next one.
+        wait_until(lambda: ask(server, [5]) == 0 and router.catch_up(replay) is None and len(router.tiers["STORAGE"]) == files() > 40, "the disk is not told")
+        assert router.tiers["CPU"] and router.salts == {"tenant"}
+        hits = 0
+        for tokens, salt in rng.sample(work, 40):
+            router.catch_up(replay)
+            expected = router.hit(tokens, BLOCK, salt)
+            assert ask(server, tokens, **({"cache_salt": salt} if salt else {})) == expected
+            hits += expected > 0
+        assert hits > 20 and server.metric("vllm:external_prefix_cache_hits_total") > 0
+        assert server.post("/reset_prefix_cache", None)[0] == 200
+        router.catch_up(replay)
+        wait_until(lambda: router.catch_up(replay) is None and router.cleared == 1, "no event of the reset")
+        assert not router.blocks and not any(router.tiers.values())
+        router.close()
+
+
 def test_a_reset_clears_the_index():
     flags = ["--kv-events-config", config(endpoint="tcp://*:0", replay_endpoint="tcp://127.0.0.1:0")]
     with serving(ABACUS, *flags, env={"VLLM_SERVER_DEV_MODE": "1"}) as server:

@@ -1,0 +1,40 @@
+// Which blocks the tiers gain and lose, for the listener of the prefix cache.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "cache/tier_key.h"
+
+namespace sluice {
+
+enum class TierMedium : uint8_t { kMemory, kDisk };
+
+struct TierChange {
+  TierName name;
+  TierMedium medium = TierMedium::kMemory;
+  bool is_stored = false;  // false: removed
+};
+
+// Changes on their way to one engine's listener, in order. Thread safety: all methods may be called
+// from any thread; the disk's thread adds, too.
+class TierChanges {
+ public:
+  void Add(const TierChange& change) {
+    const MutexLock lock(mutex_);
+    changes_.push_back(change);
+  }
+  // Returns the changes since the last call.
+  std::vector<TierChange> Take() {
+    const MutexLock lock(mutex_);
+    return std::exchange(changes_, {});
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<TierChange> changes_ GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice

@@ -1,0 +1,28 @@
+// Receives which blocks the tiers of the prefix cache gain and lose.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "cache/block_pool.h"
+#include "cache/tier_changes.h"
+#include "cache/tier_key.h"
+
+namespace sluice {
+
+// Implemented by a CacheListener that wants to know of the tiers, too. When everything was removed
+// (CacheListener::OnCleared), it was removed from the tiers, too. Thread safety: as CacheListener.
+class TierListener {
+ public:
+  virtual ~TierListener() = default;
+
+  // A block that was reported as stored is about to be evicted; the tiers know it by this name.
+  // `salt`: "" except for first blocks.
+  virtual void OnTierName(const TierName& name, int64_t group, BlockId anchor, BlockId parent,
+                          std::span<const int32_t> tokens, std::string_view salt) = 0;
+  // The block may be unknown: named before the listener existed, or before everything was removed.
+  virtual void OnTierChange(const TierChange& change) = 0;
+};
+
+}  // namespace sluice
