@@ -1,10 +1,8 @@
 // Engine::Create: makes a running engine from a configuration.
 #include <algorithm>
 #include <memory>
-#include <system_error>
 
 #include "base/log.h"
-#include "base/thread_limit.h"
 #include "device/device.h"
 #include "device/device_bytes.h"
 #include "device/device_pool.h"
@@ -15,8 +13,10 @@
 #include "engine/plan_tower.h"
 #include "engine/process_ranks.h"
 #include "engine/replica_engine.h"
+#include "engine/shared_drafts.h"
 #include "engine/simulated_engine.h"
 #include "engine/warm_up.h"
+#include "engine/weight_loads.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
 #include "kernels/cuda/tactic_cache.h"
@@ -90,18 +90,6 @@ Result<MemoryLimits> MemoryOf(const Devices& devices) {
     least.available_bytes = is_first ? free_bytes : std::min(least.available_bytes, free_bytes);
   }
   return least;
-}
-
-Result<std::unique_ptr<ThreadPool>> StartThreads(const RankThreads& threads) {
-  const int num_threads = threads.num_threads;
-  try {
-    return std::make_unique<ThreadPool>(num_threads, threads.cpus);
-  } catch (const std::system_error& error) {
-    return Fail(
-        ErrorCode::kResourceExhausted,
-        ThreadsRefused(fmt::format("{} threads", num_threads), error.what(), "lower --threads"),
-        "threads");
-  }
 }
 
 std::vector<int32_t> EndTokens(const ModelConfig& model, const GenerationConfig& generation) {
@@ -249,7 +237,8 @@ Status LoadDraft(const EnginePlan& plan, ThreadPool& pool, const Model& target,
   const std::filesystem::path& folder = asked.is_mtp() ? plan.config.model_folder : asked.folder;
   auto loaded = asked.is_head() ? LoadDrafter(pool, folder, plan.draft->model, plan.draft->options,
                                               target, plan.config.model_folder)
-                                : LoadModel(pool, folder, plan.draft->model, plan.draft->options);
+                                : LoadSharedDraft(pool, folder, plan.draft->model,
+                                                  plan.draft->options, asked.quantization);
   if (!loaded) return tl::unexpected(std::move(loaded).error().In(DrafterName(asked)));
   draft = *std::move(loaded);
   return {};
@@ -290,7 +279,15 @@ ParallelOptions ParallelOptionsOf(const EnginePlan& plan, const Devices& devices
   parallel.deadline =
       std::chrono::milliseconds(static_cast<int64_t>(1000 * plan.config.loop.watchdog_seconds));
   for (const std::unique_ptr<Device>& device : devices) parallel.devices.push_back(device.get());
+  parallel.moves_blocks = plan.config.offload.is_given();
   return parallel;
+}
+
+void TakeShare(ParallelShare share, EngineLoop::Parts& parts) {
+  parts.model = std::move(share.model);
+  parts.cache = std::move(share.cache);
+  parts.stage = share.stage;
+  parts.cache_bytes = std::move(share.bytes);
 }
 
 // Loads the model for several ranks: on the CPU, or one device per rank.
@@ -302,8 +299,7 @@ Status LoadRanks(const EnginePlan& plan, const ModelConfig& model, const LoadPro
                         parts.devices.empty() ? ModelOptionsOf(plan)
                                               : DeviceModelOptionsOf(plan, *parts.devices.front()),
                         ParallelOptionsOf(plan, parts.devices), progress));
-  parts.model = std::move(share.model);
-  parts.cache = std::move(share.cache);
+  TakeShare(std::move(share), parts);
   return {};
 }
 
@@ -354,25 +350,6 @@ Status LoadWeights(const EnginePlan& plan, const ModelConfig& model,
   return {};
 }
 
-std::string MebibytesText(int64_t bytes) {
-  return fmt::format("{} MiB", (bytes + (int64_t{1} << 20) - 1) >> 20);
-}
-
-// Loads a second model beside the one in use, on the CPU, for a single rank.
-Result<std::unique_ptr<Model>> LoadBeside(const EnginePlan& plan, const ModelConfig& model) {
-  const int64_t needed = plan.weight_bytes + plan.workspace_bytes;
-  const int64_t available = ReadMemoryLimits().available_bytes;
-  if (needed > available) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("new weights are loaded beside the old ones and need {}, but {} are "
-                            "available; lower --kv-cache-memory-bytes",
-                            MebibytesText(needed), MebibytesText(available)));
-  }
-  ASSIGN_OR_RETURN(const std::unique_ptr<ThreadPool> pool,
-                   StartThreads(plan.ranks.threads.front()));
-  return LoadModel(*pool, plan.config.model_folder, model, ModelOptionsOf(plan));
-}
-
 // Returns functions that reload the parts of an engine with `plan`. REQUIRES: no adapters are
 // served.
 EngineLoop::Loader LoaderOf(const EnginePlan& plan, const ModelConfig& model,
@@ -393,11 +370,7 @@ EngineLoop::Loader LoaderOf(const EnginePlan& plan, const ModelConfig& model,
   loader.load_cache = [=](EngineLoop::Parts& parts) {
     return AllocateCache(plan, model, layout, parts);
   };
-  if (!on_device && plan.ranks.num_ranks() == 1) {
-    loader.load_model = [=](const std::filesystem::path& folder) {
-      return LoadBeside(of_folder(folder), model);
-    };
-  }
+  WeightLoads::AddTo(loader, std::make_shared<WeightLoads>(plan, model), /*engine=*/0);
   return loader;
 }
 
@@ -410,10 +383,11 @@ Status CheckReloadable(const EngineConfig& config, bool are_processes) {
   const auto refuse = [&](const char* what) {
     return Fail(ErrorCode::kUnsupported, fmt::format("--{}: {}", option, what), option);
   };
-  if (are_processes) return refuse("ranks that are processes keep what they have loaded");
-  if (config.data_parallel_size > 1) {
+  if (config.enable_sleep_mode && are_processes)
+    return refuse("ranks that are processes keep the memory that they have; leave it out");
+  if (config.enable_sleep_mode && config.data_parallel_size > 1) {
     return refuse(
-        "engines that share weights keep them; leave --data-parallel-size out, and run "
+        "engines that share weights keep their memory; leave --data-parallel-size out, and run "
         "several servers behind a balancer");
   }
   if (config.enable_weight_updates && config.draft.is_given()) {
@@ -424,13 +398,12 @@ Status CheckReloadable(const EngineConfig& config, bool are_processes) {
   }
   if (config.adapters.enabled)
     return refuse("LoRA adapters keep their slots beside the weights; leave --enable-lora out");
-  const bool has_ranks = config.tensor_parallel_size * config.pipeline_parallel_size > 1;
   const bool is_on_cpu = config.device == DeviceChoice::kCpu ||
                          (config.device == DeviceChoice::kAuto && !BuiltWithCuda());
-  if (config.enable_weight_updates && (has_ranks || !is_on_cpu)) {
+  if (config.enable_weight_updates && !is_on_cpu) {
     return Fail(ErrorCode::kUnsupported,
-                "--weight-transfer-config: weights are replaced on a CPU, by one rank; leave "
-                "--tensor-parallel-size and --pipeline-parallel-size out, and say --device cpu",
+                "--weight-transfer-config: a device's memory is planned for one copy of the "
+                "weights, and new ones are loaded beside the old; say --device cpu",
                 "weight-transfer-config");
   }
   return {};
@@ -446,7 +419,7 @@ void TellPlan(const EnginePlan& plan, const Engine::Hooks& hooks) {
 // Makes what each of several engines needs besides the weights, which it shares with `loaded`.
 Status ShareLoaded(const EnginePlan& plan, const Model& loaded, const kernels::KvLayout& layout,
                    const std::vector<RankThreads>& threads, EngineLoop::Parts& parts) {
-  ASSIGN_OR_RETURN(parts.pool, StartThreads(threads.front()));
+  ASSIGN_OR_RETURN(parts.pool, StartRankThreads(threads.front()));
   if (plan.ranks.num_ranks() == 1) {
     ASSIGN_OR_RETURN(parts.model, loaded.Share(*parts.pool));
     return AllocateCache(plan, loaded.config(), layout, parts);
@@ -455,8 +428,7 @@ Status ShareLoaded(const EnginePlan& plan, const Model& loaded, const kernels::K
   parallel.threads = threads;
   ASSIGN_OR_RETURN(ParallelShare share,
                    ShareParallelModel(loaded, *parts.pool, ModelOptionsOf(plan), parallel));
-  parts.model = std::move(share.model);
-  parts.cache = std::move(share.cache);
+  TakeShare(std::move(share), parts);
   return {};
 }
 
@@ -470,7 +442,7 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
     RETURN_IF_ERROR(AddListener(plan.config, hooks, i, parts[static_cast<size_t>(i)]));
   {
     EngineLoop::Parts loaded;
-    ASSIGN_OR_RETURN(loaded.pool, StartThreads(plan.ranks.threads.front()));
+    ASSIGN_OR_RETURN(loaded.pool, StartRankThreads(plan.ranks.threads.front()));
     EnginePlan loading = plan;
     loading.num_blocks = 1;  // no step uses this cache
     RETURN_IF_ERROR(plan.ranks.num_ranks() > 1
@@ -500,11 +472,14 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
   }
   ASSIGN_OR_RETURN(const DiskTiers disks, OpenDiskTiers(plan, model));
   for (EngineLoop::Parts& mine : parts) mine.disks = disks;
+  const auto loads = std::make_shared<WeightLoads>(plan, model);
   std::vector<std::unique_ptr<Engine>> engines;
   for (int i = 0; i < count; ++i) {
+    std::optional<EngineLoop::Loader> loader;
+    if (plan.config.enable_weight_updates) WeightLoads::AddTo(loader.emplace(), loads, i);
     ASSIGN_OR_RETURN(engines.emplace_back(),
                      EngineLoop::Start(std::move(parts[static_cast<size_t>(i)]), info, plan,
-                                       ObserverOf(hooks, i)));
+                                       ObserverOf(hooks, i), std::move(loader)));
   }
   return std::make_unique<ReplicaEngine>(std::move(engines), info, plan.config.seed,
                                          plan.config.enable_prefix_caching);
@@ -526,12 +501,6 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                 "several servers behind a balancer",
                 "data_parallel_size");
   }
-  if (config.offload.is_given()) {
-    return Fail(ErrorCode::kUnsupported,
-                "ranks that are processes each have a part of every block, and parts are not moved "
-                "yet: leave --kv-offloading-size and --kv-offloading-path out",
-                "kv-offloading-size");
-  }
   if (config.draft.is_given()) {
     return Fail(ErrorCode::kUnsupported,
                 "a draft model or head proposes within one process, not yet before ranks that are "
@@ -542,7 +511,7 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
   TellPlan(plan, hooks);
   EngineLoop::Parts parts;
   RETURN_IF_ERROR(AddListener(config, hooks, 0, parts));
-  ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
+  ASSIGN_OR_RETURN(parts.pool, StartRankThreads(plan.ranks.threads.front()));
   plan.no_images = "rows of images do not go to ranks that are processes yet";
   plan.no_prompt_rows = "rows do not go to ranks that are processes yet";
   EngineInfo info = InfoOf(plan, model, generation, nullptr);
@@ -550,13 +519,18 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
   info.pipeline_stages = hooks.processes->num_stages;
   ASSIGN_OR_RETURN(const auto process,
                    LoadProcess(*hooks.processes, *parts.pool, plan, model, hooks.load_progress));
-  ParallelShare lead = process->TakeLead();
-  parts.model = std::move(lead.model);
-  parts.cache = std::move(lead.cache);
+  TakeShare(process->TakeLead(), parts);
+  ASSIGN_OR_RETURN(parts.disks, OpenDiskTiers(plan, model));
   ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
   ASSIGN_OR_RETURN(parts.dense, LoadDense(plan, *parts.pool));
-  return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan),
-                           ObserverOf(hooks, 0));
+  std::optional<EngineLoop::Loader> loader;
+  if (config.enable_weight_updates) {
+    WeightLoads::AddTo(loader.emplace(),
+                       std::make_shared<WeightLoads>(plan, model, hooks.processes->here),
+                       /*engine=*/0);
+  }
+  return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan), ObserverOf(hooks, 0),
+                           std::move(loader));
 }
 
 // Configuration that is read before a model is loaded.
@@ -676,7 +650,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
 
   // Pin threads only to the NUMA node of a rank: the server's threads use the same cores, and the
   // kernel's scheduler places the workers better around them.
-  ASSIGN_OR_RETURN(parts.pool, StartThreads(plan.ranks.threads.front()));
+  ASSIGN_OR_RETURN(parts.pool, StartRankThreads(plan.ranks.threads.front()));
   if (config.simulation.is_given()) {
     RETURN_IF_ERROR(LoadSimulated(plan, model_config, info.end_tokens, parts));
     ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));

@@ -46,13 +46,19 @@ EngineLoop::EngineLoop(Parts parts, EngineInfo info, EnginePlan plan, EngineObse
       observer_(observer),
       loader_(std::move(loader)),
       base_seed_(plan_.config.seed),
-      folder_(plan_.config.model_folder) {
+      folder_(plan_.config.model_folder),
+      stage_(parts_.stage) {
   if (base_seed_ == 0) base_seed_ = RandomSeed();
 }
 
 Status EngineLoop::MakeCore() {
   if (plan_.config.offload.is_given()) {
-    ASSIGN_OR_RETURN(tiers_, KvTiers::Create(plan_, *parts_.cache, parts_.disks, tier_counters_));
+    if (parts_.cache_bytes == nullptr) {
+      Device* const device = parts_.devices.empty() ? nullptr : parts_.devices.front().get();
+      ASSIGN_OR_RETURN(parts_.cache_bytes, MakeCacheBytes(*parts_.cache, device));
+    }
+    ASSIGN_OR_RETURN(tiers_,
+                     KvTiers::Create(plan_, *parts_.cache_bytes, parts_.disks, tier_counters_));
   }
   ASSIGN_OR_RETURN(core_, EngineCore::Create(
                               plan_, *parts_.model, *parts_.cache, *parts_.pool, observer_,

@@ -21,9 +21,11 @@
 #include "engine/engine_core.h"
 #include "engine/engine_plan.h"
 #include "engine/kv_tiers.h"
+#include "models/cache_bytes.h"
 #include "models/dense_layers.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
+#include "models/weight_stage.h"
 
 namespace sluice {
 
@@ -42,6 +44,9 @@ class EngineLoop final : public Engine {
     std::unique_ptr<Model> draft;       // of plan.draft; null: there is no draft model
     std::unique_ptr<ImageTower> tower;  // of plan.tower; null: prompts may not hold images
     std::unique_ptr<KvCache> cache;
+    WeightStage* stage = nullptr;  // of a model of several ranks, part of it; else null
+    // The caches of all ranks, if the model has several and blocks are moved; else null.
+    std::unique_ptr<CacheBytes> cache_bytes;
     // The layers of plan.pooling, shared by engines that share weights; null if there are none.
     std::shared_ptr<const DenseLayers> dense;
     // In the model's slots; shared by engines that share the model; null: none are served.
@@ -55,6 +60,8 @@ class EngineLoop final : public Engine {
     std::function<Status(Parts& parts)> load_cache;
     // Loads a model beside the one in use, with threads of its own; null: not possible.
     std::function<Result<std::unique_ptr<Model>>(const std::filesystem::path& folder)> load_model;
+    // The same for a model of several ranks: stages the weights in all of them.
+    std::function<Status(WeightStage& own, const std::filesystem::path& folder)> stage;
   };
 
   // `observer` may be null. `loader`: reloads parts; nullopt: they cannot be reloaded.
@@ -128,9 +135,13 @@ class EngineLoop final : public Engine {
   Status LoadParts(bool weights, bool cache);
   // Replaces the weights and the cache by those in `made`, if it has them.
   void TakeParts(Parts& made);
+  Status StageInRanks(const std::filesystem::path& folder);
   Status UseStaged();
   // Makes the disk tier use the blocks of the weights in `folder`.
   void UseDiskOf(const std::filesystem::path& folder);
+  // The same after a switch to these weights, once all engines that share the disk have switched;
+  // until then no block is written or found.
+  void SwitchDiskTo(const std::filesystem::path& folder);
   Status ModelAlive() const;
   bool has_work() const { return core_ != nullptr && core_->has_work(); }
   // Counts a request as unfinished, or refuses it if a limit is reached.
@@ -169,8 +180,11 @@ class EngineLoop final : public Engine {
 
   mutable Mutex staging_mutex_;
   std::unique_ptr<Model> staged_ GUARDED_BY(staging_mutex_);
-  std::filesystem::path staged_folder_ GUARDED_BY(staging_mutex_);
-  std::filesystem::path folder_ GUARDED_BY(staging_mutex_);  // of the weights
+  std::filesystem::path staged_folder_ GUARDED_BY(staging_mutex_);  // "": nothing is staged
+  std::filesystem::path folder_ GUARDED_BY(staging_mutex_);         // of the weights
+  // Parts::stage; null also while the model is not in memory.
+  WeightStage* stage_ GUARDED_BY(staging_mutex_);
+  bool is_staging_ GUARDED_BY(staging_mutex_) = false;  // in all ranks: the model must stay
   int64_t num_replaced_ = 0;  // used on the engine's thread: how often the weights were replaced
 
   mutable Mutex mutex_;

@@ -212,6 +212,10 @@ void PlanFlights(const ModelConfig& model, EnginePlan& plan) {
     plan.warnings.push_back(
         "async_scheduling: steps are computed one after the other, as speculative_config proposes "
         "from the tokens of the last one; leave one of the two out");
+  } else if (plan.config.offload.is_given()) {
+    plan.warnings.push_back(
+        "async_scheduling: steps are computed one after the other, as --kv-offloading-size and "
+        "--kv-offloading-path move blocks between them");
   } else if (IsEncoder(model.architecture)) {
     plan.warnings.push_back(
         "async_scheduling: an encoder's steps are computed one after the other");
@@ -627,7 +631,7 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
   plan.kv_bytes = plan.num_engines * blocks * plan.kv_bytes_per_block;
   plan.request_bytes =
       plan.on_device()
-          ? RequestBytes(config, host, host.available_bytes - plan.dense_bytes)
+          ? RequestBytes(config, host, host.available_bytes - plan.dense_bytes - plan.tier_bytes)
           : RequestBytes(config, plan.memory, plan.memory.available_bytes - plan.total_bytes());
   if (plan.taken_bytes() > plan.memory.available_bytes) {
     return Fail(
@@ -743,7 +747,9 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   if (plan.max_model_len < 2)
     return Invalid("max_model_len", "max_model_len must be at least 2: a prompt and an answer");
   RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
-  RETURN_IF_ERROR(PlanTiers(plan));
+  plan.tensor_ranks = plan.ranks.tensor_size;
+  plan.pipeline_stages = plan.ranks.num_stages;
+  RETURN_IF_ERROR(PlanTiers(model, host, plan));
   RETURN_IF_ERROR(PlanCache(model, plan_model, host, plan));
   return plan;
 }

@@ -65,7 +65,8 @@ struct EnginePlan {
   int64_t dense_bytes = 0;         // of the layers after pooling, part of weight_bytes; with a
                                    // device: in host memory instead, including their workspace
   int64_t adapter_bytes = 0;       // of the slots of LoRA adapters
-  int64_t tier_bytes = 0;          // of the tiers in memory, for all engines
+  int64_t tier_bytes = 0;          // of the tiers in memory, for all engines; with a device: in
+                                   // host memory
   int64_t graph_bytes = 0;         // estimate for recorded steps; the driver allocates it
   int64_t kv_bytes = 0;
   int64_t state_bytes = 0;           // of the slots of all engines
@@ -79,6 +80,10 @@ struct EnginePlan {
   std::vector<std::string> notes;     // choices that the user should know of, one line each
   std::vector<std::string> warnings;  // options that are not fully applied, one line each
 
+  // Bytes of a block and of a slot of states in the tiers: of all ranks together.
+  int64_t tier_block_bytes = 0, tier_state_bytes = 0;
+  int tensor_ranks = 1, pipeline_stages = 1;  // of the model, in whichever process they are
+
   int64_t max_logit_rows() const {
     return scheduler.max_num_seqs + scheduler.max_prompt_logit_rows + scheduler.max_proposed_tokens;
   }
@@ -86,7 +91,8 @@ struct EnginePlan {
   int64_t kv_tokens() const;
   // Bytes of everything except the cache.
   int64_t fixed_bytes() const {
-    return weight_bytes + workspace_bytes + adapter_bytes + graph_bytes + tier_bytes +
+    return weight_bytes + workspace_bytes + adapter_bytes + graph_bytes +
+           (on_device() ? 0 : tier_bytes) +
            (draft ? draft->weight_bytes + draft->workspace_bytes : 0);
   }
   int64_t total_bytes() const {

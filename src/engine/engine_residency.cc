@@ -58,7 +58,7 @@ Status EngineLoop::SetFrozen(bool frozen) {
 }
 
 Status EngineLoop::Sleep(bool drops_files) {
-  if (!loader_) return Engine::Sleep(drops_files);
+  if (!loader_ || !loader_->load_weights) return Engine::Sleep(drops_files);
   return CallOnThread([this, drops_files] { return FallAsleep(drops_files); });
 }
 
@@ -69,15 +69,23 @@ Status EngineLoop::FallAsleep(bool drops_files) {
       return Fail(ErrorCode::kUnavailable,
                   fmt::format("{} requests are not finished", unfinished_.requests));
     }
+    const MutexLock staging(staging_mutex_);
+    if (is_staging_)
+      return Fail(ErrorCode::kUnavailable, "new weights are being loaded; try again afterwards");
     residency_ = {.weights = false, .cache = false};
   }
   DropStagedWeights();
+  {
+    const MutexLock lock(staging_mutex_);
+    stage_ = nullptr;
+  }
   if (core_ != nullptr) {
     core_->ResetPrefixCache(/*keeps_disk=*/true);
     core_->TellCacheEvents();
   }
   core_.reset();
   tiers_.reset();
+  parts_.cache_bytes.reset();
   parts_.cache.reset();
   parts_.draft.reset();
   parts_.dense.reset();
@@ -95,7 +103,7 @@ Status EngineLoop::FallAsleep(bool drops_files) {
 }
 
 Status EngineLoop::WakeUp(bool weights, bool cache) {
-  if (!loader_) return Engine::WakeUp(weights, cache);
+  if (!loader_ || !loader_->load_weights) return Engine::WakeUp(weights, cache);
   return CallOnThread([this, weights, cache] {
     idle_ = true;  // so that the watchdog ignores the time of loading
     return LoadParts(weights, cache);
@@ -120,6 +128,8 @@ Status EngineLoop::LoadParts(bool weights, bool cache) {
   if (after.complete()) {
     UseDiskOf(weights_folder());
     if (Status core = MakeCore(); !core) {
+      tiers_.reset();
+      parts_.cache_bytes.reset();
       parts_.cache.reset();
       after.cache = false;
       loaded = std::move(core);
@@ -143,12 +153,24 @@ void EngineLoop::UseDiskOf(const std::filesystem::path& folder) {
   parts_.disks.Rest();
 }
 
+void EngineLoop::SwitchDiskTo(const std::filesystem::path& folder) {
+  if (parts_.disks.blocks == nullptr) return;
+  // An engine that has not switched yet still evicts blocks of the old weights.
+  parts_.disks.Rest();
+  if (++*parts_.disks.num_switched % plan_.num_engines == 0) UseDiskOf(folder);
+}
+
 void EngineLoop::TakeParts(Parts& made) {
   if (made.device_pool != nullptr) parts_.device_pool = std::move(made.device_pool);
   if (made.draft != nullptr) parts_.draft = std::move(made.draft);
   if (made.dense != nullptr) parts_.dense = std::move(made.dense);
   if (made.cache != nullptr) parts_.cache = std::move(made.cache);
+  if (made.cache_bytes != nullptr) parts_.cache_bytes = std::move(made.cache_bytes);
   if (made.model == nullptr) return;
+  {
+    const MutexLock lock(staging_mutex_);
+    stage_ = made.stage;
+  }
   made.model->PrepareThread(*parts_.pool);
   if (parts_.draft != nullptr) parts_.draft->PrepareThread(*parts_.pool);
   const MutexLock lock(model_mutex_);
@@ -161,8 +183,9 @@ std::filesystem::path EngineLoop::weights_folder() const {
 }
 
 Status EngineLoop::StageWeights(const std::filesystem::path& folder) {
-  if (!loader_ || !loader_->load_model) return Engine::StageWeights(folder);
+  if (!loader_ || (!loader_->load_model && !loader_->stage)) return Engine::StageWeights(folder);
   DropStagedWeights();  // frees its memory for the new ones
+  if (loader_->stage) return StageInRanks(folder);
   ASSIGN_OR_RETURN(std::unique_ptr<Model> model, loader_->load_model(folder));
   const MutexLock lock(staging_mutex_);
   staged_ = std::move(model);
@@ -170,15 +193,32 @@ Status EngineLoop::StageWeights(const std::filesystem::path& folder) {
   return {};
 }
 
+Status EngineLoop::StageInRanks(const std::filesystem::path& folder) {
+  MutexLock lock(staging_mutex_);
+  if (stage_ == nullptr) {
+    return Fail(ErrorCode::kUnavailable,
+                "the weights are not in memory; POST /wake_up?tags=weights first");
+  }
+  WeightStage& stage = *stage_;
+  is_staging_ = true;
+  lock.Unlock();
+  Status staged = CatchToResult([&] { return loader_->stage(stage, folder); });
+  lock.Lock();
+  is_staging_ = false;
+  if (staged) staged_folder_ = folder;
+  return staged;
+}
+
 void EngineLoop::DropStagedWeights() {
   std::unique_ptr<Model> dropped;
   const MutexLock lock(staging_mutex_);
   dropped.swap(staged_);
+  if (!staged_folder_.empty() && stage_ != nullptr) stage_->Drop();
   staged_folder_.clear();
 }
 
 Status EngineLoop::CommitWeights() {
-  return CallOnThread([this] { return UseStaged(); });
+  return CallOnThread([this] { return CatchToResult([this] { return UseStaged(); }); });
 }
 
 Status EngineLoop::UseStaged() {
@@ -188,20 +228,25 @@ Status EngineLoop::UseStaged() {
   }
   std::unique_ptr<Model> next;
   std::filesystem::path folder;
+  WeightStage* stage = nullptr;
   {
     const MutexLock lock(staging_mutex_);
     next.swap(staged_);
     folder = std::exchange(staged_folder_, {});
+    stage = stage_;
   }
-  if (next == nullptr) return Fail(ErrorCode::kInvalidArgument, "no weights are staged");
-  next->PrepareThread(*parts_.pool);
+  if (folder.empty()) return Fail(ErrorCode::kInvalidArgument, "no weights are staged");
+  if (next != nullptr) next->PrepareThread(*parts_.pool);
   ++num_replaced_;
-  UseDiskOf(folder);
+  SwitchDiskTo(folder);
   if (core_ != nullptr) {
-    core_->ReplaceModel(*next);
+    core_->ReplaceModel(next != nullptr ? *next : *parts_.model);
     core_->set_weights(num_replaced_);
   }
-  {
+  if (next == nullptr) {
+    stage->Switch();
+    parts_.model->PrepareThread(*parts_.pool);
+  } else {
     const MutexLock lock(model_mutex_);
     next.swap(parts_.model);
   }

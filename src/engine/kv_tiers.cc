@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 #include <fstream>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "engine/plan_text.h"
 #include "hardware/memory.h"
 #include "kernels/dispatch.h"
+#include "models/parallel_model.h"
 #include "tensor/buffer.h"
 
 namespace sluice {
@@ -52,7 +54,7 @@ struct TierShare {
 TierShare TierShareOf(const EnginePlan& plan, const char* what, int64_t piece_bytes,
                       int64_t least) {
   const OffloadConfig& offload = plan.config.offload;
-  const int64_t kinds = plan.state_bytes_per_slot > 0 ? 2 : 1;
+  const int64_t kinds = plan.tier_state_bytes > 0 ? 2 : 1;
   TierShare share{.what = what, .piece_bytes = piece_bytes};
   if (piece_bytes == 0) return share;
   share.ram_bytes = offload.ram_bytes / plan.num_engines / kinds;
@@ -66,11 +68,11 @@ TierShare TierShareOf(const EnginePlan& plan, const char* what, int64_t piece_by
 }
 
 TierShare BlockShareOf(const EnginePlan& plan) {
-  return TierShareOf(plan, "a block", plan.kv_bytes_per_block, kLeastBlocksOnWay);
+  return TierShareOf(plan, "a block", plan.tier_block_bytes, kLeastBlocksOnWay);
 }
 
 TierShare SnapshotShareOf(const EnginePlan& plan) {
-  return TierShareOf(plan, "a snapshot of states", plan.state_bytes_per_slot, kLeastSnapshotsOnWay);
+  return TierShareOf(plan, "a snapshot of states", plan.tier_state_bytes, kLeastSnapshotsOnWay);
 }
 
 Result<std::shared_ptr<ByteBlocks>> Allocate(const TierShare& share, int64_t count) {
@@ -153,20 +155,34 @@ PieceCounts CountsOf(const TierCounters& counters) {
 
 }  // namespace
 
-Status PlanTiers(EnginePlan& plan) {
+int64_t MostTierBytes(const OffloadConfig& offload, int num_engines) {
+  return offload.ram_bytes + (offload.has_disk() ? 2 * (num_engines + 1) * kWayBytes : 0);
+}
+
+Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan& plan) {
   const OffloadConfig& offload = plan.config.offload;
   if (!offload.is_given()) return {};
-  if (plan.on_device())
-    return Refuse(plan, "blocks of a device's memory are not moved yet; say --device cpu");
-  if (plan.ranks.num_ranks() > 1) {
-    return Refuse(plan,
-                  "each rank has a part of every block, and parts are not moved yet; leave "
-                  "--tensor-parallel-size and --pipeline-parallel-size out");
-  }
   if (!plan.config.enable_prefix_caching) {
     return Refuse(plan,
                   "blocks come back by their prefix; leave --no-enable-prefix-caching out, or this "
                   "option where the model is an encoder");
+  }
+  plan.tier_block_bytes = plan.kv_bytes_per_block;
+  plan.tier_state_bytes = plan.state_bytes_per_slot;
+  // The plan counts the largest rank on devices, and one of several processes.
+  const bool are_processes = plan.tensor_ranks * plan.pipeline_stages > plan.ranks.num_ranks();
+  if (are_processes || (plan.on_device() && plan.ranks.num_ranks() > 1)) {
+    ParallelOptions parallel;
+    parallel.tensor_size = plan.tensor_ranks;
+    parallel.num_stages = plan.pipeline_stages;
+    parallel.kv_groups = plan.kv_groups;
+    const auto sum = [&](CachePiece piece) {
+      const std::vector<int64_t> shares =
+          ShareBytes(piece, model.spec, ModelOptionsOf(plan), parallel);
+      return std::accumulate(shares.begin(), shares.end(), int64_t{0});
+    };
+    plan.tier_block_bytes = sum(CachePiece::kBlock);
+    plan.tier_state_bytes = sum(CachePiece::kState);
   }
   plan.tier_bytes = 0;
   for (const TierShare& share : {BlockShareOf(plan), SnapshotShareOf(plan)}) {
@@ -177,11 +193,20 @@ Status PlanTiers(EnginePlan& plan) {
           fmt::format("--kv-offloading-size: {} do not hold {} of {} in each of {} "
                       "engines{}; raise it",
                       MemoryText(offload.ram_bytes), share.what, MemoryText(share.piece_bytes),
-                      plan.num_engines, plan.state_bytes_per_slot > 0 ? ", in half of it" : ""),
+                      plan.num_engines, plan.tier_state_bytes > 0 ? ", in half of it" : ""),
           "kv-offloading-size");
     }
     const int64_t pieces = plan.num_engines * share.pieces() + share.on_way;
     plan.tier_bytes += pieces * ByteBlocks::Padded(share.piece_bytes);
+  }
+  if (plan.on_device()) {
+    if (plan.tier_bytes < host.available_bytes) return {};
+    return Fail(
+        ErrorCode::kResourceExhausted,
+        fmt::format("--kv-offloading-size: the tiers of the KV cache take {} of the host's "
+                    "memory, of which {} are free{}; lower it",
+                    MemoryText(plan.tier_bytes), MemoryText(host.available_bytes), LimitNote(host)),
+        "kv-offloading-size");
   }
   if (plan.fixed_bytes() < plan.memory.available_bytes) return {};
   return Fail(
@@ -199,11 +224,13 @@ Result<TierIdentity> TierIdentityOf(const EnginePlan& plan, const ModelConfig& m
                                     const std::filesystem::path& folder) {
   const ModelOptions options = ModelOptionsOf(plan);
   std::string text = fmt::format(
-      "build {}\nisa {}\nmodel {} {}\ndtype {} kv {} activations {}\nblock {} {} groups {} {}\n",
+      "build {}\nisa {}\nmodel {} {}\ndtype {} kv {} activations {}\nblock {} {} groups {} {}\n"
+      "device {} ranks {} {}\n",
       BuildId(), kernels::IsaName(kernels::CurrentIsa()), model.architecture,
       json::Write(model.raw), DtypeName(plan.dtype), DtypeName(plan.kv_type),
-      static_cast<int>(options.activation_format), plan.config.block_size, plan.kv_bytes_per_block,
-      plan.kv_groups.num_groups(), plan.kv_groups.layers_per_group);
+      static_cast<int>(options.activation_format), plan.config.block_size, plan.tier_block_bytes,
+      plan.kv_groups.num_groups(), plan.kv_groups.layers_per_group, plan.device_name,
+      plan.tensor_ranks, plan.pipeline_stages);
   text += fmt::format("overrides {}\nquantization {} {}\ndummy {} {}\n",
                       json::Write(plan.config.config_overrides),
                       plan.config.load_quantization.weights, plan.config.load_quantization.head,
@@ -211,7 +238,7 @@ Result<TierIdentity> TierIdentityOf(const EnginePlan& plan, const ModelConfig& m
   // See DecoderSpec::FitRope.
   text += fmt::format("long rope {}\n", !model.spec.long_rope_table.empty() &&
                                             plan.max_model_len > model.spec.short_context);
-  text += fmt::format("states {}\n", plan.state_bytes_per_slot);
+  text += fmt::format("states {}\n", plan.tier_state_bytes);
   for (const AttentionSpan& span : plan.kv_groups.spans)
     text += fmt::format("span {} {}\n", span.chunk, span.window);
   for (const KvGroups::Place& place : plan.kv_groups.places)
@@ -288,84 +315,42 @@ Result<DiskTiers> OpenDiskTiers(const EnginePlan& plan, const ModelConfig& model
   return disks;
 }
 
-class KvTiers::Blocks final : public BlockBytes {
+class KvTiers::Pieces final : public BlockBytes {
  public:
-  explicit Blocks(const KvCache& cache) {
-    for (const kernels::KvCacheView& slot : cache.slots()) {
-      const int bits = BitsPerElement(slot.layout.type);
-      Add(slot.k, slot.layout.BlockElements() * bits / 8);
-      Add(slot.v, slot.layout.ValueBlockElements() * bits / 8);
-    }
-  }
+  Pieces(CacheBytes& bytes, CachePiece piece) : bytes_(bytes), piece_(piece) {}
 
-  int64_t bytes_per_block() const override { return bytes_; }
-  void Read(BlockId block, std::byte* bytes) const override {
-    for (const Array& array : arrays_) {
-      std::memcpy(bytes, array.first + block * array.stride, static_cast<size_t>(array.stride));
-      bytes += array.stride;
-    }
-  }
-  void Write(BlockId block, const std::byte* bytes) override {
-    for (const Array& array : arrays_) {
-      std::memcpy(array.first + block * array.stride, bytes, static_cast<size_t>(array.stride));
-      bytes += array.stride;
-    }
-  }
+  int64_t bytes_per_block() const override { return bytes_.BytesOf(piece_); }
+  void Read(BlockId place, std::byte* bytes) const override { bytes_.Read(piece_, place, bytes); }
+  void Write(BlockId place, const std::byte* bytes) override { bytes_.Write(piece_, place, bytes); }
 
  private:
-  // The K or V array of a layer; consecutive blocks are `stride` bytes apart.
-  struct Array {
-    std::byte* first = nullptr;
-    int64_t stride = 0;
-  };
-  void Add(void* first, int64_t stride) {
-    if (stride > 0) arrays_.push_back({static_cast<std::byte*>(first), stride});
-    bytes_ += stride;
-  }
-
-  std::vector<Array> arrays_;
-  int64_t bytes_ = 0;
-};
-
-class KvTiers::Snapshots final : public BlockBytes {
- public:
-  explicit Snapshots(const KvCache& cache) : states_(cache.states()) {}
-
-  int64_t bytes_per_block() const override { return states_.slot_bytes(); }
-  void Read(BlockId slot, std::byte* bytes) const override {
-    std::memcpy(bytes, states_.slot(slot), static_cast<size_t>(states_.slot_bytes()));
-  }
-  void Write(BlockId slot, const std::byte* bytes) override {
-    std::memcpy(states_.slot(slot), bytes, static_cast<size_t>(states_.slot_bytes()));
-  }
-
- private:
-  const StateCache& states_;
+  CacheBytes& bytes_;
+  const CachePiece piece_;
 };
 
 KvTiers::KvTiers() = default;
 KvTiers::~KvTiers() = default;
 
-Result<std::unique_ptr<KvTiers>> KvTiers::Create(const EnginePlan& plan, const KvCache& cache,
+Result<std::unique_ptr<KvTiers>> KvTiers::Create(const EnginePlan& plan, CacheBytes& bytes,
                                                  const DiskTiers& disks, KvTierCounters& counters) {
   std::unique_ptr<KvTiers> made(new KvTiers());
-  const auto create = [](const TierShare& share, BlockBytes& bytes, std::shared_ptr<DiskTier> disk,
+  const auto create = [](const TierShare& share, BlockBytes& pieces, std::shared_ptr<DiskTier> disk,
                          TierCounters& counts, std::unique_ptr<BlockTiers>& tiers) -> Status {
-    if (bytes.bytes_per_block() != share.piece_bytes) {
+    if (pieces.bytes_per_block() != share.piece_bytes) {
       return Fail(ErrorCode::kInternal,
                   fmt::format("{} has {} bytes, and {} in the plan", share.what,
-                              bytes.bytes_per_block(), share.piece_bytes));
+                              pieces.bytes_per_block(), share.piece_bytes));
     }
     ASSIGN_OR_RETURN(auto memory, Allocate(share, share.pieces()));
-    tiers = std::make_unique<BlockTiers>(bytes, std::move(memory), share.ram_pieces(),
+    tiers = std::make_unique<BlockTiers>(pieces, std::move(memory), share.ram_pieces(),
                                          std::move(disk), counts);
     return {};
   };
-  made->block_bytes_ = std::make_unique<Blocks>(cache);
+  made->block_bytes_ = std::make_unique<Pieces>(bytes, CachePiece::kBlock);
   RETURN_IF_ERROR(create(BlockShareOf(plan), *made->block_bytes_, disks.blocks, counters.blocks,
                          made->blocks_));
-  if (plan.state_bytes_per_slot == 0) return made;
-  made->snapshot_bytes_ = std::make_unique<Snapshots>(cache);
+  if (plan.tier_state_bytes == 0) return made;
+  made->snapshot_bytes_ = std::make_unique<Pieces>(bytes, CachePiece::kState);
   RETURN_IF_ERROR(create(SnapshotShareOf(plan), *made->snapshot_bytes_, disks.snapshots,
                          counters.snapshots, made->snapshots_));
   return made;
@@ -377,12 +362,12 @@ TierCounts TierCountsOf(const EnginePlan& plan, const KvTierCounters& counters,
   const OffloadConfig& offload = plan.config.offload;
   counts.has_ram = offload.ram_bytes > 0;
   counts.has_disk = disks.blocks != nullptr;
-  counts.has_snapshots = plan.state_bytes_per_slot > 0;
-  counts.bytes_per_block = plan.kv_bytes_per_block;
+  counts.has_snapshots = plan.tier_state_bytes > 0;
+  counts.bytes_per_block = plan.tier_block_bytes;
   counts.blocks = CountsOf(counters.blocks);
   counts.snapshots = CountsOf(counters.snapshots);
-  counts.ram_bytes = counters.blocks.ram_blocks * plan.kv_bytes_per_block +
-                     counters.snapshots.ram_blocks * plan.state_bytes_per_slot;
+  counts.ram_bytes = counters.blocks.ram_blocks * plan.tier_block_bytes +
+                     counters.snapshots.ram_blocks * plan.tier_state_bytes;
   counts.ram_capacity = offload.ram_bytes / plan.num_engines;
   if (!counts.has_disk) return counts;
   counts.disk_capacity = offload.disk_bytes;

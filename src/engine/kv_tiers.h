@@ -1,6 +1,7 @@
 // Creates the tiers of an engine's prefix cache from OffloadConfig.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -9,16 +10,19 @@
 #include "cache/block_tiers.h"
 #include "cache/disk_tier.h"
 #include "engine/engine_plan.h"
-#include "models/kv_cache.h"
+#include "models/cache_bytes.h"
 #include "models/model_config.h"
 
 namespace sluice {
 
 // Plans the memory of the tiers (EnginePlan::tier_bytes). If sequences keep states, half of the
-// memory, of the disk space and of the write rate is for snapshots. kUnsupported if blocks cannot
-// be moved: on devices, with several ranks, or without a prefix cache. kInvalidArgument if the
-// memory is too small for a block or a snapshot.
-Status PlanTiers(EnginePlan& plan);
+// memory, of the disk space and of the write rate is for snapshots. `host`: the memory of a
+// device's machine. kUnsupported without a prefix cache. kInvalidArgument if the memory is too
+// small for a block or a snapshot.
+Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan& plan);
+
+// Most bytes of memory that the tiers take under PlanTiers, whatever the size of a block.
+int64_t MostTierBytes(const OffloadConfig& offload, int num_engines);
 
 // Identifies everything that determines the bytes of a block, except its tokens: the program's
 // build, the instruction set, configuration and types, the layout of blocks, and the weight files
@@ -31,6 +35,8 @@ Result<TierIdentity> TierIdentityOf(const EnginePlan& plan, const ModelConfig& m
 struct DiskTiers {
   std::shared_ptr<DiskTier> blocks;
   std::shared_ptr<DiskTier> snapshots;  // null also if sequences keep no states
+  // How often an engine has switched to other weights.
+  std::shared_ptr<std::atomic<int64_t>> num_switched = std::make_shared<std::atomic<int64_t>>(0);
 
   // As in DiskTier, for both. After an error neither is used.
   Status Use(const TierIdentity& identity) const;
@@ -44,23 +50,22 @@ struct KvTierCounters {
   TierCounters blocks, snapshots;
 };
 
-// The tiers of one engine. Ownership: refers to the cache and to the counters, which outlive it.
+// The tiers of one engine. Ownership: refers to `bytes` and to the counters, which outlive it.
 class KvTiers {
  public:
   // kResourceExhausted if the memory cannot be allocated.
-  static Result<std::unique_ptr<KvTiers>> Create(const EnginePlan& plan, const KvCache& cache,
+  static Result<std::unique_ptr<KvTiers>> Create(const EnginePlan& plan, CacheBytes& bytes,
                                                  const DiskTiers& disks, KvTierCounters& counters);
   ~KvTiers();
   BlockTiers& blocks() { return *blocks_; }
   BlockTiers* snapshots() { return snapshots_.get(); }  // null if sequences keep no states
 
  private:
-  class Blocks;
-  class Snapshots;
+  class Pieces;
   KvTiers();
 
-  std::unique_ptr<Blocks> block_bytes_;
-  std::unique_ptr<Snapshots> snapshot_bytes_;
+  std::unique_ptr<Pieces> block_bytes_;
+  std::unique_ptr<Pieces> snapshot_bytes_;
   std::unique_ptr<BlockTiers> blocks_;
   std::unique_ptr<BlockTiers> snapshots_;
 };

@@ -4,10 +4,12 @@
 #include <array>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/thread_limit.h"
+#include "engine/kv_tiers.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
 #include "kernels/dispatch.h"
@@ -46,6 +48,11 @@ Result<EnginePlan> PlanOwnShare(const ProcessRanks& ranks, EngineConfig config,
   config.tensor_parallel_size = config.pipeline_parallel_size = 1;
   config.process_stages = ranks.num_stages;
   config.exact_ranks = false;
+  // Rank 0 keeps the tiers of all ranks' caches; see PlanTogether.
+  const OffloadConfig offload = std::exchange(config.offload, {});
+  MemoryLimits memory = ReadMemoryLimits();
+  if (offload.is_given())
+    memory.available_bytes -= std::min(memory.available_bytes, MostTierBytes(offload, 1));
   const Topology topology = DetectTopology();
   if (config.num_threads == 0)
     config.num_threads = std::max(1, topology.DefaultThreads() / ranks.here);
@@ -53,7 +60,7 @@ Result<EnginePlan> PlanOwnShare(const ProcessRanks& ranks, EngineConfig config,
                                    int threads) {
     return PlanShare(shape, options, threads, ranks.place());
   };
-  return PlanEngine(config, model, PartOf(ReadMemoryLimits(), ranks.here), topology, plan_share,
+  return PlanEngine(config, model, PartOf(memory, ranks.here), topology, plan_share,
                     /*device=*/nullptr, /*host=*/{}, pooling);
 }
 
@@ -113,6 +120,13 @@ Result<EnginePlan> PlanTogether(const ProcessRanks& ranks, const EngineConfig& c
   plan->kv_bytes = plan->num_blocks * plan->kv_bytes_per_block;
   plan->num_state_slots = Least(plans, &PlanOfRank::num_state_slots);
   plan->state_bytes = plan->num_state_slots * plan->state_bytes_per_slot;
+  plan->config.offload = config.offload;
+  plan->tensor_ranks = ranks.tensor_size;
+  plan->pipeline_stages = ranks.num_stages;
+  if (ranks.all->rank() > 0 || !config.offload.is_given()) return plan;
+  plan->memory.available_bytes += MostTierBytes(config.offload, 1);
+  if (Status planned = PlanTiers(model, /*host=*/{}, *plan); !planned)
+    return tl::unexpected(std::move(planned).error());
   return plan;
 }
 
@@ -125,6 +139,7 @@ Result<std::unique_ptr<RankProcessModel>> LoadProcess(const ProcessRanks& ranks,
   parallel.num_stages = ranks.num_stages;
   parallel.kv_groups = plan.kv_groups;
   parallel.num_blocks = plan.num_blocks;
+  parallel.moves_blocks = plan.config.offload.is_given();
   return RankProcessModel::Load(*ranks.all, pool, plan.config.model_folder, model,
                                 ModelOptionsOf(plan), parallel, progress);
 }

@@ -149,6 +149,35 @@ Status ReplicaEngine::SetFrozen(bool frozen) {
   return all;
 }
 
+Status ReplicaEngine::StageWeights(const std::filesystem::path& folder) {
+  for (const Member& member : members_) {
+    if (Status staged = member.engine->StageWeights(folder); !staged) {
+      DropStagedWeights();
+      return staged;
+    }
+  }
+  return {};
+}
+
+Status ReplicaEngine::CommitWeights() {
+  for (int i = 0; i < num_engines(); ++i) {
+    const Engine& engine = *members_[static_cast<size_t>(i)].engine;
+    if (engine.failure().empty() && !engine.stalled()) continue;
+    DropStagedWeights();
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("{} computes no more ({}), and all engines switch or none: the old "
+                            "weights stay",
+                            NameOf(i), StateOf(i).reason));
+  }
+  for (const Member& member : members_) RETURN_IF_ERROR(member.engine->CommitWeights());
+  router_.ForgetPrefixes();
+  return {};
+}
+
+void ReplicaEngine::DropStagedWeights() {
+  for (const Member& member : members_) member.engine->DropStagedWeights();
+}
+
 CacheEventCounts ReplicaEngine::cache_event_counts() const {
   CacheEventCounts all;
   for (const Member& member : members_) {

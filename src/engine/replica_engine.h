@@ -51,6 +51,14 @@ class ReplicaEngine final : public Engine {
   // True if every engine has reset its cache.
   bool ResetPrefixCache() override;
   Status SetFrozen(bool frozen) override;
+  // The engines load one copy of the weights. They switch one after another, each between two of
+  // its steps, and only if all compute.
+  Status StageWeights(const std::filesystem::path& folder) override;
+  Status CommitWeights() override;
+  void DropStagedWeights() override;
+  std::filesystem::path weights_folder() const override {
+    return members_.front().engine->weights_folder();
+  }
   CacheEventCounts cache_event_counts() const override;
   TierCounts tier_counts() const override;
   // All engines serve the same adapters, from slots that they share.

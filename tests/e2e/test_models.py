@@ -111,6 +111,22 @@ def check_metrics(server):
             assert line.startswith(current), (line, current)
 
 
+def test_a_draft_model_is_in_memory_once(tmp_path):
+    """Two models propose with the same draft model: the second shares its weights, and either may be the first to go."""
+    draft = {"speculative-config": json.dumps({"method": "draft_model", "model": str(ABACUS), "num_speculative_tokens": 3, "adaptive": False})}
+    shutil.copytree(ABACUS, tmp_path / "copy")
+    models = {"abacus": {"path": str(ABACUS)}, "one": {"path": str(ABACUS), "options": draft}, "two": {"path": str(tmp_path / "copy"), "options": draft}}
+    with door(tmp_path, models, "--models-memory", "420MiB") as server:
+        expected = complete(server, "abacus")
+        assert complete(server, "one") == expected and "shares the weights" not in server.log()
+        assert complete(server, "two") == expected
+        wait_until(lambda: "shares the weights that another model loaded" in server.log(), "the draft is loaded twice")
+        for name in ("abacus", "one", "two", "one", "abacus", "two"):
+            assert complete(server, name) == expected
+        proposed, accepted = (server.metric("vllm:spec_decode_num_%s_total" % name) for name in ("draft_tokens", "accepted_tokens"))
+        assert accepted > 0.5 * proposed > 10, "it is a draft of the same weights"
+
+
 def test_first_requests_together_load_once(tmp_path):
     with door(tmp_path, THREE) as server:
         answers = at_once([lambda: complete(server, "llama")] * 8)

@@ -1,12 +1,15 @@
 """A trainer replaces the weights: atomically, bit-identical to a server started with the new ones."""
 import hashlib
 import json
+import os
 import shutil
+import signal
 import socket
 import struct
 import threading
 
 import pytest
+from ranks import MPI, ranks_of
 
 from serving import ABACUS, events, run, serving, wait_until
 
@@ -122,6 +125,76 @@ def test_blocks_that_left_the_cache_are_of_the_old_weights(steps, tmp_path):
         assert ask(server) == expected
         update(server, ABACUS)
         assert ask(server) == before
+
+
+RANKS = {"tensor": ["-tp", 2, "--tensor-parallel-mode", "exact"], "stages": ["-pp", 2, "--tensor-parallel-mode", "exact"], "engines": ["-dp", 2],
+         "engines of ranks": ["-dp", 2, "-tp", 2, "--tensor-parallel-mode", "exact"], "processes": ["-tp", 2, *MPI], "stages as processes": ["-pp", 2, *MPI]}
+
+
+@pytest.mark.parametrize("ranks", RANKS.values(), ids=RANKS)
+def test_all_ranks_change_together(steps, tmp_path, ranks):
+    """Each answer, of one token, is wholly of one of the weights, while requests run; a cut update changes nothing on any rank."""
+    with serving(ABACUS, *DISK, *ranks, "--max-model-len", 4096, env=DEV) as server:
+        before = scores(server)
+        half = tmp_path / "half"
+        shutil.copytree(steps[0][0], half)
+        data = (half / "model.safetensors").read_bytes()
+        (half / "model.safetensors").write_bytes(data[:len(data) // 2])
+        server.post("/start_weight_update", None)
+        status, error = server.post("/update_weights", {"update_info": {"path": str(half)}})
+        assert status == 400 and "the old weights stay" in error["error"]["message"] and "model.safetensors" in error["error"]["message"], error
+        assert server.post("/finish_weight_update", None)[0] == 400
+        assert scores(server) == before
+        possible = []
+        for folder in (ABACUS, steps[0][0], steps[1][0]):
+            update(server, folder)
+            possible.append(server.complete("7", max_tokens=1, logprobs=4))
+            assert all(server.complete("7", max_tokens=1, logprobs=4) == possible[-1] for _ in range(4)), "on all engines"
+        assert len({json.dumps(answer) for answer in possible}) == 3
+        stop, seen = threading.Event(), []
+
+        def ask():
+            while not stop.is_set():
+                seen.append(server.complete("7", max_tokens=1, logprobs=4))
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for number in range(3):
+            for folder, expected in steps:
+                update(server, folder, "v%d" % number)
+                assert scores(server) == expected
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert seen and all(answer in possible for answer in seen)
+        assert json.loads(server.get("/weight_info")[1]) == {"weight_version": "v2"}
+
+
+def test_a_rank_that_dies_while_weights_load_changes_nothing_silently(steps):
+    """The update fails, and the server says which rank is gone."""
+    with serving(ABACUS, *DISK, "-tp", 2, *MPI, env=DEV) as server:
+        server.post("/start_weight_update", None)
+        os.kill(ranks_of(server)[1], signal.SIGKILL)
+        status, error = server.post("/update_weights", {"update_info": {"path": str(steps[0][0])}})
+        assert status >= 400 and "rank 1" in error["error"]["message"], error
+
+
+def test_blocks_of_several_engines_are_of_the_old_weights(steps, tmp_path):
+    """The engines share a disk: what one evicts before it switches is not found under the new weights."""
+    flags = ["--kv-offloading-path", tmp_path, "--num-gpu-blocks-override", 24, "--max-model-len", 256, "-dp", 2]
+    work = [[3 + (i * seed) % 50 for i in range(160)] for seed in range(2, 10)]
+    folder, _ = steps[0]
+    with serving(folder, *flags[2:]) as fresh:
+        expected = [fresh.complete(tokens, max_tokens=2, logprobs=2) for tokens in work]
+    with serving(ABACUS, *DISK, *flags, env=DEV) as server:
+        for _ in range(3):
+            for tokens in work:
+                server.complete(tokens, max_tokens=2, logprobs=2)
+        update(server, folder)
+        for _ in range(3):
+            assert [server.complete(tokens, max_tokens=2, logprobs=2) for tokens in work] == expected
+        assert server.metric("vllm:external_prefix_cache_hits_total") > 0
 
 
 def test_what_runs_goes_on_with_the_new_weights(steps):

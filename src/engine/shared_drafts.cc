@@ -1,0 +1,91 @@
+#include "engine/shared_drafts.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "models/decoder.h"
+
+namespace sluice {
+namespace {
+
+// The weights of a model that was loaded, as long as a model has them.
+struct Loaded {
+  std::weak_ptr<const DecoderWeights> weights;
+  InputRounding rounding{};
+};
+
+struct Registry {
+  Mutex mutex;
+  std::map<std::string, Loaded> loaded GUARDED_BY(mutex);
+};
+
+Registry& TheRegistry() {
+  static Registry registry;
+  return registry;
+}
+
+// What determines the weights in memory: the files, and the form in which they are packed.
+std::string KeyOf(const std::filesystem::path& folder, const ModelOptions& options,
+                  std::string_view quantization) {
+  std::error_code error;
+  std::vector<std::string> files;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator entry(folder, error); !error && entry != end;
+       entry.increment(error)) {
+    struct stat info {};
+    if (::stat(entry->path().c_str(), &info) != 0) continue;
+    files.push_back(fmt::format("{} {} {} {} {}.{}\n", entry->path().filename().string(),
+                                info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
+                                info.st_mtim.tv_nsec));
+  }
+  std::ranges::sort(files);
+  std::string key = fmt::format(
+      "{}\n{} {} {} {} {}\n", quantization, static_cast<int>(options.compute_type),
+      static_cast<int>(options.activation_format), static_cast<int>(options.load_format),
+      options.dummy_seed, options.allow_nonfinite);
+  for (const std::string& file : files) key += file;
+  return key;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> LoadSharedDraft(ThreadPool& pool,
+                                               const std::filesystem::path& folder,
+                                               const ModelConfig& config,
+                                               const ModelOptions& options,
+                                               std::string_view quantization) {
+  Registry& registry = TheRegistry();
+  const std::string key = KeyOf(folder, options, quantization);
+  {
+    const MutexLock lock(registry.mutex);
+    std::erase_if(registry.loaded,
+                  [](const auto& known) { return known.second.weights.expired(); });
+    const auto found = registry.loaded.find(key);
+    if (found != registry.loaded.end()) {
+      if (auto weights = found->second.weights.lock(); weights != nullptr) {
+        LOG_INFO("engine", "the draft model in {} shares the weights that another model loaded",
+                 folder.string());
+        return DecoderModel::Create(config, options, {}, {}, std::move(weights),
+                                    found->second.rounding, pool);
+      }
+    }
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Model> model, LoadModel(pool, folder, config, options));
+  if (const auto* decoder = dynamic_cast<const DecoderModel*>(model.get()); decoder != nullptr) {
+    const MutexLock lock(registry.mutex);
+    registry.loaded[key] = {decoder->shared_weights(), decoder->rounding()};
+  }
+  return model;
+}
+
+}  // namespace sluice

@@ -1,0 +1,23 @@
+// Draft models in memory once, although several models of a process (--models) propose with them.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "models/model.h"
+
+namespace sluice {
+
+// Loads a draft model, on the CPU. If an engine of this process has loaded the same files in the
+// same form (`quantization`: of the weights, as configured), the model shares its weights, which
+// stay in memory as long as any of these models. Thread safety: any thread may call it.
+Result<std::unique_ptr<Model>> LoadSharedDraft(ThreadPool& pool,
+                                               const std::filesystem::path& folder,
+                                               const ModelConfig& config,
+                                               const ModelOptions& options,
+                                               std::string_view quantization);
+
+}  // namespace sluice
