@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "device/device.h"
 #include "device/emulated_device.h"
+#include "device/gpu_counters.h"
 #ifdef SLUICE_CUDA
 #include "device/cuda_device.h"
 #endif
@@ -51,7 +52,9 @@ Result<std::vector<DeviceInfo>> ListCudaDevices() {
 
 #endif
 
-Result<std::unique_ptr<Device>> OpenDevice(DeviceKind kind, int ordinal) {
+namespace {
+
+Result<std::unique_ptr<Device>> OpenUnwatched(DeviceKind kind, int ordinal) {
   if (kind == DeviceKind::kEmulated) {
     if (ordinal < 0 || ordinal >= kMostEmulatedDevices)
       return Fail(ErrorCode::kNotFound,
@@ -66,6 +69,14 @@ Result<std::unique_ptr<Device>> OpenDevice(DeviceKind kind, int ordinal) {
 #else
   return tl::unexpected<Error>(ListCudaDevices().error());
 #endif
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> OpenDevice(DeviceKind kind, int ordinal) {
+  Result<std::unique_ptr<Device>> device = OpenUnwatched(kind, ordinal);
+  if (device) GpuCounters::OfProcess().Watch((*device)->info().uuid);
+  return device;
 }
 
 }  // namespace sluice

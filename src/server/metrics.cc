@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "device/gpu_counters.h"
 #include "engine/adapters.h"
 #include "server/metrics_text.h"
 
@@ -45,11 +46,14 @@ void AppendTraces(MetricsText& out, const SpanExporter* exporter) {
 }
 
 // Writes no samples if the machine has no readable counters. Returns the joules of its processors,
-// including all their parts.
-double AppendEnergy(MetricsText& out, EnergyMeter& meter) {
+// including all their parts, and of the GPUs.
+double AppendEnergy(MetricsText& out, EnergyMeter& meter,
+                    const std::vector<GpuCounters::Gpu>& gpus) {
   double joules = 0;
-  out.Family("sluice:energy_joules_total", "counter",
-             "Energy that the machine's processors and their parts have taken since the start.");
+  out.Family(
+      "sluice:energy_joules_total", "counter",
+      "Energy that the machine's processors and their parts, and the GPUs that compute, have "
+      "taken since the start.");
   for (const EnergyMeter::Domain& domain : meter.Read()) {
     out.Sample("sluice:energy_joules_total", fmt::format("domain=\"{}\"", EscapeLabel(domain.name)),
                domain.joules);
@@ -57,14 +61,37 @@ double AppendEnergy(MetricsText& out, EnergyMeter& meter) {
     if (domain.name.starts_with("package-") && domain.name.find('/') == std::string::npos)
       joules += domain.joules;
   }
+  for (const GpuCounters::Gpu& gpu : gpus) {
+    if (!gpu.joules) continue;
+    out.Sample("sluice:energy_joules_total", fmt::format("domain=\"gpu-{}\"", gpu.number),
+               *gpu.joules);
+    joules += *gpu.joules;
+  }
   return joules;
+}
+
+// Writes no samples if no GPU computes, or without NVML.
+void AppendGpuMemory(MetricsText& out, const std::vector<GpuCounters::Gpu>& gpus) {
+  const auto family = [&](const char* name, const char* help, int64_t GpuCounters::Gpu::*bytes) {
+    out.Family(name, "gauge", help);
+    for (const GpuCounters::Gpu& gpu : gpus) {
+      if (gpu.total_bytes == 0) continue;
+      out.Sample(name, fmt::format("gpu=\"{}\",uuid=\"{}\"", gpu.number, EscapeLabel(gpu.uuid)),
+                 static_cast<double>(gpu.*bytes));
+    }
+  };
+  family("sluice:gpu_memory_used_bytes",
+         "Memory in use of each GPU that computes, by other programs, too.",
+         &GpuCounters::Gpu::used_bytes);
+  family("sluice:gpu_memory_total_bytes", "Memory of each GPU that computes.",
+         &GpuCounters::Gpu::total_bytes);
 }
 
 void AppendEnergyPerToken(MetricsText& out, double joules, uint64_t tokens) {
   constexpr std::string_view kName = "sluice:energy_joules_per_token";
   out.Family(kName, "gauge",
-             "Energy of the machine's processors since the start for each token that was "
-             "generated, idle times included.");
+             "Energy of the machine's processors, and of the GPUs that compute, since the start "
+             "for each token that was generated, idle times included.");
   if (joules > 0 && tokens > 0) out.Sample(kName, "", joules / static_cast<double>(tokens));
 }
 
@@ -204,6 +231,7 @@ EngineObserver* Metrics::Of(int engine) {
 
 void Metrics::SetModel(std::string model_name, const EngineInfo& info, const ServerConfig& config) {
   Of(info.num_engines - 1);
+  GpuCounters::OfProcess().Read();  // the energy counts from now on
   const MutexLock lock(mutex_);
   const bool goes_on =
       has_model_ && model_name == model_name_ && info.max_model_len == info_.max_model_len;
@@ -468,7 +496,9 @@ std::string Metrics::Text(bool idle, std::span<const EngineState> states, const 
   AppendTraces(out, exporter_.get());
   AppendCacheEvents(out, cache_events);
   AppendTiers(out, tiers);
-  const double joules = AppendEnergy(out, energy_);
+  const std::vector<GpuCounters::Gpu> gpus = GpuCounters::OfProcess().Read();
+  const double joules = AppendEnergy(out, energy_, gpus);
+  AppendGpuMemory(out, gpus);
   const MutexLock lock(mutex_);
   AppendEnergyPerToken(out, joules, AllCounts().generation);
   if (has_model_) {
