@@ -144,12 +144,12 @@ def end(process):
 
 
 @contextlib.contextmanager
-def serving(model, *flags, program="sluice", name="m", env=None, preexec_fn=None):
+def serving(model, *flags, program="sluice", name="m", env=None, preexec_fn=None, launcher=()):
     """Starts `serve model flags` under the served name `name` on a port that the system chooses; yields a Server when
-    /health is 200, and ends it afterwards."""
+    /health is 200, and ends it afterwards. `launcher`: words before the command, which becomes that process."""
     with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
-        process = subprocess.Popen(command("serve", model, "--host", "127.0.0.1", "--port", 0, "--served-model-name", name,
-                                           *flags, program=program),
+        words = command("serve", model, "--host", "127.0.0.1", "--port", 0, "--served-model-name", name, *flags, program=program)
+        process = subprocess.Popen([*launcher, *words],
                                    stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})},
                                    preexec_fn=preexec_fn)
         try:

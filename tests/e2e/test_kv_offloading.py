@@ -145,6 +145,25 @@ def test_a_disk_that_cannot_be_written_ends_writing_alone(tmp_path):
         assert ask(server, prompts(2, 1)[0])[1]
 
 
+def test_a_full_disk_ends_writing_alone(tmp_path):
+    """What was written before is still read, and answers are those of a fresh computation."""
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
+        pytest.skip("no file systems of one's own here")
+    kv = tmp_path / "kv"
+    kv.mkdir()
+    small = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=200k none "$0" && exec "$@"', str(kv)]
+    work = prompts(3, 6)
+    with serving(ABACUS, *CACHE) as server:
+        fresh = [ask(server, tokens)[1] for tokens in work]
+    with serving(ABACUS, *CACHE, "--kv-offloading-path", kv, launcher=small) as server:
+        for _ in range(2):
+            assert [ask(server, tokens)[1] for tokens in work] == fresh
+        wait_until(lambda: server.metric("sluice:kv_tier_disk_writes") == 0, "writing ends")
+        assert server.log().count("blocks are not written to disk any more") == 1 and "No space left" in server.log()
+        assert [ask(server, tokens)[1] for tokens in work] == fresh
+        assert server.metric('sluice:kv_tier_stored_blocks_total{tier="disk"}') > 0 and server.get("/health")[0] == 200
+
+
 def test_a_reset_forgets_the_tiers(tmp_path):
     flags = ["--kv-offloading-path", tmp_path / "kv", "--kv-offloading-size", 0.0002]
     with serving(ABACUS, *CACHE, *flags, env={"VLLM_SERVER_DEV_MODE": "1"}) as server:
