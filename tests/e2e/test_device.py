@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from serving import ABACUS, at_once, run, serving
+from serving import ABACUS, BIN, at_once, run, serving
 
 FLAGS = ["--max-model-len", 512, "--max-num-seqs", 8, "--max-num-batched-tokens", 64, "--block-size", 16]
 # Sums, whose tokens the model predicts with certainty: rounding changes none of them.
@@ -107,3 +107,25 @@ def test_enforced_eager_steps_are_not_replayed(alone):
     with serving(ABACUS, "--device", "emulated", *FLAGS, *GRAPHS["vllm"], "--enforce-eager", program="vllm") as server:
         assert ask(server, PROMPTS[0]) == alone[0]
         assert server.metric("sluice:replayed_steps_total") == 0
+
+
+def test_the_energy_of_gpus_is_counted(tmp_path):
+    """By a library with NVML's functions, which counts for the emulated device. Servers on the CPU do not open it."""
+    nvml = BIN.parent / "src" / "device" / "libfake_nvml.so"
+    if not nvml.exists():
+        pytest.skip("the tests' libraries are not built")
+    env = {"SLUICE_NVML": str(nvml), "SLUICE_FAKE_NVML": str(tmp_path)}
+
+    def energy(server):
+        return [line for line in server.get("/metrics")[1].decode().splitlines() if line.startswith(("sluice:energy_joules_total{domain=\"gpu", "sluice:gpu_memory"))]
+
+    counters = tmp_path / "emulated-0"  # millijoules, bytes in use, bytes
+    counters.write_text("1000 5 10")
+    with serving(ABACUS, "--device", "emulated", *FLAGS, env=env) as server:
+        counters.write_text("9000 6 10")
+        server.complete("7", max_tokens=4, ignore_eos=True)
+        labels = '{gpu="0",uuid="emulated-0"}'
+        assert energy(server) == ['sluice:energy_joules_total{domain="gpu-0"} 8.0', "sluice:gpu_memory_used_bytes%s 6.0" % labels, "sluice:gpu_memory_total_bytes%s 10.0" % labels]
+        assert server.metric("sluice:energy_joules_per_token") >= 2
+    with serving(ABACUS, env=env) as server:
+        assert not energy(server)
