@@ -163,7 +163,6 @@ Status ReplicaEngine::CommitWeights() {
   for (int i = 0; i < num_engines(); ++i) {
     const Engine& engine = *members_[static_cast<size_t>(i)].engine;
     if (engine.failure().empty() && !engine.stalled()) continue;
-    DropStagedWeights();
     return Fail(ErrorCode::kUnavailable,
                 fmt::format("{} computes no more ({}), and all engines switch or none: the old "
                             "weights stay",
