@@ -6,7 +6,7 @@ Usage: tests/clients/run_clients.py [anthropic | cohere | instructor | langchain
 Each client has its own virtual environment, .venv-clients/NAME, made at its first run from
 tests/requirements-clients/NAME.txt. That downloads hundreds of megabytes, so this is not part of `make test`. Answers that the
 clients receive are compared with those to plain HTTP, for a sum that the bundled model solves. Tools, schemas and streams are
-compared with the scripts of a tiny model that knows nothing else. Embeddings are compared with plain HTTP. SLUICE_BIN names a
+compared with the scripts of a tiny model that knows nothing else. Answers about an image and embeddings are compared with plain HTTP. SLUICE_BIN names a
 folder of programs other than build/release/bin.
 """
 import json
@@ -22,6 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "e2e")]
 import run as suites  # noqa: E402
+import test_images as eyes  # noqa: E402
 from serving import ABACUS, DATA, serving  # noqa: E402
 
 MODEL = "abacus"
@@ -225,10 +226,20 @@ def embedder(bench):
     bench.same("unknown model", got["error"], "NotFoundError")
 
 
+def seer(bench):
+    """Checks that a client sends an image: see_image.py prints what it received."""
+    out, _ = bench.run("python", HERE / "see_image.py", bench.client, bench.server.url, MODEL, bench.folder / "photo.png")
+    got = json.loads(out.splitlines()[-1])
+    bench.same("answer about an image", [got["text"], got["tokens"]], bench.seen)
+    error = got["error"]
+    bench.check("damaged image", "BadRequestError" in error["types"] and "damaged PNG image" in error["message"], error)
+
+
 SOLVERS = {"langchain": library, "litellm": library, "llm": llm, "inspect": inspect, "aider": aider}
 AGENTS = ("anthropic", "instructor", "langchain", "litellm", "openai", "pydantic-ai")
 EMBEDDERS = ("cohere", "langchain", "llama-index", "openai")
-CLIENTS = sorted({*SOLVERS, *AGENTS, *EMBEDDERS})
+SEERS = ("anthropic", "langchain", "litellm", "openai")
+CLIENTS = sorted({*SOLVERS, *AGENTS, *EMBEDDERS, *SEERS})
 
 
 def ask_all(bench, clients):
@@ -270,6 +281,17 @@ def main(names):
         with tempfile.TemporaryDirectory() as scratch, serving(DATA / "checkpoints" / "tiny-bert", name=MODEL) as server:
             benches.append(Bench(server, pathlib.Path(scratch)))
             ask_all(benches[-1], embedders)
+    seers = [(name, seer) for name in names if name in SEERS]
+    if seers:
+        with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as folder:
+            eyes.write_eyes(pathlib.Path(folder))
+            (pathlib.Path(scratch) / "photo.png").write_bytes(eyes.FILES["rgb.png"])
+            with serving(folder, "--dtype", "float32", "--max-model-len", 512, name=MODEL) as server:
+                benches.append(Bench(server, pathlib.Path(scratch)))
+                status, answer = server.post("/v1/chat/completions", {**eyes.body(eyes.data_url("rgb.png"), ignore_eos=False), "model": MODEL})
+                assert status == 200, answer
+                benches[-1].seen = [answer["choices"][0]["message"]["content"], answer["usage"]["prompt_tokens"]]
+                ask_all(benches[-1], seers)
     passed, failed = sum(bench.passed for bench in benches), sum(bench.failed for bench in benches)
     print("%d passed, %d failed" % (passed, failed))
     return 1 if failed else 0

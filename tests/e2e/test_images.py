@@ -1,13 +1,18 @@
 """Images from a client to a model with a vision tower, and the answers."""
 import base64
 import json
+import random
 import shutil
 import string
+import struct
+import zlib
 
 import openai
 import pytest
+import survival
+from test_chat_terminal import chatting
 
-from serving import DATA, run, serving
+from serving import DATA, run, serving, wait_until
 
 CHECKPOINT = DATA / "checkpoints" / "tiny-qwen3-vl"
 ROWS = [json.loads(line) for line in (DATA / "vision" / "images.jsonl").read_text().splitlines()]
@@ -29,9 +34,8 @@ def tokenizer():
                       "fuse_unk": False, "byte_fallback": False, "vocab": vocab, "merges": []}}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("seeing")
+def write_eyes(folder):
+    """A tiny model that takes images."""
     for name in ("config.json", "model.safetensors"):
         shutil.copy(CHECKPOINT / name, folder)
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
@@ -40,6 +44,12 @@ def server(tmp_path_factory):
     (folder / "preprocessor_config.json").write_text(json.dumps({
         "image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4, "temporal_patch_size": 2, "merge_size": 2,
         "size": {"shortest_edge": 256, "longest_edge": 1024}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("seeing")
+    write_eyes(folder)
     media = tmp_path_factory.mktemp("media")
     (media / "rgb.png").write_bytes(FILES["rgb.png"])
     with serving(folder, "--dtype", "float32", "--max-model-len", 512, "--allowed-local-media-path", media, "--limit-mm-per-prompt",
@@ -111,8 +121,80 @@ def test_refusals(server):
                         ([data_url("text.png")], "expected a PNG, JPEG, WebP, GIF or BMP image")):
         status, answer = server.post("/v1/chat/completions", body(*urls))
         assert status == 400 and words in answer["error"]["message"], answer
+    # A size that is allowed, but needs more memory than one request may take.
+    head = b"IHDR" + struct.pack(">IIBBBBB", 13000, 13000, 8, 2, 0, 0, 0)
+    large = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head))
+    status, answer = server.post("/v1/chat/completions", body("data:image/png;base64," + base64.b64encode(large).decode()))
+    place = "messages[0].content[0].image_url"
+    assert status == 413 and answer["error"]["param"] == place, answer
+    assert answer["error"]["message"].startswith(place + ": the image has 13000 x 13000 pixels. The request needs "), answer
     # The server still answers.
     assert ask(server, data_url("rgb.png"))["usage"]["completion_tokens"] == 6
+
+
+def damaged(count):
+    """Image files with bytes changed, removed, repeated or cut off."""
+    numbers = random.Random(5)
+    originals = [row for row in ROWS if 20 < len(FILES[row["name"]]) < 20000 and "bomb" not in row["name"]]
+    for index in range(count):
+        data = bytearray(FILES[originals[index % len(originals)]["name"]])
+        for _ in range(numbers.randint(1, 5)):
+            at = numbers.randrange(len(data))
+            kind = numbers.randrange(4)
+            if kind == 0:
+                del data[at:at + numbers.randint(1, 40)]
+            elif kind == 1:
+                data[at:at] = data[at:at + numbers.randint(1, 40)]
+            elif kind == 2:
+                data[at] = numbers.randrange(256)
+            else:
+                del data[max(12, at):]
+            if len(data) < 13:
+                break
+        yield bytes(data)
+
+
+def send_damaged(server, count):
+    """Returns how many were answered; the others are 400, or 413 if their header claims too many pixels."""
+    before = ask(server, data_url("rgb.png"))["choices"][0]["logprobs"]
+    resident = survival.resident_bytes(server.process.pid)
+    answered = 0
+    for data in damaged(count):
+        url = "data:image/png;base64," + base64.b64encode(data).decode()
+        status, answer = server.post("/tokenize", {"model": "eyes", "messages": message(url)})
+        assert status in (200, 400, 413), answer
+        answered += status == 200
+        assert status == 200 or "messages[0].content[0].image_url" in answer["error"]["message"], answer
+    assert server.process.poll() is None
+    assert ask(server, data_url("rgb.png"))["choices"][0]["logprobs"] == before
+    # Decoded images are cached, up to --mm-processor-cache-gb.
+    wait_until(lambda: survival.resident_bytes(server.process.pid) < resident + (96 << 20), lambda: "memory grew", 30)
+    return answered
+
+
+def test_damaged_images_are_answered_or_refused(server):
+    answered = send_damaged(server, 300)
+    assert 10 < answered < 290
+
+
+@pytest.mark.slow
+def test_ten_thousand_damaged_images(server):
+    answered = send_damaged(server, 10000)
+    assert 500 < answered < 9500
+
+
+def test_chat_takes_a_path(server, tmp_path):
+    (tmp_path / "photo.png").write_bytes(FILES["rgb.png"])
+    (tmp_path / "text.png").write_text("no image")
+    with chatting(server, tmp_path) as terminal:
+        assert "PNG image of" in terminal.line("/image photo.png")
+        terminal.line("what is it?")
+        assert "expected a PNG" in terminal.line("/image text.png")
+        assert "saved" in terminal.line("/save talk.json")
+        terminal.leave()
+    talk = json.loads((tmp_path / "talk.json").read_text())["messages"]
+    sent = json.dumps(talk[0])
+    assert base64.b64encode(FILES["rgb.png"]).decode() in sent
 
 
 def test_bench_sends_random_images(server, tmp_path):

@@ -94,6 +94,15 @@ class ImageMemory {
   uint64_t kept_ = 0;
 };
 
+// Names the image in the refusal of a request that is too large.
+ApiStatus NameImage(ApiStatus reserved, const std::string& place, std::string_view what) {
+  constexpr int kTooLarge = 413;
+  if (reserved || reserved.error().status != kTooLarge) return reserved;
+  reserved.error().message = fmt::format("{}: {}. {}", place, what, reserved.error().message);
+  reserved.error().param = place;
+  return reserved;
+}
+
 ApiResult<std::string> ReadBytes(const RouteCall& call, const FoundImage& image,
                                  ImageMemory& memory) {
   const Result<MediaScheme> scheme = MediaSchemeOf(*image.url);
@@ -101,7 +110,9 @@ ApiResult<std::string> ReadBytes(const RouteCall& call, const FoundImage& image,
   Result<std::string> bytes = std::string();
   switch (*scheme) {
     case MediaScheme::kData:
-      API_RETURN_IF_ERROR(memory.Reserve(DataUrlBytes(*image.url)));
+      API_RETURN_IF_ERROR(
+          NameImage(memory.Reserve(DataUrlBytes(*image.url)), image.place,
+                    fmt::format("the file has {} bytes", DataUrlBytes(*image.url))));
       bytes = ReadDataUrl(*image.url);
       break;
     case MediaScheme::kFile: {
@@ -137,8 +148,10 @@ ApiResult<ImageParts> ProcessBytes(const ModelContext& model, const std::string&
   const std::optional<int64_t> work = model.image_processor->MemoryBytes(
       swaps ? header->height : header->width, swaps ? header->width : header->height);
   const int64_t rgb_bytes = int64_t{3} * header->width * header->height;
-  API_RETURN_IF_ERROR(memory.Reserve(static_cast<int64_t>(bytes.size()) +
-                                     std::max(header->decode_bytes, rgb_bytes + work.value_or(0))));
+  API_RETURN_IF_ERROR(
+      NameImage(memory.Reserve(static_cast<int64_t>(bytes.size()) +
+                               std::max(header->decode_bytes, rgb_bytes + work.value_or(0))),
+                place, fmt::format("the image has {} x {} pixels", header->width, header->height)));
   const Result<Image> image = DecodeImage(bytes, *header, limits);
   if (!image) return RefuseImage(place, image.error());
   Result<ImageParts> parts = model.image_processor->Process(*image);
