@@ -64,8 +64,12 @@ class AttentionBlock {
       const int in_window =
           args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
       first_seen_[r] = is_row ? max(in_chunk, in_window) : 0x7FFFFFFF;
-      last_seen_[r] =
-          is_row ? min(position + args.ahead, slice.context + slice.num_tokens - 1) : -1;
+      last_seen_[r] = -1;
+      if (is_row) {
+        last_seen_[r] = args.last_seen != nullptr
+                            ? args.last_seen[slice.first_row + token]
+                            : min(position + args.ahead, slice.context + slice.num_tokens - 1);
+      }
       place_[r] = (slice.first_row + token) * args.num_heads + kv_head_ * group + head;
       query[r] = is_row ? args.q + static_cast<int64_t>(place_[r]) * tile_.head_dim() : nullptr;
       if constexpr (!kKeepsQuery) query_[r] = query[r];

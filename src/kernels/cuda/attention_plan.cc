@@ -53,10 +53,22 @@ struct PlannedTile {
 };
 
 // Which positions rows see: those up to their own that `span` allows, and `ahead` positions after
-// it.
+// it; or those up to last_seen[row].
 struct SeenPositions {
   AttentionSpan span;
   int32_t ahead;
+  std::span<const int32_t> last_seen;
+
+  // After the last position that `count` tokens of a slice see.
+  int32_t End(const AttentionSliceInfo& slice, int32_t first, int32_t count) const {
+    if (last_seen.empty()) {
+      const int32_t left = slice.num_tokens - first - count;
+      return slice.context + first + count + std::min(ahead, left);
+    }
+    const auto rows =
+        last_seen.subspan(static_cast<size_t>(slice.first_row + first), static_cast<size_t>(count));
+    return *std::max_element(rows.begin(), rows.end()) + 1;
+  }
 };
 
 // Calls visit(index of slice, tile) for the tiles of all narrow slices, or of all other slices.
@@ -69,10 +81,9 @@ void VisitTiles(const TileTokens& tokens, bool narrow, std::span<const Attention
     if ((slice.num_tokens <= tokens.most_in_narrow) != narrow) continue;
     for (int32_t first = 0; first < slice.num_tokens; first += tile_tokens) {
       const int32_t count = std::min(tile_tokens, slice.num_tokens - first);
-      const int32_t left = slice.num_tokens - first - count;
       visit(static_cast<int32_t>(i),
             PlannedTile{first, count, seen.span.FirstSeen(slice.context + first),
-                        slice.context + first + count + std::min(seen.ahead, left)});
+                        seen.End(slice, first, count)});
     }
   }
 }
@@ -155,8 +166,9 @@ AttentionPlan::AttentionPlan(const AttentionLimits& limits) {
 }
 
 void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSliceInfo> slices,
-                   const AttentionSpan& span, AttentionPlan& plan, int32_t ahead) {
-  const SeenPositions seen = {span, ahead};
+                   const AttentionSpan& span, AttentionPlan& plan, int32_t ahead,
+                   std::span<const int32_t> last_seen) {
+  const SeenPositions seen = {span, ahead, last_seen};
   const TileTokens tokens = TileTokensOf(limits);
   plan.items.clear();
   plan.merges.clear();

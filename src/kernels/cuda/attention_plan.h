@@ -58,11 +58,12 @@ struct AttentionPlan {
   int64_t num_partial_tokens = 0;
 };
 
-// Replaces the contents of `plan`, in time proportional to the number of items. `ahead`:
-// AttentionArgs::ahead. REQUIRES: a step within the limits that `plan` was made for; head_dim a
-// multiple of 8 from 16 to 256, or 512.
+// Replaces the contents of `plan`, in time proportional to the number of items, and of rows if
+// there is `last_seen`. `ahead`, `last_seen`: as in AttentionArgs. REQUIRES: a step within the
+// limits that `plan` was made for; head_dim a multiple of 8 from 16 to 256, or 512.
 void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSliceInfo> slices,
-                   const AttentionSpan& span, AttentionPlan& plan, int32_t ahead = 0);
+                   const AttentionSpan& span, AttentionPlan& plan, int32_t ahead = 0,
+                   std::span<const int32_t> last_seen = {});
 // REQUIRES: the plan does not exceed `counts`.
 void PadPlan(const AttentionCounts& counts, AttentionPlan& plan);
 

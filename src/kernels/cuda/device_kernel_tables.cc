@@ -19,7 +19,8 @@ namespace {
         backend::LaunchLayerEmbeddings, backend::LaunchCapLogits, backend::LaunchHeadSquares,    \
         backend::LaunchClampedSwiglu, backend::LaunchLatentAppend, backend::LaunchHeadProducts,  \
         backend::LaunchConvolve, backend::LaunchUpdateState, backend::LaunchGateStates,          \
-        backend::LaunchGateRows                                                                  \
+        backend::LaunchGateRows, backend::LaunchPlaceRows, backend::LaunchStandardize,           \
+        backend::LaunchMergePatches                                                              \
   }
 
 constexpr DeviceKernels kEmulated = SLUICE_KERNEL_TABLE(emulated);

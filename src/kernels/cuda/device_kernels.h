@@ -71,7 +71,8 @@ struct LayerNormArgs {
   float eps;
   int64_t rows, cols;
   bool keeps_norm;
-  uint16_t* out;  // BF16 [rows, cols]
+  uint16_t* out;             // BF16 [rows, cols], or null
+  float* out_f32 = nullptr;  // a copy in F32, or null
 };
 constexpr int64_t kMostLayerNormCols = 8192;
 
@@ -107,7 +108,9 @@ struct LayerEmbeddingsArgs {
 };
 
 // cos_sin[i] = cosines, then sines, of positions[i] * frequencies, times amplitude; [rows,
-// rotary_dim].
+// rotary_dim]. If `has_axes`, positions is [axes, rows], and frequency k turns with the position on
+// axis axes[k].
+constexpr int kMostAxialFrequencies = 128;
 struct RopeTableArgs {
   const int32_t* positions;
   const float* frequencies;  // [rotary_dim / 2]
@@ -115,6 +118,39 @@ struct RopeTableArgs {
   int rotary_dim;
   float* cos_sin;
   float amplitude = 1;
+  bool has_axes = false;
+  int8_t axes[kMostAxialFrequencies] = {};
+};
+
+// x[rows[i]] = values[places[i]], or with `adds` x[rows[i]] += values[places[i]], for `count` rows
+// of `cols` numbers. REQUIRES: `rows` are unique; cols and value_stride are multiples of 4.
+struct PlaceRowsArgs {
+  const float* values;
+  int64_t value_stride;
+  const int32_t* places;
+  const int32_t* rows;
+  int64_t count;
+  int64_t cols;
+  float* x;
+  bool adds;
+  int64_t x_stride = 0;  // a multiple of 4; 0: cols
+};
+
+// x = (x - bias) * factor, elementwise. REQUIRES: cols is a multiple of 4.
+struct StandardizeArgs {
+  float* x;             // [rows, cols]
+  const float* bias;    // [cols]; null: zeros
+  const float* factor;  // [cols]
+  int64_t rows, cols;
+};
+
+// Merges each row of x [rows, group, cols]: the mean of its pieces, [rows, cols]; or `by_number`
+// its transpose, [rows, cols, group].
+struct MergePatchesArgs {
+  const float* x;
+  int64_t rows, group, cols;
+  float* out;
+  bool by_number;
 };
 
 // Which projections a row has besides the heads of q.
@@ -224,6 +260,9 @@ struct AttentionArgs {
   uint16_t* out;    // BF16 [rows, num_heads, head_dim]; or [.., latent_dim]
   // Number of positions of its slice after its own that a row also sees; at most kSeesAllBehind.
   int32_t ahead = 0;
+  // [rows]: the last position that a row sees, at or after its own and within its slice; replaces
+  // `ahead`. Null: not used.
+  const int32_t* last_seen = nullptr;
   // As in AttentionScores of kernels/attention.h.
   float soft_cap = 0;            // for scaled scores; 0: none
   const float* sinks = nullptr;  // [num_heads]; null: none
@@ -233,8 +272,9 @@ constexpr int32_t kSeesAllBehind = 1 << 30;
 constexpr int kMostLatentDim = 512, kMostLatentKeyDim = 576;
 
 // out[m, i] = silu(x[m, i]) * x[m, width + i]; with `gelu`, GELU by tanh (kernels/gelu_mul.h)
-// replaces silu, with `relu2` max(z, 0)^2. x: kF32 or kBF16 [rows, 2 * width]. With `factors`, x is
-// [rows, width] and they replace its second half; if it is `plain`, there is no second half.
+// replaces silu, with `quick_gelu` z * sigmoid(1.702 z), with `relu2` max(z, 0)^2. x: kF32 or kBF16
+// [rows, 2 * width]. With `factors`, x is [rows, width] and they replace its second half; if it is
+// `plain`, there is no second half.
 struct SiluMulArgs {
   const void* x;
   ElementType x_type;
@@ -245,6 +285,7 @@ struct SiluMulArgs {
   int64_t factor_stride = 0;
   bool relu2 = false, plain = false;
   float gate_factor = 1;  // multiplies the first half before the function
+  bool quick_gelu = false;
 };
 
 // kernels/clamped_swiglu.h for experts: out[m, i] = (u + 1) * g * sigmoid(alpha * g), where g =
@@ -634,6 +675,9 @@ struct DeviceKernels {
   void (*update_state)(const StreamHandle&, const UpdateStateArgs&);
   void (*gate_states)(const StreamHandle&, const GateStatesArgs&);
   void (*gate_rows)(const StreamHandle&, const GateRowsArgs&);
+  void (*place_rows)(const StreamHandle&, const PlaceRowsArgs&);
+  void (*standardize)(const StreamHandle&, const StandardizeArgs&);
+  void (*merge_patches)(const StreamHandle&, const MergePatchesArgs&);
 };
 
 }  // namespace sluice::device
@@ -677,7 +721,10 @@ struct DeviceKernels {
   void LaunchConvolve(const StreamHandle&, const device::ConvolveArgs&);               \
   void LaunchUpdateState(const StreamHandle&, const device::UpdateStateArgs&);         \
   void LaunchGateStates(const StreamHandle&, const device::GateStatesArgs&);           \
-  void LaunchGateRows(const StreamHandle&, const device::GateRowsArgs&);
+  void LaunchGateRows(const StreamHandle&, const device::GateRowsArgs&);               \
+  void LaunchPlaceRows(const StreamHandle&, const device::PlaceRowsArgs&);             \
+  void LaunchStandardize(const StreamHandle&, const device::StandardizeArgs&);         \
+  void LaunchMergePatches(const StreamHandle&, const device::MergePatchesArgs&);
 
 namespace sluice::emulated {
 SLUICE_DECLARE_LAUNCHERS

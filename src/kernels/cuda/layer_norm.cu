@@ -57,7 +57,10 @@ __global__ void __launch_bounds__(kNormThreads)
     for (int j = 0; j < kVector; ++j) values[i][j] = values[i][j] * factor * weight[j] + bias[j];
     if (args.keeps_norm)
       StoreVector(args.residual, ElementType::kF32, row_begin + col, count, wide, values[i], 1);
-    StoreVector(args.out, ElementType::kBF16, row_begin + col, count, wide, values[i], 1);
+    if (args.out_f32 != nullptr)
+      StoreVector(args.out_f32, ElementType::kF32, row_begin + col, count, wide, values[i], 1);
+    if (args.out != nullptr)
+      StoreVector(args.out, ElementType::kBF16, row_begin + col, count, wide, values[i], 1);
   }
 }
 
@@ -66,7 +69,8 @@ __global__ void __launch_bounds__(kNormThreads)
 void LaunchLayerNorm(const StreamHandle& stream, const device::LayerNormArgs& args) {
   const int64_t cols = args.cols;
   const bool wide = IsWide(args.residual, cols) && IsWide(args.delta, cols) &&
-                    IsWide(args.weight, cols) && IsWide(args.bias, cols) && IsWide(args.out, cols);
+                    IsWide(args.weight, cols) && IsWide(args.bias, cols) &&
+                    IsWide(args.out, cols) && IsWide(args.out_f32, cols);
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>(args.rows);
   shape.threads = RowThreads(cols, kNormThreads);

@@ -19,19 +19,19 @@ __global__ void SiluMulKernel(RowsLaunch<device::SiluMulArgs> launch) {
           for (float& value : values)
             value = value > 0 ? value * value : value != value ? value : 0;
         }
+        if (!args.relu2) {
+          for (float& z : values) {
+            const float exponent = args.gelu ? z * (-1.5957691216f - 0.0713548163f * (z * z))
+                                   : args.quick_gelu ? -1.702f * z
+                                                     : -z;
+            z = z / (1.0f + expf(exponent));
+          }
+        }
         if (args.plain) return;
         LoadVector(is_apart ? args.factors : args.x, is_apart ? ElementType::kF32 : args.x_type,
                    is_apart ? row * args.factor_stride + col : gate + args.width, count,
                    launch.wide, up);
-        for (int i = 0; i < kVector; ++i) {
-          const float z = values[i];
-          if (args.relu2) {
-            values[i] = z * up[i];
-            continue;
-          }
-          const float exponent = args.gelu ? z * (-1.5957691216f - 0.0713548163f * (z * z)) : -z;
-          values[i] = z / (1.0f + expf(exponent)) * up[i];
-        }
+        for (int i = 0; i < kVector; ++i) values[i] *= up[i];
       });
 }
 

@@ -236,8 +236,11 @@ device::AttentionArgs AttentionStep::UploadParts(CaseMemory& memory,
   std::vector<device::AttentionSliceInfo> infos;
   std::vector<int32_t> tables;
   std::vector<uint16_t> queries;
+  std::vector<int32_t> last_seen;
   for (const Part& part : parts) {
     const int32_t context = shape_.slices[part.slice].context + part.first;
+    for (int32_t i = 0; i < part.count && !shape_.spans.empty(); ++i)
+      last_seen.push_back(shape_.LastSeen(part.slice, context + i));
     infos.push_back({static_cast<int32_t>(limits.max_rows), part.count, context,
                      static_cast<int32_t>(tables.size())});
     const std::vector<int32_t>& table = tables_[part.slice];
@@ -254,7 +257,7 @@ device::AttentionArgs AttentionStep::UploadParts(CaseMemory& memory,
     limits.max_context = std::max<int64_t>(limits.max_context, context + part.count);
   }
   device::AttentionPlan plan(limits);
-  device::PlanAttention(limits, infos, shape_.span, plan, shape_.ahead);
+  device::PlanAttention(limits, infos, shape_.span, plan, shape_.ahead, last_seen);
   if (!q_.empty()) {  // padding, as in a plan of fixed size
     plan.items.push_back({-1, 0, 0, 0, 0, -1});
     plan.merges.push_back({});
@@ -268,6 +271,7 @@ device::AttentionArgs AttentionStep::UploadParts(CaseMemory& memory,
   args.num_wide_items = plan.num_wide_items;
   args.merges = plan.merges.empty() ? nullptr : memory.In(plan.merges);
   args.num_merges = static_cast<int>(plan.merges.size());
+  if (!last_seen.empty()) args.last_seen = memory.In(last_seen);
   args.slices = memory.In(infos);
   args.tables = memory.In(tables);
   args.partials = memory.Out<float>(device::AttentionPartialsBytes(limits) / 4);

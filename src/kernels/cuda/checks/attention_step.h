@@ -27,9 +27,14 @@ struct AttentionShape {
   std::vector<Slice> slices = {};
   int block_size = 16;
   int32_t ahead = 0;  // AttentionArgs::ahead
+  // Positions of the first slice whose tokens see each other (AttentionArgs::last_seen).
+  std::vector<kernels::SeenSpan> spans = {};
 
   // The last position that a token of a slice sees.
   int32_t LastSeen(size_t slice, int32_t position) const {
+    for (const kernels::SeenSpan& span : spans) {
+      if (slice == 0 && position >= span.begin && position < span.end) return span.end - 1;
+    }
     const int32_t end = slices[slice].context + slices[slice].num_tokens;
     return std::min(position + ahead, end - 1);
   }

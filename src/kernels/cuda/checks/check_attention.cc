@@ -259,6 +259,13 @@ std::vector<AttentionCase> Cases(const CheckRun& run) {
         .ahead = device::kSeesAllBehind}},
       {"texts in windows",
        {.heads = {2, 2, 32}, .span = {.window = 7}, .slices = {{90, 0}, {5, 0}}, .ahead = 6}},
+      {"images",
+       {.heads = {4, 2, 64}, .slices = {{70, 9}, {1, 30}}, .spans = {{12, 40}, {41, 75}}}},
+      {"images in windows",
+       {.heads = {4, 1, 32},
+        .span = {.window = 7},
+        .slices = {{90, 20}, {5, 0}},
+        .spans = {{22, 50}, {60, 110}}}},
       {"heads of 512", {.heads = {4, 2, 512}, .slices = {{20, 3}, {1, 600}}}},
       {"heads of 512, fp8 cache",
        {.heads = {2, 1, 512}, .type = ElementType::kF8E4M3, .slices = {{18, 40}, {1, 5}}}},
@@ -372,6 +379,10 @@ const AttentionShape kTextShapes[] = {
      .slices = {{1100, 0}},
      .block_size = 32,
      .ahead = 400},
+    {.heads = {4, 2, 256},
+     .span = {.window = 512},
+     .slices = {{700, 200}, {33, 0}},
+     .spans = {{210, 466}, {470, 890}}},
 };
 const AttentionShape kCutShapes[] = {
     Shape({8, 1, 128}, 16, ElementType::kBF16),
@@ -409,6 +420,7 @@ std::string ShapeText(const AttentionCase& c) {
   if (shape.soft_cap > 0) text += fmt::format(", capped at {}", shape.soft_cap);
   if (shape.has_sinks) text += ", sinks";
   if (shape.latent_dim > 0) text += fmt::format(", latent of {}", shape.latent_dim);
+  if (!shape.spans.empty()) text += fmt::format(", {} images", shape.spans.size());
   if (shape.ahead == device::kSeesAllBehind)
     text += ", all behind";
   else if (shape.ahead > 0)

@@ -179,6 +179,20 @@ void CheckLayerNorm(CaseMemory& memory, Comparison& comparison, const EncoderRow
       comparison.AddF32(kept[i], x[i], 0);
     }
   }
+  comparison.SetSubject("norms in F32");
+  float* const in_f32 = memory.Out<float>(count);
+  memory.Launch(&DeviceKernels::layer_norm, {.residual = memory.InOut(before),
+                                             .delta = device_delta,
+                                             .weight = device_weight,
+                                             .bias = device_bias,
+                                             .eps = kEps,
+                                             .rows = shape.rows,
+                                             .cols = shape.cols,
+                                             .keeps_norm = norm.keeps_norm,
+                                             .out = nullptr,
+                                             .out_f32 = in_f32});
+  const auto wide = memory.Read(in_f32, count);
+  for (size_t i = 0; i < wide.size(); ++i) comparison.AddF32(wide[i], values[i], errors[i]);
   comparison.SetSubject("the last row alone");
   uint16_t* const alone = memory.Out<uint16_t>(shape.cols);
   run(memory.InOut(before), alone, shape.rows - 1, 1);

@@ -49,6 +49,32 @@ void CheckRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim, fl
   }
 }
 
+// Frequencies that turn with the positions on three axes.
+void CheckAxialRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim) {
+  TestNumbers numbers(55);
+  const std::vector<float> frequencies = Frequencies(head_dim);
+  constexpr int64_t kRows = 5;
+  std::vector<int32_t> positions;
+  for (int64_t i = 0; i < 3 * kRows; ++i)
+    positions.push_back(static_cast<int32_t>(numbers.Integer(0, 131071)));
+  float* out = memory.Out<float>(kRows * head_dim);
+  device::RopeTableArgs args = {memory.In(positions), memory.In(frequencies), kRows, head_dim, out};
+  args.has_axes = true;
+  const size_t half = frequencies.size();
+  for (size_t i = 0; i < half; ++i) args.axes[i] = static_cast<int8_t>(i * 7 % 3);
+  memory.Launch(&DeviceKernels::rope_table, args);
+  const auto got = memory.Read(out, kRows * head_dim);
+  for (size_t row = 0; row < kRows; ++row) {
+    for (size_t i = 0; i < half; ++i) {
+      const int32_t position = positions[static_cast<size_t>(args.axes[i]) * kRows + row];
+      const double angle = static_cast<float>(position) * frequencies[i];
+      const size_t at = row * 2 * half + i;
+      comparison.AddWithin(got[at], std::cos(angle), MathError(std::cos(angle)) + Gamma(1));
+      comparison.AddWithin(got[at + half], std::sin(angle), MathError(std::sin(angle)) + Gamma(1));
+    }
+  }
+}
+
 // A model's configuration of rope_append.
 struct RopeModel {
   const char* name;
@@ -498,6 +524,12 @@ void CheckRope(CheckRun& run) {
                  CheckRopeTable(memory, comparison, head_dim, amplitude);
                });
     }
+  }
+  for (const int head_dim : {32, 72, 256}) {
+    run.Case("rope_table", fmt::format("5 positions on 3 axes, heads of {}", head_dim),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               CheckAxialRopeTable(memory, comparison, head_dim);
+             });
   }
   std::vector<int64_t> row_counts = {1, 6};
   if (run.with_large_shapes()) row_counts.push_back(257);

@@ -176,6 +176,45 @@ void CheckSiluMul(CaseMemory& memory, Comparison& comparison, const RowShape& sh
   });
 }
 
+// The activations of towers: z * sigmoid(c z) with c = 1 or 1.702, and GELU by tanh; alone or times
+// the second half of a row.
+void CheckActivations(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
+                      bool is_plain) {
+  TestNumbers numbers(54);
+  const int64_t width = (is_plain ? 1 : 2) * shape.cols;
+  std::vector<float> values = numbers.Normals(shape.rows * width);
+  for (float& value : values) value *= 3;
+  const RowInput x = Input(memory, std::move(values), ElementType::kBF16);
+  for (const auto& [gelu, quick] : {std::pair{false, false}, {true, false}, {false, true}}) {
+    comparison.SetSubject(gelu ? "gelu" : quick ? "quick gelu" : "silu");
+    ExactRows exact{shape.rows, shape.cols, {}, {}};
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      for (int64_t col = 0; col < shape.cols; ++col) {
+        const auto at = static_cast<size_t>(row * width + col);
+        const double z = x.values[at];
+        const double exponent = gelu    ? z * (1.5957691216 + 0.0713548163 * z * z)
+                                : quick ? 1.702 * z
+                                        : z;
+        const double up = is_plain ? 1 : x.values[at + static_cast<size_t>(shape.cols)];
+        const double value = z / (1 + std::exp(-exponent)) * up;
+        exact.values.push_back(value);
+        // Roundings: up to four in the exponent, exp, the sum, the division, the product.
+        exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4 + 4 * std::abs(exponent)));
+      }
+    }
+    CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
+      memory.Launch(&DeviceKernels::silu_mul, {.x = x.From(first * width),
+                                               .x_type = ElementType::kBF16,
+                                               .rows = rows,
+                                               .width = shape.cols,
+                                               .out = out,
+                                               .gelu = gelu,
+                                               .plain = is_plain,
+                                               .quick_gelu = quick});
+    });
+  }
+}
+
 // max(factor * x, 0)^2, alone or times the second half of a row.
 void CheckRelu2(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
                 ElementType x_type, bool is_plain) {
@@ -295,6 +334,67 @@ void CheckTakeColumns(CaseMemory& memory, Comparison& comparison, int64_t cols) 
   }
 }
 
+void CheckPlaceRows(CaseMemory& memory, Comparison& comparison, int64_t cols, bool adds) {
+  constexpr int64_t kValues = 20, kRows = 9;
+  const int64_t stride = 3 * cols;
+  TestNumbers numbers(49);
+  const std::vector<float> values = numbers.Normals(kValues * stride);
+  std::vector<float> x = numbers.Normals(kRows * cols);
+  const std::vector<int32_t> places = {19, 0, 19, 7}, rows = {1, 2, 5, 8};
+  float* const on_device = memory.InOut(x);
+  memory.Launch(&DeviceKernels::place_rows, {memory.In(values) + cols, stride, memory.In(places),
+                                             memory.In(rows), 4, cols, on_device, adds});
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (int64_t k = 0; k < cols; ++k) {
+      const float value = values[static_cast<size_t>(places[i] * stride + cols + k)];
+      float& to = x[static_cast<size_t>(rows[i] * cols + k)];
+      to = adds ? to + value : value;
+    }
+  }
+  const auto got = memory.Read(on_device, kRows * cols);
+  for (size_t i = 0; i < got.size(); ++i) comparison.AddF32(got[i], x[i], 0);
+}
+
+void CheckStandardize(CaseMemory& memory, Comparison& comparison, int64_t cols, bool has_bias) {
+  constexpr int64_t kRows = 3;
+  TestNumbers numbers(50);
+  const std::vector<float> x = numbers.Normals(kRows * cols), bias = numbers.Normals(cols);
+  const std::vector<float> factor = numbers.Normals(cols);
+  float* const on_device = memory.InOut(x);
+  memory.Launch(&DeviceKernels::standardize,
+                {on_device, has_bias ? memory.In(bias) : nullptr, memory.In(factor), kRows, cols});
+  const auto got = memory.Read(on_device, kRows * cols);
+  for (size_t i = 0; i < got.size(); ++i) {
+    const size_t col = i % static_cast<size_t>(cols);
+    comparison.AddF32(got[i], has_bias ? (x[i] - bias[col]) * factor[col] : x[i] * factor[col], 0);
+  }
+}
+
+void CheckMergePatches(CaseMemory& memory, Comparison& comparison, int64_t group, int64_t cols,
+                       bool by_number) {
+  constexpr int64_t kRows = 3;
+  TestNumbers numbers(53);
+  const std::vector<float> x = numbers.Normals(kRows * group * cols);
+  const int64_t width = by_number ? group * cols : cols;
+  float* const out = memory.Out<float>(kRows * width);
+  memory.Launch(&DeviceKernels::merge_patches, {memory.In(x), kRows, group, cols, out, by_number});
+  const auto got = memory.Read(out, kRows * width);
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t col = 0; col < cols; ++col) {
+      float sum = 0;
+      for (int64_t i = 0; i < group; ++i) {
+        const float number = x[static_cast<size_t>((row * group + i) * cols + col)];
+        sum += number;
+        if (by_number)
+          comparison.AddF32(got[static_cast<size_t>(row * width + col * group + i)], number, 0);
+      }
+      if (by_number) continue;
+      comparison.AddF32(got[static_cast<size_t>(row * width + col)],
+                        sum / static_cast<float>(group), 0);
+    }
+  }
+}
+
 void CheckJoinColumns(CaseMemory& memory, Comparison& comparison,
                       const std::vector<int64_t>& widths) {
   constexpr int64_t kRows = 3;
@@ -349,6 +449,13 @@ void CheckRows(CheckRun& run) {
                [&](CaseMemory& memory, Comparison& comparison) {
                  CheckSiluMul(memory, comparison, shape, x_type);
                });
+      if (x_type == ElementType::kBF16) {
+        run.Case("silu_mul", ShapeText(shape, "activations of towers"),
+                 [&](CaseMemory& memory, Comparison& comparison) {
+                   for (const bool is_plain : {true, false})
+                     CheckActivations(memory, comparison, shape, is_plain);
+                 });
+      }
       run.Case("relu2", ShapeText(shape, words), [&](CaseMemory& memory, Comparison& comparison) {
         for (const bool is_plain : {true, false})
           CheckRelu2(memory, comparison, shape, x_type, is_plain);
@@ -374,6 +481,26 @@ void CheckRows(CheckRun& run) {
            [](CaseMemory& memory, Comparison& comparison) {
              CheckTakeRows(memory, comparison, 80, 208);
            });
+  for (const int64_t cols : {4, 64, 520, 2048}) {
+    run.Case("place_rows", fmt::format("4 x {}", cols),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               for (const bool adds : {false, true}) CheckPlaceRows(memory, comparison, cols, adds);
+             });
+  }
+  for (const int64_t cols : {4, 64, 520, 1152}) {
+    run.Case("standardize", fmt::format("3 x {}", cols),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               for (const bool has_bias : {false, true})
+                 CheckStandardize(memory, comparison, cols, has_bias);
+             });
+  }
+  for (const auto& [group, cols] : {std::pair<int64_t, int64_t>{4, 5}, {9, 64}, {16, 1152}}) {
+    run.Case("merge_patches", fmt::format("3 x {} x {}", group, cols),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               for (const bool by_number : {false, true})
+                 CheckMergePatches(memory, comparison, group, cols, by_number);
+             });
+  }
   // Pieces of multiples of 16, 8, 4 and 2 bytes, of odd sizes, and empty ones.
   for (const std::vector<int64_t>& widths :
        {std::vector<int64_t>{64, 4160}, {24, 8, 16}, {0, 4, 12, 0}, {6, 2}, {3, 1, 0, 5}, {300}}) {
