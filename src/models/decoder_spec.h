@@ -450,6 +450,8 @@ struct DecoderSpec {
   // read `image_token` there; -1: the id in the prompt.
   int64_t image_levels = 0;
   int32_t image_token = -1;
+  // Numbers in a row of an image (ImageTower::row_width).
+  int64_t ImageRowWidth() const { return hidden_size * (1 + image_levels); }
   float residual_scale = 1;  // multiplies a sub-layer's result before it is added to the residual
   LayerEmbeddingSpec layer_embeddings;
   float logit_scale = 1;     // multiplies the logits, before the soft cap

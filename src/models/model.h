@@ -69,6 +69,8 @@ struct ModelOptions {
   // that share layers, only the first counts.
   std::shared_ptr<OpTimes> op_times = {};
   HandedRows handed = {};  // contents of StepInput::handed; CPU only
+  // Number of places for rows of images (StepInput::stored_image_rows); 0: steps have none.
+  int64_t image_rows = 0;
   // For a drafting head: the parts around its DecoderSpec's layers; else null.
   std::shared_ptr<const DrafterSpec> drafter = {};
 };
@@ -113,6 +115,13 @@ struct DrawLimits {
 struct ImageRow {
   int32_t row = 0;                // of the step
   const float* values = nullptr;  // [ImageTower::row_width()]
+  int32_t place = 0;              // of a StoredImageRow
+};
+
+// A row of an image that later steps use. Models in other memory than the caller's copy it.
+struct StoredImageRow {
+  int32_t place = 0;              // below ModelOptions::image_rows
+  const float* values = nullptr;  // [ImageTower::row_width()]
 };
 
 // One step over a mixed batch. Rows are the tokens of all slices, slice by slice.
@@ -146,6 +155,9 @@ struct StepInput {
   std::span<const int32_t> rope_positions = {};
   // Rows of images, ascending. Tokens of an image that attend to each other are in the same step.
   std::span<const ImageRow> image_rows = {};
+  // Rows of images that were computed since the last step; places are unique. Their values are
+  // read before Begin returns.
+  std::span<const StoredImageRow> stored_image_rows = {};
   // Out, for models with finds_maxima(): kernels::RowMaxima of the logits, dense
   // [logit_rows.size(), NumMaxima(vocab_size)]; empty: not computed. Written with the results.
   std::span<float> maxima = {};
@@ -164,7 +176,14 @@ struct StepInput {
   }
 };
 
+class DeviceStream;
 class LoraStore;
+
+// Where a model on a single device keeps rows of images (StepInput::stored_image_rows).
+struct DeviceImages {
+  float* rows = nullptr;           // [ModelOptions::image_rows, ImageTower::row_width()]
+  DeviceStream* stream = nullptr;  // of the model's steps; what writes the rows is enqueued there
+};
 
 // Thread safety: Forward, Begin and Finish by one thread at a time; everything else is constant
 // after loading.
@@ -220,6 +239,10 @@ class Model {
 
   // Whether a step may begin with tokens that the previous step draws but has not returned yet.
   virtual bool takes_drawn_tokens() const { return false; }
+
+  // Memory in which a tower on the same device may write rows of images; null: rows are given in
+  // steps.
+  virtual DeviceImages device_images() { return {}; }
 
   // The adapters of all ranks; null if the model serves none. Models that share weights share them.
   virtual std::shared_ptr<LoraStore> lora() { return nullptr; }

@@ -212,11 +212,11 @@ class ParallelModel final : public Model, public WeightStage {
       Rank& rank = ranks_.emplace_back();
       rank.place = RankPlace::Of(i, parallel.tensor_size, parallel.num_stages);
       rank.all = std::move(group[static_cast<size_t>(i)]);
-      rank.channel = steps_in_flight_ == 1
-                         ? MakeLocalStepChannel(*rank.all, /*ends_apart=*/!parallel.devices.empty())
-                         : MakeMessageStepChannel(
-                               *rank.all, StepLimitsOf(options, parallel, config.vocab_size),
-                               steps_in_flight_);
+      rank.channel =
+          steps_in_flight_ == 1
+              ? MakeLocalStepChannel(*rank.all, /*ends_apart=*/!parallel.devices.empty())
+              : MakeMessageStepChannel(*rank.all, StepLimitsOf(options, parallel, config),
+                                       steps_in_flight_);
       rank.calls = std::make_unique<RankCalls>(*rank.all);
       if (!parallel.devices.empty()) rank.device = parallel.devices[static_cast<size_t>(i)];
     }
@@ -474,7 +474,8 @@ std::vector<int64_t> ShareBytes(CachePiece piece, const DecoderSpec& spec,
 }
 
 StepLimits StepLimitsOf(const ModelOptions& options, const ParallelOptions& parallel,
-                        int64_t vocab_size) {
+                        const ModelConfig& model) {
+  const std::vector<int8_t>& axes = model.spec.rope_axes;
   return {.max_rows = options.max_rows,
           .max_slices = options.max_slices,
           .max_context = options.max_context,
@@ -482,9 +483,12 @@ StepLimits StepLimitsOf(const ModelOptions& options, const ParallelOptions& para
           .block_size = options.block_size,
           .num_groups = parallel.kv_groups.num_groups(),
           .num_blocks = parallel.num_blocks,
-          .vocab_size = vocab_size,
+          .vocab_size = model.vocab_size,
           .num_adapters = options.lora.num_slots,
-          .num_states = options.state_slots};
+          .num_states = options.state_slots,
+          .image_rows = options.image_rows,
+          .image_row_width = model.spec.ImageRowWidth(),
+          .num_axes = axes.empty() ? 0 : *std::ranges::max_element(axes) + 1};
 }
 
 Result<ModelMemory> PlanDeviceRanks(const ModelConfig& config, const ModelOptions& options,

@@ -50,7 +50,7 @@ std::vector<int64_t> ShareBytes(CachePiece piece, const DecoderSpec& spec,
 
 // Limits for sending the model's steps as messages.
 StepLimits StepLimitsOf(const ModelOptions& options, const ParallelOptions& parallel,
-                        int64_t vocab_size);
+                        const ModelConfig& model);
 
 // On devices: the largest weights, workspace and cache of any rank, separately. kInvalidArgument as
 // in CheckRanks, kUnsupported as in PlanDeviceModel.

@@ -334,7 +334,7 @@ Status LoadProcessShare(ProcessShare& share, ThreadPool& pool, const std::filesy
       config, options, place, RankGroups{.all = &share.all, .stage = share.stage.get()},
       pool.num_threads());
   share.channel = MakeMessageStepChannel(
-      share.all, StepLimitsOf(options, parallel, config.vocab_size), share.model->steps_in_flight(),
+      share.all, StepLimitsOf(options, parallel, config), share.model->steps_in_flight(),
       [model = share.model.get()](int slot, const auto& folder) {
         return FillSlotOf(*model, slot, folder);
       },

@@ -1,6 +1,7 @@
 #include "models/step_message.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -36,6 +37,13 @@ class StepDecoder::NumberReader {
     }
     return Wrong(fmt::format("{}: a number that does not end", what));
   }
+  Status Floats(const char* what, std::span<float> to) {
+    if (bytes_.size() - place_ < to.size_bytes())
+      return Wrong(fmt::format("expected {}, found the end", what));
+    std::memcpy(to.data(), bytes_.data() + place_, to.size_bytes());
+    place_ += to.size_bytes();
+    return {};
+  }
   bool is_at_end() const { return place_ == bytes_.size(); }
   tl::unexpected<Error> Wrong(const std::string& problem) const {
     return Fail(ErrorCode::kInvalidData,
@@ -64,7 +72,11 @@ int64_t BlocksOf(const kernels::AttentionSlice& slice, int64_t block_size) {
 int64_t StepLimits::max_bytes() const {
   const int64_t numbers = 7 + max_slices * 5 + max_tables() * (3 + max_blocks()) + max_rows +
                           max_logit_rows + num_states * 5;
-  return numbers * kMostNumberBytes;
+  if (image_rows == 0) return numbers * kMostNumberBytes;
+  // Spans, rows of the step, and positions on axes; stored rows.
+  const int64_t more = 4 + max_slices + max_rows * (2 + 2 + num_axes) + image_rows;
+  return (numbers + more) * kMostNumberBytes +
+         image_rows * image_row_width * static_cast<int64_t>(sizeof(float));
 }
 
 SentTables::SentTables(const StepLimits& limits)
@@ -140,9 +152,54 @@ void StepEncoder::PutStates(const StepInput& input) {
   }
 }
 
+void StepEncoder::PutImages(const StepInput& input) {
+  const auto is_seen = [](const kernels::AttentionSlice& slice, const kernels::SeenSpan& span) {
+    return span.end > slice.context && span.begin < slice.context + slice.num_tokens;
+  };
+  bool has_spans = false;
+  for (const kernels::AttentionSlice& slice : input.SlicesOf(0)) {
+    for (int32_t i = 0; i < slice.num_spans; ++i)
+      has_spans = has_spans || is_seen(slice, slice.spans[i]);
+  }
+  const bool has_images = has_spans || !input.image_rows.empty() ||
+                          !input.stored_image_rows.empty() || !input.rope_positions.empty();
+  Put(message_, has_images ? 1 : 0);
+  if (!has_images) return;
+  // Only the spans of the slices' own tokens.
+  for (const kernels::AttentionSlice& slice : input.SlicesOf(0)) {
+    const std::span<const kernels::SeenSpan> spans(slice.spans,
+                                                   static_cast<size_t>(slice.num_spans));
+    const auto seen = [&](const kernels::SeenSpan& span) { return is_seen(slice, span); };
+    Put(message_, std::ranges::count_if(spans, seen));
+    for (const kernels::SeenSpan& span : spans) {
+      if (!seen(span)) continue;
+      Put(message_, span.begin);
+      Put(message_, span.end);
+    }
+  }
+  CHECK_LE(std::ssize(input.stored_image_rows), limits_.image_rows);
+  Put(message_, std::ssize(input.stored_image_rows));
+  for (const StoredImageRow& stored : input.stored_image_rows) {
+    Put(message_, stored.place);
+    const auto values =
+        std::as_bytes(std::span(stored.values, static_cast<size_t>(limits_.image_row_width)));
+    message_.insert(message_.end(), values.begin(), values.end());
+  }
+  Put(message_, std::ssize(input.image_rows));
+  int32_t last = -1;
+  for (const ImageRow& image : input.image_rows) {
+    Put(message_, image.row - std::exchange(last, image.row) - 1);
+    Put(message_, image.place);
+  }
+  Put(message_, input.rope_positions.empty() ? 0 : 1);
+  CHECK(input.rope_positions.empty() ||
+        input.rope_positions.size() == input.tokens.size() * static_cast<size_t>(limits_.num_axes));
+  for (const int32_t position : input.rope_positions) Put(message_, position);
+}
+
 std::span<const std::byte> StepEncoder::Encode(const StepInput& input) {
-  CHECK(input.image_rows.empty() && input.rope_positions.empty(),
-        "rows of images do not go to other processes and stages");
+  CHECK(limits_.image_rows > 0 || (input.image_rows.empty() && input.rope_positions.empty()),
+        "a step with images beyond the limits");
   CHECK(input.draws.empty(), "tokens are drawn from whole rows of logits");
   CHECK_EQ(input.num_groups, limits_.num_groups);
   message_.clear();
@@ -163,6 +220,7 @@ std::span<const std::byte> StepEncoder::Encode(const StepInput& input) {
     for (const int32_t slot : input.adapters) Put(message_, slot + 1);
   }
   if (limits_.num_states > 0) PutStates(input);
+  if (limits_.image_rows > 0) PutImages(input);
   int64_t guess = 0;
   for (const kernels::AttentionSlice& slice : input.slices) {
     const int64_t number = NumberOf(slice.block_table, guess);
@@ -185,6 +243,11 @@ StepDecoder::StepDecoder(const StepLimits& limits)
   if (limits.num_states > 0) states_.reserve(static_cast<size_t>(limits.max_slices));
   state_copies_.reserve(static_cast<size_t>(limits.num_states));
   state_snapshots_.reserve(static_cast<size_t>(limits.num_states));
+  if (limits.image_rows == 0) return;
+  image_values_.resize(static_cast<size_t>(limits.image_rows * limits.image_row_width));
+  stored_image_rows_.reserve(static_cast<size_t>(limits.image_rows));
+  image_rows_.reserve(static_cast<size_t>(limits.max_rows));
+  rope_positions_.reserve(static_cast<size_t>(limits.max_rows * limits.num_axes));
 }
 
 Status StepDecoder::TakeStates(NumberReader& reader, int64_t num_slices) {
@@ -221,8 +284,74 @@ Status StepDecoder::TakeStates(NumberReader& reader, int64_t num_slices) {
   return {};
 }
 
+Status StepDecoder::TakeSpans(NumberReader& reader) {
+  for (kernels::AttentionSlice& slice : slices_) {
+    const int32_t end = slice.context + slice.num_tokens;
+    ASSIGN_OR_RETURN(const int64_t count, reader.Next("spans of a slice", slice.num_tokens));
+    slice.num_spans = static_cast<int32_t>(count);
+    int32_t last = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      kernels::SeenSpan& span = spans_.emplace_back();
+      ASSIGN_OR_RETURN(const int64_t first, reader.Next("where a span begins", end - 1));
+      ASSIGN_OR_RETURN(const int64_t behind, reader.Next("where a span ends", end));
+      span = {static_cast<int32_t>(first), static_cast<int32_t>(behind)};
+      if (span.begin < last || span.end <= std::max(span.begin, slice.context))
+        return reader.Wrong(fmt::format("a span from {} to {}", first, behind));
+      last = span.end;
+    }
+  }
+  size_t first = 0;
+  for (kernels::AttentionSlice& slice : slices_) {
+    slice.spans = spans_.data() + first;
+    first += static_cast<size_t>(slice.num_spans);
+  }
+  return {};
+}
+
+Status StepDecoder::TakeImages(NumberReader& reader, int64_t num_rows) {
+  ASSIGN_OR_RETURN(const int64_t has_images, reader.Next("whether images follow", 1));
+  if (has_images == 0) return {};
+  RETURN_IF_ERROR(TakeSpans(reader));
+  const auto values_at = [this](int64_t place) {
+    return image_values_.data() + place * limits_.image_row_width;
+  };
+  ASSIGN_OR_RETURN(const int64_t num_stored,
+                   reader.Next("stored rows of images", limits_.image_rows));
+  for (int64_t i = 0; i < num_stored; ++i) {
+    ASSIGN_OR_RETURN(const int64_t place,
+                     reader.Next("the place of a stored row", limits_.image_rows - 1));
+    RETURN_IF_ERROR(
+        reader.Floats("a row of an image",
+                      std::span(values_at(place), static_cast<size_t>(limits_.image_row_width))));
+    stored_image_rows_.push_back({static_cast<int32_t>(place), values_at(place)});
+  }
+  ASSIGN_OR_RETURN(const int64_t num_images, reader.Next("rows of images", num_rows));
+  int64_t next = 0;
+  for (int64_t i = 0; i < num_images; ++i) {
+    ASSIGN_OR_RETURN(const int64_t skipped,
+                     reader.Next("the row of an image's row", num_rows - 1 - next));
+    ASSIGN_OR_RETURN(const int64_t place,
+                     reader.Next("the place of an image's row", limits_.image_rows - 1));
+    image_rows_.push_back(
+        {static_cast<int32_t>(next + skipped), values_at(place), static_cast<int32_t>(place)});
+    next += skipped + 1;
+  }
+  ASSIGN_OR_RETURN(const int64_t has_axes,
+                   reader.Next("whether positions on axes follow", limits_.num_axes > 0 ? 1 : 0));
+  for (int64_t i = 0; i < has_axes * num_rows * limits_.num_axes; ++i) {
+    ASSIGN_OR_RETURN(const int64_t position,
+                     reader.Next("a position on an axis", limits_.max_context - 1));
+    rope_positions_.push_back(static_cast<int32_t>(position));
+  }
+  return {};
+}
+
 Result<const StepInput*> StepDecoder::Decode(std::span<const std::byte> message) {
   NumberReader reader(message);
+  stored_image_rows_.clear();
+  image_rows_.clear();
+  rope_positions_.clear();
+  spans_.clear();
   tokens_.clear();
   positions_.clear();
   logit_rows_.clear();
@@ -257,6 +386,7 @@ Result<const StepInput*> StepDecoder::Decode(std::span<const std::byte> message)
     }
   }
   if (limits_.num_states > 0) RETURN_IF_ERROR(TakeStates(reader, num_slices));
+  if (limits_.image_rows > 0) RETURN_IF_ERROR(TakeImages(reader, num_rows));
   for (int64_t group = 0; group < limits_.num_groups; ++group) {
     for (int64_t i = 0; i < num_slices; ++i) {
       kernels::AttentionSlice slice = slices_[static_cast<size_t>(i)];
@@ -300,7 +430,10 @@ Result<const StepInput*> StepDecoder::Decode(std::span<const std::byte> message)
             .adapters = adapters_,
             .states = states_,
             .state_copies = state_copies_,
-            .state_snapshots = state_snapshots_};
+            .state_snapshots = state_snapshots_,
+            .rope_positions = rope_positions_,
+            .image_rows = image_rows_,
+            .stored_image_rows = stored_image_rows_};
   return &input_;
 }
 

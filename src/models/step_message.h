@@ -28,6 +28,11 @@ struct StepLimits {
   int64_t vocab_size = 0;
   int64_t num_adapters = 0;  // slots of LoRA adapters
   int64_t num_states = 0;    // slots of states
+  // Places for rows of images (StepInput::stored_image_rows), 0: none; numbers in a row; axes of
+  // StepInput::rope_positions.
+  int64_t image_rows = 0;
+  int64_t image_row_width = 0;
+  int64_t num_axes = 0;
 
   int64_t max_tables() const { return max_slices * num_groups; }
   int64_t max_blocks() const { return (max_context + block_size - 1) / block_size; }
@@ -64,6 +69,7 @@ class StepEncoder {
   int64_t NumberOf(const int32_t* memory, int64_t guess);
   void PutTable(const kernels::AttentionSlice& slice, int64_t number);
   void PutStates(const StepInput& input);
+  void PutImages(const StepInput& input);
 
   const StepLimits limits_;
   SentTables sent_;
@@ -84,6 +90,9 @@ class StepDecoder {
  private:
   class NumberReader;
   Status TakeStates(NumberReader& reader, int64_t num_slices);
+  // Keeps the rows that are stored, to which the step's rows then point.
+  Status TakeImages(NumberReader& reader, int64_t num_rows);
+  Status TakeSpans(NumberReader& reader);
 
   const StepLimits limits_;
   SentTables sent_;
@@ -94,6 +103,11 @@ class StepDecoder {
   std::vector<StateSlot> states_;
   std::vector<StateCopy> state_copies_;
   std::vector<StateSnapshot> state_snapshots_;
+  std::vector<float> image_values_;  // [image_rows, image_row_width]
+  std::vector<StoredImageRow> stored_image_rows_;
+  std::vector<ImageRow> image_rows_;
+  std::vector<int32_t> rope_positions_;
+  std::vector<kernels::SeenSpan> spans_;
   StepInput input_;
 };
 

@@ -16,7 +16,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                           .num_blocks = 50,
                           .vocab_size = 1000,
                           .num_adapters = 3,
-                          .num_states = 6};
+                          .num_states = 6,
+                          .image_rows = 5,
+                          .image_row_width = 2,
+                          .num_axes = 3};
   StepDecoder decoder(limits);
   StepEncoder encoder(limits);
   StepDecoder second(limits);
@@ -43,6 +46,24 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           snapshot.slice < std::ssize(input.SlicesOf(0)) && snapshot.rows > 0 &&
           snapshot.rows <= input.SlicesOf(0)[static_cast<size_t>(snapshot.slice)].num_tokens);
     }
+    int32_t last = -1;
+    for (const ImageRow& image : input.image_rows) {
+      fuzz::Require(image.row > last && image.row < std::ssize(input.tokens) && image.place >= 0 &&
+                    image.place < limits.image_rows);
+      last = image.row;
+    }
+    for (const StoredImageRow& stored : input.stored_image_rows)
+      fuzz::Require(stored.place >= 0 && stored.place < limits.image_rows);
+    for (const int32_t position : input.rope_positions)
+      fuzz::Require(position >= 0 && position < limits.max_context);
+    for (const kernels::AttentionSlice& slice : input.slices) {
+      for (int32_t i = 0; i < slice.num_spans; ++i) {
+        const kernels::SeenSpan& span = slice.spans[i];
+        fuzz::Require(span.begin >= 0 && span.end > slice.context &&
+                      span.begin < slice.context + slice.num_tokens &&
+                      span.end <= slice.context + slice.num_tokens);
+      }
+    }
     for (const int32_t position : input.positions)
       fuzz::Require(position >= 0 && position < limits.max_context);
     for (const kernels::AttentionSlice& slice : input.slices) {
@@ -54,7 +75,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::Require(again.has_value() && std::ranges::equal((*again)->tokens, input.tokens) &&
                   std::ranges::equal((*again)->positions, input.positions) &&
                   std::ranges::equal((*again)->logit_rows, input.logit_rows) &&
-                  std::ranges::equal((*again)->adapters, input.adapters));
+                  std::ranges::equal((*again)->adapters, input.adapters) &&
+                  std::ranges::equal((*again)->rope_positions, input.rope_positions) &&
+                  (*again)->image_rows.size() == input.image_rows.size() &&
+                  (*again)->stored_image_rows.size() == input.stored_image_rows.size());
   }
   return 0;
 }

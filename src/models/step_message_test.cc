@@ -102,6 +102,62 @@ TEST(StepMessageTest, ManyStepsArriveAsTheyWere) {
   }
 }
 
+StepLimits ImageLimits() {
+  StepLimits limits = kLimits;
+  limits.num_groups = 1;
+  limits.image_rows = 5;
+  limits.image_row_width = 3;
+  limits.num_axes = 2;
+  return limits;
+}
+
+// A second step reads rows that the first one stored.
+TEST(StepMessageTest, RowsOfImagesAreSentOnce) {
+  StepEncoder encoder(ImageLimits());
+  StepDecoder decoder(ImageLimits());
+  const std::vector<int32_t> tokens{5, 6, 7, 8}, positions{4, 5, 6, 0}, table(8, 2), other(8, 3);
+  const std::vector<kernels::SeenSpan> spans{{0, 2}, {5, 7}, {9, 11}};
+  const std::vector<kernels::AttentionSlice> slices{{0, 3, 4, table.data(), spans.data(), 3},
+                                                    {3, 1, 0, other.data(), spans.data(), 0}};
+  const std::vector<float> values{1, 2, 3, 4, 5, 6};
+  const std::vector<StoredImageRow> stored{{4, values.data()}, {0, values.data() + 3}};
+  const std::vector<ImageRow> first{{1, values.data(), 4}}, second{{2, values.data() + 3, 0}};
+  const std::vector<int32_t> axes{1, 2, 3, 0, 1, 1, 2, 0};
+  StepInput input{tokens, positions, slices, {}, 1, {}};
+  input.stored_image_rows = stored;
+  input.image_rows = first;
+  input.rope_positions = axes;
+  auto found = decoder.Decode(encoder.Encode(input));
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ((*found)->slices[0].num_spans, 1);
+  EXPECT_EQ((*found)->slices[0].spans[0].begin, 5);
+  EXPECT_EQ((*found)->slices[0].spans[0].end, 7);
+  EXPECT_EQ((*found)->slices[1].num_spans, 0);
+  EXPECT_EQ((*found)->stored_image_rows.size(), 2u);
+  ASSERT_EQ((*found)->image_rows.size(), 1u);
+  EXPECT_EQ((*found)->image_rows[0].row, 1);
+  EXPECT_TRUE(std::equal(values.begin(), values.begin() + 3, (*found)->image_rows[0].values));
+  EXPECT_TRUE(std::ranges::equal((*found)->rope_positions, axes));
+  input.stored_image_rows = {};
+  input.image_rows = second;
+  input.rope_positions = {};
+  const std::span<const std::byte> message = encoder.Encode(input);
+  found = decoder.Decode(message);
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_EQ((*found)->image_rows.size(), 1u);
+  EXPECT_EQ((*found)->image_rows[0].place, 0);
+  EXPECT_TRUE(std::equal(values.begin() + 3, values.end(), (*found)->image_rows[0].values));
+  EXPECT_TRUE((*found)->rope_positions.empty());
+  input.image_rows = {};
+  const std::vector<kernels::AttentionSlice> plain{{0, 4, 4, table.data()}};
+  const std::vector<int32_t> following{4, 5, 6, 7};
+  input.slices = plain;
+  input.positions = following;
+  found = decoder.Decode(encoder.Encode(input));
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_TRUE((*found)->image_rows.empty() && (*found)->stored_image_rows.empty());
+}
+
 TEST(StepMessageTest, SlotsOfAdaptersTravel) {
   StepLimits limits = kLimits;
   limits.num_groups = 1;
