@@ -60,7 +60,7 @@ Result<std::unique_ptr<EngineCore>> EngineCore::Create(const EnginePlan& plan, M
                                                   "the vectors between dense layers"));
   }
   Buffer image_memory;
-  if (tower != nullptr) {
+  if (tower != nullptr && !tower->is_on_device()) {
     const int64_t numbers = plan.image_rows * tower->spec().row_width();
     ASSIGN_OR_RETURN(image_memory, Buffer::Allocate(static_cast<size_t>(numbers) * sizeof(float),
                                                     "the rows of images"));
@@ -127,6 +127,7 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
     tower_->PrepareThread(pool);
     rope_positions_.reserve(rows * RopePositions::kAxes);
     image_targets_.reserve(static_cast<size_t>(plan.image_rows));
+    stored_images_.reserve(static_cast<size_t>(plan.image_rows));
   }
   if (model.lora() != nullptr) adapters_.reserve(sequences);
   for (Flight& flight : flights_) {
@@ -304,10 +305,10 @@ EngineCore::Begun EngineCore::BeginStep() {
       if (request.request.adapter != nullptr) request.request.adapter->MarkRunning();
     }
   }
-  const StepInput input = BuildInput(plan, flight);
+  StepInput input = BuildInput(plan, flight);
   const Clock::time_point model_start = Clock::now();
   const std::string failure = ReasonOfFailure([&] {
-    EncodeImages(plan);
+    EncodeImages(plan, input);
     model_->Begin(pool_, input, cache_, flight.logits.data());
   });
   if (images_ != nullptr) EndImages(plan, !failure.empty());

@@ -183,7 +183,7 @@ class EngineCore {
   void HoldRows(ActiveRequest& request);
   void ReleaseRows(ActiveRequest& request);
   // Computes the image rows that the step reads and the pool lacks. Throws what the tower throws.
-  void EncodeImages(const StepPlan& plan);
+  void EncodeImages(const StepPlan& plan, StepInput& input);
   // Called when the step has read its images. If it `failed`, drops the images that it was to
   // compute.
   void EndImages(const StepPlan& plan, bool failed);
@@ -271,7 +271,7 @@ class EngineCore {
   ImageTower* const tower_;            // null: prompts may not hold images
   std::unique_ptr<ImagePool> images_;  // likewise
   ImagePool row_ids_{kPromptPart};  // ids of parts of prompts (Request::rows); holds no rows itself
-  Buffer image_memory_;             // F32 [plan.image_rows, row width of the tower]
+  Buffer image_memory_;  // F32 [plan.image_rows, row width of the tower]; or they are on the device
   // At most one of the two; with neither, nothing is proposed.
   std::unique_ptr<Proposer> proposer_;
   std::unique_ptr<Drafter> drafter_;
@@ -305,6 +305,7 @@ class EngineCore {
   std::vector<kernels::AttentionSlice> slices_;  // [groups, max_num_seqs]
   std::vector<int32_t> second_texts_;            // [max_num_seqs]
   std::vector<ImageRow> image_inputs_;           // [max_num_batched_tokens]
+  std::vector<StoredImageRow> stored_images_;    // [plan.image_rows]
   std::vector<int32_t> rope_positions_;          // [axes, max_num_batched_tokens], likewise
   std::vector<float*> image_targets_;            // [plan.image_rows]
   std::vector<StateSlot> state_slots_;           // [max_num_seqs], if sequences keep states

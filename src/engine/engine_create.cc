@@ -244,10 +244,20 @@ Status LoadDraft(const EnginePlan& plan, ThreadPool& pool, const Model& target,
   return {};
 }
 
+// Loads the tower onto the model's device.
+Status LoadDeviceTower(const EnginePlan& plan, const ModelConfig& model, EngineLoop::Parts& parts) {
+  ASSIGN_OR_RETURN(parts.tower, ImageTower::LoadOnDevice(*parts.devices.front(), *parts.device_pool,
+                                                         parts.model->device_images(), *parts.pool,
+                                                         plan.config.model_folder, *plan.tower,
+                                                         *model.scheme, plan.tower_options));
+  return {};
+}
+
 // Loads the tower; null if prompts may not hold images.
 Status LoadTower(const EnginePlan& plan, const ModelConfig& model, ThreadPool& pool,
                  std::unique_ptr<ImageTower>& tower) {
   if (!plan.tower) return {};
+  if (plan.on_device()) LOG_INFO("engine", "images are embedded on the CPU: {}", plan.tower_on_cpu);
   ASSIGN_OR_RETURN(tower, ImageTower::Load(pool, plan.config.model_folder, *plan.tower,
                                            *model.scheme, plan.tower_options));
   return {};
@@ -490,6 +500,7 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                                                   const ModelConfig& model,
                                                   const GenerationConfig& generation,
                                                   const std::optional<PoolingConfig>& pooling,
+                                                  const ResolvedTower& tower,
                                                   const Engine::Hooks& hooks) {
   if (config.device == DeviceChoice::kCuda || config.device == DeviceChoice::kEmulated) {
     return Fail(ErrorCode::kUnsupported,
@@ -507,12 +518,11 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                 "processes: use method ngram or suffix, or leave the ranks out",
                 "speculative_config");
   }
-  ASSIGN_OR_RETURN(EnginePlan plan, PlanTogether(*hooks.processes, config, model, pooling));
+  ASSIGN_OR_RETURN(EnginePlan plan, PlanTogether(*hooks.processes, config, model, pooling, tower));
   TellPlan(plan, hooks);
   EngineLoop::Parts parts;
   RETURN_IF_ERROR(AddListener(config, hooks, 0, parts));
   ASSIGN_OR_RETURN(parts.pool, StartRankThreads(plan.ranks.threads.front()));
-  plan.no_images = "rows of images do not go to ranks that are processes yet";
   plan.no_prompt_rows = "rows do not go to ranks that are processes yet";
   EngineInfo info = InfoOf(plan, model, generation, nullptr);
   info.tensor_ranks = hooks.processes->tensor_size;
@@ -520,6 +530,7 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
   ASSIGN_OR_RETURN(const auto process,
                    LoadProcess(*hooks.processes, *parts.pool, plan, model, hooks.load_progress));
   TakeShare(process->TakeLead(), parts);
+  RETURN_IF_ERROR(LoadTower(plan, model, *parts.pool, parts.tower));
   ASSIGN_OR_RETURN(parts.disks, OpenDiskTiers(plan, model));
   ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
   ASSIGN_OR_RETURN(parts.dense, LoadDense(plan, *parts.pool));
@@ -637,7 +648,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   const GenerationConfig& generation = prepared.generation;
   RETURN_IF_ERROR(CheckReloadable(config, hooks.processes != nullptr));
   if (hooks.processes != nullptr)
-    return CreateOnProcesses(config, model_config, generation, prepared.pooling, hooks);
+    return CreateOnProcesses(config, model_config, generation, prepared.pooling, prepared.tower,
+                             hooks);
   EngineLoop::Parts parts;
   ASSIGN_OR_RETURN(EnginePlan plan, PlanHere(config, prepared, parts.devices, hooks));
   const Device* const device = parts.devices.empty() ? nullptr : parts.devices.front().get();
@@ -660,7 +672,9 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   const LoadProgress progress = std::move(hooks.load_progress);
   RETURN_IF_ERROR(LoadWeights(plan, model_config, layout, progress, parts));
   if (parts.cache == nullptr) RETURN_IF_ERROR(AllocateCache(plan, model_config, layout, parts));
-  RETURN_IF_ERROR(LoadTower(plan, model_config, *parts.pool, parts.tower));
+  RETURN_IF_ERROR(plan.tower && plan.tower_on_device
+                      ? LoadDeviceTower(plan, model_config, parts)
+                      : LoadTower(plan, model_config, *parts.pool, parts.tower));
   ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
   ASSIGN_OR_RETURN(parts.disks, OpenDiskTiers(plan, model_config));
   if (device != nullptr) RETURN_IF_ERROR(WarmUpDevices(plan, parts));

@@ -62,17 +62,27 @@ void EngineCore::ReleaseRows(ActiveRequest& request) {
 }
 
 float* EngineCore::ImageRowAt(int32_t place) {
+  if (tower_->is_on_device()) return nullptr;
   return image_memory_.As<float>().data() + place * tower_->spec().row_width();
 }
 
-void EngineCore::EncodeImages(const StepPlan& plan) {
+void EngineCore::EncodeImages(const StepPlan& plan, StepInput& input) {
+  stored_images_.clear();
   for (const StepPlan::NewImage& made : plan.new_images) {
     const ActiveRequest& request = *static_cast<ActiveSequence*>(made.sequence)->request;
+    const ProcessedImage& image = *request.request.images[made.image].image;
+    if (tower_->is_on_device()) {
+      tower_->EncodeTo(pool_, image, images_->PlacesOf(made.sequence->images[made.image].id));
+      continue;
+    }
     image_targets_.clear();
-    for (const int32_t place : images_->PlacesOf(made.sequence->images[made.image].id))
+    for (const int32_t place : images_->PlacesOf(made.sequence->images[made.image].id)) {
       image_targets_.push_back(ImageRowAt(place));
-    tower_->Encode(pool_, *request.request.images[made.image].image, image_targets_);
+      stored_images_.push_back({place, ImageRowAt(place)});
+    }
+    tower_->Encode(pool_, image, image_targets_);
   }
+  input.stored_image_rows = stored_images_;
 }
 
 void EngineCore::EndImages(const StepPlan& plan, bool failed) {
@@ -105,7 +115,7 @@ void EngineCore::AddRowsOf(const PlannedSlice& slice, int64_t first_row) {
       const int32_t place = places[row++];
       if (position < slice.first) continue;
       const int64_t at = first_row + position - slice.first;
-      image_inputs_.push_back({static_cast<int32_t>(at), ImageRowAt(place)});
+      image_inputs_.push_back({static_cast<int32_t>(at), ImageRowAt(place), place});
       if (token >= 0) tokens_[static_cast<size_t>(at)] = token;
     }
   }

@@ -422,6 +422,7 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   // The last engine has the most threads.
   const std::vector<RankThreads> threads =
       ThreadsOfEngine(ranks, plan.num_engines - 1, plan.num_engines);
+  PlanImageRows(plan);
   ASSIGN_OR_RETURN(const ModelMemory memory,
                    ranks.num_ranks() == 1 || plan.on_device()
                        ? plan_model(model, ModelOptionsOf(plan), threads.back().num_threads)
@@ -631,7 +632,9 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
   plan.kv_bytes = plan.num_engines * blocks * plan.kv_bytes_per_block;
   plan.request_bytes =
       plan.on_device()
-          ? RequestBytes(config, host, host.available_bytes - plan.dense_bytes - plan.tier_bytes)
+          ? RequestBytes(
+                config, host,
+                host.available_bytes - plan.dense_bytes - plan.tower_bytes - plan.tier_bytes)
           : RequestBytes(config, plan.memory, plan.memory.available_bytes - plan.total_bytes());
   if (plan.taken_bytes() > plan.memory.available_bytes) {
     return Fail(
@@ -693,6 +696,7 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan) {
   if (plan.draft) options.handed = plan.draft->Handed();
   options.state_slots = plan.num_state_slots;
   options.op_times = plan.op_times;
+  if (plan.tower) options.image_rows = plan.image_rows;
   return options;
 }
 
@@ -711,7 +715,10 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
     plan.config.enable_chunked_prefill = plan.config.enable_prefix_caching = false;
   }
   plan.memory = memory;
-  if (device != nullptr) plan.device_name = device->name;
+  if (device != nullptr) {
+    plan.device_name = device->name;
+    plan.device = *device;
+  }
   ASSIGN_OR_RETURN(plan.dtype, PlanDtype(config, model, plan.on_device(), plan.notes));
   ASSIGN_OR_RETURN(plan.kv_type,
                    PlanKvType(config, plan.dtype, model, plan.on_device(), plan.notes));

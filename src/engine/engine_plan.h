@@ -56,6 +56,9 @@ struct EnginePlan {
   TowerOptions tower_options;
   std::string no_images;
   int64_t image_rows = 0;
+  // With a device: whether it computes the tower's layers, and the reason if it does not.
+  bool tower_on_device = false;
+  std::string tower_on_cpu;
   // Why prompts may not be rows (Request::rows); "": they may be.
   std::string no_prompt_rows;
 
@@ -64,6 +67,7 @@ struct EnginePlan {
   int64_t workspace_bytes = 0;     // activations, logits, sampling; of all engines, like the cache
   int64_t dense_bytes = 0;         // of the layers after pooling, part of weight_bytes; with a
                                    // device: in host memory instead, including their workspace
+  int64_t tower_bytes = 0;         // with a device: the tower's part in host memory
   int64_t adapter_bytes = 0;       // of the slots of LoRA adapters
   int64_t tier_bytes = 0;          // of the tiers in memory, for all engines; with a device: in
                                    // host memory
@@ -76,6 +80,7 @@ struct EnginePlan {
   KvGroups kv_groups;
   MemoryLimits memory;      // of the device, if there is one
   std::string device_name;  // "" for the CPU
+  DeviceInfo device;        // unless device_name is ""
 
   std::vector<std::string> notes;     // choices that the user should know of, one line each
   std::vector<std::string> warnings;  // options that are not fully applied, one line each

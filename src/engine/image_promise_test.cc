@@ -1,14 +1,17 @@
 // Requests with images: answers are bit-identical for every batch, chunk size, prefix cache state,
-// and number of threads and ranks, and after preemptions; they match transformers; invalid ones are
-// rejected.
+// and number of threads, ranks and stages, and after preemptions; they match transformers; invalid
+// ones are rejected.
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "engine/engine_testing.h"
+#include "engine/process_ranks.h"
 #include "models/tower/vision_testing.h"
+#include "parallel/local_group.h"
 
 namespace sluice {
 namespace {
@@ -59,24 +62,34 @@ struct ImageRun {
   bool at_once = true;
   int rounds = 1;
   int tensor_ranks = 1;
+  int stages = 1;
+  DeviceChoice device = DeviceChoice::kCpu;
+  const ProcessRanks* processes = nullptr;
 };
 
-std::unique_ptr<Engine> ImageEngine(const char* name, const ImageRun& run,
-                                    EngineObserver* observer = nullptr) {
+EngineConfig ImageConfig(const char* name, const ImageRun& run) {
   EngineConfig config;
   config.model_folder = DataFolder(name);
   config.num_threads = run.num_threads;
   config.tensor_parallel_size = run.tensor_ranks;
+  config.pipeline_parallel_size = run.stages;
   config.exact_ranks = true;
+  config.device = run.device;
   config.max_num_batched_tokens = run.max_num_batched_tokens;
   config.max_num_seqs = 6;
   config.max_model_len = 128;
   config.enable_prefix_caching = run.prefix_caching;
   config.num_blocks_override = run.num_blocks;
   config.kv_cache_bytes = int64_t{64} << 20;
+  return config;
+}
+
+std::unique_ptr<Engine> ImageEngine(const char* name, const ImageRun& run,
+                                    EngineObserver* observer = nullptr) {
   Engine::Hooks hooks;
   hooks.observer = observer;
-  auto engine = Engine::Create(config, hooks);
+  hooks.processes = run.processes;
+  auto engine = Engine::Create(ImageConfig(name, run), hooks);
   EXPECT_TRUE(engine) << (engine ? "" : engine.error().message);
   return engine ? *std::move(engine) : nullptr;
 }
@@ -131,6 +144,52 @@ TEST_P(ImagePromise, HoldsHoweverTheWorkIsCut) {
       << "prefix hits";
   EXPECT_GT(cached.prefix_hits, 32);
   EXPECT_EQ(ImageAnswers(name, {.num_threads = 2, .tensor_ranks = 2}), alone) << "two ranks";
+  EXPECT_EQ(ImageAnswers(name, {.num_threads = 2, .max_num_batched_tokens = 7, .stages = 2}), alone)
+      << "two stages";
+}
+
+// On a device, answers differ from the CPU's, but not with the batch.
+class DeviceImagePromise : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceImagePromise,
+                         ::testing::Values("tiny-gemma3-vision", "tiny-qwen3-vl"),
+                         testing::TestName);
+
+TEST_P(DeviceImagePromise, HeavyHoldsHoweverTheWorkIsCut) {
+  const char* name = GetParam();
+  constexpr auto kDevice = DeviceChoice::kEmulated;
+  const std::vector<ImageAnswer> alone = ImageAnswers(name, {.at_once = false, .device = kDevice});
+  ASSERT_EQ(alone.size(), 5u);
+  EXPECT_NE(alone[1].logprobs, alone[3].logprobs) << "the image makes no difference";
+  EXPECT_EQ(ImageAnswers(name, {.max_num_batched_tokens = 7, .device = kDevice}), alone)
+      << "all at once, chunks of 7";
+  CountingObserver cached;
+  EXPECT_EQ(ImageAnswers(name, {.prefix_caching = true, .rounds = 2, .device = kDevice}, &cached),
+            alone)
+      << "prefix hits";
+  EXPECT_GT(cached.prefix_hits, 32);
+}
+
+// Ranks as processes: here they are threads in a local group, which share nothing but messages.
+TEST(ImageProcessesTest, RowsOfImagesGoToAllRanks) {
+  for (const char* name : {"tiny-gemma3-vision", "tiny-qwen3-vl"}) {
+    const std::vector<ImageAnswer> alone = ImageAnswers(name, {.at_once = false});
+    for (const int stages : {1, 2}) {
+      const auto group = MakeLocalGroup({.size = 2, .spin = false});
+      std::vector<ProcessRanks> ranks;
+      for (const auto& rank : group) {
+        ranks.push_back(
+            {.all = rank.get(), .tensor_size = 2 / stages, .num_stages = stages, .here = 2});
+      }
+      std::thread other([&] {
+        const Status ended = RunProcessRank(ranks[1], ImageConfig(name, {}));
+        EXPECT_TRUE(ended) << ended.error().message;
+      });
+      ImageRun run;
+      run.processes = ranks.data();
+      EXPECT_EQ(ImageAnswers(name, run), alone) << name << ", " << stages << " stages";
+      other.join();
+    }
+  }
 }
 
 TEST(ImagePromiseTest, APreemptedRequestGoesOn) {

@@ -28,6 +28,13 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan) {
       line("workspace", plan.workspace_bytes,
            fmt::format("{}steps of {} tokens and {} sequences, logits, sampling", of_each,
                        plan.scheduler.max_num_batched_tokens, plan.scheduler.max_num_seqs)));
+  if (plan.tower_bytes > 0) {
+    lines.push_back(line("tower", plan.tower_bytes,
+                         plan.tower_on_device
+                             ? "in host memory, to embed patches"
+                             : fmt::format("in host memory, with {} rows of images, as {}",
+                                           plan.image_rows, plan.tower_on_cpu)));
+  }
   if (plan.lora.num_slots > 0) {
     lines.push_back(
         line("adapters", plan.adapter_bytes,

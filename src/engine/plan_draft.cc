@@ -88,6 +88,7 @@ Status PlanDraftBytes(const PlanModelFunction& plan_model, int num_threads, Engi
   options.drafter = std::move(head);
   options.op_times = nullptr;
   options.lora = {};
+  options.image_rows = 0;
   options.handed = {};
   draft.layout = KvLayoutOf(draft.model, options);
   options.max_rows =

@@ -70,10 +70,6 @@ void PlanImages(const ResolvedTower& resolved, EnginePlan& plan) {
     plan.warnings.push_back("images are not taken: " + plan.no_images);
   };
   if (plan.pooling) return refuse("the model pools");
-  if (plan.on_device())
-    return refuse("towers are computed on the CPU yet; serve with --device cpu");
-  if (plan.ranks.num_stages > 1)
-    return refuse("rows of images do not go to pipeline stages yet; leave them out");
   plan.tower = *resolved.spec;
   if (resolved.whole_rows == 0) return;
   // Decoding sequences need their tokens in addition.
@@ -106,7 +102,7 @@ void PlanPromptRows(const ModelConfig& model, EnginePlan& plan) {
     reason = "several layers of this model read rows of images, and given rows have one alone";
 }
 
-void PlanTowerBytes(const ModelConfig& model, int num_threads, EnginePlan& plan) {
+void PlanImageRows(EnginePlan& plan) {
   if (!plan.tower) return;
   const TowerSpec& spec = *plan.tower;
   TowerOptions& options = plan.tower_options;
@@ -118,10 +114,34 @@ void PlanTowerBytes(const ModelConfig& model, int num_threads, EnginePlan& plan)
   options.allow_nonfinite = plan.config.allow_nonfinite;
   plan.scheduler.max_image_rows = plan.scheduler.max_num_batched_tokens;
   plan.image_rows = std::max(MostImageRows(spec, options), plan.scheduler.max_num_batched_tokens);
-  const TowerMemory memory = PlanTower(spec, *model.scheme, options, num_threads);
+}
+
+void PlanTowerBytes(const ModelConfig& model, int num_threads, EnginePlan& plan) {
+  if (!plan.tower) return;
+  plan.tower_on_device = false;
+  if (plan.on_device() && plan.ranks.num_ranks() == 1) {
+    const auto memory =
+        PlanTowerOnDevice(*plan.tower, *model.scheme, plan.tower_options, num_threads, plan.device);
+    plan.tower_on_device = memory.has_value();
+    if (memory) {
+      plan.tower_bytes = memory->weight_bytes + memory->workspace_bytes;
+      plan.weight_bytes += memory->device.weight_bytes;
+      plan.workspace_bytes += memory->device.workspace_bytes;
+      return;
+    }
+    plan.tower_on_cpu = memory.error().message;
+  } else if (plan.on_device()) {
+    plan.tower_on_cpu = "several devices share the model";
+  }
+  const TowerMemory memory = PlanTower(*plan.tower, *model.scheme, plan.tower_options, num_threads);
+  const int64_t workspace =
+      memory.workspace_bytes + plan.image_rows * plan.tower->row_width() * int64_t{sizeof(float)};
+  if (plan.on_device()) {
+    plan.tower_bytes = memory.weight_bytes + workspace;
+    return;
+  }
   plan.weight_bytes += memory.weight_bytes;
-  plan.workspace_bytes +=
-      memory.workspace_bytes + plan.image_rows * spec.row_width() * int64_t{sizeof(float)};
+  plan.workspace_bytes += workspace;
 }
 
 }  // namespace sluice

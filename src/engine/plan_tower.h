@@ -19,7 +19,10 @@ void PlanImages(const ResolvedTower& resolved, EnginePlan& plan);
 // Decides whether prompts may be rows (Request::rows). REQUIRES: PlanImages was called.
 void PlanPromptRows(const ModelConfig& model, EnginePlan& plan);
 
-// Adds the tower's bytes to the model's. REQUIRES: plan.max_model_len is known.
+// Sets the number of rows of images that an engine stores. REQUIRES: plan.max_model_len is known.
+void PlanImageRows(EnginePlan& plan);
+
+// Adds the tower's bytes to the model's. REQUIRES: PlanImageRows was called.
 void PlanTowerBytes(const ModelConfig& model, int num_threads, EnginePlan& plan);
 
 }  // namespace sluice

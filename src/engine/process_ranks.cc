@@ -10,6 +10,7 @@
 
 #include "base/thread_limit.h"
 #include "engine/kv_tiers.h"
+#include "engine/plan_tower.h"
 #include "hardware/memory.h"
 #include "hardware/topology.h"
 #include "kernels/dispatch.h"
@@ -43,7 +44,8 @@ MemoryLimits PartOf(MemoryLimits memory, int ranks_here) {
 
 Result<EnginePlan> PlanOwnShare(const ProcessRanks& ranks, EngineConfig config,
                                 const ModelConfig& model,
-                                const std::optional<PoolingConfig>& pooling) {
+                                const std::optional<PoolingConfig>& pooling,
+                                const ResolvedTower& tower) {
   // Each process has a single rank.
   config.tensor_parallel_size = config.pipeline_parallel_size = 1;
   config.process_stages = ranks.num_stages;
@@ -61,7 +63,7 @@ Result<EnginePlan> PlanOwnShare(const ProcessRanks& ranks, EngineConfig config,
     return PlanShare(shape, options, threads, ranks.place());
   };
   return PlanEngine(config, model, PartOf(memory, ranks.here), topology, plan_share,
-                    /*device=*/nullptr, /*host=*/{}, pooling);
+                    /*device=*/nullptr, /*host=*/{}, pooling, /*draft=*/nullptr, tower);
 }
 
 std::vector<PlanOfRank> ExchangePlans(Communicator& all, const Result<EnginePlan>& plan) {
@@ -104,16 +106,17 @@ Status CheckPlans(const std::vector<PlanOfRank>& plans) {
 
 Result<EnginePlan> PlanTogether(const ProcessRanks& ranks, const EngineConfig& config,
                                 const ModelConfig& model,
-                                const std::optional<PoolingConfig>& pooling) {
+                                const std::optional<PoolingConfig>& pooling,
+                                const ResolvedTower& tower) {
   RETURN_IF_ERROR(CheckRanks(model.spec, ranks.tensor_size, ranks.num_stages));
   std::vector<PlanOfRank> plans =
-      ExchangePlans(*ranks.all, PlanOwnShare(ranks, config, model, pooling));
+      ExchangePlans(*ranks.all, PlanOwnShare(ranks, config, model, pooling, tower));
   RETURN_IF_ERROR(CheckPlans(plans));
   EngineConfig agreed = config;
   agreed.max_model_len = Least(plans, &PlanOfRank::max_model_len);
   agreed.max_num_seqs = Least(plans, &PlanOfRank::max_num_seqs);
   agreed.max_num_batched_tokens = Least(plans, &PlanOfRank::max_num_batched_tokens);
-  Result<EnginePlan> plan = PlanOwnShare(ranks, agreed, model, pooling);
+  Result<EnginePlan> plan = PlanOwnShare(ranks, agreed, model, pooling, tower);
   plans = ExchangePlans(*ranks.all, plan);
   RETURN_IF_ERROR(CheckPlans(plans));
   plan->num_blocks = Least(plans, &PlanOfRank::num_blocks);
@@ -150,7 +153,8 @@ Status RunProcessRank(const ProcessRanks& ranks, const EngineConfig& config) {
                                                       config.load_quantization));
   ASSIGN_OR_RETURN(const std::optional<PoolingConfig> pooling,
                    ResolvePooling(config.pooling, config.model_folder, model));
-  ASSIGN_OR_RETURN(const EnginePlan plan, PlanTogether(ranks, config, model, pooling));
+  const ResolvedTower tower = ResolveTower(config, model);
+  ASSIGN_OR_RETURN(const EnginePlan plan, PlanTogether(ranks, config, model, pooling, tower));
   try {
     ThreadPool pool(plan.num_threads);
     ASSIGN_OR_RETURN(const auto process, LoadProcess(ranks, pool, plan, model));

@@ -21,10 +21,12 @@ struct ProcessRanks {
 // Collective. Plans each rank's share of the model within its share of its machine; reduces step
 // limits and cache to what the smallest rank can hold. The plan is the same on all ranks except for
 // sizes in bytes. If a rank fails, all ranks return its error, with its number. `pooling`: from
-// ResolvePooling.
+// ResolvePooling. `tower`: from ResolveTower; only rank 0 loads it, but all ranks reserve its
+// memory.
 Result<EnginePlan> PlanTogether(const ProcessRanks& ranks, const EngineConfig& config,
                                 const ModelConfig& model,
-                                const std::optional<PoolingConfig>& pooling);
+                                const std::optional<PoolingConfig>& pooling,
+                                const ResolvedTower& tower);
 
 // Collective: loads this rank's share under the plan. `pool` outlives it.
 Result<std::unique_ptr<RankProcessModel>> LoadProcess(const ProcessRanks& ranks, ThreadPool& pool,

@@ -78,7 +78,38 @@ void DeviceDecoder::PrepareStates(const StepInput& input, const StateCache& stat
   }
 }
 
+DeviceImages DeviceDecoder::device_images() {
+  if (options_.image_rows == 0 || parts_.ranks != nullptr) return {};
+  return {.rows = reinterpret_cast<float*>(parts_.executor->BufferAt(kImageRows)),
+          .stream = parts_.stream.get()};
+}
+
+void DeviceDecoder::StoreImageRows(std::span<const StoredImageRow> rows) {
+  if (rows.empty()) return;
+  const int64_t width = spec_.ImageRowWidth();
+  auto* const memory = reinterpret_cast<float*>(parts_.executor->BufferAt(kImageRows));
+  for (size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    // Copies consecutive rows at once.
+    const StoredImageRow& first = rows[begin];
+    for (end = begin + 1; end < rows.size(); ++end) {
+      const auto offset = static_cast<int32_t>(end - begin);
+      if (rows[end].place != first.place + offset ||
+          rows[end].values != first.values + offset * width)
+        break;
+    }
+    CHECK(
+        first.place >= 0 && first.place + static_cast<int64_t>(end - begin) <= options_.image_rows,
+        "place {} of {} rows of images", first.place, options_.image_rows);
+    parts_.stream->CopyToDevice(memory + first.place * width, first.values,
+                                static_cast<int64_t>(end - begin) * width * 4);
+  }
+  // The caller may overwrite the values.
+  if (const Status status = parts_.stream->Synchronize(); !status)
+    throw std::runtime_error(status.error().message);
+}
+
 void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float* logits) {
+  StoreImageRows(input.stored_image_rows);
   PrepareStates(input, cache.states());
   if (const StepGraphs::Size* graphs = GraphsFor(input, cache); graphs != nullptr) {
     PaddedStep padded = {.rows = graphs->sequences};

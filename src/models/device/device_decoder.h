@@ -65,6 +65,7 @@ class DeviceDecoder final : public Model {
     return parts_.ranks == nullptr ? DeviceStepInputs::kMostInFlight : 1;
   }
   std::shared_ptr<LoraStore> lora() override { return parts_.lora; }
+  DeviceImages device_images() override;
   bool takes_drawn_tokens() const override { return parts_.ranks == nullptr && draws_tokens(); }
   Status RecordSteps(const RecordedSteps& steps, KvCache& cache) override;
   int64_t num_replayed() const override { return num_replayed_; }
@@ -89,6 +90,8 @@ class DeviceDecoder final : public Model {
     std::vector<int32_t> slots;  // of the step's adapters; -1 for rows without
   };
   void Enqueue(const StepInput& input, const KvCache& cache, float* logits);
+  // Copies rows of images to the device.
+  void StoreImageRows(std::span<const StoredImageRow> rows);
   // Enqueues what a step does to states before its tokens: copies, and zeros for new sequences.
   void PrepareStates(const StepInput& input, const StateCache& states);
   // Enqueues a step that was sent: the same operations for all steps with equal numbers of rows

@@ -35,6 +35,13 @@ void AddStepInputs(program::Program& program, int64_t bytes) {
                              .is_kept = true});
 }
 
+void AddImageRows(program::Program& program, int64_t bytes) {
+  program.buffers.push_back({.name = std::string(kImageRows),
+                             .extent = program::Extent::kOnce,
+                             .row_bytes = bytes,
+                             .is_kept = true});
+}
+
 DeviceExecutor::DeviceExecutor(program::Program program, DeviceProgramWeights weights,
                                DevicePlan plan, std::byte* workspace, const Parts& parts)
     : program_(std::move(program)),
@@ -226,12 +233,20 @@ void DeviceWalk::operator()(const program::RopeTable& op) {
     first += std::ssize(program_.rope_tables[static_cast<size_t>(table)]);
   const auto rotary_dim =
       static_cast<int>(2 * std::ssize(program_.rope_tables[static_cast<size_t>(op.table)]));
-  kernels_.rope_table(handle_, {.positions = step_.inputs->positions(),
+  device::RopeTableArgs args = {.positions = step_.inputs->positions(),
                                 .frequencies = weights_.rope_frequencies + first,
                                 .rows = rows_,
                                 .rotary_dim = rotary_dim,
                                 .cos_sin = RowsAt<float>(op.out, rotary_dim),
-                                .amplitude = op.amplitude});
+                                .amplitude = op.amplitude};
+  if (op.axes != kNone) {
+    const std::vector<int8_t>& axes = program_.rope_axes[static_cast<size_t>(op.axes)];
+    CHECK_LE(std::ssize(axes), device::kMostAxialFrequencies);
+    args.positions = step_.inputs->rope_positions();
+    args.has_axes = true;
+    std::ranges::copy(axes, args.axes);
+  }
+  kernels_.rope_table(handle_, args);
 }
 
 void DeviceWalk::operator()(const program::Receive& op) {
@@ -268,15 +283,17 @@ void DeviceWalk::operator()(const program::Norm& op) {
 }
 
 void DeviceWalk::operator()(const program::LayerNorm& op) {
+  const bool is_f32 = op.type == ElementType::kF32;
   kernels_.layer_norm(handle_, {.residual = RowsAt<float>(op.residual, op.width),
                                 .delta = RowsAt<float>(op.delta, op.width),
                                 .weight = Vector(op.weight),
                                 .bias = Vector(op.bias),
-                                .eps = program_.norm_eps,
+                                .eps = op.eps.value_or(program_.norm_eps),
                                 .rows = rows_,
                                 .cols = op.width,
                                 .keeps_norm = op.keeps_norm,
-                                .out = RowsAt<uint16_t>(op.out, op.width)});
+                                .out = is_f32 ? nullptr : RowsAt<uint16_t>(op.out, op.width),
+                                .out_f32 = is_f32 ? RowsAt<float>(op.out, op.width) : nullptr});
 }
 
 void DeviceWalk::operator()(const program::NormRows& op) {
@@ -359,6 +376,9 @@ void DeviceWalk::operator()(const program::GateMul& op) {
     out = {.data = out.data, .type = ElementType::kF32};
   const int64_t rows = CountOf(op.x);
   using program::Gate;
+  using Kind = kernels::ActivationKind;
+  const bool has_rule = op.gate == Gate::kRule;
+  const Kind rule = has_rule ? op.rule.kind : Kind::kSilu;
   switch (op.gate) {
     case Gate::kGeluErf:
     case Gate::kPlainGelu:
@@ -381,7 +401,8 @@ void DeviceWalk::operator()(const program::GateMul& op) {
                                       .chosen = RowsAt<int32_t>(op.chosen, Moe(op.moe).top_k),
                                       .out = out});
     case Gate::kRule:
-      CHECK(op.rule.kind == kernels::ActivationKind::kRelu2,
+      CHECK(rule == Kind::kRelu2 || rule == Kind::kGeluTanh || rule == Kind::kQuickGelu ||
+                rule == Kind::kSilu,
             "devices have no kernel of this activation");
       break;
     case Gate::kSilu:
@@ -392,10 +413,11 @@ void DeviceWalk::operator()(const program::GateMul& op) {
                               .rows = rows,
                               .width = op.width,
                               .out = out,
-                              .gelu = op.gate == Gate::kGeluTanh,
-                              .relu2 = op.gate == Gate::kRule,
+                              .gelu = op.gate == Gate::kGeluTanh || rule == Kind::kGeluTanh,
+                              .relu2 = rule == Kind::kRelu2,
                               .plain = !op.is_gated,
-                              .gate_factor = op.gate_factor};
+                              .gate_factor = op.gate_factor,
+                              .quick_gelu = rule == Kind::kQuickGelu};
   if (op.factors.buffer != kNone) {
     const auto buffer = static_cast<size_t>(op.factors.buffer);
     // Moved rows consist of only these columns.

@@ -32,6 +32,11 @@ struct DevicePlan : program::BufferPlan {
 // Adds the buffer "step_inputs" for a step's inputs, which shares memory with no other.
 void AddStepInputs(program::Program& program, int64_t bytes);
 
+// The buffer of images' rows (StepInput::stored_image_rows), F32 [places, image_row_width], which
+// shares memory with no other.
+inline constexpr std::string_view kImageRows = "image_rows";
+void AddImageRows(program::Program& program, int64_t bytes);
+
 // Arguments of a run of a program.
 struct DeviceStep {
   const DeviceStepView* inputs = nullptr;
@@ -40,6 +45,8 @@ struct DeviceStep {
   int64_t wanted = 0;
   std::span<const int32_t> adapters = {};  // slots of its adapters; -1 for rows without
   float* results = nullptr;                // on the host, for CopyResults
+  float* image_rows = nullptr;             // for StoreImage, rows image_stride numbers apart
+  int64_t image_stride = 0;
   bool is_recorded = false;
 };
 
@@ -56,6 +63,7 @@ class DeviceExecutor {
     void* expert_rows = nullptr;      // page-locked: number of rows per expert in a step
     RankPlace place = {};
     DecoderSpec whole = {};       // the whole model, if there are several ranks
+    int64_t image_row_width = 0;  // DecoderSpec::ImageRowWidth, if the model takes images
     OpTimes* op_times = nullptr;  // ModelOptions::op_times
   };
 

@@ -277,6 +277,8 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
   AddStepInputs(placed.program,
                 DeviceStepInputs::MaxBytes(
                     share, options, KvGroups::For(spec, options.max_context).num_groups(), place));
+  if (options.image_rows > 0)
+    AddImageRows(placed.program, options.image_rows * spec.ImageRowWidth() * 4);
   placed.plan = DevicePlan::For(placed.program, keeps_apart);
   return placed;
 }
@@ -480,6 +482,7 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
                                        .expert_rows = expert_rows.data(),
                                        .place = place,
                                        .whole = spec,
+                                       .image_row_width = spec.ImageRowWidth(),
                                        .op_times = options.op_times.get()};
   auto executor =
       std::make_unique<DeviceExecutor>(std::move(placed.program), std::move(placed.weights),

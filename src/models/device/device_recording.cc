@@ -24,7 +24,8 @@ const void* KeysOf(const KvCache& cache) {
 
 const StepGraphs::Size* DeviceDecoder::GraphsFor(const StepInput& input,
                                                  const KvCache& cache) const {
-  // Graphs do not contain adapters.
+  // Graphs contain neither rows of images nor adapters.
+  if (!input.image_rows.empty()) return nullptr;
   if (std::ranges::any_of(input.adapters, [](int32_t slot) { return slot >= 0; })) return nullptr;
   const size_t sequences = input.slices.size() / static_cast<size_t>(input.num_groups);
   if (input.tokens.size() != sequences || input.logit_rows.size() != sequences) return nullptr;

@@ -19,6 +19,18 @@ int64_t MostKeptStates(const ModelOptions& options) {
   return options.max_rows + options.max_slices;
 }
 
+// Number of axes of the positions that steps have, if the model takes images.
+int64_t NumAxes(const DecoderSpec& share, const ModelOptions& options) {
+  if (options.image_rows == 0 || share.rope_axes.empty()) return 0;
+  return *std::ranges::max_element(share.rope_axes) + 1;
+}
+
+bool SeesImages(const DecoderSpec& share, const ModelOptions& options) {
+  return options.image_rows > 0 && std::ranges::any_of(share.layers, [](const LayerSpec& layer) {
+           return layer.attention.exists() && layer.attention.sees_images;
+         });
+}
+
 int64_t TableEntries(int64_t tokens, int64_t block_size) {
   return (tokens + block_size - 1) / block_size;
 }
@@ -28,6 +40,7 @@ int64_t TableEntries(int64_t tokens, int64_t block_size) {
 DeviceStepInputs::AttentionKind DeviceStepInputs::AttentionKind::Of(const AttentionSpec& attention,
                                                                     const ModelOptions& options) {
   return {.span = attention.span,
+          .sees_images = attention.sees_images,
           .limits = {.max_rows = options.max_rows,
                      .max_slices = options.max_slices,
                      .max_context = options.max_context,
@@ -37,8 +50,9 @@ DeviceStepInputs::AttentionKind DeviceStepInputs::AttentionKind::Of(const Attent
 }
 
 bool DeviceStepInputs::AttentionKind::IsOf(const AttentionSpec& attention) const {
-  return attention.span == span && attention.num_heads == limits.num_heads &&
-         attention.num_kv_heads == limits.num_kv_heads && attention.value_dim() == limits.head_dim;
+  return attention.span == span && attention.sees_images == sees_images &&
+         attention.num_heads == limits.num_heads && attention.num_kv_heads == limits.num_kv_heads &&
+         attention.value_dim() == limits.head_dim;
 }
 
 std::vector<DeviceStepInputs::AttentionKind> DeviceStepInputs::KindsOf(
@@ -104,6 +118,12 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions&
   }
   take(num_groups * slices * TableEntries(options.max_context, options.block_size),
        sizeof(int32_t));
+  take(NumAxes(share, options) * options.max_rows, sizeof(int32_t));
+  if (SeesImages(share, options)) take(options.max_rows, sizeof(int32_t));
+  if (options.image_rows > 0) {
+    take(options.max_rows, sizeof(int32_t));  // rows
+    take(options.max_rows, sizeof(int32_t));  // places
+  }
   if (options.lora.num_slots > 0) {
     if (place.tensor_size > 1) take(options.max_rows, sizeof(int32_t));  // all tokens
     for (const int64_t rows : {options.max_rows, logit_rows}) {
@@ -125,6 +145,8 @@ Result<DeviceStepInputs> DeviceStepInputs::Create(Device& device, const DecoderS
   DeviceStepInputs inputs;
   inputs.block_size_ = options.block_size;
   inputs.keeps_states_ = share.KeepsStates();
+  inputs.num_axes_ = NumAxes(share, options);
+  inputs.sees_images_ = SeesImages(share, options);
   inputs.place_ = place;
   for (int rank = 0; rank < place.tensor_size; ++rank)
     inputs.words_.push_back(CutRows(share.vocab_size, rank, place.tensor_size));
@@ -174,12 +196,15 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input, Padded
   else
     copy(input.tokens, num_rows_, 0, tokens_);
   copy(input.positions, num_rows_, input.positions.back(), positions_);
+  WriteRopePositions(input);
   WriteSlices(input);
+  WriteSeen(input);
   WritePlans(padded);
   if (keeps_states_) WriteStates(input, padded != nullptr);
   // Addresses from here on depend on the step.
   WriteTables(input);
   copy(input.logit_rows, std::ssize(input.logit_rows), 0, logit_rows_);
+  WriteImages(input);
   WriteAdapters(input);
   if (place_.rank() == 0)
     WriteDraws(input.draws, input.draw_words);
@@ -339,6 +364,55 @@ void DeviceStepInputs::WriteSlices(const StepInput& input) {
   }
 }
 
+// Padding rows have the last row's positions.
+void DeviceStepInputs::WriteRopePositions(const StepInput& input) {
+  if (num_axes_ == 0) return;
+  const size_t rows = input.tokens.size();
+  int32_t* to = Take<int32_t>(num_axes_ * num_rows_, rope_positions_).data();
+  for (int64_t axis = 0; axis < num_axes_; ++axis) {
+    const std::span<const int32_t> from =
+        input.rope_positions.empty()
+            ? input.positions
+            : input.rope_positions.subspan(static_cast<size_t>(axis) * rows, rows);
+    to = std::ranges::copy(from, to).out;
+    to = std::fill_n(to, num_rows_ - static_cast<int64_t>(rows), from.back());
+  }
+}
+
+void DeviceStepInputs::WriteImages(const StepInput& input) {
+  num_image_rows_ = std::ssize(input.image_rows);
+  if (num_image_rows_ == 0) return;
+  const auto rows = Take<int32_t>(num_image_rows_, image_rows_);
+  const auto places = Take<int32_t>(num_image_rows_, image_places_);
+  std::ranges::transform(input.image_rows, rows.begin(), &ImageRow::row);
+  std::ranges::transform(input.image_rows, places.begin(), &ImageRow::place);
+}
+
+void DeviceStepInputs::WriteSeen(const StepInput& input) {
+  const auto slices = input.SlicesOf(0);
+  has_seen_ =
+      sees_images_ && std::ranges::any_of(slices, [](const auto& slice) {
+        return std::any_of(slice.spans, slice.spans + slice.num_spans, [&](const auto& span) {
+          return span.end > slice.context && span.begin < slice.context + slice.num_tokens;
+        });
+      });
+  if (!has_seen_) return;
+  CHECK_EQ(num_padding_, 0);
+  int32_t* const seen = Take<int32_t>(num_rows_, last_seen_).data();
+  std::ranges::copy(input.positions, seen);
+  for (const kernels::AttentionSlice& slice : slices) {
+    const int32_t end = slice.context + slice.num_tokens;
+    for (int32_t i = 0; i < slice.num_spans; ++i) {
+      const kernels::SeenSpan& span = slice.spans[i];
+      const int32_t first = std::max(span.begin, slice.context);
+      if (first >= end || span.end <= first) continue;
+      CHECK_LE(span.end, end);
+      int32_t* const rows = seen + slice.first_row - slice.context;
+      std::fill(rows + first, rows + span.end, span.end - 1);
+    }
+  }
+}
+
 // Writes the work items of each kind of attention.
 void DeviceStepInputs::WritePlans(PaddedStep* padded) {
   const int64_t own_slices = num_slices_ - num_padding_;
@@ -346,8 +420,13 @@ void DeviceStepInputs::WritePlans(PaddedStep* padded) {
                          static_cast<size_t>(num_slices_));
   for (KindPlan& mine : plans_) {
     const device::AttentionLimits& limits = mine.kind.limits;
+    std::span<const int32_t> seen;
+    if (has_seen_ && mine.kind.sees_images) {
+      seen = {reinterpret_cast<const int32_t*>(OnHost() + last_seen_),
+              static_cast<size_t>(num_rows_)};
+    }
     device::PlanAttention(limits, slices.first(static_cast<size_t>(own_slices)), mine.kind.span,
-                          mine.plan);
+                          mine.plan, /*ahead=*/0, seen);
     if (padded == nullptr) continue;
     while (device::CountsOfLevel(limits, num_slices_, padded->level).partial_tokens <
            mine.plan.num_partial_tokens) {
@@ -492,6 +571,7 @@ device::AttentionArgs DeviceStepInputs::Attention(const program::Attend& /*op*/,
   args.num_merges = static_cast<int>(found->plan.merges.size());
   args.slices = OnDevice<device::AttentionSliceInfo>(slices_) + group * num_slices_;
   args.tables = OnDevice<int32_t>(tables_);
+  if (has_seen_ && attention.sees_images) args.last_seen = OnDevice<int32_t>(last_seen_);
   return args;
 }
 

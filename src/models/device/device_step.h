@@ -81,6 +81,16 @@ class DeviceStepInputs final : public DeviceStepView {
             .num_slices = static_cast<int>(num_slices_),
             .kept = OnDevice<device::StateKept>(kept_)};
   }
+  // If the model takes images. rope_positions(): [axes, rows], for models with rope_axes; null: the
+  // step has none.
+  const int32_t* rope_positions() const override {
+    return num_axes_ > 0 ? OnDevice<int32_t>(rope_positions_) : nullptr;
+  }
+  DeviceImageRows image_rows() const override {
+    return {.rows = OnDevice<int32_t>(image_rows_),
+            .places = OnDevice<int32_t>(image_places_),
+            .count = num_image_rows_};
+  }
   // Whether steps of `padded` rows have room for so many snapshots of states.
   static bool HasRoomForSnapshots(const PaddedStep& padded, size_t count) {
     return static_cast<int64_t>(count) <= padded.rows;
@@ -108,6 +118,7 @@ class DeviceStepInputs final : public DeviceStepView {
   // Attention with the same span and heads, which is divided into the same work items.
   struct AttentionKind {
     AttentionSpan span;
+    bool sees_images = false;
     device::AttentionLimits limits;  // the largest problem within the options
 
     static AttentionKind Of(const AttentionSpec& attention, const ModelOptions& options);
@@ -137,7 +148,11 @@ class DeviceStepInputs final : public DeviceStepView {
   // Enqueues copies of the tokens that the previous step drew.
   void TakeDrawn(DeviceStream& stream, std::span<const int32_t> tokens) const;
   void WriteSlices(const StepInput& input);
+  // Writes the last position that each row sees, if tokens of an image see each other.
+  void WriteSeen(const StepInput& input);
   void WritePlans(PaddedStep* padded);
+  void WriteRopePositions(const StepInput& input);
+  void WriteImages(const StepInput& input);
   void WriteStates(const StepInput& input, bool is_padded);
   void WriteTables(const StepInput& input);
   void WriteAdapters(const StepInput& input);
@@ -169,6 +184,11 @@ class DeviceStepInputs final : public DeviceStepView {
   int64_t tokens_ = 0, embedding_places_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0,
           slices_ = 0, tables_ = 0, states_ = 0, kept_ = 0;
   bool keeps_states_ = false;
+  int64_t num_axes_ = 0;  // of rope_positions_
+  int64_t rope_positions_ = 0, image_rows_ = 0, image_places_ = 0, last_seen_ = 0;
+  int64_t num_image_rows_ = 0;
+  bool sees_images_ = false;  // whether any layer does
+  bool has_seen_ = false;     // whether last_seen_ was written
   bool has_adapters_ = false;
   int num_slots_ = 0;                   // of adapters
   std::vector<int32_t> row_slots_;      // of the step's rows, then of its logit rows

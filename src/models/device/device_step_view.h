@@ -10,6 +10,13 @@
 
 namespace sluice {
 
+// The rows of images in a step.
+struct DeviceImageRows {
+  const int32_t* rows = nullptr;    // of the step
+  const int32_t* places = nullptr;  // of their values
+  int64_t count = 0;
+};
+
 // Inputs of the last step that was sent, on the device.
 class DeviceStepView {
  public:
@@ -30,6 +37,9 @@ class DeviceStepView {
   virtual bool has_adapters() const { return false; }
   virtual device::AddLoraArgs Adapters(bool /*of_logit_rows*/) const { return {}; }
   virtual const int32_t* all_tokens() const { return nullptr; }
+  // For decoders that take images: see DeviceStepInputs.
+  virtual const int32_t* rope_positions() const { return nullptr; }
+  virtual DeviceImageRows image_rows() const { return {}; }
 };
 
 }  // namespace sluice

@@ -106,7 +106,16 @@ class DeviceWalk {
   void operator()(const program::CombineExperts& op);
   void operator()(const program::FinishLogits& op);
   void operator()(const program::CopyResults& op);
+  void operator()(const program::PlaceImages& op);
+  void operator()(const program::AddImages& op);
+  void operator()(const program::CopyColumns& op);
+  void operator()(const program::Regroup& op);
+  void operator()(const program::MergePatches& op);
+  void operator()(const program::Standardize& op);
+  void operator()(const program::StoreImage& op);
 
+  // Writes numbers of the images' rows, from `level` * width on, to their rows of `x`.
+  void PlaceImageRows(BufferId x, int64_t width, int64_t level, bool adds);
   void SumHeadSquares(const program::RopeAppend& op, const AttentionSpec& spec,
                       device::RopeAppendArgs& args);
 

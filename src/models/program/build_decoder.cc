@@ -73,7 +73,7 @@ Program DecoderBuilder::Build() {
       RunMlp(i);
       EndLayer(i);
       const int64_t layer = first_layer_ + static_cast<int64_t>(i);
-      if (layer < spec_.image_levels && !keeps_wanted && !to_.is_device())
+      if (layer < spec_.image_levels && !keeps_wanted && TakesImages())
         to_.Emit(AddImages{.x = residual_, .width = hidden_, .level = layer});
     });
   }
@@ -318,7 +318,7 @@ void DecoderBuilder::EmbedTokens() {
     to_.Emit(NormRows{
         .x = residual_, .weight = to_.Vector(weights_.embedding_norm, true), .width = hidden_});
   }
-  if (!to_.is_device()) to_.Emit(PlaceImages{.x = residual_, .width = hidden_});
+  if (TakesImages()) to_.Emit(PlaceImages{.x = residual_, .width = hidden_});
   if (spec_.layer_embeddings.width > 0) EmbedInLayers();
   if (spec_.layer_embeddings.width == 0 || place_.num_stages == 1) return;
   const int64_t width = spec_.layer_embeddings.width;
@@ -397,7 +397,7 @@ BufferId DecoderBuilder::RopeTableOf(int table) {
 
 void DecoderBuilder::FillRopeTables() {
   for (int table = 0; table < std::ssize(spec_.rope_tables); ++table) {
-    const bool has_axes = table == 0 && !spec_.rope_axes.empty() && !to_.is_device();
+    const bool has_axes = table == 0 && !spec_.rope_axes.empty() && TakesImages();
     if (has_axes) to_.program().rope_axes = {spec_.rope_axes};
     to_.Emit(RopeTable{.table = table,
                        .axes = has_axes ? 0 : kNone,

@@ -22,11 +22,12 @@ class TowerBuilder {
       : spec_(parts.spec),
         weights_(parts.weights),
         num_threads_(parts.num_threads),
+        part_(parts.part),
         hidden_(parts.spec.hidden),
         width_(parts.spec.heads * parts.spec.head_dim),
-        type_(parts.options.compute_type),
+        type_(parts.device != nullptr ? ElementType::kBF16 : parts.options.compute_type),
         in_type_(parts.spec.clips ? ElementType::kF32 : type_),
-        to_(parts.options, InputRounding::kNone, /*splits_inputs=*/false, nullptr) {
+        to_(parts.options, InputRounding::kNone, /*splits_inputs=*/false, parts.device) {
     Program& program = to_.program();
     program.norm_eps = spec_.norm_eps;
     residual_ = to_.F32("residual", Extent::kStep, hidden_);
@@ -38,7 +39,16 @@ class TowerBuilder {
   }
 
   Program Build() {
-    EmbedPatches();
+    if (part_ == TowerPart::kBody)
+      to_.Keep(residual_);
+    else
+      EmbedPatches();
+    if (part_ == TowerPart::kFront) {
+      to_.Emit(StoreImage{.x = residual_, .width = hidden_});
+      to_.program().results_begin = to_.next();
+      return std::move(to_.program());
+    }
+    MakeRopeTable();
     const auto layers = static_cast<size_t>(spec_.num_layers);
     size_t level = 0;
     for (size_t i = 0; i < layers; ++i) {
@@ -100,12 +110,6 @@ class TowerBuilder {
                             .last = to_.Vector(weights_.class_row, spec_.has_class),
                             .width = hidden_});
     }
-    if (!spec_.rope_frequencies.empty()) {
-      to_.program().rope_tables = {spec_.rope_frequencies};
-      to_.program().rope_axes = {spec_.rope_axes};
-      rope_ = to_.F32("rope", Extent::kStep, spec_.head_dim);
-      to_.Emit(RopeTable{.table = 0, .axes = 0, .out = rope_});
-    }
     if (spec_.first_norm.empty()) return;
     if (spec_.norm == NormSpec::Kind::kLayer) {
       to_.Emit(LayerNorm{.residual = residual_,
@@ -122,6 +126,19 @@ class TowerBuilder {
     }
   }
 
+  void MakeRopeTable() {
+    if (spec_.rope_frequencies.empty()) return;
+    to_.program().rope_tables = {spec_.rope_frequencies};
+    to_.program().rope_axes = {spec_.rope_axes};
+    rope_ = to_.F32("rope", Extent::kStep, spec_.head_dim);
+    to_.Emit(RopeTable{.table = 0, .axes = 0, .out = rope_});
+  }
+
+  // F32 rows that operators need only on the CPU.
+  BufferId Scratch(std::string_view name, Extent extent, int64_t width) {
+    return to_.is_device() ? kNone : to_.F32(name, extent, width);
+  }
+
   // Adds `delta` to the residual if `adds`, and writes the norm to `inputs_`.
   void EmitNorm(const TowerNorm& norm, bool adds) {
     const BufferId delta = adds ? delta_ : kNone;
@@ -131,7 +148,7 @@ class TowerBuilder {
                          .weight = to_.Vector(norm.weight, true),
                          .bias = to_.Vector(norm.bias, true),
                          .out = inputs_,
-                         .scratch = to_.F32("norm_scratch", Extent::kStep, hidden_),
+                         .scratch = Scratch("norm_scratch", Extent::kStep, hidden_),
                          .type = in_type_,
                          .width = hidden_});
     } else {
@@ -181,9 +198,9 @@ class TowerBuilder {
 
   // Computes y [rows, n] from x [rows, k].
   void MultiplyAll(const std::vector<const TowerLinear*>& linears, BufferId x, BufferId y,
-                   int64_t n, int64_t k, Extent extent) {
+                   int64_t n, int64_t k, Extent extent, ElementType y_type = ElementType::kF32) {
     if (!spec_.clips) {
-      Multiply(linears.front()->weights, x, y, n, k);
+      Multiply(linears.front()->weights, x, y, n, k).y_type = y_type;
       return;
     }
     MultiplyClipped(linears, x, k, y, n, extent);
@@ -236,8 +253,11 @@ class TowerBuilder {
       attention.norms_values = spec_.norms_values;
     }
     const AttentionId id = to_.Attention(attention);
-    const BufferId qkv = to_.F32("qkv", Extent::kStep, attention.qkv_width());
-    MultiplyAll(PointersTo(layer.qkv), inputs_, qkv, attention.qkv_width(), hidden_, Extent::kStep);
+    const BufferId qkv = to_.Wide("qkv", Extent::kStep, attention.qkv_width());
+    MultiplyAll(PointersTo(layer.qkv), inputs_, qkv, attention.qkv_width(), hidden_, Extent::kStep,
+                to_.wide());
+    const BufferId q =
+        to_.is_device() ? to_.Array("q", Extent::kStep, attention.q_width() * 2) : kNone;
     const int64_t cache_layer = spec_.whole[index] ? kTowerWhole : kTowerWindows;
     to_.Emit(RopeAppend{.attention = id,
                         .cache_layer = cache_layer,
@@ -245,14 +265,18 @@ class TowerBuilder {
                         .cos_sin = rope_,
                         .q_norm = to_.Vector(layer.q_norm, !spec_.q_norm.empty()),
                         .k_norm = to_.Vector(layer.k_norm, !spec_.k_norm.empty()),
-                        .v_norm = to_.Vector(layer.v_norm, spec_.norms_values)});
+                        .v_norm = to_.Vector(layer.v_norm, spec_.norms_values),
+                        .x_type = to_.wide(),
+                        .q = q});
     const ModelOptions& options = to_.options();
-    const int64_t scratch_bytes = kernels::AttentionScratchBytes(
-        KvLayoutOf(attention, options), attention.num_heads, options.max_rows, options.max_slices,
-        options.max_context, num_threads_);
+    const int64_t scratch_bytes =
+        to_.is_device() ? 0
+                        : kernels::AttentionScratchBytes(
+                              KvLayoutOf(attention, options), attention.num_heads, options.max_rows,
+                              options.max_slices, options.max_context, num_threads_);
     to_.Emit(Attend{.attention = id,
                     .cache_layer = cache_layer,
-                    .q = qkv,
+                    .q = to_.is_device() ? q : qkv,
                     .out = attended_,
                     .type = in_type_,
                     .allows_bf16 = type_ == ElementType::kBF16,
@@ -285,17 +309,18 @@ class TowerBuilder {
     const int64_t inner_width = is_gated ? 2 * width : width;
     // Clipping copies all rows of the step, not just a part.
     const Extent extent = spec_.clips ? Extent::kStep : Extent::kPart;
-    const BufferId inner = to_.F32(spec_.clips ? "all_inner" : "inner", extent, inner_width);
+    const BufferId inner = to_.Wide(spec_.clips ? "all_inner" : "inner", extent, inner_width);
     const BufferId activated = Inputs(spec_.clips ? "all_activated" : "activated", extent, width);
     const auto emit = [&] {
-      MultiplyAll(PointersTo(layer.up), inputs_, inner, inner_width, hidden_, extent);
+      MultiplyAll(PointersTo(layer.up), inputs_, inner, inner_width, hidden_, extent, to_.wide());
       to_.Emit(GateMul{.gate = GateOf(spec_.activation, is_gated),
                        .x = inner,
                        .y = activated,
                        .type = in_type_,
                        .width = width,
                        .rule = RuleOf(spec_.activation),
-                       .is_gated = is_gated});
+                       .is_gated = is_gated,
+                       .x_type = to_.wide()});
       MultiplyAll({&layer.down}, activated, delta_, hidden_, width, extent);
     };
     if (spec_.clips)
@@ -326,12 +351,16 @@ class TowerBuilder {
                int64_t level, Current now) {
     level_ = level;
     is_merged_ = false;
-    for (size_t i = 0; i < steps.size(); ++i) now = RunStep(steps[i], weights[i], i, now);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const bool is_activated = i + 1 < steps.size() && steps[i + 1].kind == StepKind::kActivate;
+      now = RunStep(steps[i], weights[i], i, now, is_activated ? to_.wide() : ElementType::kF32);
+    }
     to_.Emit(StoreImage{.x = now.data, .width = now.width, .begin = level * spec_.out_width});
   }
 
+  // `y_type`: of a product's results.
   Current RunStep(const ProjectorStep& step, const ProjectorStepWeights& weights, size_t index,
-                  const Current& x) {
+                  const Current& x, ElementType y_type) {
     switch (step.kind) {
       case StepKind::kLayerNorm: {
         const BufferId out = Step(index, x.width);
@@ -339,7 +368,7 @@ class TowerBuilder {
                            .weight = to_.Vector(weights.norm.weight, true),
                            .bias = to_.Vector(weights.norm.bias, true),
                            .out = out,
-                           .scratch = to_.F32(Name("scratch"), RowsExtent(), x.width),
+                           .scratch = Scratch(Name("scratch"), RowsExtent(), x.width),
                            .width = x.width,
                            .eps = step.eps});
         return {.data = out, .width = x.width};
@@ -367,17 +396,18 @@ class TowerBuilder {
       case StepKind::kMean: return Merge(step.kind == StepKind::kMean, index, x);
       case StepKind::kLinear: {
         const BufferId out = Step(index, step.width);
-        Multiply(weights.linear, Typed(x), out, step.width, x.width);
-        return {.data = out, .width = step.width};
+        Multiply(weights.linear, Typed(x), out, step.width, x.width).y_type = y_type;
+        return {.data = out, .type = y_type, .width = step.width};
       }
       case StepKind::kGated: {
         const BufferId both = Step(index, 2 * step.width);
-        Multiply(weights.linear, Typed(x), both, 2 * step.width, x.width);
+        Multiply(weights.linear, Typed(x), both, 2 * step.width, x.width).y_type = to_.wide();
         return Activate(step, index, both, step.width, /*is_gated=*/true);
       }
       case StepKind::kActivate: break;
     }
-    return Activate(step, index, x.data, x.width, /*is_gated=*/false);
+    const BufferId read = x.type == to_.wide() ? x.data : Typed(x);
+    return Activate(step, index, read, x.width, /*is_gated=*/false);
   }
 
   Current Activate(const ProjectorStep& step, size_t index, BufferId x, int64_t width,
@@ -390,7 +420,8 @@ class TowerBuilder {
                      .type = type_,
                      .width = width,
                      .rule = RuleOf(step.activation),
-                     .is_gated = is_gated});
+                     .is_gated = is_gated,
+                     .x_type = to_.wide()});
     return {.data = out, .type = type_, .width = width};
   }
 
@@ -415,6 +446,7 @@ class TowerBuilder {
   const TowerSpec& spec_;
   const TowerWeights& weights_;
   const int num_threads_;
+  const TowerPart part_;
   const int64_t hidden_, width_;
   const ElementType type_;     // of products' inputs
   const ElementType in_type_;  // of rows that are clipped before products read them

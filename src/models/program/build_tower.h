@@ -1,7 +1,9 @@
-// The program of an image tower (TowerSpec), on the CPU.
+// The programs of an image tower (TowerSpec): all of it on the CPU; or a front on the CPU, which
+// embeds patches, and a body on a device, which computes the layers and what follows.
 #pragma once
 
 #include "models/model.h"
+#include "models/program/builder.h"
 #include "models/program/program.h"
 #include "models/tower/tower_spec.h"
 #include "models/tower/tower_weights.h"
@@ -12,6 +14,12 @@ namespace sluice::program {
 // its windows.
 inline constexpr int64_t kTowerWhole = 0, kTowerWindows = 1;
 
+enum class TowerPart : uint8_t {
+  kWhole,
+  kFront,  // StoreImage writes the rows before the first layer
+  kBody,   // begins with these rows in the buffer "residual"
+};
+
 struct TowerParts {
   const TowerSpec& spec;
   // max_rows, max_slices, max_context: limits for one image, tile or crop; max_logit_rows: for its
@@ -19,6 +27,8 @@ struct TowerParts {
   const ModelOptions& options;
   int num_threads = 1;
   const TowerWeights& weights;
+  TowerPart part = TowerPart::kWhole;
+  const DeviceTarget* device = nullptr;  // null: the CPU
 };
 
 // Ownership: the weights outlive the program.

@@ -91,6 +91,9 @@ class DecoderBuilder {
   void AppendFromStages();
   Columns MessageOf(const StageRows::Keys& keys) const;
 
+  // Whether rows of the step may be those of images.
+  bool TakesImages() const { return !to_.is_device() || options_.image_rows > 0; }
+
   BufferId RopeTableOf(int table);
   void FillRopeTables();
 

@@ -1,4 +1,4 @@
-// The operators (op.h) of images, on the CPU: those of towers, which compute rows of images, and
+// The operators (op.h) of images: those of towers, which compute rows of images on the CPU, and
 // those with which a decoder reads these rows.
 #pragma once
 

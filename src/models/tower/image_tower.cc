@@ -48,6 +48,14 @@ ModelOptions StepOptions(const TowerSpec& spec, const TowerOptions& options) {
   return step;
 }
 
+TowerSizes SizesOf(const TowerSpec& spec, const TowerOptions& options) {
+  TowerSizes sizes{.options = StepOptions(spec, options), .num_blocks = TowerBlocks(spec, options)};
+  sizes.options.load_format = options.load_format;
+  sizes.options.dummy_seed = options.dummy_seed;
+  sizes.options.allow_nonfinite = options.allow_nonfinite;
+  return sizes;
+}
+
 int64_t WidestTowerInput(const TowerSpec& spec) {
   int64_t widest = std::max({spec.hidden, spec.intermediate, spec.patch_numbers(),
                              spec.heads * spec.head_dim, spec.feature_width() * spec.group()});
@@ -199,9 +207,30 @@ TowerMemory PlanTower(const TowerSpec& spec, const QuantizationScheme& scheme,
   return memory;
 }
 
+Result<TowerMemory> PlanTowerOnDevice(const TowerSpec& spec, const QuantizationScheme& scheme,
+                                      const TowerOptions& options, int num_threads,
+                                      const DeviceInfo& device) {
+  TowerMemory memory;
+  ASSIGN_OR_RETURN(memory.device, DeviceTower::Plan(spec, scheme, SizesOf(spec, options), device));
+  TowerWeights unfilled;
+  const ParameterList front = TowerFrontParameters(ListTowerParameters(spec, unfilled), unfilled);
+  const ModelOptions step = StepOptions(spec, options);
+  const program::Program program = program::BuildTower({.spec = spec,
+                                                        .options = step,
+                                                        .num_threads = num_threads,
+                                                        .weights = unfilled,
+                                                        .part = program::TowerPart::kFront});
+  memory.weight_bytes = ParameterBytes(front, scheme, options.compute_type);
+  memory.workspace_bytes =
+      program::BufferPlan::For(program).total_bytes +
+      kernels::LinearScratchBytes(num_threads, step.max_rows, WidestTowerInput(spec)) +
+      step.max_rows * spec.hidden * int64_t{sizeof(float)};
+  return memory;
+}
+
 ImageTower::ImageTower(TowerSpec spec, const TowerOptions& options,
                        std::shared_ptr<const TowerWeights> weights, CpuExecutor executor,
-                       KvCache cache)
+                       std::unique_ptr<KvCache> cache)
     : spec_(std::move(spec)),
       options_(options),
       weights_(std::move(weights)),
@@ -213,6 +242,7 @@ ImageTower::ImageTower(TowerSpec spec, const TowerOptions& options,
     one->reserve(rows);
   step_.targets.reserve(rows);
   order_.reserve(rows);
+  targets_.reserve(rows);
   rope_positions_.reserve(2 * rows);
   const auto windows = static_cast<size_t>(MostWindows(spec_, options_));
   window_rows_.reserve(windows);
@@ -228,16 +258,49 @@ Result<std::unique_ptr<ImageTower>> ImageTower::Make(const TowerSpec& spec,
   const ModelOptions step = StepOptions(spec, options);
   program::Program program = program::BuildTower(
       {.spec = spec, .options = step, .num_threads = num_threads, .weights = *weights});
-  KvGroups groups = KvGroups::Uniform(1);
-  if (spec.window > 0) {
-    groups.spans.resize(2);
-    groups.places = {{.group = 0, .slot = 0}, {.group = 1, .slot = 0}};
-  }
   ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(KvLayoutOf(program.attentions.front(), step),
-                                                    groups, TowerBlocks(spec, options)));
+                                                    TowerGroups(spec), TowerBlocks(spec, options)));
   ASSIGN_OR_RETURN(CpuExecutor executor, CpuExecutor::Create(std::move(program), step, {}));
-  return std::unique_ptr<ImageTower>(
-      new ImageTower(spec, options, std::move(weights), std::move(executor), std::move(cache)));
+  return std::unique_ptr<ImageTower>(new ImageTower(spec, options, std::move(weights),
+                                                    std::move(executor),
+                                                    std::make_unique<KvCache>(std::move(cache))));
+}
+
+namespace {
+
+// Opens the checkpoint, unless weights are random. kNotFound if it holds no tower.
+Result<std::optional<Checkpoint>> OpenTower(const std::filesystem::path& folder,
+                                            const TowerSpec& spec, const QuantizationScheme& scheme,
+                                            const TowerOptions& options) {
+  std::optional<Checkpoint> checkpoint;
+  if (options.load_format == ModelOptions::LoadFormat::kDummy) return checkpoint;
+  ASSIGN_OR_RETURN(checkpoint, Checkpoint::Open(folder));
+  if (!HoldsTower(spec, *checkpoint)) {
+    return Fail(
+        ErrorCode::kNotFound,
+        fmt::format("the checkpoint holds no '{}': it is the text part alone", spec.patch_module));
+  }
+  TowerWeights unfilled;
+  RETURN_IF_ERROR(CheckListed(ListTowerParameters(spec, unfilled), *checkpoint, scheme));
+  return checkpoint;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<TowerWeights>> ImageTower::LoadWeights(
+    ThreadPool& pool, const Checkpoint* checkpoint, const TowerSpec& spec,
+    const QuantizationScheme& scheme, const TowerOptions& options, bool is_front) {
+  auto weights = std::make_shared<TowerWeights>();
+  ParameterList parameters = ListTowerParameters(spec, *weights);
+  if (is_front) parameters = TowerFrontParameters(std::move(parameters), *weights);
+  if (checkpoint == nullptr) {
+    RETURN_IF_ERROR(FillDummyParameters(pool, parameters, options.dummy_seed, scheme,
+                                        options.compute_type, {}));
+  } else {
+    RETURN_IF_ERROR(LoadParameters(pool, parameters, *checkpoint, scheme, options.compute_type, {},
+                                   options.allow_nonfinite));
+  }
+  return weights;
 }
 
 Result<std::unique_ptr<ImageTower>> ImageTower::Load(ThreadPool& pool,
@@ -245,26 +308,40 @@ Result<std::unique_ptr<ImageTower>> ImageTower::Load(ThreadPool& pool,
                                                      const TowerSpec& spec,
                                                      const QuantizationScheme& scheme,
                                                      const TowerOptions& options) {
-  const auto weights = std::make_shared<TowerWeights>();
-  const ParameterList parameters = ListTowerParameters(spec, *weights);
-  if (options.load_format == ModelOptions::LoadFormat::kDummy) {
-    RETURN_IF_ERROR(FillDummyParameters(pool, parameters, options.dummy_seed, scheme,
-                                        options.compute_type, {}));
-  } else {
-    ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
-    if (!HoldsTower(spec, checkpoint)) {
-      return Fail(ErrorCode::kNotFound,
-                  fmt::format("the checkpoint holds no '{}': it is the text part alone",
-                              spec.patch_module));
-    }
-    RETURN_IF_ERROR(CheckListed(parameters, checkpoint, scheme));
-    RETURN_IF_ERROR(LoadParameters(pool, parameters, checkpoint, scheme, options.compute_type, {},
-                                   options.allow_nonfinite));
-  }
-  return Make(spec, options, weights, pool.num_threads());
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                   OpenTower(folder, spec, scheme, options));
+  ASSIGN_OR_RETURN(auto weights, LoadWeights(pool, checkpoint ? &*checkpoint : nullptr, spec,
+                                             scheme, options, /*is_front=*/false));
+  return Make(spec, options, std::move(weights), pool.num_threads());
+}
+
+Result<std::unique_ptr<ImageTower>> ImageTower::LoadOnDevice(
+    Device& device, DevicePool& device_pool, const DeviceImages& images, ThreadPool& pool,
+    const std::filesystem::path& folder, const TowerSpec& spec, const QuantizationScheme& scheme,
+    const TowerOptions& options) {
+  CHECK(images.rows != nullptr && images.stream != nullptr);
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                   OpenTower(folder, spec, scheme, options));
+  const Checkpoint* const files = checkpoint ? &*checkpoint : nullptr;
+  ASSIGN_OR_RETURN(auto weights,
+                   LoadWeights(pool, files, spec, scheme, options, /*is_front=*/true));
+  const ModelOptions step = StepOptions(spec, options);
+  program::Program program = program::BuildTower({.spec = spec,
+                                                  .options = step,
+                                                  .num_threads = pool.num_threads(),
+                                                  .weights = *weights,
+                                                  .part = program::TowerPart::kFront});
+  ASSIGN_OR_RETURN(CpuExecutor executor, CpuExecutor::Create(std::move(program), step, {}));
+  std::unique_ptr<ImageTower> tower(
+      new ImageTower(spec, options, std::move(weights), std::move(executor), nullptr));
+  ASSIGN_OR_RETURN(tower->body_, DeviceTower::Load(device, device_pool, *images.stream, pool, files,
+                                                   spec, scheme, SizesOf(spec, options)));
+  tower->images_ = images;
+  return tower;
 }
 
 Result<std::unique_ptr<ImageTower>> ImageTower::Share(const ThreadPool& pool) const {
+  CHECK(!is_on_device(), "engines do not share towers on devices");
   return Make(spec_, options_, weights_, pool.num_threads());
 }
 
@@ -426,21 +503,24 @@ void ImageTower::LayWindows() {
   CHECK_LE(block, std::ssize(tables_));
 }
 
-void ImageTower::Run(ThreadPool& pool) {
-  const int64_t rows = std::ssize(positions_);
+StepInput ImageTower::Input() const {
   StepInput input;
   input.positions = positions_;
   input.rope_positions = rope_positions_;
   input.slices = slices_;
   input.num_groups = spec_.window == 0 ? 1 : 2;
-  const CpuStep step{.pool = pool, .input = input, .cache = &cache_, .tower = &step_};
-  const auto end = static_cast<int32_t>(executor_.program().ops.size());
-  executor_.Run(0, end, rows, step);
+  return input;
 }
 
-void ImageTower::Encode(ThreadPool& pool, const ProcessedImage& image,
-                        std::span<float* const> rows) {
-  CHECK_EQ(std::ssize(rows), int64_t{image.num_embeddings});
+void ImageTower::Run(ThreadPool& pool) {
+  const StepInput input = Input();
+  const CpuStep step{.pool = pool, .input = input, .cache = cache_.get(), .tower = &step_};
+  const auto end = static_cast<int32_t>(executor_.program().ops.size());
+  executor_.Run(0, end, std::ssize(positions_), step);
+}
+
+template <typename RunUnit, typename EndRow>
+void ImageTower::VisitUnits(const ProcessedImage& image, const RunUnit& run, const EndRow& end) {
   const auto [height, width] = GridOf(spec_, image);
   const int64_t units = NumUnits(spec_, image);
   Lay(height, width);
@@ -455,33 +535,61 @@ void ImageTower::Encode(ThreadPool& pool, const ProcessedImage& image,
   const int64_t merged = std::ssize(order_);
   for (int64_t unit = 0; unit < units; ++unit) {
     step_.values = image.values.data() + unit * numbers;
-    LayTargets(image, unit, merged, rows);
-    Run(pool);
+    LayTargets(image, unit, merged);
+    run();
   }
   if (spec_.newline_tensor.empty()) return;
-  for (int64_t row = 1; row <= image.kept[2]; ++row) {
-    float* const end = rows[static_cast<size_t>(merged + row * (image.kept[3] + 1) - 1)];
-    std::ranges::copy(weights_->newline, end);
-  }
+  for (int64_t row = 1; row <= image.kept[2]; ++row)
+    end(static_cast<size_t>(merged + row * (image.kept[3] + 1) - 1));
 }
 
-void ImageTower::LayTargets(const ProcessedImage& image, int64_t unit, int64_t merged,
-                            std::span<float* const> rows) {
-  step_.targets.clear();
+void ImageTower::Encode(ThreadPool& pool, const ProcessedImage& image,
+                        std::span<float* const> rows) {
+  CHECK(!is_on_device());
+  CHECK_EQ(std::ssize(rows), int64_t{image.num_embeddings});
+  const auto run = [&] {
+    step_.targets.clear();
+    for (const int32_t target : targets_)
+      step_.targets.push_back(target < 0 ? nullptr : rows[static_cast<size_t>(target)]);
+    Run(pool);
+  };
+  VisitUnits(image, run, [&](size_t row) { std::ranges::copy(weights_->newline, rows[row]); });
+}
+
+void ImageTower::EncodeTo(ThreadPool& pool, const ProcessedImage& image,
+                          std::span<const int32_t> places) {
+  CHECK(is_on_device());
+  CHECK_EQ(std::ssize(places), int64_t{image.num_embeddings});
+  const auto run = [&] {
+    step_.targets.clear();
+    for (size_t row = 0; row < positions_.size(); ++row)
+      step_.targets.push_back(body_->rows() + static_cast<int64_t>(row) * spec_.hidden);
+    Run(pool);
+    for (int32_t& target : targets_) {
+      if (target >= 0) target = places[static_cast<size_t>(target)];
+    }
+    body_->Run(Input(), targets_, images_.rows, spec_.row_width());
+  };
+  VisitUnits(image, run, [&](size_t row) {
+    body_->Put(weights_->newline, images_.rows + places[row] * spec_.row_width());
+  });
+}
+
+void ImageTower::LayTargets(const ProcessedImage& image, int64_t unit, int64_t merged) {
+  targets_.clear();
   const bool is_apart = spec_.newline_tensor.empty() || unit == 0;
   const int64_t side = GridOf(spec_, image).width / spec_.merge;
   const auto [top, left, kept_height, kept_width] = image.kept;
   for (const int32_t place : order_) {
     if (is_apart) {
-      step_.targets.push_back(rows[static_cast<size_t>(unit * merged + place)]);
+      targets_.push_back(static_cast<int32_t>(unit * merged + place));
       continue;
     }
     const int64_t tile = unit - 1;
     const int64_t y = tile / image.tiles[1] * side + place / side - top;
     const int64_t x = tile % image.tiles[1] * side + place % side - left;
     const bool is_kept = y >= 0 && y < kept_height && x >= 0 && x < kept_width;
-    step_.targets.push_back(is_kept ? rows[static_cast<size_t>(merged + y * (kept_width + 1) + x)]
-                                    : nullptr);
+    targets_.push_back(is_kept ? static_cast<int32_t>(merged + y * (kept_width + 1) + x) : -1);
   }
 }
 

@@ -1,5 +1,5 @@
-// An image tower: computes the rows that stand for processed images in a decoder. Runs on the CPU,
-// wherever the decoder runs.
+// An image tower: computes the rows that stand for processed images in a decoder, on the CPU or, if
+// the decoder is on a single device, there.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "models/cpu/executor.h"
+#include "models/device/device_tower.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
 #include "models/tower/tower_spec.h"
@@ -33,7 +34,8 @@ struct TowerOptions {
 // Memory that a tower needs.
 struct TowerMemory {
   int64_t weight_bytes = 0;
-  int64_t workspace_bytes = 0;  // per engine
+  int64_t workspace_bytes = 0;    // per engine
+  DeviceTowerMemory device = {};  // if the layers are computed on a device
 };
 
 // Maximum number of patches that are computed together. If the tower's images have a fixed size, it
@@ -46,6 +48,10 @@ int64_t MostImageRows(const TowerSpec& spec, const TowerOptions& options);
 // Computes sizes from config.json alone.
 TowerMemory PlanTower(const TowerSpec& spec, const QuantizationScheme& scheme,
                       const TowerOptions& options, int num_threads);
+// The same with the layers on a device. kUnsupported names what no kernel computes.
+Result<TowerMemory> PlanTowerOnDevice(const TowerSpec& spec, const QuantizationScheme& scheme,
+                                      const TowerOptions& options, int num_threads,
+                                      const DeviceInfo& device);
 
 // Thread safety: Check is const; Encode by one thread at a time. Ownership: owns its workspace, and
 // the weights together with the towers that share them.
@@ -57,6 +63,12 @@ class ImageTower {
                                                   const TowerSpec& spec,
                                                   const QuantizationScheme& scheme,
                                                   const TowerOptions& options);
+  // The same with the layers on a device, in the memory that PlanTowerOnDevice counts. `images`:
+  // the decoder's, into which EncodeTo writes.
+  static Result<std::unique_ptr<ImageTower>> LoadOnDevice(
+      Device& device, DevicePool& device_pool, const DeviceImages& images, ThreadPool& pool,
+      const std::filesystem::path& folder, const TowerSpec& spec, const QuantizationScheme& scheme,
+      const TowerOptions& options);
   // Returns a tower with the same weights and its own workspace.
   Result<std::unique_ptr<ImageTower>> Share(const ThreadPool& pool) const;
 
@@ -75,9 +87,17 @@ class ImageTower {
   // image.num_embeddings.
   void Encode(ThreadPool& pool, const ProcessedImage& image, std::span<float* const> rows);
 
+  // The same on a device, into the decoder's places for rows of images. REQUIRES: is_on_device().
+  void EncodeTo(ThreadPool& pool, const ProcessedImage& image, std::span<const int32_t> places);
+  bool is_on_device() const { return body_ != nullptr; }
+
  private:
   ImageTower(TowerSpec spec, const TowerOptions& options,
-             std::shared_ptr<const TowerWeights> weights, CpuExecutor executor, KvCache cache);
+             std::shared_ptr<const TowerWeights> weights, CpuExecutor executor,
+             std::unique_ptr<KvCache> cache);
+  static Result<std::shared_ptr<TowerWeights>> LoadWeights(
+      ThreadPool& pool, const Checkpoint* checkpoint, const TowerSpec& spec,
+      const QuantizationScheme& scheme, const TowerOptions& options, bool is_front);
   static Result<std::unique_ptr<ImageTower>> Make(const TowerSpec& spec,
                                                   const TowerOptions& options,
                                                   std::shared_ptr<const TowerWeights> weights,
@@ -87,19 +107,26 @@ class ImageTower {
   void Lay(int64_t height, int64_t width);
   void LayPositions(int64_t height, int64_t width);
   void LayWindows();
-  // Sets step_.targets, to which a unit's rows are written. `merged`: number of rows of a unit.
-  void LayTargets(const ProcessedImage& image, int64_t unit, int64_t merged,
-                  std::span<float* const> rows);
+  // Sets targets_, the rows of the image that a unit's rows are. `merged`: number of rows of a
+  // unit.
+  void LayTargets(const ProcessedImage& image, int64_t unit, int64_t merged);
+  // Calls run() for each unit, which is laid, and end(row) for each newline row.
+  template <typename RunUnit, typename EndRow>
+  void VisitUnits(const ProcessedImage& image, const RunUnit& run, const EndRow& end);
+  StepInput Input() const;
   void Run(ThreadPool& pool);
 
   TowerSpec spec_;
   TowerOptions options_;
   std::shared_ptr<const TowerWeights> weights_;
   CpuExecutor executor_;
-  KvCache cache_;
+  std::unique_ptr<KvCache> cache_;     // null if the layers are computed on a device
+  std::unique_ptr<DeviceTower> body_;  // null: the CPU computes the layers
+  DeviceImages images_;                // if there is a body
   // Memory of the current step; allocated once.
   TowerStep step_;
   std::vector<int32_t> order_;           // [merged rows]: index in raster order
+  std::vector<int32_t> targets_;         // [merged rows]: row of the image; -1: dropped
   std::vector<int32_t> rope_positions_;  // [2, rows]
   std::vector<int32_t> positions_;       // [rows]
   std::vector<int32_t> window_rows_;     // rows per window

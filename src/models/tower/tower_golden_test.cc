@@ -6,11 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "models/golden_testing.h"
-#include "models/kv_layout.h"
-#include "models/tower/image_tower.h"
-#include "models/tower/rope_positions.h"
-#include "models/tower/vision_testing.h"
+#include "models/tower/vision_runner_testing.h"
 
 namespace sluice {
 namespace {
@@ -18,144 +14,9 @@ namespace {
 using testing::DataFolder;
 using testing::kVisionCheckpoints;
 using testing::LogitRows;
-using testing::SmallOptions;
 using testing::TestName;
 using testing::VisionCase;
-
-// A model, its tower, and the cache for a prompt with images.
-class VisionRunner {
- public:
-  VisionRunner(const char* name, ElementType type, int num_threads)
-      : options_(SmallOptions(type, type)), pool_(num_threads) {
-    const std::filesystem::path folder = DataFolder(name);
-    auto config = LoadModelConfig(folder);
-    EXPECT_TRUE(config) << (config ? "" : config.error().message);
-    config_ = *std::move(config);
-    auto spec = ReadTowerSpec(config_);
-    EXPECT_TRUE(spec && spec->has_value()) << (spec ? "no tower" : spec.error().message);
-    const TowerOptions tower{.compute_type = type, .most_patches = 256};
-    auto loaded = ImageTower::Load(pool_, folder, **spec, *config_.scheme, tower);
-    EXPECT_TRUE(loaded) << (loaded ? "" : loaded.error().message);
-    tower_ = *std::move(loaded);
-    tower_->PrepareThread(pool_);
-    auto model = LoadModel(pool_, folder, config_, options_);
-    EXPECT_TRUE(model) << (model ? "" : model.error().message);
-    model_ = *std::move(model);
-    auto cache = KvCache::Allocate(KvLayoutOf(config_.spec, options_),
-                                   KvGroups::Uniform(config_.spec), kBlocks);
-    EXPECT_TRUE(cache);
-    EXPECT_TRUE(cache->AllocateStates(StateLayout::For(config_.spec), options_.state_slots));
-    cache_ = std::make_unique<KvCache>(*std::move(cache));
-    for (int32_t i = 0; i < kBlocks; ++i) table_.push_back(kBlocks - 1 - i);
-  }
-
-  ImageTower& tower() { return *tower_; }
-  ThreadPool& pool() { return pool_; }
-
-  std::vector<float> Encode(const ProcessedImage& image) {
-    const Status status = ImageTower::Check(tower_->spec(), tower_->options(), image);
-    EXPECT_TRUE(status) << (status ? "" : status.error().message);
-    const auto width = static_cast<size_t>(tower_->spec().row_width());
-    std::vector<float> rows(static_cast<size_t>(image.num_embeddings) * width, NAN);
-    std::vector<float*> targets;
-    for (int i = 0; i < image.num_embeddings; ++i)
-      targets.push_back(rows.data() + static_cast<size_t>(i) * width);
-    tower_->Encode(pool_, image, targets);
-    return rows;
-  }
-
-  // Returns the logits of all tokens, computed in chunks of at most `chunk`. If tokens of an image
-  // attend to each other, chunks do not end inside it.
-  LogitRows Run(const VisionCase& golden, size_t chunk) {
-    std::vector<std::vector<float>> rows;
-    std::vector<PlacedImage> placed;
-    spans_.clear();
-    for (const auto& image : golden.images) {
-      rows.push_back(Encode(*image.image));
-      placed.push_back({image.position, image.image.get()});
-      const auto& marks = image.image->is_embedding;
-      const auto first = std::ranges::find(marks, 1) - marks.begin();
-      spans_.push_back(
-          {static_cast<int32_t>(image.position + first),
-           static_cast<int32_t>(image.position + first + image.image->num_embeddings)});
-    }
-    if (!tower_->spec().sees_both_ways) spans_.clear();
-    const RopePositions positions(std::ssize(golden.prompt), placed, tower_->spec().merge);
-    LogitRows all;
-    for (size_t begin = 0; begin < golden.prompt.size();) {
-      size_t end = std::min(begin + chunk, golden.prompt.size());
-      for (const kernels::SeenSpan& span : spans_) {
-        if (end > static_cast<size_t>(span.begin) && end < static_cast<size_t>(span.end))
-          end = static_cast<size_t>(span.end);
-      }
-      RunChunk(golden, rows, positions, begin, end, all);
-      begin = end;
-    }
-    return all;
-  }
-
- private:
-  static constexpr int32_t kBlocks = 32;
-
-  void RunChunk(const VisionCase& golden, const std::vector<std::vector<float>>& rows,
-                const RopePositions& positions, size_t begin, size_t end, LogitRows& all) {
-    std::vector<int32_t> tokens(golden.prompt.begin() + static_cast<ptrdiff_t>(begin),
-                                golden.prompt.begin() + static_cast<ptrdiff_t>(end));
-    const auto count = static_cast<int32_t>(end - begin);
-    std::vector<int32_t> places, wanted, axes;
-    for (int32_t i = 0; i < count; ++i) {
-      places.push_back(static_cast<int32_t>(begin) + i);
-      wanted.push_back(i);
-    }
-    for (int axis = 0; axis < RopePositions::kAxes; ++axis) {
-      for (const int32_t place : places) axes.push_back(positions.At(axis, place));
-    }
-    std::vector<ImageRow> images;
-    const auto width = static_cast<size_t>(tower_->spec().row_width());
-    for (size_t i = 0; i < golden.images.size(); ++i) {
-      size_t row = 0;
-      for (size_t k = 0; k < golden.images[i].image->is_embedding.size(); ++k) {
-        if (golden.images[i].image->is_embedding[k] == 0) continue;
-        const size_t at = static_cast<size_t>(golden.images[i].position) + k;
-        if (at >= begin && at < end) {
-          const auto local = static_cast<int32_t>(at - begin);
-          images.push_back({local, rows[i].data() + row * width});
-          if (config_.spec.image_token >= 0)
-            tokens[static_cast<size_t>(local)] = config_.spec.image_token;
-        }
-        ++row;
-      }
-    }
-    const std::vector<kernels::AttentionSlice> slices = {
-        {.first_row = 0,
-         .num_tokens = count,
-         .context = static_cast<int32_t>(begin),
-         .block_table = table_.data(),
-         .spans = spans_.data(),
-         .num_spans = static_cast<int32_t>(spans_.size())}};
-    StepInput input{tokens, places, slices, wanted};
-    input.image_rows = images;
-    if (!config_.spec.rope_axes.empty() && !positions.is_plain()) input.rope_positions = axes;
-    const std::vector<StateSlot> states = {{.slot = 3, .is_new = begin == 0}};
-    if (config_.spec.KeepsStates()) input.states = states;
-    const auto vocabulary = static_cast<size_t>(config_.vocab_size);
-    std::vector<float> logits(tokens.size() * vocabulary);
-    model_->Forward(pool_, input, *cache_, logits.data());
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      all.emplace_back(logits.begin() + static_cast<ptrdiff_t>(i * vocabulary),
-                       logits.begin() + static_cast<ptrdiff_t>((i + 1) * vocabulary));
-    }
-  }
-
-  ModelOptions options_;
-  ThreadPool pool_;
-  ModelConfig config_;
-  std::unique_ptr<ImageTower> tower_;
-  std::unique_ptr<Model> model_;
-  std::unique_ptr<KvCache> cache_;
-  std::vector<int32_t> table_;
-  std::vector<kernels::SeenSpan> spans_;
-};
+using testing::VisionRunner;
 
 class TowerGoldenTest : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Checkpoints, TowerGoldenTest, ::testing::ValuesIn(kVisionCheckpoints),
