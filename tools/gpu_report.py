@@ -3,6 +3,10 @@
 of under ten minutes each: selftest, repeated under compute-sanitizer (memcheck, racecheck, synccheck); kernel-bench, repeated under ncu;
 and the load of the recipes. If a tool of NVIDIA is not in PATH, the table says so, and its parts do not count as passed.
 
+For a machine that is lent for a quarter of an hour, --run first and then --run second do what matters most in 150 and 480 seconds:
+selftest of the parts on which all else rests, and one under memcheck; kernel-bench of the parts that bound decoding, and three loads, one
+of them again with CUDA graphs. With --archive, all files are also in one archive, which is complete after every part.
+
 Every part runs in a process of its own, with a limit in seconds. A part that crashes or runs out of time does not affect the others:
 the device starts afresh. A part is not begun if no time is left. Each part leaves a JSON file in the output folder. It is not run
 again while that file is complete and for the same device and model (--again runs all parts). report.json and table.txt hold all
@@ -24,6 +28,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import traceback
 import urllib.request
@@ -35,6 +40,14 @@ TOTAL_S = 530
 READY_S = 90
 STOP_S = 20
 LIST_S = 30
+# The two runs of a lent machine: seconds in all, and their parts. Loads are named by the concurrency of those of 1,024 tokens.
+FIRST_S, SECOND_S = 150, 480
+FIRST_PARTS = ["instructions", "memory", "linear", "attention", "library"]
+FIRST_SANITIZED = ["linear"]
+SECOND_PARTS = ["limits", "skinny", "decode"]
+SECOND_RUNGS = ["ladder-1024-64", "ladder-1024-1", "ladder-1024-256"]
+SECOND_GRAPHS = "ladder-1024-64"
+GRAPHS_SUFFIX, GRAPHS_OPTION = "-graphs", "--cuda-graphs"
 # Folders of driver libraries on machines whose loader does not know them.
 DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu/nvidia/current")
 
@@ -153,6 +166,8 @@ class Report:
         self.url = None
         self.program = {}
         self.unsaved = None
+        self.graphs = False  # whether the server captures CUDA graphs
+        self.archive = options.archive and pathlib.Path(options.archive).resolve()
         self.parts = {} if options.again else self.found_parts()
 
     def left(self):
@@ -174,17 +189,17 @@ class Report:
             with contextlib.suppress(OSError):
                 unfinished.unlink()
 
-    def serve_options(self):
-        if self.options.serve_options is not None:
-            return self.options.serve_options
-        return "" if self.options.short else LADDER_OPTIONS
+    def serve_options(self, graphs=None):
+        named = self.options.serve_options
+        words = named if named is not None else "" if self.options.short else LADDER_OPTIONS
+        return " ".join([words, GRAPHS_OPTION]).strip() if (self.graphs if graphs is None else graphs) else words
 
     def setting(self, name):
         """The settings that a part's result depends on: if they change, the part is run again."""
         of = {"device": self.options.device}
         if not name.startswith(("selftest-", "kernel-bench-")):
             model = self.options.model and str(pathlib.Path(self.options.model).resolve())
-            of.update(model=model or SHAPE.name, serve_options=self.serve_options())
+            of.update(model=model or SHAPE.name, serve_options=self.serve_options(name.endswith(GRAPHS_SUFFIX)))
         return of
 
     def found_parts(self):
@@ -422,7 +437,11 @@ class Report:
     # the ladder
 
     def ladder(self):
-        return SHORT_LADDER if self.options.short else LADDER
+        if self.options.short:
+            return SHORT_LADDER
+        if self.options.run == "second":
+            return [next(rung for rung in LADDER if rung[0] == name) for name in SECOND_RUNGS]
+        return LADDER
 
     def load_words(self, name, prompt, answer, concurrency, window):
         requests = concurrency if window is None else concurrency * REQUESTS_PER_PLACE
@@ -544,6 +563,9 @@ class Report:
         for name, prompt, answer, concurrency, _, _, target, bound in self.ladder():
             lines.append(("%d/%d tokens, %d at once: output tokens/s" % (prompt, answer, concurrency),
                           self.parts.get(name, {}).get("output_tokens_per_second"), target, bound, state(name)))
+            if name + GRAPHS_SUFFIX in self.parts:
+                lines.append(("the same with CUDA graphs", self.parts[name + GRAPHS_SUFFIX].get("output_tokens_per_second"), target, bound,
+                              state(name + GRAPHS_SUFFIX)))
         return lines
 
     def library(self):
@@ -576,6 +598,23 @@ class Report:
                   "table": [dict(zip(("what", "measured", "target", "bound", "status"), line)) for line in self.table()]}
         self.save("report.json", json.dumps(report, indent=1) + "\n")
         self.save("table.txt", self.table_text())
+        self.pack()
+
+    def pack(self):
+        """Writes the archive, complete or not at all: all files of the output folder but the model's."""
+        if self.archive is None:
+            return
+        unfinished = self.archive.with_name(self.archive.name + ".partial")
+        try:
+            with tarfile.open(unfinished, "w:gz") as archive:
+                for path in sorted(self.out.iterdir()):
+                    if path.is_file() and path.suffix != ".partial" and path != self.archive:
+                        archive.add(path, arcname="%s/%s" % (self.out.name, path.name))
+            unfinished.replace(self.archive)
+        except OSError as error:
+            if self.unsaved is None:
+                say("   %s cannot be written: %s" % (self.archive, error))
+            self.unsaved = str(error)
 
     def log_clocks(self):
         """Logs clocks, power and temperature during all measurements if there is nvidia-smi, which only reads them."""
@@ -616,8 +655,29 @@ class Report:
             else:
                 self.parts[name] = {"status": "failed", "why": "no server"}
 
+    def run_first(self):
+        self.try_all_parts("selftest", FIRST_PARTS, FIRST_S, SELFTEST_PART_S)
+        self.under_tool("selftest", "memcheck", FIRST_SANITIZED, SANITIZED_S, ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9"],
+                        ["--small-shapes"])
+
+    def run_second(self):
+        if self.emulated:
+            self.parts["kernel-bench"] = {"status": "skipped", "why": "emulated"}
+        else:
+            self.try_all_parts("kernel-bench", SECOND_PARTS, BENCH_S, BENCH_PART_S)
+        self.run_ladder()
+        again = next((rung for rung in self.ladder() if rung[0] == SECOND_GRAPHS or self.options.short), None)
+        self.stop_server()
+        self.graphs = True
+        name, prompt, answer, concurrency, window, budget, _, _ = again
+        self.part(name + GRAPHS_SUFFIX, (budget + self.options.ready_budget) * self.options.patience,
+                  lambda seconds: self.rung(name + GRAPHS_SUFFIX, prompt, answer, concurrency, window, seconds))
+
     def run_parts(self):
         self.log_clocks()
+        for name, run in (("first", self.run_first), ("second", self.run_second)):
+            if self.options.run == name:
+                return run()
         for name, run in (("selftest", self.run_selftest), ("bench", self.run_bench), ("ladder", self.run_ladder)):
             if self.options.run in ("all", name):
                 run()
@@ -665,9 +725,12 @@ def main():
     parser.add_argument("--model", help="serve this folder's shape instead of Llama 3.3 70B's")
     parser.add_argument("--short", action="store_true", help="few checks and tiny requests: tries the script itself")
     parser.add_argument("--again", action="store_true", help="run parts whose results are there")
-    parser.add_argument("--run", choices=("all", "selftest", "bench", "ladder"), default="all",
-                        help="one of three runs: selftest, also under compute-sanitizer; kernel-bench, also under ncu; the load")
-    parser.add_argument("--budget", type=float, help="seconds in all (default: %d; of one run: %d)" % (TOTAL_S, RUN_S))
+    parser.add_argument("--archive", help="a .tgz that holds all files of the report, written anew after every part")
+    parser.add_argument("--run", choices=("all", "selftest", "bench", "ladder", "first", "second"), default="all",
+                        help="one of three runs: selftest, also under compute-sanitizer; kernel-bench, also under ncu; the load; or one "
+                        "of two short ones: first and second")
+    parser.add_argument("--budget", type=float, help="seconds in all (default: %d; of one run: %d, first: %d, second: %d)"
+                        % (TOTAL_S, RUN_S, FIRST_S, SECOND_S))
     parser.add_argument("--part-budget", type=float, help="seconds of each part of selftest (default: %d) and kernel-bench (%d)"
                         % (SELFTEST_PART_S, BENCH_PART_S))
     parser.add_argument("--ready-budget", type=float, default=READY_S, help="seconds that the server may take to be ready (default: %d)" % READY_S)
@@ -675,7 +738,7 @@ def main():
     parser.add_argument("--serve-options", help="further options of the server, as one word (default: %s)" % LADDER_OPTIONS)
     options = parser.parse_args()
     if options.budget is None:
-        options.budget = TOTAL_S if options.run == "all" else RUN_S
+        options.budget = {"all": TOTAL_S, "first": FIRST_S, "second": SECOND_S}.get(options.run, RUN_S)
     report = Report(options)
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP

@@ -1,8 +1,10 @@
 """selftest, kernel-bench and tools/gpu_report.sh without a GPU, on the emulated device."""
 import json
 import os
+import shutil
 import signal
 import subprocess
+import tarfile
 import time
 
 import pytest
@@ -101,3 +103,46 @@ def test_gpu_report_runs_goes_on_and_cuts(tmp_path):
     assert cut.returncode == 1
     parts = json.loads((tmp_path / "cut" / "report.json").read_text())["parts"]
     assert {part["status"] for part in parts.values()} == {"cut", "failed", "skipped"}
+
+
+def carried(folder):
+    """A folder with nothing but what the archive of `make dist` brings, as a lent machine gets it."""
+    for name in ("tools/gpu_report.sh", "tools/gpu_report.py", "bin/sluice"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(BIN / "sluice" if name == "bin/sluice" else ROOT / name, folder / name)
+    shutil.copytree(ABACUS, folder / "models" / "abacus")
+    shutil.copytree(ROOT / "benchmarks" / "llama-3.3-70b-fp8-shape", folder / "benchmarks" / "llama-3.3-70b-fp8-shape")
+    return folder
+
+
+def lent_run(folder, which, *words):
+    """One call on a lent machine: its result, and the report and names of files in the archive that comes back."""
+    archive = folder.parent / (which + ".tgz")
+    done = subprocess.run([folder / "tools" / "gpu_report.sh", "--device", "emulated", "--run", which, "--out", folder.parent / "gpu-report",
+                           "--archive", archive, *words], capture_output=True, text=True, timeout=4 * PATIENCE_S, cwd=folder.parent,
+                          env={"PATH": os.environ["PATH"], "HOME": str(folder.parent)})
+    assert not archive.with_name(archive.name + ".partial").exists()
+    with tarfile.open(archive) as packed:
+        return done, json.load(packed.extractfile("gpu-report/report.json")), packed.getnames()
+
+
+@pytest.mark.slow
+def test_two_runs_on_a_lent_machine_bring_an_archive_each(tmp_path):
+    folder = carried(tmp_path / "sluice")
+    done, report, names = lent_run(folder, "first")
+    # The tool of NVIDIA is not here, and what was not run does not count as passed.
+    assert done.returncode == 1 and report["parts"]["selftest-memcheck"]["status"] == "missing", done.stdout + done.stderr
+    parts = {name: part["status"] for name, part in report["parts"].items()}
+    assert {name: parts["selftest-" + name] for name in ("instructions", "memory", "linear", "attention", "library")} == {
+        "instructions": "done", "memory": "done", "linear": "done", "attention": "done", "library": "skipped"}
+    assert report["parts"]["selftest"]["failed"] == 0 < report["parts"]["selftest"]["passed"]
+    assert report["seconds"] < 150 and "launch" not in parts and "kernel-bench" not in parts
+    assert {"gpu-report/table.txt", "gpu-report/selftest-linear-rows.json", "gpu-report/selftest-linear.log"} <= set(names)
+
+    done, report, names = lent_run(folder, "second", "--short", "--model", folder / "models" / "abacus")
+    assert done.returncode == 0, done.stdout + done.stderr
+    parts = report["parts"]
+    assert parts["kernel-bench"]["status"] == "skipped" and parts["launch"]["status"] == "done"
+    assert parts["ladder-16-1"]["status"] == parts["ladder-16-1-graphs"]["status"] == "done"
+    assert parts["ladder-16-1-graphs"]["of"]["serve_options"] == "--cuda-graphs" and parts["ladder-16-1"]["of"]["serve_options"] == ""
+    assert "gpu-report/server-2.log" in names and "the same with CUDA graphs" in done.stdout
