@@ -100,7 +100,7 @@ Error NoCudaDevice(cudaError_t code, int driver_version, int runtime_version) {
   } else if (code == cudaErrorInsufficientDriver) {
     text = fmt::format(
         "the NVIDIA driver is too old: it supports CUDA {}, and this program was built with CUDA "
-        "{}; update the driver",
+        "{}; update the driver, or install the matching cuda-compat package (data-centre GPUs)",
         CudaVersionText(driver_version), CudaVersionText(runtime_version));
   } else if (code == cudaErrorNoDevice || code == cudaSuccess) {
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");

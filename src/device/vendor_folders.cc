@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -28,8 +29,30 @@ void AddPackageFolders(const fs::path& prefix, Packages packages,
   }
 }
 
-// Adds the package folders of the python3 that a shell would start.
+// The prefixes whose packages `python3` in `folder` may see. It is often a link into a virtual
+// environment, whose python3 is a link to the Python that made it, so each step counts.
+std::vector<fs::path> PrefixesOf(const fs::path& folder) {
+  constexpr int kMostLinks = 8;
+  std::vector<fs::path> prefixes;
+  fs::path program = folder / "python3";
+  for (int i = 0; i < kMostLinks; ++i) {
+    prefixes.push_back(program.parent_path().parent_path());
+    std::error_code error;
+    const fs::path target = fs::read_symlink(program, error);
+    if (error) break;
+    program = (program.parent_path() / target).lexically_normal();
+  }
+  // The folder itself may be a link, too.
+  std::error_code error;
+  const fs::path real = fs::canonical(folder / "python3", error);
+  if (!error) prefixes.push_back(real.parent_path().parent_path());
+  return prefixes;
+}
+
+// Adds the package folders of each python3 in PATH, the one that a shell would start first, and of
+// the user's own packages.
 void AddPythonFolders(Packages packages, std::vector<std::string>& folders) {
+  std::vector<fs::path> prefixes;
   const char* value = std::getenv("PATH");
   std::string_view path = value == nullptr ? "" : value;
   while (!path.empty()) {
@@ -38,10 +61,15 @@ void AddPythonFolders(Packages packages, std::vector<std::string>& folders) {
     path.remove_prefix(std::min(end + 1, path.size()));
     std::error_code error;
     if (folder.empty() || !fs::exists(folder / "python3", error)) continue;
-    AddPackageFolders(folder.parent_path(), packages, folders);
+    for (fs::path& prefix : PrefixesOf(folder)) prefixes.push_back(std::move(prefix));
     // A system's Python keeps packages installed by users in /usr/local.
-    if (folder == "/usr/bin") AddPackageFolders("/usr/local", packages, folders);
-    return;
+    if (folder == "/usr/bin") prefixes.emplace_back("/usr/local");
+  }
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home != 0) prefixes.push_back(fs::path(home) / ".local");
+  for (auto prefix = prefixes.begin(); prefix != prefixes.end(); ++prefix) {
+    if (std::find(prefixes.begin(), prefix, *prefix) == prefix)
+      AddPackageFolders(*prefix, packages, folders);
   }
 }
 

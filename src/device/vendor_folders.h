@@ -9,7 +9,8 @@ namespace sluice {
 
 // Folders in search order, each with a trailing slash: "" (the loader's own search), lib64 of
 // CUDA_HOME, CUDA_PATH and /usr/local/cuda, then those of pip's `python_packages` ("cublas":
-// nvidia/cublas/lib) for the python3 in PATH.
+// nvidia/cublas/lib): for each python3 in PATH, where it is and where its links lead, and in
+// ~/.local.
 std::vector<std::string> VendorFolders(std::span<const char* const> python_packages);
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -90,6 +91,37 @@ TEST(CublasLtLibrary, LooksAmongThePackagesOfThePythonInThePath) {
   EXPECT_EQ(files.front(), "libcublasLt.so.13");
   EXPECT_THAT(files, Contains(found));
   EXPECT_THAT(files, Contains("/usr/local/cuda/lib64/libcublasLt.so.12"));
+}
+
+// /usr/local/bin/python3 -> /opt/torch/bin/python3 -> /usr/bin/python3.11, behind a python3 that is
+// no link and has no packages; CUDA 12's wheel in the virtual environment, CUDA 13's in the Python.
+TEST(CublasLtLibrary, LooksWhereAPython3ThatIsALinkHasItsPackages) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(::testing::TempDir()) / "cublaslt_links";
+  fs::remove_all(root);
+  const fs::path twelve = root / "torch/lib/python3.11/site-packages/nvidia/cublas/lib";
+  const fs::path thirteen = root / "usr/lib/python3.11/dist-packages/nvidia/cu13/lib";
+  const fs::path own = root / "home/.local/lib/python3.12/site-packages/nvidia/cu13/lib";
+  for (const fs::path& folder : {twelve, thirteen, own}) fs::create_directories(folder);
+  for (const char* folder : {"shims", "local/bin", "torch/bin", "usr/bin"})
+    fs::create_directories(root / folder);
+  std::ofstream(root / "shims/python3") << "";
+  std::ofstream(root / "usr/bin/python3.11") << "";
+  fs::create_symlink(root / "usr/bin/python3.11", root / "torch/bin/python3");
+  fs::create_symlink("../../torch/bin/python3", root / "local/bin/python3");
+  const ScopedVariable home("HOME", (root / "home").string().c_str());
+  const ScopedVariable path("PATH", fmt::format("{0}/shims:{0}/local/bin", root.string()).c_str());
+  const std::vector<std::string> files = CublasLtLibrary::UsualFiles();
+  const auto place = [&](const fs::path& folder, const char* name) {
+    return std::find(files.begin(), files.end(), (folder / name).string()) - files.begin();
+  };
+  EXPECT_LT(place(thirteen, "libcublasLt.so.13"), std::ssize(files));
+  EXPECT_LT(place(own, "libcublasLt.so.13"), std::ssize(files));
+  EXPECT_LT(place(twelve, "libcublasLt.so.12"), std::ssize(files));
+  EXPECT_LT(place(twelve, "libcublasLt.so.13"), place(thirteen, "libcublasLt.so.13"))
+      << "the environment's packages hide the Python's";
+  EXPECT_EQ(std::count(files.begin(), files.end(), (thirteen / "libcublasLt.so.13").string()), 1);
+  fs::remove_all(root);
 }
 
 TEST(CublasLtLibrary, RefusesWhatIsNoCublasLt) {
