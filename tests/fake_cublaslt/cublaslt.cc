@@ -75,6 +75,7 @@ int Create(Record** record, Record value) {
   if (record == nullptr) return Refuse("no place for a record");
   *record = new Record(std::move(value));
   ++state.num_records;
+  ++state.num_created;
   return kSuccess;
 }
 template <typename Record>
@@ -201,6 +202,10 @@ int Examine(Operation operation, Layout a, Layout b, Layout c, Layout d, Product
   if (is_f4 && (a->rows % 32 != 0 || d->rows % 16 != 0 || a->ld % 32 != 0 || b->ld % 32 != 0 ||
                 d->ld * SizeOf(d->type) % 16 != 0))
     return Refuse("E2M1 with rows that are no multiples of 16 bytes");
+  // cublasLtMatmul's tables: BF16 from 8.0 on, FP8 from 8.9, FP4 with scales of 16 from 10.0.
+  const int needed = is_f4 ? 100 : is_f8 ? 89 : 80;
+  if (state.compute_capability < needed)
+    return Refuse("numbers that the device's tensor cores do not multiply", kArchMismatch);
   if (!is_f8 && Get(attributes, kFastAccumulation, int8_t{0}) != 0)
     return Refuse("fast accumulation of other numbers than E4M3");
 
@@ -233,6 +238,12 @@ int Examine(Operation operation, Layout a, Layout b, Layout c, Layout d, Product
     return Refuse("a scale mode without scales, or the other way round");
   if (product.scale_a != nullptr && (!is_f8 || state.refuse_scales))
     return Refuse("scales", kNotSupported);
+  // Outer vectors: on 9.0, in cuBLAS 12.9 or later.
+  const bool has_vectors =
+      state.compute_capability == 90 ||
+      (state.compute_capability / 10 == 10 && state.outer_vectors_on_10);
+  if (product.scale_a != nullptr && (!has_vectors || state.version < kOuterVectorVersion))
+    return Refuse("scales of rows on this device", kNotSupported);
   if (state.refuse_all || d->rows == state.refuse_rows)
     return Refuse("everything, as told", kNotSupported);
   return kSuccess;

@@ -10,6 +10,10 @@ namespace sluice::device {
 struct FakeCublasLtState {
   // Set by tests.
   int64_t version = 130002;
+  // Compute capability of the device. Products that the library's documentation does not list for
+  // it are refused; outer_vectors_on_10: but not those with row scales on 10.x.
+  int compute_capability = 90;
+  bool outer_vectors_on_10 = false;
   bool refuse_all = false;     // no algorithm for any product
   bool refuse_scales = false;  // none for products with row scales
   bool refuse_f4 = false;      // none for products of E2M1
@@ -23,6 +27,7 @@ struct FakeCublasLtState {
   int64_t num_checks = 0;
   int64_t num_products = 0;       // enqueued
   int64_t num_records = 0;        // records created and not yet destroyed
+  int64_t num_created = 0;        // records created
   int64_t num_other_weights = 0;  // products with other weights than the previous one
   int last_algorithm = -1;        // of the last product enqueued
   double seconds = 0;             // time that products have taken so far

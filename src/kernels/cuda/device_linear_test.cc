@@ -68,6 +68,7 @@ class DeviceLinearTest : public ::testing::Test {
     own_clock = &fake_.seconds;
     kernels_.linear = LinearByClock;
     device_.emplace(*DeviceUnderTest::Of(std::make_unique<ClockDevice>(device, &fake_.seconds)));
+    fake_.compute_capability = device_->device().info().compute_capability();
     auto linear = DeviceLinear::Create(device_->device(), kernels_, options);
     ASSERT_TRUE(linear.has_value()) << linear.error().message;
     linear_ = *std::move(linear);

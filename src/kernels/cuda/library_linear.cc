@@ -5,7 +5,6 @@
 #include <bit>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -22,7 +21,8 @@ using namespace cublaslt;
 namespace {
 
 constexpr int kProposals = 8;
-// Maximum number of remembered kinds of products; when it is reached, all are forgotten.
+// Maximum number of remembered kinds of products, and of descriptions; when it is reached, all are
+// forgotten.
 constexpr size_t kMaxChoices = 4096;
 // Alignment, in bytes, of addresses and leading dimensions that tensor cores need.
 constexpr int64_t kAlignment = 16;
@@ -84,8 +84,6 @@ class LibraryLinear::Description {
           product.type == ElementType::kF4E2M1 ? kScaleGroups16 : kScaleOuterVector;
       Set(kScaleModeA, mode);
       Set(kScaleModeB, mode);
-      Set(kScalePointerA, product.w_scales);
-      Set(kScalePointerB, product.x_scales);
     }
     Require(f.preference_create(&preference_));
     Prefer(kMaxWorkspace, static_cast<uint64_t>(options.workspace_bytes));
@@ -100,6 +98,15 @@ class LibraryLinear::Description {
   }
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
+
+  // Names the product's scales, which are not the same for all products of a shape.
+  void SetScales(const LibraryProduct& product) {
+    if (product.w_scales == w_scales_ && product.x_scales == x_scales_) return;
+    Set(kScalePointerA, product.w_scales);
+    Set(kScalePointerB, product.x_scales);
+    w_scales_ = product.w_scales;
+    x_scales_ = product.x_scales;
+  }
 
   // False: the library does not support a part of it.
   bool is_complete() const { return is_complete_; }
@@ -124,6 +131,8 @@ class LibraryLinear::Description {
   Layout a_ = nullptr, b_ = nullptr, d_ = nullptr;
   Operation operation_ = nullptr;
   Preference preference_ = nullptr;
+  const void* w_scales_ = nullptr;
+  const void* x_scales_ = nullptr;
   bool is_complete_ = true;
 };
 
@@ -156,12 +165,13 @@ Result<std::unique_ptr<LibraryLinear>> LibraryLinear::Create(Device& device, Opt
 }
 
 LibraryLinear::~LibraryLinear() {
+  descriptions_.clear();
   if (handle_ != nullptr) f_.destroy(handle_);
 }
 
 bool LibraryLinear::HasRowScales() const {
-  // Only Hopper's kernels support them.
-  return device_.info().compute_capability() == 90 && library_->version() >= kOuterVectorVersion;
+  const int major = device_.info().compute_major;
+  return (major == 9 || major == 10) && library_->version() >= kOuterVectorVersion;
 }
 
 bool LibraryLinear::HasNvF4() const {
@@ -213,6 +223,25 @@ bool LibraryLinear::Check(const Description& description, const Algorithm& algor
   return workspace_bytes <= static_cast<size_t>(options_.workspace_bytes);
 }
 
+const LibraryLinear::Description* LibraryLinear::DescriptionOf(const LibraryProduct& product) {
+  const Shape shape{.m = product.m,
+                    .n = product.n,
+                    .k = product.k,
+                    .y_stride = product.y_stride,
+                    .type = product.type,
+                    .y_type = product.y_type,
+                    .scaled = product.w_scales != nullptr,
+                    .fast = product.fast_accumulation};
+  auto found = descriptions_.find(shape);
+  if (found == descriptions_.end()) {
+    if (descriptions_.size() >= kMaxChoices) descriptions_.clear();
+    found =
+        descriptions_.emplace(shape, std::make_unique<Description>(f_, product, options_)).first;
+  }
+  found->second->SetScales(product);
+  return found->second->is_complete() ? found->second.get() : nullptr;
+}
+
 const LibraryLinear::Choice& LibraryLinear::Choose(const LibraryProduct& product,
                                                    const Description& description) {
   if (choices_.size() >= kMaxChoices) choices_.clear();
@@ -248,8 +277,8 @@ bool LibraryLinear::CanRun(const LibraryProduct& product) {
   const auto known = choices_.find(KindOf(product));
   if (known != choices_.end() && known->second.refused) return false;
   if (known != choices_.end() && known->second.checked_m == product.m) return true;
-  const Description description(f_, product, options_);
-  return description.is_complete() && !Choose(product, description).refused;
+  const Description* description = DescriptionOf(product);
+  return description != nullptr && !Choose(product, *description).refused;
 }
 
 LibraryOutcome LibraryLinear::Multiply(const StreamHandle& stream, const LibraryProduct& product,
@@ -272,12 +301,12 @@ LibraryOutcome LibraryLinear::Run(const StreamHandle& stream, const LibraryProdu
   CHECK((product.w_scales == nullptr) == (product.x_scales == nullptr), "scales of one side only");
   CHECK(product.type != ElementType::kF4E2M1 || product.w_scales != nullptr, "E2M1 without scales");
   if (!IsPlausible(product)) return LibraryOutcome::kRefused;
-  const Description description(f_, product, options_);
-  if (!description.is_complete()) return LibraryOutcome::kRefused;
-  const Choice& choice = Choose(product, description);
+  const Description* description = DescriptionOf(product);
+  if (description == nullptr) return LibraryOutcome::kRefused;
+  const Choice& choice = Choose(product, *description);
   if (choice.refused) return LibraryOutcome::kRefused;
   const LibraryOutcome outcome =
-      Multiply(stream, product, description, choice.algorithm, choice.workspace_bytes);
+      Multiply(stream, product, *description, choice.algorithm, choice.workspace_bytes);
   if (outcome == LibraryOutcome::kRefused) choices_[KindOf(product)] = {.refused = true};
   return outcome;
 }
@@ -285,18 +314,15 @@ LibraryOutcome LibraryLinear::Run(const StreamHandle& stream, const LibraryProdu
 Status LibraryLinear::Tune(DeviceStream& stream, std::span<const LibraryProduct> products) {
   const LibraryProduct& product = products.front();
   if (!IsPlausible(product)) return {};
-  const Description description(f_, product, options_);
-  if (!description.is_complete()) return {};
-  const Choice& known = Choose(product, description);
+  const Description* description = DescriptionOf(product);
+  if (description == nullptr) return {};
+  const Choice& known = Choose(product, *description);
   if (known.tuned || known.refused) return {};
 
   std::array<Heuristic, kProposals> proposals;
-  const int count = Propose(description, kProposals, proposals.data());
-  // Each product has its own description, since scale addresses are part of it.
-  std::vector<std::unique_ptr<Description>> descriptions;
+  const int count = Propose(*description, kProposals, proposals.data());
   for (const LibraryProduct& one : products) {
-    descriptions.push_back(std::make_unique<Description>(f_, one, options_));
-    if (!descriptions.back()->is_complete() || !IsPlausible(one)) return {};
+    if (!IsPlausible(one) || DescriptionOf(one) == nullptr) return {};
   }
   ASSIGN_OR_RETURN(LaunchTimer timer, LaunchTimer::Create(device_));
   const Heuristic* best = nullptr;
@@ -304,8 +330,8 @@ Status LibraryLinear::Tune(DeviceStream& stream, std::span<const LibraryProduct>
   for (int i = 0; i < count; ++i) {
     const Heuristic& proposal = proposals[static_cast<size_t>(i)];
     const auto launch = [&](int64_t turn) {
-      const auto at = static_cast<size_t>(turn);
-      return Multiply(stream.handle(), products[at], *descriptions[at], proposal.algorithm,
+      const LibraryProduct& one = products[static_cast<size_t>(turn)];
+      return Multiply(stream.handle(), one, *DescriptionOf(one), proposal.algorithm,
                       proposal.workspace_bytes) == LibraryOutcome::kEnqueued;
     };
     ASSIGN_OR_RETURN(const double seconds,

@@ -59,7 +59,8 @@ class LibraryLinear {
   LibraryLinear(const LibraryLinear&) = delete;
   LibraryLinear& operator=(const LibraryLinear&) = delete;
 
-  // Whether kF8E4M3 products with row scales of W and of x are supported.
+  // Whether the library may support kF8E4M3 products with row scales of W and of x. Its
+  // documentation names compute capability 9.0; on 10.x, Run and CanRun find out.
   bool HasRowScales() const;
   // Whether kF4E2M1 products are supported.
   bool HasNvF4() const;
@@ -81,7 +82,15 @@ class LibraryLinear {
   static int64_t Bucket(int64_t m);
 
  private:
-  class Description;  // a product in the library's terms
+  class Description;  // a product in the library's terms, except its addresses
+
+  // Products of a shape share a description.
+  struct Shape {
+    int64_t m, n, k, y_stride;
+    ElementType type, y_type;
+    bool scaled, fast;
+    auto operator<=>(const Shape&) const = default;  // NOLINT(modernize-use-nullptr)
+  };
 
   // Products of a kind share an algorithm.
   struct Kind {
@@ -101,6 +110,9 @@ class LibraryLinear {
   LibraryLinear(Device& device, Options options, std::unique_ptr<const CublasLtLibrary> library);
   static Kind KindOf(const LibraryProduct& product);
   static std::string KeyOf(const Kind& kind);
+  // The description of the product, made at the first call for its shape, with the product's scales
+  // until the next call; null if the library does not support a part of it.
+  const Description* DescriptionOf(const LibraryProduct& product);
   // The choice for exactly this product: valid for its m.
   const Choice& Choose(const LibraryProduct& product, const Description& description);
   // Gets up to `count` proposals of the library and keeps those that can run; returns their number.
@@ -119,6 +131,7 @@ class LibraryLinear {
   cublaslt::Handle handle_ = nullptr;
   TacticCache tactics_;
   std::map<Kind, Choice> choices_;
+  std::map<Shape, std::unique_ptr<Description>> descriptions_;
 };
 
 }  // namespace sluice::device

@@ -27,6 +27,7 @@ class LibraryLinearTest : public ::testing::Test {
     library_.reset();
     stream_.reset();
     device_ = std::make_unique<ClockDevice>(device, &fake_.seconds);
+    fake_.compute_capability = device_->info().compute_capability();
     options.library = SLUICE_FAKE_CUBLASLT;
     auto library = LibraryLinear::Create(*device_, options);
     ASSERT_TRUE(library.has_value()) << library.error().message;
@@ -232,11 +233,26 @@ TEST_F(LibraryLinearTest, NotesFailuresInTheStream) {
   EXPECT_THAT(status.error().message, ::testing::HasSubstr("cublasLtMatmul"));
 }
 
-TEST_F(LibraryLinearTest, ScalesRowsOnHopperAlone) {
-  Open();
-  EXPECT_TRUE(library_->HasRowScales());
-  Open({.workspace_bytes = kWorkspace}, {.compute_major = 10});
-  EXPECT_FALSE(library_->HasRowScales());
+// The library's documentation names 9.0 alone; on 10.x its own answer counts.
+TEST_F(LibraryLinearTest, ScalesRowsWhereTheLibraryDoes) {
+  const auto can_run = [&](int major, int minor, bool has_vectors) {
+    fake_.outer_vectors_on_10 = has_vectors;
+    Open({.workspace_bytes = kWorkspace}, {.compute_major = major, .compute_minor = minor});
+    if (!library_->HasRowScales()) return false;
+    Problem problem(*device_, 16, 48, 32, ElementType::kF8E4M3, ElementType::kBF16, 48, true);
+    const bool can = library_->CanRun(problem.product);
+    const LibraryOutcome outcome = library_->Run(stream_->handle(), problem.product);
+    EXPECT_EQ(outcome, can ? LibraryOutcome::kEnqueued : LibraryOutcome::kRefused);
+    EXPECT_TRUE(stream_->Synchronize().has_value());
+    if (can) problem.ExpectProduct();
+    return can;
+  };
+  EXPECT_TRUE(can_run(9, 0, false));
+  EXPECT_FALSE(can_run(10, 0, false));
+  EXPECT_TRUE(can_run(10, 0, true));
+  EXPECT_TRUE(can_run(10, 3, true));
+  EXPECT_FALSE(can_run(12, 0, true));
+  EXPECT_FALSE(can_run(8, 9, true));
   fake_.version = 120800;
   Open();
   EXPECT_FALSE(library_->HasRowScales());
@@ -252,6 +268,42 @@ TEST_F(LibraryLinearTest, MultipliesNvF4OnBlackwellAlone) {
   fake_.version = 120700;
   Open({.workspace_bytes = kWorkspace}, {.compute_major = 10});
   EXPECT_FALSE(library_->HasNvF4());
+}
+
+// What the library's documentation does not list for a device.
+TEST_F(LibraryLinearTest, TheStandInRefusesWhatADeviceLacks) {
+  const auto can_run = [&](int major, int minor, ElementType type) {
+    Open({.workspace_bytes = kWorkspace}, {.compute_major = major, .compute_minor = minor});
+    Problem problem(*device_, 16, 48, 32, type, ElementType::kF32, 48, false);
+    return library_->CanRun(problem.product);
+  };
+  EXPECT_TRUE(can_run(8, 0, ElementType::kBF16));
+  EXPECT_FALSE(can_run(7, 5, ElementType::kBF16));
+  EXPECT_FALSE(can_run(8, 6, ElementType::kF8E4M3));
+  EXPECT_TRUE(can_run(8, 9, ElementType::kF8E4M3));
+  EXPECT_TRUE(can_run(12, 1, ElementType::kF8E4M3));
+}
+
+// Layers differ in their addresses alone, scales included.
+TEST_F(LibraryLinearTest, DescribesEachShapeOnce) {
+  Open();
+  const int64_t before = fake_.num_created;
+  int64_t described = 0;
+  for (const int64_t m : {16, 12}) {
+    for (int layer = 0; layer < 3; ++layer) {
+      Problem problem(*device_, m, 48, 32, ElementType::kF8E4M3, ElementType::kF32, 48, true);
+      for (float& scale : problem.w_scale) scale *= static_cast<float>(layer + 1);
+      problem.w_scales = BufferOf(*device_, problem.w_scale);
+      problem.product.w_scales = problem.w_scales.data();
+      EXPECT_TRUE(library_->CanRun(problem.product));
+      ASSERT_EQ(library_->Run(stream_->handle(), problem.product), LibraryOutcome::kEnqueued);
+      ASSERT_TRUE(stream_->Synchronize().has_value());
+      problem.ExpectProduct();
+      if (layer == 0) described = fake_.num_created;
+      EXPECT_EQ(fake_.num_created, described) << "layer " << layer;
+    }
+  }
+  EXPECT_EQ(described - before, 2 * 5) << "three layouts, an operation and a preference each";
 }
 
 TEST_F(LibraryLinearTest, KeepsWhatIsFastestAndRemembersIt) {
@@ -306,7 +358,7 @@ TEST_F(LibraryLinearTest, LeavesNothingBehind) {
   Problem problem(*device_, 4, 16, 16, ElementType::kF8E4M3, ElementType::kF32, 16, true);
   library_->Run(stream_->handle(), problem.product);
   ASSERT_TRUE(stream_->Synchronize().has_value());
-  EXPECT_EQ(fake_.num_records, 1);  // the handle
+  EXPECT_EQ(fake_.num_records, 1 + 5);  // the handle, and what describes a shape
   library_.reset();
   EXPECT_EQ(fake_.num_records, 0);
 }
@@ -361,6 +413,7 @@ TEST_F(LibraryLinearTest, TheStandInRefusesIncompleteProducts) {
 // E2M1: above all, refuses what would be computed wrongly, such as scales for another size.
 TEST_F(LibraryLinearTest, TheStandInRefusesE2m1WithoutItsScales) {
   using namespace cublaslt;  // NOLINT
+  fake_.compute_capability = 100;
   const auto opened = CublasLtLibrary::Open(SLUICE_FAKE_CUBLASLT);
   ASSERT_TRUE(opened.has_value());
   const Functions& f = (*opened)->functions();
@@ -393,6 +446,9 @@ TEST_F(LibraryLinearTest, TheStandInRefusesE2m1WithoutItsScales) {
   EXPECT_EQ(search(a), kNotSupported) << "scale modes that differ";
   set(kScaleModeB, kScaleGroups16);
   EXPECT_EQ(search(a), kSuccess) << fake_.complaint;
+  fake_.compute_capability = 90;
+  EXPECT_EQ(search(a), kArchMismatch) << "Hopper";
+  fake_.compute_capability = 100;
   EXPECT_EQ(search(odd), kInvalidValue) << "rows that are no multiples of 16 bytes";
   set(kScalePointerB, static_cast<const void*>(scales + 8));
   EXPECT_EQ(search(a), kInvalidValue) << "scales that are not aligned";

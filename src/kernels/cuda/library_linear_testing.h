@@ -18,14 +18,18 @@
 
 namespace sluice::device {
 
-// Resets the fake's state to that at program start, and returns it. Opens the fake like the real
-// library.
-inline FakeCublasLtState& ResetFakeCublasLt() {
+// The fake's state. Opens the fake like the real library.
+inline FakeCublasLtState& TheFakeCublasLt() {
   void* library = dlopen(SLUICE_FAKE_CUBLASLT, RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
   auto* function = reinterpret_cast<FakeCublasLtFunction>(dlsym(library, kFakeCublasLtName));
   EXPECT_NE(function, nullptr);
-  FakeCublasLtState& state = *function();
+  return *function();
+}
+
+// Resets the fake's state to that at program start, and returns it.
+inline FakeCublasLtState& ResetFakeCublasLt() {
+  FakeCublasLtState& state = TheFakeCublasLt();
   EXPECT_EQ(state.num_records, 0) << "an earlier test left records of the library behind";
   state = {};
   return state;
