@@ -421,6 +421,13 @@ Result<std::vector<DeviceInfo>> ExamineCudaDevices() {
   return devices;
 }
 
+bool IsIntegratedCudaDevice(int ordinal) {
+  int is_integrated = 0;
+  const cudaError_t code =
+      Forget(cudaDeviceGetAttribute(&is_integrated, cudaDevAttrIntegrated, ordinal));
+  return code == cudaSuccess && is_integrated != 0;
+}
+
 Result<std::unique_ptr<Device>> OpenCudaDevice(int ordinal) {
   ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, ExamineCudaDevices());
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= devices.size())

@@ -11,5 +11,6 @@ namespace sluice {
 
 Result<std::vector<DeviceInfo>> ExamineCudaDevices();         // implements ListCudaDevices
 Result<std::unique_ptr<Device>> OpenCudaDevice(int ordinal);  // implements OpenDevice
+bool IsIntegratedCudaDevice(int ordinal);                     // implements IsIntegratedGpu
 
 }  // namespace sluice

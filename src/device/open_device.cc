@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "device/emulated_device.h"
 #include "device/gpu_counters.h"
+#include "device/integrated_gpu.h"
 #ifdef SLUICE_CUDA
 #include "device/cuda_device.h"
 #endif
@@ -39,6 +40,9 @@ bool BuiltWithCuda() {
 Result<std::vector<DeviceInfo>> ListCudaDevices() {
   return ExamineCudaDevices();
 }
+bool IsIntegratedGpu(const DeviceInfo& info) {
+  return info.kind == DeviceKind::kCuda && IsIntegratedCudaDevice(info.ordinal);
+}
 
 #else
 
@@ -48,6 +52,9 @@ bool BuiltWithCuda() {
 Result<std::vector<DeviceInfo>> ListCudaDevices() {
   return Fail(ErrorCode::kUnsupported,
               "this program was built without CUDA; build it with `make build-cuda`");
+}
+bool IsIntegratedGpu(const DeviceInfo& /*info*/) {
+  return false;
 }
 
 #endif

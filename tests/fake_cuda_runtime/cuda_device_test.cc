@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "device/device.h"
+#include "device/eager_kernels.h"
+#include "device/integrated_gpu.h"
 #include "device/library_failure.h"
 #include "device/shared_memory_grant.h"
 #include "device/uploader.h"
@@ -71,6 +73,28 @@ TEST_F(CudaDeviceTest, ListsWhatTheDriverShows) {
   EXPECT_EQ(info.max_shared_bytes, 232448);
   EXPECT_EQ(info.driver_version, 13010);
   EXPECT_EQ(info.runtime_version, 13000);
+}
+
+TEST_F(CudaDeviceTest, TellsWhetherItsMemoryIsTheHosts) {
+  const auto device = Open(1);
+  EXPECT_FALSE(IsIntegratedGpu(device->info()));
+  TheMachine().is_integrated = true;
+  EXPECT_TRUE(IsIntegratedGpu(device->info()));
+  TheMachine().next["cudaDeviceGetAttribute"] = cudaErrorInvalidValue;
+  EXPECT_FALSE(IsIntegratedGpu(device->info())) << "and no error is left for a launcher";
+  DeviceInfo emulated;
+  emulated.kind = DeviceKind::kEmulated;
+  EXPECT_FALSE(IsIntegratedGpu(emulated));
+}
+
+TEST(EagerKernels, AreLoadedUnlessTheUserSaysOtherwise) {
+  unsetenv("CUDA_MODULE_LOADING");
+  LoadKernelsEagerly();
+  EXPECT_STREQ(getenv("CUDA_MODULE_LOADING"), "EAGER");
+  setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+  LoadKernelsEagerly();
+  EXPECT_STREQ(getenv("CUDA_MODULE_LOADING"), "LAZY");
+  unsetenv("CUDA_MODULE_LOADING");
 }
 
 TEST_F(CudaDeviceTest, AStreamTellsWithoutWaitingWhetherItIsIdle) {
@@ -397,6 +421,60 @@ TEST_P(CopyTimeTest, GraphsReplayWhatWasRecorded) {
     EXPECT_EQ(look(), (std::vector<int>{number, number, 7, 7, 9}));
   }
   EXPECT_EQ(TheMachine().num_late_uploads, 0);
+}
+
+struct AddArgs {
+  int* total;
+  int number;
+};
+void RunAdd(const void* args) {
+  AddArgs add;
+  memcpy(&add, args, sizeof(add));
+  *add.total += add.number;
+}
+
+// Launched kernels, with the arguments that they had when they were launched.
+TEST_P(CopyTimeTest, GraphsReplayKernels) {
+  const auto device = Open(1);
+  const auto stream = *device->CreateStream();
+  const auto total = device->Allocate(sizeof(int), "total");
+  const auto out = device->AllocatePinned(sizeof(int), "out");
+  // Its address is the kernel's; one for each run, since grants last as long as the process.
+  static const int kKernels[2] = {};
+  const int& kernel = kKernels[GetParam() ? 1 : 0];
+  TheMachine().kernels[&kernel] = {RunAdd, sizeof(AddArgs)};
+  const auto launch = [&](int number, size_t shared_bytes) {
+    AddArgs args{total->As<int>(), number};
+    void* list[] = {&args};
+    const StreamHandle handle = stream->handle();
+    const cudaError_t code = cudaLaunchKernel(&kernel, dim3(1), dim3(32), list, shared_bytes,
+                                              static_cast<cudaStream_t>(handle.native));
+    cudaGetLastError();
+    return code;
+  };
+  const auto look = [&] {
+    stream->CopyToHost(out->data(), total->data(), sizeof(int));
+    EXPECT_TRUE(stream->Synchronize());
+    return *out->As<int>();
+  };
+  stream->Fill(total->data(), 0, sizeof(int));
+  EXPECT_EQ(launch(1, 0), cudaSuccess);
+  EXPECT_EQ(look(), 1);
+  ASSERT_TRUE(stream->BeginCapture());
+  EXPECT_EQ(launch(10, 0), cudaSuccess);
+  EXPECT_EQ(launch(100, 64 << 10), cudaErrorInvalidValue) << "more than was granted";
+  EXPECT_EQ(GrantSharedMemory(&kernel, 1, 64 << 10), cudaSuccess) << "allowed while recording";
+  EXPECT_EQ(launch(100, 64 << 10), cudaSuccess);
+  const auto graph = stream->EndCapture();
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ((*graph)->num_operations(), 2);
+  EXPECT_EQ(look(), 1) << "recording runs nothing";
+  for (const int expected : {111, 221}) {
+    stream->Replay(**graph);
+    EXPECT_EQ(look(), expected);
+  }
+  EXPECT_EQ(launch(1000, 0), cudaSuccess);
+  EXPECT_EQ(look(), 1221);
 }
 
 // Whatever goes wrong, the stream works afterwards and nothing is left behind.

@@ -13,13 +13,16 @@
 namespace fake_cuda {
 namespace {
 
-// A copy or a fill that has yet to run.
+// A copy, a fill or a kernel that has yet to run.
 struct Transfer {
-  void* to;
-  const void* from;  // null: a fill
-  int byte;          // of a fill
-  size_t bytes;
+  void* to = nullptr;          // null: a kernel
+  const void* from = nullptr;  // null: a fill
+  int byte = 0;                // of a fill
+  size_t bytes = 0;
   bool is_lost = false;  // memory of it is gone
+  // Of a kernel: what it does, and a copy of its arguments, as a launch makes it.
+  void (*kernel)(const void* args) = nullptr;
+  std::vector<unsigned char> args = {};
 
   bool Touches(uintptr_t begin, size_t size) const {
     const auto overlaps = [&](const void* data) {
@@ -30,7 +33,9 @@ struct Transfer {
   }
   void Run() const {
     if (is_lost) return;
-    if (from != nullptr)
+    if (kernel != nullptr)
+      kernel(args.data());
+    else if (from != nullptr)
       memmove(to, from, bytes);
     else
       memset(to, byte, bytes);
@@ -203,7 +208,7 @@ using fake_cuda::Begin;
 using fake_cuda::BelongsTo;
 using fake_cuda::TheMachine;
 
-#define NOT_IN_GRAPHS(stream)                                                               \
+#define NOT_IN_GRAPHS(stream)                                                                \
   if (const cudaError_t code = fake_cuda::RefuseWhileRecording(stream); code != cudaSuccess) \
   return code
 
@@ -258,6 +263,13 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->memoryBusWidth = 6144;
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  BEGIN();
+  if (attribute != cudaDevAttrIntegrated || device >= TheMachine().num_devices)
+    return Answer(cudaErrorInvalidValue);
+  *value = TheMachine().is_integrated ? 1 : 0;
+  return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int device) {
   BEGIN();
   fake_cuda::current_device = device;
@@ -269,6 +281,25 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value > 232448)
     return Answer(cudaErrorInvalidValue);
   TheMachine().shared_bytes[{kernel, fake_cuda::current_device}] = value;
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** args, size_t shared,
+                             cudaStream_t stream) {
+  BEGIN();
+  BelongsTo(stream->device);
+  const auto found = TheMachine().kernels.find(kernel);
+  if (found == TheMachine().kernels.end()) return Answer(cudaErrorInvalidDeviceFunction);
+  if (grid.x * grid.y * grid.z == 0 || block.x == 0 || block.x > 1024)
+    return Answer(cudaErrorInvalidConfiguration);
+  const auto granted = TheMachine().shared_bytes.find({kernel, fake_cuda::current_device});
+  const int most = granted == TheMachine().shared_bytes.end() ? 48 * 1024 : granted->second;
+  if (shared > static_cast<size_t>(most)) return Answer(cudaErrorInvalidValue);
+  fake_cuda::Transfer launch;
+  launch.kernel = found->second.run;
+  const auto* bytes = static_cast<const unsigned char*>(args[0]);
+  launch.args.assign(bytes, bytes + found->second.args_bytes);
+  fake_cuda::Enqueue(stream, launch);
   return cudaSuccess;
 }
 
@@ -431,9 +462,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   for (const fake_cuda::Transfer& transfer : graph->transfers) {
     // Its memory went before it runs.
     const bool has_memory =
-        fake_cuda::DeviceOf(transfer.to, transfer.bytes) == stream->device &&
-        (transfer.from == nullptr ||
-         fake_cuda::DeviceOf(transfer.from, transfer.bytes) == stream->device);
+        transfer.kernel != nullptr ||
+        (fake_cuda::DeviceOf(transfer.to, transfer.bytes) == stream->device &&
+         (transfer.from == nullptr ||
+          fake_cuda::DeviceOf(transfer.from, transfer.bytes) == stream->device));
     if (!has_memory) return Answer(cudaErrorIllegalAddress);
     fake_cuda::Enqueue(stream, transfer);
   }

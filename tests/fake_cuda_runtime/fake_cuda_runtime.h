@@ -3,8 +3,9 @@
 // fail, and which minds rules that a real one punishes late: every call that belongs to a device is
 // made by a thread whose current device that is, every copy is between the right memories, and what
 // a copy needs stays until it is through. Copies run as late as the runtime allows, when somebody
-// waits for them, or at once: a program that is right cannot tell which. What a stream records runs
-// when its graph is launched, each time anew, and not before.
+// waits for them, or at once: a program that is right cannot tell which. What a stream records,
+// kernels with the arguments of their launch included, runs when its graph is launched, each time
+// anew, and not before.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,12 @@
 
 namespace fake_cuda {
 
+// A kernel is a function of the host; its only argument is a struct.
+struct FakeKernel {
+  void (*run)(const void* args);
+  size_t args_bytes;
+};
+
 struct Machine {
   int driver_version = 13010;
   int runtime_version = 13000;
@@ -23,6 +30,7 @@ struct Machine {
   int num_devices = 2;
   int compute_major = 9, compute_minor = 0;
   size_t total_bytes = size_t{1} << 20;  // of each device
+  bool is_integrated = false;            // each device's memory is the host's
   bool copies_at_once = false;           // what is enqueued runs before the call returns
 
   // The next call of the function fails so.
@@ -30,6 +38,8 @@ struct Machine {
   // Every call from now on fails so, as after an illegal address.
   cudaError_t sticky = cudaSuccess;
 
+  // By the address that launches name.
+  std::map<const void*, FakeKernel> kernels;
   // What blocks of a kernel may take on a device.
   std::map<std::pair<const void*, int>, int> shared_bytes;
 
