@@ -16,6 +16,7 @@
 #include "cli/simulation_settings.h"
 #include "cli/speculation_settings.h"
 #include "cli/usage.h"
+#include "device/device.h"
 #include "engine/simulated_engine.h"
 #include "hub/resolve.h"
 #include "models/model_config.h"
@@ -332,7 +333,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.enable_prefix_caching = settings.Flag("enable-prefix-caching");
   config.enable_chunked_prefill = settings.Flag("enable-chunked-prefill");
   config.async_scheduling = settings.Flag("async-scheduling");
-  ASSIGN_OR_RETURN(config.graphs, GraphsOf(settings));
+  ASSIGN_OR_RETURN(config.graphs, GraphsOf(settings, BuiltWithCuda()));
   config.scheduling_policy = ValueOf(settings, "scheduling-policy", kPolicies);
   config.ageing.level_us = std::llround(1e6 * *settings.Number("priority-ageing-seconds"));
   config.ageing.max_levels = *settings.Integer("priority-ageing-levels");

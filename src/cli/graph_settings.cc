@@ -98,9 +98,20 @@ Result<Compilation> CompilationOf(const options::Settings& settings) {
   return result;
 }
 
+// Whether the program of this name records graphs unless told otherwise, and this one can.
+bool HasGraphsByDefault(const options::Settings& settings) {
+  if (settings.dialect() == options::Dialect::kSluice) return false;
+  const std::string device = settings.Text("device").value_or("auto");
+  const auto is_one = [&](std::string_view option) {
+    return settings.Integer(option).value_or(1) == 1;
+  };
+  return (device == "auto" || device == "cuda") && is_one("tensor-parallel-size") &&
+         is_one("pipeline-parallel-size");
+}
+
 }  // namespace
 
-Result<GraphConfig> GraphsOf(const options::Settings& settings) {
+Result<GraphConfig> GraphsOf(const options::Settings& settings, bool built_with_cuda) {
   ASSIGN_OR_RETURN(Compilation compilation, CompilationOf(settings));
   GraphConfig config;
   config.pads = settings.Flag("cudagraph-padding");
@@ -118,7 +129,9 @@ Result<GraphConfig> GraphsOf(const options::Settings& settings) {
   // In trtllm-serve, 0 means the default.
   if (settings.dialect() == options::Dialect::kTrtllm && config.largest == 0)
     config.largest = std::nullopt;
-  config.records = compilation.records.value_or(!config.sizes.empty() || config.largest);
+  const bool is_usual = built_with_cuda && HasGraphsByDefault(settings);
+  config.records =
+      compilation.records.value_or(is_usual || !config.sizes.empty() || config.largest);
   if (settings.Given("cuda-graphs")) config.records = settings.Flag("cuda-graphs");
   if (settings.Flag("enforce-eager") || config.largest == 0) config.records = false;
   return config;

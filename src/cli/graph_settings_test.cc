@@ -14,11 +14,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-Result<GraphConfig> Graphs(const std::vector<std::string>& words,
-                           Dialect dialect = Dialect::kVllm) {
+Result<GraphConfig> Graphs(const std::vector<std::string>& words, Dialect dialect = Dialect::kVllm,
+                           bool built_with_cuda = false) {
   auto resolved = options::Resolve(words, {}, options::kServe, dialect);
   EXPECT_TRUE(resolved) << (resolved ? "" : resolved.error().message);
-  return GraphsOf(resolved ? resolved->settings : options::Settings());
+  return GraphsOf(resolved ? resolved->settings : options::Settings(), built_with_cuda);
 }
 
 std::string ErrorOf(const std::vector<std::string>& words) {
@@ -37,6 +37,27 @@ TEST(GraphSettings, OffUntilAskedFor) {
     EXPECT_EQ(graphs->pads, dialect != Dialect::kTrtllm);
     EXPECT_TRUE(Graphs({"m", "--cuda-graphs"}, dialect)->records);
   }
+}
+
+// vllm and trtllm-serve record graphs unless told otherwise.
+TEST(GraphSettings, OnUnderNamesWhoseDefaultTheyAre) {
+  const auto records = [](std::vector<std::string> words, Dialect dialect) {
+    words.insert(words.begin(), "m");
+    return Graphs(words, dialect, /*built_with_cuda=*/true)->records;
+  };
+  EXPECT_FALSE(records({}, Dialect::kSluice));
+  for (const Dialect dialect : {Dialect::kVllm, Dialect::kTrtllm}) {
+    EXPECT_TRUE(records({}, dialect));
+    EXPECT_TRUE(records({"--device", "cuda"}, dialect));
+    EXPECT_FALSE(records({"--device", "cpu"}, dialect));
+    EXPECT_FALSE(records({"--device", "emulated"}, dialect));
+    EXPECT_FALSE(records({"--no-cuda-graphs"}, dialect));
+  }
+  EXPECT_FALSE(records({"--enforce-eager"}, Dialect::kVllm));
+  EXPECT_FALSE(records({"--set", "cuda_graph_config=null"}, Dialect::kTrtllm));
+  EXPECT_FALSE(records({"-tp", "2"}, Dialect::kVllm)) << "ranks launch kernel by kernel";
+  EXPECT_TRUE(records({"-tp", "2", "--cuda-graphs"}, Dialect::kVllm)) << "and say so";
+  EXPECT_FALSE(records({"-cc", R"({"cudagraph_mode":"NONE"})"}, Dialect::kVllm));
 }
 
 TEST(GraphSettings, TheWordsOfVllm) {

@@ -129,8 +129,9 @@ void AddGraphRows(std::vector<Option>& table) {
             "On one CUDA device: steps in which each sequence goes on by one token are recorded as "
             "CUDA graphs before the server is ready, for each number of sequences in "
             "--cudagraph-capture-sizes, and replayed; other steps are launched kernel by kernel. "
-            "Also on where sizes are given, by cudagraph_mode of --compilation-config, and by "
-            "cuda_graph_config of trtllm-serve's file; else off, as no GPU has run it yet.",
+            "Also on where sizes are given, by cudagraph_mode of --compilation-config, by "
+            "cuda_graph_config of trtllm-serve's file, and on one GPU under the names vllm and "
+            "trtllm-serve, whose default they are; else off, as no GPU has run it yet.",
             {.needs = "device=cuda|emulated"});
   rows.List("cudagraph-capture-sizes", "",
             "Numbers of sequences of the steps that are recorded; those beyond --max-num-seqs are "

@@ -60,6 +60,8 @@ class Keys {
 
   Status ReadKey(const std::string& path, const json::Value& value) {
     if (IsParent(path)) {
+      if (value.is_null() && path == "cuda_graph_config")
+        return Assign(path, "cuda-graphs", {"false"});
       if (value.is_null()) return {};
       if (!value.is_object())
         return Bad(path, fmt::format("expected a mapping, found {}", json::Write(value)));
