@@ -11,7 +11,7 @@ suites: lint unit e2e asan-core tsan-core cuda arm-compile unit-slow e2e-slow as
 `robustness`, not in `all`, runs the tests of the cases in docs/security.md, and stores their results for that page.
 `races`, not in `all`, looks for data races in all kernels (`tsan` checks some of them); tens of minutes.
 `machine-code`, not in `all`, compiles the CUDA kernels for all architectures and checks the machine code; minutes.
-`ptx`, not in `all`, runs the kernels' checks with all shapes on nvcc's PTX (`cuda` runs some of them); minutes.
+`ptx`, not in `all`, runs the kernels' checks with all shapes on nvcc's PTX (`cuda` runs some of them), and finds seeded faults by what they ask of memory; minutes.
 `arm`, not in `all`, compiles for aarch64 and runs tests under qemu, for CPUs with and without newer instructions; slow.
 Exits with 1 if a test failed or a suite ran nothing.
 """
@@ -593,23 +593,87 @@ def machine_code(tally):
               "" if kernels else result.stdout)
 
 
+# What the kernels ask of memory and tensor cores; SLUICE_WRITE_COUNTS=1 writes it anew.
+PTX_COUNTS = ROOT / "docs" / "cuda-memory.md"
+# Faults that change no result, or one that host and device share: a header, its line, the line with the fault, and a kernel that has it.
+PTX_MUTANTS = [
+    ("chunks of shared memory are not mixed: bank conflicts", "linear_formats.h", "return row * kRowBytes + (chunk ^ mixed) * 16;",
+     "return row * kRowBytes + (chunk + 0 * mixed) * 16;", "linear_f8"),
+    ("two stages in place of four", "linear_tile.h", "kMostBytes / kStageBytes > 4 ? 4 : kMostBytes / kStageBytes;", "2;", "linear_f8"),
+    ("another order of NVFP4's scales", "nvf4_scales.h", "return tile + row % 32 * 16 + row % kNvF4TileRows / 32 * 4;",
+     "return tile + row % 32 * 4 + row % kNvF4TileRows / 32 * 128;", "linear_nvf4"),
+]
+
+
+def compile_ptx(compiler, kernel, folder, *first):
+    """Compiled like the emulator's source: no product and sum are fused unless the source says so."""
+    return run([compiler, "-ptx", "-std=c++20", "-fmad=false", "-arch=compute_%s" % CUDA_ARCHITECTURE, *first, "-I%s" % (ROOT / "src"), kernel,
+                "-o", "%s/%s.ptx" % (folder, kernel.stem)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def check_counts(tally, suite, page):
+    """Compares what the kernels asked of memory with the page of it."""
+    if os.environ.get("SLUICE_WRITE_COUNTS"):
+        shutil.copy(page, PTX_COUNTS)
+    start = time.time()
+    found, expected = (path.read_text().splitlines() if path.exists() else [] for path in (page, PTX_COUNTS))
+    unlike = ["%s has\n  %s" % (name, line) for name, lines, others in ((PTX_COUNTS.name, expected, found), ("the PTX", found, expected))
+              for line in lines if line not in others]
+    good = sum(line in expected for line in found if line.startswith("| `"))
+    if unlike:
+        unlike.append("if that is as it should be: SLUICE_WRITE_COUNTS=1 tests/run.py cuda")
+    tally.add(suite + " counts", good, len(unlike), time.time() - start, "\n".join(unlike))
+
+
+def check_mutants(tally, program, compiler, folder):
+    """Each seeded fault must change what the kernels ask of memory, or their results."""
+    start = time.time()
+    faults = []
+
+    def counted(name):
+        page = folder / "mutant.md"
+        page.unlink(missing_ok=True)
+        code, output = run_in(folder, [program, folder, "--counts=%s" % page, "linear"], PROGRAM_TIMEOUT_S, {})
+        return code, page.read_text() if page.exists() else output
+
+    code, usual = counted("none")
+    if code:
+        faults.append("without a fault: %s" % usual[-2000:])
+    for what, header, line, fault, kernel in PTX_MUTANTS:
+        source = ROOT / "src" / "kernels" / "cuda" / (kernel + ".cu")
+        text = (source.parent / header).read_text()
+        changed = folder / "changed" / "kernels" / "cuda" / header
+        changed.parent.mkdir(parents=True, exist_ok=True)
+        changed.write_text(text.replace(line, fault))
+        right = (folder / (kernel + ".ptx")).read_bytes()
+        compiled = compile_ptx(compiler, source, folder, "-I%s" % (folder / "changed"))
+        if text.count(line) != 1 or compiled.returncode:
+            faults.append("%s: the line is not there once, or does not compile:\n%s" % (what, compiled.stdout))
+        elif counted(what) == (code, usual):
+            faults.append("%s: not found" % what)
+        changed.unlink()
+        (folder / (kernel + ".ptx")).write_bytes(right)
+    tally.add("ptx mutants", 1 + len(PTX_MUTANTS) - len(faults), len(faults), time.time() - start, "\n".join(faults))
+
+
 def check_ptx(tally, suite, *words):
     """Runs the kernels' checks on nvcc's PTX, in an interpreter."""
     folder = build("release", ["ptx_test"])
     compiler = nvcc(ROOT / "build" / CUDA_FOLDER)
     start = time.time()
     with tempfile.TemporaryDirectory() as scratch:
-        def compiled(kernel):
-            # Compiled like the emulator's source: no product and sum are fused unless the source says so.
-            return run([compiler, "-ptx", "-std=c++20", "-fmad=false", "-arch=compute_%s" % CUDA_ARCHITECTURE, "-I%s" % (ROOT / "src"), kernel,
-                        "-o", "%s/%s.ptx" % (scratch, kernel.stem)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         kernels = sorted((ROOT / "src" / "kernels" / "cuda").glob("*.cu"), key=lambda kernel: -kernel.stat().st_size)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            faults = [result.stdout for result in pool.map(compiled, kernels) if result.returncode]
+            faults = [result.stdout for result in pool.map(lambda kernel: compile_ptx(compiler, kernel, scratch), kernels) if result.returncode]
         if faults:
             tally.add(suite, 0, len(faults), time.time() - start, "\n".join(faults)[-8000:])
             return
-        code, output = run_in(scratch, [folder / "bin" / "ptx_test", scratch, *words], PROGRAM_TIMEOUT_S, {})
+        page = pathlib.Path(scratch) / "counts.md"
+        code, output = run_in(scratch, [folder / "bin" / "ptx_test", scratch, *words, *([] if words else ["--counts=%s" % page])], PROGRAM_TIMEOUT_S, {})
+        if page.exists():
+            check_counts(tally, suite, page)
+        if "--all" in words:
+            check_mutants(tally, folder / "bin" / "ptx_test", compiler, pathlib.Path(scratch))
     counted = re.search(r"^(\d+) passed, (\d+) failed$", output, re.M)
     passed, failed = (int(counted[1]), int(counted[2])) if counted else (0, 1)
     failed = max(failed, int(code != 0))
@@ -631,6 +695,24 @@ def arm_compile(tally):
     counted = run(["tools/arm_loops.py", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     tally.add("arm inner loops", int(counted.returncode == 0), int(counted.returncode != 0), time.time() - start,
               counted.stdout if counted.returncode else "")
+    cuda_for_arm_hosts(tally)
+
+
+def cuda_for_arm_hosts(tally):
+    """One kernel and the device's source, cross-compiled by nvcc: code of both processors in an object for aarch64."""
+    run(["tools/cuda_toolkit.sh"], check=True)
+    kernel = "src/kernels/CMakeFiles/sluice_cuda_kernels.dir/cuda/silu_mul.cu.o"
+    folder = build("cuda-arm", [kernel, "sluice_device_cuda"], "cuda-arm-test", ["-DSLUICE_CUDA_ARCHITECTURES=120"])
+    start = time.time()
+    def words(*argv):
+        return run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+    faults = []
+    for thing in (folder / kernel, next(folder.rglob("cuda_device.cc.o"))):
+        if "AArch64" not in words("readelf", "--file-header", thing):
+            faults.append("expected %s to be for aarch64" % thing.name)
+    if ".sm_120.cubin" not in words(cuobjdump(folder), "--list-elf", folder / kernel):
+        faults.append("expected code for sm_120 in %s" % kernel)
+    tally.add("cuda for arm hosts", 3 - len(faults), len(faults), time.time() - start, "\n".join(faults))
 
 
 def arm(tally):

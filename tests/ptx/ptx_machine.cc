@@ -1,5 +1,6 @@
 #include "ptx_machine.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +24,9 @@ void Machine::Run(const Kernel& kernel, const Extent& grid, unsigned threads, un
   args_ = static_cast<const unsigned char*>(args);
   args_bytes_ = args_bytes;
   threads_.resize(threads);
+  requests_.resize(threads / kLanes);
+  count_ = &counts_[kernel.name];
+  ++count_->launches;
   for (block_.z = 0; block_.z < grid.z; ++block_.z) {
     for (block_.y = 0; block_.y < grid.y; ++block_.y) {
       for (block_.x = 0; block_.x < grid.x; ++block_.x) {
@@ -33,7 +37,17 @@ void Machine::Run(const Kernel& kernel, const Extent& grid, unsigned threads, un
   }
 }
 
+void Machine::Note(const Instruction& in, Space space, uint64_t address, uint64_t bytes) {
+  if (space != Space::kShared && space != Space::kGlobal) return;
+  const auto kind =
+      space == Space::kShared ? WarpRequests::Kind::kShared : WarpRequests::Kind::kGlobal;
+  requests_[index_ / kLanes].Add(index_ % kLanes,
+                                 static_cast<uint32_t>(&in - kernel_->instructions.data()), kind,
+                                 address, bytes);
+}
+
 void Machine::RunBlock() {
+  in_flight_ = 0;
   for (Thread& thread : threads_) {
     thread.state = State::kRunning;
     thread.next = 0;
@@ -49,6 +63,7 @@ void Machine::RunBlock() {
     }
     for (unsigned warp = 0; warp < num_threads_ / kLanes; ++warp) is_any_running |= RunWarp(warp);
     if (is_any_running) continue;
+    for (WarpRequests& requests : requests_) requests.Count(*count_);
     for (Thread& thread : threads_) {
       if (thread.state == State::kAtWarp)
         Die(kernel_->instructions[thread.next], "a lane waits for others that never come");
@@ -103,6 +118,7 @@ bool Machine::RunWarp(unsigned warp) {
     if (lanes[lane].next != lanes[0].next) Die(in, "the lanes of a warp wait at different places");
   }
   ExecuteWarp(in, warp);
+  requests_[warp].Count(*count_);
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     ++lanes[lane].next;
     lanes[lane].state = State::kRunning;
@@ -115,7 +131,7 @@ void Machine::ExecuteWarp(const Instruction& in, unsigned warp) {
     case Op::kShfl: return Shuffle(in, warp);
     case Op::kVote: return Vote(in, warp);
     case Op::kLdmatrix: return LoadMatrices(in, warp);
-    case Op::kMma: return Multiply(in, warp);
+    case Op::kMma: ++count_->products; return Multiply(in, warp);
     default: return;
   }
 }
@@ -175,6 +191,7 @@ void Machine::Load(const Instruction& in, Thread& thread) {
   const uint64_t place = Raw(thread, in.from_operands[0]) + in.from_operands[1].value;
   const uint64_t at = in.space == Space::kShared ? Masked(place, 32) : place;
   const unsigned char* from = Address(in, thread, in.space, at, bytes * count, bytes * count);
+  Note(in, in.space, at, bytes * count);
   for (const Operand& to : in.to) {
     uint64_t value = 0;
     memcpy(&value, from, bytes);
@@ -189,6 +206,7 @@ void Machine::Store(const Instruction& in, Thread& thread) {
   const uint64_t place = Raw(thread, in.from_operands[0]) + in.from_operands[1].value;
   const uint64_t at = in.space == Space::kShared ? Masked(place, 32) : place;
   unsigned char* to = Address(in, thread, in.space, at, bytes * count, bytes * count);
+  Note(in, in.space, at, bytes * count);
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t value = Value(thread, in.from_operands[2 + i], in.type);
     memcpy(to + i * bytes, &value, bytes);
@@ -219,6 +237,7 @@ void Machine::Wait(Thread& thread, uint64_t pending) {
     unsigned char* to = shared_.data() + copy.shared;
     memset(to, 0, 16);
     memcpy(to, std::bit_cast<const unsigned char*>(copy.global), copy.bytes);
+    in_flight_ -= 16;
   }
   thread.copies.erase(thread.copies.begin(), thread.copies.begin() + static_cast<ptrdiff_t>(count));
 }
@@ -241,6 +260,10 @@ void Machine::Execute(const Instruction& in, Thread& thread) {
       if (global % 16 != 0 || in.from_operands[4].value != 16 || bytes > 16)
         Die(in, "a copy that is not one of 16 aligned bytes");
       thread.copies.push_back({shared, global, bytes, thread.group});
+      Note(in, Space::kShared, shared, 16);
+      if (bytes > 0) Note(in, Space::kGlobal, global, bytes);
+      in_flight_ += 16;
+      count_->most_in_flight = std::max(count_->most_in_flight, in_flight_);
       return;
     }
     case Op::kMov: {
@@ -353,6 +376,7 @@ void Machine::LoadMatrices(const Instruction& in, unsigned warp) {
         Value(lanes[i], in.from_operands[0], Type::kB32) + in.from_operands[1].value;
     index_ = warp * kLanes + i;
     memcpy(matrices[i / 8][i % 8], Address(in, lanes[i], Space::kShared, place, 16, 16), 16);
+    Note(in, Space::kShared, place, 16);
   }
   for (unsigned i = 0; i < kLanes; ++i) {
     for (unsigned m = 0; m < 4; ++m) {

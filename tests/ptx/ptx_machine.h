@@ -8,8 +8,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
+#include "ptx_counters.h"
 #include "ptx_program.h"
 
 namespace sluice::ptx {
@@ -24,6 +27,8 @@ class Machine {
   void Run(const Kernel& kernel, const Extent& grid, unsigned threads, unsigned shared_bytes,
            const void* args, uint64_t args_bytes);
   int64_t num_instructions() const { return num_instructions_; }
+  // By the kernels' names.
+  const std::map<std::string, Counts>& counts() const { return counts_; }
 
  private:
   static constexpr unsigned kLanes = 32;
@@ -62,6 +67,8 @@ class Machine {
   void Store(const Instruction& in, Thread& thread);
   void Atomic(const Instruction& in, Thread& thread);
   void Wait(Thread& thread, uint64_t pending);
+  // Notes an access of the thread that runs, unless it is to its own memory or the arguments.
+  void Note(const Instruction& in, Space space, uint64_t address, uint64_t bytes);
   [[noreturn]] void Die(const Instruction& in, const char* what) const;
 
   const Kernel* kernel_ = nullptr;
@@ -73,6 +80,10 @@ class Machine {
   std::vector<unsigned char> shared_;
   std::vector<Thread> threads_;
   int64_t num_instructions_ = 0;
+  std::map<std::string, Counts> counts_;
+  Counts* count_ = nullptr;             // of the kernel that runs
+  std::vector<WarpRequests> requests_;  // by warp of the block
+  int64_t in_flight_ = 0;               // bytes of the block's copies
 };
 
 }  // namespace sluice::ptx

@@ -3,15 +3,17 @@
 // pass, and be equal bit for bit but for functions that PTX approximates or computes in another way
 // than the host's library.
 //
-// Usage: ptx_test FOLDER [--all] [PART...]; --all: with all shapes; FOLDER: *.ptx, compiled with
-// -fmad=false, as the emulator's source is. Prints a line a check; exits with 1 where one failed.
-// The last line counts.
+// Usage: ptx_test FOLDER [--all] [--counts=FILE] [PART...]; --all: with all shapes; --counts:
+// writes a page of what the kernels ask of memory; FOLDER: *.ptx, compiled with -fmad=false, as the
+// emulator's source is. Prints a line a check; exits with 1 where one failed. The last line counts.
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <dlfcn.h>
@@ -101,7 +103,15 @@ int Main(const std::vector<std::string>& words) {
   for (const auto& entry : std::filesystem::directory_iterator(words.at(0))) {
     if (entry.path().extension() == ".ptx") ReadFile(entry.path(), program);
   }
-  std::set<std::string> wanted(words.begin() + 1, words.end());
+  constexpr std::string_view kCountsOption = "--counts=";
+  std::string counts_file;
+  std::set<std::string> wanted;
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i].starts_with(kCountsOption))
+      counts_file = words[i].substr(kCountsOption.size());
+    else
+      wanted.insert(words[i]);
+  }
   const auto extent =
       wanted.erase("--all") > 0 ? checks::CheckExtent::kQuick : checks::CheckExtent::kSome;
   const KernelNames names;
@@ -143,6 +153,10 @@ int Main(const std::vector<std::string>& words) {
   printf("%zu of %zu kernels ran, %.1f million instructions; %d checks with the emulator's bits\n",
          run_kernels.size(), program.kernels.size(),
          static_cast<double>(machine.num_instructions()) * 1e-6, equal);
+  if (!counts_file.empty() && !(std::ofstream(counts_file) << CountsPage(machine.counts()))) {
+    fprintf(stderr, "%s cannot be written\n", counts_file.c_str());
+    return 1;
+  }
   printf("%d passed, %d failed\n", passed, failed);
   return failed == 0 && passed > 0 ? 0 : 1;
 }
@@ -152,7 +166,7 @@ int Main(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fprintf(stderr, "usage: %s FOLDER [--all] [PART...]\n", argv[0]);
+    fprintf(stderr, "usage: %s FOLDER [--all] [--counts=FILE] [PART...]\n", argv[0]);
     return 2;
   }
   return sluice::ptx::Main({argv + 1, argv + argc});

@@ -1,0 +1,90 @@
+#include "ptx_counters.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include <fmt/format.h>
+
+namespace sluice::ptx {
+namespace {
+
+constexpr unsigned kBanks = 32, kWordBytes = 4, kSectorBytes = 32;
+
+// The turns that shared memory needs for one group of lanes.
+int64_t TurnsOf(const std::vector<std::pair<uint64_t, uint32_t>>& accesses) {
+  std::array<std::set<uint64_t>, kBanks> words;
+  for (const auto& [address, bytes] : accesses) {
+    for (uint64_t word = address / kWordBytes; word * kWordBytes < address + bytes; ++word)
+      words[word % kBanks].insert(word);
+  }
+  size_t most = 0;
+  for (const auto& of_bank : words) most = std::max(most, of_bank.size());
+  return static_cast<int64_t>(most);
+}
+
+}  // namespace
+
+void WarpRequests::Count(Counts& counts) {
+  // By instruction and by how often the lane has come to it.
+  std::map<std::tuple<uint32_t, uint32_t, Kind>,
+           std::vector<std::tuple<unsigned, uint64_t, uint32_t>>>
+      requests;
+  for (unsigned lane = 0; lane < lanes_.size(); ++lane) {
+    std::map<std::pair<uint32_t, Kind>, uint32_t> times;
+    for (const Access& access : lanes_[lane]) {
+      const uint32_t time = times[{access.instruction, access.kind}]++;
+      requests[{access.instruction, time, access.kind}].emplace_back(lane, access.address,
+                                                                     access.bytes);
+    }
+    lanes_[lane].clear();
+  }
+  for (const auto& [key, accesses] : requests) {
+    const uint32_t bytes = std::get<2>(accesses.front());
+    if (std::get<2>(key) == Kind::kGlobal) {
+      std::set<uint64_t> sectors;
+      for (const auto& [lane, address, size] : accesses) {
+        counts.global_bytes += size;
+        for (uint64_t at = address / kSectorBytes; at * kSectorBytes < address + size; ++at)
+          sectors.insert(at);
+      }
+      counts.sectors += static_cast<int64_t>(sectors.size());
+      continue;
+    }
+    const unsigned group_lanes = bytes >= 16 ? 8 : bytes == 8 ? 16 : 32;
+    std::map<unsigned, std::vector<std::pair<uint64_t, uint32_t>>> groups;
+    for (const auto& [lane, address, size] : accesses)
+      groups[lane / group_lanes].emplace_back(address, size);
+    for (const auto& [group, of_group] : groups) {
+      ++counts.shared_groups;
+      counts.shared_turns += TurnsOf(of_group);
+    }
+  }
+}
+
+std::string CountsPage(const std::map<std::string, Counts>& kernels) {
+  std::string page =
+      "# What the CUDA kernels ask of memory\n\n"
+      "Counted by `tests/ptx` in the PTX of nvcc 13.0 for 9.0, over the small shapes of `sluice\n"
+      "selftest`, and compared by `tests/run.py cuda`: these figures decide a kernel's speed and "
+      "change\n"
+      "no result, so no other test sees a fault in them. Products: matrix products of a warp on "
+      "tensor\n"
+      "cores. Bytes and sectors (of 32 bytes): of global memory; the more sectors for the same "
+      "bytes,\n"
+      "the worse accesses are ordered. Shared: groups of lanes that ask for shared memory, and the "
+      "turns\n"
+      "in which it serves them; more turns than groups are bank conflicts. In flight: the most "
+      "bytes of\n"
+      "a block's asynchronous copies under way at once.\n\n"
+      "| kernel | launches | products | global bytes | sectors | shared groups | turns | in flight "
+      "|\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- |\n";
+  for (const auto& [name, c] : kernels)
+    page +=
+        fmt::format("| `{}` | {} | {} | {} | {} | {} | {} | {} |\n", name, c.launches, c.products,
+                    c.global_bytes, c.sectors, c.shared_groups, c.shared_turns, c.most_in_flight);
+  return page;
+}
+
+}  // namespace sluice::ptx
