@@ -56,6 +56,7 @@ Result<std::string_view> ResponseParser::Take(std::string_view& bytes) {
         bytes.remove_prefix(end + 4 - old);
         line_.resize(end);
         RETURN_IF_ERROR(ReadHead());
+        head_.swap(line_);
         line_.clear();
         break;
       }

@@ -25,6 +25,8 @@ class ResponseParser {
   bool done() const { return state_ == State::kDone; }
   int status() const { return status_; }
   bool is_event_stream() const { return is_event_stream_; }
+  // The status line and the headers, without the empty line; valid once in_body() or done().
+  const std::string& head() const { return head_; }
   // Whether the connection can carry another request once the answer is complete.
   bool keep_alive() const { return keep_alive_; }
 
@@ -38,7 +40,8 @@ class ResponseParser {
   State state_ = State::kHead;
   bool started_ = false;
   bool line_ended_ = false;
-  std::string line_;  // the head, or the line being read
+  std::string line_;  // the head while it is incomplete, or the line being read
+  std::string head_;
   int status_ = 0;
   bool is_event_stream_ = false;
   bool keep_alive_ = true;

@@ -132,15 +132,35 @@ class StreamClient::Loop {
     }
     exchange.request += "\r\n";
     if (body) exchange.request += *body;
-    ++num_running_;
-    if (!idle_.empty()) {
-      Connection* connection = idle_.back();
-      idle_.pop_back();
-      connection->reused = true;
-      Begin(*connection, std::move(exchange));
-    } else {
-      Connect(std::move(exchange), preferred_);
-    }
+    Start(std::move(exchange));
+  }
+
+  void Forward(std::string_view method, std::string_view path, std::string_view headers,
+               std::string_view body, StreamHandler& handler) {
+    Exchange exchange;
+    exchange.handler = &handler;
+    exchange.deadline = MonotonicSeconds() + options_.timeout_seconds;
+    exchange.request = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nConnection: {}\r\n{}\r\n{}",
+                                   method, options_.url.path, path, host_,
+                                   options_.keep_alive ? "keep-alive" : "close", headers, body);
+    Start(std::move(exchange));
+  }
+
+  void Cancel(const StreamHandler& handler) {
+    const size_t failed =
+        std::erase_if(failures_, [&](const auto& failure) { return failure.first == &handler; });
+    num_running_ -= failed;
+    Connection* connection = Find(handler);
+    if (connection == nullptr) return;
+    --num_running_;
+    Close(*connection);
+  }
+
+  void Pause(const StreamHandler& handler, bool paused) const {
+    Connection* connection = Find(handler);
+    if (connection == nullptr || connection->paused == paused) return;
+    connection->paused = paused;
+    WatchAgain(*connection);
   }
 
   bool Poll(double until, int cancel_fd) {
@@ -190,6 +210,8 @@ class StreamClient::Loop {
     bool reused = false;
     bool busy = false;
     bool waits_to_write = true;
+    bool paused = false;
+    bool has_told_head = false;
     Exchange exchange;
     size_t written = 0;
     std::unique_ptr<TlsLink> tls;  // null without TLS
@@ -197,6 +219,18 @@ class StreamClient::Loop {
     EventStream events;
     std::string body;
   };
+
+  void Start(Exchange exchange) {
+    ++num_running_;
+    if (!idle_.empty()) {
+      Connection* connection = idle_.back();
+      idle_.pop_back();
+      connection->reused = true;
+      Begin(*connection, std::move(exchange));
+    } else {
+      Connect(std::move(exchange), preferred_);
+    }
+  }
 
   void Watch(int fd, uint32_t events, void* what) const {
     epoll_event event{};
@@ -289,16 +323,29 @@ class StreamClient::Loop {
     connection.parser = ResponseParser();
     connection.events = EventStream();
     connection.body.clear();
+    connection.has_told_head = false;
     Write(connection);
+  }
+
+  Connection* Find(const StreamHandler& handler) const {
+    for (const auto& connection : connections_) {
+      if (connection->busy && connection->exchange.handler == &handler) return connection.get();
+    }
+    return nullptr;
+  }
+
+  void WatchAgain(Connection& connection) const {
+    epoll_event event{};
+    if (!connection.paused) event.events |= EPOLLIN;
+    if (connection.waits_to_write) event.events |= EPOLLOUT;
+    event.data.ptr = &connection;
+    epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd, &event);
   }
 
   void WaitToWrite(Connection& connection, bool wait) const {
     if (connection.waits_to_write == wait) return;
-    epoll_event event{};
-    event.events = wait ? EPOLLIN | EPOLLOUT : EPOLLIN;
-    event.data.ptr = &connection;
-    epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd, &event);
     connection.waits_to_write = wait;
+    WatchAgain(connection);
   }
 
   // Like send() and recv().
@@ -446,8 +493,11 @@ class StreamClient::Loop {
         End(connection, now, piece.error().message);
         return false;
       }
+      TellHead(connection);
       if (piece->empty()) continue;
-      if (parser.status() == 200 && parser.is_event_stream()) {
+      if (connection.exchange.handler->wants_bytes()) {
+        connection.exchange.handler->OnBytes(*piece);
+      } else if (parser.status() == 200 && parser.is_event_stream()) {
         connection.events.Take(*piece, [&](std::string_view data) {
           connection.exchange.handler->OnEvent(now, data);
           return true;
@@ -462,6 +512,14 @@ class StreamClient::Loop {
     if (!parser.done()) return true;
     End(connection, now, "");
     return false;
+  }
+
+  static void TellHead(Connection& connection) {
+    const ResponseParser& parser = connection.parser;
+    if (connection.has_told_head || !(parser.in_body() || parser.done())) return;
+    connection.has_told_head = true;
+    if (connection.exchange.handler->wants_bytes())
+      connection.exchange.handler->OnHead(parser.status(), parser.head());
   }
 
   void EndLateOnes(double now) {
@@ -507,6 +565,19 @@ void StreamClient::Get(std::string_view path, std::string_view headers, StreamHa
 void StreamClient::Post(std::string_view path, std::string_view headers, std::string_view body,
                         StreamHandler& handler) {
   loop_->Send("POST", path, headers, body, handler);
+}
+
+void StreamClient::Forward(std::string_view method, std::string_view path, std::string_view headers,
+                           std::string_view body, StreamHandler& handler) {
+  loop_->Forward(method, path, headers, body, handler);
+}
+
+void StreamClient::Cancel(const StreamHandler& handler) {
+  loop_->Cancel(handler);
+}
+
+void StreamClient::Pause(const StreamHandler& handler, bool paused) {
+  loop_->Pause(handler, paused);
 }
 
 bool StreamClient::Poll(double until, int cancel_fd) {

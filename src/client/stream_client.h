@@ -32,6 +32,13 @@ struct StreamEnd {
 class StreamHandler {
  public:
   virtual ~StreamHandler() = default;
+  // Whether the answer is passed on as it comes, by OnHead and OnBytes in place of OnEvent; then
+  // StreamEnd has no body.
+  virtual bool wants_bytes() const { return false; }
+  // `head`: the status line and the headers. Called before the first OnBytes, or before OnEnd of an
+  // answer without a body; the views are valid only during the calls.
+  virtual void OnHead(int /*status*/, std::string_view /*head*/) {}
+  virtual void OnBytes(std::string_view /*bytes*/) {}
   // Called with the data of one event; the view is valid only during the call.
   virtual void OnEvent(double now, std::string_view data) = 0;
   // Called last for this request. May call StreamClient::Post.
@@ -59,6 +66,15 @@ class StreamClient {
   void Get(std::string_view path, std::string_view headers, StreamHandler& handler);
   void Post(std::string_view path, std::string_view headers, std::string_view body,
             StreamHandler& handler);
+  // Begins a request with any method, of a handler that wants bytes. `headers` as above, with those
+  // of the body.
+  void Forward(std::string_view method, std::string_view path, std::string_view headers,
+               std::string_view body, StreamHandler& handler);
+  // Ends the handler's request and closes its connection. OnEnd is not called. Does nothing if the
+  // request has ended. REQUIRES: not called by a handler.
+  void Cancel(const StreamHandler& handler);
+  // Stops reading the answer of the handler's request, or goes on. REQUIRES: as Cancel.
+  void Pause(const StreamHandler& handler, bool paused);
   // Waits for data until `until` (MonotonicSeconds; infinity: no limit) and handles them; may
   // return earlier. Returns false once `cancel_fd` (-1: none) is readable.
   bool Poll(double until, int cancel_fd);

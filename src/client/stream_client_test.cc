@@ -339,5 +339,79 @@ TEST(StreamClient, RequestsThatTakeTooLongFail) {
   EXPECT_THAT(recorder.end.error, HasSubstr("within 0.05 s"));
 }
 
+// Takes an answer byte by byte, as a proxy does.
+struct Copier : StreamHandler {
+  bool wants_bytes() const override { return true; }
+  void OnEvent(double, std::string_view) override { ++events; }
+  void OnHead(int status, std::string_view head) override {
+    statuses.push_back(status);
+    heads.emplace_back(head);
+  }
+  void OnBytes(std::string_view bytes) override { body += bytes; }
+  void OnEnd(double, StreamEnd result) override {
+    end = std::move(result);
+    ++ends;
+  }
+  std::vector<int> statuses;
+  std::vector<std::string> heads;
+  std::string body;
+  StreamEnd end;
+  int events = 0, ends = 0;
+};
+
+TEST(StreamClient, ForwardsAnswersAsTheyAre) {
+  ScriptedServer server([](int, int request) {
+    return request == 0
+               ? kStreamAnswer
+               : std::string("HTTP/1.1 404 Not Found\r\nX-A: b\r\nContent-Length: 3\r\n\r\nabc");
+  });
+  const auto client = ClientOf(server.url());
+  for (int i = 0; i < 2; ++i) {
+    Copier copier;
+    client->Forward("PUT", "/x", "content-length: 2\r\n", "{}", copier);
+    RunToEnd(*client);
+    EXPECT_EQ(copier.body, i == 0 ? "data: a\n\ndata: b\n\ndata: c\n\n" : "abc");
+    EXPECT_THAT(copier.statuses, ElementsAre(i == 0 ? 200 : 404));
+    EXPECT_THAT(copier.heads[0], HasSubstr(i == 0 ? "Transfer-Encoding: chunked" : "X-A: b"));
+    EXPECT_EQ(copier.end.error, "");
+    EXPECT_EQ(copier.end.body, "");
+    EXPECT_EQ(copier.events, 0);
+    EXPECT_EQ(copier.ends, 1);
+  }
+  EXPECT_EQ(server.num_connections(), 1);
+}
+
+TEST(StreamClient, CancelsOneRequest) {
+  ScriptedServer server([](int connection, int) {
+    return connection == 0 ? kStreamAnswer.substr(0, 120) : kStreamAnswer;
+  });
+  const auto client = ClientOf(server.url());
+  Copier given_up, other;
+  client->Forward("POST", "/x", "", "{}", given_up);
+  while (given_up.body.empty()) ASSERT_TRUE(client->Poll(kForever, -1));
+  client->Forward("POST", "/x", "", "{}", other);
+  client->Cancel(given_up);
+  client->Cancel(given_up);
+  EXPECT_EQ(client->num_running(), 1u);
+  RunToEnd(*client);
+  EXPECT_EQ(given_up.ends, 0);
+  EXPECT_EQ(other.ends, 1);
+}
+
+TEST(StreamClient, PausedAnswersAreNotRead) {
+  ScriptedServer server([](int, int) { return kStreamAnswer; });
+  const auto client = ClientOf(server.url());
+  Copier copier;
+  client->Forward("POST", "/x", "", "{}", copier);
+  // The connection is made and the request sent, but nothing is read.
+  client->Pause(copier, true);
+  const double until = MonotonicSeconds() + 0.2;
+  while (MonotonicSeconds() < until) ASSERT_TRUE(client->Poll(until, -1));
+  EXPECT_EQ(copier.body, "");
+  client->Pause(copier, false);
+  RunToEnd(*client);
+  EXPECT_EQ(copier.body, "data: a\n\ndata: b\n\ndata: c\n\n");
+}
+
 }  // namespace
 }  // namespace sluice
