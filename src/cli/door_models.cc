@@ -13,9 +13,11 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "checkpoint/weights_digest.h"
 #include "cli/adapter_settings.h"
 #include "cli/check_settings.h"
 #include "cli/configs.h"
+#include "cli/recording_options.h"
 #include "cli/serving.h"
 #include "cli/startup_lines.h"
 #include "device/device.h"
@@ -46,6 +48,7 @@ constexpr std::string_view kServerOptions =
     "disable-fastapi-docs|disable-web|dev-mode|allow-runtime-lora-updating|uvicorn-log-level|"
     "disable-uvicorn-access-log|disable-access-log-for-endpoints|disable-log-stats|"
     "log-stats-interval|log-level|log-format|otlp-traces-endpoint|fail-on-environ-validation|"
+    "record|record-size|record-privacy|receipts|receipts-with-tokens|"
     "config|set|models|models-memory|models-wait|models-max-waiting";
 // Options that are refused with --models, on the command line and in entries. `why` completes the
 // error message.
@@ -135,17 +138,44 @@ class EntryLoader final : public ModelLoader {
         return CacheEventPublisher::Start(*events, rank);
       };
     }
+    std::string digest;
+    if (settings_.Given("record") || settings_.Given("receipts")) {
+      ASSIGN_OR_RETURN(digest, WeightsDigest(config.model_folder));
+    }
+    RETURN_IF_ERROR(Record(digest, hooks, text));
     ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Create(config, std::move(hooks)));
+    ASSIGN_OR_RETURN(text.receipts, ReceiptIssuerOf(settings_, digest, engine->info()));
     return LoadedModel{std::move(engine), std::move(text)};
   }
 
  private:
+  // Begins a recording of the model's next engine, with --record.
+  Status Record(const std::string& digest, Engine::Hooks& hooks, ModelText& text) {
+    if (!settings_.Given("record")) return {};
+    // The last engine is gone: this writes its recording out.
+    recorder_.reset();
+    ASSIGN_OR_RETURN(recorder_,
+                     StartRecorder(settings_, model_,
+                                   RecordingFolder(settings_, config_.served_model_names.front())));
+    json::Value facts{json::Value::Object{}};
+    facts.Set("weights", digest);
+    recorder_->AddFacts(facts);
+    hooks.journal_of = [this](int engine) { return recorder_->journal(engine); };
+    text.on_arrival = [recorder = recorder_](std::string_view path, std::string_view body) {
+      recorder->OnArrival(path, body);
+    };
+    return {};
+  }
+
   const Settings settings_;
   const ServerConfig config_;
   const DoorMemory memory_;
   const size_t num_models_;
   ModelArgument model_;  // of the last Plan()
   EngineConfig engine_;
+  // The recording of the last Load(); outlives the engine, which is destroyed before the next one
+  // and before this loader.
+  std::shared_ptr<recording::FlightRecorder> recorder_;
 };
 
 // Reports a missing folder at startup; its contents are checked when the model is loaded.

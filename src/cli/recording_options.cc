@@ -58,14 +58,11 @@ std::vector<std::string> EngineWords(const options::Settings& settings) {
   return words;
 }
 
-Status UseRecordingOptions(const options::Settings& settings, const ModelArgument& model,
-                           Serving& serving) {
-  ASSIGN_OR_RETURN(auto receipts, ReceiptsOf(settings));
-  if (receipts) serving.IssueReceipts(*std::move(receipts));
-  const auto folder = settings.Text("record");
-  if (!folder) return {};
+Result<std::unique_ptr<recording::FlightRecorder>> StartRecorder(
+    const options::Settings& settings, const ModelArgument& model,
+    const std::filesystem::path& folder) {
   recording::RecorderSettings recorder;
-  recorder.folder = *folder;
+  recorder.folder = folder;
   recorder.max_bytes = static_cast<uint64_t>(*settings.Integer("record-size"));
   recorder.hashes_only = settings.TextOr("record-privacy") == "hashes";
   json::Value& facts = recorder.facts;
@@ -79,26 +76,43 @@ Status UseRecordingOptions(const options::Settings& settings, const ModelArgumen
   json::Value::Array words;
   for (std::string& word : EngineWords(settings)) words.emplace_back(std::move(word));
   facts.Set("options", std::move(words));
-  ASSIGN_OR_RETURN(auto started, recording::FlightRecorder::Start(std::move(recorder)));
+  return recording::FlightRecorder::Start(std::move(recorder));
+}
+
+Status UseRecordingOptions(const options::Settings& settings, const ModelArgument& model,
+                           Serving& serving) {
+  ASSIGN_OR_RETURN(auto receipts, ReceiptsOf(settings));
+  if (receipts) serving.IssueReceipts(*std::move(receipts));
+  const auto folder = settings.Text("record");
+  if (!folder) return {};
+  ASSIGN_OR_RETURN(auto started, StartRecorder(settings, model, *folder));
   serving.Record(std::move(started));
   return {};
+}
+
+std::filesystem::path RecordingFolder(const options::Settings& settings, std::string_view model) {
+  std::string name(model);
+  std::ranges::replace(name, '/', '_');
+  if (name.starts_with('.')) name.front() = '_';
+  return std::filesystem::path(settings.TextOr("record")) / name;
+}
+
+Result<std::shared_ptr<const ReceiptIssuer>> ReceiptIssuerOf(const options::Settings& settings,
+                                                             const std::string& digest,
+                                                             const EngineInfo& info) {
+  ASSIGN_OR_RETURN(const auto receipts, ReceiptsOf(settings));
+  if (!receipts) return nullptr;
+  return std::make_shared<const ReceiptIssuer>(
+      ReceiptIssuer{.key = receipts->key,
+                    .with_tokens = receipts->with_tokens,
+                    .program = fmt::format("sluice {}", Version()),
+                    .weights = digest,
+                    .profile = receipts->profile(info)});
 }
 
 Status CheckRecordingOptions(const options::Settings& settings) {
   const auto receipts = ReceiptsOf(settings);
   if (!receipts) return tl::unexpected(receipts.error());
-  return {};
-}
-
-Status RefuseRecordingOptions(const options::Settings& settings) {
-  for (const char* option : {"record", "receipts"}) {
-    if (!settings.Given(option)) continue;
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("--{}: recordings and receipts are of one model; leave --models out, "
-                            "and serve this model alone",
-                            option),
-                option);
-  }
   return {};
 }
 

@@ -1,13 +1,18 @@
 // --record and --receipts of `sluice serve`.
 #pragma once
 
+#include <filesystem>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "cli/configs.h"
 #include "cli/serving.h"
 #include "options/settings.h"
+#include "receipt/receipt_issuer.h"
+#include "recording/flight_recorder.h"
 
 namespace sluice::cli {
 
@@ -17,8 +22,16 @@ Status UseRecordingOptions(const options::Settings& settings, const ModelArgumen
                            Serving& serving);
 // Checks the same without starting anything.
 Status CheckRecordingOptions(const options::Settings& settings);
-// kUnsupported if one of the options is given: with --models they have no place.
-Status RefuseRecordingOptions(const options::Settings& settings);
+// Starts a recorder of one model into `folder`, as the options say. REQUIRES: --record is given.
+Result<std::unique_ptr<recording::FlightRecorder>> StartRecorder(
+    const options::Settings& settings, const ModelArgument& model,
+    const std::filesystem::path& folder);
+// The folder of a model's recordings in that of --record, for a server with several models.
+std::filesystem::path RecordingFolder(const options::Settings& settings, std::string_view model);
+// How a model's receipts are made; null without --receipts. `digest`: of its weights.
+Result<std::shared_ptr<const ReceiptIssuer>> ReceiptIssuerOf(const options::Settings& settings,
+                                                             const std::string& digest,
+                                                             const EngineInfo& info);
 
 // The options that decide what the engine computes, as words of a command line. No other option is
 // recorded: they may hold keys.

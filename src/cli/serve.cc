@@ -418,7 +418,7 @@ Result<int> RunServe(const options::Settings& settings) {
   PrepareProcessMemory();
   UseLogStyleOf(settings.dialect());
   if (settings.Given("models")) {
-    RETURN_IF_ERROR(RefuseRecordingOptions(settings));
+    RETURN_IF_ERROR(CheckRecordingOptions(settings));
     return RunServeModels(settings, start);
   }
   ASSIGN_OR_RETURN(const RankLaunch ranks, PlanLaunch(settings));

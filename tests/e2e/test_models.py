@@ -384,6 +384,25 @@ def test_faults_of_the_file_are_told(tmp_path, text, problem):
     assert done.returncode not in (0, 1) and problem in done.stderr + done.stdout, done.stderr
 
 
+def test_recordings_and_receipts_of_each_model(tmp_path):
+    """A model that was put out and loaded again has two recordings, and each replays."""
+    key = tmp_path / "operator.key"
+    assert run("receipt-key", key).returncode == 0
+    with door(tmp_path, THREE, "--record", tmp_path / "flight", "--receipts", key, "--receipts-with-tokens") as server:
+        for model in ("abacus", "llama", "qwen", "abacus"):
+            status, answer = server.post("/v1/completions", {"model": model, "prompt": "Tom has 3 apples", "max_tokens": 12})
+            assert status == 200, answer
+            assert answer["receipt"]["model"] == model
+            (tmp_path / ("%s.json" % model)).write_text(json.dumps(answer))
+    for model, entry in THREE.items():
+        done = run("verify", tmp_path / ("%s.json" % model), "--model", entry["path"], "--public-key", "%s.pub" % key)
+        assert done.returncode == 0, (model, done.stdout, done.stderr)
+        done = run("replay", tmp_path / "flight" / model, "--json")
+        assert done.returncode == 0, (model, done.stdout, done.stderr)
+        assert json.loads(done.stdout)[0]["answers"] == 1
+    assert len(os.listdir(tmp_path / "flight" / "abacus")) == 2
+
+
 def test_check(tmp_path):
     done = run("serve", "--models", models_file(tmp_path, THREE), "--check", *BUDGET)
     assert done.returncode == 0 and "qwen: takes" in done.stdout, done.stderr
