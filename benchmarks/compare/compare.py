@@ -198,8 +198,12 @@ def merge(results, form, found, options):
     if options.prepare:
         return
     known = results["formats"].setdefault(form, {})
+    commit = report.commit_of({form: found}, form)
     for label, entry in found.items():
         old = known.setdefault(label, {"values": {}})
+        measured = [row for row, values in entry["values"].items() if values]
+        if options.run and measured:
+            old.setdefault("runs", {}).update({row: options.run + commit for row in measured})
         old.update({key: value for key, value in entry.items() if key != "values"})
         if "error" not in entry:
             old.pop("error", None)
@@ -263,8 +267,10 @@ def main():
     if any(results.get(key, value) != value for key, value in now.items()):
         print("%s is of another machine or other loads: it begins anew" % options.results, file=sys.stderr)
         results = {"formats": {}}
+    report.remember_runs(results)
     results.update(now)
     results["date"] = datetime.date.today().isoformat()
+    options.run = datetime.datetime.now().strftime("%Y-%m-%d %H:%M")
     results["limits"] = results.get("limits", {})
     for form in options.formats.split(","):
         run_format(options, results, form)

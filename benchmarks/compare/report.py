@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import re
 import statistics
 
 # In the order of the page.
@@ -39,6 +40,7 @@ MACHINE = """## {cpu}
 
 {tables}
 {limits}
+{runs}
 {notes}"""
 
 
@@ -86,6 +88,42 @@ def notes_of(results):
     lines = ["- %s: %s" % (label, entry["error"]) for form in results["formats"]
              for label, entry in results["formats"][form].items() if "error" in entry]
     return "What did not run:\n\n%s\n" % "\n".join(lines) if lines else ""
+
+
+def commit_of(formats, form):
+    """" (sluice at COMMIT)" if a version of sluice among the entries of a format tells it."""
+    for entry in formats[form].values():
+        found = re.search(r"\(commit (\w+)", entry.get("version", "")) if entry.get("program") == "sluice" else None
+        if found:
+            return " (sluice at %s)" % found[1]
+    return ""
+
+
+def remember_runs(results):
+    """Gives rows that do not tell their run the results' date and the commit that their format's version tells. Call it before a run."""
+    for form, entries in results["formats"].items():
+        run = results["date"] + commit_of(results["formats"], form)
+        for entry in entries.values():
+            for row, values in entry["values"].items():
+                if values:
+                    entry.setdefault("runs", {}).setdefault(row, run)
+
+
+def runs_of(results):
+    """Which rows are of which run; nothing if all are of one."""
+    remember_runs(results)
+    runs = {}
+    for form, entries in results["formats"].items():
+        rows = {}
+        for label, entry in entries.items():
+            for row, run in entry.get("runs", {}).items():
+                rows.setdefault(row, {}).setdefault(run, []).append(label)
+        for row in [row for row in ROWS if row in rows]:
+            for run, labels in rows[row].items():
+                words = row.replace("-", " ") + ("" if len(rows[row]) == 1 else " of " + " and ".join(labels))
+                runs.setdefault(run, {}).setdefault(form, []).append(words)
+    lines = ["- %s: %s" % (run, "; ".join("%s %s" % (TITLES[form], ", ".join(rows)) for form, rows in runs[run].items())) for run in sorted(runs)]
+    return "The rows are of these runs; compare within a run only:\n\n%s\n" % "\n".join(lines) if len(lines) > 1 else ""
 
 
 def escape(text):
@@ -148,7 +186,7 @@ def write(folder, page):
         loads = load
         name = "performance-%s.svg" % os.path.basename(path)[:-len(".json")]
         machines.append(MACHINE.format(cpu=results["machine"]["cpu"], threads=results["threads"], memory=results["machine"]["memory_gib"],
-                                       date=results["date"], plot=name, limits=limits_of(results), notes=notes_of(results),
+                                       date=results["date"], plot=name, limits=limits_of(results), runs=runs_of(results), notes=notes_of(results),
                                        tables="\n".join(table(results, form) for form in results["formats"])))
         with open(os.path.join(images, name), "w", encoding="utf-8") as file:
             file.write(plot(results))

@@ -66,7 +66,7 @@ def test_a_machine_has_its_own_results(compare):
 
 def test_pieces_of_a_run_are_merged(compare, tmp_path):
     known = results()
-    options = type("Options", (), {"prepare": False, "results": str(tmp_path / "run.json")})
+    options = type("Options", (), {"prepare": False, "run": None, "results": str(tmp_path / "run.json")})
     compare.merge(known, "bf16", {"vLLM": {"program": "vllm", "version": "0.33.0", "values": {"decode-1": [30], "prefill-512": []}},
                                   "llama.cpp": {"program": "llama.cpp", "values": {"decode-1": [10]}}}, options)
     entries = known["formats"]["bf16"]
@@ -75,13 +75,30 @@ def test_pieces_of_a_run_are_merged(compare, tmp_path):
     assert entries["sluice"]["values"]["decode-1"] == [20, 19, 21]
 
 
+def test_the_page_tells_which_rows_are_of_which_run(compare, tmp_path):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    known = results()
+    (runs / "one.json").write_text(json.dumps(known))
+    compare.report.write(str(runs), str(tmp_path / "page.md"))
+    assert "of these runs" not in (tmp_path / "page.md").read_text(), "all rows are of one run"
+    options = type("Options", (), {"prepare": False, "run": "2026-01-03 10:00", "results": str(runs / "one.json")})
+    compare.report.remember_runs(known)
+    compare.merge(known, "bf16", {"sluice": {"program": "sluice", "version": "sluice 1 (commit abc123, Release)", "values": {"decode-1": [30]}}},
+                  options)
+    compare.report.write(str(runs), str(tmp_path / "page.md"))
+    page = (tmp_path / "page.md").read_text()
+    assert "- 2026-01-02: BF16 prefill 512\n" in page
+    assert "- 2026-01-03 10:00 (sluice at abc123): BF16 decode 1\n" in page
+
+
 def test_an_engine_that_fails_is_a_row_that_says_so(compare, tmp_path):
     program = tmp_path / "sluice"
     program.write_text("#!/bin/sh\n[ \"$1\" = --version ] && echo 'sluice 9' && exit\necho 'no such model' >&2\nexit 3\n")
     program.chmod(0o755)
     options = type("Options", (), {"rows": ["decode-1"], "peers": ["sluice"], "prepare": False, "rounds": 2, "decode_prompt": 8, "tokens": 4,
                                    "threads": 1, "sluice": str(program), "folder": str(tmp_path), "name": "s",
-                                   "results": str(tmp_path / "run.json"),
+                                   "results": str(tmp_path / "run.json"), "run": "2026-01-03 10:00",
                                    "shape": str(ROOT / "benchmarks" / "llama-3.2-1b-shape")})
     known = {"formats": {}, "limits": {}}
     compare.run_format(options, known, "bf16")
