@@ -1,4 +1,4 @@
-// Formatted text at the end of a string.
+// Appends formatted text to a string.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace sluice {
 
-// Compiled once: fmt::format_to() with an iterator compiles all of fmt's formatting into each
-// source that calls it.
+// Defined in the .cc so that it is compiled once: fmt::format_to() with an iterator would compile
+// all of fmt's formatting into each source that calls it.
 void AppendFormatted(std::string& out, fmt::string_view format, fmt::format_args args);
 
-// As fmt::format(), onto the end of `out`.
+// Appends to `out` what fmt::format() would return.
 template <typename... T>
 void AppendFormat(std::string& out, fmt::format_string<T...> format, T&&... args) {
   AppendFormatted(out, format, fmt::make_format_args(args...));

@@ -1,4 +1,5 @@
-// Letters, digits and blanks of ASCII, whatever the locale; other bytes stay as they are.
+// Letters, digits and white space of ASCII, independent of the locale. Other bytes are left
+// unchanged.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +26,12 @@ inline int HexDigit(char c) {
   return -1;
 }
 
-// White space of JSON.
+// Whether `c` is white space in JSON.
 inline bool IsAsciiBlank(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-// The part of `text` that remains without the characters of `blanks` at both ends.
+// Removes the characters of `blanks` from both ends. Returns a view into `text`.
 inline std::string_view AsciiTrim(std::string_view text, std::string_view blanks = " \t\r\n") {
   const size_t first = text.find_first_not_of(blanks);
   if (first == std::string_view::npos) return {};

@@ -1,18 +1,18 @@
-// Which earlier positions a token attends to. Attention kernels mask by it; it also decides how
-// long a KV block is kept.
+// Which earlier positions a token attends to. Attention kernels use it as their mask; the cache
+// uses it to decide how long to keep a KV block.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice {
 
-// A token at position p sees positions up to p, from the start of its own chunk on and no farther
-// back than the window. 0: no such limit.
+// A token at position p sees the positions up to p, but none before the start of its own chunk and
+// none before its window. 0 means no such limit.
 struct AttentionSpan {
-  int32_t chunk = 0;   // sees positions from p / chunk * chunk on
-  int32_t window = 0;  // sees the last `window` positions, p included
+  int32_t chunk = 0;   // sees positions >= p / chunk * chunk
+  int32_t window = 0;  // sees the last `window` positions, including p
 
-  // Whether every earlier position is seen.
+  // Whether a token sees every earlier position.
   bool sees_all() const { return chunk == 0 && window == 0; }
 
   // The first position that a token at `position` sees.

@@ -1,4 +1,4 @@
-// Base64 of RFC 4648, strictly: the standard alphabet, with padding, without white space.
+// Strict Base64 (RFC 4648): standard alphabet, padding required, no white space.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// The bytes that `text` encodes. kInvalidArgument names the first invalid character, or the length.
+// Decodes `text`. kInvalidArgument names the first invalid character, or a wrong length.
 Result<std::string> DecodeBase64(std::string_view text);
 
 std::string EncodeBase64(std::string_view bytes);

@@ -1,4 +1,4 @@
-// A lock that threads get in the order in which they asked for it.
+// A mutex that serves threads in the order in which they asked for it.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 namespace sluice {
 
 // Goes to the thread that has waited longest. With a plain Mutex, a thread that unlocks and locks
-// again in a loop may starve the others. Checked by Clang like a Mutex.
+// again in a loop may starve the others. Clang's thread-safety analysis covers it like a Mutex.
 class SLUICE_LOCK_ATTRIBUTE(capability("mutex")) FairMutex {
  public:
   FairMutex() = default;
   FairMutex(const FairMutex&) = delete;
   FairMutex& operator=(const FairMutex&) = delete;
 
-  // Number of threads that wait now.
+  // Number of threads that are waiting for the mutex.
   int64_t num_waiting() const {
     const MutexLock lock(mutex_);
     return next_ - current_ - (next_ > current_ ? 1 : 0);
@@ -39,7 +39,7 @@ class SLUICE_LOCK_ATTRIBUTE(capability("mutex")) FairMutex {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  int64_t next_ GUARDED_BY(mutex_) = 0;     // ticket of the next thread to call Lock
+  int64_t next_ GUARDED_BY(mutex_) = 0;     // ticket of the next caller of Lock
   int64_t current_ GUARDED_BY(mutex_) = 0;  // ticket of the holder, or of the next holder
 };
 

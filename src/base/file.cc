@@ -20,7 +20,7 @@ tl::unexpected<Error> SystemError(const std::filesystem::path& path, const char*
   std::error_code ignored;
   const std::filesystem::path target = std::filesystem::read_symlink(path, ignored);
   if (number == ENOENT && !target.empty()) {
-    // Not kNotFound: whoever made the link meant a file to be here.
+    // A broken link is not kNotFound: whoever made the link meant a file to be here.
     return Fail(ErrorCode::kInvalidData,
                 fmt::format("cannot {} {}: it is a link to {}, which does not exist; download or "
                             "link it again",
@@ -41,8 +41,8 @@ const char* KindOf(mode_t mode) {
 
 // Opens a regular file and returns its size in `size`.
 Status OpenRegular(const std::filesystem::path& path, OwnedFd& file, uint64_t& size) {
-  // Without O_NONBLOCK, opening a pipe waits until somebody opens its other end, perhaps forever.
-  // The flag has no effect on regular files.
+  // Without O_NONBLOCK, opening a pipe would wait until another process opens its other end,
+  // perhaps forever. The flag has no effect on regular files.
   file = OwnedFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) return SystemError(path, "open");
   struct stat info;

@@ -1,4 +1,4 @@
-// Files: read whole, or mapped.
+// Reads whole files and maps files into memory.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,9 @@ namespace sluice {
 Result<std::string> ReadFile(const std::filesystem::path& path,
                              uint64_t max_bytes = uint64_t{1} << 30);
 
-// A read-only mapping of a whole file.
-// Ownership: move-only; unmaps when destroyed. Views into bytes() die with it.
-// Thread safety: bytes() may be read from any thread. A file cut short by someone else while it is
-// mapped raises SIGBUS.
+// A read-only mapping of a whole file. Ownership: move-only; unmaps when destroyed, which
+// invalidates views into bytes(). Thread safety: bytes() may be read from any thread. If another
+// process truncates the file while it is mapped, reading the lost part raises SIGBUS.
 class MappedFile {
  public:
   static Result<MappedFile> Open(const std::filesystem::path& path);
@@ -30,13 +29,13 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // Tells the kernel that [offset, offset + size) is not needed again: its pages leave this
-  // process's memory.
+  // Removes the pages of [offset, offset + size) from this process's memory. Later reads load them
+  // again.
   void Release(size_t offset, size_t size) const;
-  // Turns read-ahead off: reading a page no longer makes the kernel read some megabytes after it.
-  // For files that are read only in parts. Fetch still reads what it asks for.
+  // Turns off read-ahead, by which reading a page makes the kernel read some megabytes after it.
+  // For files that are read only in parts. Fetch still reads its whole range.
   void ReadSparsely() const;
-  // Makes the kernel start reading [offset, offset + size) from the disk, without waiting for it.
+  // Makes the kernel start reading [offset, offset + size) from the disk. Does not wait for it.
   void Fetch(size_t offset, size_t size) const;
 
  private:

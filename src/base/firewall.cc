@@ -49,7 +49,7 @@ void LogCaught(std::string_view component, std::string_view task) noexcept {
 }
 
 void NameThread(const char* name) noexcept {
-  char shown[16] = {};  // as long as the system allows
+  char shown[16] = {};  // the system's limit: 15 bytes and a zero
   std::strncpy(shown, name, sizeof(shown) - 1);
   ::pthread_setname_np(::pthread_self(), shown);
 }

@@ -19,14 +19,15 @@ namespace sluice {
 // catch block.
 std::string CaughtMessage() noexcept;
 
-// The exception that is being handled, as an error: kResourceExhausted for std::bad_alloc, else
+// Converts the exception that is being handled: kResourceExhausted for std::bad_alloc, else
 // kInternal. REQUIRES: the caller is in a catch block.
 Error CaughtError() noexcept;
 
-// Logs as an error that `task` failed and what it threw. REQUIRES: the caller is in a catch block.
+// Logs at level error that `task` failed, with the exception's message. REQUIRES: the caller is in
+// a catch block.
 void LogCaught(std::string_view component, std::string_view task) noexcept;
 
-// Runs `work`. False if it threw, which is logged: "`task` failed: MESSAGE".
+// Runs `work`. If it throws, logs "`task` failed: MESSAGE" and returns false.
 template <typename Work>
 bool RunGuarded(std::string_view component, std::string_view task, Work&& work) noexcept {
   try {
@@ -38,7 +39,7 @@ bool RunGuarded(std::string_view component, std::string_view task, Work&& work) 
   }
 }
 
-// Returns the Result or Status that `work` returns, or the exception that it threw as an error.
+// Returns the Result or Status that `work` returns; an exception becomes an error.
 template <typename Work>
 auto CatchToResult(Work&& work) noexcept -> decltype(std::forward<Work>(work)()) {
   try {
@@ -51,9 +52,9 @@ auto CatchToResult(Work&& work) noexcept -> decltype(std::forward<Work>(work)())
 // Names the calling thread for `top -H` and debuggers. Only the first 15 bytes of `name` are used.
 void NameThread(const char* name) noexcept;
 
-// Starts a thread with that name. An exception that leaves `work` is logged and ends the thread: a
-// thread that must go on guards each of its tasks. Throws std::system_error if the system refuses
-// the thread. `name` is a string literal.
+// Starts a thread with that name. An exception that leaves `work` is logged and ends the thread, so
+// a thread that must continue guards each of its tasks. Throws std::system_error if the system
+// cannot start the thread. `name` is a string literal.
 template <typename Work>
 std::thread StartThread(const char* name, Work work) {
   return std::thread([name, work = std::move(work)]() mutable {

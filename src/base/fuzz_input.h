@@ -12,7 +12,7 @@
 
 namespace sluice::fuzz {
 
-// The input as text.
+// Views the fuzzer's input as text.
 inline std::string_view Text(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
@@ -35,7 +35,7 @@ inline std::filesystem::path File(std::string_view extension, std::string_view c
   return path;
 }
 
-// Aborts the process if a promise does not hold, which the fuzzer reports.
+// Aborts the process if `holds` is false; the fuzzer reports that as a finding.
 inline void Require(bool holds) {
   if (!holds) std::abort();
 }

@@ -1,4 +1,4 @@
-// Bytes as hexadecimal digits.
+// Converts bytes to hexadecimal digits.
 #pragma once
 
 #include <span>
@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// Two lower-case digits per byte.
+// Returns two lower-case digits per byte.
 std::string HexDigits(std::span<const unsigned char> bytes);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Division and padding of counts that round up.
+// Integer division and padding that round up.
 #pragma once
 
 #include <cstdint>

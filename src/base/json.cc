@@ -145,7 +145,7 @@ namespace {
 
 namespace od = simdjson::ondemand;
 
-// The grammar of RFC 8259 section 6, which simdjson checks only for the numbers that it converts
+// Checks the grammar of RFC 8259 section 6. simdjson checks it only for numbers that it converts
 // itself.
 bool IsNumber(std::string_view token, bool& is_integer) {
   size_t i = 0;
@@ -200,7 +200,7 @@ Result<Value> ParseNumber(std::string_view token) {
 }
 
 tl::unexpected<Error> Malformed(simdjson::error_code error) {
-  if (error == simdjson::MEMALLOC) throw std::bad_alloc();  // Not a fault of the text.
+  if (error == simdjson::MEMALLOC) throw std::bad_alloc();  // Out of memory; the text may be valid.
   if (error == simdjson::STRING_ERROR) {
     return Fail(ErrorCode::kUnsupported,
                 "invalid JSON: a string with half of a surrogate pair or an unknown escape");
@@ -215,9 +215,9 @@ tl::unexpected<Error> Malformed(simdjson::error_code error) {
 
 Result<Value> Convert(od::parser& parser, od::value source, const ParseLimits& limits, int depth);
 
-// Unescapes a string or key straight into its final place. simdjson's own buffer is not used,
-// because simdjson does not check it for lack of memory. By now simdjson has found the closing
-// quote and has checked UTF-8 and control characters.
+// Unescapes a string or key directly into its result. simdjson's own buffer is not used, because
+// simdjson does not check whether its allocation failed. At this point simdjson has found the
+// closing quote and has checked UTF-8 and control characters.
 Result<std::string> Unescape(const od::parser& parser, od::raw_json_string raw) {
   const char* const begin = raw.raw();
   const char* end = begin;
@@ -250,7 +250,8 @@ Result<Value> ConvertArray(od::parser& parser, od::array source, const ParseLimi
 Result<Value> ConvertObject(od::parser& parser, od::object source, const ParseLimits& limits,
                             int depth) {
   Value::Object object;
-  // The index of each key; only kept for objects so large that a linear search would be slow.
+  // Maps each key to its index. Filled only for objects so large that a linear search would be
+  // slow.
   std::unordered_map<std::string, size_t> places;
   constexpr size_t kSmall = 32;
   const auto find = [&](const std::string& key) -> Value* {
@@ -337,7 +338,7 @@ Result<Value> ParsePadded(std::string_view text, const ParseLimits& limits, size
     std::string wrapped = "[";
     wrapped.append(text).append("]");
     Result<Value> array = ParseWithPlace(wrapped, limits, fault);
-    if (fault != std::string_view::npos) --fault;  // The bracket.
+    if (fault != std::string_view::npos) --fault;  // Subtracts the added bracket.
     if (!array) return array;
     if (array->as_array().size() != 1)
       return Fail(ErrorCode::kInvalidArgument, "invalid JSON: text after the value");
@@ -348,7 +349,7 @@ Result<Value> ParsePadded(std::string_view text, const ParseLimits& limits, size
   if (!value) {
     Error error = std::move(value).error();
     const char* location = nullptr;
-    // If the text ends too early, there is no location left.
+    // If the text ends too early, simdjson reports no location.
     fault = document.current_location().get(location) ? text.size()
                                                       : static_cast<size_t>(location - text.data());
     return tl::unexpected<Error>(std::move(error));
@@ -370,7 +371,7 @@ Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, s
 
 TextPlace PlaceOf(std::string_view text, size_t offset) {
   const std::string_view before = text.substr(0, offset);
-  const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  const size_t line_start = before.rfind('\n') + 1;  // Without a newline: npos + 1 is 0.
   const auto starts_character = [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   };

@@ -1,4 +1,4 @@
-// JSON values: parsing of untrusted text within limits, and writing.
+// JSON values: parses untrusted text within limits, and writes JSON.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,9 @@ class Value {
   // REQUIRES: the value has that type.
   bool as_bool() const;
   int64_t as_integer() const;
-  double as_double() const;              // Any number, converted.
-  const std::string& as_string() const;  // A string, or the digits of a kBigInteger.
+  double as_double() const;              // REQUIRES: a number of any kind.
+  const std::string& as_string() const;  // REQUIRES: a string or a kBigInteger, which returns its
+                                         // digits.
   const Array& as_array() const;
   Array& as_array();
   const Object& as_object() const;
@@ -61,14 +62,14 @@ class Value {
   // Sets a member of an object, replacing one of the same name. REQUIRES: object.
   void Set(std::string_view key, Value value);
 
-  // Python's ==: 1 == 1.0 == true; the order of an object's members does not matter.
+  // Equality as in Python: 1 == 1.0 == true; the order of an object's members does not matter.
   friend bool operator==(const Value& a, const Value& b);
 
  private:
   struct Digits {
     std::string text;
   };
-  // In the order of Type.
+  // The alternatives have the order of Type.
   std::variant<std::monostate, bool, int64_t, Digits, double, std::string, Array, Object> data_;
 };
 
@@ -76,22 +77,22 @@ const char* TypeName(Type type);  // "null", "boolean", "integer", ...
 
 struct ParseLimits {
   size_t max_bytes = size_t{1} << 30;
-  int max_depth = 128;  // Nested arrays and objects.
-  bool allow_duplicates =
-      true;  // true: the last of two equal keys wins (as Python's json); false: an error.
+  int max_depth = 128;           // limit of nested arrays and objects
+  bool allow_duplicates = true;  // true: the last of two equal keys wins, as in Python's json;
+                                 // false: equal keys are an error
 };
 
-// Parses one JSON text (RFC 8259, UTF-8). kInvalidArgument, with the line and column if known;
-// kUnsupported for a number beyond double, half of a surrogate pair, or an unknown escape.
+// Parses one JSON text (RFC 8259, UTF-8). kInvalidArgument for invalid JSON, with line and column
+// if known; kUnsupported for a number beyond double, an unpaired surrogate or an unknown escape.
 Result<Value> Parse(std::string_view text, const ParseLimits& limits = {});
 
 // Appends `text` as a JSON string with quotes. Non-ASCII stays as it is; invalid UTF-8 becomes
 // U+FFFD.
 void AppendString(std::string& out, std::string_view text);
-// Appends the shortest decimal that reads back as the same double, in Python's spelling (1.0,
-// 1e-05, 1e+16). JSON has no NaN and no infinity: they become null.
+// Appends the shortest decimal that parses to the same double, spelled as in Python (1.0, 1e-05,
+// 1e+16). NaN and infinity, which JSON cannot express, become null.
 void AppendDouble(std::string& out, double value);
-void Append(std::string& out, const Value& value);  // Compact: no spaces.
+void Append(std::string& out, const Value& value);  // Writes no spaces.
 std::string Write(const Value& value);
 
 }  // namespace sluice::json

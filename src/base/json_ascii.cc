@@ -18,7 +18,7 @@ void AppendUnit(std::string& out, uint32_t unit) {
 
 void AppendAsciiString(std::string& out, std::string_view text) {
   std::string quoted;
-  AppendString(quoted, text);  // valid UTF-8, whatever `text` is
+  AppendString(quoted, text);  // valid UTF-8, even if `text` is not
   for (std::string_view rest = quoted; !rest.empty();) {
     const size_t size = FirstUtf8Sequence(rest).size;
     const auto lead = static_cast<unsigned char>(rest[0]);

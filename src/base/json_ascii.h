@@ -1,4 +1,4 @@
-// JSON strings that contain only ASCII.
+// Writes JSON strings in ASCII only.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace sluice::json {
 
-// Appends `text` as a JSON string like AppendString, with \uXXXX for every character outside
-// printable ASCII, as Python's json.dumps does. So no reader of lines mistakes a character such as
-// U+2028 for the end of a line.
+// Appends `text` as a JSON string like AppendString, but writes every character outside printable
+// ASCII as \uXXXX, as Python's json.dumps does. So no line reader mistakes a character such as
+// U+2028 for a line end.
 void AppendAsciiString(std::string& out, std::string_view text);
 
 }  // namespace sluice::json

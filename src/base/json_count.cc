@@ -9,7 +9,7 @@ namespace sluice::json {
 TextSize Measure(std::string_view text) {
   TextSize size{.values = 1};
   size_t depth = 0, digits = 0;
-  bool inside = false;  // in a string
+  bool inside = false;  // inside a string
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (inside) {
@@ -37,13 +37,13 @@ TextSize Measure(std::string_view text) {
 }
 
 size_t ParseMemory(const TextSize& size, size_t bytes) {
-  // simdjson's index takes four bytes per byte of the text, its string buffer 5/3; the strings of
-  // the value are no longer than the text.
+  // simdjson's index takes four bytes per byte of text and its string buffer 5/3. The strings of
+  // the resulting value take at most as many bytes as the text.
   const size_t work = 6 * bytes;
-  // While a list or object grows to twice its capacity, it takes three times the space of its
-  // elements.
+  // A growing list or object takes up to three times the space of its elements: the old capacity
+  // and the new one, twice as large, exist at the same time.
   constexpr size_t kValue = 3 * sizeof(Value);
-  constexpr size_t kMember = 3 * sizeof(Value::Member) - kValue + 100;  // and its key
+  constexpr size_t kMember = 3 * sizeof(Value::Member) - kValue + 100;  // a member also has a key
   return work + bytes + kValue * size.values + kMember * size.members;
 }
 

@@ -23,7 +23,7 @@ std::string ShortName(std::string_view name) {
   constexpr size_t kShown = 60;
   std::string text;
   json::AppendString(text, Utf8Prefix(name, kShown));
-  text = text.substr(1, text.size() - 2);  // The quotes.
+  text = text.substr(1, text.size() - 2);  // Removes the quotes.
   if (name.size() > kShown) text += "...";
   return text;
 }
@@ -76,7 +76,7 @@ Result<std::optional<double>> JsonFields::Number(std::string_view name, double m
                                                  double max) const {
   const json::Value* value = Given(name);
   if (value == nullptr) return std::nullopt;
-  // The comparison is false for NaN too.
+  // Written so that NaN fails, too.
   if (!value->is_number() || !(value->as_double() >= min && value->as_double() <= max)) {
     return Bad(name, fmt::format("a number from {} to {}", min, max), *value);
   }

@@ -1,5 +1,5 @@
-// Typed reading of the fields of a JSON object: every error names the field, what was expected and
-// what was found.
+// Reads typed fields of a JSON object. Every error names the field, what was expected and what was
+// found.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace sluice {
 
-// Reads fields of one object. A field that is absent or null is "not given".
-// Ownership: views the object.
+// Reads the fields of one object. A field that is absent or null counts as not given; optional
+// results are then nullopt. Ownership: views the object.
 class JsonFields {
  public:
   // `where` is put before field names in messages, e.g. "rope_scaling." or "".
@@ -23,27 +23,27 @@ class JsonFields {
   JsonFields(const json::Value& object, std::string where)
       : object_(object), where_(std::move(where)) {}
 
-  // The value, or null where not given.
+  // Returns null if not given.
   const json::Value* Given(std::string_view name) const;
   // Whether the object has the field, even if it is null.
   bool Has(std::string_view name) const { return object_.Find(name) != nullptr; }
 
   Result<std::optional<int64_t>> Integer(std::string_view name, int64_t min, int64_t max) const;
   Result<int64_t> RequiredInteger(std::string_view name, int64_t min, int64_t max) const;
-  // Finite, min <= value <= max.
+  // Accepts finite numbers with min <= value <= max.
   Result<std::optional<double>> Number(std::string_view name, double min, double max) const;
   Result<std::optional<bool>> Bool(std::string_view name) const;
   Result<std::optional<std::string>> String(std::string_view name) const;
   Result<std::optional<std::vector<std::string>>> Strings(std::string_view name) const;
-  // A list of integers, each from min to max.
+  // Reads a list of integers, each from min to max.
   Result<std::optional<std::vector<int64_t>>> Integers(std::string_view name, int64_t min,
                                                        int64_t max) const;
-  // An integer or a list of integers; [] where not given.
+  // Reads an integer or a list of integers. Returns [] if not given.
   Result<std::vector<int32_t>> TokenIds(std::string_view name) const;
-  // An object or a list inside this one; null where not given.
+  // Returns a field that is an object or a list, or null if not given.
   Result<const json::Value*> Object(std::string_view name) const;
   Result<const json::Value::Array*> Array(std::string_view name) const;
-  // The members of an object that are strings; others are left out. nullopt where not given.
+  // Returns those members of an object that are strings; skips others.
   Result<std::optional<std::map<std::string, std::string>>> Texts(std::string_view name) const;
 
   tl::unexpected<Error> Bad(std::string_view name, std::string_view expected,
@@ -55,9 +55,9 @@ class JsonFields {
   std::string where_;
 };
 
-// A value for an error message: its JSON text, cut short.
+// Formats a value for an error message: its JSON text, truncated.
 std::string ShortText(const json::Value& value);
-// A name from a file, for an error message: one line, cut short.
+// Formats a name from a file for an error message: on one line, truncated.
 std::string ShortName(std::string_view name);
 
 }  // namespace sluice

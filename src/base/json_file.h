@@ -1,4 +1,4 @@
-// The small JSON files of a model's folder.
+// Reads the small JSON files of a model folder.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// Reads a JSON file that must hold an object. NaN, Infinity and -Infinity, which Python's json
-// writes, become strings. kNotFound if the file does not exist; kInvalidData, with its name as
-// `param`, if it holds something else.
+// Reads a JSON file that must contain an object. NaN, Infinity and -Infinity, which Python's json
+// writes, become strings. kNotFound if the file does not exist; kInvalidData, with the file's name
+// as `param`, if it contains anything but an object.
 Result<json::Value> ReadJsonObject(const std::filesystem::path& path);
 
 }  // namespace sluice

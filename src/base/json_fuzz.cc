@@ -1,5 +1,5 @@
-// Fuzz target: parsing any bytes ends, and what was parsed is equal after writing and parsing it
-// again.
+// Fuzz target: parsing arbitrary bytes terminates, and a parsed value is equal after it is written
+// and parsed again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// JSON Lines: a JSON value in every line that is not blank.
+// JSON Lines: one JSON value per line; blank lines are skipped.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace sluice::json {
 
-// Passes each value of `text` and its line number, from 1, to `take`. Stops at the first error of
-// the parser (with `limits` per line) or of `take`; `file` and the line are put before its message.
+// Calls `take` with each value of `text` and its line number, counted from 1. Stops at the first
+// error of the parser (`limits` apply to each line) or of `take`, and prefixes its message with
+// `file` and the line.
 Status ForEachLine(std::string_view text, std::string_view file, const ParseLimits& limits,
                    const std::function<Status(Value value, int64_t line)>& take);
 

@@ -1,4 +1,4 @@
-// Parsing of JSON for callers that report where a text is not JSON.
+// Parses JSON and reports where a text is not valid JSON.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,12 @@ namespace sluice::json {
 // unknown.
 Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, size_t& fault);
 
-// The same without a copy of the text. REQUIRES: kTextPadding bytes after it may be read.
+// Parses in place, without a copy of the text. REQUIRES: kTextPadding bytes after the text are
+// readable.
 inline constexpr size_t kTextPadding = 64;
 Result<Value> ParsePadded(std::string_view text, const ParseLimits& limits, size_t& fault);
 
-// Line and column of the byte at `offset`, counted from 1; columns are characters.
+// The line and column of the byte at `offset`, counted from 1. Columns count characters.
 struct TextPlace {
   int64_t line;
   int64_t column;

@@ -1,4 +1,4 @@
-// For tests: parsing JSON.
+// Test helpers that parse JSON.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace sluice::testing {
 
-// The value of `text`; the test fails if it is not JSON.
+// Parses `text`; the test fails if it is not valid JSON.
 inline json::Value Json(std::string_view text) {
   auto value = json::Parse(text);
   EXPECT_TRUE(value) << text;
   return value ? *std::move(value) : json::Value();
 }
 
-// The token ids of a JSON array.
+// Converts a JSON array of token ids.
 inline std::vector<int32_t> Ids(const json::Value& array) {
   std::vector<int32_t> ids;
   for (const json::Value& id : array.as_array())

@@ -36,7 +36,7 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
-// Threads that write the access log read these, and may outlive the server.
+// Atomic because threads that write the access log read them, and may outlive the server.
 std::atomic<LogStyle> current_style = LogStyle::kSluice;
 std::atomic<LogFormat> current_format = LogFormat::kText;
 
@@ -50,7 +50,7 @@ const char* JsonName(LogLevel level) {
   return kNames[static_cast<int>(level)];
 }
 
-// UTC: 2026-11-21T07:11:03.512Z
+// Appends the time in UTC: 2026-11-21T07:11:03.512Z.
 void AppendUtcTime(std::string& out) {
   using std::chrono::milliseconds;
   const auto now = std::chrono::system_clock::now();
@@ -75,7 +75,7 @@ void AppendJsonField(std::string& out, const LogField& field) {
   text != nullptr ? json::AppendString(out, *text) : AppendNumber(out, field);
 }
 
-// Without quotes if it is a single word, else in quotes.
+// Appends a single word as it is, other text in quotes.
 void AppendTextValue(std::string& out, std::string_view text) {
   const std::string shown = EscapeControls(text, "");
   if (shown.find_first_of(" \"") == std::string::npos) {
@@ -97,7 +97,7 @@ void AppendTextField(std::string& out, const LogField& field) {
   text != nullptr ? AppendTextValue(out, *text) : AppendNumber(out, field);
 }
 
-// JSON may contain line separators unescaped, but some readers end a line there.
+// Escapes characters that JSON allows in strings, but that some readers take for line ends.
 void EscapeLineSeparators(std::string& json) {
   constexpr std::pair<std::string_view, std::string_view> kSeparators[] = {
       {"\xC2\x85", "\\u0085"}, {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}};
@@ -145,7 +145,7 @@ std::string TextLine(LogLevel level, std::string_view component, std::string_vie
   return line;
 }
 
-// How long a line waits for a slow reader.
+// How long a call waits for room if the reader of the log is slow.
 constexpr std::chrono::milliseconds kPatience(200);
 
 class Sink : public spdlog::sinks::base_sink<std::mutex> {
@@ -154,7 +154,7 @@ class Sink : public spdlog::sinks::base_sink<std::mutex> {
 
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    // A reader that has stopped is not waited for again at each line.
+    // After a dropped line, later lines do not wait again for the same reader.
     const std::chrono::milliseconds patience = num_dropped_ > 0 ? kPatience * 0 : kPatience;
     if (num_dropped_ > 0) {
       const std::string told =
@@ -178,7 +178,7 @@ class Sink : public spdlog::sinks::base_sink<std::mutex> {
   uint64_t num_dropped_ = 0;
 };
 
-// Each message is a whole line already: the formatter adds nothing.
+// The formatter adds nothing, because each message is a complete line.
 std::shared_ptr<spdlog::logger> MakeLogger() {
   auto result = std::make_shared<spdlog::logger>("sluice", std::make_shared<Sink>(LogFile()));
   result->set_formatter(
@@ -242,7 +242,7 @@ std::string FormatLogLine(LogLevel level, std::string_view component, std::strin
 }
 
 void LogAlways(std::string_view component, std::string_view message) {
-  // Bypasses the logger, which drops lines below its level.
+  // Bypasses the logger, which would drop lines below its level.
   WriteLogText(LogFile(), FormatLogLine(LogLevel::kInfo, component, message), kPatience);
 }
 

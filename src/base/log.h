@@ -17,7 +17,8 @@ namespace sluice {
 
 enum class LogLevel { kTrace, kDebug, kInfo, kWarning, kError };
 
-// The format of lines: ours or that of another server, for tools that read logs. Default kSluice.
+// The format of log lines: Sluice's own, or that of another server for tools that parse its logs.
+// Default kSluice.
 enum class LogStyle {
   kSluice,  // on stderr, UTC: `2026-11-21T07:11:03.512Z INFO engine message`
   kVllm,    // on stdout, local time: `(APIServer pid=7) INFO 11-21 07:11:03 [engine] message`
@@ -40,7 +41,7 @@ void Log(LogLevel level, std::string_view component, fmt::format_string<Args...>
 
 }  // namespace sluice
 
-// LOG_INFO("engine", "{} requests", n);
+// Example: LOG_INFO("engine", "{} requests", n);
 #define LOG_DEBUG(component, ...) ::sluice::Log(::sluice::LogLevel::kDebug, component, __VA_ARGS__)
 #define LOG_INFO(component, ...) ::sluice::Log(::sluice::LogLevel::kInfo, component, __VA_ARGS__)
 #define LOG_WARNING(component, ...) \
