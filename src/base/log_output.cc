@@ -14,8 +14,8 @@
 namespace sluice {
 namespace {
 
-// Opens the same pipe or terminal again, for non-blocking writes; -1 if that is not possible. The
-// mode of the given descriptor is shared with other processes, so it is not changed.
+// Reopens a pipe or terminal for non-blocking writes; -1 if that is not possible. The mode of the
+// given descriptor is not changed, because other processes share it.
 int OpenNonblocking(int file) {
   struct stat about {};
   if (fstat(file, &about) != 0 || !(S_ISFIFO(about.st_mode) || S_ISCHR(about.st_mode))) return -1;
@@ -23,10 +23,10 @@ int OpenNonblocking(int file) {
               O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-// Held from poll() to write(), for descriptors that may block: a pipe that poll() reports as
-// writable takes PIPE_BUF bytes without blocking, if nobody else writes in between.
+// Held from poll() to write() for descriptors that may block. A pipe that poll() reports as
+// writable takes PIPE_BUF bytes without blocking, provided that nobody else writes in between.
 std::mutex& WriteMutex() {
-  static auto& mutex = *new std::mutex;  // used until the process has ended
+  static auto& mutex = *new std::mutex;  // never destroyed: used until the process ends
   return mutex;
 }
 
@@ -35,7 +35,7 @@ bool WaitUntilWritable(int file, std::chrono::milliseconds time) {
   return poll(&fd, 1, static_cast<int>(time.count())) > 0;
 }
 
-// The first part of `text` to write in one call: whole lines if they fit.
+// Returns the first part of `text` to write in one call: whole lines if they fit.
 std::string_view FirstPiece(std::string_view text) {
   if (text.size() <= PIPE_BUF) return text;
   const size_t end = text.rfind('\n', PIPE_BUF - 1);

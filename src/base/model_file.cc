@@ -16,7 +16,7 @@ bool IsBelow(const fs::path& path, const fs::path& folder) {
          folder.end();
 }
 
-// .../models--ORG--NAME/blobs/HASH
+// Whether `path` is .../models--ORG--NAME/blobs/HASH.
 bool IsBlob(const fs::path& path) {
   const fs::path folder = path.parent_path();
   return folder.filename() == "blobs" &&
@@ -30,7 +30,7 @@ Result<std::string> ReadModelFile(const fs::path& folder, const fs::path& name,
   const fs::path path = folder / name;
   std::error_code error;
   const fs::path target = fs::canonical(path, error);
-  if (error) return ReadFile(path, max_bytes);  // which reports the error
+  if (error) return ReadFile(path, max_bytes);  // reports the error
   const fs::path home = fs::canonical(folder, error);
   if (!error && (IsBelow(target, home) || IsBlob(target))) return ReadFile(target, max_bytes);
   return Fail(ErrorCode::kInvalidData,

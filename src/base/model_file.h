@@ -1,4 +1,4 @@
-// Files of a model's folder.
+// Reads files of a model folder.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace sluice {
 
-// Reads the file `name` (a relative path) of a model's folder, as ReadFile does. Fails with
-// kInvalidData if `name` links out of the folder, because an untrusted model must not expose files
-// of this machine through its chat template. Links to blobs of a Hugging Face cache, where the
-// files of snapshots are stored, are allowed.
+// Reads the file `name` (a relative path) of a model folder, as ReadFile does. kInvalidData if
+// `name` links out of the folder: an untrusted model must not expose other files through its chat
+// template. Links to the blobs of a Hugging Face cache, where snapshots store their files, are
+// allowed.
 Result<std::string> ReadModelFile(const std::filesystem::path& folder,
                                   const std::filesystem::path& name, uint64_t max_bytes);
 

@@ -1,7 +1,7 @@
-// Locks that the compiler checks. Clang's -Wthread-safety (tools/check_locks.sh) reports every
-// access to a GUARDED_BY member without its mutex. It only follows annotated types, and std::mutex
-// of libstdc++ is not annotated. With other compilers these are plain std::mutex and
-// std::condition_variable.
+// Mutexes that the compiler checks. Clang's -Wthread-safety (tools/check_locks.sh) reports every
+// access to a GUARDED_BY member without its mutex. These wrappers exist because it follows only
+// annotated types and libstdc++'s std::mutex is not annotated. With other compilers they are plain
+// std::mutex and std::condition_variable.
 //
 //   Mutex mutex_;
 //   std::deque<Task> queue_ GUARDED_BY(mutex_);
@@ -17,7 +17,7 @@
 #else
 #define SLUICE_LOCK_ATTRIBUTE(x)
 #endif
-// On a member: read and written only while `mutex` is held.
+// On a member: it is read and written only while `mutex` is held.
 #define GUARDED_BY(mutex) SLUICE_LOCK_ATTRIBUTE(guarded_by(mutex))
 // On a function: its caller holds the mutex.
 #define REQUIRES(mutex) SLUICE_LOCK_ATTRIBUTE(requires_capability(mutex))
@@ -35,7 +35,7 @@ class SLUICE_LOCK_ATTRIBUTE(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex for its lifetime, except between Unlock and Lock.
+// Holds a mutex during its lifetime, except between Unlock and Lock.
 class SLUICE_LOCK_ATTRIBUTE(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) SLUICE_LOCK_ATTRIBUTE(acquire_capability(mutex))
@@ -52,7 +52,7 @@ class SLUICE_LOCK_ATTRIBUTE(scoped_lockable) MutexLock {
   std::unique_lock<std::mutex> lock_;
 };
 
-// Condition variable. Callers wait in a loop of their own, where the checker sees that the lock is
+// Condition variable. Callers wait in their own loop, where the analysis sees that the lock is
 // held: `while (!ready_) wake_.Wait(lock);`.
 class CondVar {
  public:

@@ -13,16 +13,16 @@
 namespace sluice {
 
 struct OpTime {
-  std::string op;  // variants that are counted separately have different names
+  std::string op;  // includes the kernel variant if variants are counted separately
   int64_t calls = 0;
-  double seconds = 0;  // of all calls together
+  double seconds = 0;  // sum over all calls
 };
 
 // Thread safety: all methods may be called from any thread. Models that run at the same time may
 // share one OpTimes, which adds up their counts.
 class OpTimes {
  public:
-  // The counts of one operator.
+  // The totals of one operator.
   struct Count {
     std::string op;
     std::atomic<int64_t> calls = 0;
@@ -34,10 +34,11 @@ class OpTimes {
     }
   };
 
-  // The count of the operator named `op`; its address stays valid. Allocates if the name is new.
+  // Returns the counter of the operator named `op`; its address stays valid. Allocates if the name
+  // is new.
   Count& Of(std::string_view op);
 
-  // All operators in the order of their first Of(), without those that were never called.
+  // Returns all operators that were called, in the order of their first Of().
   std::vector<OpTime> All() const;
 
  private:
@@ -45,9 +46,9 @@ class OpTimes {
   std::deque<Count> counts_ GUARDED_BY(mutex_);
 };
 
-// One line per operator of `now`, the longest time first: its share of the time, seconds, calls and
-// name. The counts of `before`, an earlier All() of the same object, are subtracted; operators that
-// were not called since are left out.
+// Returns one line per operator, longest time first: its share of the time, seconds, calls and
+// name. Subtracts the counts of `before`, an earlier All() of the same object, from `now`, and
+// omits operators that were not called in between.
 std::vector<std::string> OpTimeLines(const std::vector<OpTime>& now,
                                      const std::vector<OpTime>& before);
 

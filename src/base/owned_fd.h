@@ -9,11 +9,11 @@
 
 namespace sluice {
 
-// Ownership: closes the descriptor; move-only.
+// A file descriptor or none. Ownership: closes the descriptor; move-only.
 class OwnedFd {
  public:
   OwnedFd() = default;
-  // Owns `fd`; -1, which failed system calls return: owns nothing.
+  // Takes ownership of `fd`. With -1, the result of failed system calls, it owns nothing.
   explicit OwnedFd(int fd) : fd_(fd) {}
   OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   OwnedFd& operator=(OwnedFd&& other) noexcept {
@@ -33,10 +33,10 @@ class OwnedFd {
   int fd_ = -1;
 };
 
-// Owns the descriptor that a system call returned. If it returned -1: kResourceExhausted, with the
-// call's name and the reason in errno. REQUIRES: errno is still that of the call.
+// Takes ownership of the descriptor that a system call returned. If it is -1: kResourceExhausted
+// with the call's name and the reason in errno. REQUIRES: errno is still that of the call.
 Result<OwnedFd> OwnFd(int returned, const char* call);
-// As OwnFd, for constructors: throws std::system_error, as std::thread does.
+// Like OwnFd, for constructors: throws std::system_error.
 OwnedFd OwnFdOrThrow(int returned, const char* call);
 
 }  // namespace sluice

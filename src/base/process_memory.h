@@ -1,20 +1,20 @@
-// How this process takes memory from the system, returns it, and survives failed allocations.
+// How this process allocates memory, returns it to the system, and survives failed allocations.
 #pragma once
 
 namespace sluice {
 
 // Makes the allocator return large blocks as soon as they are freed, and limits its number of
-// arenas. Sets some memory aside, to be released when an allocation fails: the large allocation
-// that failed still ends in std::bad_alloc, but small allocations of other threads, which might be
-// unable to recover, succeed. Installs a std::new_handler. Call before threads start.
+// arenas. Reserves some memory, which a std::new_handler releases when an allocation fails. The
+// large allocation that failed still ends in std::bad_alloc, but small allocations of other
+// threads, which might not be able to recover, succeed. Call before threads start.
 void PrepareProcessMemory();
 
-// Sets memory aside again if it was released and is available. Returns true if it had been
-// released. Call periodically. Thread safety: any.
+// Reserves memory again if the reserve was released and enough is free. Returns true if it had been
+// released. Call periodically. Thread safety: any thread.
 bool RefillMemoryReserve();
 
 // Returns free memory that the allocator caches to the system; takes milliseconds. Thread safety:
-// any.
+// any thread.
 void ReturnFreeMemory();
 
 }  // namespace sluice

@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-// Python seeds the generator by the words of the number, unlike std::mt19937's seed sequences. So
-// the state is computed here and handed to std::mt19937 as a seed sequence.
+// Computes the initial state as Python does and hands it to std::mt19937 as a seed sequence. Python
+// initializes the generator from the words of the seed, unlike C++'s seed sequences.
 class ArraySeed {
  public:
   using result_type = uint32_t;
@@ -35,7 +35,7 @@ class ArraySeed {
     }
     state_[0] = 0x80000000u;
   }
-  // Called by std::mt19937 for the words of its state.
+  // std::mt19937 calls this for the words of its state.
   template <typename Iterator>
   void generate(Iterator begin, Iterator end) {
     for (size_t i = 0; begin != end; ++begin, ++i) *begin = state_[i];
@@ -87,8 +87,8 @@ std::vector<size_t> PythonRandom::Choices(size_t size, size_t count) {
 
 std::vector<size_t> PythonRandom::Sample(size_t size, size_t count) {
   CHECK(count <= size, "cannot sample {} of {}", count, size);
-  // For a small population Python swaps within a copy; for a large one it remembers which it drew.
-  // The two draw different numbers.
+  // Python draws from a small population by swapping within a copy, and from a large one by
+  // remembering which indices it drew. The two methods draw different numbers.
   size_t small = 21;
   if (count > 5) {
     size_t power = 1;

@@ -1,5 +1,4 @@
-// The random numbers of Python's random module, bit for bit: a seed gives the same numbers as in
-// Python.
+// The random numbers of Python's random module, bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@
 
 namespace sluice {
 
-// As random.seed(seed) and the functions of the module. Thread safety: one thread at a time.
+// Equivalent to random.seed(seed) and the module's functions. Thread safety: one thread at a time.
 class PythonRandom {
  public:
   explicit PythonRandom(uint64_t seed);
@@ -22,9 +21,9 @@ class PythonRandom {
   void Shuffle(std::vector<T>& items) {
     for (size_t i = items.size(); i-- > 1;) std::swap(items[i], items[Below(i + 1)]);
   }
-  // The indices that choices(range(size), k=count) takes.
+  // Returns the indices that choices(range(size), k=count) would choose.
   std::vector<size_t> Choices(size_t size, size_t count);
-  // sample(range(size), count). REQUIRES: count <= size.
+  // Equivalent to sample(range(size), count). REQUIRES: count <= size.
   std::vector<size_t> Sample(size_t size, size_t count);
 
  private:

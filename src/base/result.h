@@ -1,5 +1,5 @@
 // Errors as values. A function that can fail for a reason outside the program (a bad file, a bad
-// request, a full machine) returns Result<T>; a broken promise between two parts of the program is
+// request, a full machine) returns Result<T>. A broken contract between two parts of the program is
 // a CHECK (base/check.h).
 #pragma once
 
@@ -11,18 +11,18 @@
 
 namespace sluice {
 
-// The kind of a failure. It determines the HTTP status and the exit code, never the wording.
+// The kind of a failure, which determines the HTTP status and the exit code.
 enum class ErrorCode {
   kInvalidArgument,  // The caller's input is wrong (HTTP 400, exit 2).
   kNotFound,         // A named thing does not exist (HTTP 404).
   kUnsupported,  // Valid, but not supported by this program or machine (HTTP 400 or 501, exit 3).
   kInvalidData,  // A file is damaged or contradicts itself (exit 3).
-  kResourceExhausted,  // It will not fit (HTTP 503, exit 4).
-  kUnavailable,  // Not now: shutting down, overloaded (HTTP 503); for hub files: offline or missing
-                 // (exit 5).
-  kAddressInUse,  // Cannot bind (exit 6).
-  kCancelled,     // The caller went away.
-  kInternal,      // Our fault (HTTP 500, exit 1).
+  kResourceExhausted,  // Not enough memory or another resource (HTTP 503, exit 4).
+  kUnavailable,   // Temporarily impossible: shutting down, overloaded (HTTP 503); for hub files:
+                  // offline or missing (exit 5).
+  kAddressInUse,  // The address cannot be bound (exit 6).
+  kCancelled,     // The caller disconnected or aborted.
+  kInternal,      // An internal fault (HTTP 500, exit 1).
 };
 
 // `message` is for people: what was expected, what was found, what to do. `param` names the request
@@ -43,7 +43,7 @@ template <typename T>
 using Result = tl::expected<T, Error>;
 using Status = tl::expected<void, Error>;
 
-// return Fail(ErrorCode::kInvalidData, "...") from any function that returns a Result.
+// Use in any function that returns a Result: return Fail(ErrorCode::kInvalidData, "...");
 inline tl::unexpected<Error> Fail(ErrorCode code, std::string message, std::string param = {}) {
   return tl::unexpected<Error>(Error{code, std::move(message), std::move(param)});
 }
@@ -60,7 +60,7 @@ inline tl::unexpected<Error> Fail(ErrorCode code, std::string message, std::stri
       return tl::unexpected<::sluice::Error>(std::move(sluice_status).error()); \
   } while (false)
 
-// ASSIGN_OR_RETURN(auto config, LoadConfig(path));
+// Example: ASSIGN_OR_RETURN(auto config, LoadConfig(path));
 #define ASSIGN_OR_RETURN(declaration, expression) \
   ASSIGN_OR_RETURN_INNER(SLUICE_CONCAT(sluice_result_, __LINE__), declaration, expression)
 #define ASSIGN_OR_RETURN_INNER(result, declaration, expression)                   \

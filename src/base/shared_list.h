@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// For lists that a request states once and all its prompts and sequences hold: a copy copies a
-// pointer, however long the list is. Thread safety: as a std::shared_ptr to a constant object.
+// For lists that a request states once and that all its prompts and sequences keep: a copy takes
+// constant time. Thread safety: as a std::shared_ptr to a constant object.
 template <typename T>
 class SharedList {
  public:

@@ -1,6 +1,6 @@
-// For tests: files of the source tree. Linked into every *_test program. The only object that
-// contains the tree's location, so that all others are identical in every checkout and a compiler
-// cache can share them.
+// Test helper that finds files of the source tree. Linked into every *_test program. Only this
+// object file contains the tree's location, so all others are identical in every checkout and a
+// compiler cache can share them.
 #pragma once
 
 #include <string>

@@ -1,16 +1,18 @@
 // How a step changes the states that sequences keep besides their KV blocks: matrices of recurrent
-// layers, tails of convolutions. A slot holds the states of one sequence in all layers of a rank.
+// layers, tails of convolutions. A slot holds the states of one sequence in all layers of a rank. A
+// slice is the rows of one sequence in a step.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice {
 
-// The slot of the sequence of a slice. Before the slice is computed, it holds the states after the
-// tokens before the slice; afterwards, the states after the slice.
+// The slot of a slice's sequence. Before the slice is computed, it holds the states after the
+// tokens that precede the slice; afterwards, the states after the slice.
 struct StateSlot {
   int32_t slot = -1;
-  bool is_new = false;  // the sequence begins: states are zero, the slot's content is ignored
+  bool is_new = false;  // first slice of the sequence: states start at zero, the slot's content is
+                        // ignored
 };
 
 // Copies the content of slot `from` to slot `to`.
@@ -19,8 +21,8 @@ struct StateCopy {
   int32_t to = -1;
 };
 
-// Slot `slot` receives the states of a slice's sequence after the first `rows` rows of the slice.
-// `rows`: from 1 to the rows of the slice.
+// Makes the step also write to slot `slot` the states after the first `rows` rows of a slice.
+// `rows`: from 1 to the number of rows of the slice.
 struct StateSnapshot {
   int32_t slice = -1;  // index of the slice in the step
   int32_t rows = 0;

@@ -9,7 +9,7 @@
 namespace sluice {
 
 int EditDistance(std::string_view a, std::string_view b) {
-  // rows[i % 3][j]: distance between the first i letters of a and the first j of b.
+  // rows[i % 3][j]: edit distance between the first i letters of a and the first j of b.
   std::vector<std::vector<int>> rows(3, std::vector<int>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {
     auto& row = rows[i % 3];
@@ -34,7 +34,7 @@ std::vector<std::string> Nearest(std::string_view word, std::span<const std::str
     const int limit =
         std::max<int>(2, static_cast<int>(std::min(word.size(), candidate.size())) / 3);
     int distance = EditDistance(word, candidate);
-    // A word that is part of a candidate was most likely cut short.
+    // A word that is contained in a candidate is most likely a shortened form of it.
     if (word.size() >= 4 && candidate.find(word) != std::string::npos)
       distance = std::min(distance, limit);
     if (distance <= limit) near.emplace_back(distance, candidate);

@@ -8,14 +8,14 @@
 
 namespace sluice {
 
-// Minimum number of letters to insert, delete, replace or swap with their neighbour that turns `a`
-// into `b`.
+// The minimum number of edits that turn `a` into `b`. An edit inserts, deletes or replaces a
+// letter, or swaps two adjacent ones.
 int EditDistance(std::string_view a, std::string_view b);
 
-// Up to two of `known` that are spelt similarly to `word`, most similar first; may be empty.
+// Returns up to two of `known` that are spelt similarly to `word`, most similar first.
 std::vector<std::string> Nearest(std::string_view word, std::span<const std::string> known);
 
-// ", did you mean --x or --y?" or "".
+// Returns ", did you mean --x or --y?", or "" if nothing is similar.
 std::string DidYouMean(std::string_view word, std::span<const std::string> known);
 
 }  // namespace sluice

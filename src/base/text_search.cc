@@ -5,10 +5,11 @@
 namespace sluice {
 namespace {
 
-// Longest needle that is compared at each position; for longer ones preprocessing pays off.
+// Length limit of needles that are compared at each position; for longer ones preprocessing pays
+// off.
 constexpr size_t kMaxComparedBytes = 16;
 
-// The bytes of a text in the order of the search: first to last, or last to first if backwards.
+// The bytes of a text in search order: first to last, or last to first if backwards.
 template <bool kBackwards>
 struct SearchOrder {
   std::string_view text;
@@ -73,7 +74,7 @@ size_t BasicTextSearcher<kBackwards>::Find(std::string_view text) const {
   const SearchOrder<kBackwards> needle{needle_};
   const SearchOrder<kBackwards> ordered{text};
   const size_t size = needle.size();
-  size_t known = 0;  // Number of leading bytes of the needle that are known to match at `at`.
+  size_t known = 0;  // Number of leading bytes of the needle that are known to match at `at`
   for (size_t at = 0; at + size <= text.size();) {
     size_t i = std::max(cut_, known);
     while (i < size && needle[i] == ordered[at + i]) ++i;

@@ -1,4 +1,4 @@
-// Finds one text in another in linear time for all inputs.
+// Finds one text in another in linear time.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace sluice {
 
-// Searches for one needle, forwards for the first or backwards for the last occurrence. A search
-// takes time linear in the needle and the text, and constant memory (the two-way algorithm of
-// Crochemore and Perrin); a needle of up to 16 bytes is compared at each position.
+// Searches forwards for the first, or backwards for the last, occurrence of one needle. A search
+// takes time linear in needle and text, and constant memory (the two-way algorithm of Crochemore
+// and Perrin). A needle of up to 16 bytes is compared at each position instead.
 //
 // Thread safety: immutable. Ownership: the needle must outlive the object.
 template <bool kBackwards>
@@ -16,8 +16,8 @@ class BasicTextSearcher {
  public:
   explicit BasicTextSearcher(std::string_view needle);
 
-  // The offset of the first (backwards: last) occurrence in `text`; npos if there is none. An empty
-  // needle is found at the end of `text` where the search begins.
+  // Returns the offset of the first (backwards: last) occurrence in `text`, or npos. An empty
+  // needle matches at offset 0 (backwards: at the end).
   size_t Find(std::string_view text) const;
 
  private:

@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-// The number in a file; nullopt for "max" and if the file does not exist.
+// Reads the number in a file; nullopt if it contains "max" or does not exist.
 std::optional<uint64_t> NumberIn(const std::filesystem::path& file) {
   std::ifstream stream(file);
   std::string text;
@@ -32,7 +32,7 @@ std::optional<uint64_t> NumberIn(const std::filesystem::path& file) {
 std::optional<uint64_t> ControlGroupLimit(const std::filesystem::path& root) {
   std::optional<uint64_t> lowest;
   std::ifstream groups(root / "proc/self/cgroup");
-  // "0::/user.slice/x" or "7:pids:/x".
+  // Lines are "0::/user.slice/x" (version 2) or "7:pids:/x" (version 1).
   for (std::string line; std::getline(groups, line);) {
     const size_t first = line.find(':');
     const size_t second = line.find(':', first == std::string::npos ? first : first + 1);
@@ -72,7 +72,7 @@ std::string ThreadLimits(const std::filesystem::path& root) {
 std::string ThreadsRefused(const std::string& what, const std::string& reason,
                            const std::string& advice) {
   const std::string limits = ThreadLimits();
-  // The system reports the same reason if the address space has no room for a stack.
+  // The system reports the same error if the address space has no room for the thread's stack.
   if (rlimit space{}; getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) {
     return fmt::format(
         "the system refuses {} ({}): each thread needs memory for its stack, and the memory of "

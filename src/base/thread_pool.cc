@@ -19,8 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Longer than the gaps between the operators of a step, shorter than the time to wake a sleeping
-// core.
+// How long a worker spins: longer than the gaps between the operators of a step, shorter than
+// waking a sleeping core takes.
 constexpr auto kSpinTime = std::chrono::microseconds(40);
 
 void Relax() {
@@ -45,7 +45,7 @@ int UsableCpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (::sched_getaffinity(0, sizeof(set), &set) != 0)
-    return CPU_SETSIZE;  // More CPUs than the set can name.
+    return CPU_SETSIZE;  // The set is too small for this machine's CPUs.
   return CPU_COUNT(&set);
 }
 
@@ -54,11 +54,12 @@ void Pin(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
-  // Fails if the CPU was taken away meanwhile: the thread stays unpinned, which is only slower.
+  // Pinning fails if the CPU was taken offline meanwhile. The thread then stays unpinned, which is
+  // only slower.
   ::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set);
 }
 
-// A word that other threads change and one side waits for, first spinning, then asleep.
+// A word that some threads change and another waits for, first spinning, then asleep.
 struct alignas(64) Event {
   std::atomic<uint32_t> word{0};
   std::atomic<uint32_t> sleepers{0};
@@ -93,8 +94,8 @@ struct alignas(64) Event {
 }  // namespace
 
 struct ThreadPool::State {
-  Event start;            // counts sections
-  Event pending;          // workers that have not finished the present section
+  Event start;            // number of sections started so far
+  Event pending;          // number of workers that have not finished the current section
   Erased task = nullptr;  // null: the workers exit
   void* context = nullptr;
   bool spin = true;
@@ -126,16 +127,16 @@ struct ThreadPool::State {
     for (std::thread& worker : workers) worker.join();
   }
 
-  // noexcept: a task that throws ends the program. If an exception left the calling thread's
-  // section, the other threads would go on with data that no longer exist.
+  // noexcept: a task that throws ends the program. If the exception left the calling thread's
+  // section, the other threads would use data that no longer exists.
   static void Call(Erased task, void* context, int thread) noexcept { task(context, thread); }
 };
 
 ThreadPool::ThreadPool(int num_threads, std::vector<int> cpus)
     : num_threads_(num_threads), state_(std::make_unique<State>()) {
   CHECK_GE(num_threads, 1);
-  // With fewer cores than threads, a spinning thread would keep the thread that it waits for from
-  // running.
+  // With fewer cores than threads, a spinning thread would occupy the core that the thread it waits
+  // for needs.
   const int usable = cpus.empty() ? UsableCpus() : static_cast<int>(cpus.size());
   state_->spin = num_threads <= usable;
   state_->cpus = std::move(cpus);

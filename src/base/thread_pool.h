@@ -1,5 +1,4 @@
-// A persistent pool of threads for short parallel sections: the kernels' only way to use more than
-// one core.
+// A persistent thread pool for short parallel sections. Kernels use no other threads.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +9,13 @@
 
 namespace sluice {
 
-// Runs one parallel section at a time over `num_threads()` threads, the caller among them. Between
+// Runs one parallel section at a time on num_threads() threads, including the caller. Between
 // sections of one step the workers spin for some ten microseconds; then they sleep, so that an idle
-// program uses no CPU. Thread safety: Run and ParallelFor may be called by one thread at a time.
+// program uses no CPU. Thread safety: one thread at a time may call Run and ParallelFor.
 class ThreadPool {
  public:
-  // `num_threads` >= 1 counts the caller. With `cpus` not empty, worker i is pinned to cpus[i %
-  // size]; the calling thread is pinned to cpus[0] by PinCaller().
+  // `num_threads` >= 1 includes the caller. If `cpus` is not empty, worker i is pinned to cpus[i %
+  // size]; PinCaller() pins the calling thread to cpus[0].
   explicit ThreadPool(int num_threads, std::vector<int> cpus = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

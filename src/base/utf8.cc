@@ -32,7 +32,8 @@ Utf8Sequence FirstUtf8Sequence(std::string_view text) {
   if (lead < 0x80) return {1, true};
   if (lead < 0xC2 || lead > 0xF4) return {1, false};
   const size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  // The second byte excludes overlong forms, surrogates and code points above U+10FFFF.
+  // This range of the second byte excludes overlong forms, surrogates and code points above
+  // U+10FFFF.
   const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (size_t i = 1; i < size; ++i) {
@@ -58,7 +59,8 @@ std::string EscapeControls(std::string_view text, std::string_view kept) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
-    // U+0080 to U+009F control some terminals, U+2028 and U+2029 end a line for some readers.
+    // Also escapes U+0080 to U+009F, which control some terminals, and U+2028 and U+2029, which end
+    // a line for some readers.
     const std::string_view rest = text.substr(i);
     if (byte == 0xC2 && rest.size() > 1 && static_cast<unsigned char>(rest[1]) >= 0x80 &&
         static_cast<unsigned char>(rest[1]) < 0xA0) {

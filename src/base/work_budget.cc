@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// The clock is read once per so many allocations, because reading it is a system call.
+// Allocations between two readings of the clock, which is a system call.
 constexpr int kAllocationsPerLook = 64;
 
 struct ThreadBudget {
@@ -23,7 +23,8 @@ struct ThreadBudget {
 };
 
 thread_local constinit ThreadBudget budget;
-thread_local constinit const char* lowest_stack = nullptr;  // of this thread, once it is known
+thread_local constinit const char* lowest_stack = nullptr;  // lowest address of this thread's
+                                                            // stack; null until known
 
 int64_t ThreadNanoseconds() {
   timespec time{};
@@ -56,7 +57,7 @@ bool IsExceeded() {
   if (--budget.until_look > 0) return false;
   budget.until_look = kAllocationsPerLook;
   if (ThreadNanoseconds() < budget.end_nanoseconds) return false;
-  budget.until_look = 0;  // check at every allocation from now on
+  budget.until_look = 0;  // makes every later allocation check again
   return true;
 }
 
@@ -71,7 +72,7 @@ void* Allocate(size_t size, size_t alignment) {
   if (!budget.is_active) return memory;
   budget.bytes_left -= static_cast<int64_t>(malloc_usable_size(memory));
   const bool is_too_deep = __builtin_frame_address(0) < lowest_frame;
-  // Allocations while an exception unwinds must not throw another one.
+  // Allocations made while an exception unwinds must not throw a second one.
   if ((is_too_deep || IsExceeded()) && std::uncaught_exceptions() == 0) {
     budget.bytes_left += static_cast<int64_t>(malloc_usable_size(memory));
     std::free(memory);
@@ -123,8 +124,8 @@ double WorkBudget::cpu_seconds() const {
 
 }  // namespace sluice
 
-// The program's own operators, including the forms that the standard library's other forms call:
-// with a sanitizer, the array and nothrow forms would otherwise be the sanitizer's.
+// The program's global operators, including those that the standard library's other forms call.
+// With a sanitizer, the array and nothrow forms would otherwise be the sanitizer's.
 void* operator new(size_t size) {
   return sluice::Allocate(size, alignof(std::max_align_t));
 }

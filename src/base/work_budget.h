@@ -1,6 +1,6 @@
-// Limits what a piece of foreign code may use on a thread: processor time, memory and stack.
-// work_budget.cc replaces the program's global `operator new` and `operator delete` for this.
-// C++17: also included by the sources of foreign libraries.
+// Limits the processor time, memory and stack that third-party code may use on a thread.
+// work_budget.cc replaces the program's global `operator new` and `operator delete` for this. This
+// header is C++17, because sources of third-party libraries include it, too.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace sluice {
 
 struct WorkLimits {
   double cpu_seconds = 0;
-  int64_t bytes = 0;  // allocated and not yet freed by this thread, at any time
+  int64_t bytes = 0;  // limit of what this thread has allocated and not yet freed
 };
 
-// Thrown by allocations; a std::bad_alloc, which code that allocates expects.
+// Thrown by allocations. A std::bad_alloc, because code that allocates expects that type.
 class WorkLimitExceeded : public std::bad_alloc {
  public:
   const char* what() const noexcept override;
@@ -25,11 +25,12 @@ class StackLimitExceeded : public WorkLimitExceeded {
   const char* what() const noexcept override;
 };
 
-// Stack left for code that neither allocates nor calls CheckStack, and for unwinding.
+// Stack reserved for unwinding and for code that neither allocates nor calls CheckStack.
 inline constexpr int64_t kStackReserve = int64_t{256} << 10;
 
-// While it lives, `operator new` on this thread throws once a limit is exceeded. Code that does not
-// allocate is stopped only at its next allocation or by CheckStack. Scopes do not nest.
+// During its lifetime, `operator new` on this thread throws once a limit is exceeded. Code that
+// does not allocate is stopped only at its next allocation or by CheckStack. Budgets must not be
+// nested.
 class WorkBudget {
  public:
   explicit WorkBudget(const WorkLimits& limits);
@@ -37,25 +38,26 @@ class WorkBudget {
   WorkBudget(const WorkBudget&) = delete;
   WorkBudget& operator=(const WorkBudget&) = delete;
 
-  // Processor time of the thread since construction.
+  // Processor time that the thread has used since construction.
   double cpu_seconds() const;
 
  private:
   int64_t begin_nanoseconds_;
 };
 
-// The lowest address that the stack of this thread may reach; null outside a budget. `__thread`,
-// because a `thread_local` of another file costs a call.
+// The lowest address that this thread's stack may reach; null outside a budget. `__thread`, because
+// a `thread_local` of another source file costs a function call.
 extern __thread const void* lowest_frame;
-// Throws, unless an exception is already unwinding: destructors may go a little deeper.
+// Throws StackLimitExceeded, unless an exception is already unwinding: destructors may go a little
+// deeper.
 void RefuseStack();
 
-// For recursive foreign code that may not allocate: throws StackLimitExceeded. Costs a load, a
-// comparison and a branch.
+// For recursive third-party code that may not allocate: throws StackLimitExceeded if little stack
+// is left. Costs a load, a comparison and a branch.
 inline void CheckStack() {
   const void* here = nullptr;
 #if defined(__x86_64__)
-  asm("movq %%rsp, %0" : "=r"(here));  // __builtin_frame_address would cost a frame pointer
+  asm("movq %%rsp, %0" : "=r"(here));  // __builtin_frame_address would need a frame pointer
 #elif defined(__aarch64__)
   asm("mov %0, sp" : "=r"(here));
 #else

@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// The code for errno of a call that failed to create or write a file: kResourceExhausted if the
-// disk or a quota is full; kUnsupported if writing is not permitted there (a read-only file system,
+// Converts errno of a call that failed to create or write a file: kResourceExhausted if the disk or
+// a quota is full; kUnsupported if writing is not permitted there (read-only file system,
 // permissions); kInvalidArgument if the path cannot be a file; else `otherwise`.
 inline ErrorCode WriteErrorCode(int number, ErrorCode otherwise) {
   switch (number) {
