@@ -1,4 +1,4 @@
-// Conversion of BF16 and F16 bits to F32, and of F32 to BF16.
+// Converts BF16 and F16 bits to F32, and F32 to BF16.
 #pragma once
 
 #include <bit>

@@ -21,8 +21,8 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes, const char* what) {
   Buffer buffer;
   if (size_bytes == 0) return buffer;
   const size_t alignment = size_bytes >= kHugePage ? kHugePage : kPage;
-  const size_t size = RoundUp(size_bytes, kPage);  // not rounded up to a huge page
-  // Maps more than needed, then trims to the alignment.
+  const size_t size = RoundUp(size_bytes, kPage);  // not rounded up to huge pages
+  // Maps more than needed, then unmaps the excess to align the start.
   const size_t padded = size + (alignment > kPage ? alignment : 0);
   void* mapped = ::mmap(nullptr, padded, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

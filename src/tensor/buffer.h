@@ -9,12 +9,13 @@
 
 namespace sluice {
 
-// A block of zeroed memory, aligned to 2 MiB if at least that large (so that the operating system
-// can use huge pages), else to 64 bytes. Allocation does not touch the pages: the first write
-// places them on a NUMA node. Ownership: move-only.
+// Zeroed memory, aligned to 2 MiB if at least that large (for the operating system's huge pages),
+// else to 64 bytes. Allocating does not touch the pages: the first write places each on the
+// writer's NUMA node. Ownership: move-only.
 class Buffer {
  public:
-  // kResourceExhausted if there is not enough memory; `what`: the memory's use, for the message.
+  // kResourceExhausted if memory is short. `what`: what the memory is for, used in the error
+  // message.
   static Result<Buffer> Allocate(size_t size_bytes, const char* what);
 
   Buffer() = default;

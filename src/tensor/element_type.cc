@@ -11,7 +11,7 @@ struct Row {
   int bits;
 };
 
-// In the order of the enum.
+// The rows have the order of the enum.
 constexpr std::array kRows = {
     Row{ElementType::kBool, "BOOL", 8},      Row{ElementType::kU8, "U8", 8},
     Row{ElementType::kI8, "I8", 8},          Row{ElementType::kI16, "I16", 16},

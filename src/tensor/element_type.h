@@ -9,7 +9,7 @@
 namespace sluice {
 
 int BitsPerElement(ElementType type);
-// "F32", "BF16", "F8_E4M3", ..., as spelled in safetensors.
+// Returns the name as spelled in safetensors: "F32", "BF16", "F8_E4M3", ...
 std::string_view ElementTypeName(ElementType type);
 std::optional<ElementType> ParseElementType(std::string_view safetensors_name);
 

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// llm-compressor divides the 255 steps of the range by two.
+// Like llm-compressor, half of the 255 steps.
 constexpr float kInt8Range = 127.5f;
 
 float Amax(const float* w, int64_t count) {
@@ -22,7 +22,7 @@ float Amax(const float* w, int64_t count) {
   return amax;
 }
 
-// The nearest E2M1 code; ties go to the even code; saturates.
+// Returns the nearest E2M1 code. Ties go to the even code; large values saturate.
 uint8_t ToFloat4(float x, bool keeps_negative_zero) {
   const float a = std::fabs(x);
   const int code = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) +
@@ -43,15 +43,15 @@ uint8_t EncodeByte(const Encoding& encoding, float w, float scale) {
   return static_cast<uint8_t>(static_cast<int8_t>(integer));
 }
 
-// The scale of a row or block, rounded to its type.
+// The scale of a row or block, rounded to the type of its scales.
 float ByteScale(const Encoding& encoding, float amax) {
   if (amax == 0) return 1;
   const float top = encoding.format.type == ElementType::kI8 ? kInt8Range : kFloat8E4M3Max;
   const float scale = RoundNumber(encoding.format.scale_type, amax / top);
-  return scale > 0 ? scale : 1;  // the scale underflowed
+  return scale > 0 ? scale : 1;  // 1 if the scale underflowed
 }
 
-// Encodes a group with a given scale; returns the squared error.
+// Encodes a group with a given scale. Returns the sum of squared errors.
 double EncodeGroup(const float* w, int64_t count, float scale, bool keeps_negative_zero,
                    uint8_t* codes) {
   double error = 0;
@@ -63,7 +63,7 @@ double EncodeGroup(const float* w, int64_t count, float scale, bool keeps_negati
   return error;
 }
 
-// Encodes a group of 4-bit numbers; returns the code of its scale.
+// Encodes a group of 4-bit numbers. Returns the code of the group's scale.
 uint8_t EncodeBestGroup(const Encoding& encoding, GroupScales group_scales, const float* w,
                         float second_scale, uint8_t* codes) {
   const int64_t count = encoding.format.group_size;
@@ -77,7 +77,7 @@ uint8_t EncodeBestGroup(const Encoding& encoding, GroupScales group_scales, cons
       powers ? PowerOfTwoScale(amax) : ToFloat8E4M3(amax / (kFloat4Max * second_scale)).bits;
   double least = EncodeGroup(w, count, value_of(usual), encoding.keeps_negative_zero, codes);
   if (group_scales == GroupScales::kAmax || amax == 0) return static_cast<uint8_t>(usual);
-  // Tries scales from half of the usual one to one step above it.
+  // Tries scales from half of the usual one up to the next larger one.
   const int first = powers ? usual - 1 : usual - 8;
   const int last = usual + 1;
   const int largest = powers ? 0xFE : 0x7E;

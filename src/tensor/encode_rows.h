@@ -1,4 +1,4 @@
-// Rounds weights to the codes and scales of a narrow format.
+// Encodes weights in a narrow format as codes and scales.
 #pragma once
 
 #include <cstddef>
@@ -8,31 +8,32 @@
 
 namespace sluice {
 
-// How numbers are encoded in a format.
+// The details of encoding in a format.
 struct Encoding {
-  DataFormat format;  // scale_type: type of the written scales
-  // Round w / scale to BF16 before rounding it to the code, like tools that compute in the model's
+  DataFormat format;  // its scale_type is the type of the written scales
+  // Round w / scale to BF16 before rounding it to a code, like tools that compute in the model's
   // type.
   bool rounds_quotient = false;
-  bool keeps_negative_zero = true;  // for E2M1
+  bool keeps_negative_zero = true;  // only for E2M1
 };
 
 // How the scale of a group of 4-bit numbers is chosen. kAmax: from the group's largest magnitude,
-// like the tools. kLeastSquares: of the neighbouring scales, the one with the least squared error.
+// as the usual tools do. kLeastSquares: the scale near that one which gives the least squared
+// error.
 enum class GroupScales { kAmax, kLeastSquares };
 
-// The scale of a whole tensor, computed in float32 from its largest magnitude: amax / 448 for FP8;
-// for NVFP4 the second scale, amax / (6 * 448). 1 if the tensor is all zeros.
+// The scale of a whole tensor, computed in float32 from its largest magnitude `amax`: amax / 448
+// for FP8. For NVFP4 it is the second scale, amax / (6 * 448). 1 if the tensor is all zeros.
 float TensorScale(const Encoding& encoding, float amax);
 
-// Encodes `rows` rows of w [rows, cols]. With block scales the first row must begin a block.
-// `tensor_scale`: the scale of kPerTensor, or NVFP4's second scale. codes: dense rows in storage
-// layout; scales: dense, of encoding.format.scale_type, not written for kPerTensor. REQUIRES: cols
-// is a multiple of the group size.
+// Encodes rows of w [rows, cols], F32. With block scales the first row must begin a block.
+// `tensor_scale`: the scale of kPerTensor, or NVFP4's second scale. `codes`: contiguous rows in
+// storage layout. `scales`: contiguous, in encoding.format.scale_type; not written for kPerTensor.
+// REQUIRES: cols is a multiple of the group size.
 void EncodeRows(const Encoding& encoding, GroupScales group_scales, const float* w, int64_t rows,
                 int64_t cols, float tensor_scale, std::byte* codes, std::byte* scales);
 
-// Writes a number as F32 or BF16; returns the number of bytes.
+// Writes a number as F32 or BF16. Returns the number of bytes written.
 int64_t WriteNumber(ElementType type, float value, std::byte* out);
 // Rounds a number to F32 or BF16.
 float RoundNumber(ElementType type, float value);

@@ -5,9 +5,9 @@
 namespace sluice {
 namespace {
 
-// Scans 64-bit words of numbers. `kMask`: the exponent bits (E4M3: all bits except the sign), which
-// are all set exactly in a number that is not finite. Only then adding `kStep` carries into the
-// number's highest bit, which the mask has cleared.
+// Scans numbers in 64-bit words. `kMask`: the exponent bits (for E4M3, all bits except the sign).
+// They are all set exactly if the number is not finite, and only then does adding `kStep` carry
+// into the number's highest bit, which the mask has cleared.
 template <uint64_t kMask, uint64_t kStep>
 bool Scan(const std::byte* data, int64_t bytes) {
   constexpr int64_t kWords = 8, kBytes = kWords * 8;
@@ -39,7 +39,7 @@ bool AllFinite(const std::byte* data, ElementType type, int64_t count) {
 
 bool RowsAreFinite(const StoredMatrix& matrix, int64_t begin, int64_t end) {
   const ElementType type = matrix.format.type;
-  // Types of less than a byte are always finite.
+  // Types narrower than a byte are always finite.
   const int64_t bytes = BitsPerElement(type) / 8;
   if (!matrix.transposed)
     return AllFinite(matrix.data + begin * matrix.cols * bytes, type, (end - begin) * matrix.cols);

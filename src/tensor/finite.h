@@ -12,7 +12,7 @@ namespace sluice {
 // F4_E2M1, ...). `data` need not be aligned.
 bool AllFinite(const std::byte* data, ElementType type, int64_t count);
 
-// Whether the numbers or codes of rows [begin, end) are finite; ignores scales.
+// Whether the numbers or codes of rows [begin, end) are finite. Does not look at scales.
 bool RowsAreFinite(const StoredMatrix& matrix, int64_t begin, int64_t end);
 
 }  // namespace sluice

@@ -13,7 +13,7 @@ int64_t CeilDivide(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// The scale of element [row, k], without the second scale.
+// The scale of element [row, k], not including the second scale.
 float ScaleOf(const StoredMatrix& matrix, int64_t row, int64_t k) {
   const DataFormat& format = matrix.format;
   int64_t index = 0;
@@ -33,7 +33,8 @@ float ScaleOf(const StoredMatrix& matrix, int64_t row, int64_t k) {
   return StoredNumber(matrix.scales, format.scale_type, index);
 }
 
-// A 4-bit code of word `word`. `lane`: the row's index in the word; `interleaved`: AWQ's order.
+// Extracts a 4-bit code from word `word`. `lane`: index of the row in the word. `interleaved`: rows
+// have AWQ's order.
 int CodeIn(const std::byte* words, int64_t word, int64_t lane, bool interleaved) {
   uint32_t bits;
   std::memcpy(&bits, words + word * 4, 4);
@@ -41,7 +42,7 @@ int CodeIn(const std::byte* words, int64_t word, int64_t lane, bool interleaved)
   return static_cast<int>(bits >> (4 * lane) & 15);
 }
 
-// Decodes a row of kI8 with offset codes, group by group.
+// Decodes a row of kI8 with offset codes.
 void DecodeOffsetInt8Row(const StoredMatrix& matrix, int64_t row, float* out) {
   for (int64_t i = 0; i < matrix.cols; ++i) {
     const int64_t input = matrix.input_order == nullptr ? i : matrix.input_order[i];
@@ -49,7 +50,7 @@ void DecodeOffsetInt8Row(const StoredMatrix& matrix, int64_t row, float* out) {
   }
 }
 
-// Decodes a row of kInt4, group by group.
+// Decodes a row of kInt4.
 void DecodeInt4Row(const StoredMatrix& matrix, int64_t row, float* out) {
   const int64_t group_size = matrix.format.group_size == 0 ? matrix.cols : matrix.format.group_size;
   for (int64_t i = 0; i < matrix.cols; ++i) {

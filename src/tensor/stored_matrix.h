@@ -1,4 +1,4 @@
-// A weight matrix as a checkpoint stores it: the input of packing.
+// A weight matrix in the layout of the checkpoint, from which kernels' layouts are packed.
 #pragma once
 
 #include <cstddef>
@@ -8,56 +8,57 @@
 
 namespace sluice {
 
-// The zero point of 4-bit codes without stored zero points.
+// The zero point of 4-bit codes if the checkpoint stores none.
 inline constexpr int kInt4Zero = 8;
 
-// How 8 kInt4 codes share a 32-bit word, little-endian.
+// How 8 kInt4 codes share a little-endian 32-bit word.
 enum class Int4Packing : uint8_t {
-  kInputs,   // neighbouring inputs of one row, the first in the lowest bits: compressed-tensors
-             // ([out, in / 8]) and, transposed, GPTQ ([in / 8, out])
-  kOutputs,  // only transposed: neighbouring rows of one input, [in, out / 8]; from the lowest bits
-             // on: rows 0 2 4 6 1 3 5 7: AWQ. Its zero points have the same order.
+  kInputs,   // Adjacent inputs of one row, the first in the lowest bits: compressed-tensors ([out,
+             // in / 8]) and, transposed, GPTQ ([in / 8, out]).
+  kOutputs,  // AWQ, only transposed, [in, out / 8]: 8 adjacent rows of one input; from the lowest
+             // bits: rows 0 2 4 6 1 3 5 7. Its zero points have the same order.
 };
 
-// A view of a row-major matrix [rows, cols] = [out, in] with its scales. The value of element [n,
-// k] is data[n, k] * scale * second_scale; format.scale_layout determines the scale. No alignment
-// is required. Two F4_E2M1 elements share a byte, the even input in the low nibble.
+// A view of a row-major matrix [rows, cols] = [out, in] and its scales. Element [n, k] has the
+// value data[n, k] * scale * second_scale, where format.scale_layout determines the scale. No
+// alignment is required. Two F4_E2M1 elements share a byte, the even input in the low nibble.
 //
 // If `transposed`, the memory holds [in, out]: element [n, k] is at row k, column n; group scales
-// are [in / group_size, out], and F4_E2M1 bytes are [in / 2, out]. Ownership: none; the mapped file
-// must outlive it.
+// are [in / group_size, out], and F4_E2M1 bytes are [in / 2, out].
 //
-// Zero points of kInt4 have 4 bits, too; a word holds those of 8 rows for the same group: [ceil(out
-// / 8), groups] or, if transposed, [groups, ceil(out / 8)].
+// Zero points of kInt4 have 4 bits as well. A word holds those of 8 rows for one group: [ceil(out /
+// 8), groups] or, if transposed, [groups, ceil(out / 8)].
+//
+// Ownership: none; the mapped file must outlive it.
 struct StoredMatrix {
   DataFormat format;
   int64_t rows = 0;  // out
   int64_t cols = 0;  // in
   const std::byte* data = nullptr;
-  const std::byte* scales = nullptr;  // of format.scale_type; null for kNone
-  float second_scale = 1;             // 1 if the format has none
+  const std::byte* scales = nullptr;  // in format.scale_type; null for kNone
+  float second_scale = 1;             // 1 if the format has no second scale
   bool transposed = false;
-  // kI8: the codes are stored + 128, as unsigned bytes. If such a matrix is transposed, four
+  // kI8: codes are stored as unsigned bytes, code + 128. If such a matrix is transposed, four
   // adjacent inputs of a row share a 32-bit word: [in / 4, out].
   bool has_offset_codes = false;
-  // For kInt4, and for kI8 with offset codes.
+  // Used by kInt4, and by kI8 with offset codes.
   Int4Packing packing = Int4Packing::kInputs;
   const std::byte* zero_points = nullptr;  // null: all are kInt4Zero
   int zero_point_offset = 0;               // added to stored zero points, modulo 16
-  // kInt4, and kI8 with offset codes: [cols], the permutation of inputs: input_order[i] belongs to
-  // group i / group_size. null: the identity.
+  // Used by kInt4, and by kI8 with offset codes: a permutation of the inputs, [cols]. Input
+  // input_order[i] belongs to group i / group_size. null: the identity.
   const int32_t* input_order = nullptr;
 };
 
-// The code of an element of kI8 with offset codes.
+// The code of an element of a kI8 matrix with offset codes.
 int8_t OffsetInt8Code(const StoredMatrix& matrix, int64_t row, int64_t input);
 
-// The code of a kInt4 element, and the zero point of group `group` of a row (0 if scales are per
+// The code of a kInt4 element. The zero point of group `group` of a row (group 0 if scales are per
 // row).
 int Int4Code(const StoredMatrix& matrix, int64_t row, int64_t input);
 int Int4ZeroPoint(const StoredMatrix& matrix, int64_t row, int64_t group);
 
-// A matrix without scales.
+// Views a matrix without scales.
 inline StoredMatrix PlainMatrix(const void* data, ElementType type, int64_t rows, int64_t cols) {
   return {.format = {.type = type},
           .rows = rows,
@@ -65,9 +66,9 @@ inline StoredMatrix PlainMatrix(const void* data, ElementType type, int64_t rows
           .data = static_cast<const std::byte*>(data)};
 }
 
-// Decodes a row exactly (with one rounding if a scale or second scale is not a power of two): out
-// [cols]. The reference for all formats. REQUIRES: a format that a scheme (checkpoint/schemes)
-// produces.
+// Decodes a row to out [cols]: exact, except for one rounding if a scale or second scale is not a
+// power of two. The reference for all formats. REQUIRES: a format that a scheme
+// (checkpoint/schemes) produces.
 void DecodeStoredRow(const StoredMatrix& matrix, int64_t row, float* out);
 
 // Number of bytes of the data; number of scales and their bytes.
