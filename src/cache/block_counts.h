@@ -1,5 +1,5 @@
-// How many KV blocks a sequence needs. Layers of one span share a group; the blocks of a group are
-// released once no later token sees them.
+// How many KV blocks a sequence needs. Layers with the same attention span form a group; a group's
+// blocks are released once no later token attends to them.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +13,18 @@ inline int64_t BlocksForTokens(int64_t tokens, int64_t block_size) {
   return (tokens + block_size - 1) / block_size;
 }
 
-// The maximum number of blocks that a sequence of `tokens` tokens holds at a time in a group of
-// this span, if each step computes at most `step_tokens` of them.
+// The maximum number of blocks that a sequence of `tokens` tokens holds at any time in a group with
+// this span, if a step computes at most `step_tokens` of its tokens.
 inline int64_t MostBlocks(const AttentionSpan& span, int64_t tokens, int64_t step_tokens,
                           int64_t block_size) {
   const int64_t all = BlocksForTokens(tokens, block_size);
   if (span.sees_all()) return all;
-  // Positions from the first one that a step's first token sees to the step's last token.
+  // Number of positions from the first that a step's first token sees to the step's last token.
   const int64_t back = span.chunk == 0    ? span.window
                        : span.window == 0 ? span.chunk
                                           : std::min(span.chunk, span.window);
   const int64_t positions = back - 1 + step_tokens;
-  // The positions begin at a block border if chunks do; otherwise anywhere in a block.
+  // These positions begin at a block border if chunks do; otherwise they may begin inside a block.
   const bool aligned = span.window == 0 && span.chunk % block_size == 0;
   return std::min(all, aligned ? BlocksForTokens(positions, block_size)
                                : BlocksForTokens(positions - 1, block_size) + 1);

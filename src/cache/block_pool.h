@@ -1,5 +1,5 @@
-// Manages the blocks of the KV cache by id: which are referenced, and which unreferenced ones have
-// content that the prefix index can still find.
+// Manages the ids of the KV cache's blocks: which are referenced, and which unreferenced ones still
+// have content that the prefix index can find.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ constexpr BlockId kNoBlock = -1;
 
 class BlockPool;
 
-// The blocks of one sequence in the order of its positions; each entry is one reference. The array
-// of ids is the block table that the attention kernel reads. The first entries may be absent
-// (kNoBlock) if their positions are no longer read. Ownership: move-only; releases its references
-// when destroyed, the last block first, so that the tail of a sequence is evicted before its head.
+// The blocks of one sequence, ordered by position; each entry is one reference. The array of ids is
+// the block table that the attention kernel reads. The first entries may be absent (kNoBlock) if
+// their positions are no longer read. Ownership: move-only; releases its references when destroyed,
+// the last block first, so that the end of a sequence is evicted before its beginning.
 class BlockList {
  public:
   BlockList() = default;
@@ -45,7 +45,7 @@ class BlockList {
   const BlockId* data() const { return ids_.data(); }
   std::span<const BlockId> ids() const { return ids_; }
 
-  // Owner of the blocks that become cached when this list releases them.
+  // Sets who owns the blocks that become cached when this list releases them.
   void set_owner(uint64_t owner) { owner_ = owner; }
   void Reserve(int64_t count) { ids_.reserve(static_cast<size_t>(count)); }
   // Releases all references, last block first. Keeps the capacity.
@@ -71,22 +71,22 @@ class BlockList {
   uint64_t owner_ = 0;
 };
 
-// Every block is in one of three states: held (referenced by a sequence), cached (unreferenced, but
-// its content is in the prefix index and may be shared again) or free. All operations are O(1) per
-// block. Thread safety: used by the engine's thread only. Ownership: outlives its BlockLists.
-// Invariant: num_free() + num_held() + num_cached() == num_blocks().
+// Every block is held (a sequence references it), cached (unreferenced, but the prefix index can
+// find its content) or free. All operations are O(1) per block. Thread safety: used by the engine's
+// thread only. Ownership: outlives its BlockLists. Invariant: num_free() + num_held() +
+// num_cached() == num_blocks().
 class BlockPool {
  public:
-  // Called when a cached block is evicted.
+  // Is told when a cached block is evicted.
   class Evictor {
    public:
     virtual ~Evictor() = default;
     virtual void OnEvict(BlockId block) = 0;
-    // Whether `block` may be evicted before less recently used blocks.
+    // Whether `block` may be evicted before blocks that were used less recently.
     virtual bool MayEvict(BlockId /*block*/) const { return true; }
   };
 
-  // Ids are [0, num_blocks).
+  // Block ids are [0, num_blocks).
   explicit BlockPool(int64_t num_blocks);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
@@ -97,32 +97,32 @@ class BlockPool {
   int64_t num_free() const { return num_free_; }
   int64_t num_cached() const { return cached_.size(); }
   int64_t num_held() const { return num_held_; }
-  // Number of blocks that Take() can return: free blocks, then cached ones, which it evicts, the
-  // least recently used first. Blocks of an owner with less than an equal share of the cached
-  // blocks are spared (fair_lru.h).
+  // Number of blocks that Take() can return. Free blocks come first, then cached ones, which it
+  // evicts least recently used first, but spares owners with less than an equal share of the cached
+  // blocks (fair_lru.h).
   int64_t num_available() const { return num_free_ + num_cached(); }
 
-  // Appends `count` blocks of undefined content to `list`. Returns false and changes nothing if
+  // Appends `count` blocks with undefined content to `list`. Returns false and changes nothing if
   // fewer are available.
   [[nodiscard]] bool Take(int64_t count, BlockList& list);
-  // Evicts the cached block that Take() would evict first; it becomes free. False if none is
+  // Evicts the cached block that Take() would evict next, which frees it. Returns false if none is
   // cached.
   bool EvictOne();
   // The block that EvictOne() would evict; nullopt if none is cached.
   std::optional<BlockId> NextEvicted();
-  // Appends one more reference to a held or cached block.
+  // Appends another reference to a held or cached block.
   void Share(BlockId block, BlockList& list);
   // Makes entry `index` of `list` a reference to `block` and releases the old reference.
   void Replace(BlockList& list, int64_t index, BlockId block);
 
-  // Determine whether the block becomes cached (Keep) or free (Forget) when its last reference is
+  // Determines whether the block becomes cached (Keep) or free (Forget) when its last reference is
   // released. REQUIRES: the block is held; for Forget, held or cached.
   void Keep(BlockId block);
-  void Forget(BlockId block);  // a cached block becomes free
+  void Forget(BlockId block);  // frees a cached block at once
 
   int32_t references(BlockId block) const { return states_[static_cast<size_t>(block)].references; }
 
-  // Checks that counts, lists and states agree; the error message names the inconsistency.
+  // Checks that counts, lists and states agree; the error message names the mismatch.
   Status CheckInvariant() const;
 
  private:

@@ -1,4 +1,4 @@
-// The blocks of one sequence, group by group.
+// The block lists of one sequence, one per group of layers.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Table 0 belongs to the group that keeps all positions. Ownership: like BlockList.
+// List 0 belongs to the group that keeps all positions. Ownership: as BlockList.
 class BlockTables {
  public:
   explicit BlockTables(int64_t num_groups = 1) : lists_(static_cast<size_t>(num_groups)) {}
@@ -17,23 +17,23 @@ class BlockTables {
   BlockList& operator[](int64_t group) { return lists_[static_cast<size_t>(group)]; }
   const BlockList& operator[](int64_t group) const { return lists_[static_cast<size_t>(group)]; }
 
-  // Number of references to blocks, in all groups.
+  // Number of block references in all groups.
   int64_t num_held() const {
     int64_t held = 0;
     for (const BlockList& list : lists_) held += list.num_held();
     return held;
   }
 
-  // As BlockList::set_owner.
+  // Calls BlockList::set_owner for all groups.
   void set_owner(uint64_t owner) {
     for (BlockList& list : lists_) list.set_owner(owner);
   }
   void Reserve(int64_t count) {
     for (BlockList& list : lists_) list.Reserve(count);
   }
-  // Releases all references in descending order of positions, so that the tail of a sequence is
-  // evicted before its head. At each position group 0 comes first: the blocks of other groups are
-  // useless without its block and are evicted with it (prefix_index.h).
+  // Releases all references in descending order of positions, so that the end of a sequence is
+  // evicted before its beginning. At each position group 0 comes first: without its block, the
+  // other groups' blocks are useless and are evicted with it (prefix_index.h).
   void Clear() {
     int64_t most = 0;
     for (const BlockList& list : lists_) most = list.size() > most ? list.size() : most;

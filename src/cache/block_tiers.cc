@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Maximum wait for the disk to read a block, so that commands are not delayed for longer.
+// Maximum wait for a disk read, so that commands to the engine are not delayed for longer.
 constexpr double kWaitSeconds = 0.002;
 
 TierName NameOf(const TierKey& key, int64_t group) {
@@ -68,7 +68,7 @@ void BlockTiers::Store(const TierKey& key, int64_t group, BlockId block) {
   while (ram_.max_blocks() > 0 && ram_.size() >= ram_.max_blocks()) Evict();
   HeldBytes piece = memory_->Take();
   if (piece == nullptr) {
-    // The disk's write queue holds the rest of the memory.
+    // The rest of the memory holds the blocks in the disk's write queue.
     Evict();
     piece = memory_->Take();
   }

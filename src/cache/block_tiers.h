@@ -1,4 +1,5 @@
-// Tiers for blocks that are evicted from the pool: memory outside the pool, then the disk.
+// Tiers keep blocks that the pool evicts: first in memory outside the pool (RAM tier), then on
+// disk.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 
 namespace sluice {
 
-// Copies the content of the pool's blocks. `bytes`: buffer of bytes_per_block() bytes.
+// Copies the content of the pool's blocks. `bytes`: a buffer of bytes_per_block() bytes.
 class BlockBytes {
  public:
   virtual ~BlockBytes() = default;
@@ -29,28 +30,30 @@ class BlockBytes {
   virtual void Write(BlockId block, const std::byte* bytes) = 0;
 };
 
-// A block that is evicted from the pool is copied to memory (the RAM tier). The least recently used
-// block there goes to the disk, or is dropped without a disk. Without a RAM tier, a block goes
-// straight to the disk's write queue. A block that is loaded back leaves the memory, but stays on
-// the disk.
+// A block that the pool evicts is copied to the RAM tier. The least recently used block of the RAM
+// tier then moves to the disk, or is dropped if there is no disk tier. Without a RAM tier, an
+// evicted block goes directly to the disk's write queue. A block that is loaded back leaves the RAM
+// tier, but stays on disk.
 //
-// Blocks are copied on the engine's thread, between steps: at most step_bytes per step, in both
+// Blocks are copied on the engine's thread, between steps: at most step_bytes per step, both
 // directions together. A sequence that needs more waits for the next step. The limit does not apply
-// to blocks taken for decoding, one per group whenever a sequence fills a block. Nothing waits for
-// the disk: its own thread reads blocks, and they are copied once they are read.
+// to blocks taken for decoding, of which there is one per group whenever a sequence fills a block.
+// Nothing waits for the disk: the disk tier's own thread reads blocks, and they are copied once
+// they have been read.
 //
-// Thread safety: used by the engine's thread only. Ownership: refers to `bytes`, which outlives it.
+// Thread safety: used by the engine's thread only. Ownership: refers to `bytes`, which must outlive
+// it.
 class BlockTiers {
  public:
-  // A core copies 64 MiB in about 10 ms, as long as a step of few tokens takes.
+  // A core copies 64 MiB in about 10 ms, the time of a step with few tokens.
   static constexpr int64_t kStepBytes = int64_t{64} << 20;
-  // Number of blocks read from the disk ahead of time.
+  // Maximum number of blocks that are being read ahead from the disk.
   static constexpr int64_t kReadAhead = 32;
-  // After waiting this long for its next block, a sequence computes the rest instead.
+  // A sequence that has waited this long for its next block computes the remaining tokens instead.
   static constexpr std::chrono::seconds kMostWait{5};
 
-  // `memory`: max_ram_blocks blocks, and those in the disk's write queue. `disk` may be null.
-  // `counters` outlives the tiers.
+  // `memory`: pieces for max_ram_blocks blocks and for the disk's write queue. `disk` may be null.
+  // `counters` must outlive the tiers.
   BlockTiers(BlockBytes& bytes, std::shared_ptr<ByteBlocks> memory, int64_t max_ram_blocks,
              std::shared_ptr<DiskTier> disk, TierCounters& counters,
              int64_t step_bytes = kStepBytes);
@@ -68,7 +71,7 @@ class BlockTiers {
   // Resets the limit of moved blocks. Called before each step is planned.
   void BeginStep() { num_moved_ = 0; }
   // Number of blocks that may still be moved in this step. At least two at the start of a step: one
-  // to load, and one to evict for it.
+  // to load, and one to evict in its place.
   int64_t num_left() const { return std::max<int64_t>(0, max_moved_ - num_moved_); }
 
   // Saves a block that is evicted from the pool.
@@ -76,14 +79,14 @@ class BlockTiers {
 
   enum class State {
     kAbsent,
-    kComing,  // from the disk
-    kReady,   // Load will copy it
+    kComing,  // being read from the disk
+    kReady,   // Load can copy it
   };
   // Whether a tier has the block. Does not start to read it.
   bool Has(const TierKey& key, int64_t group) const;
-  // Starts to read the block if it is on the disk. `now`: it is the next to be loaded.
+  // Starts to read the block if it is on disk. `now`: it is the next block to be loaded.
   State Prepare(const TierKey& key, int64_t group, bool now);
-  // Copies the content into the pool's block. False if the tiers no longer have it. REQUIRES:
+  // Copies the content into the pool's block. Returns false if no tier has it any more. REQUIRES:
   // Prepare has returned kReady.
   bool Load(const TierKey& key, int64_t group, BlockId block);
   // Waits up to 2 ms if blocks are being read from the disk.
@@ -94,11 +97,11 @@ class BlockTiers {
     int64_t group = 0;
     BlockId block = kNoBlock;
   };
-  // Writes the blocks of the pool to the disk, then those in memory, the most recently used first,
-  // as many as fit in `max_seconds`. REQUIRES: no blocks are moved afterwards.
+  // Writes the blocks of the pool to the disk, then those in memory, most recently used first,
+  // until `max_seconds` have passed. REQUIRES: no blocks are moved afterwards.
   void Save(std::span<const Named> blocks, double max_seconds);
 
-  // Drops all blocks; with `keeps_disk` only those in memory.
+  // Drops all blocks, or with `keeps_disk` only those in memory.
   void Clear(bool keeps_disk);
 
  private:
@@ -112,7 +115,7 @@ class BlockTiers {
   const std::shared_ptr<DiskTier> disk_;
   TierCounters& counters_;
   RamTier ram_;
-  const int64_t max_moved_;  // per step
+  const int64_t max_moved_;  // limit of blocks per step
   int64_t num_moved_ = 0;
   TierListener* listener_ = nullptr;
   std::shared_ptr<TierChanges> changes_;  // null without a listener

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kAdapterMark("\0lora ", 6);
 
-// Consumes a number and the space after it.
+// Consumes a number and the space that follows it.
 uint64_t TakeNumber(std::string_view& text) {
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -1,5 +1,5 @@
-// The salt that separates the prefixes of requests that must not share blocks: made from the
-// client's salt and the adapter.
+// Builds the salt from the client's salt and the adapter. Only requests with equal salts share
+// blocks.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace sluice {
 struct CacheSaltParts {
   std::string_view client = {};   // the request's cache_salt; "": none
   std::string_view adapter = {};  // name of the LoRA adapter; "": none
-  uint64_t serial = 0;            // of the adapter's content
+  uint64_t serial = 0;            // serial number of the adapter's content
 };
 
-// Different parts give different salts; "" if all parts are empty.
+// Returns different salts for different parts, and "" if all parts are empty.
 std::string MakeCacheSalt(const CacheSaltParts& parts);
-// Returns views into `salt`. REQUIRES: made by MakeCacheSalt.
+// Splits a salt. Returns views into `salt`. REQUIRES: `salt` was made by MakeCacheSalt.
 CacheSaltParts ReadCacheSalt(std::string_view salt);
 
 }  // namespace sluice

@@ -26,7 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kLockName = "lock";
-// Time limit for writing queued blocks when the process ends.
+// Time limit for writing queued blocks while the process ends.
 constexpr auto kLastWrites = std::chrono::seconds(2);
 
 Clock::duration Seconds(double seconds) {
@@ -37,11 +37,11 @@ struct Found {
   std::filesystem::path path;
   std::string file;
   int64_t bytes = 0;
-  int64_t used_at = 0;  // nanoseconds
+  int64_t used_at = 0;  // time of last use in nanoseconds
 };
 
-// The regular files of a folder, the least recently used first. Files whose status cannot be read
-// are skipped.
+// Lists the regular files of a folder, least recently used first. Skips files whose status cannot
+// be read.
 std::vector<Found> ListFiles(const std::filesystem::path& folder) {
   std::vector<Found> files;
   std::error_code error;
@@ -62,8 +62,8 @@ std::vector<Found> ListFiles(const std::filesystem::path& folder) {
   return files;
 }
 
-// Locks the folder of an identity. nullopt if another process holds the lock; a system error if the
-// lock file cannot be opened.
+// Locks the folder of an identity. Returns nullopt if another process holds the lock; a system
+// error if the lock file cannot be opened.
 Result<std::optional<OwnedFd>> LockFolder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kLockName;
   OwnedFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -179,7 +179,7 @@ Status DiskTier::Scan(const TierIdentity& identity) {
     if (found.file == kLockName) continue;
     const auto name = ReadTierFileName(found.file);
     if (!name || found.bytes != TierFileBytes(options_.block_bytes)) {
-      // Incomplete, truncated, or not ours.
+      // The file is incomplete, truncated or foreign.
       ++counts_.damaged;
       doomed_.push_back(found.path);
       continue;
@@ -194,7 +194,9 @@ Status DiskTier::Scan(const TierIdentity& identity) {
     const std::filesystem::path& other = entry->path();
     if (other == own || !IsIdentityFolder(other)) continue;
     const auto other_lock = LockFolder(other);
-    if (!other_lock || !*other_lock) continue;  // in use by another server, which counts its files
+    if (!other_lock || !*other_lock)
+      continue;  // in use by another server, which accounts for
+                 // these files
     for (const Found& found : ListFiles(other)) {
       if (found.file == kLockName) continue;
       const int64_t bytes = TierDiskBytes(found.bytes);
@@ -275,7 +277,7 @@ bool DiskTier::Request(const TierName& name, bool now) {
     const MutexLock lock(mutex_);
     if (loads_.contains(name)) return true;
     if (now ? !MakeRoomToLoad() : std::ssize(loads_) >= options_.max_loaded) return false;
-    // The block is still in the write queue.
+    // The block is still in the write queue, so it need not be read.
     for (const Job& job : writes_) {
       if (job.name == name) {
         loads_.emplace(name, Load{.bytes = job.bytes, .since = Clock::now()});
@@ -414,7 +416,7 @@ void DiskTier::EndWrites(const std::string& reason) {
 void DiskTier::WriteNext(MutexLock& lock) {
   const int64_t bytes = TierDiskBytes(options_.block_bytes);
   MakeRoom(bytes);
-  if (!doomed_.empty()) return;  // their removal makes the room
+  if (!doomed_.empty()) return;  // removing these files will make the room
   const Job job = writes_.front();
   if (places_.contains(job.name)) {
     queued_.erase(job.name);
@@ -448,7 +450,7 @@ void DiskTier::WriteNext(MutexLock& lock) {
     if (written) doomed_.push_back(folder / TierFileName(job.name));
     return;
   }
-  // What stands in the place of one file is no reason to give up the others.
+  // kInvalidData: something blocks the path of this one file, but others can still be written.
   const bool is_blocked = !written && written.error().code == ErrorCode::kInvalidData;
   if (!written && !is_blocked) return EndWrites(written.error().message);
   written_.NotifyAll();

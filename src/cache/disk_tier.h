@@ -1,4 +1,4 @@
-// Blocks evicted from memory, in files that outlive the process.
+// Keeps blocks evicted from memory in files that outlive the process.
 #pragma once
 
 #include <chrono>
@@ -24,38 +24,38 @@
 
 namespace sluice {
 
-// The folder contains one folder per identity, which contains one file per block: a header (magic,
-// version, identity, name, sizes, checksums), then the block's bytes. A file is written under a
-// temporary name and renamed once it is complete, so a killed process leaves no partial file under
-// a block's name. A file with a wrong header or checksum (XXH3, 128 bits) is a miss and is removed.
-// Files are not synced: the checksum detects what a power failure damages.
+// The folder contains one subfolder per identity, and each of these one file per block: a header
+// (magic, version, identity, name, sizes, checksums), then the block's bytes. A file is written
+// under a temporary name and renamed once complete, so a killed process leaves no partial file
+// under a block's name. A file with a wrong header or checksum (XXH3, 128 bits) counts as a miss
+// and is removed. Files are not synced: the checksum detects damage from a power failure.
 //
 // All files together take at most `max_bytes`, including those of identities that no process uses.
-// The latter are removed first, then the least recently used. Writes take at most
-// `write_bytes_per_second`. If the write queue is full, its oldest entry is dropped. After a write
-// that fails, nothing more is written, and the log has one line about it; reading goes on.
+// The latter are removed first, then the least recently used. Writing is limited to
+// `write_bytes_per_second`. If the write queue is full, its oldest entry is dropped. After a failed
+// write the tier logs one line and writes no more; reading continues.
 //
-// A thread of its own reads and writes; reads come first. Thread safety: all methods may be called
-// from any thread. None waits for the disk, except Open, Use, the methods named Wait..., and the
-// destructor, which writes queued blocks for at most two seconds. Ownership: locks the identity's
-// folder against other processes.
+// The tier's own thread reads and writes; reads come first. Thread safety: all methods may be
+// called from any thread. None waits for the disk, except Open, Use, the methods named Wait..., and
+// the destructor, which writes queued blocks for at most two seconds. Ownership: locks the
+// identity's folder against other processes.
 class DiskTier {
  public:
   struct Options {
     std::filesystem::path folder;
     int64_t block_bytes = 0;
     int64_t max_bytes = 0;
-    int64_t write_bytes_per_second = 0;  // 0: as fast as the disk
-    // Maximum number of blocks in the write queue, and of blocks that are requested and not yet
-    // taken.
+    int64_t write_bytes_per_second = 0;  // 0: unlimited
+    // Maximum length of the write queue, and maximum number of blocks that are requested and not
+    // yet taken.
     int64_t max_queued = 0;
     int64_t max_loaded = 0;
   };
   static constexpr int64_t kMostFiles = int64_t{1} << 20;
 
-  // Lists the folder's files. kInvalidArgument, kUnsupported or kResourceExhausted if the folder
-  // cannot be made or written; kUnavailable if another process uses the identity's folder. `memory`
-  // has max_loaded pieces for blocks that are read.
+  // Opens the tier and lists the folder's files. kInvalidArgument, kUnsupported or
+  // kResourceExhausted if the folder cannot be made or written; kUnavailable if another process
+  // uses the identity's folder. `memory` has max_loaded pieces for blocks that are read.
   static Result<std::shared_ptr<DiskTier>> Open(const Options& options,
                                                 const TierIdentity& identity,
                                                 std::shared_ptr<ByteBlocks> memory);
@@ -63,8 +63,8 @@ class DiskTier {
   DiskTier(const DiskTier&) = delete;
   DiskTier& operator=(const DiskTier&) = delete;
 
-  // Use() switches to another identity: blocks of the old one are neither found nor written
-  // afterwards. After Rest(), or an error of Use(), no blocks are found or written.
+  // Use() switches to another identity; blocks of the old one are then neither found nor written.
+  // After Rest(), or after an error of Use(), no blocks are found or written.
   Status Use(const TierIdentity& identity);
   void Rest();
 
@@ -79,17 +79,18 @@ class DiskTier {
   // deadline, or if nothing is written any more.
   bool WaitForRoom(std::chrono::steady_clock::time_point deadline);
 
-  // Starts to read a block, unless that was started before. False if there is no such block or no
-  // room. With `now`, room is made by dropping the block that was read longest ago and not taken.
+  // Starts to read a block, unless that has started already. Returns false if the block does not
+  // exist or there is no room. `now` makes room by dropping the block that was read longest ago and
+  // not taken.
   bool Request(const TierName& name, bool now);
   enum class State { kAbsent, kOnDisk, kComing, kLoaded };
   State StateOf(const TierName& name) const;
-  // Hands over a block that was read, once; null if it has not been read.
+  // Returns a block that has been read, and forgets it; null if it has not been read.
   HeldBytes Take(const TierName& name);
   // Waits until a requested block has been read; returns at once if none is being read.
   void WaitForOne(double max_seconds);
 
-  // Removes all blocks of the identity; the thread removes their files later.
+  // Removes all blocks of the current identity. The tier's thread deletes their files later.
   void Clear();
 
   DiskTierCounts counts() const;
@@ -101,17 +102,17 @@ class DiskTier {
     int64_t bytes = 0;
     std::vector<std::weak_ptr<TierChanges>> told = {};
   };
-  using Files = std::list<File>;  // the least recently used first
+  using Files = std::list<File>;  // least recently used first
   struct Job {
     TierName name;
     HeldBytes bytes;
     std::vector<std::weak_ptr<TierChanges>> told = {};
   };
   struct Load {
-    HeldBytes bytes;  // null: being read
+    HeldBytes bytes;  // null while it is being read
     Time since;
   };
-  // A file of an identity that no process uses.
+  // A file that belongs to an identity that no process uses.
   struct Leftover {
     std::filesystem::path path;
     int64_t bytes = 0;
@@ -127,7 +128,7 @@ class DiskTier {
   void ReadNext(MutexLock& lock) REQUIRES(mutex_);
   void RemoveNext(MutexLock& lock) REQUIRES(mutex_);
   bool MakeRoomToLoad() REQUIRES(mutex_);
-  // Makes room for a file of `bytes`: moves files that have to go to doomed_.
+  // Makes room for a file of `bytes` bytes by moving files to doomed_.
   void MakeRoom(int64_t bytes) REQUIRES(mutex_);
   void Forget(const TierName& name) REQUIRES(mutex_);
   static void TellStored(File& file, const std::shared_ptr<TierChanges>& changes);
@@ -143,13 +144,14 @@ class DiskTier {
   mutable Mutex mutex_;
   CondVar wake_, loaded_, written_;
   TierIdentity identity_ GUARDED_BY(mutex_){};
-  std::filesystem::path own_ GUARDED_BY(mutex_);  // of identity_
+  std::filesystem::path own_ GUARDED_BY(mutex_);  // folder of identity_
   OwnedFd lock_file_ GUARDED_BY(mutex_);
-  uint64_t generation_ GUARDED_BY(mutex_) = 0;  // of the content; raised by Use, Rest and Clear
+  uint64_t generation_ GUARDED_BY(mutex_) = 0;  // version of the content; incremented by Use, Rest
+                                                // and Clear
   Files files_ GUARDED_BY(mutex_);
   std::unordered_map<TierName, Files::iterator, TierNameHash> places_ GUARDED_BY(mutex_);
-  std::deque<Leftover> leftovers_ GUARDED_BY(mutex_);            // the least recently used first
-  std::deque<std::filesystem::path> doomed_ GUARDED_BY(mutex_);  // files to be removed
+  std::deque<Leftover> leftovers_ GUARDED_BY(mutex_);            // least recently used first
+  std::deque<std::filesystem::path> doomed_ GUARDED_BY(mutex_);  // files to delete
   int64_t used_bytes_ GUARDED_BY(mutex_) = 0;
   std::deque<Job> writes_ GUARDED_BY(mutex_);
   std::unordered_map<TierName, int, TierNameHash> queued_ GUARDED_BY(mutex_);
@@ -158,7 +160,7 @@ class DiskTier {
   Time next_write_ GUARDED_BY(mutex_){};
   DiskTierCounts counts_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
-  Time write_until_ GUARDED_BY(mutex_){};  // while stopping
+  Time write_until_ GUARDED_BY(mutex_){};  // deadline for writing while stopping
   std::thread thread_;
 };
 

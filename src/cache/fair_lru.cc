@@ -29,7 +29,7 @@ void FairLru::Remove(int32_t id) {
 }
 
 FairLru::Owner& FairLru::Largest() {
-  // The last result is good enough if it still has its share.
+  // Keep the previous choice if it still has at least its share.
   if (largest_ != nullptr && largest_->count > 0 && HasItsShare(*largest_)) return *largest_;
   largest_ = nullptr;
   for (auto& [name, owner] : owners_) {

@@ -1,4 +1,4 @@
-// Chooses what to evict, by age and by owner.
+// Chooses what to evict by age and by owner.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,13 @@
 
 namespace sluice {
 
-// A set of ids from [0, count), each with an owner. The id to evict next is the least recently used
-// one, unless its owner holds less than an equal share (all ids in the set, divided by the number
-// of owners that have any). Then it is the least recently used id of the owner that holds the most.
-// So an owner who fills the cache takes nothing from owners with less than their share. With a
-// single owner this is a plain LRU list.
+// A set of ids from [0, count), each with an owner. It evicts the least recently used id, unless
+// that id's owner holds less than an equal share (ids in the set / owners that have any). Then it
+// evicts the least recently used id of the owner that holds the most. So an owner who fills the
+// cache takes nothing from owners below their share. With a single owner this is a plain LRU list.
 //
 // All operations take constant time, except Victim, which looks at each owner if the least recently
-// used id is spared. Allocates for a new owner. Thread safety: none.
+// used id is spared. Allocates memory for a new owner. Thread safety: none.
 class FairLru {
  public:
   explicit FairLru(int64_t count)
@@ -30,8 +29,8 @@ class FairLru {
   void PushBack(int32_t id, uint64_t owner);
   void Remove(int32_t id);
 
-  // Returns the id to evict and leaves it in the set. `may_go(id)`: whether it may be evicted
-  // before less recently used ones; the oldest always may. REQUIRES: not empty.
+  // Returns the id to evict, which stays in the set. `may_go(id)`: whether it may be evicted before
+  // ids used less recently; the oldest always may. REQUIRES: not empty.
   template <typename MayGo>
   int32_t Victim(const MayGo& may_go) {
     const Owner& owner = *owner_of_[static_cast<size_t>(all_.first)];
@@ -43,7 +42,7 @@ class FairLru {
     return all_.first;
   }
 
-  // The number of ids, or -1 if the lists disagree or `belongs` is false for an id.
+  // Returns the number of ids, or -1 if the lists disagree or `belongs` is false for an id.
   template <typename Belongs>
   int64_t Length(const Belongs& belongs) const {
     int64_t of_owners = 0, num_owners = 0;
@@ -64,7 +63,8 @@ class FairLru {
     IdLists::List ids;
     int64_t count = 0;
   };
-  // Maximum number of an owner's ids that Victim looks at, and of owners without ids that are kept.
+  // Victim looks at no more of an owner's ids than this; more owners without ids than this are
+  // forgotten.
   static constexpr int kMostLookedAt = 16;
   static constexpr size_t kMostIdleOwners = 1024;
 
@@ -75,10 +75,10 @@ class FairLru {
   IdLists by_age_, by_owner_;
   IdLists::List all_;
   int64_t size_ = 0;
-  std::vector<Owner*> owner_of_;  // by id, of the ids in the set
+  std::vector<Owner*> owner_of_;  // by id, for ids in the set
   std::unordered_map<uint64_t, Owner> owners_;
-  int64_t num_owners_ = 0;    // owners that have ids
-  Owner* largest_ = nullptr;  // may be out of date; null: unknown
+  int64_t num_owners_ = 0;    // number of owners that have ids
+  Owner* largest_ = nullptr;  // may be outdated; null: unknown
 };
 
 }  // namespace sluice

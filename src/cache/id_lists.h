@@ -1,4 +1,4 @@
-// Doubly linked lists of ids.
+// Doubly linked lists of integer ids.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Ids are [0, count), each in at most one list at a time. All operations but Length take constant
-// time; none allocates. Thread safety: none.
+// Ids are [0, count); each is in at most one list at a time. All operations except Length take
+// constant time; none allocates. Thread safety: none.
 class IdLists {
  public:
   static constexpr int32_t kNone = -1;
@@ -39,7 +39,8 @@ class IdLists {
   // The id after `id` in its list; kNone after the last one.
   int32_t Next(int32_t id) const { return links_[static_cast<size_t>(id)].next; }
 
-  // The number of ids in the list; -1 if its links disagree or `belongs` is false for an id.
+  // Returns the number of ids in the list, or -1 if its links disagree or `belongs` is false for an
+  // id.
   template <typename Belongs>
   int64_t Length(const List& list, const Belongs& belongs) const {
     int64_t count = 0;

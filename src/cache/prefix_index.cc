@@ -59,7 +59,7 @@ PrefixCursor PrefixIndex::Start(std::string_view salt) const {
 }
 
 PrefixHash PrefixIndex::Extend(const PrefixHash& parent, std::span<const int32_t> tokens) const {
-  // Hash the pair (parent, hash of the tokens), so that the tokens need not be copied.
+  // Hashes the pair (parent, hash of the tokens), so that the tokens need not be copied.
   const PrefixHash pair[2] = {parent, Hash(secret_, tokens.data(), tokens.size_bytes())};
   return Hash(secret_, pair, sizeof(pair));
 }
@@ -215,7 +215,7 @@ PrefixIndex::Found PrefixIndex::Count(std::span<const int32_t> tokens, int64_t m
     ++num_visits_;
     return pool_.references(block) > 0;
   };
-  // Parents of a held block are held, so that the unheld blocks are at the end.
+  // Parents of a held block are held, so the unheld blocks are at the end of the chain.
   const auto begin = lookup.chain.begin(), end = begin + found.blocks;
   found.unheld = end - std::partition_point(begin, end, [&](const PrefixLookup::Link& link) {
                    return is_held(link.block);
@@ -332,7 +332,7 @@ bool PrefixIndex::Reset(bool keeps_disk) {
   const auto is_held = [this](size_t i) { return pool_.references(static_cast<BlockId>(i)) > 0; };
   bool all = true;
   for (size_t i = 0; i < entries_.size(); ++i) all = all && !(is_indexed(i) && is_held(i));
-  // Report the removal of everything as a single event.
+  // Reports the removal of all blocks as a single event.
   CacheListener* const listener = all ? std::exchange(listener_, nullptr) : listener_;
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (!is_indexed(i) || is_held(i)) continue;
@@ -358,7 +358,7 @@ void PrefixIndex::Tell(CacheListener& listener) const {
   };
   std::sort(order.begin(), order.end(),
             [&](BlockId a, BlockId b) { return entry_of(a).serial < entry_of(b).serial; });
-  std::vector<BlockId> firsts(entries_.size());  // first block of each block's chain
+  std::vector<BlockId> firsts(entries_.size());  // for each block, the first block of its chain
   for (const BlockId block : order) {
     const BlockId parent = entry_of(block).parent;
     const BlockId first = parent < 0 ? block : firsts[static_cast<size_t>(parent)];

@@ -1,4 +1,4 @@
-// Finds the blocks that already hold the beginning of a token sequence.
+// Finds blocks that already hold the beginning of a token sequence.
 #pragma once
 
 #include <chrono>
@@ -22,140 +22,144 @@ namespace sluice {
 
 class BlockTiers;
 
-// 128 bits of a keyed hash over everything up to and including a block.
+// A keyed 128-bit hash of all tokens up to and including a block's.
 struct PrefixHash {
   uint64_t low = 0;
   uint64_t high = 0;
   bool operator==(const PrefixHash&) const = default;
 };
 
-// How many leading full blocks of a sequence are in the index; each sequence has a cursor.
+// A sequence's position in the index: how many of its leading full blocks are indexed.
 struct PrefixCursor {
-  int64_t num_blocks = 0;         // leading blocks of the sequence that are in the index
-  BlockId last_block = kNoBlock;  // the last of them, in group 0
-  PrefixHash hash;                // over their tokens
+  int64_t num_blocks = 0;         // number of leading blocks of the sequence that are indexed
+  BlockId last_block = kNoBlock;  // the last of these blocks, in group 0
+  PrefixHash hash;                // hash of the tokens of these blocks
 };
 
 // Cached results of looking up the prefix of a waiting sequence, so that a repeated lookup costs
-// only what has changed since. REQUIRES: the sequence's tokens change only at their end.
+// only what has changed since. REQUIRES: tokens are only appended to the sequence or removed from
+// its end.
 struct PrefixLookup {
   struct Link {
     BlockId block = kNoBlock;
     uint64_t serial = 0;
   };
-  std::vector<PrefixHash> hashes;  // of the leading full blocks, computed as needed
-  std::vector<Link> chain;         // the blocks of group 0 that the last lookup found
-  // Used only with tiers:
-  std::vector<TierKey> keys;        // of the leading full blocks, computed as needed
-  int64_t num_restored = 0;         // blocks restored for the sequence, in all groups
-  int64_t num_restored_places = 0;  // likewise in group 0
-  // Deadline for the next block, while the sequence waits for blocks from the disk.
+  std::vector<PrefixHash> hashes;  // hashes of the leading full blocks, computed as needed
+  std::vector<Link> chain;         // group 0's blocks that the last lookup found
+  // The rest is used only with tiers.
+  std::vector<TierKey> keys;        // keys of the leading full blocks, computed as needed
+  int64_t num_restored = 0;         // number of blocks restored for the sequence, in all groups
+  int64_t num_restored_places = 0;  // number of blocks restored for the sequence in group 0
+  // Deadline for the next block while the sequence waits for blocks from the disk.
   std::optional<std::chrono::steady_clock::time_point> restores_until;
-  bool gave_up = false;  // the deadline passed; the rest is computed
+  bool gave_up = false;  // the deadline passed, so the rest is computed
 };
 
-// A trie of full blocks of group 0, flattened into a hash table. A block is found by the keyed hash
-// of its chain, and used only if its tokens, its parent block and (for a first block) the salt are
-// equal. So a collision is a miss, never a wrong answer. The key is random per process, so clients
-// can neither construct nor recognise collisions.
+// A trie of group 0's full blocks, flattened into a hash table. A block is found by the keyed hash
+// of its chain, and is used only if its tokens, its parent and (for a first block) the salt are
+// equal. So a hash collision is a miss, never a wrong answer. The key is random per process, so
+// clients can neither construct nor recognise collisions.
 //
-// The blocks of other groups at the same place are the companions of group 0's block; they are
-// added and evicted independently. A prefix is usable if every group has the blocks that the next
-// token needs: group 0 all of them, a group with chunks those from the start of the next token's
-// chunk on, a group with a window the last of them.
+// Blocks of other groups at the same place are the companions of group 0's block; they are added
+// and evicted independently. A prefix is usable if every group has the blocks that the next token
+// needs: group 0 all of them; a group with chunks those from the start of the next token's chunk; a
+// group with a window those that the window covers.
 //
 // If sequences keep recurrent states, a block may have a snapshot: the states after its last token.
 // A usable prefix then ends with a block that has a snapshot.
 //
-// With tiers (block_tiers.h), evicted blocks and snapshots are kept there, and are restored for a
+// With tiers (block_tiers.h), evicted blocks and snapshots move there, and are restored for a
 // sequence that is about to be admitted.
 //
 // Thread safety: used by the engine's thread only. Ownership: refers to the pool, holds no
-// references to blocks. Invariant: the parent of an indexed block of group 0 is indexed, and is
-// held if the block is (a sequence that holds a block holds its parents, and releases the tail
-// first); a companion's block of group 0 is indexed. Allocates nothing after construction, except
-// for salts.
+// references to blocks. Invariants: the parent of an indexed block of group 0 is indexed, and is
+// held if the block is held (a sequence that holds a block also holds its parents and releases its
+// last blocks first). A companion's block of group 0 is indexed. Allocates nothing after
+// construction, except for salts.
 class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
  public:
-  // Group 0 keeps all positions. `states`: null if sequences keep none. `listener`: may be null.
-  // Both outlive the index.
+  // Group 0 keeps all positions. `states`: null if sequences keep no states. `listener` may be
+  // null. Both must outlive the index.
   PrefixIndex(BlockPool& pool, int block_size, std::span<const AttentionSpan> groups = {},
               StatePool* states = nullptr, CacheListener* listener = nullptr);
   ~PrefixIndex() override;
 
-  // The tiers for evicted blocks, and for evicted snapshots, which count there as blocks of group 0
-  // whose ids are slots. Both outlive the index. REQUIRES: nothing is indexed; `states` is null if
-  // and only if sequences keep no states.
+  // Sets the tiers for evicted blocks and for evicted snapshots. Snapshots count in their tiers as
+  // blocks of group 0 whose ids are slots. Both must outlive the index. REQUIRES: nothing is
+  // indexed; `states` is null if and only if sequences keep no states.
   void UseTiers(BlockTiers* tiers, BlockTiers* states = nullptr);
   bool has_tiers() const { return tiers_ != nullptr; }
 
   int block_size() const { return block_size_; }
-  int64_t num_indexed() const { return num_indexed_; }  // blocks of all groups
+  int64_t num_indexed() const { return num_indexed_; }  // counts blocks of all groups
 
   PrefixCursor Start(std::string_view salt) const;
 
   // Finds the longest usable prefix of `tokens`, at most `max_blocks` blocks, and moves the cursor
   // to its end. Appends to the tables references to the blocks that the next token needs, and
-  // absent entries for the others. Returns the number of blocks of the prefix. `lookup` belongs to
-  // the same tokens and salt. REQUIRES: tables are empty and the cursor is at the start.
+  // absent entries for the other places. Returns the number of blocks in the prefix. `lookup`
+  // belongs to the same tokens and salt. REQUIRES: the tables are empty and the cursor is at the
+  // start.
   int64_t Match(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
                 PrefixLookup& lookup, PrefixCursor& cursor, BlockTables& tables);
-  // Returns the number of blocks that Match() would return, and how many of the blocks that it
-  // would reference, in all groups, no sequence holds now. With the `lookup` of an earlier call it
-  // visits only the blocks added or evicted since, those that a group with a limit needs, those
-  // after the last snapshot if sequences keep states, and log(n) of the rest.
+  // Returns the number of blocks that Match() would return, and how many blocks that it would
+  // reference, in all groups, are held by no sequence now. With the `lookup` of an earlier call it
+  // visits only: blocks added or evicted since, blocks that a group with a limited span needs,
+  // blocks after the last snapshot if sequences keep states, and log(n) of the rest.
   struct Found {
     int64_t blocks = 0;
     int64_t unheld = 0;
-    // Blocks that Match() would return if every block had a snapshot.
+    // Number of blocks that Match() would return if every block had a snapshot.
     int64_t without_states = 0;
   };
   Found Count(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
               PrefixLookup& lookup);
-  // Number of blocks visited by Count and Match since construction: a measure of their work.
+  // Number of blocks that Count and Match have visited since construction. Measures their work.
   int64_t num_visits() const { return num_visits_; }
 
   // With tiers, Restore and MakeRoom are called before a sequence is admitted. They return false if
-  // the limit of blocks moved per step is reached, or the next block is still being read from the
-  // disk; call again in the next step.
+  // the limit of blocks moved per step is reached, or if the next block is still being read from
+  // the disk. Call them again in the next step.
   //
-  // Restores the blocks that would make Count() return more, as cached blocks of `owner`, in place
-  // of the least recently used ones. Each lookup restores each block of its tokens at most once.
+  // Restore restores the blocks that would make Count() return more, as cached blocks of `owner`,
+  // and evicts the least recently used blocks for them. Each lookup restores each block at most
+  // once.
   bool Restore(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
                PrefixLookup& lookup, uint64_t owner);
-  // Evicts cached blocks until `count` are free, but none of the `found` blocks that Count() has
+  // Evicts cached blocks until `count` are free, but none of the `found` blocks that Count()
   // returned. REQUIRES: at least `count` are available.
   bool MakeRoom(const PrefixLookup& lookup, int64_t found, int64_t count, uint64_t owner);
-  // Resets the limit of moved blocks. Called before each step is planned.
+  // Resets the count of moved blocks. Call before planning each step.
   void BeginStep();
-  // For shutdown: empties the index and writes the cached blocks to the disk tier, the most
-  // recently used first, as many as fit in `max_seconds`. REQUIRES: no sequence holds blocks.
+  // For shutdown: empties the index and writes the cached blocks to the disk tier, most recently
+  // used first, until `max_seconds` have passed. REQUIRES: no sequence holds blocks.
   void SaveToDisk(double max_seconds);
 
-  // Adds the block at index `cursor.num_blocks` of each table, which now holds the KV of `tokens`
-  // (one full block), and advances the cursor. If an equal block is indexed already, the table
-  // refers to that one afterwards. REQUIRES: the entries are not absent.
+  // Indexes the block at index `cursor.num_blocks` of each table, which now holds the KV of
+  // `tokens` (one full block), and advances the cursor. If an equal block is already indexed, the
+  // table refers to that one afterwards. REQUIRES: the entries are not absent.
   void Insert(std::span<const int32_t> tokens, std::string_view salt, PrefixCursor& cursor,
               BlockTables& tables);
 
   // If sequences keep states: makes `held` the snapshot of an indexed block of group 0. If the
-  // block has a snapshot already, `held` is released. `is_passing`: a temporary snapshot, to be
-  // replaced by a later one of the same sequence (TakePassing). It becomes permanent when a
+  // block already has a snapshot, `held` is released instead. `is_passing`: a temporary snapshot,
+  // which a later one of the same sequence replaces (TakePassing). It becomes permanent when a
   // sequence continues from it, or when the block is given a permanent snapshot. `owner`: see
   // fair_lru.h.
   void SetState(BlockId block, HeldState held, bool is_passing, uint64_t owner);
   // Returns the slot of the block's snapshot, or kNoState if it has none. The snapshot becomes the
   // most recently used one, permanent, and `owner`'s.
   StateId UseState(BlockId block, uint64_t owner);
-  // Remove and return the block's snapshot. TakePassing returns an empty one if there is none or it
-  // is permanent. REQUIRES for TakeState: the block has a snapshot.
+  // Removes and returns the block's snapshot. TakePassing returns an empty one if there is none or
+  // it is permanent. REQUIRES for TakeState: the block has a snapshot.
   HeldState TakeState(BlockId block);
   HeldState TakePassing(BlockId block);
-  // The last block up to `cursor` with a snapshot, as a cursor; the start if there is none.
+  // Returns the last block up to `cursor` that has a snapshot, as a cursor; the start if there is
+  // none.
   PrefixCursor LastState(const PrefixCursor& cursor, std::string_view salt) const;
 
-  // Removes all blocks that no sequence holds, and those of the tiers (with `keeps_disk`, blocks on
-  // disk stay). Returns false if some blocks were held; those stay.
+  // Removes all blocks that no sequence holds, and the blocks in the tiers (with `keeps_disk`,
+  // those on disk stay). Returns false if some blocks are held and therefore stay.
   bool Reset(bool keeps_disk = false);
 
   // Reports all indexed blocks to `listener`, parents first, after OnCleared().
@@ -168,7 +172,7 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   }
   void OnEvictState(StateId slot) override;
 
-  // Checks that all blocks and their companions agree; the error message names the inconsistency.
+  // Checks that blocks and companions agree; the error message names the mismatch.
   Status CheckInvariant() const;
 
  private:
@@ -176,20 +180,22 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
     PrefixHash hash;
     BlockId parent = kNoBlock;
     BlockId next_in_bucket = kNoBlock;
-    int32_t num_children = 0;  // indexed blocks that have this parent
-    uint64_t serial = 0;       // ascends with insertions, never reused; 0: not indexed in group 0
-    StateId state = kNoState;  // the slot of its snapshot
+    int32_t num_children = 0;  // number of indexed blocks with this parent
+    uint64_t serial = 0;       // increases with each insertion, never reused; 0: not indexed in
+                               // group 0
+    StateId state = kNoState;  // slot of its snapshot
     bool is_passing = false;
 
     bool indexed() const { return serial != 0; }
   };
 
   int64_t num_groups() const { return static_cast<int64_t>(groups_.size()); }
-  // The first block that a token needs if it follows `num_blocks` full blocks.
+  // Index of the first block that a token attends to if it follows `num_blocks` full blocks.
   int64_t FirstNeeded(int64_t group, int64_t num_blocks) const {
     return groups_[static_cast<size_t>(group)].FirstSeen(num_blocks * block_size_) / block_size_;
   }
-  // The block of group > 0 at the place of group 0's `block`; kNoBlock if there is none.
+  // Group `group`'s block at the place of group 0's `block`; kNoBlock if there is none. `group` >
+  // 0.
   BlockId& CompanionOf(BlockId block, int64_t group) {
     return companions_[static_cast<size_t>(block * (num_groups() - 1) + group - 1)];
   }
@@ -200,56 +206,57 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   PrefixHash Extend(const PrefixHash& parent, std::span<const int32_t> tokens) const;
   BlockId Find(const PrefixHash& hash, BlockId parent, std::span<const int32_t> tokens,
                std::string_view salt) const;
-  // Updates lookup.chain.
+  // Updates lookup.chain to the blocks that are indexed now.
   void FindChain(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
                  PrefixLookup& lookup);
-  // Length in blocks of the longest usable prefix, at most `usable`: the other groups have the
-  // blocks that the next token needs, and the last block has the snapshot that it needs. `has`:
-  // whether a group has a block at a place. `has_state`: whether the snapshot at a place is there
-  // or not needed.
+  // Returns the length in blocks of the longest usable prefix, at most `usable`: every group has
+  // the blocks that the next token needs, and the last block has a snapshot if one is needed.
+  // `has`: whether a group has a block at a place. `has_state`: whether the snapshot at a place
+  // exists or is not needed.
   template <typename Has, typename HasState>
   int64_t LongestUsable(int64_t usable, const Has& has, const HasState& has_state);
-  // LongestUsable() of the chain.
+  // Returns LongestUsable() for the chain of `lookup`.
   int64_t CountUsable(const PrefixLookup& lookup, int64_t max_blocks, bool needs_state);
-  // The key of the block of `tokens` at `place`.
+  // Returns the tier key of the block of `tokens` at `place`.
   const TierKey& KeyAt(std::span<const int32_t> tokens, int64_t place, std::string_view salt,
                        PrefixLookup& lookup) const;
-  // A block to be restored, or the snapshot of the block at a place.
+  // A block to restore, or the snapshot of the block at a place.
   struct Absent {
     static constexpr int64_t kSnapshot = -1;
     int64_t place = 0;
     int64_t group = 0;  // kSnapshot: the snapshot
   };
-  // The blocks to restore so that a longer prefix is usable, by ascending place; empty if none
-  // help.
+  // Returns the blocks whose restoration makes a longer prefix usable, by ascending place; empty if
+  // none would help.
   std::vector<Absent> FindAbsent(std::span<const int32_t> tokens, int64_t max_blocks,
                                  std::string_view salt, PrefixLookup& lookup);
-  // References to the first `found` blocks of the chain, and to the companions that are needed with
+  // Returns references to the first `found` blocks of the chain, and to the companions needed with
   // them.
   std::vector<BlockList> HoldFound(const PrefixLookup& lookup, int64_t found, uint64_t owner);
-  // Restores one block. False if the tiers no longer have it, or the pool has no block left.
+  // Restores one block. Returns false if the tiers no longer have it, or if the pool has no block
+  // left.
   bool RestoreOne(std::span<const int32_t> tokens, const Absent& absent, std::string_view salt,
                   PrefixLookup& lookup, BlockList& held);
-  // Restores the snapshot of the block at `place` of the chain. False as in RestoreOne.
+  // Restores the snapshot of the block at `place` of the chain. Returns false as RestoreOne does.
   bool RestoreSnapshot(std::span<const int32_t> tokens, int64_t place, std::string_view salt,
                        PrefixLookup& lookup, uint64_t owner);
-  // Calls `visit` with the key, group and id of an indexed block, and of its companions, which are
+  // Calls `visit` with the key, group and id of an indexed block and of each companion, which are
   // evicted with it.
   template <typename Visit>
   void ForEachGone(BlockId block, const Visit& visit) const;
-  // Save the content of a block, or of a block's snapshot, that is being evicted to the tiers.
+  // Saves to the tiers the content of a block, or of a block's snapshot, that is being evicted.
   void Store(BlockId block);
   void StoreSnapshot(BlockId block, StateId slot);
-  // Add a block that is not indexed.
+  // Adds a block that is not indexed yet.
   void AddBlock(BlockId block, const PrefixHash& hash, BlockId parent,
                 std::span<const int32_t> tokens, std::string_view salt);
   void AddCompanion(BlockId companion, int64_t group, BlockId anchor,
                     std::span<const int32_t> tokens, std::string_view salt);
-  void Remove(BlockId block);           // of group 0, and its companions
-  void RemoveCompanion(BlockId block);  // of another group
+  void Remove(BlockId block);           // block of group 0; also removes its companions
+  void RemoveCompanion(BlockId block);  // block of another group
   size_t Bucket(const PrefixHash& hash) const { return hash.low & (buckets_.size() - 1); }
 
-  // The salt of a first block; "" if it has none.
+  // Returns the salt of a first block, or "" if it has none.
   std::string_view SaltOf(BlockId first_block) const {
     const auto found = salts_.find(first_block);
     return found == salts_.end() ? std::string_view() : std::string_view(found->second);
@@ -263,19 +270,19 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   const int block_size_;
   const std::vector<AttentionSpan> groups_;
   std::vector<unsigned char> secret_;
-  std::vector<Entry> entries_;         // by block
+  std::vector<Entry> entries_;         // indexed by block
   std::vector<BlockId> companions_;    // [num_blocks, number of groups - 1]
-  std::vector<BlockId> anchors_;       // by block: if it is a companion, its block of group 0
-  std::vector<BlockId> state_blocks_;  // by slot: the block whose snapshot it holds
+  std::vector<BlockId> anchors_;       // indexed by block: for a companion, its block of group 0
+  std::vector<BlockId> state_blocks_;  // indexed by slot: the block whose snapshot the slot holds
   std::vector<int32_t> tokens_;        // [num_blocks, block_size]
   std::vector<BlockId> buckets_;       // hash table; its size is a power of two
-  std::vector<TierKey> keys_;          // by block of group 0, with tiers
-  std::unordered_map<BlockId, std::string> salts_;  // of first blocks with a salt
+  std::vector<TierKey> keys_;          // indexed by block of group 0; only with tiers
+  std::unordered_map<BlockId, std::string> salts_;  // salts of first blocks
   int64_t num_indexed_ = 0;
   uint64_t next_serial_ = 1;
   int64_t num_visits_ = 0;
-  bool is_resetting_ = false;          // evicted blocks are not stored in the tiers
-  std::vector<int64_t> present_from_;  // scratch of CountUsable, by group
+  bool is_resetting_ = false;          // while true, evicted blocks are not stored in the tiers
+  std::vector<int64_t> present_from_;  // scratch of CountUsable, indexed by group
 };
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The part of the prefix index that stores evicted blocks in the tiers and restores them.
+// The part of PrefixIndex that stores evicted blocks in the tiers and restores them.
 #include <algorithm>
 #include <utility>
 
@@ -56,7 +56,7 @@ void PrefixIndex::SaveToDisk(double max_seconds) {
   if (tiers_ == nullptr) return;
   const auto start = Clock::now();
   if (state_tiers_ != nullptr) {
-    // Blocks are of no use without a snapshot, so snapshots go first, in half of the time.
+    // Blocks are useless without a snapshot, so snapshots are written first, in half of the time.
     std::vector<BlockTiers::Named> snapshots;
     for (size_t slot = 0; slot < state_blocks_.size(); ++slot) {
       if (const BlockId block = state_blocks_[slot]; block != kNoBlock)
@@ -65,7 +65,7 @@ void PrefixIndex::SaveToDisk(double max_seconds) {
     state_tiers_->Save(snapshots, max_seconds / 2);
   }
   std::vector<BlockTiers::Named> blocks;
-  // Evicting lists the blocks by last use. Their bytes stay in the pool meanwhile.
+  // Evicting all blocks lists them by last use. Their bytes stay intact in the pool meanwhile.
   is_resetting_ = true;
   while (const auto next = pool_.NextEvicted()) {
     ForEachGone(*next, [&](const TierKey& key, int64_t group, BlockId gone) {
@@ -161,7 +161,7 @@ bool PrefixIndex::Restore(std::span<const int32_t> tokens, int64_t max_blocks,
     return one.group == Absent::kSnapshot ? state_tiers_->Prepare(key, 0, is_next)
                                           : tiers_->Prepare(key, one.group, is_next);
   };
-  // The snapshot is the last of the list, and takes the longest to be read.
+  // The snapshot is last in the list, and takes longest to read.
   if (absent.back().group == Absent::kSnapshot) prepare(absent.back(), false);
   for (size_t i = 0; i < absent.size() && i < BlockTiers::kReadAhead; ++i)
     prepare(absent[i], i == 0);
@@ -171,7 +171,7 @@ bool PrefixIndex::Restore(std::span<const int32_t> tokens, int64_t max_blocks,
         moved ? now + BlockTiers::kMostWait : until.value_or(now + BlockTiers::kMostWait);
     return false;
   };
-  // Hold the blocks that were found, so that restored blocks do not evict them.
+  // Holds the blocks that were found, so that restored blocks do not evict them.
   std::vector<BlockList> held = HoldFound(lookup, std::ssize(lookup.chain), owner);
   for (size_t i = 0; i < absent.size(); ++i) {
     const bool is_snapshot = absent[i].group == Absent::kSnapshot;

@@ -1,4 +1,4 @@
-// Blocks evicted from the pool, in memory.
+// Keeps blocks evicted from the pool in memory.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-// Keeps the content of blocks by name. All operations take constant time. Thread safety: one thread
-// at a time.
+// Stores the content of blocks by name. All operations take constant time. Thread safety: one
+// thread at a time.
 class RamTier {
  public:
   struct Kept {
@@ -27,19 +27,19 @@ class RamTier {
   int64_t max_blocks() const { return max_blocks_; }
   int64_t size() const { return static_cast<int64_t>(places_.size()); }
   bool Has(const TierName& name) const { return places_.contains(name); }
-  // Marks the block most recently used. False if it is absent.
+  // Marks the block as most recently used. Returns false if it is absent.
   bool Touch(const TierName& name);
   // Removes and returns the block; null if it is absent.
   HeldBytes Take(const TierName& name);
   // REQUIRES: size() < max_blocks(), and the block is absent.
   void Add(Kept kept);
-  // Remove and return the least or the most recently used block; nullopt if there is none.
+  // Removes and returns the least or the most recently used block; nullopt if there is none.
   std::optional<Kept> TakeOldest();
   std::optional<Kept> TakeNewest();
   void Clear();
 
  private:
-  using List = std::list<Kept>;  // the least recently used first
+  using List = std::list<Kept>;  // least recently used first
 
   std::optional<Kept> TakeAt(List::iterator place);
 

@@ -23,7 +23,7 @@ StatePool::StatePool(int64_t num_slots)
 }
 
 HeldState StatePool::Take() {
-  StateId slot = free_.last;  // its memory is still warm
+  StateId slot = free_.last;  // the last one freed, whose memory is still in the CPU's caches
   if (slot != kNoState) {
     lists_.Remove(free_, slot);
     --num_free_;

@@ -1,5 +1,5 @@
-// Slots for the states of recurrent layers, which sequences keep besides KV blocks; handles only
-// ids. A slot belongs to a sequence, or holds a snapshot from which a prefix can be continued.
+// Manages slots for the states of recurrent layers, which sequences keep besides KV blocks. Handles
+// only ids. A slot belongs to a sequence, or holds a snapshot from which a prefix can be continued.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ constexpr StateId kNoState = -1;
 
 class StatePool;
 
-// A slot held by a sequence. Ownership: move-only; releases the slot when destroyed.
+// A slot that a sequence holds. Ownership: move-only; releases the slot when destroyed.
 class HeldState {
  public:
   HeldState() = default;
@@ -34,7 +34,7 @@ class HeldState {
   }
   ~HeldState() { Release(); }
 
-  StateId id() const { return id_; }  // kNoState: none
+  StateId id() const { return id_; }  // kNoState if empty
   void Release();
 
  private:
@@ -45,20 +45,20 @@ class HeldState {
   StateId id_ = kNoState;
 };
 
-// Every slot is held, kept (a snapshot, which the prefix index can find) or free. All operations
-// take constant time. Thread safety: used by the engine's thread only. Ownership: outlives its
-// HeldStates. Invariant: num_free() + num_held() + num_kept() == num_slots(). Allocates for a new
-// owner.
+// Every slot is held, kept (it holds a snapshot that the prefix index can find) or free. All
+// operations take constant time; memory is allocated only for a new owner. Thread safety: used by
+// the engine's thread only. Ownership: outlives its HeldStates. Invariant: num_free() + num_held()
+// + num_kept() == num_slots().
 class StatePool {
  public:
-  // Called when the slot of a snapshot is reused.
+  // Is told when a snapshot's slot is reused.
   class Evictor {
    public:
     virtual ~Evictor() = default;
     virtual void OnEvictState(StateId slot) = 0;
   };
 
-  // Ids are [0, num_slots).
+  // Slot ids are [0, num_slots).
   explicit StatePool(int64_t num_slots);
   StatePool(const StatePool&) = delete;
   StatePool& operator=(const StatePool&) = delete;
@@ -69,22 +69,22 @@ class StatePool {
   int64_t num_free() const { return num_free_; }
   int64_t num_kept() const { return kept_.size(); }
   int64_t num_held() const { return num_slots() - num_free_ - num_kept(); }
-  // Number of slots that Take() can return in sequence.
+  // Number of consecutive calls of Take() that would succeed now.
   int64_t num_available() const { return num_free_ + num_kept(); }
 
-  // Takes a free slot; its content is undefined. If there is none, evicts the least recently used
+  // Takes a free slot with undefined content. If none is free, evicts the least recently used
   // snapshot, but spares owners with less than an equal share (fair_lru.h). Returns an empty
-  // HeldState if all are held.
+  // HeldState if all slots are held.
   [[nodiscard]] HeldState Take();
-  // Makes the slot a snapshot of `owner`, the most recently used one.
+  // Turns the slot into a snapshot of `owner`, the most recently used one. Returns its id.
   StateId Keep(HeldState held, uint64_t owner);
-  // Makes a snapshot the most recently used one and `owner`'s.
+  // Makes a snapshot the most recently used one and assigns it to `owner`.
   void Touch(StateId slot, uint64_t owner);
-  // Frees a snapshot's slot, or returns it as held.
+  // Removes a snapshot: Drop frees its slot, the other returns the slot as held.
   void Drop(StateId slot);
   [[nodiscard]] HeldState TakeKept(StateId slot);
 
-  // Checks that counts, lists and slots agree; the error names the mismatch.
+  // Checks that counts, lists and slots agree; the error message names the mismatch.
   Status CheckInvariant() const;
 
  private:
@@ -93,7 +93,7 @@ class StatePool {
   enum class Where : uint8_t { kFree, kKept, kHeld };
 
   void Release(StateId slot);
-  // Removes a slot from the kept ones.
+  // Removes a slot from the kept slots.
   void Remove(StateId slot);
   Where& at(StateId slot) { return slots_[static_cast<size_t>(slot)]; }
 

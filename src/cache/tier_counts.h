@@ -1,4 +1,4 @@
-// Counters of the tiers, for metrics.
+// Counters of the RAM and disk tiers, for metrics.
 #pragma once
 
 #include <atomic>
@@ -7,22 +7,22 @@
 namespace sluice {
 
 struct DiskTierCounts {
-  uint64_t written = 0, read = 0;  // blocks
-  // Blocks dropped because the write queue was full: blocks were evicted faster than written.
+  uint64_t written = 0, read = 0;  // number of blocks
+  // Blocks dropped because the write queue was full: eviction was faster than writing.
   uint64_t dropped = 0;
   uint64_t damaged = 0;  // files removed because they were truncated, damaged or foreign
   int64_t used_bytes = 0;
-  bool writes = true;  // false once a write has failed
+  bool writes = true;  // becomes false once a write fails
 };
 
-// Numbers of blocks since the start. Thread safety: written by the engine's thread, read by any.
+// Numbers of blocks since the start. Thread safety: the engine's thread writes, any thread reads.
 struct TierCounters {
   std::atomic<uint64_t> ram_stored{0}, ram_loaded{0}, disk_loaded{0};
-  std::atomic<uint64_t> dropped{0};  // evicted from memory and not given to a disk
+  std::atomic<uint64_t> dropped{0};  // evicted from memory without a disk tier to take them
   std::atomic<int64_t> ram_blocks{0};
 };
 
-// Values of TierCounters.
+// A snapshot of TierCounters.
 struct PieceCounts {
   uint64_t ram_stored = 0, ram_loaded = 0, disk_loaded = 0, dropped = 0;
 
@@ -34,13 +34,13 @@ struct PieceCounts {
   }
 };
 
-// The tiers' counts that a server reports.
+// The counts of all tiers that a server reports.
 struct TierCounts {
   bool has_ram = false, has_disk = false;
-  bool has_snapshots = false;  // sequences keep states
+  bool has_snapshots = false;  // whether sequences keep states
   int64_t bytes_per_block = 0;
   PieceCounts blocks, snapshots;
-  int64_t ram_bytes = 0, ram_capacity = 0, disk_capacity = 0;  // of blocks and snapshots
+  int64_t ram_bytes = 0, ram_capacity = 0, disk_capacity = 0;  // blocks and snapshots together
   DiskTierCounts disk_blocks, disk_snapshots;
 };
 

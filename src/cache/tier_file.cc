@@ -28,7 +28,7 @@ constexpr uint32_t kVersion = 1;
 constexpr int64_t kPageBytes = 4096;
 constexpr std::string_view kSuffix = ".kv";
 
-// The header in the file. Numbers are little-endian, as on all supported machines.
+// The file's header. Numbers are little-endian, as on all supported machines.
 struct Header {
   std::array<char, 8> magic = kMagic;
   uint32_t version = kVersion;
@@ -36,8 +36,8 @@ struct Header {
   TierIdentity identity{};
   std::array<uint8_t, 32> digest{};
   uint64_t block_bytes = 0;
-  uint64_t block_low = 0, block_high = 0;  // XXH3 of the bytes, 128 bits
-  uint64_t header_hash = 0;                // XXH3 of everything before it, 64 bits
+  uint64_t block_low = 0, block_high = 0;  // 128-bit XXH3 of the block's bytes
+  uint64_t header_hash = 0;                // 64-bit XXH3 of the header up to here
 };
 static_assert(sizeof(Header) == 112);
 
@@ -64,7 +64,7 @@ tl::unexpected<Error> WriteFailed(const std::filesystem::path& path, int number)
               fmt::format("{}: {}", path.string(), SystemReason(number)));
 }
 
-// Returns errno of the call that failed; 0 if everything was written.
+// Writes everything. Returns 0, or errno of the call that failed.
 int WriteAll(int fd, const void* data, size_t size) {
   const char* next = static_cast<const char*>(data);
   while (size > 0) {
@@ -77,7 +77,7 @@ int WriteAll(int fd, const void* data, size_t size) {
   return 0;
 }
 
-// False if the file ends early or cannot be read.
+// Fills `data`. Returns false if the file ends early or cannot be read.
 bool ReadAll(int fd, void* data, size_t size) {
   char* next = static_cast<char*>(data);
   while (size > 0) {
@@ -113,7 +113,7 @@ std::optional<TierName> ReadTierFileName(std::string_view file) {
   const std::string_view rest = file.substr(2 * name.digest.size());
   if (!rest.starts_with('-') || !rest.ends_with(kSuffix)) return std::nullopt;
   std::from_chars(rest.data() + 1, rest.data() + rest.size(), name.group);
-  // Accept only the canonical spelling, so that each block has one file.
+  // Accepts only the canonical spelling, so that each block has exactly one file.
   return TierFileName(name) == file ? std::optional(name) : std::nullopt;
 }
 

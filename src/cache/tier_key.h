@@ -1,4 +1,4 @@
-// Names of blocks outside the pool, where their ids have no meaning.
+// Names of blocks outside the pool, where block ids have no meaning.
 #pragma once
 
 #include <array>
@@ -10,17 +10,17 @@
 
 namespace sluice {
 
-// Names a block by all tokens up to and including its own: SHA-256 of the chain of tokens, which
-// begins with the salt. Equal digests imply equal tokens: nobody can construct a collision. Keys
-// are the same in every process.
+// Names a block by all tokens up to and including its own: the SHA-256 of the chain of tokens,
+// which begins with the salt. Equal digests imply equal tokens, because nobody can construct a
+// collision. Keys are the same in every process.
 struct TierKey {
   std::array<uint8_t, 32> digest{};
-  // False if the tokens or the salt have a meaning in this process only: rows of images, whose ids
-  // are given out in order of arrival, and adapters, whose serial number is in the salt.
+  // False if the tokens or the salt have a meaning only in this process: image rows, whose ids are
+  // assigned in order of arrival, and adapters, whose serial number is in the salt.
   bool is_durable = true;
 };
 
-// Parent key of first blocks. `salt`: from MakeCacheSalt.
+// Returns the key that serves as parent of first blocks. `salt`: made by MakeCacheSalt.
 TierKey FirstTierKey(std::string_view salt);
 TierKey NextTierKey(const TierKey& parent, std::span<const int32_t> tokens);
 
