@@ -24,7 +24,7 @@ Result<AddedTokenFinder> AddedTokenFinder::Create(
   }
   if (tokens.empty()) return finder;
 
-  // Each node has a range of the sorted list of tokens; its children have ranges within it.
+  // Each node covers a range of the sorted list of tokens; its children cover parts of that range.
   struct Work {
     uint32_t node, begin, end, depth;
   };

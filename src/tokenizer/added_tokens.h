@@ -1,5 +1,5 @@
-// Added tokens: texts that are always encoded as a single token. They are cut out of a text before
-// the model encodes the rest.
+// Added tokens: texts that are always encoded as a single token. They are cut out before the model
+// encodes the rest of a text.
 #pragma once
 
 #include <bitset>
@@ -16,26 +16,26 @@ namespace sluice {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // No match next to a word character.
-  bool lstrip = false;       // Also matches white space to its left.
-  bool rstrip = false;       // Also matches white space to its right.
-  bool normalized = true;    // Its normalized form is searched for in the normalized text.
-  bool special = false;      // Omitted by Decode with skip_special_tokens.
+  bool single_word = false;  // Does not match next to a word character.
+  bool lstrip = false;       // Also consumes white space to its left.
+  bool rstrip = false;       // Also consumes white space to its right.
+  bool normalized = true;    // Is normalized, and searched for in the normalized text.
+  bool special = false;      // Decode with skip_special_tokens omits it.
 };
 
-// Searches for a set of added tokens: the leftmost match, of several the longest.
+// Finds a set of added tokens in a text: the leftmost match, and the longest of several there.
 // Thread safety: immutable after construction.
 class AddedTokenFinder {
  public:
   AddedTokenFinder() = default;
-  // `tokens`: the text to search for, which may differ from the content, and the token.
-  // kInvalidData if two texts are equal.
+  // `tokens`: pairs of the text to search for, which may differ from the token's content, and the
+  // token. kInvalidData if two texts are equal.
   static Result<AddedTokenFinder> Create(std::vector<std::pair<std::string, AddedToken>> tokens);
 
   bool empty() const { return tokens_.empty(); }
 
-  // Cuts `text` at the tokens: calls gap(part) for the text between tokens and token(id) for each
-  // token, in order. Once the EncodeBudget is exceeded, no more tokens are found.
+  // Cuts `text` at the tokens: calls token(id) for each token and gap(part) for the text between
+  // tokens, in order. Once the EncodeBudget is exceeded, finds no more tokens.
   template <typename Gap, typename Token>
   void Split(std::string_view text, Gap&& gap, Token&& token) const {
     size_t start = 0;  // Start of the text not yet passed to a callback.
@@ -47,7 +47,8 @@ class AddedTokenFinder {
       size_t end = match.end;
       if (found.lstrip) begin = SkipSpacesBack(text, begin, start);
       if (found.rstrip) end = SkipSpaces(text, end);
-      // A token of white space may lie entirely inside the previous token's extended match.
+      // A token that consists of white space may lie entirely inside the white space that the
+      // previous token consumed.
       if (begin >= end) continue;
       if (start < begin) gap(text.substr(start, begin - start));
       token(found.id);
@@ -62,7 +63,7 @@ class AddedTokenFinder {
     size_t end = 0;
     uint32_t token = 0;
   };
-  // A node of the trie of all tokens: its children are sorted by byte, in `edges_`.
+  // A node of the trie of all tokens. Its children, in `edges_`, are sorted by byte.
   struct Node {
     uint32_t first_edge = 0;
     uint32_t num_edges = 0;
@@ -83,9 +84,9 @@ class AddedTokenFinder {
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
   std::bitset<256> first_bytes_;
-  std::bitset<65536>
-      first_pairs_;  // First two bytes, low byte first; all second bytes after a one-byte token.
-  int only_first_byte_ = -1;  // The first byte if all tokens share it.
+  std::bitset<65536> first_pairs_;  // Indexed by the first two bytes, the first in the low byte.
+                                    // After a one-byte token all second bytes are set.
+  int only_first_byte_ = -1;        // The first byte if all tokens share it, else -1.
   bool one_byte_tokens_ = false;
 };
 

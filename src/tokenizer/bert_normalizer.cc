@@ -10,7 +10,7 @@ namespace {
 
 using unicode::IsInRanges;
 
-// The blocks listed in BERT's own code, which are not all of Han.
+// Uses the blocks listed in BERT's own code, which are not all of Han.
 bool IsChinese(char32_t c) {
   constexpr char32_t kBlocks[][2] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
                                      {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F},
@@ -27,8 +27,8 @@ bool IsMark(char32_t c) {
   return c >= 0x300 && IsInRanges(range_data::kMarks, range_data::kMarksSize, c);
 }
 
-// Rewrites `text` character by character: append(out, code point, bytes) returns false if it
-// removes the character.
+// Rewrites `text` character by character: append(out, code point, bytes) appends the replacement,
+// and returns false if it removes the character.
 template <typename Append>
 void RewriteEach(std::string& text, bool& at_start, const Append& append) {
   std::string out;

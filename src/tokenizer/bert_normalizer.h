@@ -1,4 +1,4 @@
-// BertNormalizer: BERT's rewriting of a text before it is cut into words.
+// BertNormalizer: rewrites a text as BERT does before cutting it into words.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@ struct BertNormalizer {
   bool strip_accents = true;
   bool lowercase = true;
 
-  // REQUIRES: valid UTF-8. Clears `at_start` if the text's first character is removed.
+  // Normalizes `text`. Clears `at_start` if the text's first character is removed. REQUIRES: valid
+  // UTF-8.
   void Run(std::string& text, bool& at_start) const;
 };
 

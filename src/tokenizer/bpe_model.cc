@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Up to this many symbols, scanning for the best pair is faster than a heap.
+// With up to this many symbols, a scan for the best pair is faster than a heap.
 constexpr size_t kMaxScanned = 48;
 
 uint64_t PairKey(int32_t left, int32_t right) {
@@ -24,19 +24,19 @@ uint64_t HashPair(uint64_t pair) {
   return mixed ^ mixed >> 29;
 }
 
-// Bytes that never occur in valid UTF-8.
+// Whether the byte never occurs in valid UTF-8.
 bool IsNeverInUtf8(int byte) {
   return byte == 0xC0 || byte == 0xC1 || byte >= 0xF5;
 }
 
-// A per-thread cache of pieces of several tokens; a new piece replaces the old one in its slot.
-// Names and inflected words recur, and merging costs as much as twenty look-ups. One cache line per
-// entry.
+// An entry of a per-thread cache of pieces with several tokens; a new piece replaces the old one in
+// its slot. Names and inflected words recur, and merging costs as much as twenty look-ups. An entry
+// takes one cache line.
 struct alignas(64) CachedPiece {
   static constexpr size_t kMaxIds = 8;
 
   PieceKey key;
-  uint64_t model = 0;  // BpeModel::serial_
+  uint64_t model = 0;  // BpeModel::serial_ of the model that encoded it
   uint32_t num_ids = 0;
   int32_t ids[kMaxIds] = {};
 };
@@ -55,7 +55,7 @@ uint64_t NextSerial() {
 // Buffers that each thread reuses.
 std::vector<int32_t>& ScratchSymbols() {
   thread_local std::vector<int32_t> symbols;
-  // Do not keep the memory after a huge piece.
+  // Frees the memory after a huge piece.
   if (symbols.capacity() > (1 << 20)) std::vector<int32_t>().swap(symbols);
   symbols.clear();
   return symbols;
@@ -117,7 +117,7 @@ void BpeModel::AddMerges(const std::vector<BpeSpec::Merge>& merges) {
     size_t slot = HashPair(pair) & (slots - 1);
     while (merges_[slot].pair != UINT64_MAX && merges_[slot].pair != pair)
       slot = (slot + 1) & (slots - 1);
-    // If a pair occurs twice, the later merge counts.
+    // If a pair occurs twice, the later merge replaces the earlier.
     merges_[slot] = {pair, static_cast<uint32_t>(rank), merge.merged};
   }
   if (!byte_level_) return;
@@ -138,14 +138,14 @@ void BpeModel::AddPieces(bool ignore_merges) {
     std::string text(vocabulary_.Spelling(id));
     if (byte_level_) {
       std::optional<std::string> bytes = byte_level::Unspell(text);
-      if (!bytes) continue;  // No text has this spelling: an added token.
+      if (!bytes) continue;  // No text has this spelling, so it is an added token.
       text = std::move(*bytes);
     }
     if (text.empty()) continue;
     if (!ignore_merges) {
       if (text.size() > word_suffix_.size() && text.ends_with(word_suffix_))
         text.resize(text.size() - word_suffix_.size());
-      // The piece is encoded as this token only if the merges lead to it.
+      // The piece may be encoded as this token only if the merges lead to it.
       ids.clear();
       EncodeByMerges(text, ids);
       if (ids.size() != 1 || ids[0] != id) continue;
@@ -244,9 +244,9 @@ void BpeModel::Symbols(std::string_view piece, std::vector<int32_t>& symbols) co
         symbols.push_back(fallback_symbols_[static_cast<unsigned char>(c)]);
       continue;
     }
-    // Without an unknown token, the character is dropped. The unknown token is emitted at the next
-    // known character, after byte tokens in between, as in the libraries that vocabularies are
-    // trained with.
+    // A character without a token is dropped if there is no unknown token. Otherwise the unknown
+    // token is emitted before the next known character, after any byte tokens in between, as in the
+    // libraries that train vocabularies.
     if (unk_id_ < 0) continue;
     if (pending_unk && !fuse_unk_) symbols.push_back(unk_id_);
     pending_unk = true;
@@ -256,7 +256,7 @@ void BpeModel::Symbols(std::string_view piece, std::vector<int32_t>& symbols) co
 
 void BpeModel::MergeShort(std::string_view bytes, std::vector<int32_t>& symbols) const {
   size_t n = symbols.size();
-  uint32_t ranks[kMaxScanned];  // Rank of the pair that starts at each symbol.
+  uint32_t ranks[kMaxScanned];  // ranks[i]: rank of the pair that starts at symbol i.
   int32_t merged[kMaxScanned];
   const auto set = [&](size_t i, Found found) {
     ranks[i] = found.rank;
@@ -299,12 +299,13 @@ void BpeModel::MergeLong(std::vector<int32_t>& symbols) const {
   constexpr uint32_t kEnd = UINT32_MAX;
   struct Link {
     uint32_t previous, next;
-    // Rank of the pair with the next symbol; kNoMerge once this symbol has been merged away.
+    // Rank of the pair with the next symbol; kNoMerge once this symbol is merged into its left
+    // neighbour.
     uint32_t rank;
     int32_t merged;
   };
   std::vector<Link> links(n);
-  std::vector<uint64_t> entries;  // rank << 32 | position
+  std::vector<uint64_t> entries;  // each is rank << 32 | position
   entries.reserve(n);
   for (uint32_t i = 0; i < n; ++i) {
     links[i] = {i == 0 ? kEnd : i - 1, i + 1 < n ? i + 1 : kEnd, kNoMerge, -1};
@@ -330,7 +331,7 @@ void BpeModel::MergeLong(std::vector<int32_t>& symbols) const {
     const auto rank = static_cast<uint32_t>(queue.top() >> 32);
     queue.pop();
     Link& link = links[at];
-    if (link.rank != rank) continue;  // This entry is outdated.
+    if (link.rank != rank) continue;  // The entry is outdated.
     const uint32_t gone = link.next;
     symbols[at] = link.merged;
     link.next = links[gone].next;

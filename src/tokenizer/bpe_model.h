@@ -1,4 +1,4 @@
-// Byte-pair encoding: turns a piece of text into ids of a vocabulary with ranked merges.
+// Byte-pair encoding: converts a piece of text to ids of a vocabulary with ranked merges.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// The `model` of a tokenizer.json.
+// The `model` of a tokenizer.json, parsed.
 struct BpeSpec {
   TokenTable vocabulary;
   struct Merge {
@@ -24,30 +24,31 @@ struct BpeSpec {
     int32_t right = 0;
     int32_t merged = 0;
   };
-  std::vector<Merge> merges;  // By rank.
+  std::vector<Merge> merges;  // Ordered by rank.
   std::optional<std::string> unk_token;
   bool fuse_unk = false;
   bool byte_fallback = false;
   bool ignore_merges = false;
-  // Added to characters in the vocabulary's spelling: the prefix to all but the piece's first, the
-  // suffix to the piece's last: "##b", "c</w>".
+  // Affixes that the vocabulary's spellings contain: the prefix precedes all characters of a piece
+  // but the first, the suffix follows its last: "##b", "c</w>".
   std::string continuing_prefix;
   std::string word_suffix;
 
   bool has_affixes() const { return !continuing_prefix.empty() || !word_suffix.empty(); }
 };
 
-// Thread safety: immutable; Encode may be called by several threads at the same time.
+// Thread safety: immutable; several threads may call Encode at the same time.
 class BpeModel {
  public:
-  // `byte_level`: pieces are raw bytes, and the vocabulary spells them byte by byte (byte_level.h);
-  // not possible with affixes. Error if unk_token is not in the vocabulary.
+  // `byte_level`: pieces are raw bytes, and the vocabulary spells them byte by byte (byte_level.h).
+  // Not possible with affixes. Returns an error if unk_token is not in the vocabulary.
   static Result<BpeModel> Create(BpeSpec spec, bool byte_level);
-  // Whether pieces may be raw bytes: the vocabulary has every byte that can occur in valid UTF-8.
+  // Whether pieces may be raw bytes: the vocabulary must contain every byte that can occur in valid
+  // UTF-8.
   static bool HasAllBytes(const TokenTable& vocabulary);
 
-  // Appends the ids of a piece. `text_end`: end of the readable memory that holds the piece.
-  // REQUIRES: piece is not empty, and shorter than 2 GiB.
+  // Appends the ids of `piece`. `text_end`: end of the readable memory that contains the piece.
+  // REQUIRES: the piece is not empty, and shorter than 2 GiB.
   void Encode(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const {
     const int32_t whole =
         piece.size() <= PieceKey::kMaxBytes
@@ -67,7 +68,7 @@ class BpeModel {
   static constexpr uint32_t kNoMerge = UINT32_MAX;
 
   struct MergeSlot {
-    uint64_t pair = UINT64_MAX;  // left << 32 | right
+    uint64_t pair = UINT64_MAX;  // left id << 32 | right id
     uint32_t rank = kNoMerge;
     int32_t merged = -1;
   };
@@ -83,31 +84,33 @@ class BpeModel {
 
   Found FindMerge(int32_t left, int32_t right) const;
   int32_t FindLong(std::string_view piece) const;
-  // Encodes a piece of several tokens: from this thread's cache, else by merges.
+  // Encodes a piece that is not a single token: from this thread's cache, or by merging.
   void EncodeSeveral(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const;
   void EncodeByMerges(std::string_view piece, std::vector<int32_t>& ids) const;
-  // The ids of the piece's characters or bytes, before any merge.
+  // Returns the ids of the piece's characters or bytes, before any merge.
   void Symbols(std::string_view piece, std::vector<int32_t>& symbols) const;
-  // The id of a character, in the spelling for its position; -1 if there is none.
+  // Returns the id of a character, spelled for its position in the piece; -1 if there is none.
   int32_t CharacterId(std::string_view spelling) const;
-  // `bytes`: the piece if each byte is one symbol, else empty.
+  // Merges the symbols of a short piece. `bytes`: the piece if each byte is one symbol, else empty.
   void MergeShort(std::string_view bytes, std::vector<int32_t>& symbols) const;
   void MergeLong(std::vector<int32_t>& symbols) const;
 
-  uint64_t serial_ = 0;  // Unique in the process: identifies this model in caches.
+  uint64_t serial_ = 0;  // Unique in the process; identifies this model in caches.
   TokenTable vocabulary_;
   bool byte_level_ = false;
   bool byte_fallback_ = false;
   bool fuse_unk_ = false;
   std::string continuing_prefix_, word_suffix_;
   int32_t unk_id_ = -1;
-  std::array<int32_t, 256> byte_symbols_{};  // byte_level: the id of each byte; else of each ASCII
-                                             // character; -1 if none.
-  std::array<int32_t, 256> fallback_symbols_{};  // Ids of "<0x41>" etc., -1 if none.
-  std::vector<MergeSlot> merges_;                // Open addressing; the size is a power of two.
-  std::vector<Found> byte_merges_;               // byte_level: [left byte * 256 + right byte]
-  PieceTable pieces_;                            // Pieces that are one token.
-  // Likewise, for pieces longer than PieceKey::kMaxBytes.
+  std::array<int32_t, 256> byte_symbols_{};      // Indexed by byte (byte_level) or else by ASCII
+                                                 // character: its id, or -1.
+  std::array<int32_t, 256> fallback_symbols_{};  // Indexed by byte: the id of "<0x41>" etc., or -1.
+  std::vector<MergeSlot> merges_;                // Hash table with open addressing; its size is a
+                                                 // power of two.
+  std::vector<Found> byte_merges_;               // byte_level: indexed by left byte * 256 + right
+                                                 // byte
+  PieceTable pieces_;                            // Pieces that are a single token.
+  // As pieces_, for pieces longer than PieceKey::kMaxBytes.
   TokenTable long_pieces_;
 };
 

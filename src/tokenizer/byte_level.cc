@@ -8,8 +8,8 @@
 namespace sluice::byte_level {
 namespace {
 
-// Printable Latin-1 characters represent themselves; the other bytes, in order, are U+0100 and
-// following.
+// Printable Latin-1 characters represent themselves. The other bytes, in order, are represented by
+// U+0100 and the characters after it.
 constexpr bool StandsForItself(int byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }

@@ -1,5 +1,5 @@
-// The printable spelling of bytes in byte-level vocabularies: each byte is a character ("Ġ" is a
-// space).
+// The printable spelling of bytes in byte-level vocabularies: each byte is spelled as one character
+// ("Ġ" is a space).
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace sluice::byte_level {
 
-// The character that stands for a byte.
+// Returns the character that represents a byte.
 char32_t CharOf(uint8_t byte);
-// The byte that a character stands for.
+// Returns the byte that a character represents, if any.
 std::optional<uint8_t> ByteOf(char32_t c);
 
-// Bytes to characters.
+// Converts bytes to characters.
 std::string Spell(std::string_view bytes);
-// Characters to bytes; nullopt if a character represents no byte.
+// Converts characters to bytes; nullopt if a character represents no byte.
 std::optional<std::string> Unspell(std::string_view spelling);
 
 }  // namespace sluice::byte_level

@@ -1,4 +1,4 @@
-// Look-ups in tables of ranges (range_data.h).
+// Look-ups in tables of code point ranges (range_data.h).
 #pragma once
 
 #include <algorithm>

@@ -18,23 +18,24 @@ namespace {
 
 using unicode::kMaxCodePoint;
 
-// A run of code points of one category.
+// Consecutive code points of one category.
 struct Run {
   char32_t first, last;
   uint8_t category;
 };
 
-// The category of each code point in the linked PCRE2: what \p{Lu} in a PCRE2 pattern matches.
+// Returns the categories of all code points as the linked PCRE2 sees them: what \p{Lu} matches in a
+// pattern.
 const std::vector<Run>& Pcre2Categories() {
   static const std::vector<Run>* const runs = [] {
     std::string pattern;
     for (int i = 1; i < unicode::kNumCategories; ++i) {
-      if (i == unicode::kCs) continue;  // Does not occur in UTF-8.
+      if (i == unicode::kCs) continue;  // Surrogates do not occur in UTF-8.
       pattern += fmt::format("{}(*MARK:{})\\p{{{}}}+", pattern.empty() ? "" : "|", i,
                              unicode::CategoryName(static_cast<unicode::Category>(i)));
     }
     std::string text;
-    // Indexed by the position in `text` at which the code point begins.
+    // Indexed by the offset in `text` at which the code point begins.
     std::vector<char32_t> code_points;
     for (char32_t c = 0; c <= kMaxCodePoint; ++c) {
       if (c >= 0xD800 && c < 0xE000) continue;
@@ -51,7 +52,7 @@ const std::vector<Run>& Pcre2Categories() {
     CHECK(code != nullptr, "PCRE2 refuses the general categories at {}", offset);
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
     pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
-    char32_t next = 0;  // The first code point without a run.
+    char32_t next = 0;  // First code point that no run covers yet.
     const auto add = [&](char32_t first, char32_t last, uint8_t category) {
       if (next < first) found->push_back({next, first - 1, unicode::kCn});
       found->push_back({first, last, category});
@@ -137,7 +138,7 @@ constexpr LongName kLongNames[] = {
     {"format", "Cf"},
 };
 
-// Removes case, spaces, hyphens and underscores, which names ignore.
+// Removes case, spaces, hyphens and underscores, which do not matter in property names.
 std::string Fold(std::string_view name) {
   std::string out;
   for (const char c : name) {
@@ -200,7 +201,7 @@ std::optional<CodePointSet> CodePointSet::OfProperty(std::string_view name) {
   for (const LongName& alias : kLongNames) {
     if (alias.name == folded) folded = Fold(alias.category);
   }
-  uint32_t wanted = 0;  // Bit per category.
+  uint32_t wanted = 0;  // One bit per category.
   for (int i = 0; i < unicode::kNumCategories; ++i) {
     const std::string category = Fold(unicode::CategoryName(static_cast<unicode::Category>(i)));
     if (category == folded || (folded.size() == 1 && category[0] == folded[0])) wanted |= 1u << i;
@@ -223,21 +224,22 @@ std::string CodePointSet::ToPcre2() const {
   CodePointSet surrogates;
   surrogates.Add(0xD800, 0xDFFF);
   surrogates.Complement();
-  set.Intersect(surrogates);  // They do not occur in UTF-8, and PCRE2 rejects them.
+  set.Intersect(surrogates);  // PCRE2 rejects surrogates, and they do not occur in UTF-8.
   const auto write = [](char32_t first, char32_t last) {
     std::string out = fmt::format("\\x{{{:X}}}", static_cast<uint32_t>(first));
     if (last != first) out += fmt::format("-\\x{{{:X}}}", static_cast<uint32_t>(last));
     return out;
   };
   std::string out;
-  constexpr size_t kPlain = 16;  // With few ranges, categories are neither shorter nor faster.
+  constexpr size_t kPlain = 16;  // With few ranges, categories make the class neither shorter nor
+                                 // faster.
   if (set.ranges_.size() <= kPlain) {
     for (const auto& [first, last] : set.ranges_) out += write(first, last);
     return out;
   }
 
-  // First whole categories by name, which PCRE2 tests faster than ranges, then the remaining
-  // ranges.
+  // Writes whole categories by name first, because PCRE2 tests them faster than ranges, then the
+  // remaining ranges.
   const std::vector<Run>& runs = Pcre2Categories();
   uint32_t whole = (1u << unicode::kNumCategories) - 1;
   size_t at = 0;
@@ -254,7 +256,8 @@ std::string CodePointSet::ToPcre2() const {
   }
   size_t run = 0;
   for (const auto& [first, last] : set.ranges_) {
-    // From the first to the last code point of this range that is in no named category.
+    // [begin, end]: from the first to the last code point of this range that no named category
+    // covers.
     std::optional<char32_t> begin;
     char32_t end = 0;
     while (runs[run].last < first) ++run;

@@ -1,4 +1,4 @@
-// Sets of code points, for the character classes of split patterns.
+// Sets of code points, used for the character classes of split patterns.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace sluice {
 
 class CodePointSet {
  public:
-  // The set of a property name as in \p{...}: a category ("Lu", "L", "Letter"), a script ("Han") or
-  // "Any"; nullopt for an unknown name.
+  // Returns the set for a property name in \p{...}: a category ("Lu", "L", "Letter"), a script
+  // ("Han") or "Any"; nullopt for an unknown name.
   static std::optional<CodePointSet> OfProperty(std::string_view name);
-  // The code points that have any of these property bits (unicode.h).
+  // Returns the code points that have any of these property bits (unicode.h).
   static CodePointSet WithFlag(uint16_t flag);
 
   void Add(char32_t first, char32_t last) { Add(CodePointSet({{first, last}})); }
@@ -23,7 +23,7 @@ class CodePointSet {
   void Intersect(CodePointSet other);
   void Complement();
 
-  // The inside of a PCRE2 character class that matches exactly these code points.
+  // Returns the text between the brackets of a PCRE2 character class that matches exactly this set.
   std::string ToPcre2() const;
 
   CodePointSet() = default;

@@ -17,17 +17,17 @@ class Decoder::Step {
  public:
   virtual ~Step() = default;
   virtual void Run(std::vector<std::string>& tokens) const = 0;
-  // Decodes a token that has other tokens before and after it.
+  // Decodes a token that is neither the first nor the last.
   virtual void RunInside(std::vector<std::string>& tokens) const { Run(tokens); }
 };
 
 namespace {
 
-// The byte of a token such as "<0x41>".
+// Returns the byte of a token such as "<0x41>".
 std::optional<char> FallbackByte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
   int value = 0;
-  // The library accepts a sign before a single digit: "<0x+F>" is byte 15.
+  // Hugging Face `tokenizers` accepts a sign before a single digit: "<0x+F>" is byte 15.
   const bool sign = token[3] == '+';
   for (const char c : token.substr(sign ? 4 : 3, sign ? 1 : 2)) {
     const int digit = HexDigit(c);
@@ -41,7 +41,7 @@ std::string ByteLevelBytes(std::string_view spelling) {
   return byte_level::Unspell(spelling).value_or(std::string(spelling));
 }
 
-// `text` with every occurrence of `from` replaced. REQUIRES: `from` is not empty.
+// Replaces every occurrence of `from` in `text`. REQUIRES: `from` is not empty.
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to) {
   std::string out;
   size_t begin = 0;
@@ -88,7 +88,7 @@ class ByteFallbackStep : public Decoder::Step {
       if (IsValidUtf8(bytes)) {
         if (!bytes.empty()) out.push_back(bytes);
       } else {
-        // One per byte, even for bytes that would be valid alone.
+        // One U+FFFD per byte, even for bytes that would be valid on their own.
         out.insert(out.end(), bytes.size(), std::string(unicode::kReplacement));
       }
       bytes.clear();
@@ -106,7 +106,7 @@ class ByteFallbackStep : public Decoder::Step {
   }
 };
 
-// Replaces the end-of-word suffix by a space; in the last token, removes it.
+// Replaces the end-of-word suffix by a space; removes it from the last token.
 class SuffixStep : public Decoder::Step {
  public:
   explicit SuffixStep(std::string suffix) : suffix_(std::move(suffix)) {}
@@ -184,8 +184,8 @@ class StripStep : public Decoder::Step {
   size_t start_, stop_;
 };
 
-// Tokens inside a word have a prefix; others begin a word, after a space. `cleanup` removes spaces
-// before punctuation and English contractions.
+// Tokens that continue a word have a prefix; the others begin a word and get a space before them.
+// `cleanup` removes spaces before punctuation and English contractions.
 class WordPieceStep : public Decoder::Step {
  public:
   WordPieceStep(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
@@ -193,7 +193,7 @@ class WordPieceStep : public Decoder::Step {
   void RunInside(std::vector<std::string>& tokens) const override { Join(tokens, 0); }
 
  private:
-  // Adds spaces or removes prefixes, from token `first` on.
+  // Adds a space to each token from `first` on, or removes its prefix.
   void Join(std::vector<std::string>& tokens, size_t first) const {
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (i >= first) {

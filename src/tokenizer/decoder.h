@@ -1,4 +1,4 @@
-// The `decoder` of a tokenizer.json: turns spellings of tokens into text.
+// The `decoder` of a tokenizer.json: converts spellings of tokens to text.
 #pragma once
 
 #include <memory>
@@ -15,18 +15,18 @@ namespace sluice {
 // them. Thread safety: immutable.
 class Decoder {
  public:
-  // `value` may be null: tokens are joined with spaces.
+  // `value` may be null; tokens are then joined with spaces.
   static Result<Decoder> Parse(const json::Value* value);
   Decoder(Decoder&&) noexcept;
   ~Decoder();
 
-  // Whether the decoder is ByteLevel only: then the text is the concatenation of the tokens' bytes
-  // (see BytesOf).
+  // Whether the decoder consists of ByteLevel only. The text is then the concatenation of the
+  // tokens' bytes (see BytesOf).
   bool IsByteLevel() const { return is_byte_level_; }
 
   std::string Decode(std::vector<std::string> tokens) const;
 
-  // The bytes of a token that has other tokens before and after it.
+  // Returns the bytes of a token that is neither the first nor the last.
   std::string BytesOf(std::string_view spelling) const;
 
   class Step;

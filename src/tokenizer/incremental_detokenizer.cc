@@ -19,7 +19,7 @@ IncrementalDetokenizer::IncrementalDetokenizer(const Tokenizer& tokenizer, bool 
   }
 }
 
-// Adds a token without emitting text. Tokens that have no text are not kept.
+// Adds a token without emitting text. Ignores tokens that have no text.
 void IncrementalDetokenizer::Append(int32_t id) {
   const tokenizer_internal::Pipeline& pipeline = *tokenizer_->pipeline_;
   if (!pipeline.IsVisible(id, skip_special_tokens_)) return;
@@ -48,8 +48,7 @@ std::string IncrementalDetokenizer::PushBytes(int32_t id) {
 }
 
 std::string IncrementalDetokenizer::PushWindow(int32_t id) {
-  // The prefix is text that has been emitted; comparing it with the decoded window gives the new
-  // text.
+  // The prefix has been emitted already. What the decoded window contains after it is the new text.
   if (prefix_.empty() && !window_.empty()) {
     std::string prefix = tokenizer_->Decode(window_, skip_special_tokens_);
     if (!prefix.ends_with(unicode::kReplacement)) {
@@ -63,7 +62,7 @@ std::string IncrementalDetokenizer::PushWindow(int32_t id) {
   const bool complete = text.size() > prefix_.size() && !text.ends_with(unicode::kReplacement);
   if (!complete && !overdue) return {};
   if (!text.starts_with(prefix_)) {
-    // The new token changed the text before it: start again with this token alone, as in vLLM.
+    // The new token changed earlier text: start again with this token alone, as vLLM does.
     window_.assign(1, id);
     prefix_.clear();
     prefix_tokens_ = 0;

@@ -1,4 +1,4 @@
-// Incremental detokenization: emits the text of a token stream as it becomes complete.
+// Incremental detokenization: emits the text of a token stream piece by piece.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace sluice {
 
-// Emits text like Hugging Face's DecodeStream, which vLLM uses: never part of a character, and
-// never text that ends in U+FFFD, since the next token may complete it.
+// Emits text like Hugging Face's DecodeStream, which vLLM uses: never a part of a character, and
+// never text that ends in U+FFFD, because the next token may complete it.
 //
 // Thread safety: one thread at a time. Ownership: the tokenizer must outlive it. Memory is bounded
 // and time is linear in the text, even if a model produces invalid bytes forever: after
-// kMaxPendingTokens tokens without complete text, the pending text is emitted with U+FFFD in place
-// of invalid bytes.
+// kMaxPendingTokens tokens without complete text, the pending text is emitted with U+FFFD for
+// invalid bytes.
 class IncrementalDetokenizer {
  public:
   static constexpr size_t kMaxPendingTokens = 256;
 
-  // `prompt_tail`: the last tokens of the prompt (PromptTail), for decoders whose text of a token
-  // depends on earlier tokens (the space before a word in SentencePiece vocabularies). Their text
-  // is not emitted, unless it ends within a character: then that character is part of the first
-  // text, as in DecodeStream.
+  // `prompt_tail`: the last tokens of the prompt (see PromptTail), for decoders where the text of a
+  // token depends on earlier tokens (the space before a word in SentencePiece vocabularies). Their
+  // text is not emitted. If they end inside a character, that character is part of the first
+  // emitted text, as in DecodeStream.
   IncrementalDetokenizer(const Tokenizer& tokenizer, bool skip_special_tokens,
                          std::span<const int32_t> prompt_tail = {});
 
@@ -34,9 +34,9 @@ class IncrementalDetokenizer {
   // as in vLLM.
   std::string Finish();
 
-  // The argument for the constructor: the shortest tail of `prompt`, of at least 4 tokens if it has
-  // them, that decodes without U+FFFD; all of `prompt` if no tail of less than 24 tokens does
-  // (vLLM's rule).
+  // Returns the argument for the constructor: the shortest tail of `prompt` that decodes without
+  // U+FFFD and has at least 4 tokens (if the prompt does). Returns all of `prompt` if no tail of
+  // less than 24 tokens qualifies. This is vLLM's rule.
   static std::span<const int32_t> PromptTail(const Tokenizer& tokenizer,
                                              std::span<const int32_t> prompt);
 
@@ -47,11 +47,12 @@ class IncrementalDetokenizer {
 
   const Tokenizer* tokenizer_;
   bool skip_special_tokens_;
-  // For a ByteLevel decoder, which joins bytes, the bytes not yet emitted are the whole state.
+  // Used for ByteLevel decoders, which concatenate bytes: the bytes not emitted yet are the whole
+  // state.
   std::string pending_bytes_;
   size_t num_pending_ = 0;  // Number of tokens in pending_bytes_.
-  // For other decoders: the tokens that may still affect later text, and the text of the first
-  // `prefix_tokens_` of them, which has been emitted.
+  // Used for other decoders: the tokens that may still affect later text. `prefix_` is the text of
+  // the first `prefix_tokens_` of them, which has been emitted.
   std::vector<int32_t> window_;
   std::string prefix_;
   size_t prefix_tokens_ = 0;

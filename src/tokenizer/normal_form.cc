@@ -19,11 +19,11 @@ constexpr char32_t kSyllableBase = 0xAC00, kLeadBase = 0x1100, kVowelBase = 0x11
 constexpr uint32_t kLeads = 19, kVowels = 21, kTails = 28, kSyllables = kLeads * kVowels * kTails;
 
 struct Tables {
-  std::vector<uint8_t> combining_class;  // By code point.
+  std::vector<uint8_t> combining_class;  // Indexed by code point.
   std::unordered_map<char32_t, const uint32_t*> canonical, compatible;
-  std::unordered_map<uint64_t, char32_t> compositions;  // first << 32 | second.
-  std::vector<uint8_t>
-      changes;  // By code point: a bit for each form that may change a text that contains it.
+  std::unordered_map<uint64_t, char32_t> compositions;  // The key is first << 32 | second.
+  std::vector<uint8_t> changes;  // Indexed by code point: a bit for each form that may change a
+                                 // text with this code point.
 
   Tables() : combining_class(kMaxCodePoint + 1), changes(kMaxCodePoint + 1) {
     for (size_t i = 0; i < data::kCombiningClassesSize; ++i) {
@@ -46,7 +46,7 @@ struct Tables {
       const uint32_t* triple = data::kCompositions + i;
       compositions[uint64_t{triple[0]} << 32 | triple[1]] = triple[2];
       changes[triple[1]] |= 15;
-      // NFC does not change a composite character.
+      // NFC leaves a composite character unchanged.
       changes[triple[2]] &= static_cast<uint8_t>(~Bit(NormalForm::kNfc));
     }
     for (size_t i = 0; i < data::kCompositionsSize; i += 3)
@@ -92,7 +92,7 @@ void Decompose(const Tables& tables, char32_t c, bool compatibility, std::u32str
   for (uint32_t i = 1; i <= (entry[0] & 31); ++i) out.push_back(entry[i]);
 }
 
-// Sorts each run of combining marks by class.
+// Sorts each run of combining marks by combining class.
 void Reorder(const Tables& tables, std::u32string& text) {
   const auto by_class = [&tables](char32_t a, char32_t b) {
     return tables.combining_class[a] < tables.combining_class[b];
@@ -110,7 +110,7 @@ void Reorder(const Tables& tables, std::u32string& text) {
   }
 }
 
-// The composition of `first` and `second`; 0 if there is none.
+// Returns the composition of `first` and `second`; 0 if there is none.
 char32_t ComposePair(const Tables& tables, char32_t first, char32_t second) {
   if (first - kLeadBase < kLeads && second - kVowelBase < kVowels) {
     return kSyllableBase + ((first - kLeadBase) * kVowels + (second - kVowelBase)) * kTails;
@@ -125,8 +125,8 @@ char32_t ComposePair(const Tables& tables, char32_t first, char32_t second) {
 
 void Compose(const Tables& tables, std::u32string& text) {
   size_t out = 0;
-  size_t starter = std::u32string::npos;  // Position of the last starter in the output.
-  int last_class = -1;  // Class of the last mark after it; -1 if the starter is last.
+  size_t starter = std::u32string::npos;  // Index in the output of the last starter.
+  int last_class = -1;  // Combining class of the last mark after the starter; -1 if there is none.
   for (const char32_t c : std::u32string(text)) {
     const int combining_class = tables.combining_class[c];
     if (starter != std::u32string::npos && last_class < combining_class) {

@@ -1,5 +1,5 @@
-// Unicode normal forms, with the tables of Hugging Face `tokenizers` (older than Unicode 12.1), so
-// that results are the same.
+// Unicode normal forms. Uses the same tables as Hugging Face `tokenizers` (older than Unicode
+// 12.1), so that results are the same.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@ namespace sluice::unicode {
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 
-// REQUIRES: valid UTF-8. Time is linear, except for sorting long runs of combining marks.
+// Converts `text` to a normal form. Time is linear, except for sorting long runs of combining
+// marks. REQUIRES: valid UTF-8.
 std::string Normalize(std::string_view text, NormalForm form);
 
 }  // namespace sluice::unicode

@@ -159,12 +159,13 @@ Result<std::unique_ptr<Normalizer::Step>> ParseNormalizer(const StepFields& fiel
   }
   if (type == "Prepend") {
     ASSIGN_OR_RETURN(std::string prefix, fields.String("prepend"));
-    RETURN_IF_ERROR(growth.Add(fields, 1 + prefix.size()));  // The worst case: a text of one byte.
+    RETURN_IF_ERROR(growth.Add(fields, 1 + prefix.size()));  // Worst case: a text of one byte.
     return Step(new PrependStep(std::move(prefix)));
   }
   if (type == "BertNormalizer") {
     ASSIGN_OR_RETURN(const BertNormalizer normalizer, ReadBertNormalizer(fields));
-    RETURN_IF_ERROR(growth.Add(fields, 3));  // Spaces around ideographs, or decomposition.
+    RETURN_IF_ERROR(growth.Add(fields, 3));  // Worst cases: spaces around ideographs, or
+                                             // decomposition.
     return Step(new BertStep(normalizer));
   }
   if (type == "Precompiled") {

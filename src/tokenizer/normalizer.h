@@ -15,15 +15,15 @@ namespace sluice {
 // Precompiled and sequences of them. Thread safety: immutable.
 class Normalizer {
  public:
-  // `value` may be null: no normalizer.
+  // `value` may be null; the normalizer then changes nothing.
   static Result<Normalizer> Parse(const json::Value* value);
   Normalizer(Normalizer&&) noexcept;
   ~Normalizer();
 
-  // Whether no text is changed.
+  // Whether the normalizer leaves every text unchanged.
   bool IsIdentity() const { return steps_.empty(); }
-  // REQUIRES: valid UTF-8. `at_start`: if given, cleared if the first character is removed; the
-  // text then no longer counts as the start of the input.
+  // Rewrites `text`. If given, `at_start` is cleared when the first character is removed: the text
+  // then no longer counts as the start of the input. REQUIRES: valid UTF-8.
   std::string Normalize(std::string_view text, bool* at_start = nullptr) const;
 
   class Step;

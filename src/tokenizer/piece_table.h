@@ -1,5 +1,5 @@
-// Ids of whole pieces: the first look-up for every piece, so it usually touches a single cache
-// line.
+// Maps whole pieces to ids. Every piece is looked up here first; usually this touches a single
+// cache line.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace sluice {
 
-// Up to 15 bytes and their number in two words, which are compared by two instructions.
+// Up to 15 bytes and their length in two words, so that keys are compared with two instructions.
 struct PieceKey {
   static constexpr size_t kMaxBytes = 15;
 
   uint64_t low = 0;
   uint64_t high = 0;
 
-  // REQUIRES: size <= kMaxBytes. `readable`: number of readable bytes from `data` on.
+  // `readable`: number of readable bytes from `data` on. REQUIRES: size <= kMaxBytes.
   static PieceKey Of(const char* data, size_t size, size_t readable) {
     PieceKey key;
     if (readable >= 16) {
@@ -47,8 +47,8 @@ struct PieceKey {
   }
 };
 
-// Ids of pieces of at most 15 bytes. Thread safety: const methods may be called by several threads
-// at the same time.
+// Maps pieces of at most 15 bytes to ids. Thread safety: several threads may call const methods at
+// the same time.
 class PieceTable {
  public:
   static constexpr int32_t kNone = -1;
@@ -58,7 +58,7 @@ class PieceTable {
     while (slots < pieces * 2) slots *= 2;
     slots_.assign(slots, {});
   }
-  // REQUIRES: Reserve was called for at least as many keys; the key is not in the table.
+  // REQUIRES: Reserve was called with at least this many keys; the key is not in the table.
   void Add(const PieceKey& key, int32_t id) {
     size_t slot = key.Hash() & (slots_.size() - 1);
     while (slots_[slot].id != kNone) slot = (slot + 1) & (slots_.size() - 1);

@@ -12,15 +12,14 @@
 namespace sluice::tokenizer_internal {
 namespace {
 
-// Tokens added to a vocabulary, in file order. If two entries have the same content, the flags of
-// the later and the id of the first apply.
+// The added tokens, in file order. If two entries have the same content, the flags of the later and
+// the id of the first apply.
 class AddedTokens {
  public:
   explicit AddedTokens(const TokenTable& vocabulary) : vocabulary_(vocabulary) {}
 
-  // Adds a token of tokenizer.json. As in `tokenizers`, ids in the file are ignored: a token of the
-  // vocabulary keeps its id; others get consecutive ids from the vocabulary's size, or from the
-  // last added token.
+  // Adds a token of tokenizer.json. Ids in the file are ignored, as in `tokenizers`: a token of the
+  // vocabulary keeps its id; others get consecutive ids, starting at the vocabulary's size.
   Status AddNumbered(AddedToken token) {
     const int32_t in_file = token.id;
     token.id = IdOf(token.content).value_or(Next());
@@ -38,8 +37,8 @@ class AddedTokens {
     return {};
   }
 
-  // Adds a token of tokenizer_config.json; its id applies if the vocabulary does not have the
-  // token.
+  // Adds a token of tokenizer_config.json. Its id applies only if the vocabulary does not contain
+  // the token.
   Status AddWithId(AddedToken token) {
     if (const auto id = IdOf(token.content)) {
       token.id = *id;
@@ -98,7 +97,7 @@ class AddedTokens {
   std::vector<AddedToken> all_;
 };
 
-// Lets `pre_tokenizer` keep raw bytes if the model accepts them.
+// Makes the model. Lets `pre_tokenizer` keep raw bytes if the model accepts them.
 Result<BpeModel> MakeModel(BpeSpec spec, PreTokenizer& pre_tokenizer) {
   const bool byte_level = pre_tokenizer.EndsInByteLevel() && !spec.has_affixes() &&
                           BpeModel::HasAllBytes(spec.vocabulary);
@@ -188,7 +187,7 @@ void Pipeline::FindFlags(const std::vector<AddedToken>& tokens) {
   for (int32_t id = 0; id < vocab_size_; ++id) {
     uint8_t& flags = flags_[static_cast<size_t>(id)];
     if (vocabulary().Has(id)) flags |= kKnown;
-    // Whether to skip a token depends on the spelling that the decoder gets.
+    // Whether a token is skipped depends on the spelling that the decoder gets.
     if ((flags & kKnown) && specials.size() > 0 && specials.Find(DecodedSpelling(id)))
       flags |= kSkipped;
     if (!decoder_.IsByteLevel()) continue;
@@ -227,7 +226,7 @@ class Pipeline::Encoding {
  public:
   explicit Encoding(const std::function<bool()>& stop) : stop_(stop) {}
 
-  // Whether to stop before a piece of this many bytes.
+  // Whether to stop before encoding a piece of this many bytes.
   bool Stops(size_t bytes) {
     if (!stop_ || stopped_) return stopped_;
     bytes_ += bytes;
@@ -244,7 +243,7 @@ class Pipeline::Encoding {
   static constexpr size_t kBytesBetween = size_t{64} << 10;
 
   const std::function<bool()>& stop_;
-  size_t bytes_ = 0;  // since the last call of stop_
+  size_t bytes_ = 0;  // encoded since the last call of stop_
   bool stopped_ = false;
 };
 

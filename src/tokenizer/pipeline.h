@@ -1,4 +1,4 @@
-// All parts of a tokenizer.json: the implementation of class Tokenizer.
+// All parts of a tokenizer.json; implements class Tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,17 @@ namespace sluice::tokenizer_internal {
 // Thread safety: immutable after Create.
 class Pipeline {
  public:
-  // `late_tokens`: added tokens that only tokenizer_config.json lists.
+  // `late_tokens`: added tokens that are only listed in tokenizer_config.json.
   static Result<std::unique_ptr<Pipeline>> Create(TokenizerJson parts,
                                                   std::vector<AddedToken> late_tokens);
 
-  // As Tokenizer::EncodeWithin. If `is_exceeded` is given, it is set instead of returning an error,
-  // and the unmatched rest is encoded as plain text.
+  // As Tokenizer::EncodeWithin. If `is_exceeded` is given, a text beyond the limit is no error:
+  // sets *is_exceeded and encodes the rest without matching.
   Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens,
                                       const std::function<bool()>& stop,
                                       bool* is_exceeded = nullptr) const;
-  // Joins two texts with the special tokens around both; the number of these special tokens.
+  // Joins two texts and adds special tokens around both. The second function returns the number of
+  // these special tokens.
   PairOfTexts JoinPair(std::vector<int32_t> first, std::vector<int32_t> second) const;
   size_t NumSpecialTokensOfPair() const;
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
@@ -48,8 +49,8 @@ class Pipeline {
   bool IsAdded(int32_t id) const { return added_.Has(id); }
   int32_t vocab_size() const { return vocab_size_; }
 
-  // Whether the decoder is ByteLevel only: then the text is the concatenation of the tokens' bytes,
-  // which BytesOf returns without a copy.
+  // Whether the decoder consists of ByteLevel only. The text is then the concatenation of the
+  // tokens' bytes, which BytesOf returns without a copy.
   bool HasByteLevelDecoder() const { return decoder_.IsByteLevel(); }
   std::string_view BytesOf(int32_t id) const;
   // Whether a token contributes to decoded text.
@@ -60,7 +61,7 @@ class Pipeline {
  private:
   static constexpr uint8_t kKnown = 1;
   static constexpr uint8_t kSpecial = 2;
-  static constexpr uint8_t kSkipped = 4;  // By skip_special_tokens.
+  static constexpr uint8_t kSkipped = 4;  // Omitted with skip_special_tokens.
 
   using TextModel = std::variant<BpeModel, WordPieceModel, UnigramModel>;
 
@@ -77,10 +78,10 @@ class Pipeline {
   bool Flag(int32_t id, uint8_t flag) const {
     return id >= 0 && id < vocab_size_ && (flags_[static_cast<size_t>(id)] & flag) != 0;
   }
-  // The spelling of a token that is passed to the decoder.
+  // Returns the spelling of a token as the decoder gets it.
   std::string_view DecodedSpelling(int32_t id) const;
 
-  // The ids so far, and whether to stop.
+  // The state of one encoding: the ids so far, and whether to stop.
   class Encoding;
   void EncodeGap(std::string_view text, bool at_start, Encoding& encoding) const;
   void EncodePieces(std::string_view text, bool at_start, Encoding& encoding) const;
@@ -98,14 +99,14 @@ class Pipeline {
   TextModel model_;
   PostProcessor post_processor_;
   Decoder decoder_;
-  TokenTable added_;             // By content.
-  TokenTable added_normalized_;  // The normalized form, if it differs.
+  TokenTable added_;             // Keyed by content.
+  TokenTable added_normalized_;  // Keyed by the normalized form; only tokens where it differs.
   AddedTokenFinder raw_tokens_, normalized_tokens_;
   int32_t vocab_size_ = 0;
-  std::vector<uint8_t> flags_;  // By id.
-  // The bytes of all tokens, concatenated, if the decoder is ByteLevel.
+  std::vector<uint8_t> flags_;  // Indexed by id.
+  // Used if the decoder is ByteLevel: the bytes of all tokens, concatenated.
   std::string bytes_;
-  std::vector<uint64_t> byte_offsets_;  // Offsets into bytes_, by id, and the end.
+  std::vector<uint64_t> byte_offsets_;  // Indexed by id: offsets into bytes_, followed by its size.
 };
 
 }  // namespace sluice::tokenizer_internal

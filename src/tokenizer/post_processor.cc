@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// Reads a step of the file.
+// Reads one step of the post-processor.
 class PostProcessorReader {
  public:
   using Part = PostProcessor::Part;
@@ -16,7 +16,8 @@ class PostProcessorReader {
   PostProcessorReader(const StepFields& fields, int32_t end_id)
       : fields_(fields), end_id_(end_id) {}
 
-  // Appends to the templates for one text, and sets the template for two if the step has one.
+  // Appends the step to the templates for one text, and sets the template for two texts if the step
+  // has one.
   Status Read(PostProcessor& processor) const {
     const std::string& type = fields_.type();
     if (type == "ByteLevel") return {};
@@ -36,7 +37,7 @@ class PostProcessorReader {
     ASSIGN_OR_RETURN(const int32_t cls, ReadToken("cls"));
     const bool is_roberta = type == "RobertaProcessing";
     processor.templates_.push_back({{Kind::kIds, {cls}}, {Kind::kFirst}, {Kind::kIds, {sep}}});
-    // RoBERTa has two separators, and all its tokens have type 0.
+    // RoBERTa puts two separators between texts, and all its tokens have type 0.
     const int8_t second = is_roberta ? 0 : 1;
     processor.pair_ = {{Kind::kIds, {cls}},
                        {Kind::kFirst},
@@ -50,7 +51,7 @@ class PostProcessorReader {
   static constexpr size_t kMaxParts = 64;
   static constexpr size_t kMaxIdsOfPart = 64;
 
-  // Reads ["[SEP]", 102].
+  // Reads a pair such as ["[SEP]", 102] and returns the id.
   Result<int32_t> ReadToken(std::string_view name) const {
     ASSIGN_OR_RETURN(const json::Value::Array* const pair, fields_.Array(name));
     const bool is_good = pair->size() == 2 && (*pair)[1].is_integer() &&

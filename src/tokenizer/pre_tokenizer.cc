@@ -13,13 +13,13 @@ class PreTokenizer::Step {
  public:
   virtual ~Step() = default;
   virtual void Run(Pieces& pieces) const = 0;
-  // The known pattern that alone determines this step's pieces, if any.
+  // The known pattern if it alone determines this step's pieces.
   virtual std::optional<SplitPattern> pattern() const { return std::nullopt; }
 };
 
 namespace {
 
-// Cuts every piece into the spans that find(text, spans) returns.
+// Replaces every piece by the spans that find(text, spans) returns.
 template <typename Find>
 void Refine(Pieces& pieces, Find&& find) {
   std::vector<Pieces::Piece> refined;
@@ -36,7 +36,7 @@ void Refine(Pieces& pieces, Find&& find) {
   pieces.pieces = std::move(refined);
 }
 
-// Rewrites every piece: append(out, text, at_start).
+// Rewrites the text of every piece with append(out, text, at_start).
 template <typename Append>
 void Rewrite(Pieces& pieces, Append&& append) {
   std::string out;
@@ -52,7 +52,7 @@ void Rewrite(Pieces& pieces, Append&& append) {
   pieces.text = pieces.owned;
 }
 
-// The matches are the characters for which `is_match` is true.
+// Finds spans whose matches are the characters for which `is_match` is true.
 template <typename IsMatch>
 void FindChars(std::string_view text, std::vector<Span>& spans, IsMatch&& is_match) {
   spans.clear();
@@ -97,7 +97,7 @@ class SplitStep : public PreTokenizer::Step {
   bool invert_;
 };
 
-// Splits by a known pattern. Its matches leave no gaps, so `invert` makes no difference.
+// Splits by a known pattern. Its matches cover the whole text, so `invert` makes no difference.
 class KnownSplitStep : public PreTokenizer::Step {
  public:
   explicit KnownSplitStep(SplitPattern pattern) : pattern_(pattern) {}
@@ -145,7 +145,8 @@ class ByteLevelSplit : public PreTokenizer::Step {
   bool add_prefix_space_, use_regex_;
 };
 
-// Digits, Punctuation and WhitespaceSplit: the matches are characters with a property.
+// Implements Digits, Punctuation and WhitespaceSplit, where each match is a character with a
+// property.
 class PropertyStep : public PreTokenizer::Step {
  public:
   PropertyStep(uint16_t property, SplitBehavior behavior)
@@ -163,8 +164,8 @@ class PropertyStep : public PreTokenizer::Step {
   SplitBehavior behavior_;
 };
 
-// Pieces are runs of word characters and runs of other characters that are not spaces; removes
-// spaces.
+// Cuts a text into runs of word characters and runs of other characters that are not white space;
+// removes white space.
 class WhitespaceStep : public PreTokenizer::Step {
  public:
   void Run(Pieces& pieces) const override {
