@@ -18,7 +18,7 @@ tl::unexpected<Error> Damaged(std::string_view what) {
               "precompiled_charsmap");
 }
 
-// nullopt if the text is not padded base64.
+// Returns nullopt if the text is not padded Base64.
 std::optional<std::string> DecodeBase64(std::string_view text) {
   if (text.size() % 4 != 0) return std::nullopt;
   std::string out;
@@ -51,8 +51,8 @@ uint32_t LittleEndian(std::string_view bytes, size_t at) {
   return value;
 }
 
-// Grapheme cluster properties of characters. Rules that only matter in clusters of 6 bytes or more
-// are left out, since those are normalized character by character.
+// Grapheme cluster properties. Leaves out rules that only matter in clusters of 6 bytes or more,
+// because those are normalized character by character.
 enum class Part { kOther, kCr, kControl, kExtend, kPrepend, kLead, kVowel, kTail, kSyllable };
 
 Part PartOf(char32_t c) {
@@ -76,14 +76,15 @@ Part PartOf(char32_t c) {
   return Part::kOther;
 }
 
-// Whether there is no boundary between two characters.
+// Whether two adjacent characters belong to the same cluster.
 bool AreTogether(Part before, char32_t last, Part after, char32_t next) {
   if (before == Part::kCr) return next == '\n';
   if (before == Part::kControl || after == Part::kControl || after == Part::kCr) return false;
   if (after == Part::kExtend || before == Part::kPrepend) return true;
   if (before == Part::kLead)
     return after == Part::kLead || after == Part::kVowel || after == Part::kSyllable;
-  // A Hangul syllable without a tail joins a vowel or a tail, one with a tail another tail.
+  // A Hangul syllable without a tail joins a following vowel or tail; one with a tail joins another
+  // tail.
   const bool has_tail =
       before == Part::kTail || (before == Part::kSyllable && (last - 0xAC00) % 28 != 0);
   if (has_tail) return after == Part::kTail;
@@ -91,7 +92,7 @@ bool AreTogether(Part before, char32_t last, Part after, char32_t next) {
          (after == Part::kVowel || after == Part::kTail);
 }
 
-// Number of bytes of the cluster at the start of `text`.
+// Returns the number of bytes of the cluster at the start of `text`.
 size_t ClusterSize(std::string_view text) {
   unicode::Decoded last = unicode::Decode(text.data());
   Part before = PartOf(last.code_point);
@@ -145,7 +146,7 @@ std::optional<std::string_view> PrecompiledMap::Find(std::string_view chunk) con
     if ((unit >> 8 & 1) == 0) continue;
     if (place >= units_.size()) return std::nullopt;
     const size_t begin = units_[place] & 0x7FFFFFFF;
-    // An offset into the middle of a character is invalid.
+    // An offset into the middle of a character is damaged data.
     if (begin > texts_.size() || (begin < texts_.size() && (texts_[begin] & 0xC0) == 0x80))
       return std::nullopt;
     return std::string_view(texts_).substr(

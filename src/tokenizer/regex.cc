@@ -13,20 +13,20 @@
 namespace sluice {
 namespace {
 
-// Budget: units per report of the matcher, and number of passed bytes per unit.
+// Costs in EncodeBudget: units per report of the matcher, and number of scanned bytes per unit.
 constexpr size_t kUnitsOfReport = 2;
 constexpr size_t kBytesOfUnit = 4;
-// Limits of backtracking between two reports, for one start position.
+// Limits backtracking between two reports, for one start position.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKib = 64 << 10;
 constexpr size_t kJitStackBytes = 1 << 20;
 
-// Buffers for matching, reused by a thread.
+// Buffers for matching; each thread reuses its own.
 struct Scratch {
   pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
   pcre2_jit_stack* stack = pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr);
-  size_t reported = 0;  // the matcher's position at the last report
+  size_t reported = 0;  // position of the matcher at the last report
 
   Scratch() {
     pcre2_set_callout(
@@ -48,7 +48,7 @@ struct Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  // Returns false if the matcher must stop.
+  // Spends the work since the last report. Returns false if the matcher must stop.
   bool Report(size_t at) {
     const size_t passed = at > reported ? at - reported : reported - at;
     reported = at;
@@ -92,7 +92,7 @@ Result<Pattern> Pattern::OfRegex(std::string_view regex) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("split pattern '{}': {}", regex.substr(0, 200), message));
   }
-  // Without JIT support, matching is slower but gives the same matches.
+  // Ignores a failure: without JIT support, matching is slower but gives the same matches.
   pcre2_jit_compile(pattern.compiled_->code, PCRE2_JIT_COMPLETE);
   return pattern;
 }
@@ -118,7 +118,7 @@ Result<Pattern> Pattern::Parse(const json::Value* value, std::string_view where)
 void Pattern::Find(std::string_view text, std::vector<Span>& spans) const {
   spans.clear();
   if (text.empty()) return;
-  size_t previous = 0;  // End of the last match.
+  size_t previous = 0;  // End of the previous match.
   const auto add = [&](size_t begin, size_t end) {
     if (previous != begin) spans.push_back({previous, begin, false});
     spans.push_back({begin, end, true});
@@ -170,7 +170,7 @@ size_t Pattern::Growth(std::string_view replacement) const {
     uint32_t empty = 0, characters = 0;
     pcre2_pattern_info(compiled_->code, PCRE2_INFO_MATCHEMPTY, &empty);
     pcre2_pattern_info(compiled_->code, PCRE2_INFO_MINLENGTH, &characters);
-    // Empty matches are before every byte and at the end, and the bytes are kept.
+    // Empty matches occur before every byte and at the end, and the bytes are kept.
     if (empty != 0 || characters == 0) return 1 + 2 * replacement.size();
     shortest = characters;
   }

@@ -23,7 +23,7 @@ struct Span {
 // Thread safety: Find may be called by several threads at the same time.
 class Pattern {
  public:
-  // `where`: the name of the step in errors.
+  // `where`: the name of the step for error messages.
   static Result<Pattern> Parse(const json::Value* value, std::string_view where);
   static Pattern OfString(std::string text);
   static Result<Pattern> OfRegex(std::string_view regex);
@@ -33,13 +33,13 @@ class Pattern {
   ~Pattern();
 
   // Cuts `text` into matches and the parts between them, in order and without gaps; matches may be
-  // empty. Once the EncodeBudget is exceeded, the rest of the text has no match. REQUIRES: valid
-  // UTF-8.
+  // empty. Once the EncodeBudget is exceeded, the rest of the text counts as unmatched. REQUIRES:
+  // valid UTF-8.
   void Find(std::string_view text, std::vector<Span>& spans) const;
 
-  // `text` with every match replaced.
+  // Replaces every match in `text`.
   std::string Replace(std::string_view text, std::string_view replacement) const;
-  // The factor by which Replace can lengthen a text, at least 1.
+  // Upper bound of the factor by which Replace lengthens a text; at least 1.
   size_t Growth(std::string_view replacement) const;
 
  private:

@@ -53,7 +53,7 @@ class Translator {
     return decoded.code_point;
   }
 
-  // Translates everything up to the end or to an unmatched ')'.
+  // Translates alternatives up to the end or to an unmatched ')'.
   Status Alternatives(int depth) {
     if (depth > kMaxDepth) return Unsupported("groups nested too deep");
     while (More() && !LooksAt(")")) {
@@ -67,15 +67,15 @@ class Translator {
       if (!repeatable) continue;
       const size_t end = out_.size();
       RETURN_IF_ERROR(Quantifiers(start));
-      // A callout, by which the matcher reports its position: after everything that backtracking
-      // can repeat, and at intervals in between. So the unreported work is bounded by the pattern's
-      // length.
+      // Inserts a callout, with which the matcher reports its position: after everything that
+      // backtracking can repeat, and at intervals in between. So the unreported work is limited by
+      // the pattern's length.
       if (is_group || out_.size() != end || ++atoms_ % kAtomsBetweenReports == 0) out_ += "(?C)";
     }
     return {};
   }
 
-  // Translates an atom; returns false if it cannot be repeated (an option setting).
+  // Translates an atom. Returns false if it cannot be repeated (an option setting).
   Result<bool> Atom(int depth) {
     if (LooksAt("(")) return Group(depth);
     if (LooksAt("[")) {
@@ -119,13 +119,13 @@ class Translator {
     if (Take("(?")) {
       std::string flags;
       while (More() && (LooksAt("i") || LooksAt("m") || LooksAt("-"))) {
-        // Oniguruma's m, which lets the dot match newlines, is PCRE2's s.
+        // Oniguruma's option m, which lets the dot match newlines, is s in PCRE2.
         flags += in_[at_] == 'm' ? 's' : in_[at_];
         ++at_;
       }
       if (Take(")")) {
-        // A setting applies up to the end of its group. In Oniguruma a|(?i)b|c means a|(?i:b|c),
-        // which PCRE2 matches only if nothing precedes the setting.
+        // A setting applies up to the end of its group. In Oniguruma a|(?i)b|c means a|(?i:b|c). In
+        // PCRE2 it means the same only if nothing precedes the setting.
         if (!out_.empty() && in_.find('|') != std::string_view::npos) {
           return Unsupported("an option setting between alternatives");
         }
@@ -137,7 +137,7 @@ class Translator {
       return Body(depth);
     }
     ++at_;
-    out_ += "(?:";  // Captures are not used.
+    out_ += "(?:";  // Captures are not used, so groups do not capture.
     return Body(depth);
   }
 
@@ -156,13 +156,13 @@ class Translator {
         quantifier = in_.substr(at_++, 1);
       } else if (LooksAt("{")) {
         ASSIGN_OR_RETURN(const std::optional<std::string> parsed, Interval());
-        if (!parsed) return {};  // A literal brace.
+        if (!parsed) return {};  // The brace is literal.
         quantifier = *parsed;
         interval = true;
       } else {
         return {};
       }
-      if (!first) {  // a+* repeats a repetition.
+      if (!first) {  // In a+* the star repeats a repetition.
         out_.insert(start, "(?:");
         out_ += ')';
       }
@@ -201,8 +201,8 @@ class Translator {
     return fmt::format("{{{},{}}}", low.empty() ? "0" : low, high);
   }
 
-  // Parses \s and the like as a set; nullopt, without advancing, for other escapes. REQUIRES: the
-  // next character is a backslash.
+  // Parses \s and similar escapes as a set; for others returns nullopt without advancing. REQUIRES:
+  // the next character is a backslash.
   Result<std::optional<CodePointSet>> ClassEscape() {
     if (at_ + 1 >= in_.size()) return Unsupported("a backslash at the end");
     const char c = in_[at_ + 1];
@@ -247,8 +247,8 @@ class Translator {
     return set;
   }
 
-  // The code point of \n, \x41, \. and the like. REQUIRES: the next character is a backslash, and
-  // ClassEscape returned nullopt.
+  // Parses \n, \x41, \. and similar escapes as a code point. REQUIRES: the next character is a
+  // backslash, and ClassEscape returned nullopt.
   Result<char32_t> LiteralEscape() {
     ++at_;
     const char c = in_[at_];
@@ -320,13 +320,13 @@ class Translator {
     return true;
   }
 
-  // Parses from after '[' to the matching ']'. `negated`: the class begins with '^', which the
-  // caller must apply.
+  // Parses a class from after its '[' to the matching ']'. `negated`: whether the class begins with
+  // '^', which the caller must apply.
   Result<CodePointSet> Class(int depth, bool& negated) {
     if (depth > kMaxDepth) return Unsupported("classes nested too deep");
     negated = Take("^");
     if (LooksAt("]")) return Unsupported("an empty class");
-    CodePointSet allowed;  // The set allowed by the parts before the last &&.
+    CodePointSet allowed;  // The set that the parts before the last && allow.
     allowed.Complement();
     CodePointSet set;
     while (More() && !LooksAt("]")) {
@@ -361,7 +361,7 @@ class Translator {
         if (LooksAt("\\")) {
           const size_t before = at_;
           ASSIGN_OR_RETURN(const std::optional<CodePointSet> escaped, ClassEscape());
-          if (escaped) {  // [a-\s] includes a hyphen.
+          if (escaped) {  // [a-\s] contains a hyphen.
             at_ = before;
             set.Add(first, first);
             set.Add('-', '-');

@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-// A PCRE2 pattern (UTF, multi-line anchors, newline is LF) with the same matches as in Oniguruma.
-// Character classes are expanded with the generated Unicode tables, so that results depend on
-// neither library's Unicode version. kUnsupported names an unsupported construct: back references,
-// named groups, conditionals, \X, \K and the like.
+// Returns a PCRE2 pattern (UTF, multi-line anchors, newline is LF) that matches what `pattern`
+// matches in Oniguruma. Expands character classes with the generated Unicode tables, so that
+// results do not depend on either library's Unicode version. kUnsupported names a construct that
+// cannot be translated: back references, named groups, conditionals, \X, \K and the like.
 Result<std::string> TranslateOniguruma(std::string_view pattern);
 
 }  // namespace sluice

@@ -22,7 +22,7 @@ void ApplySplitBehavior(SplitBehavior behavior, std::vector<Span>& spans) {
     case SplitBehavior::kMergedWithNext: std::reverse(spans.begin(), spans.end()); break;
     default: break;
   }
-  // Appends a span to the previous one where they join, in reading order (reversed for
+  // Merges spans into the previous one where they belong together, in reading order (reversed for
   // kMergedWithNext).
   size_t out = 0;
   bool previous_match = false;

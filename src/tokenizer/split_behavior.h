@@ -1,4 +1,4 @@
-// What a split does with its matches.
+// What a split step does with its matches: keep, remove or merge them.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,10 @@ namespace sluice {
 
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// Parses a name in tokenizer.json ("MergedWithNext").
+// Parses a name used in tokenizer.json ("MergedWithNext").
 std::optional<SplitBehavior> ParseSplitBehavior(std::string_view name);
 
-// Turns matches and gaps, which cover a text in order, into pieces. Afterwards is_match is
-// unspecified.
+// Turns matches and gaps, which cover a text in order, into pieces. Leaves is_match unspecified.
 void ApplySplitBehavior(SplitBehavior behavior, std::vector<Span>& spans);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// Hand-written scanners for the split patterns of published byte-level vocabularies: an order of
-// magnitude faster than a regex engine, with the same pieces.
+// Hand-written scanners for the split patterns of published byte-level vocabularies. They cut the
+// same pieces as a regex engine, an order of magnitude faster.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace sluice {
 
-// Named after the family that made the pattern known; others use it, too.
+// Each pattern is named after the model family that made it known; others use it, too.
 enum class SplitPattern {
-  kGpt2,    // Case-sensitive contractions, runs of any length.
+  kGpt2,    // Case-sensitive contractions, runs of digits of any length.
   kLlama3,  // Contractions first, up to three digits per piece.
-  kQwen,    // As Llama 3, with single digits.
-  kLlama4,  // Words are split between a lower and an upper case letter; contractions belong to the
+  kQwen,    // As kLlama3, with single digits.
+  kLlama4,  // Splits words between a lower and an upper case letter; contractions belong to the
             // word; up to three digits per piece.
-  kTekken,  // As Llama 4 without contractions, with single digits.
+  kTekken,  // As kLlama4 without contractions, with single digits.
 };
 
-// The known pattern that equals `regex`; nullopt if there is none.
+// Returns the known pattern that equals `regex`; nullopt if there is none.
 std::optional<SplitPattern> RecognizeSplitPattern(std::string_view regex);
 
 namespace scanner_internal {
 
-// Character classes of the patterns, as bits.
+// Character classes of the patterns, as bits. The comments name Unicode categories.
 inline constexpr uint8_t kUpperLike = 1;  // Lu, Lt, Lm, Lo, M
 inline constexpr uint8_t kLowerLike = 2;  // Ll, Lm, Lo, M
 inline constexpr uint8_t kLetter = 4;     // L
@@ -34,7 +34,8 @@ inline constexpr uint8_t kSpace = 16;     // \s
 inline constexpr uint8_t kNewline = 32;   // \r and \n
 inline constexpr uint8_t kVisible = 64;   // Neither letter, number nor space: [^\s\p{L}\p{N}]
 
-const uint8_t* ClassTable();  // kMaxCodePoint + 1 entries.
+const uint8_t* ClassTable();  // Returns a table of classes, indexed by code point: kMaxCodePoint +
+                              // 1 entries.
 
 struct Char {
   uint8_t bits;
@@ -46,7 +47,7 @@ class Scanner {
  public:
   Scanner(std::string_view text) : end_(text.data() + text.size()), classes_(ClassTable()) {}
 
-  // The end of the piece that begins at p. REQUIRES: p < end.
+  // Returns the end of the piece that begins at p. REQUIRES: p < end.
   const char* Next(const char* p) const {
     const Char first = At(p);
     if constexpr (kPattern == SplitPattern::kGpt2) return NextGpt2(p, first);
@@ -56,7 +57,7 @@ class Scanner {
       }
       if (first.bits & kLetter) return Run(p + first.length, kLetter);
       if (first.bits & kNumber) return Number(p, first);
-      if (!(first.bits & kNewline)) {  // It may be the optional character before a word.
+      if (!(first.bits & kNewline)) {  // This may be the optional character before a word.
         const char* next = p + first.length;
         if (next < end_) {
           const Char second = At(next);
@@ -83,7 +84,7 @@ class Scanner {
     return {classes_[decoded.code_point], static_cast<uint8_t>(decoded.length)};
   }
 
-  // The end of the run of characters that have any of `bits`.
+  // Returns the end of the run of characters that have any of `bits`.
   const char* Run(const char* p, uint8_t bits) const {
     while (p < end_) {
       const Char c = At(p);
@@ -103,8 +104,8 @@ class Scanner {
     return p;
   }
 
-  // The end of 's 't 're 've 'm 'll 'd at the apostrophe p, ignoring case (U+017F counts as s);
-  // null if there is none.
+  // Returns the end of 's 't 're 've 'm 'll 'd at the apostrophe p, ignoring case (U+017F counts as
+  // s); null if there is none.
   const char* Contraction(const char* p) const {
     const ptrdiff_t left = end_ - p;
     if (left < 2) return nullptr;
@@ -118,11 +119,11 @@ class Scanner {
     return nullptr;
   }
 
-  // The end of a match of [U]*[L]+, null if there is none; then `upper_end` is the end of the
-  // longest [U]*, for [U]+[L]*.
+  // Matches [U]*[L]+ and returns its end. If there is no match, returns null and sets `upper_end`
+  // to the end of the longest [U]*, for [U]+[L]*.
   const char* CasedBody(const char* p, const char** upper_end) const {
     const char* after_both =
-        nullptr;  // After the last character in the upper-case run that is of both classes.
+        nullptr;  // End of the last character in the upper-case run that is in both classes.
     const char* q = p;
     while (q < end_) {
       const Char c = At(q);
@@ -157,7 +158,7 @@ class Scanner {
     return end;
   }
 
-  // [^\s\p{L}\p{N}]+ and the newlines (and slashes) after it.
+  // Matches [^\s\p{L}\p{N}]+ and the newlines (and slashes) after it.
   const char* Visible(const char* p) const {
     p = Run(p, kVisible);
     while (p < end_ && (*p == '\r' || *p == '\n' || (kSlash && *p == '/'))) ++p;
@@ -173,10 +174,10 @@ class Scanner {
     return Spaces(p, /*newlines=*/true);
   }
 
-  // Tries \s*[\r\n]+ (if `newlines`), \s+(?!\S), \s+ in this order. REQUIRES: p is at a space.
+  // Tries \s*[\r\n]+ (if `newlines`), \s+(?!\S) and \s+ in this order. REQUIRES: p is at a space.
   const char* Spaces(const char* p, bool newlines) const {
     const char* q = p;
-    const char* last = p;  // The last space of the run.
+    const char* last = p;  // The last space in the run.
     const char* after_newline = nullptr;
     while (q < end_) {
       const Char c = At(q);
@@ -216,7 +217,7 @@ class Scanner {
 
 }  // namespace scanner_internal
 
-// Calls sink(piece) for consecutive pieces that cover `text`. REQUIRES: valid UTF-8.
+// Calls sink(piece) for consecutive pieces that together cover `text`. REQUIRES: valid UTF-8.
 template <SplitPattern kPattern, typename Sink>
 void ScanPieces(std::string_view text, Sink&& sink) {
   const scanner_internal::Scanner<kPattern> scanner(text);

@@ -1,4 +1,4 @@
-// Reads the pipeline steps of a tokenizer.json; errors name the step's path.
+// Reads the steps of a tokenizer.json. Errors name the step's path.
 #pragma once
 
 #include <limits>
@@ -15,10 +15,10 @@
 
 namespace sluice {
 
-// A pipeline step: an object with a "type". Unknown fields are ignored, as by other readers.
+// The fields of a step, an object with a "type". Unknown fields are ignored, as other readers do.
 class StepFields {
  public:
-  // `where`: the step's path in the file, for errors ("pre_tokenizer.pretokenizers[1]").
+  // `where`: the step's path in the file for error messages ("pre_tokenizer.pretokenizers[1]").
   static Result<StepFields> Of(const json::Value& value, std::string where) {
     const json::Value* type = value.Find("type");
     if (type == nullptr || !type->is_string()) {
@@ -32,10 +32,11 @@ class StepFields {
 
   const std::string& type() const { return type_; }
   const std::string& where() const { return where_; }
-  // The value; null if the field is absent or null.
+  // Returns the value, or null if the field is absent or null.
   const json::Value* Find(std::string_view name) const { return fields_.Given(name); }
 
-  // The field's value; `fallback` if it is absent or null. Error if there is no fallback.
+  // Returns the field's value, or `fallback` if it is absent or null; an error if there is no
+  // fallback.
   Result<bool> Bool(std::string_view name, std::optional<bool> fallback = std::nullopt) const {
     ASSIGN_OR_RETURN(const std::optional<bool> value, fields_.Bool(name));
     if (!value && !fallback) return fields_.Missing(name);
@@ -62,7 +63,7 @@ class StepFields {
     static const json::Value kNull;
     return fields_.Bad(name, expected, found == nullptr ? kNull : *found);
   }
-  // The error for an unsupported type.
+  // The error for a step with an unsupported type.
   tl::unexpected<Error> UnsupportedType(std::string_view supported) const {
     return Fail(
         ErrorCode::kUnsupported,
@@ -81,8 +82,8 @@ class StepFields {
   JsonFields fields_;
 };
 
-// Limits how much all steps of a pipeline together can lengthen a text: otherwise the replacements
-// in a few kilobytes of tokenizer.json could expand one letter beyond the available memory. Real
+// Limits how much all steps together can lengthen a text. Without a limit, the replacements in a
+// few kilobytes of tokenizer.json could expand one letter beyond the available memory. Real
 // tokenizers stay below a factor of 10.
 class TextGrowth {
  public:
@@ -102,12 +103,12 @@ class TextGrowth {
   size_t total_ = 1;
 };
 
-// Maximum nesting of Sequence steps, and maximum number of steps of a pipeline.
+// Maximum nesting of Sequence steps, and maximum number of steps.
 inline constexpr int kMaxSequenceDepth = 8;
 inline constexpr size_t kMaxSteps = 256;
 
-// Calls add(fields) -> Status for `value` itself, or, if it is a Sequence, for each step in its
-// array `list_name`, in order. Null and absent values have no steps.
+// Calls add(fields) -> Status for `value` itself or, if it is a Sequence, for each step in its
+// array `list_name`, in order. Null and absent values contain no steps.
 template <typename Add>
 Status ForEachStep(const json::Value* value, const std::string& where, std::string_view list_name,
                    Add&& add, size_t* count, int depth = 0) {

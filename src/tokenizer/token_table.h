@@ -1,4 +1,4 @@
-// The tokens of a vocabulary by id and by spelling.
+// The tokens of a vocabulary, found by id or by spelling.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace sluice {
 
-// Limits of a file, far above those of published vocabularies.
+// Limits for a tokenizer.json, far above published vocabularies.
 inline constexpr int32_t kMaxTokenId = (1 << 22) - 1;
 inline constexpr size_t kMaxTokenBytes = 1 << 16;
-// Tables are as long as the largest id. This limits the total of unused ids, so that a small file
-// cannot cause a large allocation.
+// A table has as many entries as the largest id needs. This limits the number of unused ids, so
+// that a small file cannot cause a large allocation.
 inline constexpr int32_t kMaxIdGap = 1 << 16;
 
-// Thread safety: const methods may be called by several threads at the same time. All spellings are
-// in one string, and the hash table holds only ids: 200,000 tokens take about 5 MB.
+// Stores all spellings in one string; the hash table contains only ids: 200,000 tokens take about 5
+// MB. Thread safety: several threads may call const methods at the same time.
 class TokenTable {
  public:
   enum class AddResult { kAdded, kIdTaken, kSpellingTaken };
@@ -26,12 +26,12 @@ class TokenTable {
   AddResult Add(std::string_view spelling, int32_t id);
 
   std::optional<int32_t> Find(std::string_view spelling) const;
-  // "" if the id is not in the table.
+  // Returns "" if the id is not in the table.
   std::string_view Spelling(int32_t id) const;
   bool Has(int32_t id) const {
     return id >= 0 && static_cast<size_t>(id) < entries_.size() && entries_[id].used;
   }
-  // One past the largest id.
+  // The largest id plus one.
   int32_t end_id() const { return static_cast<int32_t>(entries_.size()); }
   size_t size() const { return size_; }
 
@@ -42,13 +42,14 @@ class TokenTable {
     bool used = false;
   };
 
-  // The slot of `spelling`, or the free slot where it would be inserted.
+  // Returns the slot of `spelling`, or the free slot where it would be inserted.
   size_t Slot(std::string_view spelling) const;
   void Grow();
 
   std::string arena_;
-  std::vector<Entry> entries_;  // By id.
-  std::vector<int32_t> slots_;  // Ids by hash, -1 where free; a power of two, at most half full.
+  std::vector<Entry> entries_;  // Indexed by id.
+  std::vector<int32_t> slots_;  // Hash table of ids, -1 if free; its size is a power of two, at
+                                // most half of it is used.
   size_t size_ = 0;
 };
 

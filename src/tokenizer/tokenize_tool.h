@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-// Reads JSON lines and writes one JSON line for each, in order; blank lines are skipped.
-// `decode` false: {"text": string, "add_special_tokens": bool (true)} gives {"ids": [...]}.
-// `decode` true: {"ids": [...], "skip_special_tokens": bool (true)} gives {"text": string}.
-// kInvalidArgument with the line number at the first line of another form.
+// Reads JSON lines and writes one JSON line for each, in order; skips blank lines. `decode` false:
+// {"text": string, "add_special_tokens": bool (true)} gives {"ids": [...]}. `decode` true: {"ids":
+// [...], "skip_special_tokens": bool (true)} gives {"text": string}. kInvalidArgument, with the
+// line number, for the first line that has another form.
 Status RunTokenize(const Tokenizer& tokenizer, bool decode, std::istream& in, std::ostream& out);
 
 }  // namespace sluice

@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kFile = "tokenizer.json";
 constexpr uint64_t kMaxConfigBytes = 64 << 20;
 
-// Reads an optional JSON object of the folder; empty if the file does not exist.
+// Reads an optional JSON object from the folder. Returns an empty one if the file does not exist.
 Result<json::Value> ReadObject(const std::filesystem::path& folder, const char* name) {
   const std::filesystem::path path = folder / name;
   const auto text = ReadModelFile(folder, name, kMaxConfigBytes);
@@ -35,9 +35,8 @@ Result<json::Value> ReadObject(const std::filesystem::path& folder, const char* 
   return value;
 }
 
-// Truncates two texts to `most` tokens in total: first the longer one to the length of the other,
-// then both.
-// Source: LongestFirst of tokenizers' truncation.rs.
+// Truncates two texts to `most` tokens in total: first the longer one down to the length of the
+// other, then both equally. Source: LongestFirst in tokenizers' truncation.rs.
 void CutLongestFirst(std::vector<int32_t>& a, std::vector<int32_t>& b, size_t most,
                      bool keeps_ends) {
   if (a.size() + b.size() <= most) return;
@@ -59,7 +58,7 @@ void CutLongestFirst(std::vector<int32_t>& a, std::vector<int32_t>& b, size_t mo
   cut(longer, n2);
 }
 
-// Tokens of added_tokens_decoder that are not in tokenizer.json.
+// Returns the tokens of added_tokens_decoder that are not in tokenizer.json.
 Result<std::vector<AddedToken>> LateTokens(const json::Value& config, const TokenizerJson& parts) {
   std::vector<AddedToken> late;
   const json::Value* decoder = config.Find("added_tokens_decoder");
@@ -88,14 +87,14 @@ Result<std::vector<AddedToken>> LateTokens(const json::Value& config, const Toke
   return late;
 }
 
-// The text of a special token: a string or an object with its content.
+// Returns the text of a special token, which is a string or an object with its content.
 std::optional<std::string> TokenContent(const json::Value* value) {
   if (value != nullptr && value->is_object()) value = value->Find("content");
   if (value == nullptr || !value->is_string()) return std::nullopt;
   return value->as_string();
 }
 
-// The error of reading kFile; if the file does not exist, with advice.
+// Turns an error of reading kFile into one with advice if the file does not exist.
 Error WithWayOut(Error error, const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -198,7 +197,7 @@ const json::Value& Tokenizer::config() const {
 }
 
 std::optional<std::string> Tokenizer::named_token(std::string_view key) const {
-  // A null in tokenizer_config.json means that there is no such token.
+  // A null in tokenizer_config.json means that the tokenizer has no such token.
   if (const json::Value* value = config_.Find(key)) return TokenContent(value);
   return TokenContent(special_tokens_map_.Find(key));
 }

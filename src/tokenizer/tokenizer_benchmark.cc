@@ -1,9 +1,9 @@
-// Speed of encoding and decoding a text.
+// Measures the speed of encoding and decoding a text.
 //
 //   SLUICE_BENCHMARK_TOKENIZER=FOLDER SLUICE_BENCHMARK_TEXT=FILE tokenizer_benchmark
 //
-// FOLDER holds a tokenizer.json, FILE is UTF-8 text. ScanBound is the upper bound of speed: it only
-// validates the text as UTF-8, which every encoder must do.
+// FOLDER contains a tokenizer.json, FILE is UTF-8 text. ScanBound is an upper bound of the speed:
+// it only validates the text as UTF-8, which every encoder must do.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>

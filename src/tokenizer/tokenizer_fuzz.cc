@@ -1,5 +1,5 @@
-// Fuzz target: a tokenizer.json, a zero byte and a text. tokenizer_fuzz_test.cc runs it on mutated
-// seeds in every build.
+// Fuzz target whose input is a tokenizer.json, a zero byte and a text. tokenizer_fuzz_test.cc runs
+// it on mutated seeds in every build.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -25,12 +25,12 @@ tl::unexpected<Error> Damaged(std::string_view where, simdjson::error_code error
   return Damaged(where, simdjson::error_message(error));
 }
 
-// A part of a buffer that has the padding that simdjson reads beyond its end.
+// A part of a buffer. simdjson may read padding beyond its end, which the buffer contains.
 simdjson::padded_string_view Inside(std::string_view part) {
   return simdjson::padded_string_view(part, part.size() + simdjson::SIMDJSON_PADDING);
 }
 
-// Calls each(key, raw JSON of the value) -> Status for the members of an object.
+// Calls each(key, raw JSON of the value) -> Status for each member of an object.
 template <typename Each>
 Status ForEachMember(std::string_view where, simdjson::padded_string_view text, Each&& each) {
   od::parser parser;
@@ -152,7 +152,8 @@ class MergeReader {
   }
 
   Status Add(std::string_view left, std::string_view right) {
-    // The right token continues a word; the merged token continues one if the left does.
+    // The merged token continues a word if the left one does; the right one always continues a
+    // word.
     const std::string& prefix = spec_.continuing_prefix;
     if (right.size() < prefix.size()) {
       return Damaged(Where(), fmt::format("'{}' is shorter than continuing_subword_prefix",
@@ -273,12 +274,13 @@ Status CheckOptions(const std::vector<std::pair<std::string, json::Value>>& opti
   return {};
 }
 
-// Old files omit `type`; as in `tokenizers`, the members then determine it.
+// Which members the model has. Old files omit `type`; these members then determine it, as in
+// `tokenizers`.
 struct ModelMembers {
   bool has_merges = false, has_list = false, has_word_limit = false;
 };
 
-// The kind of model by `type` or, if absent, by the members.
+// Determines the kind of model from `type` or, if absent, from the members.
 Result<ModelSpec> SpecOfType(const std::optional<json::Value>& type, const ModelMembers& members) {
   if (!type) {
     if (members.has_list) return UnigramSpec();
@@ -317,8 +319,8 @@ Status ReadModel(std::string_view raw, ModelSpec& spec) {
         return {};
       }));
   if (!type && vocabulary.empty()) return Damaged("model", "'vocab' is missing");
-  // Check the type first: the error for an unsupported kind of model should name it, not a
-  // difference in its vocabulary.
+  // Checks the type first: for an unsupported kind of model, the error should name the kind, not a
+  // difference in the vocabulary.
   const bool has_word_limit = std::ranges::any_of(
       options, [](const auto& option) { return option.first == "max_input_chars_per_word"; });
   ASSIGN_OR_RETURN(spec, SpecOfType(type, {.has_merges = !merges.empty(),
@@ -424,7 +426,7 @@ Result<TokenizerJson> ReadTokenizerJson(std::string_view text) {
   }
   auto parts = ReadParts(text);
   if (parts || parts.error().code != ErrorCode::kInvalidData) return parts;
-  // The parser of the parts does not report where invalid JSON is.
+  // Parses the whole text, because the parser of the parts does not report where JSON is invalid.
   const auto whole = json::Parse(text, {.max_bytes = kMaxTokenizerJsonBytes});
   if (whole || whole.error().code != ErrorCode::kInvalidArgument) return parts;
   return Fail(ErrorCode::kInvalidData, "tokenizer.json: " + whole.error().message, "file");

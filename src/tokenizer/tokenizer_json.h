@@ -26,16 +26,16 @@ inline const TokenTable& VocabularyOf(const ModelSpec& spec) {
 
 struct TokenizerJson {
   ModelSpec model;
-  std::vector<AddedToken> added_tokens;                            // In the order of the file.
-  json::Value normalizer, pre_tokenizer, post_processor, decoder;  // Null where absent.
+  std::vector<AddedToken> added_tokens;                            // In file order.
+  json::Value normalizer, pre_tokenizer, post_processor, decoder;  // Null if absent.
 };
 
-// kInvalidData for a damaged file, kUnsupported for an unsupported feature; the error names its
-// path.
+// kInvalidData for a damaged file, kUnsupported for an unsupported feature. The error names the
+// path in the file.
 Result<TokenizerJson> ReadTokenizerJson(std::string_view text);
 
-// Reads an entry of added_tokens, or of tokenizer_config.json's added_tokens_decoder, whose key is
-// the id. `where`: path for errors.
+// Reads an entry of added_tokens, or of tokenizer_config.json's added_tokens_decoder, where the key
+// is the id. `where`: path for error messages.
 Result<AddedToken> ReadAddedToken(const json::Value& value, int64_t id, const std::string& where);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// UTF-8, and the properties of code points that tokenizers use.
+// UTF-8 decoding, and the properties of code points that tokenizers use.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace sluice::unicode {
 inline constexpr char32_t kMaxCodePoint = 0x10FFFF;
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-// General categories of the Unicode Standard, in the numbering of the generated tables.
+// General categories of the Unicode Standard, numbered as in the generated tables.
 enum Category : uint8_t {
   kCn,
   kLu,
@@ -47,20 +47,22 @@ enum Category : uint8_t {
   kCs,
   kNumCategories
 };
-// Two-letter name of a category ("Lu").
+// Returns the two-letter name of a category ("Lu").
 std::string_view CategoryName(Category category);
 
 // Properties of a code point, as bits above its category. They come from different versions of
-// Unicode, like those in Hugging Face `tokenizers`, so that results are the same.
+// Unicode, the same as in Hugging Face `tokenizers`, so that results are the same.
 inline constexpr uint16_t kCategoryMask = 0x1F;
-inline constexpr uint16_t kSpace = 1 << 5;      // White_Space.
-inline constexpr uint16_t kRegexWord = 1 << 6;  // \w in a split pattern.
-inline constexpr uint16_t kWord = 1 << 7;  // \w for single_word and the Whitespace pre-tokenizer.
-inline constexpr uint16_t kNumeric = 1 << 8;      // For the Digits pre-tokenizer.
-inline constexpr uint16_t kPunctuation = 1 << 9;  // For the Punctuation pre-tokenizer.
-inline constexpr uint16_t kAccent = 1 << 10;      // Removed by StripAccents.
+inline constexpr uint16_t kSpace = 1 << 5;      // The property White_Space.
+inline constexpr uint16_t kRegexWord = 1 << 6;  // Matches \w in a split pattern.
+inline constexpr uint16_t kWord = 1 << 7;       // Matches \w for single_word and for the Whitespace
+                                                // pre-tokenizer.
+inline constexpr uint16_t kNumeric = 1 << 8;    // Counts as a digit for the Digits pre-tokenizer.
+inline constexpr uint16_t kPunctuation = 1 << 9;  // Counts as punctuation for the Punctuation
+                                                  // pre-tokenizer.
+inline constexpr uint16_t kAccent = 1 << 10;      // StripAccents removes it.
 
-// kMaxCodePoint + 1 entries; built once, never freed.
+// Returns a table with kMaxCodePoint + 1 entries; built once, never freed.
 const uint16_t* PropertyTable();
 inline uint16_t Properties(char32_t c) {
   return PropertyTable()[c];
@@ -68,10 +70,10 @@ inline uint16_t Properties(char32_t c) {
 
 // Sorted, disjoint, inclusive ranges of code points.
 using Ranges = std::vector<std::pair<char32_t, char32_t>>;
-// The code points of a script ("Han"); empty if the name is unknown.
+// Returns the code points of a script ("Han"); empty if the name is unknown.
 Ranges ScriptRanges(std::string_view name);
 
-// A code point of valid UTF-8. REQUIRES: p points at the start of a complete sequence.
+// Decodes a code point of valid UTF-8. REQUIRES: p points at the start of a complete sequence.
 struct Decoded {
   char32_t code_point;
   uint32_t length;
@@ -85,20 +87,20 @@ inline Decoded Decode(const char* p) {
   return {(lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F),
           4};
 }
-// Number of bytes of the code point that starts with this byte of valid UTF-8.
+// Returns the size of the sequence that starts with this byte of valid UTF-8.
 inline uint32_t SequenceLength(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
-// The last code point of non-empty valid UTF-8.
+// Decodes the last code point of a text. REQUIRES: valid UTF-8, not empty.
 Decoded DecodeLast(std::string_view text);
-// The code point of a text that consists of only one.
+// Returns the code point of a text that consists of exactly one.
 std::optional<char32_t> OnlyCodePoint(std::string_view text);
 std::u32string ToCodePoints(std::string_view text);
 std::string ToUtf8(std::u32string_view text);
 
 bool IsAscii(std::string_view text);
-// Appends `bytes`, with one U+FFFD for each maximal invalid part.
+// Appends `bytes`, replacing each maximal invalid part by one U+FFFD.
 void AppendLossy(std::string& out, std::string_view bytes);
 // Converts each code point to lower case, independently of its neighbours.
 std::string Lowercase(std::string_view text);

@@ -1,4 +1,5 @@
-// The generated tables of unicode.h and normal_form.h (tools/tokenizers/make_unicode_tables.py).
+// The generated tables behind unicode.h and normal_form.h
+// (tools/tokenizers/make_unicode_tables.py).
 #pragma once
 
 #include <cstddef>
@@ -6,33 +7,33 @@
 
 namespace sluice::unicode_data {
 
-// Runs of equal properties: first code point << 11 | properties. Properties: bits 0 to 4 the
-// general category of the regex engine (Unicode 16, numbered as in unicode.h), then one bit each: 5
-// \s, 6 \w of the split patterns, 7 \w of whole-word matching, 8 numeric (Digits), 9 punctuation
-// (Punctuation), 10 removed by StripAccents.
+// Runs of equal properties: first code point << 11 | properties. Bits 0 to 4 of the properties are
+// the general category in the regex engine (Unicode 16, numbered as in unicode.h). Each further bit
+// is a property: 5 \s, 6 \w of split patterns, 7 \w of whole-word matching, 8 numeric (Digits), 9
+// punctuation (Punctuation), 10 removed by StripAccents.
 extern const uint32_t kProperties[];
 extern const size_t kPropertiesSize;
 
-// code point << 3 | length, then that many code points.
+// Entries: code point << 3 | length, then that many code points.
 extern const uint32_t kLowercase[];
 extern const size_t kLowercaseSize;
 
-// code point << 5 | length, then that many code points: full decompositions, without Hangul
-// syllables.
+// Entries: code point << 5 | length, then that many code points. Full decompositions, without
+// Hangul syllables.
 extern const uint32_t kCanonical[];
 extern const size_t kCanonicalSize;
-extern const uint32_t kCompatible[];  // Only if it differs from the canonical one.
+extern const uint32_t kCompatible[];  // Only entries that differ from kCanonical.
 extern const size_t kCompatibleSize;
 
-// Triples: first, second, their composition.
+// Triples: first, second, and their composition.
 extern const uint32_t kCompositions[];
 extern const size_t kCompositionsSize;
 
-// Runs of equal canonical combining class: first code point << 8 | class.
+// Runs of equal canonical combining class; each entry is first code point << 8 | class.
 extern const uint32_t kCombiningClasses[];
 extern const size_t kCombiningClassesSize;
 
-// Ranges of a script: first and last code point in turn.
+// The ranges of a script: first and last code points alternate.
 struct Script {
   const char* name;
   const uint32_t* ranges;

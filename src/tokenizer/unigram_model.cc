@@ -12,13 +12,13 @@
 namespace sluice {
 namespace {
 
-// The score of an unknown character is this much less than the lowest score of a token.
+// The score of an unknown character is the lowest score of any token minus this penalty.
 constexpr double kUnknownPenalty = 10;
 
 // The best segmentation that ends at a position of the text.
 struct Node {
   double score = 0;
-  int64_t begin = -1;  // of its last token; -1: there is none yet
+  int64_t begin = -1;  // start of its last token; -1 if no segmentation is known
   bool is_unknown = false;
 };
 
@@ -56,7 +56,7 @@ void UnigramModel::ForEachPrefix(std::string_view text, Visit&& visit) const {
   auto begin = sorted_.begin() + first_byte_[lead];
   auto end = sorted_.begin() + first_byte_[lead + size_t{1}];
   for (size_t size = 1; begin != end && EncodeBudget::Spend(1); ++size) {
-    // All spellings in [begin, end) begin with the first `size` bytes of the text; if one of them
+    // All spellings in [begin, end) begin with the first `size` bytes of the text. If one of them
     // equals those bytes, it is the first.
     if (vocabulary.Spelling(*begin).size() == size) visit(*begin++, size);
     if (size == text.size()) return;
@@ -99,7 +99,7 @@ void UnigramModel::Encode(std::string_view piece, const char* /*text_end*/,
     if (!has_character) offer(begin, begin + length, score + unk_score_, true);
     begin += length;
   }
-  // From the end; adjacent unknown characters become one token.
+  // Collects the tokens from the end. Adjacent unknown characters become one token.
   std::vector<std::string_view> tokens;
   bool joins = false;
   for (size_t end = piece.size(); end > 0;) {

@@ -12,25 +12,25 @@
 
 namespace sluice {
 
-// The `model` of a tokenizer.json.
+// The `model` of a tokenizer.json, parsed.
 struct UnigramSpec {
   TokenTable vocabulary;
-  std::vector<double> scores;  // log probabilities, by id
+  std::vector<double> scores;  // log probabilities, indexed by id
   int64_t unk_id = -1;         // -1: not given
-  // Encode an unknown character as "<0x41>" and the like, if the vocabulary has these tokens.
+  // Encodes an unknown character as "<0x41>" and the like, if the vocabulary has these tokens.
   bool byte_fallback = false;
 };
 
-// Thread safety: immutable. Memory besides the vocabulary: per token four bytes, and eight for its
-// score.
+// Besides the vocabulary, each token takes four bytes, and eight for its score. Thread safety:
+// immutable.
 class UnigramModel {
  public:
   // kInvalidData if unk_id is not in the vocabulary.
   static Result<UnigramModel> Create(UnigramSpec spec);
 
   // Appends the ids of a piece. If two segmentations have the same sum, the one whose last token
-  // begins first is used. Time is linear in the piece, times the length of the longest matching
-  // token, limited by the EncodeBudget.
+  // begins first wins. Time is linear in the piece, times the length of the longest matching token,
+  // and limited by the EncodeBudget.
   void Encode(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const;
 
   const TokenTable& vocabulary() const { return spec_.vocabulary; }
@@ -41,14 +41,15 @@ class UnigramModel {
   // Calls visit(id, bytes) for every token that is a prefix of `text`, shortest first.
   template <typename Visit>
   void ForEachPrefix(std::string_view text, Visit&& visit) const;
-  // Appends the id of a token of the best segmentation; unk_id or byte tokens for unknown text.
+  // Appends the id of a token of the best segmentation; for unknown text unk_id or byte tokens.
   void AppendToken(std::string_view token, std::vector<int32_t>& ids) const;
 
   UnigramSpec spec_;
   double unk_score_ = 0;
-  std::vector<int32_t> sorted_;             // ids, by spelling
-  std::array<uint32_t, 257> first_byte_{};  // offset in sorted_ of spellings that begin with a byte
-  std::array<int32_t, 256> byte_ids_{};     // ids of "<0x41>" etc.; -1: none
+  std::vector<int32_t> sorted_;             // ids sorted by spelling
+  std::array<uint32_t, 257> first_byte_{};  // indexed by byte: offset in sorted_ of the first
+                                            // spelling that begins with it
+  std::array<int32_t, 256> byte_ids_{};     // indexed by byte: id of "<0x41>" etc., or -1
 };
 
 }  // namespace sluice

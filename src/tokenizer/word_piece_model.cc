@@ -36,7 +36,7 @@ void WordPieceModel::Encode(std::string_view word, const char* /*text_end*/,
       candidate.append(word, begin, end - begin);
       found = spec_.vocabulary.Find(candidate);
       if (found) break;
-      // Move back to the start of the last character.
+      // Moves back to the start of the last character.
       do --end;
       while (end > begin && !begins(word[end]));
     }

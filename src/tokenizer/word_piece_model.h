@@ -1,4 +1,5 @@
-// WordPiece: takes the longest token of a vocabulary from left to right, as BERT cuts words.
+// WordPiece: cuts words as BERT does, from left to right, taking the longest token of the
+// vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,12 @@
 
 namespace sluice {
 
-// The `model` of a tokenizer.json.
+// The `model` of a tokenizer.json, parsed.
 struct WordPieceSpec {
   TokenTable vocabulary;
   std::string unk_token = "[UNK]";
-  std::string prefix = "##";    // of a token that is not at the start of a word
-  size_t max_characters = 100;  // a longer word becomes unk_token
+  std::string prefix = "##";    // marks a token that is not at the start of a word
+  size_t max_characters = 100;  // words with more characters become unk_token
 };
 
 // Thread safety: immutable.
@@ -25,7 +26,7 @@ class WordPieceModel {
   // kInvalidData if unk_token is not in the vocabulary.
   static Result<WordPieceModel> Create(WordPieceSpec spec);
 
-  // Appends the ids of a word; only unk_token if some part of the word is not a token.
+  // Appends the ids of a word. If some part of the word is not a token, appends only unk_token.
   void Encode(std::string_view word, const char* text_end, std::vector<int32_t>& ids) const;
 
   const TokenTable& vocabulary() const { return spec_.vocabulary; }
