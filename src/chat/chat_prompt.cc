@@ -11,7 +11,7 @@ namespace {
 
 using ContentFormat = ChatTemplate::ContentFormat;
 
-// Marks the end of the message to continue, so that it can be found in the prompt.
+// Put at the end of the message to continue, so that its end can be found in the prompt.
 constexpr std::string_view kContinuation = "CONTINUE_FINAL_MESSAGE_TAG ";
 constexpr std::string_view kContinuationWord = "CONTINUE_FINAL_MESSAGE_TAG";
 
@@ -34,10 +34,10 @@ constexpr std::string_view kOwnNames[] = {"messages",
                                           "pad_token",
                                           "unk_token"};
 
-// Limits of chat_template_kwargs, which hold only small settings.
+// Limit of chat_template_kwargs, which contain only small settings.
 constexpr size_t kMaxKwargsBytes = size_t{16} << 10;
 constexpr int kMaxKwargsDepth = 16;
-// Limit for the arguments of all calls of a conversation together.
+// Limit of the JSON values in the arguments of all tool calls of a conversation together.
 constexpr size_t kMaxArgumentValues = size_t{1} << 20;
 
 int Depth(const json::Value& value) {
@@ -63,7 +63,7 @@ std::string SpecialText(const json::Value& value) {
   return content != nullptr && content->is_string() ? content->as_string() : "";
 }
 
-// The text of one part of a content.
+// Returns the text of one content part.
 Result<std::string> PartText(const json::Value& part, const std::string& place) {
   if (part.is_string()) return part.as_string();
   if (!part.is_object())
@@ -88,7 +88,7 @@ bool IsImage(const json::Value& part) {
          (type->as_string() == "image_url" || type->as_string() == "image");
 }
 
-// In kString format, the images of a message come before all of its text, as in vLLM.
+// In kString format, all images of a message come before its text, as in vLLM.
 Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat format,
                                      const std::string& place, const std::string& image_text) {
   std::vector<std::string> texts;
@@ -128,25 +128,26 @@ Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat f
   return json::Value(std::move(joined));
 }
 
-// The form in which a template receives the arguments of calls.
+// The form in which a template receives the arguments of tool calls.
 enum class ArgumentForm {
-  kAsWritten,  // objects; text if it is not the JSON of an object
-  kObjects,    // only objects, for templates that iterate over them
-  kTexts       // only text, for templates that concatenate it
+  kAsWritten,  // as an object, or as text if they are not the JSON of an object
+  kObjects,    // always as an object, for templates that iterate over arguments
+  kTexts       // always as text, for templates that concatenate it
 };
 
 struct ReadCalls {
   ArgumentForm form = ArgumentForm::kAsWritten;
-  size_t num_values = 0;  // in the arguments of the conversation so far
+  size_t num_values = 0;  // in the arguments read so far
   bool has_calls = false;
-  bool has_no_json = false;    // the arguments of some call are not the JSON of an object
-  bool keeps_strings = false;  // contents that are strings are not made lists of parts
+  bool has_no_json = false;    // the arguments of at least one call are not the JSON of an object
+  bool keeps_strings = false;  // content that is a string is not converted to a list of parts
 };
 
-// Member that holds arguments which are not the JSON of an object, so that nothing is lost.
+// Name of the member that holds arguments which are not the JSON of an object, so that nothing is
+// lost.
 constexpr std::string_view kWrittenArguments = "arguments";
 
-// The arguments of one earlier call in the form that the template receives.
+// Returns the arguments of one earlier call in the form that the template receives.
 Result<json::Value> NormalizeArguments(const json::Value* arguments, const std::string& place,
                                        ReadCalls& read) {
   read.has_calls = true;
@@ -213,13 +214,13 @@ Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat f
     if (name == "role" || name == "content" || value.is_null()) continue;
     if (name == "tool_calls") {
       ASSIGN_OR_RETURN(json::Value calls, NormalizeToolCalls(value, place + ".tool_calls", read));
-      // With an empty list, templates would take the branch for messages with calls.
+      // An empty list is left out, because templates would take the branch for messages with calls.
       if (!calls.as_array().empty()) result.Set(name, std::move(calls));
     } else if (name == "reasoning" || name == "reasoning_content") {
       result.Set("reasoning", value);
       result.Set("reasoning_content", value);
     } else {
-      // Not Set(), which searches for the name: a message of many names would take quadratic time.
+      // Set() would search for the name: a message with many names would then take quadratic time.
       result.as_object().emplace_back(name, value);
     }
   }
@@ -241,8 +242,8 @@ Result<json::Value> NormalizeAll(const json::Value& messages, ContentFormat form
   return json::Value(std::move(result));
 }
 
-// Adds `thinking` to assistant messages with reasoning. In a message with calls, such a template
-// accepts either `thinking` or content and shows both alike, so content is appended to `thinking`.
+// Adds `thinking` to assistant messages with reasoning. Such a template accepts either `thinking`
+// or content in a message with calls and renders both alike, so content is appended to `thinking`.
 void NameThinking(json::Value& messages) {
   for (json::Value& message : messages.as_array()) {
     const json::Value* reasoning = message.Find("reasoning");
@@ -260,8 +261,7 @@ void NameThinking(json::Value& messages) {
   }
 }
 
-// Appends the mark to the text of the last message; returns that text without white space around
-// it.
+// Appends kContinuation to the text of the last message. Returns that text, trimmed.
 Result<std::string> MarkLast(json::Value& messages) {
   if (messages.as_array().empty()) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -354,8 +354,8 @@ json::Value SpecialTokens(const json::Value& tokenizer_config,
   for (const json::Value* source : {&tokenizer_config, &special_tokens_map}) {
     if (!source->is_object()) continue;
     for (const auto& [name, value] : source->as_object()) {
-      // bos_token, image_token, ...; excludes added_tokens_decoder and add_bos_token, which are not
-      // texts of tokens.
+      // Takes bos_token, image_token, ..., but not added_tokens_decoder and add_bos_token, which
+      // are not texts of tokens.
       if (name.ends_with("_token") && (value.is_string() || value.is_object())) add(name, value);
     }
     for (const char* group : {"extra_special_tokens", "model_specific_special_tokens"}) {
@@ -398,7 +398,7 @@ Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
   Result<std::string> prompt =
       RenderMessages(chat_template, special_tokens, messages, options, read);
   if (prompt || prompt.error().code == ErrorCode::kCancelled) return prompt;
-  // A template that reads parts may accept the content of some roles only as a string.
+  // A template that reads parts may accept only strings as the content of some roles.
   if (options.content_format.value_or(chat_template.content_format()) == ContentFormat::kParts) {
     ReadCalls with_strings{.keeps_strings = true};
     Result<std::string> again =
@@ -406,8 +406,8 @@ Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
     if (again) return again;
   }
   if (!read.has_calls) return prompt;
-  // Arguments that the model wrote must not end the conversation: some templates accept them in one
-  // form only.
+  // Tries other forms of the arguments, because some templates accept only one form. Arguments that
+  // the model wrote must not make the conversation fail.
   for (const ArgumentForm form : {ArgumentForm::kObjects, ArgumentForm::kTexts}) {
     if (form == ArgumentForm::kObjects && !read.has_no_json) continue;
     ReadCalls other{.form = form};

@@ -11,32 +11,33 @@
 namespace sluice {
 
 struct ChatPromptOptions {
-  json::Value tools;      // An array as in the request, or null: the template sees None.
-  json::Value documents;  // Likewise.
-  // An object or null, at most 16 KiB. Ignores names that the template does not read, that are
-  // fields of the request, or that are special tokens.
+  json::Value tools;      // The request's array, or null, which the template sees as None.
+  json::Value documents;  // Like tools.
+  // An object or null, at most 16 KiB. Names are ignored if the template does not read them, or if
+  // they are fields of the request or special tokens.
   json::Value chat_template_kwargs;
   bool add_generation_prompt = true;
-  // The prompt ends with the text of the last message, so that the model continues it.
+  // Makes the prompt end with the text of the last message, so that the model continues it.
   bool continue_final_message = false;
-  // The form of contents; absent: the form that the template itself reads.
+  // How message contents are passed; absent: as the template itself reads them.
   std::optional<ChatTemplate::ContentFormat> content_format;
-  // Text that replaces an image if contents are strings; empty: images are refused. A template that
-  // reads parts receives {"type": "image"}.
+  // Replaces each image if contents are strings; empty: images are refused. A template that reads
+  // parts receives {"type": "image"}.
   std::string image_text;
   RenderOptions render;
 };
 
-// bos_token, eos_token, pad_token, unk_token, ... and the additional ones of tokenizer_config.json
-// (which has precedence) and special_tokens_map.json, as an object of strings. Either may be null.
+// Collects bos_token, eos_token, pad_token, unk_token, ... and additional special tokens as an
+// object of strings. tokenizer_config.json takes precedence over special_tokens_map.json; either
+// may be null.
 json::Value SpecialTokens(const json::Value& tokenizer_config,
                           const json::Value& special_tokens_map = {});
 
-// The messages as templates expect them: contents joined with "\n" (kString) or as a list of parts
-// (kParts); arguments of tool calls as objects (as text if it is not the JSON of an object); null
-// contents as empty ones; `reasoning` and `reasoning_content` both set if either is given.
-// kInvalidArgument names the message: not an object, no role, or a part that is neither text nor,
-// with `image_text`, an image.
+// Converts messages to the form that templates expect. Contents become strings joined with "\n"
+// (kString) or lists of parts (kParts); null becomes empty. Arguments of tool calls become objects,
+// or text if they are not the JSON of an object. If either is given, both `reasoning` and
+// `reasoning_content` are set. kInvalidArgument names the message that is not an object, lacks a
+// role, or has a part that is neither text nor, with `image_text`, an image.
 Result<json::Value> NormalizeMessages(const json::Value& messages,
                                       ChatTemplate::ContentFormat format,
                                       const std::string& image_text = "");
@@ -45,11 +46,11 @@ Result<json::Value> NormalizeMessages(const json::Value& messages,
 // checks this, too.
 Status CheckTemplateKwargs(const json::Value& kwargs);
 
-// `messages` as in the request. A template that reads message.thinking (gpt-oss) receives the
-// reasoning there, too. If a template fails and there are calls, it is rendered again with their
-// arguments in another form: as {"arguments": text} if they are not an object, then all as text.
-// Tokenize the result without adding special tokens.
-// kInvalidArgument: invalid messages, or an error of ChatTemplate::Render.
+// Renders the request's `messages`. A template that reads message.thinking (gpt-oss) receives the
+// reasoning there, too. If a template fails and the messages contain tool calls, it is rendered
+// again with other forms of their arguments: {"arguments": text} for those that are not an object,
+// then all as text. Tokenize the result without adding special tokens. kInvalidArgument: invalid
+// messages, or an error of ChatTemplate::Render.
 Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
                                      const json::Value& special_tokens, const json::Value& messages,
                                      const ChatPromptOptions& options = {});

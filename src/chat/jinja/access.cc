@@ -1,4 +1,4 @@
-// Access to parts of values: len, iter, attributes, items and slices.
+// Access to parts of values: length, iteration, attributes, items and slices.
 #include <algorithm>
 
 #include "chat/jinja/methods.h"
@@ -81,7 +81,7 @@ bool IsSlotName(std::string_view name) {
   return name.size() > 4 && name.starts_with("__") && name.ends_with("__");
 }
 
-// object[key]; nullopt if it raises a TypeError or LookupError.
+// Returns object[key]; nullopt where Python raises a TypeError or LookupError.
 std::optional<Value> FindItem(const Value& object, const Value& key) {
   const auto index_in = [&](size_t size) -> std::optional<size_t> {
     if (!key.fits_int64()) return std::nullopt;

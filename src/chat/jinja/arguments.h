@@ -11,7 +11,7 @@
 
 namespace sluice::jinja {
 
-// The arguments of one call by parameter. Fails (TypeError) for too many, unknown, duplicate or
+// The arguments of one call, by parameter. Fails (TypeError) for too many, unknown, duplicate or
 // missing arguments.
 class Bound {
  public:
@@ -57,7 +57,7 @@ class Bound {
   int64_t Index(size_t i, int64_t otherwise) const {
     return Has(i) ? ToIndex(values_[i], "an integer is required, not a value") : otherwise;
   }
-  // Fails (TypeError) if it is not a string.
+  // Fails (TypeError) if the argument is not a string.
   const std::string& Text(size_t i) const {
     if (values_[i].is_undefined())
       FailType(function_ + "(): an argument must be str, not Undefined");
@@ -71,7 +71,7 @@ class Bound {
   std::vector<Value> values_;
 };
 
-// Fails (TypeError) if there are arguments.
+// Fails (TypeError) if the call has arguments.
 inline void ExpectNoArguments(std::string_view function, Arguments& arguments) {
   const Bound bound(function, arguments, {});
 }

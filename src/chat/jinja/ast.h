@@ -1,7 +1,7 @@
 // The syntax tree of a template, and the program: the tree with resolved names.
 //
-// Names are resolved when compiling, by jinja2's own rules (symbols.h): every variable is a slot of
-// the function that sets it, so that scopes and closures behave exactly as in the Python code that
+// Names are resolved at compile time by jinja2's own rules (resolver.h): every variable is a slot
+// of the function that sets it. So scopes and closures behave exactly as in the Python code that
 // jinja2 generates.
 #pragma once
 
@@ -26,7 +26,7 @@ struct CallArguments {
   ExpressionPointer star_star;  // **values
 };
 
-// A variable: slot `slot` of the function `hops` levels outwards.
+// A variable: slot `slot` of the function `hops` levels further out.
 struct Reference {
   int hops = 0;
   int slot = -1;
@@ -36,25 +36,25 @@ struct Expression {
   enum class Kind {
     kConstant,
     kName,
-    kNamespaceTarget,  // name.attribute, only as the target of `set`.
+    kNamespaceTarget,  // name.attribute, only as a target of `set`.
     kTuple,
     kList,
     kDict,       // operands: key, value, key, value, ...
     kAttribute,  // operands: object; name.
     kItem,       // operands: object, key.
-    kSlice,      // operands: object, start, stop, step; null where absent.
+    kSlice,      // operands: object, start, stop, step; null if absent.
     kCall,       // operands: callee.
     kFilter,     // operands: input (null in blocks); name.
     kTest,       // operands: input; name.
     kNot,
     kNegate,
     kPosit,
-    kBinary,  // operands: left, right; binary.
+    kBinary,  // operands: left, right; operator in `binary`.
     kAnd,
     kOr,
-    kConcatenate,  // `~`
+    kConcatenate,  // operands: those of `~`
     kCompare,      // operands: first, second, ...; comparisons between them.
-    kConditional,  // operands: test, value, otherwise (null if absent).
+    kConditional,  // operands: test, value, else value (null if absent).
   };
   enum class Comparison {
     kEqual,
@@ -71,13 +71,13 @@ struct Expression {
   int line = 0;
   int depth = 1;  // Height of the tree rooted at this node.
   std::string name;
-  std::string attribute;  // kNamespaceTarget.
+  std::string attribute;  // Used by kNamespaceTarget.
   Value constant;
   std::vector<ExpressionPointer> operands;
-  std::unique_ptr<CallArguments> arguments;  // kCall, kFilter, kTest.
+  std::unique_ptr<CallArguments> arguments;  // Used by kCall, kFilter, kTest.
   BinaryOperator binary = BinaryOperator::kAdd;
   std::vector<Comparison> comparisons;
-  Reference reference;  // kName, kNamespaceTarget; set by the resolver.
+  Reference reference;  // Used by kName, kNamespaceTarget; set by the resolver.
 };
 
 struct Statement;
@@ -86,10 +86,10 @@ using Block = std::vector<std::unique_ptr<Statement>>;
 // How a variable is initialized when its scope is entered.
 struct Load {
   enum class Kind {
-    kParameter,  // Not at all: the construct assigns it.
+    kParameter,  // It is not: the construct assigns it.
     kResolve,    // It gets the value of the template variable `name`.
-    kAlias,      // It gets the value of the variable `source` of an outer scope.
-    kMissing,    // It becomes missing.
+    kAlias,      // It gets the value of variable `source` in an outer scope.
+    kMissing,    // It is kMissing until it is set.
   };
   Kind kind = Kind::kParameter;
   int slot = 0;
@@ -98,8 +98,8 @@ struct Load {
 };
 using Scope = std::vector<Load>;
 
-// A piece of template code with variables of its own: the template, a macro, or the body of a call
-// block or a recursive loop.
+// A piece of template code that has its own variables: the template, a macro, or the body of a call
+// block or of a recursive loop.
 struct FunctionInfo {
   const FunctionInfo* parent = nullptr;
   int depth = 0;
@@ -108,7 +108,7 @@ struct FunctionInfo {
 
 struct Parameter {
   std::string name;
-  ExpressionPointer default_value;  // Null: undefined.
+  ExpressionPointer default_value;  // Null if undefined.
   int slot = 0;
 };
 
@@ -116,14 +116,15 @@ struct Statement {
   enum class Kind {
     kText,
     kPrint,  // expressions
-    kIf,     // branches; body is `else`.
+    kIf,     // branches; `body` is the else branch.
     kFor,
     kSet,       // target, value
     kSetBlock,  // target, value (a chain of filters without input, or null), body
     kMacro,
-    kCallBlock,    // value is the call.
-    kGeneration,   // A call block whose body is written unchanged.
-    kFilterBlock,  // value: the filters.
+    kCallBlock,    // `value` is the call.
+    kGeneration,   // A block that transformers marks as generated text; its body is written
+                   // unchanged.
+    kFilterBlock,  // `value` contains the filters.
     kWith,         // targets, expressions
     kScope,
     kBreak,
@@ -136,27 +137,27 @@ struct Statement {
 
   Kind kind = Kind::kText;
   int line = 0;
-  std::string text;  // kText; the name of a macro.
+  std::string text;  // kText: the text; kMacro: the name.
   std::vector<ExpressionPointer> expressions;
   std::vector<ExpressionPointer> targets;
   ExpressionPointer target;
-  ExpressionPointer value;  // kFor: what is iterated over.
-  ExpressionPointer test;   // kFor: `if`.
+  ExpressionPointer value;  // kFor: the iterable.
+  ExpressionPointer test;   // kFor: the condition after `if`.
   bool is_recursive = false;
   std::vector<Branch> branches;
   Block body;
   Block else_body;
   std::vector<Parameter> parameters;
 
-  // Set by the resolver.
-  Scope scope;       // Of the body.
-  Scope test_scope;  // kFor: scope of the test, which has its own target.
+  // The resolver sets the following members.
+  Scope scope;       // Scope of the body.
+  Scope test_scope;  // kFor: scope of the condition, which has its own target.
   Scope else_scope;
   ExpressionPointer test_target;
-  int loop_slot = -1;                // kFor: the variable `loop`.
-  Reference macro;                   // kMacro: where it is stored.
-  FunctionInfo* function = nullptr;  // Of a macro, a call block or a recursive loop.
-  int caller_slot = -1;  // Slots of a macro's extra parameters; negative if it does not use them.
+  int loop_slot = -1;                // kFor: slot of the variable `loop`.
+  Reference macro;                   // kMacro: the variable that holds the macro.
+  FunctionInfo* function = nullptr;  // kMacro, kCallBlock or a recursive loop.
+  int caller_slot = -1;  // Slots of a macro's implicit variables; negative if it does not use them.
   int kwargs_slot = -1;
   int varargs_slot = -1;
 };

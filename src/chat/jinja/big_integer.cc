@@ -16,7 +16,8 @@ namespace {
 
 using boost::multiprecision::cpp_int;
 
-// Counts work that grows with the product of two sizes: multiplication, division and conversion.
+// Spends steps for work that grows with the product of two sizes: multiplication, division,
+// conversion.
 void SpendProduct(size_t bytes, size_t other_bytes) {
   Spend(static_cast<int64_t>(1 + bytes * other_bytes / 1024));
 }
@@ -28,7 +29,7 @@ BigInteger::BigInteger(int64_t value) : number_(std::make_shared<Number>(Number{
 BigInteger BigInteger::FromDigits(std::string_view digits, int base) {
   SpendProduct(digits.size(), digits.size());
   cpp_int value;
-  // Converts as many digits at a time as fit into 63 bits.
+  // Converts in groups of as many digits as fit into 63 bits.
   for (size_t position = 0; position < digits.size();) {
     uint64_t part = 0, scale = 1;
     for (; position < digits.size() && scale <= (uint64_t{1} << 57); ++position) {

@@ -1,5 +1,5 @@
-// Integers of any size, for values outside int64. Only the source includes Boost.Multiprecision,
-// because its headers take long to compile.
+// Integers of any size, for values outside int64. Only the source file includes
+// Boost.Multiprecision, because its headers take long to compile.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ class BigInteger {
   BigInteger(int64_t value);
   // `digits`: decimal digits with an optional sign. REQUIRES: no other characters.
   static BigInteger FromDecimal(std::string_view digits);
-  // Digits in base 2 to 36 without a sign. REQUIRES: valid digits.
+  // `digits`: digits in base 2 to 36, without a sign. REQUIRES: valid digits.
   static BigInteger FromDigits(std::string_view digits, int base);
-  // The integer part of a finite double.
+  // Returns the integer part of a finite double.
   static BigInteger FromDouble(double value);
 
   bool is_negative() const;
   bool is_zero() const;
   size_t num_bytes() const;
   std::optional<int64_t> ToInt64() const;
-  double ToDouble() const;  // Infinite if too large.
+  double ToDouble() const;  // Returns infinity if too large.
   std::string ToDecimal() const;
 
   BigInteger operator-() const;
@@ -36,7 +36,7 @@ class BigInteger {
   // `quotient` is rounded down; `remainder` has the sign of `b`. REQUIRES: b is not zero.
   static void DivideFloor(const BigInteger& a, const BigInteger& b, BigInteger& quotient,
                           BigInteger& remainder);
-  // Less than, equal to or greater than zero.
+  // Returns a number less than, equal to or greater than zero.
   static int Compare(const BigInteger& a, const BigInteger& b);
   friend bool operator==(const BigInteger& a, const BigInteger& b) { return Compare(a, b) == 0; }
 

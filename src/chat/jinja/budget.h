@@ -1,7 +1,7 @@
-// The budget of one render, and the exception for its failures.
+// Limits the resources of one render, and defines the exception for its failures.
 //
-// Inside the engine a failing expression throws Failure, as it would raise an exception in Python.
-// ChatTemplate turns it into a Result, so no exception leaves ChatTemplate.
+// Inside the interpreter, a failing expression throws Failure where Python would raise an
+// exception. ChatTemplate converts it to a Result, so no exception leaves ChatTemplate.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace sluice::jinja {
 
-// The Python exception that a failure stands for. Some filters catch some of them.
+// The Python exception that a failure represents. Some filters catch some of these.
 enum class FailureKind {
-  kRaised,     // raise_exception: the message is the template author's.
+  kRaised,     // raise_exception was called; the message is the template author's.
   kUndefined,  // UndefinedError
   kType,       // TypeError
   kValue,      // ValueError, UnicodeError
@@ -22,15 +22,15 @@ enum class FailureKind {
   kOverflow,   // OverflowError
   kSecurity,   // SecurityError
   kRuntime,    // TemplateRuntimeError, FilterArgumentError, ZeroDivisionError, AssertionError
-  kLimit,      // A limit of the render: never caught inside a template.
-  kCancelled,  // The client is gone: never caught either.
-  kSyntax,     // Only while compiling.
+  kLimit,      // A limit of the render was reached; templates never catch this.
+  kCancelled,  // The client disconnected; templates never catch this.
+  kSyntax,     // The template is invalid; only thrown while compiling.
 };
 
 struct Failure {
   FailureKind kind;
   std::string message;
-  int line = 0;  // Of the innermost statement; 0 while unknown.
+  int line = 0;  // Line of the innermost statement; 0 while unknown.
 };
 
 [[noreturn]] inline void Fail(FailureKind kind, std::string message) {
@@ -43,15 +43,15 @@ struct Failure {
   Fail(FailureKind::kValue, std::move(message));
 }
 
-// Counts the resources of the render running on this thread; fails with kLimit when one runs out.
-// While a template is compiled there is no budget, and the functions below do nothing.
+// Counts the resources of the render that this thread is running, and fails with kLimit when one
+// runs out. While a template is compiled there is no budget, and the functions below do nothing.
 //
-// All work whose size a template determines is counted where it is done: each object and text when
+// All work whose amount a template controls is counted where it is done: each object and text when
 // it is created, each item when an iterator yields it, each byte that is compared, searched, hashed
 // or converted.
 class Budget {
  public:
-  // `is_cancelled` may be empty; it outlives the budget and is called every kStepsBetweenChecks
+  // `is_cancelled` may be empty; it must outlive the budget and is called every kStepsBetweenChecks
   // steps.
   Budget(int64_t max_steps, size_t max_memory_bytes, size_t max_string_bytes, int max_depth,
          const std::function<bool()>& is_cancelled)
@@ -67,7 +67,7 @@ class Budget {
 
   static Budget* Current() { return current_; }
 
-  // Makes a budget the current one of this thread, until destroyed.
+  // Makes a budget this thread's current one during its lifetime.
   class Scope {
    public:
     explicit Scope(Budget* budget) : previous_(current_) { current_ = budget; }
@@ -90,7 +90,8 @@ class Budget {
     memory_left_ -= bytes;
   }
   void GiveBack(size_t bytes) { memory_left_ += bytes; }
-  // Fails if `bytes` are not available, without taking them: call it before a large value is built.
+  // Fails if fewer than `bytes` are left, but does not take them. Call it before building a large
+  // value.
   void Require(size_t bytes) const {
     if (bytes > memory_left_) [[unlikely]]
       OutOfMemory();
@@ -115,7 +116,7 @@ class Budget {
   };
 
  private:
-  // Takes a few milliseconds.
+  // These steps take a few milliseconds.
   static constexpr int64_t kStepsBetweenChecks = int64_t{1} << 16;
 
   void Check();
@@ -136,12 +137,12 @@ class Budget {
   int depth_ = 0;
 };
 
-// Counts `steps` of work: one for a node, an object or an element.
+// Spends `steps` steps: one for each node, object or element.
 inline void Spend(int64_t steps) {
   if (Budget* budget = Budget::Current()) budget->Spend(steps);
 }
-// Count work on text, in bytes: for copying, comparing or hashing; for searching; for reading
-// character by character. A step of each takes about equally long.
+// Spend steps for work on `bytes` bytes of text: copying, comparing or hashing it; searching it;
+// reading it character by character. A step takes about the same time in each.
 inline void SpendCopy(size_t bytes) {
   Spend(static_cast<int64_t>(bytes / 64));
 }
@@ -151,13 +152,13 @@ inline void SpendSearch(size_t bytes) {
 inline void SpendCharacters(size_t bytes) {
   Spend(static_cast<int64_t>(bytes / 8));
 }
-// Fails if `bytes` more are not available.
+// Fails if fewer than `bytes` of memory are left.
 inline void RequireMemory(size_t bytes) {
   if (Budget* budget = Budget::Current()) budget->Require(bytes);
 }
-// Call before text of `bytes` is made: counts the work; fails if the text would be too long.
+// Call before creating a text of `bytes`: counts the work, and fails if the text would be too long.
 void SpendText(size_t bytes);
-// Call before `bytes` are appended to a text of `size` bytes.
+// Call before appending `bytes` to a text of `size` bytes.
 void SpendAppend(size_t size, size_t bytes);
 
 }  // namespace sluice::jinja

@@ -1,4 +1,4 @@
-// Conversions of the case of one code point to several (unconditional part of Unicode's
+// Case conversions that turn one code point into several (the unconditional part of Unicode's
 // SpecialCasing.txt).
 #pragma once
 

@@ -11,8 +11,8 @@ namespace {
 
 using ExpressionKind = Expression::Kind;
 
-// Whether `expression` is `name` or, with a key, `name.key` or name['key'], possibly with filters,
-// tests or slices applied to it.
+// Whether `expression` is `name` or, with a key, `name.key` or name['key']. Filters, tests and
+// slices that are applied to it are ignored.
 bool IsAccess(const Expression& expression, const std::string& name, const char* key) {
   switch (expression.kind) {
     case ExpressionKind::kFilter:
@@ -36,7 +36,7 @@ bool IsAccess(const Expression& expression, const std::string& name, const char*
 }  // namespace
 
 ChatTemplate::ContentFormat DetectContentFormat(const Block& body) {
-  // Names for the list of messages; repeats until no more are found.
+  // Variables that hold the list of messages. Repeats until no more are found.
   std::set<std::string> lists = {"messages"};
   for (size_t before = 0; before != lists.size();) {
     before = lists.size();

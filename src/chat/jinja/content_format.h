@@ -1,12 +1,12 @@
-// Whether a template takes message contents as strings or as lists of parts.
+// Determines whether a template reads message contents as strings or as lists of parts.
 #pragma once
 
 #include "chat/jinja/ast.h"
 
 namespace sluice::jinja {
 
-// kParts if the template has a loop over the `content` of an item of `messages` (or of a variable
-// assigned from it), as in vLLM.
+// Returns kParts if the template loops over the `content` of an item of `messages` (or of a
+// variable assigned from it), as vLLM does.
 ChatTemplate::ContentFormat DetectContentFormat(const Block& body);
 
 }  // namespace sluice::jinja

@@ -1,4 +1,4 @@
-// Parses the expressions of a template; the statements build on it (parser.cc).
+// Parses the expressions of a template. The parser of statements extends it (parser.cc).
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace sluice::jinja {
 
-// Maximum depth of a finished tree.
+// Maximum depth of a parsed tree.
 inline constexpr int kMaxTreeDepth = 400;
 
 class ExpressionParser : public TokenReader {
@@ -29,7 +29,7 @@ class ExpressionParser : public TokenReader {
            std::find(names.begin(), names.end(), token.text) != names.end();
   }
 
-  // --- Nodes.
+  // --- Nodes of the tree.
 
   ExpressionPointer Make(Kind kind, int line) {
     auto node = std::make_unique<Expression>();
@@ -76,7 +76,7 @@ class ExpressionParser : public TokenReader {
   ExpressionPointer ParseTarget(Names end_names, bool with_namespace);
   bool IsTupleEnd(Names end_names) const;
 
-  // One expression, or a tuple without brackets.
+  // Parses one expression, or a tuple without brackets.
   ExpressionPointer ParseTuple(Names end_names, bool with_condition = true,
                                bool in_parentheses = false);
   ExpressionPointer ParseExpression();
@@ -95,13 +95,13 @@ class ExpressionParser : public TokenReader {
   ExpressionPointer ParseFilterExpression(ExpressionPointer node);
   ExpressionPointer ParseSubscript(ExpressionPointer object);
 
-  // A key, or a slice whose object the caller sets.
+  // Parses a key, or a slice whose object the caller sets.
   ExpressionPointer ParseSubscribed();
   std::unique_ptr<CallArguments> ParseArguments(Expression& parent);
   ExpressionPointer ParseCall(ExpressionPointer callee);
   std::string ParseDottedName();
 
-  // One filter, after its "|".
+  // Parses one filter, after its "|".
   ExpressionPointer ParseFilter(ExpressionPointer input);
   ExpressionPointer ParseFilters(ExpressionPointer input);
   bool StartsTestArgument() const;

@@ -1,4 +1,4 @@
-// The filters and tests of the language, by name.
+// The filters and tests of the language, found by name.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace sluice::jinja {
 
 bool IsFilter(std::string_view name);
 bool IsTest(std::string_view name);
-// Fails (kRuntime) if there is no filter or test of that name.
+// Fails (kRuntime) if no filter or test has that name.
 Value CallFilter(Interpreter& interpreter, std::string_view name, const Value& input,
                  Arguments& arguments);
 bool CallTest(std::string_view name, const Value& input, Arguments& arguments);
@@ -24,8 +24,8 @@ void AddListFilters(FilterTable& table);
 void AddSelectionFilters(FilterTable& table);
 void AddValueFilters(FilterTable& table);
 
-// Returns item[a][b] for the attribute "a.b", where digits are indices; a missing item becomes
-// `otherwise` unless that is none.
+// Returns item[a][b] for the attribute "a.b", where digits are indices. A missing item becomes
+// `otherwise`, unless that is none.
 using Getter = std::function<Value(const Value&)>;
 Getter MakeGetter(const Value& attribute, const Value& otherwise, bool ignore_case);
 

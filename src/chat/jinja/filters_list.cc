@@ -86,7 +86,7 @@ Value Join(Interpreter&, const Value& input, Arguments& arguments) {
   return Value::String(std::move(text));
 }
 
-using Keyed = std::pair<Value, Value>;  // The key that is compared, and its item.
+using Keyed = std::pair<Value, Value>;  // The key that is compared, and the item it belongs to.
 
 void SortByKey(std::vector<Keyed>& items, bool reverse) {
   std::stable_sort(items.begin(), items.end(), [reverse](const Keyed& a, const Keyed& b) {
@@ -200,7 +200,8 @@ Value GroupBy(Interpreter&, const Value& input, Arguments& arguments) {
     const Value key = items[i].first;
     for (; i < items.size() && Equal(items[i].first, key); ++i) members.push_back(items[i].second);
     if (members.empty())
-      members.push_back(items[i++].second);  // Always take one: a NaN key is not equal to itself.
+      members.push_back(items[i++].second);  // Take at least one item: a NaN key is not equal to
+                                             // itself.
     const Value name = ignore_case ? exact(members[0]) : key;
     Value group = Value::Tuple({name, Value::List(std::move(members))});
     static_cast<ListData&>(*group.heap()).is_group = true;

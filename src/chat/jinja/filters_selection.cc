@@ -7,8 +7,8 @@ namespace sluice::jinja {
 
 namespace {
 
-// The items of `input`; none if it is false, iterable or not. The iterator is made with the first
-// Next.
+// The items of `input`; empty if `input` is false, even if it is not iterable. The first Next
+// creates the iterator.
 class LazyItems {
  public:
   explicit LazyItems(Value input) : input_(std::move(input)) {}
@@ -26,7 +26,7 @@ class LazyItems {
   IteratorPointer iterator_;
 };
 
-// A copy for one of many calls with the same arguments.
+// Copies arguments for one of many calls with the same arguments.
 Arguments CopyOf(const Arguments& arguments) {
   Spend(static_cast<int64_t>(arguments.positional.size() / 4 + arguments.keyword.size()));
   return arguments;

@@ -1,4 +1,4 @@
-// Filters from text to text.
+// Filters that convert text to text.
 #include <cmath>
 
 #include "chat/jinja/arguments.h"
@@ -12,7 +12,7 @@ namespace sluice::jinja {
 
 namespace {
 
-// str(value), or the value itself if it is a string.
+// Returns str(value), or the value itself if it is a string.
 Value SoftStr(const Value& value) {
   return value.is_string() ? value : Value::String(Str(value));
 }
@@ -29,7 +29,7 @@ bool BeginsWord(char32_t c) {
   return c == '-' || c == '(' || c == '{' || c == '[' || c == '<' || IsSpace(c);
 }
 
-// Unlike str.title, words begin after white space, hyphens and opening brackets only.
+// Unlike str.title, words begin only after white space, hyphens and opening brackets.
 std::string TitleWords(std::string_view text) {
   SpendCharacters(text.size());
   std::string out;
@@ -79,7 +79,7 @@ Value Indent(Interpreter&, const Value& input, Arguments& arguments) {
     indention = bound[0].text();
   } else {
     const int64_t width = bound.Index(0, 4);
-    PadText("", width, '<', " ");  // Fails if `width` is too large.
+    PadText("", width, '<', " ");  // Called only to fail if `width` is too large.
     indention.assign(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
   }
   const bool indents_blank = bound.Flag(2);

@@ -68,7 +68,7 @@ std::string ReplaceText(std::string_view text, std::string_view from, std::strin
 
 namespace {
 
-// Formats the `%` conversions of a text one after another.
+// Formats the `%` conversions of a text.
 class PercentFormatter {
  public:
   PercentFormatter(const Value& format, const Value& arguments)
@@ -274,7 +274,8 @@ class PercentFormatter {
   bool used_mapping_ = false;
 };
 
-// str.format: replacement fields, with fields inside format specifications one level deep.
+// Implements str.format: replacement fields, and fields inside format specifications, one level
+// deep.
 class BraceFormatter {
  public:
   BraceFormatter(bool is_markup, const Arguments& arguments)
@@ -402,7 +403,7 @@ class BraceFormatter {
 
   bool is_markup_;
   const Arguments& arguments_;
-  int next_ = 0;  // Next automatic index; negative once fields have explicit numbers.
+  int next_ = 0;  // The next automatic index; negative once fields have explicit numbers.
 };
 
 }  // namespace
@@ -418,7 +419,7 @@ Value BraceFormat(const Value& format, Arguments& arguments) {
 
 std::string StripTags(std::string_view text) {
   std::string without;
-  // Removes comments first, then tags, each from its first opening to the next closing.
+  // Removes first comments, then tags, each from its opening to the next closing mark.
   const auto remove = [](std::string_view from, std::string_view open, std::string_view close) {
     std::string out;
     while (true) {
@@ -451,7 +452,7 @@ std::string UnescapeHtml(std::string_view text) {
   static constexpr std::pair<std::string_view, std::string_view> kNamed[] = {
       {"amp;", "&"},   {"lt;", "<"},   {"gt;", ">"},
       {"quot;", "\""}, {"apos;", "'"}, {"nbsp;", "\u00A0"}};
-  // "&#" and the digits of a code point.
+  // Maximum length of "&#" and the digits of a code point.
   constexpr size_t kMaxReference = 10;
   SpendCharacters(text.size());
   std::string out;

@@ -1,4 +1,4 @@
-// Formatting of values as text: `%` and str.format, padding, replacing, and escapes of HTML.
+// Formats values as text: `%` and str.format, padding, replacement, and HTML escapes.
 #pragma once
 
 #include <string>
@@ -8,25 +8,25 @@
 
 namespace sluice::jinja {
 
-// `format % arguments`: a tuple of values, a dictionary for %(name)s, or one value.
+// Implements `format % arguments`: a tuple of values, a dictionary for %(name)s, or one value.
 Value PercentFormat(const Value& format, const Value& arguments);
-// format.format(*positional, **keyword), with attributes restricted as in the sandbox.
+// Implements format.format(*positional, **keyword); attributes are restricted as in the sandbox.
 Value BraceFormat(const Value& format, Arguments& arguments);
 
-// `value` with `digits` digits after the point, correctly rounded.
+// Formats `value` with `digits` digits after the point, correctly rounded.
 std::string FormatFixed(double value, int digits);
 
-// `align` is '<', '>', '^', or 'c' for str.center, which puts an odd blank on the left if the width
-// is odd.
+// Pads `text` to `width`. `align` is '<', '>', '^', or 'c' for str.center, which puts the odd blank
+// on the left if the width is odd.
 std::string PadText(std::string_view text, int64_t width, char align, std::string_view fill);
-// Replaces the first `limit` occurrences (all if negative).
+// Replaces the first `limit` occurrences, or all if `limit` is negative.
 std::string ReplaceText(std::string_view text, std::string_view from, std::string_view to,
                         int64_t limit);
-// str.isupper or str.islower.
+// Implements str.isupper and str.islower.
 bool HasCase(std::string_view text, bool upper);
 
-std::string StripTags(std::string_view text);  // Markup.striptags.
-std::string UnescapeHtml(
-    std::string_view text);  // Handles numeric entities and the named ones that EscapeHtml writes.
+std::string StripTags(std::string_view text);     // Implements Markup.striptags.
+std::string UnescapeHtml(std::string_view text);  // Unescapes numeric entities and the named ones
+                                                  // that EscapeHtml writes.
 
 }  // namespace sluice::jinja

@@ -168,7 +168,7 @@ std::string PadNumber(const FormatSpec& spec, bool is_negative, std::string_view
   const int64_t missing = spec.width - static_cast<int64_t>(lead.size() + digits.size());
   if (missing <= 0) return lead + digits;
   if (spec.grouping != 0 && spec.fill == "0") {
-    // Padding zeros are grouped together with the digits.
+    // Padding zeros are grouped like the digits.
     std::string plain;
     const size_t end = std::min(digits.find_first_of(".e%"), digits.size());
     for (size_t i = 0; i < end; ++i) {

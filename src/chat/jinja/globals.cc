@@ -10,7 +10,7 @@ namespace sluice::jinja {
 
 namespace {
 
-// dict(mapping or pairs, **members).
+// Implements dict(mapping or pairs, **members).
 std::shared_ptr<DictData> BuildDict(Arguments& arguments) {
   auto dict = std::make_shared<DictData>();
   if (arguments.positional.size() > 1) {
@@ -47,7 +47,7 @@ Value MakeNamespace(Interpreter& interpreter, Arguments& arguments) {
   auto result = std::make_shared<Namespace>();
   interpreter.Keep(result);
   for (const auto& [key, value] : dict->entries()) {
-    // A namespace is read by attribute name, so other keys could never be read.
+    // Namespace members are read by attribute name, so other keys could never be read.
     if (key.is_string()) result->Set(key.text(), value);
   }
   return Value::FromObject(std::move(result));
@@ -94,7 +94,7 @@ Value StrftimeNow(Interpreter& interpreter, Arguments& arguments) {
   const auto new_year = std::chrono::local_days(date.year() / std::chrono::January / 1);
   fields.tm_yday = static_cast<int>((day - new_year).count());
   fields.tm_isdst = -1;
-  // A time without a zone: Python writes nothing for %z and %Z, and microseconds for %f.
+  // The time has no zone: as in Python, %z and %Z give nothing. %f gives microseconds.
   const std::string& source = bound.Text(0);
   if (source.find('\0') != std::string::npos) FailValue("embedded null character");
   SpendText(source.size() * 32);
@@ -125,7 +125,7 @@ Value StrftimeNow(Interpreter& interpreter, Arguments& arguments) {
   return Value::String(std::move(out));
 }
 
-// cycler(*items).
+// The object that cycler(*items) creates.
 class Cycler final : public Object {
  public:
   explicit Cycler(Value items) : items_(std::move(items)) { RaiseDepth(items_.depth()); }
@@ -170,7 +170,7 @@ Value MakeCycler(Interpreter&, Arguments& arguments) {
   return Value::FromObject(std::make_shared<Cycler>(Value::Tuple(std::move(arguments.positional))));
 }
 
-// joiner(sep): returns "" on the first call, `sep` afterwards.
+// The object that joiner(sep) creates: returns "" on the first call, `sep` afterwards.
 class Joiner final : public Object {
  public:
   explicit Joiner(Value separator) : separator_(std::move(separator)) {

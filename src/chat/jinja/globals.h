@@ -1,4 +1,4 @@
-// Functions available to every template: range, dict, namespace, cycler, joiner, raise_exception,
+// Functions that every template can call: range, dict, namespace, cycler, joiner, raise_exception,
 // strftime_now.
 #pragma once
 

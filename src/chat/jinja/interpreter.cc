@@ -11,7 +11,7 @@ namespace sluice::jinja {
 
 namespace {
 
-// Approximate bytes of text in the variables, which raise the limits of a render.
+// Returns the approximate number of bytes in the variables, by which the limits of a render grow.
 size_t CountBytes(const json::Value& value) {
   switch (value.type()) {
     case json::Type::kString: return value.as_string().size() + 8;
@@ -42,7 +42,7 @@ Activation::~Activation() {
   if (Budget* budget = Budget::Current()) budget->GiveBack(bytes);
 }
 
-// While it exists, redirects the output into a text of its own.
+// Collects the output in a separate text during its lifetime.
 class Interpreter::Capture {
  public:
   explicit Capture(Interpreter& interpreter) : interpreter_(interpreter), outer_(interpreter.out_) {
@@ -78,7 +78,7 @@ Interpreter::Interpreter(const Program& program, const json::Value& variables,
       max_output_bytes_(budget_.max_string_bytes()) {}
 
 Interpreter::~Interpreter() {
-  // Breaks reference cycles between values, which always contain one of these.
+  // Breaks reference cycles between values. Every cycle contains one of these objects.
   const Budget::Scope scope(&budget_);
   for (const auto& loop : loops_) loop->ForgetChanges();
   for (const auto& activation : retained_) activation->slots.clear();
@@ -296,7 +296,7 @@ Interpreter::Flow Interpreter::ExecuteScope(const Statement& statement) {
 
 // --- Loops.
 
-// The items of a loop that pass its `if`, which is evaluated when an item is requested.
+// The items of a loop that satisfy its `if`, which is evaluated when an item is requested.
 class TestedItems final : public Iterator {
  public:
   TestedItems(Interpreter& interpreter, const Statement& statement, IteratorPointer source)
@@ -378,7 +378,7 @@ Interpreter::Flow Interpreter::RunLoop(const Statement& statement, const Value& 
                                            statement.is_recursive ? frame_->parent : nullptr);
   const Value loop_value = Value::FromObject(loop);
   bool is_else =
-      true;  // False once a pass reaches its end; passes ended by `continue` do not count.
+      true;  // Becomes false once an iteration reaches its end; `continue` does not count.
   Value item;
   const auto run = [&] {
     while (loop->Advance(item)) {

@@ -13,8 +13,8 @@
 
 namespace sluice::jinja {
 
-// The variables of one call of a function. If a macro refers to the function, they live until the
-// render ends.
+// The variables of one call of a function. If a macro refers to them, they live until the render
+// ends.
 struct Activation {
   Activation(const FunctionInfo& function, Activation* outer);
   ~Activation();
@@ -24,23 +24,24 @@ struct Activation {
   size_t bytes;
 };
 
-// One render. Not thread-safe; used once.
+// Runs one render. Thread safety: one thread; used once.
 class Interpreter {
  public:
-  // REQUIRES: `program` and `variables` outlive it.
+  // REQUIRES: `program` and `variables` outlive the interpreter.
   Interpreter(const Program& program, const json::Value& variables, const RenderOptions& options);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
-  // Throws Failure.
+  // Returns the rendered text. Throws Failure.
   std::string Run();
 
   // --- For built-in functions.
 
   Value Call(const Value& callee, Arguments arguments);
   std::chrono::local_time<std::chrono::microseconds> Now() const;
-  // Keeps a value that may come to contain itself; it is emptied when the render ends.
+  // Keeps a value that may come to contain itself. It is emptied when the render ends, to break the
+  // cycle.
   void Keep(std::shared_ptr<Namespace> value) { namespaces_.push_back(std::move(value)); }
 
  private:
@@ -59,7 +60,7 @@ class Interpreter {
   void ExecuteSet(const Statement& statement);
   void ExecuteCallBlock(const Statement& statement);
   Flow RunLoop(const Statement& statement, const Value& iterable, int depth);
-  // Returns the text that `run` writes, in a new activation of the statement's function.
+  // Returns the text that `run` writes in a new activation of the statement's function.
   template <typename Body>
   Value RunInside(const Statement& statement, Activation* outer, const Body& run);
   Value RunRecursiveLoop(const Statement& statement, const Value& iterable, int depth,
@@ -94,14 +95,14 @@ class Interpreter {
   const RenderOptions& options_;
   Budget budget_;
   size_t max_output_bytes_;
-  size_t output_bytes_ = 0;  // In all buffers.
+  size_t output_bytes_ = 0;  // Total over all buffers.
   std::string* out_ = nullptr;
   Activation* frame_ = nullptr;
-  const Value* filter_input_ = nullptr;  // Input of a filter block's filters.
+  const Value* filter_input_ = nullptr;  // Input for the filters of a filter block.
   std::unordered_map<std::string, Value> resolved_;
   std::vector<std::unique_ptr<Activation>> retained_;
   std::vector<std::shared_ptr<Namespace>> namespaces_;
-  std::vector<std::shared_ptr<class Loop>> loops_;  // Loops whose changed() holds values.
+  std::vector<std::shared_ptr<class Loop>> loops_;  // Loops on which changed() was called.
 };
 
 }  // namespace sluice::jinja
