@@ -14,12 +14,12 @@ namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{16} << 20;
 
-// A value with these characters is a template, not the name of a file.
+// A value that contains these characters is a template, not a file name.
 bool LooksLikeTemplate(const std::string& text) {
   return text.find_first_of("{}\n") != std::string::npos;
 }
 
-using Sources = std::vector<std::pair<std::string, std::string>>;  // Name and text.
+using Sources = std::vector<std::pair<std::string, std::string>>;  // Pairs of name and text.
 
 Status AddMember(const json::Value& member, const std::string& file, Sources& sources) {
   if (member.is_null()) return {};
@@ -44,8 +44,8 @@ Status AddMember(const json::Value& member, const std::string& file, Sources& so
   return {};
 }
 
-// nullopt if there is no such file. An unreadable file is an error, since the next source might
-// hold another template.
+// Returns nullopt if the file does not exist. An unreadable file is an error, because the next
+// source might contain a different template.
 Result<std::optional<std::string>> ReadOptional(const fs::path& folder, const char* name) {
   auto text = ReadModelFile(folder, name, kMaxFileBytes);
   if (text) return *std::move(text);

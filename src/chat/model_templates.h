@@ -1,4 +1,4 @@
-// The chat templates of a model.
+// Finds and compiles the chat templates of a model.
 #pragma once
 
 #include <filesystem>
@@ -13,13 +13,13 @@
 
 namespace sluice {
 
-// Named templates of one model: "default", perhaps "tool_use" and others.
-// Thread safety: immutable once loaded.
+// The named templates of one model: "default", perhaps "tool_use" and others. Thread safety:
+// immutable once loaded.
 class ModelTemplates {
  public:
-  // Sources, in order of precedence: `override_path_or_text` (a file, or the template itself; ""
-  // for none), `chat_template.jinja` and `additional_chat_templates/*.jinja` in the folder,
-  // `chat_template.json`, and the member "chat_template" of tokenizer_config.json (a string, or a
+  // Loads from, in order of precedence: `override_path_or_text` (a file, or the template itself; ""
+  // for none); `chat_template.jinja` and `additional_chat_templates/*.jinja` in the folder;
+  // `chat_template.json`; and the member "chat_template" of tokenizer_config.json (a string, or a
   // list of {"name", "template"}). `tokenizer_config` is that file, parsed, or null. A model
   // without templates is not an error: empty() is true.
   static Result<ModelTemplates> Load(const std::filesystem::path& model_folder,
@@ -27,8 +27,8 @@ class ModelTemplates {
                                      const std::string& override_path_or_text);
 
   bool empty() const { return templates_.empty(); }
-  // "tool_use" if there are tools and the model has it; else "default"; else the only template;
-  // else null.
+  // Returns "tool_use" if there are tools and the model has it; else "default"; else the only
+  // template; else null.
   const ChatTemplate* Select(bool has_tools) const;
   const ChatTemplate* Find(std::string_view name) const;
   // Where the templates were found, for the log: a path, "tokenizer_config.json",

@@ -11,18 +11,19 @@
 
 namespace sluice {
 
-// Parses "2025-07-26T12:34:56" (or with a blank instead of T, or only a date): the clock of a
-// template.
+// Parses a time for strftime_now: "2025-07-26T12:34:56", or with a blank instead of T, or only a
+// date.
 Result<std::chrono::local_time<std::chrono::microseconds>> ParseCivilTime(std::string_view text);
 
 // Reads objects of template variables, one per line (blank lines are skipped), and writes {"text":
-// ...} or {"error": ...} for each. `defaults` (an object) holds variables that a line may override,
-// such as special tokens; `tools` and `documents` are None if absent from both. A line that is not
-// a JSON object yields an error line. kInvalidArgument only if the output cannot be written.
+// ...} or {"error": ...} for each. `defaults` (an object) contains variables that a line may
+// override, such as special tokens; `tools` and `documents` are None if absent from both. A line
+// that is not a JSON object gives an error line. kInvalidArgument only if the output cannot be
+// written.
 Status RunRender(const ChatTemplate& chat_template, const RenderOptions& options,
                  const json::Value& defaults, std::istream& in, std::ostream& out);
 
-// The same for a template that may not have compiled: then every line yields its error.
+// As above, for a template that may have failed to compile. Then every line gives that error.
 Status RunRender(const Result<ChatTemplate>& chat_template, const RenderOptions& options,
                  const json::Value& defaults, std::istream& in, std::ostream& out);
 

@@ -1,4 +1,4 @@
-// Fuzz target: any bytes as a template, rendered with small limits.
+// Fuzz target: renders arbitrary bytes as a template, with small limits.
 #include <cstddef>
 #include <cstdint>
 #include <string>

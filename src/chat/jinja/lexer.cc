@@ -9,7 +9,7 @@ namespace sluice::jinja {
 
 namespace {
 
-// Replaces "\r\n" and "\r" by "\n"; drops one line end at the end of the template.
+// Replaces "\r\n" and "\r" by "\n" and removes one line end at the end of the template.
 std::string NormalizeLines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -57,7 +57,7 @@ class Lexer {
     return std::string_view(source_).substr(position_).starts_with(what);
   }
 
-  // Moves to `end`, counting lines.
+  // Moves to offset `end` and counts lines.
   void MoveTo(size_t end) {
     line_ += static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(position_),
                                          source_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
@@ -96,7 +96,7 @@ class Lexer {
     return c == '-' || c == '+' ? c : '\0';
   }
 
-  // The end of "{% raw %}" if one starts at `position`, else 0.
+  // Returns the end of "{% raw %}" if one starts at `position`, else 0.
   size_t RawBegin(size_t position) const {
     size_t next = position + 2;
     if (SignAt(next) != '\0') ++next;
@@ -141,8 +141,8 @@ class Lexer {
     }
   }
 
-  // The position after a tag that ends at `end`, and after the white space that it trims. `sign`:
-  // the '-' or '+' before the tag's end, or '\0'.
+  // Returns the position after a tag that ends at `end` and after the white space that the tag
+  // trims. `sign`: the '-' or '+' before the tag's end, or '\0'.
   size_t AfterTag(size_t end, char sign, bool trims) const {
     if (sign == '-') return SkipSpace(end);
     return trims && sign != '+' && At(end) == '\n' ? end + 1 : end;
@@ -234,7 +234,7 @@ class Lexer {
     MoveTo(end);
   }
 
-  // The end of digits that begin at `position`, with single underscores between them.
+  // Returns the end of digits that begin at `position`; single underscores may separate them.
   size_t SkipDigits(size_t position, const char* allowed = "0123456789") const {
     const std::string_view digits(allowed);
     const auto is_digit = [&](size_t i) {
@@ -346,7 +346,7 @@ class Lexer {
             }
             AppendUtf8(out, value);
           } else if (static_cast<unsigned char>(c) >= 0x80) {
-            // jinja2 replaces the character by an escape sequence before it processes the
+            // jinja2 replaces this character by an escape sequence before it processes the
             // backslash.
             size_t next = i - 1;
             AppendPythonEscape(out, NextCodePoint(text, next));
@@ -405,7 +405,7 @@ class Lexer {
   std::string source_;
   size_t position_ = 0;
   int line_ = 1;
-  bool line_starting_ = true;  // The last thing read ended a line.
+  bool line_starting_ = true;  // The last token ended a line.
   std::string brackets_;       // The closing brackets still expected in this tag, innermost last.
   std::vector<Token> tokens_;
 };

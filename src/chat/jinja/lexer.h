@@ -1,4 +1,4 @@
-// Cuts the source of a template into tokens, and applies the white-space rules of trim_blocks and
+// Cuts the source of a template into tokens and applies the white-space rules of trim_blocks and
 // lstrip_blocks.
 #pragma once
 
@@ -21,18 +21,18 @@ struct Token {
     kString,
     kInteger,
     kFloat,
-    kOperator,  // `text` is the operator.
+    kOperator,  // The operator is in `text`.
     kEnd,
   };
   Kind kind = Kind::kEnd;
   int line = 0;
-  std::string text;  // Of kText, kName, kString (unescaped), kOperator.
-  Value number;      // Of kInteger, kFloat.
+  std::string text;  // For kText, kName, kString (unescaped) and kOperator.
+  Value number;      // For kInteger and kFloat.
 };
 
-// Fails (kSyntax) with the line. The last token is kEnd.
+// Fails (kSyntax) with the line number. The last token is kEnd.
 std::vector<Token> Tokenize(std::string_view source);
-// Names a token in an error message: "'endif'", "end of print statement", ...
+// Describes a token for an error message: "'endif'", "end of print statement", ...
 std::string Describe(const Token& token);
 
 }  // namespace sluice::jinja

@@ -60,7 +60,7 @@ std::string Loop::Repr() const {
 }
 
 IteratorPointer Loop::Iterate() {
-  // In Python it yields pairs of item and loop; no template uses this.
+  // In Python this yields pairs of item and loop, which no template uses.
   FailType("the loop itself cannot be iterated over in chat templates");
 }
 

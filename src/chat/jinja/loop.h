@@ -5,7 +5,7 @@
 
 namespace sluice::jinja {
 
-// `loop` inside a for.
+// The variable `loop` inside a for loop.
 class Loop final : public Object {
  public:
   Loop(Value iterable, IteratorPointer iterator, bool has_length, int depth,
@@ -18,9 +18,9 @@ class Loop final : public Object {
   bool IsCallable() const override { return true; }
   Value Call(Interpreter& interpreter, Arguments arguments) override;
 
-  // Moves on to the next item; false at the end.
+  // Moves to the next item. Returns false at the end.
   bool Advance(Value& item);
-  // Ends the loop: drops the iterator, which must not be used afterwards.
+  // Ends the loop and drops the iterator, which must not be used afterwards.
   void Close();
   void ForgetChanges() { last_changed_ = Value(); }
 
@@ -35,7 +35,7 @@ class Loop final : public Object {
   int64_t index0_ = -1;
   Value before_, current_, after_;
   Value last_changed_;
-  int depth_;  // Nesting depth of a recursive loop, from 0.
+  int depth_;  // Nesting depth of a recursive loop, counted from 0.
   const Statement* recursive_;
   Activation* outer_;
 };
@@ -51,7 +51,7 @@ class Macro final : public Object {
 
  private:
   const Statement& statement_;
-  Activation* outer_;  // Kept by the interpreter until the render ends.
+  Activation* outer_;  // The interpreter keeps it alive until the render ends.
 };
 
 }  // namespace sluice::jinja

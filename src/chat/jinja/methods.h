@@ -1,4 +1,4 @@
-// Attributes and methods of the built-in types that the sandbox lets a template use.
+// Attributes and methods of built-in types that the sandbox allows.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 
 namespace sluice::jinja {
 
-// getattr(value, name) for all values except undefined ones and objects; nullopt if the type has no
-// such attribute. A method that would change the value becomes an undefined value whose message
-// says so.
+// Returns getattr(value, name) for all values except undefined ones and objects; nullopt if the
+// type has no such attribute. A method that would change the value becomes an undefined value,
+// whose message says that.
 std::optional<Value> TypeAttribute(const Value& value, std::string_view name);
-// Methods of str (methods_string.cc).
+// The methods of str (methods_string.cc).
 std::optional<Value> StringAttribute(const Value& value, std::string_view name);
 
 }  // namespace sluice::jinja

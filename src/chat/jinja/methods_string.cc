@@ -1,4 +1,4 @@
-// Methods of str, and of Markup, which escapes other texts that it is combined with.
+// Methods of str, and of Markup, which escapes other texts when they are combined with it.
 #include <algorithm>
 #include <unordered_map>
 
@@ -15,7 +15,7 @@ namespace {
 
 using Method = Value (*)(const Value& self, Arguments& arguments);
 
-// An argument that becomes part of the result; escaped if `self` is Markup.
+// The text of an argument that becomes part of the result; escaped if `self` is Markup.
 std::string Woven(const Value& self, const Value& argument) {
   return self.is_markup() && !argument.is_markup() ? EscapeHtml(argument.text()) : argument.text();
 }
@@ -38,7 +38,8 @@ Value Stripped(const Value& self, Arguments& arguments) {
   return Like(self, std::string(Strip(self.text(), kSide, characters)));
 }
 
-// str.startswith and endswith: a string or a tuple of them, within [start, end).
+// Implements str.startswith and endswith: the argument is a string or a tuple of strings, searched
+// within [start, end).
 template <bool kAtStart>
 Value Affix(const Value& self, Arguments& arguments) {
   const Bound bound(kAtStart ? "startswith" : "endswith", arguments, {"prefix", "start", "end"}, 1);
@@ -66,8 +67,8 @@ Value Replace(const Value& self, Arguments& arguments) {
               ReplaceText(self.text(), bound.Text(0), Woven(self, bound[1]), bound.Index(2, -1)));
 }
 
-// Visits the words of a text, from its end if `kFromRight`; after `limit` words, visits the rest as
-// one.
+// Visits the words of a text, from its end if `kFromRight`. After `limit` words, visits the rest as
+// one word.
 template <bool kFromRight, typename Visit>
 void ForEachWord(std::string_view text, int64_t limit, const Visit& visit) {
   for (int64_t count = 0;; ++count) {
@@ -89,7 +90,7 @@ void ForEachWord(std::string_view text, int64_t limit, const Visit& visit) {
   }
 }
 
-// Likewise visits the parts of a text between separators.
+// Visits the parts of a text between separators, in the same way.
 template <bool kFromRight, typename Visit>
 void ForEachPart(std::string_view text, std::string_view separator, int64_t limit,
                  const Visit& visit) {
@@ -171,7 +172,7 @@ Value Join(const Value& self, Arguments& arguments) {
   return Like(self, std::move(text));
 }
 
-// The offset of the argument within [start, end), in code points; -1 if it is not found.
+// Returns the offset of the argument within [start, end) in code points; -1 if it is not found.
 template <bool kFromRight>
 int64_t Locate(const Value& self, Arguments& arguments) {
   const Bound bound("find", arguments, {"sub", "start", "end"}, 1);

@@ -7,11 +7,11 @@
 
 namespace sluice::jinja {
 
-// int(text, base). Fails (ValueError).
+// Implements int(text, base). Fails with ValueError.
 Value ParseInteger(std::string_view text, int64_t base);
-// int(value). Fails with TypeError, ValueError or OverflowError.
+// Implements int(value). Fails with TypeError, ValueError or OverflowError.
 Value IntegerOf(const Value& value);
-// float(value).
+// Implements float(value).
 double FloatOf(const Value& value);
 
 }  // namespace sluice::jinja

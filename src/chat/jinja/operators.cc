@@ -11,7 +11,7 @@ namespace sluice::jinja {
 
 namespace {
 
-// Python refuses to print integers of more than 4300 digits; no template needs larger ones.
+// Limit of integers. Python refuses to print more than 4300 digits; no template needs larger ones.
 constexpr size_t kMaxIntegerBytes = 1792;
 
 const char* Symbol(BinaryOperator op) {
@@ -198,7 +198,7 @@ Value Concatenate(const Value& left, const Value& right) {
       text += right.text();
       return Value::StringLike(std::move(text), left);
     }
-    // Markup escapes a text that is joined to it.
+    // Markup escapes a text that is concatenated with it.
     return Value::Markup((left.is_markup() ? left.text() : EscapeHtml(left.text())) +
                          (right.is_markup() ? right.text() : EscapeHtml(right.text())));
   }
@@ -352,7 +352,7 @@ bool Truth(const Value& value) {
 
 namespace {
 
-// Less than, equal to or greater than zero; 2 if one is not a number.
+// Returns a number less than, equal to or greater than zero; 2 if one operand is NaN.
 int CompareNumbers(const Value& a, const Value& b) {
   if (a.fits_int64() && b.fits_int64())
     return a.as_int64() < b.as_int64() ? -1 : a.as_int64() > b.as_int64();
@@ -436,7 +436,7 @@ bool Compare(Order order, const Value& a, const Value& b) {
     const int sign = CompareNumbers(a, b);
     return sign != 2 && decide(sign);
   }
-  // UTF-8 keeps the order of code points.
+  // UTF-8 bytes have the same order as code points.
   if (a.is_string() && b.is_string()) {
     SpendCopy(std::min(a.text().size(), b.text().size()));
     return decide(a.text().compare(b.text()));

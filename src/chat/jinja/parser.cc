@@ -57,8 +57,7 @@ class Parser : public ExpressionParser {
     FailHere("Unexpected end of template. Jinja was looking for the following tags: " + expected);
   }
 
-  // Parses the rest of the current tag, which must end here, then its body up to a tag with one of
-  // the names.
+  // Parses the end of the current tag, then its body up to a tag with one of the names.
   Block ParseStatements(Names end_names) {
     SkipOperator(":");
     ExpectBlockEnd();

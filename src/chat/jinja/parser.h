@@ -7,7 +7,7 @@
 
 namespace sluice::jinja {
 
-// Fails (kSyntax), with the line, for what is invalid, unsupported or nested too deeply.
+// Fails (kSyntax), with the line, if the source is invalid, unsupported or nested too deeply.
 Block Parse(std::string_view source);
 
 }  // namespace sluice::jinja

@@ -26,8 +26,8 @@ void AppendItems(std::string& out, const std::vector<Value>& items) {
   }
 }
 
-// Appends the text of a value that is not a container, and counts it; a small text costs nothing
-// beyond the step of its value.
+// Appends the text of a value that is not a container and counts its size. A small text costs
+// nothing beyond the step for its value.
 void AppendCounted(std::string& out, std::string_view text) {
   SpendAppend(out.size(), text.size());
   out += text;
@@ -75,7 +75,7 @@ void AppendRepr(std::string& out, const Value& value) {
       return;
     }
     case Kind::kObject: {
-      // Only objects can contain themselves, through a namespace.
+      // Only an object, such as a namespace, can contain itself.
       std::optional<Budget::Level> level;
       if (Budget* budget = Budget::Current()) level.emplace(*budget);
       AppendCounted(out, value.object().Repr());

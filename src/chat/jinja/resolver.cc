@@ -17,11 +17,11 @@ namespace {
   throw Failure{FailureKind::kSyntax, std::move(message), line};
 }
 
-// Copying symbol tables makes resolving quadratic in the worst case; no real template comes near
-// this limit.
+// Limit of work. Copying symbol tables makes resolving quadratic in the worst case; no real
+// template comes near this limit.
 constexpr int64_t kMaxWork = 2'000'000;
 
-// A variable: a slot of a function.
+// A variable: one slot of a function.
 struct Variable {
   const FunctionInfo* function = nullptr;
   int slot = -1;
@@ -30,14 +30,15 @@ struct Variable {
 
 struct Action {
   Load::Kind kind = Load::Kind::kParameter;
-  Variable source;   // kAlias.
-  std::string name;  // kResolve.
+  Variable source;   // Used by kAlias.
+  std::string name;  // Used by kResolve.
 };
 
 // The variables of one scope.
 class Symbols {
  public:
-  // `tag` distinguishes scopes that would share slots: scopes of one level within a function do.
+  // `tag` distinguishes scopes that would otherwise share slots: scopes of one level within a
+  // function share them.
   Symbols(const Symbols* parent, FunctionInfo* function, std::map<std::string, int>& slots,
           std::string tag)
       : parent_(parent), function_(function), slots_(&slots), tag_(std::move(tag)) {}
@@ -124,10 +125,11 @@ class Resolver {
   }
 
  private:
-  // The context of a statement.
+  // Where a statement is.
   struct Place {
     bool in_loop = false;  // Inside a loop, where `break` is allowed.
-    bool is_soft = false;  // Inside a condition: unknown filters fail only when they are reached.
+    bool is_soft = false;  // Inside a condition, where unknown filters fail only when they are
+                           // evaluated.
     int level = 0;
   };
 
@@ -171,7 +173,8 @@ class Resolver {
     if (work_ > kMaxWork) FailAt(1, "the template is too large");
   }
 
-  // --- First pass over a scope: which names it loads and stores, without inner scopes.
+  // --- First pass over a scope: finds the names that it loads and stores, not including inner
+  // scopes.
 
   void Analyze(const Expression& expression, Use use, Symbols& symbols) {
     VisitNames(expression, use, [&](const std::string& name, Use how, int) {
@@ -208,8 +211,8 @@ class Resolver {
     }
   }
 
-  // Analyzes an `if` from branch number `first` on; an `elif` is a condition nested in the previous
-  // one.
+  // Analyzes an `if` from branch `first` on. An `elif` counts as a condition nested in the previous
+  // branch.
   void AnalyzeIf(const Statement& statement, size_t first, Symbols& symbols) {
     Analyze(*statement.branches[first].test, Use::kLoad, symbols);
     std::vector<Symbols> branches;
@@ -373,7 +376,7 @@ class Resolver {
     Visit(*statement.value, symbols, place.is_soft);
     Visit(*statement.target, body, false);
     if (statement.test != nullptr) {
-      // The test has a target of its own, so that it can look ahead.
+      // The condition has its own target variable, because it is evaluated ahead of the body.
       Symbols test = Inner(symbols, function, place, "t ");
       statement.test_target = CloneTarget(*statement.target);
       Analyze(*statement.test_target, Use::kParameter, test);
@@ -390,7 +393,7 @@ class Resolver {
     statement.else_scope = Enter(otherwise);
   }
 
-  // Visits a macro or the body of a call block, which is a macro without a name.
+  // Visits a macro, or the body of a call block, which is a macro without a name.
   void VisitMacro(Statement& statement, const Symbols& symbols, Place inner) {
     FunctionInfo* function = NewFunction(symbols.function());
     statement.function = function;

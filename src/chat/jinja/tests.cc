@@ -1,4 +1,4 @@
-// The tests of the language: `value is name(arguments)`.
+// Implements the tests of the language: `value is name(arguments)`.
 #include <unordered_map>
 
 #include "chat/jinja/arguments.h"

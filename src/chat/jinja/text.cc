@@ -94,7 +94,7 @@ bool IsCaseIgnorable(char32_t c) {
   }
 }
 
-// Whether sigma takes its final form: it ends a word.
+// Whether a sigma takes its final form, because it ends a word.
 bool IsFinalSigma(std::string_view text, size_t start, size_t end) {
   bool preceded = false;
   for (size_t position = start; position > 0;) {
@@ -132,7 +132,7 @@ class CodePointSet {
   static constexpr size_t kNumCodePoints = 0x110000;
 
   std::u32string few_;
-  std::vector<bool> all_;  // 136 KiB, if there are more than a few.
+  std::vector<bool> all_;  // Takes 136 KiB; used only if there are more than a few code points.
 };
 
 void AppendLower(std::string& out, std::string_view text, size_t start, size_t end, char32_t c) {
@@ -225,14 +225,14 @@ bool IsDecimal(char32_t c) {
 }
 
 int DecimalValue(char32_t c) {
-  // Unicode's decimal digits are in runs from zero to nine.
+  // Unicode's decimal digits occur in runs from zero to nine.
   char32_t first = c;
   while (first > 0 && IsDecimal(first - 1)) --first;
   return static_cast<int>((c - first) % 10);
 }
 
 bool IsDigit(char32_t c) {
-  // Numeric_Type=Digit: superscripts, circled digits and similar.
+  // The property Numeric_Type=Digit: superscripts, circled digits and similar.
   static constexpr Interval kDigits[] = {
       {0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
       {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
@@ -428,8 +428,8 @@ void AppendPythonEscape(std::string& out, char32_t c) {
 
 namespace {
 
-// Appends the escape sequence of a character that repr escapes in both str and bytes; false if `c`
-// is not one.
+// Appends the escape sequence if `c` is a character that repr escapes in both str and bytes; else
+// returns false.
 bool AppendEscape(std::string& out, char32_t c, char quote) {
   switch (c) {
     case '\\': out += "\\\\"; return true;

@@ -1,6 +1,6 @@
-// Python's str on UTF-8: all functions that count, cut or classify work on code points. Functions
-// that read a whole text count the work (budget.h), except NextCodePoint, CountCodePoints and
-// ByteOffset, whose callers count it.
+// Python's str methods on UTF-8. Everything that counts, cuts or classifies works on code points.
+// Functions that read a whole text count the work (budget.h), except NextCodePoint, CountCodePoints
+// and ByteOffset, whose callers count it.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace sluice::jinja {
 
-// Returns the code point at `position` and advances `position` past it. Bytes that are not UTF-8
-// are read one by one. REQUIRES: position < text.size().
+// Returns the code point at `position` and advances `position` past it. Bytes that are not valid
+// UTF-8 are read one by one. REQUIRES: position < text.size().
 char32_t NextCodePoint(std::string_view text, size_t& position);
 // Returns the code point that ends at `position`, and moves `position` to its start. REQUIRES:
 // position > 0.
@@ -22,11 +22,11 @@ char32_t PreviousCodePoint(std::string_view text, size_t& position);
 size_t CountCodePoints(std::string_view text);
 std::u32string Decode(std::string_view text);
 std::string Encode(std::u32string_view text);
-// The byte offset of code point `index`, or the size of the text if it has fewer.
+// Returns the byte offset of code point `index`, or the size of the text if it has fewer.
 size_t ByteOffset(std::string_view text, size_t index);
 
-bool IsSpace(char32_t c);      // str.isspace; also white space for strip() and split().
-bool IsLineBreak(char32_t c);  // Where splitlines() cuts ("\r\n" counts once).
+bool IsSpace(char32_t c);      // Implements str.isspace; also white space for strip() and split().
+bool IsLineBreak(char32_t c);  // Whether splitlines() cuts here ("\r\n" counts once).
 bool IsAlpha(char32_t c);
 bool IsDecimal(char32_t c);
 int DecimalValue(char32_t c);  // REQUIRES: IsDecimal(c).
@@ -48,19 +48,18 @@ std::string Title(std::string_view text);
 std::string Capitalize(std::string_view text);
 std::string SwapCase(std::string_view text);
 
-// `text` without white space at the ends, or without the code points in `characters` if that is
-// given.
+// Trims white space, or the code points in `characters` if given.
 enum class Side { kLeft, kRight, kBoth };
 std::string_view Strip(std::string_view text, Side side, const std::string* characters = nullptr);
-// Returns the line that begins at `position`, and moves `position` to the next; nullopt at the end
-// of the text.
+// Returns the line that begins at `position` and moves `position` to the next line; nullopt at the
+// end of the text.
 std::optional<std::string_view> NextLine(std::string_view text, size_t& position, bool keep_ends);
 
-// \xXX, \uXXXX or \UXXXXXXXX, as repr() and ascii() write `c`.
+// Appends \xXX, \uXXXX or \UXXXXXXXX, as repr() and ascii() write `c`.
 void AppendPythonEscape(std::string& out, char32_t c);
-// str.__repr__ with its choice of quotes.
+// Implements str.__repr__, including its choice of quotes.
 void AppendRepr(std::string& out, std::string_view text);
-// bytes.__repr__.
+// Implements bytes.__repr__.
 void AppendBytesRepr(std::string& out, std::string_view bytes);
 
 }  // namespace sluice::jinja

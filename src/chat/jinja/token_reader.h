@@ -11,11 +11,11 @@
 
 namespace sluice::jinja {
 
-// Maximum nesting of brackets, signs and blocks while parsing.
+// Maximum nesting of brackets, signs and blocks in a source.
 inline constexpr int kMaxNesting = 120;
 
-// Operations on tokens for all parts of the parser: look, skip, expect. Failures are kSyntax, with
-// the line.
+// Token operations for all parts of the parser: look, skip, expect. Failures are kSyntax, with the
+// line number.
 class TokenReader {
  protected:
   explicit TokenReader(std::string_view source) : tokens_(Tokenize(source)) {}

@@ -10,7 +10,7 @@ namespace sluice::jinja {
 
 namespace {
 
-// Python could not print or compare deeper values either.
+// Limit of nesting. Python could not print or compare deeper values either.
 constexpr int kMaxValueDepth = 300;
 // Dictionaries of at most this many entries are searched linearly.
 constexpr size_t kSmallDict = 8;
@@ -53,7 +53,7 @@ ListData::ListData(std::vector<Value> values)
 
 namespace {
 
-// Spreads hashes with equal low bits, such as those of integers.
+// Spreads hashes whose low bits are equal, such as those of integers.
 size_t FirstSlot(size_t hash, size_t mask) {
   uint64_t mixed = (hash ^ hash >> 32) * 0x9E3779B97F4A7C15;
   mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9;
@@ -62,7 +62,7 @@ size_t FirstSlot(size_t hash, size_t mask) {
 
 }  // namespace
 
-// The entry whose key has that hash and satisfies matches(key), or null.
+// Returns the entry whose key has that hash and satisfies matches(key), or null.
 template <typename Matches>
 const DictData::Entry* DictData::FindEntry(size_t hash, const Matches& matches) const {
   if (slots_.empty()) {
@@ -117,7 +117,7 @@ void DictData::Set(Value key, Value value) {
     entries_[static_cast<size_t>(found - entries_.data())].second = std::move(value);
     return;
   }
-  // Size of an entry, its hash and its slots.
+  // Counts the size of an entry, its hash and its slots.
   Grow(sizeof(Entry) + 32);
   entries_.emplace_back(std::move(key), std::move(value));
   if (entries_.size() <= kSmallDict) return;
@@ -223,7 +223,7 @@ class FunctionIterator final : public Iterator {
   std::function<bool(Value&)> next_;
 };
 
-// Iterates by index over an object with a length and At.
+// Iterates by index over an object that has a length and At.
 template <typename T>
 class IndexIterator final : public Iterator {
  public:

@@ -1,4 +1,4 @@
-// The values of the template language: Python's, as far as the sandbox exposes them.
+// The values of the template language: Python's values, as far as the sandbox exposes them.
 //
 // Ownership: copies of a value share its heap object. Lists, tuples and dictionaries never change
 // once a template can see them, so only a Namespace can create a cycle; the interpreter empties
@@ -27,22 +27,22 @@ struct Arguments;
 
 enum class Kind : uint8_t {
   kMissing,  // A variable that was never set; reading it gives an undefined value. Templates never
-             // see it.
+             // see kMissing.
   kUndefined,
   kNone,
   kBool,
   kInteger,
-  kBigInteger,  // Outside int64.
+  kBigInteger,  // An integer outside int64.
   kFloat,
   kString,
   kBytes,
   kList,
   kTuple,
   kDict,
-  kObject,  // Everything else: see Object.
+  kObject,  // All other types: see Object.
 };
 
-// Heap object of a value. Its size counts against the budget of the render that made it.
+// Heap object of a value. Its size counts against the budget of the render that creates it.
 class Heap {
  public:
   explicit Heap(size_t bytes);
@@ -50,12 +50,13 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // Maximum nesting of containers in this value; bounded, so that walking a value needs a bounded
-  // stack.
+  // Nesting depth of containers in this value. It is limited, so that recursive functions need
+  // limited stack.
   int depth() const { return depth_; }
-  // REQUIRES: not yet seen by a template. Fails if the value becomes too deep.
+  // Makes the depth more than `child_depth`. Fails if the value becomes too deep. REQUIRES: no
+  // template has seen the value.
   void RaiseDepth(int child_depth);
-  // Counts `bytes` more for this value.
+  // Counts `bytes` more against the budget.
   void Grow(size_t bytes);
 
  private:
@@ -66,8 +67,8 @@ class Heap {
 
 struct StringData final : Heap {
   explicit StringData(std::string value);
-  std::string text;       // UTF-8.
-  size_t num_characters;  // Code points.
+  std::string text;       // UTF-8
+  size_t num_characters;  // Number of code points.
   bool is_ascii() const { return num_characters == text.size(); }
 };
 struct BytesData final : Heap {
@@ -83,7 +84,8 @@ struct BigData final : Heap {
 struct ListData final : Heap {
   explicit ListData(std::vector<Value> values);
   std::vector<Value> items;
-  bool is_group = false;  // From `groupby`: its two elements are also named `grouper` and `list`.
+  bool is_group = false;  // Created by `groupby`: its two elements are also named `grouper` and
+                          // `list`.
 };
 class DictData final : public Heap {
  public:
@@ -91,11 +93,11 @@ class DictData final : public Heap {
   DictData();
   const std::vector<Entry>& entries() const { return entries_; }
   size_t size() const;
-  // The value of an equal key, or null. Fails (TypeError) if the key cannot be hashed. Each key
-  // with a colliding hash costs a step.
+  // Returns the value of an equal key, or null. Fails (TypeError) if the key cannot be hashed. Each
+  // key with a colliding hash costs a step.
   const Value* Find(const Value& key) const;
   const Value* Find(std::string_view key) const;
-  // REQUIRES: not yet seen by a template.
+  // REQUIRES: no template has seen the dictionary.
   void Set(Value key, Value value);
 
  private:
@@ -105,23 +107,23 @@ class DictData final : public Heap {
   void GrowIndex();
 
   std::vector<Entry> entries_;
-  // Open-addressing hash table with a power of two of slots: 1 + the index of an entry, or 0 if
+  // Hash table with open addressing and a power of two of slots: 1 + the index of an entry, or 0 if
   // free. Like `hashes_`, empty while there are few entries, which are searched linearly.
   std::vector<uint32_t> slots_;
-  std::vector<size_t> hashes_;  // one for each entry
+  std::vector<size_t> hashes_;  // hash of each entry
 };
 struct UndefinedData final : Heap {
   explicit UndefinedData(std::string why) : Heap(96 + why.size()), message(std::move(why)) {}
-  // "'x' is undefined", or another reason.
+  // Why it is undefined: "'x' is undefined", or another message.
   std::string message;
-  bool is_security = false;  // Using it is a SecurityError.
+  bool is_security = false;  // Using the value is a SecurityError.
 };
 
 // A one-pass source of values. Each value costs a step.
 class Iterator {
  public:
   virtual ~Iterator() = default;
-  // False at the end.
+  // Returns false at the end.
   bool Next(Value& value) {
     Spend(1);
     return Advance(value);
@@ -134,7 +136,7 @@ using IteratorPointer = std::shared_ptr<Iterator>;
 
 class Value {
  public:
-  Value() = default;  // Missing.
+  Value() = default;  // A kMissing value.
   static Value None() { return Value(Kind::kNone); }
   static Value Bool(bool value) {
     Value result(Kind::kBool);
@@ -146,7 +148,7 @@ class Value {
     result.integer_ = value;
     return result;
   }
-  static Value Integer(BigInteger value);  // Becomes kInteger if it fits int64.
+  static Value Integer(BigInteger value);  // Becomes kInteger if it fits into int64.
   static Value Float(double value) {
     Value result(Kind::kFloat);
     result.float_ = value;
@@ -155,7 +157,7 @@ class Value {
   static Value String(std::string text) {
     return Value(Kind::kString, std::make_shared<StringData>(std::move(text)));
   }
-  // A string of the type Markup: text that concatenation does not escape.
+  // A string of type Markup, which concatenation does not escape.
   static Value Markup(std::string text) {
     Value result = String(std::move(text));
     result.is_markup_ = true;
@@ -205,7 +207,7 @@ class Value {
 
   // REQUIRES: the value has that kind.
   bool as_bool() const { return integer_ != 0; }
-  int64_t as_int64() const { return integer_; }  // kInteger, kBool.
+  int64_t as_int64() const { return integer_; }  // Also for kBool.
   double as_float() const { return float_; }
   const std::string& text() const { return string().text; }
   const StringData& string() const { return static_cast<const StringData&>(*heap_); }
@@ -213,11 +215,11 @@ class Value {
   const BigInteger& big() const { return static_cast<const BigData&>(*heap_).value; }
   const std::vector<Value>& items() const {
     return static_cast<const ListData&>(*heap_).items;
-  }  // kList, kTuple.
+  }  // Also for kTuple.
   const DictData& dict() const { return static_cast<const DictData&>(*heap_); }
   const UndefinedData& undefined() const { return static_cast<const UndefinedData&>(*heap_); }
   class Object& object() const;
-  // The object as a T, or null if the value is not a T.
+  // Returns the object as a T, or null if the value is not a T.
   template <typename T>
   T* As() const {
     return kind_ == Kind::kObject ? dynamic_cast<T*>(heap_.get()) : nullptr;
@@ -225,9 +227,9 @@ class Value {
 
   const std::shared_ptr<Heap>& heap() const { return heap_; }
   int depth() const { return heap_ == nullptr ? 0 : heap_->depth(); }
-  // Python's name of its type, as in "'int' object is not iterable".
+  // Python's name of the value's type, as in "'int' object is not iterable".
   std::string TypeName() const;
-  // Throws the failure for using this undefined value. REQUIRES: undefined.
+  // Throws the failure for using this undefined value. REQUIRES: the value is undefined.
   [[noreturn]] void FailUndefined() const;
 
  private:
@@ -255,16 +257,25 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> keyword;
 };
 
-// Values of all other types: ranges, loops, macros, methods, generators, ...
+// Base of the values of all other types: ranges, loops, macros, methods, generators, ...
 class Object : public Heap {
  public:
   explicit Object(size_t bytes = 128) : Heap(bytes) {}
   virtual std::string TypeName() const = 0;
   virtual std::string Repr() const { return "<" + TypeName() + " object>"; }
   virtual bool Truth() const { return true; }
-  virtual std::optional<size_t> Length() { return std::nullopt; }  // Absent: it has no len().
-  virtual IteratorPointer Iterate() { return nullptr; }            // Null: not iterable.
-  virtual bool HasItems() const { return false; }                  // Whether it supports x[i].
+  virtual std::optional<size_t> Length() {
+    return std::nullopt;
+  }  // Returns nullopt if the object
+     // has no len().
+  virtual IteratorPointer Iterate() {
+    return nullptr;
+  }  // Returns null if the object is
+     // not iterable.
+  virtual bool HasItems() const {
+    return false;
+  }  // Whether the object supports
+     // x[i].
   virtual std::optional<Value> Attribute(const std::shared_ptr<Heap>& /*self*/,
                                          std::string_view /*name*/) {
     return std::nullopt;
@@ -276,7 +287,7 @@ inline Object& Value::object() const {
   return static_cast<class Object&>(*heap_);
 }
 
-// The result of the filter `map` and similar, whose values are computed on request, once.
+// The result of `map` and similar filters. Its values are computed once, on request.
 class Generator final : public Object {
  public:
   explicit Generator(IteratorPointer iterator, std::string type_name = "generator",
@@ -291,12 +302,12 @@ class Generator final : public Object {
   IteratorPointer iterator_;
   std::string type_name_;
 };
-// A generator whose values come from `next`, which keeps what it needs alive. `source`: the value
-// that `next` reads from.
+// Makes a generator that takes its values from `next`, which must keep alive what it needs.
+// `source`: the value that `next` reads from.
 Value MakeGenerator(const Value& source, std::function<bool(Value&)> next,
                     std::string type_name = "generator");
 
-// range(start, stop, step), at most 100,000 elements.
+// The object that range(start, stop, step) creates, with at most 100,000 elements.
 class Range final : public Object {
  public:
   Range(int64_t start, int64_t stop, int64_t step);
@@ -316,7 +327,7 @@ class Range final : public Object {
   size_t size_;
 };
 
-// dict.keys(), dict.values() or dict.items(): a view of the dictionary.
+// The object that dict.keys(), dict.values() or dict.items() returns: a view of the dictionary.
 class DictView final : public Object {
  public:
   enum class Part { kKeys, kValues, kItems };
@@ -351,7 +362,7 @@ class Namespace final : public Object {
   std::vector<std::pair<std::string, Value>> attributes_;
 };
 
-// A built-in function: a method bound to its value, or a global one.
+// A built-in function: a method bound to its value, or a global function.
 class Function final : public Object {
  public:
   using Body = std::function<Value(Interpreter&, Arguments&)>;

@@ -1,4 +1,4 @@
-// Visits the names and statements in a piece of a template.
+// Visits the names and statements in a part of a template.
 #pragma once
 
 #include <functional>
@@ -9,13 +9,13 @@
 namespace sluice::jinja {
 
 enum class Use { kLoad, kStore, kParameter };
-// Called for every name in the subtree, in the order of the source; returns false to stop.
+// Called for every name in the subtree, in source order; returning false stops.
 using NameVisitor = std::function<bool(const std::string& name, Use use, int line)>;
 
 bool VisitNames(const Expression& expression, Use use, const NameVisitor& visit);
 bool VisitNames(const Block& block, const NameVisitor& visit);
 
-// Visits every statement in the block, outer ones first.
+// Visits every statement in the block, outer statements first.
 void VisitStatements(const Block& block, const std::function<void(const Statement&)>& visit);
 
 }  // namespace sluice::jinja
