@@ -12,7 +12,7 @@ namespace sluice {
 namespace {
 
 size_t LastOf(std::string_view text, const std::vector<std::string>& marks) {
-  size_t last = 0;  // offset + 1 of the last mark; 0: none found
+  size_t last = 0;  // end of the last mark found so far; 0: none
   for (const std::string& mark : marks) {
     const size_t at = text.rfind(mark);
     if (at != std::string_view::npos) last = std::max(last, at + 1);
@@ -20,7 +20,7 @@ size_t LastOf(std::string_view text, const std::vector<std::string>& marks) {
   return last;
 }
 
-// Whether the prompt leaves a thought open; nullopt if it has no marks.
+// Whether the prompt leaves a thought open; nullopt if it contains no marks.
 std::optional<bool> OpenInPrompt(const ReasoningFormat& format, std::string_view turn) {
   const size_t start = LastOf(turn, format.start);
   const size_t end = LastOf(turn, format.end);
@@ -39,7 +39,7 @@ bool IsBegin(const ParserEvent& event) {
   return event.kind == ParserEvent::Kind::kCallBegin;
 }
 
-// Joins adjacent events of one kind, except at breaks.
+// Appends an event. Joins it with the previous one if both have the same kind, except at breaks.
 void AppendEvent(ParserEvent event, std::vector<ParserEvent>& events) {
   const bool joins = !events.empty() && !IsBegin(event) && events.back().kind == event.kind &&
                      events.back().call == event.call && !event.is_break && !events.back().is_break;
@@ -97,9 +97,10 @@ AnswerReader::AnswerReader(const AnswerReaderOptions& options)
   if (constrained_) {
     format_ = &format;
     inside_ = marked_ = StartsInside(format, options);
-    // If the turn has already closed its thought, or none is wanted, no thought begins.
+    // No mark can begin the answer if the turn has already closed its thought, or if none is
+    // wanted.
     if (!OpenInPrompt(format, options.prompt) && options.thinking != false) first_ = "";
-    // Like the grammar's matcher, recognizes only end marks.
+    // Recognizes only end marks, as the grammar's matcher does.
     inside_marks_ = format.end;
     return;
   }
@@ -117,7 +118,7 @@ AnswerReader::AnswerReader(const AnswerReaderOptions& options)
 
 AnswerReader::~AnswerReader() = default;
 
-// Passes on text outside thoughts, in which stop strings are searched for.
+// Passes on text outside thoughts, where stop strings are searched for.
 void AnswerReader::PassContent(std::string_view text) {
   if (!stops_ || searches_events_) return GiveContent(text);
   if (stopped_by_) return;
@@ -141,7 +142,7 @@ bool AnswerReader::StepInside() {
   std::span<const std::string> marks = inside_marks_;
   if (marked_ && !constrained_) marks = marks.first(format_->end.size() + starts);
   const int found = input_.PassUntil(marks, passed);
-  // A thought without a begin mark may be the whole answer: stop strings are searched for in it.
+  // A thought without a begin mark may be the whole answer, so stop strings are searched for in it.
   if (stops_ && !marked_ && !stopped_by_) {
     stopped_by_ = stops_->Add(passed, may_stop_);
     output_.Reasoning(found < 0 || stopped_by_ ? stops_->Take() : stops_->TakeAll());
@@ -166,7 +167,7 @@ bool AnswerReader::StepInside() {
   return true;
 }
 
-// Reads the beginning of a constrained answer, which may be the begin mark of a thought.
+// Reads the beginning of a constrained answer, which may be a mark that begins a thought.
 bool AnswerReader::StepFirst() {
   const std::optional<char> c = input_.Next();
   if (!c && !input_.ended()) return false;
@@ -262,8 +263,8 @@ std::vector<ParserEvent> AnswerReader::Finish(bool is_cut) {
   }
   if (is_cut) content_.Clear();
   if (tools_ != nullptr) tools_->Cut(content_, output_);
-  // A channel reader may hold the beginning of its first mark, which is dropped if the answer is
-  // cut.
+  // A channel reader may hold back the beginning of its first mark. If the answer is cut, that is
+  // dropped.
   if (!is_cut || !constrained_ || !searches_events_) {
     content_.End();
     GiveContent("");

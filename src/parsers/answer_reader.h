@@ -1,4 +1,5 @@
-// Splits an answer's text into reasoning, content and calls while it arrives.
+// Splits the text of an answer into reasoning, content and calls as it arrives. A thought is a part
+// of the text that contains reasoning; marks are the texts that begin and end it.
 #pragma once
 
 #include <memory>
@@ -20,54 +21,55 @@ namespace sluice {
 struct ToolParser;
 struct ReasoningParser;
 
-// How the calls of an answer are written.
+// How the answer writes its tool calls.
 enum class CallForm {
   kOwn,       // in the model's own format
-  kList,      // the answer is a JSON list of calls
-  kArguments  // the answer is the arguments of one call
+  kList,      // the whole answer is a JSON list of calls
+  kArguments  // the whole answer is the arguments of a single call
 };
 
-// The settings of a request for the reader of its answer.
+// What the reader of an answer needs to know of the request.
 struct AnswerReaderOptions {
-  const ToolParser* tools = nullptr;           // null: calls are content
-  const ReasoningParser* reasoning = nullptr;  // null: thoughts are content
-  std::shared_ptr<const ToolTypes> types;      // null: none are known
-  CallForm form = CallForm::kOwn;              // REQUIRES: kOwn without `tools`
-  std::string_view named = {};                 // the tool that kArguments calls
-  // A grammar constrains the answer. It has a thought only if the prompt has left one open or, if
-  // `prompt` has no mark and `thinking` is not false, if the answer begins with a mark. Everything
-  // after the thought is content and calls, even marks.
+  const ToolParser* tools = nullptr;           // null: calls are treated as content
+  const ReasoningParser* reasoning = nullptr;  // null: thoughts are treated as content
+  std::shared_ptr<const ToolTypes> types;      // parameter types of the tools; null: unknown
+  CallForm form = CallForm::kOwn;              // REQUIRES: kOwn if `tools` is null
+  std::string_view named = {};                 // kArguments: the tool that is called
+  // Whether a grammar constrains the answer. Then the answer has a thought only if the prompt has
+  // left one open, or if the answer begins with a mark while `prompt` has no mark and `thinking` is
+  // not false. Everything after the thought is content and calls, even marks.
   bool constrained = false;
-  StopRules stops = {};  // searched for outside thoughts with a begin mark
-  // The part of the prompt in the turn that the answer continues; read only by the constructor.
+  StopRules stops = {};  // stop strings; not searched for inside thoughts that have a begin mark
+  // The part of the prompt in the turn that the answer continues. Only the constructor reads it.
   std::string_view prompt;
-  std::optional<bool> thinking;  // result of ThinkingSwitch()
+  std::optional<bool> thinking;  // the result of ThinkingSwitch()
 };
 
-// Whether `turn`, the part of the prompt in the answer's turn, leaves a thought open.
+// Whether `turn` leaves a thought open. `turn`: the part of the prompt in the turn that the answer
+// continues.
 bool LeavesThoughtOpen(const ReasoningFormat& format, std::string_view turn);
 
-// Returns enable_thinking or thinking of chat_template_kwargs if boolean; false if either is false;
-// nullopt if neither is set.
+// Returns enable_thinking or thinking of chat_template_kwargs if it is boolean, and false if either
+// is false; nullopt if neither is set.
 std::optional<bool> ThinkingSwitch(const json::Value& template_kwargs);
 
-// Reads one answer. The inner readers receive one byte at a time, so that the events, with adjacent
-// ones of one kind joined, do not depend on how the text is cut into pieces. If the text ends
-// within a call, the call is reported only if its name is known, with the arguments so far. Not
-// thread-safe.
+// Reads one answer. The inner readers receive one byte at a time, so the events (adjacent ones of
+// one kind joined) do not depend on how the text is cut into pieces. If the text ends inside a
+// call, the call is reported only if its name is known, with the arguments so far. Thread safety:
+// one thread.
 class AnswerReader {
  public:
   explicit AnswerReader(const AnswerReaderOptions& options);
   ~AnswerReader();
 
   // Returns the events that `text` completes. An event may end inside a character if `text` does.
-  // Text after a stop string is dropped. `may_stop`: a stop string may end in `text`.
+  // Text after a stop string is dropped. `may_stop`: whether a stop string may end in `text`.
   std::vector<ParserEvent> Push(std::string_view text, bool may_stop = true);
-  // Ends the text. `is_cut`: a limit ended it, so the possible beginning of a mark, or of the
-  // thought of a constrained answer, is dropped. REQUIRES: called once, as the last call.
+  // Ends the text. `is_cut`: a limit ended it, so a possible beginning of a mark, or of a
+  // constrained answer's thought, is dropped. REQUIRES: called once, as the last call.
   std::vector<ParserEvent> Finish(bool is_cut = false);
 
-  // Whether thoughts are recognized by their marks; if not, the marks are content, too.
+  // Whether thoughts are recognized by their marks. If not, marks are content.
   bool reads_thoughts() const { return format_ != nullptr; }
   // Whether the current text is a thought that began with a mark.
   bool in_marked_thought() const { return inside_ && marked_; }
@@ -89,25 +91,27 @@ class AnswerReader {
   void GiveContent(std::string_view text);
   bool SearchEvent(ParserEvent& event);
 
-  const ReasoningFormat* format_ = nullptr;  // null: does not look for thoughts
+  const ReasoningFormat* format_ = nullptr;  // null if thoughts are not looked for
   std::shared_ptr<const ToolTypes> types_;
   std::unique_ptr<ToolReader> tools_;
-  std::vector<std::string> inside_marks_;   // ends, starts, calls
-  std::vector<std::string> outside_marks_;  // starts, ends
+  std::vector<std::string> inside_marks_;   // marks that matter inside a thought: ends, starts,
+                                            // calls
+  std::vector<std::string> outside_marks_;  // marks that matter outside thoughts: starts, ends
   bool inside_ = false;
-  bool marked_ = false;  // the thought has a begin mark: a call inside it is text
+  bool marked_ = false;  // whether the thought has a begin mark; a call inside it is then text
   bool had_thought_ = false;
   bool constrained_ = false;
-  std::optional<std::string> first_;  // possible beginning of a constrained answer's begin mark
-  std::string bare_start_;  // begin mark of a thought that is still empty, if `needs_words`
+  std::optional<std::string> first_;  // text that may become the begin mark of a constrained answer
+  std::string bare_start_;  // with `needs_words`: begin mark of a thought that is still empty
   TextInput input_;
-  std::optional<StopSearch> stops_;  // nullopt: no stop strings
-  bool searches_events_ = false;     // searches events instead of text: tools_ reads thoughts, too
+  std::optional<StopSearch> stops_;  // nullopt if there are no stop strings
+  bool searches_events_ = false;     // whether stop strings are searched for in events, because
+                                     // tools_ reads thoughts, too
   bool may_stop_ = true;
   std::optional<std::string> stopped_by_;
-  TextInput content_;  // input of tools_
+  TextInput content_;  // the input of tools_
   ParserOutput output_;
-  std::vector<ParserEvent> events_;  // not yet returned
+  std::vector<ParserEvent> events_;  // not returned yet
   int calls_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// For tests: reads an answer in pieces and joins the events.
+// Test helper that reads an answer in pieces and joins the events.
 #pragma once
 
 #include <random>
@@ -39,7 +39,7 @@ inline void AddParts(const std::vector<ParserEvent>& events, ReadParts& answer) 
   }
 }
 
-// Cuts `text` into pieces of at most `most` bytes; 0: one piece. `is_cut`: as in
+// Cuts `text` into pieces of at most `most` bytes; 0: a single piece. `is_cut`: as in
 // AnswerReader::Finish.
 inline ReadParts ReadInPieces(const AnswerReaderOptions& options, std::string_view text,
                               size_t most, std::mt19937& random, bool is_cut = false) {

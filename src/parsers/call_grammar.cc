@@ -30,7 +30,7 @@ json::Value ArgumentsOf(const CallGrammar& grammar, const CallableTool& tool) {
 
 json::Value CallOf(const CallGrammar& grammar, const CallableTool& tool) {
   std::string begin(grammar.begin);
-  // Inside a JSON string the name is escaped.
+  // The name is inside a JSON string, so it is escaped.
   if (begin.ends_with('"') && grammar.style == "json") {
     AppendEscaped(begin, tool.name);
   } else {
@@ -45,7 +45,7 @@ json::Value CallOf(const CallGrammar& grammar, const CallableTool& tool) {
              grammar.end);
 }
 
-// A section of calls, as many as `count` allows.
+// The grammar of a section with as many calls as `count` allows.
 json::Value Calls(const CallGrammar& grammar, json::Value::Array calls, CallCount count,
                   bool parallel) {
   if (count == CallCount::kOne) return std::move(calls.front());
@@ -88,7 +88,7 @@ json::Value AfterAnyThought(const CallGrammar& grammar, json::Value calls) {
   return Sequence({std::move(optional), std::move(calls)});
 }
 
-// `schema` with local references changed to point below `prefix`.
+// Copies `schema` with its local references changed to point below `prefix`.
 json::Value Rebased(const json::Value& schema, const std::string& prefix) {
   if (schema.is_array()) {
     json::Value::Array list;

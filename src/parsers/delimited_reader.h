@@ -1,4 +1,4 @@
-// Calls with markers around their name and their arguments, which are plain JSON.
+// Reads calls that have markers around their name and their arguments, which are plain JSON.
 #pragma once
 
 #include <string>
@@ -10,15 +10,16 @@ namespace sluice {
 
 struct DelimitedFormat {
   std::string begin;                  // opens a block of calls
-  std::string end;                    // closes it
+  std::string end;                    // closes a block of calls
   std::string call_begin;             // opens a call
-  std::string name_begin;             // before the name, if anything precedes it; may be empty
-  std::vector<std::string> name_end;  // between name and arguments
+  std::string name_begin;             // precedes the name; may be empty
+  std::vector<std::string> name_end;  // any of these separates name and arguments
   std::vector<std::string> call_end;
-  bool name_is_id = false;  // the name is written "functions.NAME:INDEX", which is also the id
+  bool name_is_id = false;  // the name is written as "functions.NAME:INDEX", which is also the
+                            // call's id
 };
 
-// A call begins once its name is known; its arguments are passed on as they arrive.
+// Reports a call once its name is known, and passes on its arguments as they arrive.
 class DelimitedReader final : public ToolReader {
  public:
   explicit DelimitedReader(const DelimitedFormat* format);

@@ -1,5 +1,5 @@
-// Calls that an answer is forced to make, in a form that no model's own format has: a list of
-// calls, or the arguments of a call whose name is known.
+// Reads calls that an answer is forced to make. These are not in the model's own format, but a JSON
+// list of calls, or the arguments of a call whose name is known.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace sluice {
 
-// The text is [{"name": "f", "parameters": {...}}, ...] and nothing else.
+// Reads [{"name": "f", "parameters": {...}}, ...] and nothing else.
 std::unique_ptr<ToolReader> MakeCallListReader();
 
-// The text is the arguments of the one call, of the tool `name`.
+// Reads the arguments of a single call of the tool `name`.
 std::unique_ptr<ToolReader> MakeArgumentsReader(std::string name);
 
 }  // namespace sluice

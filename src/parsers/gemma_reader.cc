@@ -19,7 +19,7 @@ const std::array<std::string, 1> kGemmaQuote = {std::string(kQuote)};
 const std::array<std::string, 8> kGemmaStructure = {
     std::string(kQuote), "{", "}", "[", "]", ",", "<tool_call|>", "<|tool_call>"};
 
-// Turns one value into JSON; nested values without quotes are strings.
+// Converts one value to JSON. Nested values without quotes become strings.
 class GemmaValue {
  public:
   explicit GemmaValue(std::string_view text) : text_(text) {}

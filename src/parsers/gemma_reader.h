@@ -1,4 +1,4 @@
-// Gemma 4's calls: <|tool_call>call:NAME{key:<|"|>text<|"|>,other:3}<tool_call|>.
+// Reads Gemma 4's calls: <|tool_call>call:NAME{key:<|"|>text<|"|>,other:3}<tool_call|>.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Arguments are passed on one by one. Values without quotes take their type from the tool's schema;
-// inside objects and lists they are strings, as in vLLM.
+// Passes on arguments one by one. The type of a value without quotes comes from the tool's schema;
+// inside objects and lists such values are strings, as in vLLM.
 class GemmaReader final : public ToolReader {
  public:
   // `types` must outlive the reader.

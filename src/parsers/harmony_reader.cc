@@ -12,9 +12,9 @@ namespace sluice {
 namespace {
 
 const std::array<std::string, 1> kHeaderEnds = {"<|message|>"};
-// All except the last end a message; the last begins the next one.
+// Each of these ends a message. The last one also begins the next message.
 const std::array<std::string, 4> kMessageEnds = {"<|end|>", "<|return|>", "<|call|>", "<|start|>"};
-// Under a grammar, a message may begin anywhere.
+// A grammar lets a message begin anywhere, so <|channel|> also ends the previous one.
 const std::array<std::string, 5> kConstrainedEnds = {"<|end|>", "<|return|>", "<|call|>",
                                                      "<|start|>", "<|channel|>"};
 const std::array<std::string, 2> kMessageBegins = {"<|channel|>", "<|start|>"};
@@ -22,7 +22,7 @@ constexpr std::string_view kChannel = "<|channel|>";
 constexpr std::string_view kStart = "<|start|>";
 constexpr std::string_view kFunctions = "functions.";
 
-// The first word of `text`: up to white space or a mark.
+// The first word of `text`, which ends at white space or a mark.
 std::string_view FirstWord(std::string_view text) {
   size_t size = 0;
   while (size < text.size() && !IsAsciiBlank(text[size]) && !text.substr(size).starts_with("<|"))
@@ -30,7 +30,7 @@ std::string_view FirstWord(std::string_view text) {
   return text.substr(0, size);
 }
 
-// The word after `key` in a header; "" if there is none.
+// The word that follows `key` in a header; "" if there is none.
 std::string_view WordAfter(std::string_view header, std::string_view key) {
   for (size_t at = header.find(key); at != std::string_view::npos; at = header.find(key, at + 1)) {
     if (at == 0 || IsAsciiBlank(header[at - 1]) || header[at - 1] == '>' || key.front() == '<')
@@ -39,7 +39,7 @@ std::string_view WordAfter(std::string_view header, std::string_view key) {
   return "";
 }
 
-// The tool that a message is addressed to; "" if none, or a built-in one.
+// The tool that a message is addressed to; "" if there is none, or if it is a built-in tool.
 std::string_view ToolOf(std::string_view recipient) {
   if (recipient.starts_with(kFunctions)) return recipient.substr(kFunctions.size());
   const std::string_view owner = recipient.substr(0, recipient.find('.'));
@@ -83,7 +83,7 @@ void HarmonyReader::BeginMessage(ParserOutput& output) {
     part_ = Part::kContent;
     state_ = State::kForm;
   } else if (!role.empty() && role != "assistant") {
-    // Output of a tool.
+    // The text of this message is a tool's output.
   } else if (!tool.empty()) {
     if (parts_.calls) {
       part_ = Part::kCall;
@@ -99,7 +99,8 @@ void HarmonyReader::BeginMessage(ParserOutput& output) {
   has_text_ = false;
 }
 
-// Determines whether the answer begins with a message or, as under a constraint, with plain text.
+// Determines whether the answer begins with a message or with plain text, as it does under a
+// constraint.
 bool HarmonyReader::ReadStart(TextInput& input, ParserOutput& output) {
   const std::optional<char> c = input.Next();
   if (!c) {

@@ -1,6 +1,7 @@
-// The harmony format: an answer is a sequence of messages, <|start|>assistant<|channel|>CHANNEL
-// to=RECIPIENT <|constrain|>json<|message|>TEXT<|end|>. The prompt ends with the first
-// "<|start|>assistant". Reasoning is in the channel `analysis`; calls go to functions.NAME.
+// Reads the harmony format, where an answer is a sequence of messages:
+// <|start|>assistant<|channel|>CHANNEL to=RECIPIENT <|constrain|>json<|message|>TEXT<|end|>. The
+// prompt ends with the first "<|start|>assistant". Reasoning is in the channel `analysis`; calls
+// have the recipient functions.NAME.
 #pragma once
 
 #include <string>
@@ -11,8 +12,8 @@
 
 namespace sluice {
 
-// Reads the whole answer, reasoning included. Drops messages to other recipients and in unknown
-// channels; separates messages of one kind by breaks.
+// Reads the whole answer, including reasoning. Drops messages to other recipients and in unknown
+// channels. Separates messages of the same kind by breaks.
 class HarmonyReader final : public ToolReader {
  public:
   explicit HarmonyReader(ChannelParts parts) : parts_(parts) {}
@@ -25,7 +26,7 @@ class HarmonyReader final : public ToolReader {
   void Cut(TextInput& input, ParserOutput& output) override;
 
  private:
-  // kForm: the text that a grammar constrains, up to the end.
+  // kForm: inside text that a grammar constrains, up to its end.
   enum class State { kStart, kPlain, kForm, kHeader, kMessage, kBetween };
   enum class Part { kContent, kThought, kCall, kDropped };
 
@@ -39,7 +40,7 @@ class HarmonyReader final : public ToolReader {
   State state_ = State::kStart;
   Part part_ = Part::kContent;
   std::string header_;
-  bool has_text_ = false;  // the message has text
+  bool has_text_ = false;  // whether the message has text
   bool has_content_ = false;
   bool has_thoughts_ = false;
 };

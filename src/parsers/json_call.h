@@ -1,4 +1,4 @@
-// One call as a JSON object: {"name": "f", "arguments": {...}}.
+// Reads one call that is written as a JSON object: {"name": "f", "arguments": {...}}.
 #pragma once
 
 #include <string>
@@ -12,30 +12,32 @@ namespace sluice {
 
 struct JsonCallKeys {
   std::vector<std::string> arguments = {"arguments"};
-  bool may_lack_arguments = false;  // missing arguments are {}
-  // Holds back arguments until their first value; if they are cut off before it, the call has none.
+  bool may_lack_arguments = false;  // whether missing arguments mean {}
+  // Holds back the arguments until their first value. If they are cut off before it, the call has
+  // none.
   bool wait_for_value = false;
 };
 
 // Reads an object byte by byte. The call begins once its name and the first byte of its arguments
-// are known. After that the call cannot be taken back, and its arguments are passed on as written.
+// are known. From then on its arguments are passed on as written, and the call is never withdrawn.
 class JsonCall {
  public:
   enum class Step {
     kInside,
-    kDone,    // the object is closed and is a call
-    kBroken,  // the call has begun, but the object is invalid from here on; it ends here
-    kNoCall   // no call has begun, and none will
+    kDone,    // the object is complete and is a call
+    kBroken,  // the call has begun, but the object is invalid from this byte on; the call ends here
+    kNoCall   // the object is no call
   };
 
   explicit JsonCall(const JsonCallKeys* keys) : keys_(keys) {}
 
-  // Reads `c`, which belongs to the object unless kBroken is returned. The first byte must be '{'.
+  // Reads `c`. The byte belongs to the object unless kBroken is returned. The first byte must be
+  // '{'.
   Step Feed(char c, ParserOutput& output);
   // Called if the text ends inside the object. Begins the call if its name is known and the text so
-  // far is consistent with a call, or if a mark made it `certain`.
+  // far may be a call, or if `certain`: a mark has announced a call.
   bool BeginCut(bool certain, ParserOutput& output);
-  // Whether the next byte is inside a string of the arguments of a call that has begun, and not
+  // Whether the next byte is inside a string in the arguments of a call that has begun, and is not
   // escaped.
   bool InArgumentString() const;
   // Whether the call has begun.
@@ -62,9 +64,9 @@ class JsonCall {
   bool has_name_ = false;
   bool has_arguments_ = false;
   std::string key_;
-  std::string name_;        // as written, with quotes, until it is complete
+  std::string name_;        // as written, including quotes, until it is complete
   std::string arguments_;   // arguments not passed on yet
-  bool has_value_ = false;  // the arguments contain a value
+  bool has_value_ = false;  // whether the arguments contain a value
   bool after_colon_ = false;
   std::string held_;
 };

@@ -44,7 +44,7 @@ bool JsonReader::ReadText(TextInput& input, ParserOutput& output) {
   Emit(passed, output);
   if (found < 0) return false;
   held_ = format_->begin[found];
-  // The brace or bracket is read again as part of the call or list.
+  // The brace or bracket is read again, as part of the call or list.
   if (held_.ends_with('{') || held_.ends_with('[')) {
     input.Unread(held_.substr(held_.size() - 1));
     held_.pop_back();
@@ -65,7 +65,7 @@ void JsonReader::Open(char c, ParserOutput& output) {
     return;
   }
   held_ += c;
-  if (format_->drops_broken) held_.assign(1, c);  // text after a marker is content
+  if (format_->drops_broken) held_.assign(1, c);  // text after a marker may be content
   call_.reset();
   state_ = format_->at_start ? State::kPlain : State::kText;
   Emit(std::exchange(held_, ""), output);
@@ -87,8 +87,8 @@ void JsonReader::FeedCall(char c, TextInput& input, ParserOutput& output) {
   }
 }
 
-// Whether `text` is the brace and the marker that end a call; unless `complete`, whether it may
-// become them.
+// Whether `text` is the brace and the marker that end a call; unless `complete`, whether `text` may
+// be the beginning of these.
 bool JsonReader::MayEndCall(std::string_view text, bool complete) const {
   if (text.starts_with('}')) {
     text.remove_prefix(1);
@@ -101,8 +101,9 @@ bool JsonReader::MayEndCall(std::string_view text, bool complete) const {
   });
 }
 
-// A marker inside a string is text, unless the answer ends with it: then the model forgot the
-// closing quote, and the text that ends the call is not part of the arguments.
+// Reads a byte of a call. A marker inside a string is text, unless the answer ends with it. In that
+// case the model forgot the closing quote, and the text that ends the call does not belong to the
+// arguments.
 void JsonReader::ReadCall(char c, TextInput& input, ParserOutput& output) {
   if (format_->end.empty() || !call_->InArgumentString()) {
     FeedCall(c, input, output);
@@ -112,7 +113,7 @@ void JsonReader::ReadCall(char c, TextInput& input, ParserOutput& output) {
     tail_ += c;
     return;
   }
-  // The held bytes do not end the call: they belong to the string.
+  // The held bytes do not end the call, so they belong to the string.
   for (const char byte : std::exchange(tail_, "")) FeedCall(byte, input, output);
   if (MayEndCall({&c, 1}, /*complete=*/false)) {
     tail_ = c;

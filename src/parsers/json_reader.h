@@ -1,4 +1,4 @@
-// Calls as JSON objects, alone or in a list, with or without a marker before them.
+// Reads calls that are JSON objects, alone or in a list, with or without a marker before them.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,21 @@
 namespace sluice {
 
 struct JsonFormat {
-  // Markers before a call. A final "{" or "[" is also the first byte of the call or the list.
+  // Markers before a call. If a marker ends with "{" or "[", that is also the first byte of the
+  // call or list.
   std::vector<std::string> begin;
-  std::vector<std::string> end;  // markers after a call; empty: the object's end ends it
-  bool list = false;             // the marker is followed by a list of calls
+  std::vector<std::string> end;  // markers after a call; empty: the end of the object ends the call
+  bool list = false;             // whether a list of calls follows the marker
   JsonCallKeys keys;
-  bool at_start = false;          // calls are at the start of the answer, or nowhere
-  bool keeps_text_after = false;  // text after a call is content; else it is dropped
-  bool closed_only = false;   // passes a call on once its marker or the end of the text closes it
-  bool drops_broken = false;  // text after a marker is never content, even if it is not a call
+  bool at_start = false;          // whether calls can only be at the start of the answer
+  bool keeps_text_after = false;  // whether text after a call is content; if not, it is dropped
+  bool closed_only = false;   // whether a call is passed on only when its marker or the end of the
+                              // text closes it
+  bool drops_broken = false;  // whether text after a marker is dropped if it is not a call;
+                              // otherwise it is content
 };
 
-// Reads calls as `format` writes them.
+// Reads calls in the format that `format` describes.
 class JsonReader final : public ToolReader {
  public:
   explicit JsonReader(const JsonFormat* format);
@@ -49,9 +52,9 @@ class JsonReader final : public ToolReader {
   const JsonFormat* format_;
   State state_;
   std::optional<JsonCall> call_;
-  std::string tail_;       // end of a string of arguments that may be the end of the call
-  std::string held_;       // text from the marker on, until a call begins or cannot begin
-  ParserOutput unclosed_;  // used with format_->closed_only
+  std::string tail_;       // end of a string in the arguments that may be the end of the call
+  std::string held_;       // text from the marker on, until a call begins or cannot begin any more
+  ParserOutput unclosed_;  // used if format_->closed_only
 };
 
 }  // namespace sluice

@@ -3,14 +3,14 @@
 
 namespace sluice {
 
-// Tracks only strings and nesting: a value with other errors is passed on unchanged.
+// Tracks only strings and nesting. A value with other errors is passed on unchanged.
 class JsonValueScan {
  public:
   enum class Step { kInside, kLast, kOver };
 
-  // kInside: `c` belongs to the value. kLast: `c` is its last byte. kOver: the value, a number or a
-  // word, ended before `c`. REQUIRES: the first byte is not white space, and the value has not
-  // ended.
+  // Reads the next byte of the value. kInside: `c` belongs to the value. kLast: `c` is its last
+  // byte. kOver: the value, a number or a word, ended before `c`. REQUIRES: the first byte is not
+  // white space, and the value has not ended.
   Step Feed(char c);
 
   bool InString() const { return in_string_; }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kTagMark = "]<]minimax[>[";
 constexpr std::string_view kElementOpen = "]<]minimax[>[<";
-constexpr int kMaxElementDepth = 100;  // less than parsers of JSON accept
+constexpr int kMaxElementDepth = 100;  // lower than the limit of JSON parsers
 const std::array<std::string, 1> kBlockMarks = {"]<]minimax[>[<tool_call>"};
 const std::array<std::string, 1> kInvokeMarks = {"]<]minimax[>[<invoke name="};
 const std::array<std::string, 1> kInvokeNameEnds = {">"};
@@ -23,7 +23,7 @@ const std::array<std::string, 1> kInvokeEnds = {"]<]minimax[>[</invoke>"};
 
 struct Element {
   std::string_view name;
-  std::string text;  // text outside of its children
+  std::string text;  // text outside the child elements
   std::vector<Element> children;
 };
 
@@ -53,7 +53,7 @@ std::optional<Element> TakeElement(std::string_view& text, int depth) {
   }
 }
 
-// The schema, or its alternative, that describes an object or a list.
+// The part of a schema, or one of its alternatives, that describes an object or a list.
 struct Container {
   const json::Value* schema = nullptr;
   bool is_list = false;
@@ -106,8 +106,8 @@ std::string ObjectOf(const std::vector<Element>& elements, std::string_view text
     const json::Value* own = MemberOf(properties, element.name);
     members[place->second].second.push_back(ValueOf(element, own == nullptr ? others : own));
   }
-  // The format has no text between elements; it is kept as a member of its own, which is never a
-  // list.
+  // Text between elements, which the format does not have, is kept as an additional member that is
+  // never a list.
   std::string text_name = "$text";
   if (!AsciiTrim(text).empty()) {
     while (places.contains(text_name)) text_name.insert(0, "$");
@@ -130,7 +130,7 @@ std::string ValueOf(const Element& element, const json::Value* schema) {
   const Container container = ContainerOf(schema);
   if (element.children.empty()) {
     const ParameterTypes types = schema == nullptr ? ParameterTypes() : TypesOf(*schema);
-    // Empty lists and objects are written as elements without content.
+    // Elements without content stand for empty lists and objects.
     if (container.schema != nullptr && !types.string && AsciiTrim(element.text).empty())
       return container.is_list ? "[]" : "{}";
     return TypedValue(element.text, types, /*scalars_only=*/false);
@@ -157,7 +157,7 @@ std::string MinimaxArguments(std::string_view body, const json::Value* schema) {
     if (!element) break;
     elements.push_back(*std::move(element));
   }
-  // Uses only the properties of the parameters: arguments without one are strings.
+  // Uses only the declared properties of the parameters. Other arguments are strings.
   json::Value known{json::Value::Object{}};
   if (const json::Value* properties = MemberOf(schema, "properties"))
     known.Set("properties", *properties);
@@ -168,7 +168,7 @@ bool MinimaxM3Reader::ReadName(TextInput& input, ParserOutput& output) {
   const int found = input.PassUntil(kInvokeNameEnds, name_);
   if (name_.size() > kMaxHeldBytes) name_.resize(kMaxHeldBytes);
   if (found < 0) return false;
-  // The name may be in double or single quotes, or unquoted.
+  // The name may be in double quotes, single quotes or unquoted.
   std::string_view name = AsciiTrim(name_);
   if (name.size() > 1 && (name.front() == '"' || name.front() == '\'') &&
       name.back() == name.front())

@@ -1,5 +1,5 @@
-// MiniMax M3's calls, whose parameters are nested elements:
-// <tool_call><invoke name="f"><a>1</a><b><c>2</c></b></invoke></tool_call>,
+// Reads MiniMax M3's calls, whose parameters are nested elements:
+//  <tool_call><invoke name="f"><a>1</a><b><c>2</c></b></invoke></tool_call>,
 // with ]<]minimax[>[ before each tag.
 #pragma once
 
@@ -10,10 +10,9 @@
 
 namespace sluice {
 
-// An element with children is an object, or a list if its schema says so; repeated elements in an
-// object become a list. The arguments of a call are passed on together, once it is complete,
-// because a later element can change the value of an earlier name. Text after a block of calls is
-// dropped.
+// An element with children is an object, or a list if its schema says so. Repeated elements in an
+// object become a list. All arguments of a call are passed on together once it is complete, because
+// a later element can change the value of an earlier name. Text after a block of calls is dropped.
 class MinimaxM3Reader final : public ToolReader {
  public:
   // `types` must outlive the reader and must have been made with `keeps_schemas`.
@@ -34,8 +33,8 @@ class MinimaxM3Reader final : public ToolReader {
   std::string body_;
 };
 
-// The arguments as JSON for the elements in `body`, up to the first incomplete one. `schema`: of
-// the tool's parameters; null: all values are strings.
+// Returns the elements in `body`, up to the first incomplete one, as a JSON object of arguments.
+// `schema`: the schema of the tool's parameters; null: all values are strings.
 std::string MinimaxArguments(std::string_view body, const json::Value* schema);
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
-// Mistral's calls: [TOOL_CALLS][{"name": ..., "arguments": ...}] with older tokenizers, and
-// [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...} from v11 on. The first byte after the marker decides.
+// Reads Mistral's calls: [TOOL_CALLS][{"name": ..., "arguments": ...}] with older tokenizers, and
+// [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...} with v11 and later. The first byte after the marker
+// decides.
 #pragma once
 
 #include <string>

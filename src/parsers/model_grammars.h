@@ -1,5 +1,5 @@
 // Grammars for constrained calls in the formats of tool_parsers.cc. The text between the marks of a
-// format is as in the chat templates of its models.
+// format is that of the models' chat templates.
 #pragma once
 
 #include "parsers/call_grammar.h"
@@ -104,7 +104,7 @@ inline constexpr CallGrammar kPlamoGrammar = {
     .end = "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
     .section_begin = "<|plamo:begin_tool_requests:plamo|>",
     .section_end = "<|plamo:end_tool_requests:plamo|>"};
-// The mark that ends a call also ends the answer, so it is not part of its text.
+// The mark that ends a call also ends the answer, so it is not part of the call's text.
 inline constexpr CallGrammar kHarmonyGrammar = {.trigger = "<|channel|>commentary to=functions.",
                                                 .begin = "<|channel|>commentary to=functions.",
                                                 .arguments = " <|constrain|>json<|message|>",

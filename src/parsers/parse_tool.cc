@@ -18,7 +18,7 @@ json::Value TextOrNull(std::string text) {
   return text.empty() ? json::Value() : json::Value(std::move(text));
 }
 
-// Combines the events of a whole text.
+// Combines all events of a text into one result.
 json::Value Whole(const std::vector<ParserEvent>& events) {
   std::string content;
   std::string reasoning;
@@ -42,7 +42,7 @@ json::Value Whole(const std::vector<ParserEvent>& events) {
                              {"tool_calls", std::move(calls)}};
 }
 
-// Combines the events of one chunk.
+// Combines the events of one chunk into a delta.
 json::Value Delta(const std::vector<ParserEvent>& events) {
   std::string content;
   std::string reasoning;

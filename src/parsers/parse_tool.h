@@ -1,5 +1,5 @@
-// Implements `sluice parse`: reads model outputs and writes the parsers' results, one JSON object
-// per line.
+// Implements `sluice parse`: reads model outputs and writes what the parsers return, one JSON
+// object per line.
 #pragma once
 
 #include <istream>
@@ -15,14 +15,14 @@ namespace sluice {
 struct ParseToolOptions {
   const ToolParser* tools = nullptr;
   const ReasoningParser* reasoning = nullptr;
-  std::shared_ptr<const ToolTypes> types;  // for lines without tools; may be null
+  std::shared_ptr<const ToolTypes> types;  // used for lines without tools; may be null
 };
 
 // Reads objects with "text", "chunks", and optionally "prompt", "chat_template_kwargs" and "tools";
-// skips blank lines. Writes {"content", "reasoning", "tool_calls", "deltas"}: the first three for
-// the whole text, then one delta or null for each chunk, the last of which ends the stream. A line
-// that is not such an object yields {"error": {"message": ...}}. kInvalidArgument only if the
-// output cannot be written.
+// skips blank lines. Writes {"content", "reasoning", "tool_calls", "deltas"}: the first three
+// describe the whole text; "deltas" has a delta or null for each chunk, and one for the end of the
+// stream. A line that is not such an object gives {"error": {"message": ...}}. kInvalidArgument
+// only if the output cannot be written.
 Status RunParse(const ParseToolOptions& options, std::istream& in, std::ostream& out);
 
 }  // namespace sluice

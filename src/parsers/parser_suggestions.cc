@@ -5,8 +5,8 @@
 namespace sluice {
 
 const ToolParser* SuggestToolParser(std::string_view chat_template) {
-  // The first mark that occurs in the template decides, so a mark that contains another one is
-  // listed before it.
+  // The first mark in this table that occurs in the template decides, so a mark that contains
+  // another is listed before it.
   static constexpr std::array<std::array<std::string_view, 2>, 26> kMarks = {{
       {"<function=", "qwen3_coder"},
       {"<arg_key>", "glm45"},

@@ -1,6 +1,6 @@
-// Fuzz target: any bytes through every parser. The result must not depend on how the text is cut
-// into pieces, calls must be in order, and the end of the text may begin at most one call: the one
-// that it cuts off.
+// Fuzz target: passes arbitrary bytes through every parser. The result must not depend on how the
+// text is cut into pieces, calls must be in order, and the end of the text may begin at most one
+// call: the one that it cuts off.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// The events as one text, with adjacent ones of one kind joined.
+// Writes events as one text, joining adjacent ones of one kind.
 class Joined {
  public:
   void Add(const std::vector<ParserEvent>& events) {
@@ -56,7 +56,7 @@ void CheckCuts(const AnswerReaderOptions& options, std::string_view text, bool c
   fuzz::Require(pieces.calls() <= calls + 1 && pieces.calls() == piece_reader.calls());
 }
 
-// Checks the text, and a part of it that is cut off.
+// Checks the parser on the text, and on a prefix of it that is cut off.
 void CheckParser(AnswerReaderOptions options, std::string_view text) {
   CheckCuts(options, text, /*cut=*/false);
   CheckCuts(options, text.substr(0, text.size() * 2 / 3), /*cut=*/true);

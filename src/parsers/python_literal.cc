@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMaxLiteralDepth = 64;
 
-// Reads one literal from the front of `text_`; returns false if there is none.
+// Reads one literal from the front of `text_`. Returns false if there is none.
 class LiteralReader {
  public:
   explicit LiteralReader(std::string_view text) : text_(text) {}

@@ -1,4 +1,4 @@
-// Converts Python literals, which models write in calls, to JSON.
+// Converts Python literals, which models write as call arguments, to JSON.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 namespace sluice {
 
 // Accepts strings, numbers, True, False, None (also true, false, null), lists, tuples and dicts,
-// nested at most 64 deep. nullopt for any other text.
+// nested at most 64 deep. Returns nullopt for any other text.
 std::optional<std::string> PythonLiteralToJson(std::string_view text);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Calls in Python syntax: [f(a=1, b='x'), g()].
+// Reads calls in Python syntax: [f(a=1, b='x'), g()].
 #pragma once
 
 #include <string>
@@ -9,14 +9,16 @@
 namespace sluice {
 
 struct PythonicFormat {
-  std::vector<std::string> begin;   // before the calls; empty: calls are at the start or nowhere
-  std::vector<std::string> end;     // after the calls
-  std::vector<std::string> prefix;  // may come before the bracket
-  bool brackets = true;             // calls are in a list; false: one per line
-  bool keeps_text_after = false;    // text after the calls is content; else it is dropped
+  std::vector<std::string> begin;   // precede the calls; empty: calls can only be at the start of
+                                    // the answer
+  std::vector<std::string> end;     // follow the calls
+  std::vector<std::string> prefix;  // may precede the bracket
+  bool brackets = true;             // true: calls are in a list; false: each call is on a line
+  bool keeps_text_after = false;    // whether text after the calls is content; if not, it is
+                                    // dropped
 };
 
-// A call begins once its name and "(" are known; its arguments are passed on one by one.
+// Reports a call once its name and "(" are known, and passes on its arguments one by one.
 class PythonicReader final : public ToolReader {
  public:
   explicit PythonicReader(const PythonicFormat* format);
@@ -41,7 +43,7 @@ class PythonicReader final : public ToolReader {
   std::string held_;  // text from the marker on, until the first call begins
   std::string name_;
   std::string argument_;
-  bool named_ = false;  // a blank follows name_
+  bool named_ = false;  // whether a blank follows name_
   bool has_argument_ = false;
   char quote_ = '\0';
   bool escaped_ = false;

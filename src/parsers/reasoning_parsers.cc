@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Models that answer with or without a thought, depending on the request.
+// For models that answer with or without a thought, depending on the request.
 ReasoningFormat Switchable(std::vector<std::string> call_marks) {
   return {.start = {"<think>"},
           .end = {"</think>"},
@@ -20,7 +20,7 @@ ReasoningFormat Switchable(std::vector<std::string> call_marks) {
           .content_prefix = ""};
 }
 
-// Models that always think.
+// For models that always think.
 ReasoningFormat Always(bool repeats) {
   return {.start = {"<think>"},
           .end = {"</think>"},
@@ -31,12 +31,12 @@ ReasoningFormat Always(bool repeats) {
           .content_prefix = ""};
 }
 
-// Models whose thoughts always have a begin mark.
+// For models whose thoughts always have a begin mark.
 ReasoningFormat Marked(std::vector<std::string> start, std::vector<std::string> end) {
   return {.start = std::move(start), .end = std::move(end), .call_marks = {}, .content_prefix = ""};
 }
 
-// Harmony's reader needs no marks; they tell where a constraint of the final message begins.
+// Harmony's reader needs no marks. These only show where a constraint of the final message begins.
 ReasoningFormat Harmony() {
   ReasoningFormat format = Marked({"<|channel|>"}, {"<|message|>"});
   format.before_end = "<|channel|>final";
@@ -66,7 +66,7 @@ std::vector<ReasoningParser> MakeReasoningParsers() {
   plamo.end = {"<|plamo:end_think:plamo|>"};
   ReasoningFormat k3 = Switchable({"<|open|>tools<|sep|>"});
   k3.start = {"<|open|>think<|sep|>"};
-  // The response has a channel of its own, whose marks are not content.
+  // The response has its own channel, whose marks are not content.
   k3.end = {"<|close|>think<|sep|>", "<|open|>response<|sep|>", "<|close|>response<|sep|>",
             "<|close|>message<|sep|>"};
   ReasoningFormat granite = Marked({"Here is my thought process:", "Here's my thought process:"},
@@ -127,7 +127,7 @@ const ReasoningParser* FindReasoningParser(std::string_view name) {
 }
 
 Result<const ReasoningParser*> ReasoningParserNamed(std::string_view name, std::string_view param) {
-  // Names that trtllm-serve uses.
+  // Names that trtllm-serve uses for the same parsers.
   static constexpr std::array<std::array<std::string_view, 2>, 4> kOtherNames = {{
       {"deepseek-r1", "deepseek_r1"},
       {"qwen3_5", "qwen3"},

@@ -21,7 +21,7 @@ std::string Unescaped(std::string_view name) {
   while (!name.empty()) {
     const bool quote = name.starts_with("&quot;");
     const bool ampersand = name.starts_with("&amp;");
-    plain += quote ? '"' : name.front();  // the first byte of &amp; is its character
+    plain += quote ? '"' : name.front();  // the escape begins with the character it stands for
     name.remove_prefix(quote ? 6 : ampersand ? 5 : 1);
   }
   return plain;
@@ -66,7 +66,7 @@ bool TaggedReader::ReadText(TextInput& input, ParserOutput& output) {
   if (output.calls() == 0 || format_->keeps_text_after) output.Content(passed);
   if (found < 0) return false;
   if (found < static_cast<int>(format_->begin.size())) {
-    // The block begins directly with the mark of its first call.
+    // The block begins directly with the mark that opens its first call.
     const bool opens_call = text_markers_[found] == format_->call_open;
     state_ = format_->call_open.empty() || opens_call ? State::kName : State::kBlock;
     name_.clear();
@@ -139,7 +139,7 @@ void TaggedReader::BeginValue(ParserOutput& output) {
   json::AppendString(text, key);
   text += streams_value_ ? ": \"" : ": ";
   has_parameter_ = true;
-  // Other values may turn out to be missing, so their key is held back until the value is complete.
+  // Other values may turn out to be missing, so the key is held back until the value is complete.
   if (streams_value_) {
     Arguments(text, output);
   } else {
@@ -153,7 +153,7 @@ void TaggedReader::PassValue(ParserOutput& output, bool last) {
       if (value_.front() == '\n') value_.erase(0, 1);
       at_value_start_ = false;
     }
-    // The last line break is held back: it is not part of the value if the closing tag follows.
+    // Holds back the last line break, which is not part of the value if the closing tag follows.
     if (last && !value_.empty() && value_.back() == '\n') value_.pop_back();
   }
   if (!streams_value_) return;

@@ -1,5 +1,5 @@
-// Calls with each parameter between tags, without types:
-// <tool_call><function=f><parameter=a>1</parameter></function></tool_call>.
+// Reads calls that have each parameter between tags, without types:
+//  <tool_call><function=f><parameter=a>1</parameter></function></tool_call>.
 #pragma once
 
 #include <string>
@@ -12,27 +12,28 @@ namespace sluice {
 
 struct TaggedFormat {
   std::vector<std::string> begin;  // opens a block of calls
-  std::string end;                 // closes it
-  // Opens a call; empty: the block itself is a call, and its name follows immediately.
+  std::string end;                 // closes a block of calls
+  // Opens a call. Empty: the block itself is a call, and its name follows directly.
   std::string call_open;
-  std::vector<std::string> name_end;  // after the call's name
-  std::string call_close;             // empty: `end` closes the call
+  std::vector<std::string> name_end;  // follow the call's name
+  std::string call_close;             // closes a call; empty: `end` does
   std::string parameter_open;
   std::string parameter_name_end;
-  std::string value_open;  // between name and value; empty: none
+  std::string value_open;  // between name and value; empty: nothing
   std::string value_close;
-  // In the parameter's tag, after its name: tell whether the value is a string or JSON.
+  // Marks in a parameter's tag, after its name, that show whether the value is a string or JSON.
   std::string is_string_mark;
   std::string is_json_mark;
-  bool trims_newline = false;             // removes one line break at each end of a value
-  bool known_tools_only = false;          // calls of other tools are dropped
-  bool escapes_names = false;             // names contain &quot; and &amp; for '"' and '&'
-  std::vector<std::string> dropped = {};  // marks between calls that are dropped
+  bool trims_newline = false;             // whether one line break is removed at each end of a
+                                          // value
+  bool known_tools_only = false;          // whether calls of unknown tools are dropped
+  bool escapes_names = false;             // whether names contain &quot; and &amp; for '"' and '&'
+  std::vector<std::string> dropped = {};  // marks between calls, which are dropped
   bool keeps_text_after = false;
-  bool scalars_only = false;  // null, objects and arrays stay strings
+  bool scalars_only = false;  // whether null, objects and arrays stay strings
 };
 
-// A call begins once its name is known. Values of type string are passed on as they arrive, others
+// Reports a call once its name is known. Passes on values of type string as they arrive, others
 // once they are complete.
 class TaggedReader final : public ToolReader {
  public:
@@ -62,7 +63,7 @@ class TaggedReader final : public ToolReader {
   const std::vector<std::string> text_markers_, block_markers_, call_markers_, parameter_markers_,
       value_open_markers_, value_markers_;
   State state_ = State::kText;
-  std::string name_;  // the call's name; kept to look up its types
+  std::string name_;  // the call's name, kept to look up its types
   std::string parameter_;
   std::string value_;
   ParameterTypes value_types_;

@@ -1,4 +1,4 @@
-// Unread text, which is searched for markers.
+// Text that has not been read yet and is searched for markers.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,12 @@
 
 namespace sluice {
 
-// Holds back only text that may become a marker, so it stays short. Not thread-safe.
+// Holds back only text that may become a marker, so it stays short. Thread safety: one thread.
 class TextInput {
  public:
-  static constexpr int kMore = -1;  // all but the possible beginning of a marker was passed on
-  static constexpr int kEnd = -2;   // the text has ended without a marker
+  static constexpr int kMore = -1;  // no marker yet: passed on everything except the possible
+                                    // beginning of one
+  static constexpr int kEnd = -2;   // no marker: the text has ended
 
   void Add(std::string_view text) { text_ += text; }
   void End() { ended_ = true; }
@@ -25,7 +26,7 @@ class TextInput {
   // Puts text back, to be read next.
   void Unread(std::string_view text) { text_.insert(0, text); }
 
-  // The next byte; nullopt if there is none yet.
+  // Returns the next byte; nullopt if there is none yet.
   std::optional<char> Next();
 
   // Appends the text before the first of `markers` to `passed`, skips that marker and returns its

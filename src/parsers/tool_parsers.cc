@@ -171,7 +171,7 @@ Reader SeedOss(const ToolTypes& types) {
   return std::make_unique<TaggedReader>(&kFormat, &types);
 }
 
-// Tags of the form <PREFIXinvoke name="f"><PREFIXparameter name="a">.
+// Describes tags of the form <PREFIXinvoke name="f"><PREFIXparameter name="a">.
 TaggedFormat InvokeTags(const std::string& prefix) {
   TaggedFormat format;
   format.call_open = "<" + prefix + "invoke name=\"";
@@ -196,7 +196,7 @@ Reader Minimax(const ToolTypes& types) {
   return std::make_unique<TaggedReader>(&kFormat, &types);
 }
 
-// `space`: before the word in each tag.
+// `space`: white space before the word in each tag.
 TaggedFormat DeepseekTags(const std::string& space, const std::string& block) {
   TaggedFormat format = InvokeTags("｜DSML｜" + space);
   format.begin = {"<｜DSML｜" + block + ">"};
@@ -348,7 +348,7 @@ constexpr std::string_view kListExample =
 constexpr std::string_view kGlmExample =
     "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>";
 
-// In the order of the documentation: formats of models that can be loaded here come first.
+// Ordered as in the documentation: formats of models that can be loaded here come first.
 constexpr ToolParser kToolParsers[] = {
     {"hermes", kHermesExample, true, Hermes, kHermesGrammar},
     {"qwen3_json", kHermesExample, true, Hermes, kHermesGrammar},
@@ -429,7 +429,7 @@ const ToolParser* FindToolParser(std::string_view name) {
 }
 
 Result<const ToolParser*> ToolParserNamed(std::string_view name, std::string_view param) {
-  // Names that trtllm-serve uses.
+  // Names that trtllm-serve uses for the same parsers.
   static constexpr std::array<std::array<std::string_view, 2>, 4> kOtherNames = {{
       {"qwen3", "hermes"},
       {"llama3", "llama3_json"},

@@ -1,5 +1,5 @@
-// The contract of a tool parser: it reads a model's text as it arrives and separates content from
-// calls.
+// The interface of tool parsers. A tool parser reads the text of an answer as it arrives and
+// separates content from calls.
 #pragma once
 
 #include <cstddef>
@@ -9,27 +9,27 @@
 
 namespace sluice {
 
-// Maximum length of a name or value; longer text is not a call. Bounds the text that a reader holds
-// back.
+// Maximum length of a name or value. Longer text is not a call. This limits the text that a reader
+// holds back.
 inline constexpr size_t kMaxHeldBytes = size_t{1} << 20;
 
-// Reads one answer. Not thread-safe. Read() is called after every byte, so that the result cannot
-// depend on how the text was cut into pieces.
+// Reads one answer. Read() is called after every byte, so that the result cannot depend on how the
+// text was cut into pieces. Thread safety: one thread.
 class ToolReader {
  public:
   virtual ~ToolReader() = default;
 
-  // Reads the text in `input`. What was written to `output` is never taken back. After the end of
-  // the input, it is called once more and writes the rest.
+  // Reads the text in `input` and writes events to `output`, which are never withdrawn. It is
+  // called once more after the end of the input and writes the rest.
   virtual void Read(TextInput& input, ParserOutput& output) = 0;
 
   // Whether the next text would be content rather than part of a call.
   virtual bool InText() const = 0;
 
-  // Called before the last Read() if the text was cut off after the content of `input`. If the name
-  // of the current call is known, begins the call; if not, drops the text from its mark on. In a
-  // format without marks that text stays content, since it may be an answer. Drops unread text of a
-  // call, which is the beginning of a mark.
+  // Called before the last Read() if the answer was cut off. Begins the current call if its name is
+  // known; otherwise drops the text from the call's mark on, or keeps it as content in a format
+  // without marks, because it may be an answer. Drops unread text of a call, which can only be the
+  // beginning of a mark.
   virtual void Cut(TextInput& input, ParserOutput& /*output*/) {
     if (!InText()) input.Clear();
   }

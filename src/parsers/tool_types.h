@@ -1,4 +1,5 @@
-// The types of parameters in tools' schemas, for formats that write values without types.
+// The types of tools' parameters according to their schemas, for formats that write values without
+// types.
 #pragma once
 
 #include <map>
@@ -9,7 +10,7 @@
 
 namespace sluice {
 
-// The types that a schema allows; all false if it does not say.
+// The types that a schema allows; all false if the schema names none.
 struct ParameterTypes {
   bool string = false;
   bool integer = false;
@@ -18,8 +19,8 @@ struct ParameterTypes {
   bool null = false;
   bool object = false;
   bool array = false;
-  // A value of an enumeration of a strict function: grammars allow blanks around it, which are not
-  // part of the value.
+  // Whether the value is one of an enumeration in a strict function. Grammars allow blanks around
+  // it, which are not part of the value.
   bool is_choice = false;
 
   bool only_string() const {
@@ -30,18 +31,18 @@ struct ParameterTypes {
   }
 };
 
-// The parameter types of a request's tools. Immutable once built; may be read from any thread.
+// The parameter types of a request's tools. Thread safety: immutable once built.
 class ToolTypes {
  public:
   ToolTypes() = default;
-  // `tools` as in a chat request, or null. Skips entries of another form. `keeps_schemas`: for
-  // formats whose values nest.
+  // `tools` as in a chat request, or null. Skips entries that have another form. `keeps_schemas`:
+  // for formats with nested values.
   explicit ToolTypes(const json::Value& tools, bool keeps_schemas = false);
 
   bool empty() const { return tools_.empty(); }
   bool HasTool(std::string_view tool) const { return tools_.find(tool) != tools_.end(); }
   ParameterTypes Find(std::string_view tool, std::string_view parameter) const;
-  // The schema of the tool's parameters; null if it has none or schemas are not kept.
+  // Returns the schema of the tool's parameters; null if it has none, or if schemas are not kept.
   const json::Value* SchemaOf(std::string_view tool) const;
 
  private:
@@ -52,8 +53,8 @@ class ToolTypes {
 
 ParameterTypes TypesOf(const json::Value& schema);
 
-// `text` as JSON of the first of `types` that it can be read as; else as a string. `scalars_only`:
-// null, objects and arrays remain strings, too.
+// Converts `text` to JSON: the first of `types` that it can be parsed as, else a string.
+// `scalars_only`: null, objects and arrays remain strings, too.
 std::string TypedValue(std::string_view text, const ParameterTypes& types, bool scalars_only);
 
 // Appends `text`, escaped for a JSON string, without quotes. `text` may end inside a character.
