@@ -13,28 +13,27 @@
 namespace sluice {
 namespace {
 
-// Character class of bounded strings in xgrammar's grammar, and the class that JSON allows.
+// The character class of bounded strings in xgrammar's grammar, and the class that JSON allows.
 constexpr std::string_view kClass = R"([^\"\\\r\n])";
 constexpr std::string_view kJsonClass = R"([^\u0000-\u001f\"\\])";
-// Bodies of rules for one such character, and for at most one.
+// The bodies of rules for exactly one, and for at most one, such character.
 constexpr std::string_view kOne = R"( ::= (([^\"\\\r\n])))";
 constexpr std::string_view kOneAtMost = R"( ::= ("" | ([^\"\\\r\n])))";
 constexpr std::string_view kString = "basic_string_sub";
 constexpr std::string_view kBounded = "bounded_string_";
 constexpr std::string_view kOpeningQuote = R"("\"" )";
 constexpr std::string_view kClosingQuote = R"( "\"")";
-// Up to this maximum length, a mask per position is cheaper than counting.
+// Up to this maximum length, a mask for each position is cheaper than counting.
 constexpr int kFewPositions = 16;
-// Highest minimum length for which xgrammar counts: the minimum becomes a chain of positions,
-// whatever the maximum.
+// xgrammar counts only up to this minimum length, because the minimum becomes a chain of positions.
 constexpr int kMostCountedLeast = 512;
 
 bool IsNameCharacter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
 }
 
-// The length of a quoted string or a character class at the beginning of `text`; 1 for any other
-// text.
+// Returns the length of a quoted string or a character class at the beginning of `text`; 1 for
+// other text.
 size_t LengthOfLiteral(std::string_view text) {
   if (text[0] != '"' && text[0] != '[') return 1;
   const char end = text[0] == '"' ? '"' : ']';
@@ -43,8 +42,8 @@ size_t LengthOfLiteral(std::string_view text) {
   return std::min(i + 1, text.size());
 }
 
-// Copies a literal with \xHH as \u00HH: xgrammar prints \xHH, but reads it with all hexadecimal
-// digits that follow.
+// Appends a literal, with \xHH written as \u00HH: xgrammar prints \xHH, but when reading it takes
+// all hexadecimal digits that follow.
 void AppendLiteral(std::string& out, std::string_view literal) {
   for (size_t i = 0; i < literal.size(); ++i) {
     if (literal[i] != '\\' || i + 1 == literal.size()) {
@@ -58,7 +57,7 @@ void AppendLiteral(std::string& out, std::string_view literal) {
 
 struct Repetition {
   int least = 0, most = 0;
-  size_t length = 0;  // of "{least, most}"
+  size_t length = 0;  // length of the text "{least, most}"
 };
 
 std::optional<Repetition> ReadRepetition(std::string_view text) {
@@ -78,7 +77,7 @@ size_t LengthOfName(std::string_view text) {
   return static_cast<size_t>(std::ranges::find_if_not(text, IsNameCharacter) - text.begin());
 }
 
-// The names of the rules with this body.
+// Returns the names of the rules that have this body.
 std::set<std::string, std::less<>> RulesOf(std::string_view body, std::string_view ebnf) {
   std::set<std::string, std::less<>> names;
   for (size_t at = ebnf.find(body); at != std::string_view::npos; at = ebnf.find(body, at + 1)) {
@@ -88,7 +87,8 @@ std::set<std::string, std::less<>> RulesOf(std::string_view body, std::string_vi
   return names;
 }
 
-// Returns the name of a rule whose characters xgrammar counts; adds the rule unless `added` has it.
+// Returns the name of a rule whose characters xgrammar counts. Adds the rule unless `added`
+// contains it.
 std::string CountedRule(std::string_view name, const Repetition& repetition,
                         std::set<std::string>& added, std::string& rules) {
   const std::string counted = fmt::format("{}_counted_{}", name, repetition.most);
@@ -99,7 +99,7 @@ std::string CountedRule(std::string_view name, const Repetition& repetition,
   return counted;
 }
 
-// The kinds of values that may contain strings.
+// Kinds of values that may contain strings.
 enum Kinds : unsigned { kNone = 0, kText = 1, kList = 2, kObject = 4, kAll = 7 };
 
 unsigned KindOf(const json::Value& value) {
@@ -137,7 +137,7 @@ std::optional<BoundedGrammar> TakeBoundsOut(std::string_view ebnf, bool may_over
     may_overlap = true;
 
   BoundedGrammar changed;
-  std::vector<std::pair<size_t, StringBounds>> places;  // in changed.ebnf, of removed bounds
+  std::vector<std::pair<size_t, StringBounds>> places;  // offsets in changed.ebnf of removed bounds
   std::string rules;
   std::set<std::string> added;
   for (size_t i = 0; i < ebnf.size();) {

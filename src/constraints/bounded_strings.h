@@ -1,4 +1,4 @@
-// Strings of bounded length in the grammar of a JSON schema.
+// Handles the length bounds of strings in the grammar of a JSON schema.
 #pragma once
 
 #include <optional>
@@ -13,25 +13,26 @@ namespace sluice {
 
 struct BoundedGrammar {
   std::string ebnf;
-  // Entry i: the bounds of strings whose rule has temperature i + 1. The matcher checks them: the
-  // grammar allows strings of any length. Sorted from loose to tight.
+  // Entry i: the bounds of strings whose rule has temperature i + 1. The matcher checks them,
+  // because the grammar allows strings of any length. Sorted from loose to tight.
   std::vector<StringBounds> bounds;
 };
 
+// Returns the same grammar (EBNF) with unbounded strings, and the strings' bounds separately;
+// nullopt if no string is bounded.
+//
 // xgrammar writes a bounded string of a schema as a rule `x_characters` that repeats {least, most}
-// times. It allows control characters, which JSON forbids, and no escapes. xgrammar compiles a mask
-// for each of up to hundreds of positions, which takes seconds for a large vocabulary, or computes
-// masks of long tokens at every step, which takes tens of milliseconds. This function returns the
-// same grammar (EBNF) with unbounded strings, and their bounds separately; nullopt if there is no
-// bounded string.
+// times. This rule allows control characters, which JSON forbids, and no escapes. xgrammar compiles
+// a mask for each of up to hundreds of positions, which takes seconds for a large vocabulary, or
+// computes masks of long tokens at every step, which takes tens of milliseconds.
 //
 // The temperature of a rule, which has no other meaning here, selects the bounds. So strings with
-// different bounds must not be possible at the same place. With `may_overlap`, the grammar itself
-// counts (`max_chars`) instead: exactly but slowly, and without escapes.
+// different bounds must not be possible at the same place. With `may_overlap`, the grammar counts
+// instead (`max_chars`), which is exact but slow and does not allow escapes.
 std::optional<BoundedGrammar> TakeBoundsOut(std::string_view ebnf, bool may_overlap);
 
-// Whether a schema may allow two strings with different bounds at one place of an answer: it has
-// branches of the same kind.
+// Whether a schema has branches of the same kind, so that it may allow two strings with different
+// bounds at one place of an answer.
 bool MayOverlap(const json::Value& schema);
 
 }  // namespace sluice

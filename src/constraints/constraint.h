@@ -1,5 +1,5 @@
-// The contract between a grammar engine and the rest of the program. Another engine can replace
-// xgrammar by implementing these classes.
+// The interface of grammar engines. Another engine can replace xgrammar by implementing these
+// classes.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,28 @@ namespace sluice {
 
 enum class ConstraintKind {
   kJsonSchema,     // the text is a JSON schema
-  kRegex,          // matches the whole answer
+  kRegex,          // the regex matches the whole answer
   kEbnf,           // GBNF; the first rule is "root"
   kLark,           // Lark; the first rule is "start"
-  kStructuralTag,  // JSON: free text with constrained parts between tags
+  kStructuralTag,  // JSON that describes free text with constrained parts between tags
 };
 
-// Maximum length of white space between parts of JSON, so that an answer cannot go on with it
-// forever; enough for a line end and an indent.
+// Maximum length of white space between parts of JSON, so that an answer cannot continue with white
+// space forever. Enough for a line end and an indent.
 inline constexpr int kMaxWhitespace = 40;
 
 struct ConstraintSpec {
   ConstraintKind kind = ConstraintKind::kJsonSchema;
   std::string text;
-  // For JSON: allows white space wherever JSON does, up to kMaxWhitespace characters; else none.
+  // For JSON. true: allows white space wherever JSON does, up to kMaxWhitespace characters; false:
+  // none.
   bool any_whitespace = true;
 
   bool operator==(const ConstraintSpec&) const = default;
 };
 
-// Number of 32-bit words of a mask. One bit per token, token 0 in the lowest bit of the first word;
-// 1: allowed.
+// The number of 32-bit words in a mask. A mask has one bit per token, token 0 in the lowest bit of
+// the first word; 1 means allowed.
 inline constexpr size_t MaskWords(int64_t vocab_size) {
   return static_cast<size_t>((vocab_size + 31) / 32);
 }
@@ -44,24 +45,24 @@ class TokenMatcher {
  public:
   virtual ~TokenMatcher() = default;
 
-  // Advances by the next token of the sequence. Returns false, unchanged, if the constraint forbids
-  // it.
+  // Advances by the sequence's next token. Returns false and changes nothing if the constraint
+  // forbids it.
   virtual bool Advance(int32_t token) = 0;
-  // Fills `mask` (MaskWords) with the tokens that may follow. Returns false, with `mask`
-  // unspecified, if a limit was exceeded. REQUIRES: !is_finished().
+  // Fills `mask` (MaskWords) with the tokens that may come next. Returns false and leaves `mask`
+  // unspecified if a limit was exceeded. REQUIRES: !is_finished().
   virtual bool FillMask(std::span<uint32_t> mask) = 0;
-  // Undoes the last `num_tokens` tokens. REQUIRES: at least as many were taken.
+  // Undoes the last `num_tokens` tokens. REQUIRES: at least that many were accepted.
   virtual void RollBack(int num_tokens) = 0;
   // Returns to the beginning of the answer.
   virtual void Reset() = 0;
-  // Whether an end token was taken: the constraint is complete.
+  // Whether the constraint is complete: an end token was accepted.
   virtual bool is_finished() const = 0;
 
-  // Stops each later call after `cpu_seconds`, or at the matcher's own limit if that is less.
+  // Stops each later call after `cpu_seconds`, or at the matcher's own limit if that is lower.
   virtual void LimitCalls(double /*cpu_seconds*/) {}
-  // Whether a call was stopped: it and all later calls return false, until Reset.
+  // Whether a call was stopped. That call and all later ones return false, until Reset.
   virtual bool is_stopped() const { return false; }
-  // Processor time of all calls so far.
+  // Processor time that all calls have used so far.
   virtual double cpu_seconds() const { return 0; }
 };
 
@@ -77,7 +78,7 @@ class Constraint {
 class ConstraintEngine {
  public:
   virtual ~ConstraintEngine() = default;
-  // kInvalidArgument with the reason: malformed, or exceeds WorkLimits.
+  // kInvalidArgument, with the reason, if the constraint is malformed or exceeds WorkLimits.
   virtual Result<std::shared_ptr<const Constraint>> Compile(const ConstraintSpec& spec) const = 0;
 };
 

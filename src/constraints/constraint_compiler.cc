@@ -17,7 +17,7 @@ ConstraintCompiler::ConstraintCompiler(MakeEngine make_engine, int num_threads, 
     for (int i = 0; i < num_threads; ++i)
       threads_.emplace_back("constraints", kStackBytes, [this, i] { Work(i == 0); });
   } catch (const std::system_error& error) {
-    // Fewer threads do the work; with none, Compile fails.
+    // Continues with fewer threads. With none, Compile fails.
     Log(LogLevel::kWarning, "constraints", "{} of {} threads to compile constraints: {}",
         threads_.size(), num_threads, error.what());
   }
@@ -60,7 +60,7 @@ void ConstraintCompiler::Compile(ConstraintSpec spec, OnCompiled done) {
         job->second.spec = std::move(spec);
         queue_.push_back(std::move(key));
       }
-      wake_.NotifyAll();  // all, since not every thread waits for the queue
+      wake_.NotifyAll();  // all, because not every thread waits for the queue
       return;
     }
   }
@@ -95,7 +95,8 @@ void ConstraintCompiler::Work(bool makes_engine) {
       if (stopping_) return;
     }
     std::shared_ptr<const ConstraintEngine> engine;
-    // On failure, refuses the waiting specs; retries when the next spec arrives.
+    // If the engine cannot be made, refuses the waiting specs and retries when the next spec
+    // arrives.
     while (!RunGuarded("constraints", "to prepare for constraints",
                        [&] { engine = make_engine_(); })) {
       if (!RefuseWaiting()) return;
@@ -132,7 +133,7 @@ std::vector<ConstraintCompiler::OnCompiled> ConstraintCompiler::TakeJob(const st
   std::vector<OnCompiled> waiting = std::move(job->second.waiting);
   num_waiting_ -= waiting.size();
   jobs_.erase(job);
-  // If keeping it fails, it is compiled again when needed.
+  // If caching fails, the constraint is compiled again when needed.
   if (compiled) RunGuarded("constraints", "to keep a constraint", [&] { Keep(key, *compiled); });
   return waiting;
 }
@@ -140,7 +141,7 @@ std::vector<ConstraintCompiler::OnCompiled> ConstraintCompiler::TakeJob(const st
 void ConstraintCompiler::Tell(const std::vector<OnCompiled>& waiting, const Compiled& compiled) {
   for (const OnCompiled& done : waiting) {
     if (RunGuarded("constraints", "to hand out a constraint", [&] { done(compiled); })) continue;
-    // The waiting caller must get an answer in any case; a short message needs no memory.
+    // The waiting caller must get an answer in any case. A short message needs no memory.
     RunGuarded("constraints", "to refuse a constraint",
                [&] { done(Fail(ErrorCode::kResourceExhausted, "no memory")); });
   }

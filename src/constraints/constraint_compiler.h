@@ -1,4 +1,4 @@
-// Compiles constraints on threads of its own and caches the results.
+// Compiles constraints on its own threads and caches the results.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@
 
 namespace sluice {
 
-// Thread safety: Compile may be called from any thread. Memory: caches compiled constraints of at
-// most `cache_bytes`, evicting the least recently used; constraints in use stay alive. At most
-// kMaxWaiting specs wait.
+// Caches up to `cache_bytes` of compiled constraints, evicting the least recently used; constraints
+// in use stay alive. At most kMaxWaiting specs wait. Thread safety: Compile may be called from any
+// thread.
 class ConstraintCompiler {
  public:
   using Compiled = Result<std::shared_ptr<const Constraint>>;
@@ -27,21 +27,21 @@ class ConstraintCompiler {
   using MakeEngine = std::function<std::unique_ptr<ConstraintEngine>()>;
 
   static constexpr size_t kMaxWaiting = 1024;
-  // Stack of each thread; deeper recursion is refused (base/work_budget.h).
+  // Stack of each thread. Deeper recursion is refused (base/work_budget.h).
   static constexpr size_t kStackBytes = size_t{16} << 20;
 
-  // Starts the threads; one of them creates the engine when the first spec arrives.
+  // Starts the threads. One of them creates the engine when the first spec arrives.
   ConstraintCompiler(MakeEngine make_engine, int num_threads, size_t cache_bytes);
   // Calls Stop().
   ~ConstraintCompiler();
   ConstraintCompiler(const ConstraintCompiler&) = delete;
   ConstraintCompiler& operator=(const ConstraintCompiler&) = delete;
 
-  // Calls `done` once: from Compile itself if `spec` is cached, else from one of the threads, which
-  // `done` must not block. kUnavailable if too many specs wait, else the errors of
+  // Calls `done` once: inside Compile if `spec` is cached, else on one of the threads, where `done`
+  // must not block. kUnavailable if too many specs wait, else the errors of
   // ConstraintEngine::Compile. Equal specs are compiled once.
   void Compile(ConstraintSpec spec, OnCompiled done);
-  // Waits for running compilations; drops specs that wait, now or later, without calling `done`.
+  // Waits for running compilations. Drops specs that wait, now or later, without calling `done`.
   // Must not be called from `done`.
   void Stop();
 
@@ -57,7 +57,8 @@ class ConstraintCompiler {
   static std::string KeyOf(const ConstraintSpec& spec);
   void Work(bool makes_engine);
   ConstraintSpec SpecOf(const std::string& key);
-  // Removes the finished job and returns its waiting callers; caches the compiled constraint.
+  // Removes the finished job, caches the compiled constraint, and returns the callers waiting for
+  // it.
   std::vector<OnCompiled> TakeJob(const std::string& key, const Compiled& compiled);
   static void Tell(const std::vector<OnCompiled>& waiting, const Compiled& compiled);
   // Refuses all waiting specs, then waits for new ones. Returns false if the compiler stops.
@@ -74,7 +75,7 @@ class ConstraintCompiler {
   std::unordered_map<std::string, std::list<Entry>::iterator> kept_ GUARDED_BY(mutex_);
   size_t bytes_ GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, Job> jobs_ GUARDED_BY(mutex_);  // waiting or being compiled
-  size_t num_waiting_ GUARDED_BY(mutex_) = 0;  // number of outstanding calls of `done`
+  size_t num_waiting_ GUARDED_BY(mutex_) = 0;  // number of callers whose `done` has not been called
   std::deque<std::string> queue_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<StackThread> threads_ GUARDED_BY(mutex_);

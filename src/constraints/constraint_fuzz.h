@@ -1,4 +1,4 @@
-// Shared by the fuzz targets of constraints written as text.
+// Shared by the fuzz targets of constraints that are written as text.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@
 
 namespace sluice {
 
-// Compiles any bytes. A refusal must have a reason and stay within the limits of compiling; an
-// accepted constraint must be followed within the limits of a step, or report that it was stopped.
+// Compiles arbitrary bytes. A refusal must have a reason and stay within the limits of compiling.
+// An accepted constraint must be followed within the limits of a step, or report that it was
+// stopped.
 inline int FuzzConstraint(ConstraintKind kind, const uint8_t* data, size_t size) {
   constexpr size_t kMostBytes = size_t{64} << 10;
   static const auto engine = MakeXgrammarEngine(ByteVocabulary({"ab", "\":", "<a>", "  ", "\n\n"}));
@@ -26,14 +27,14 @@ inline int FuzzConstraint(ConstraintKind kind, const uint8_t* data, size_t size)
   std::vector<uint32_t> mask(MaskWords(vocabulary.size));
   for (int step = 0; step < 24 && !matcher->is_finished(); ++step) {
     if (!matcher->FillMask(mask)) break;
-    // The lowest allowed token in even steps, the highest in odd ones.
+    // Takes the lowest allowed token in even steps, the highest in odd ones.
     int32_t token = -1;
     for (int32_t i = 0; i < vocabulary.size; ++i) {
       if ((mask[i / 32] >> (i % 32) & 1) == 0) continue;
       token = i;
       if (step % 2 == 0) break;
     }
-    if (token < 0) break;  // a dead end
+    if (token < 0) break;  // no token is allowed
     if (!matcher->Advance(token)) {
       fuzz::Require(matcher->is_stopped());
       break;

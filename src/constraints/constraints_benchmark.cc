@@ -1,7 +1,7 @@
-// Compiling, and the mask and step of a matcher, over a vocabulary of 128k tokens.
+// Benchmarks compiling, and a matcher's masks and steps, with a vocabulary of 128k tokens.
 // SLUICE_VOCABULARY: a file like tekken.json, whose first tokens are used. Without it, tokens
 // consist of syllables; one in 250 contains parts of JSON. That is as many as in real vocabularies,
-// but they are longer, so that masks take several times as long.
+// but the tokens are longer, so masks take several times as long.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int32_t kVocabSize = 128'256;
 
-// The first tokens of a vocabulary in the format of tekken.json.
+// Reads the first tokens of a vocabulary in the format of tekken.json.
 Vocabulary ReadTekken(const std::string& path) {
   const json::Value file = json::Parse(ReadFile(path, size_t{64} << 20).value()).value();
   Vocabulary vocabulary;
@@ -76,7 +76,7 @@ const ConstraintEngine& Engine() {
   return *engine;
 }
 
-// `first`: the number in the name of the first property.
+// A schema with that many properties. `first`: the number in the name of the first property.
 std::string SchemaOf(int num_properties, int first = 0) {
   const char* const kinds[] = {
       R"({"type":"string"})", R"({"type":"integer","minimum":0,"maximum":150})",
@@ -126,7 +126,7 @@ std::string AnswerOf(int num_properties, int first) {
   return answer + "}";
 }
 
-// A sequence that writes its answer repeatedly, always in the longest possible tokens.
+// A sequence that writes its answer repeatedly, always with the longest possible tokens.
 class Stream {
  public:
   explicit Stream(int number) : matcher_(NewMatcher(number)) {
@@ -137,7 +137,7 @@ class Stream {
       at += length;
     }
     tokens_.push_back(TestedVocabulary().end_tokens[0]);
-    // Streams are at different places of their answers.
+    // Places the streams at different positions of their answers.
     for (int i = 0; i < number * 7; ++i) Advance();
   }
   size_t num_tokens() const { return tokens_.size(); }
@@ -171,7 +171,7 @@ class Stream {
   size_t next_ = 0;
 };
 
-// A step of state.range(0) streams, each with its own schema.
+// One step of state.range(0) streams, each with its own schema.
 void BM_MaskAndAdvance(benchmark::State& state) {
   std::vector<Stream> streams;
   for (int i = 0; i < state.range(0); ++i) streams.emplace_back(i);
@@ -212,7 +212,7 @@ void BM_MaskInString(benchmark::State& state) {
 }
 BENCHMARK(BM_MaskInString)->Arg(0)->Arg(15)->Arg(100)->Arg(500)->Unit(benchmark::kMicrosecond);
 
-// The time that the first token waits if the constraint is cached.
+// The time until the first mask if the constraint is cached.
 void BM_FirstMask(benchmark::State& state) {
   const auto constraint = *Engine().Compile({ConstraintKind::kJsonSchema, SchemaOf(20)});
   std::vector<uint32_t> mask(MaskWords(kVocabSize));
@@ -222,7 +222,7 @@ void BM_FirstMask(benchmark::State& state) {
 }
 BENCHMARK(BM_FirstMask)->Unit(benchmark::kMicrosecond);
 
-// The work of a request's thread on a schema before it is compiled.
+// What a request's thread does with a schema before it is compiled.
 void BM_CheckSchema(benchmark::State& state) {
   const json::Value schema = *json::Parse(SchemaOf(static_cast<int>(state.range(0))));
   for (auto _ : state) benchmark::DoNotOptimize(CheckJsonSchema(schema, true));

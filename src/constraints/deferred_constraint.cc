@@ -50,7 +50,7 @@ class ThoughtMatcher final : public TokenMatcher {
     }
     if (!may_be_empty_) {
       const bool may_be_empty = MayBeEmpty(mask);
-      if (matcher_->is_stopped()) return false;  // may_be_empty is unknown then
+      if (matcher_->is_stopped()) return false;  // may_be_empty is unknown in this case
       may_be_empty_ = may_be_empty;
     }
     std::ranges::fill(mask, ~uint32_t{0});
@@ -77,7 +77,8 @@ class ThoughtMatcher final : public TokenMatcher {
       }
       left -= thought_.size();
     } else if (stage_ == Stage::kConstrained) {
-      const size_t after = num_constrained_ - first_.size();  // since the mark became impossible
+      const size_t after = num_constrained_ - first_.size();  // number of tokens since the mark
+                                                              // became impossible
       const size_t constrained = std::min(left, after);
       matcher_->RollBack(static_cast<int>(constrained));
       num_constrained_ -= constrained;
@@ -120,12 +121,12 @@ class ThoughtMatcher final : public TokenMatcher {
   // beginning of the constrained text.
   enum class Stage { kStart, kThought, kConstrained };
 
-  // The place within a message of the thought: in its header, before or after a tool was named as
-  // the recipient; or in the text after such a header.
+  // The position within a message of the thought: in its header, before or after a tool was named
+  // as the recipient; or in the text after such a header.
   enum class Place : uint8_t { kHeader, kCallHeader, kText, kCallText };
 
-  // If the prompt leaves a thought open, it is in its text; otherwise a thought begins with a
-  // header.
+  // If the prompt leaves a thought open, the answer begins in the thought's text; otherwise a
+  // thought begins with a header.
   Place LastPlace() const {
     if (!places_.empty()) return places_.back();
     return start_.inside_thought ? Place::kText : Place::kHeader;
@@ -248,7 +249,7 @@ class ThoughtMatcher final : public TokenMatcher {
     for (const std::string& mark : tokens_->marks().end) longest = std::max(longest, mark.size());
     return longest;
   }
-  // Keeps only the bytes that may be the beginning of a mark.
+  // Keeps only the bytes at the end that may be the beginning of a mark.
   void TrimTail() {
     const size_t longest = LongestMark();
     if (tail_.size() >= longest) tail_.erase(0, tail_.size() - longest + 1);
@@ -281,16 +282,16 @@ class ThoughtMatcher final : public TokenMatcher {
   const AnswerStart start_;
   Stage stage_ = Stage::kStart;
   bool had_thought_ = false;      // the thought has begun
-  bool thought_ended_ = false;    // by an end mark
-  std::vector<int32_t> first_;    // tokens taken in kStart, the begin mark included
-  std::string begun_;             // their text
-  bool follows_ = true;           // matcher_ has taken all of first_
-  std::vector<int32_t> thought_;  // tokens of the thought after the mark, for RollBack
-  std::vector<Place> places_;     // place after each token of thought_
+  bool thought_ended_ = false;    // ended by an end mark
+  std::vector<int32_t> first_;    // tokens accepted in kStart, including the begin mark
+  std::string begun_;             // the text of first_
+  bool follows_ = true;           // whether matcher_ has accepted all of first_
+  std::vector<int32_t> thought_;  // tokens of the thought after the mark, kept for RollBack
+  std::vector<Place> places_;     // position after each token of thought_
   std::string tail_;              // the end of the thought's text
-  bool is_armed_ = false;         // end marks count
+  bool is_armed_ = false;         // whether end marks count
   size_t armed_at_ = kNever;      // number of tokens of thought_ after which end marks count
-  size_t num_constrained_ = 0;    // tokens that matcher_ has taken
+  size_t num_constrained_ = 0;    // number of tokens that matcher_ has accepted
   std::optional<bool> may_be_empty_;
 };
 

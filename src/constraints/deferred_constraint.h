@@ -1,5 +1,5 @@
-// A constraint that applies after a model's thought (reasoning). An answer begins with a thought
-// only if the prompt has left one open, or if the answer begins with a mark that opens one.
+// A constraint that applies only after a model's thought (reasoning). An answer begins with a
+// thought only if the prompt has left one open, or if the answer begins with a mark that opens one.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,31 @@
 
 namespace sluice {
 
-// How thoughts are marked in the text.
+// The marks that begin and end a thought in the text.
 struct ThoughtMarks {
   std::vector<std::string> begin;  // an answer that begins with one of these begins with a thought
-  std::vector<std::string> end;    // not empty; the constraint applies from the next token on
+  std::vector<std::string> end;    // not empty; the constraint applies from the token after such a
+                                   // mark
   // If not "": marks of `end` count only after this text, which may begin within the `begin` mark.
   std::string before_end = {};
   // For thoughts that are a sequence of messages: a call may end the answer only in the text of a
-  // message whose header names a tool. If `text` is empty: anywhere.
+  // message whose header names a tool. If `text` is empty, it may do so anywhere.
   struct Messages {
     std::vector<std::string> begin, end;
-    std::string text;       // ends the header
-    std::string recipient;  // marks a call in the header
+    std::string text;       // ends a header
+    std::string recipient;  // shows a call in a header
   };
   Messages messages = {};
 };
 
-// The marks as tokens of a vocabulary. Immutable.
+// The marks, found in the tokens of a vocabulary. Thread safety: immutable.
 class ThoughtTokens {
  public:
   using BytesOf = std::function<std::string(int32_t)>;
 
-  // `bytes_of`: the text that a token adds, for ids below `num_tokens`; stored. `end_tokens` end an
-  // answer; those in `call_ends` may do so inside a thought, too, where `marks` allow a call to
-  // end.
+  // `bytes_of`: returns the text that a token adds, for ids below `num_tokens`; it is kept.
+  // `end_tokens` end an answer. Those in `call_ends` may also do so inside a thought, where `marks`
+  // allow a call to end.
   ThoughtTokens(ThoughtMarks marks, int32_t num_tokens, BytesOf bytes_of,
                 std::vector<int32_t> end_tokens, std::vector<int32_t> call_ends);
 
@@ -45,21 +46,21 @@ class ThoughtTokens {
   const std::vector<int32_t>& end_tokens() const { return end_tokens_; }
   size_t longest_message_mark() const {
     return longest_message_mark_;
-  }  // of ThoughtMarks::messages
+  }  // those of ThoughtMarks::messages
   bool EndsAnswer(int32_t token) const;
   bool EndsCall(int32_t token) const;
 
-  // Allows in `mask` the tokens that continue a mark of `begin` whose beginning `begun` has been
-  // written.
+  // Allows in `mask` the tokens that continue a mark of `begin` after its beginning `begun`.
   void AllowBegin(const std::string& begun, std::span<uint32_t> mask) const;
-  // Forbids in `mask` the tokens that, after `tail`, would complete a mark and write more after it.
+  // Forbids in `mask` the tokens that, after `tail`, would complete a mark and add more text after
+  // it.
   void ForbidOverrun(const std::string& tail, std::span<uint32_t> mask) const;
-  // Forbids in `mask` the tokens that end an answer; with `calls`, those of `call_ends` stay
+  // Forbids in `mask` the tokens that end an answer. With `calls`, those of `call_ends` stay
   // allowed.
   void ForbidEnd(bool calls, std::span<uint32_t> mask) const;
 
  private:
-  // The tokens that fit after the first `written` bytes of mark `mark`.
+  // The tokens that can follow the first `written` bytes of mark `mark`.
   struct Place {
     size_t mark = 0, written = 0;
     std::vector<int32_t> tokens;
@@ -71,19 +72,18 @@ class ThoughtTokens {
   std::vector<Place> begins_;    // tokens that write a part of the rest of the mark, or all of it
   std::vector<Place> overruns_;  // tokens that write the rest of the mark and more
   size_t longest_message_mark_ = 0;
-  std::vector<int32_t> holds_mark_;  // tokens with a whole mark of `end` and more after it
+  std::vector<int32_t> holds_mark_;  // tokens that contain a whole mark of `end` and more after it
 };
 
-// How the answer to one prompt begins.
+// How the answer to one prompt may begin.
 struct AnswerStart {
   bool inside_thought = false;  // the prompt has left a thought open
   bool may_think = true;        // false: the answer does not begin with a thought
-  bool calls_end_it = false;    // tokens of ThoughtTokens's `call_ends` may end a thought
+  bool calls_end_it = false;    // whether the `call_ends` of ThoughtTokens may end a thought
 };
 
 // Applies `constraint` after the thought. An answer cannot end inside its thought, unless the
-// constraint allows an empty text.
-// REQUIRES: neither pointer is null.
+// constraint allows an empty text. REQUIRES: neither pointer is null.
 std::shared_ptr<const Constraint> AfterThought(std::shared_ptr<const Constraint> constraint,
                                                std::shared_ptr<const ThoughtTokens> tokens,
                                                AnswerStart start);

@@ -20,7 +20,8 @@ namespace {
 
 // A token of a grammar: a name, punctuation, or 'x' for an element that matches characters.
 struct RuleToken {
-  char kind = 0;  // 'n': a name; 'e': an empty string; 'x'; 'd': the definition of rule `text`
+  char kind = 0;  // 'n': a name; 'e': an empty string; 'x'; 'd': the definition of rule `text`;
+                  // else punctuation
   std::string_view text;
 };
 
@@ -44,7 +45,7 @@ class RuleLexer {
   }
   void Add(char kind, std::string_view text = {}) { tokens_.push_back({kind, text}); }
 
-  // Moves past the closing `end`; returns false if there is none in the line (with `lines`: in the
+  // Moves past the closing `end`. Returns false if it is missing on this line (with `lines`: in the
   // text).
   bool SkipQuoted(char end, bool lines = false) {
     size_t i = at_ + 1;
@@ -104,12 +105,12 @@ class RuleLexer {
     } else if (c == '%' && is_lark_) {
       Directive();
     } else if (c == '-' && Peek(1) == '>') {
-      at_ += 2;  // an alias: Name skips its name
+      at_ += 2;  // an alias, whose name Name skips
     } else if (IsRuleNameCharacter(c, is_lark_)) {
       Name();
     } else {
       ++at_;
-      // `?name` and `!name` are names of Lark, too.
+      // `?name` and `!name` are also names in Lark.
       if ((c == '?' || c == '!') && is_lark_ &&
           (std::isalpha(static_cast<unsigned char>(Peek())) != 0 || Peek() == '_') && AtLineStart())
         return;
@@ -117,7 +118,7 @@ class RuleLexer {
     }
   }
 
-  // Whether the character before `at_` (`?` or `!`) is the first one of its line except blanks.
+  // Whether the character before `at_` (`?` or `!`) is the first on its line, not counting blanks.
   bool AtLineStart() const {
     size_t i = at_ - 1;
     while (i > 0 && (text_[i - 1] == ' ' || text_[i - 1] == '\t')) --i;
@@ -134,7 +135,7 @@ class RuleLexer {
     } else if (name == "%import" || name == "%declare") {
       SkipLine();
     } else {
-      Add('d', name);  // %ignore or a nested grammar: ends the previous rule
+      Add('d', name);  // %ignore or a nested grammar, which ends the previous rule
     }
   }
 
@@ -164,14 +165,15 @@ class RuleLexer {
     const size_t end = text_.substr(i, text_.find('\n', i) - i).find(']');
     return end == std::string_view::npos ? i : i + end + 1;
   }
-  // The position after "::=" if the name before `at_` is being defined; else 0.
+  // Returns the position after "::=" if the name before `at_` is being defined; else 0.
   size_t EndOfHead() const {
     size_t i = at_;
     while (i < text_.size() && std::isspace(static_cast<unsigned char>(text_[i])) != 0) ++i;
     if (i == at_) i = SkipBlanks(SkipAttributes(i));
     return text_.substr(i).starts_with("::=") ? i + 3 : 0;
   }
-  // Likewise after ":", which priority, attributes or parameters may precede.
+  // Returns the position after ":" in the same case in Lark. Priority, attributes or parameters may
+  // precede it.
   size_t EndOfLarkHead() const {
     size_t i = SkipBlanks(at_);
     if (i < text_.size() && text_[i] == '.') {
@@ -193,11 +195,11 @@ class RuleLexer {
   std::vector<RuleToken> tokens_;
 };
 
-// An element of a rule. `parts` are indexes into RuleReader's nodes.
+// An element of a rule. `parts` contains indices into RuleReader's nodes.
 struct RuleNode {
   enum class Kind { kCharacters, kEmpty, kRule, kSequence, kChoice, kRepeat } kind;
   size_t rule = 0;
-  int64_t least = 0;  // of kRepeat
+  int64_t least = 0;  // only for kRepeat
   std::vector<size_t> parts;
 };
 
@@ -268,7 +270,7 @@ class RuleReader {
       ASSIGN_OR_RETURN(size_t element, Element(depth));
       int64_t least = 1;
       bool is_repeated = false;
-      // One node for all repetitions that follow, so that nodes are no deeper than brackets.
+      // One node stands for all repetitions that follow, so that nodes are no deeper than brackets.
       while (const std::optional<int64_t> next = Repetition()) {
         is_repeated = true;
         least = std::min<int64_t>(least * std::min<int64_t>(*next, 2), 2);
@@ -279,7 +281,7 @@ class RuleReader {
     return Make(std::move(sequence));
   }
 
-  // The minimum count of a repetition, if one follows.
+  // Returns the minimum count of a repetition, if one follows.
   std::optional<int64_t> Repetition() {
     if (Take('*') || Take('?')) return 0;
     if (Take('+')) return 1;
@@ -291,7 +293,7 @@ class RuleReader {
       return least;
     }
     if (!Take('{')) return std::nullopt;
-    // Names in braces are arguments of a template and do not repeat anything.
+    // Names in braces are arguments of a template and repeat nothing.
     const bool repeats = Is(',') || IsCount();
     const int64_t least = repeats ? Count() : 1;
     while (at_ < tokens_.size() && !Is('}') && !Is('d')) ++at_;
@@ -306,7 +308,7 @@ class RuleReader {
     if (!IsCount()) return count;
     const std::string_view digits = tokens_[at_++].text;
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-    return read.ec == std::errc() ? count : 2;  // any count of at least 2 is alike
+    return read.ec == std::errc() ? count : 2;  // counts of 2 and more make no difference
   }
 
   Result<size_t> Element(int depth) {
@@ -333,13 +335,15 @@ class RuleReader {
     return Make({is_empty ? Kind::kEmpty : Kind::kCharacters, 0, 0, {}});
   }
 
-  // Takes time linear in the nodes: a node that becomes nullable updates the node that contains it
-  // or, as the body of a rule, the nodes that name the rule.
+  // Finds the nodes that can match nothing. Takes time linear in the nodes: a node that becomes
+  // nullable updates the node that contains it or, as the body of a rule, the nodes that name the
+  // rule.
   void FindNullable() {
     constexpr size_t kNone = ~size_t{0};
     std::vector<size_t> whole_of(nodes_.size(), kNone), rule_of(nodes_.size(), kNone);
     std::vector<std::vector<size_t>> uses(names_.size());
-    std::vector<size_t> num_taking(nodes_.size());  // of a sequence: parts not yet nullable
+    std::vector<size_t> num_taking(nodes_.size());  // for a sequence: number of parts not yet
+                                                    // nullable
     std::vector<size_t> found;
     const auto find = [&](size_t index) {
       if (nullable_[index]) return;
@@ -369,7 +373,7 @@ class RuleReader {
     }
   }
 
-  // Adds each rule that can make up the whole node.
+  // Adds each rule that alone can make up the whole node, because the rest is nullable.
   void AddDerived(size_t index, std::vector<size_t>& rules) const {
     const RuleNode& node = nodes_[index];
     if (node.kind == Kind::kRule) rules.push_back(node.rule);
@@ -395,7 +399,7 @@ class RuleReader {
   Status FailOnCycle(std::string_view what) const {
     enum State : char { kNew, kOpen, kDone };
     std::vector<State> states(names_.size(), kNew);
-    std::vector<std::pair<size_t, size_t>> path;  // rule, and its next edge
+    std::vector<std::pair<size_t, size_t>> path;  // a rule, and its next edge to follow
     for (size_t first = 0; first < names_.size(); ++first) {
       if (states[first] != kNew) continue;
       path.assign(1, {first, 0});
@@ -439,10 +443,11 @@ class RuleReader {
   size_t at_ = 0;
   std::vector<std::string_view> names_;
   std::unordered_map<std::string_view, size_t> rules_;
-  std::vector<std::vector<size_t>> bodies_;  // by rule: nodes; several if defined again
+  std::vector<std::vector<size_t>> bodies_;  // indexed by rule: its nodes; several if it is defined
+                                             // again
   std::vector<RuleNode> nodes_;
-  std::vector<bool> nullable_;              // by node
-  std::vector<std::vector<size_t>> edges_;  // by rule: rules that it leads to
+  std::vector<bool> nullable_;              // indexed by node
+  std::vector<std::vector<size_t>> edges_;  // indexed by rule: the rules that it leads to
 };
 
 }  // namespace

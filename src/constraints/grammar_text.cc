@@ -32,8 +32,8 @@ void AppendGrammarString(std::string& out, std::string_view text) {
   out += '"';
 }
 
-// Names the construct at the beginning of `rest`, a part of a regex that begins with a backslash or
-// "(?", if the engine would ignore it; "" if the engine supports it.
+// `rest` is a part of a regex that begins with a backslash or "(?". Returns the construct at its
+// beginning if the engine would ignore it; "" if the engine supports it.
 std::string_view UnknownInRegex(std::string_view rest) {
   const auto begins = [rest](std::string_view text) { return rest.starts_with(text); };
   if (begins("(?=") || begins("(?!") || begins("(?<=") || begins("(?<!")) return "look-around";
@@ -98,7 +98,7 @@ Result<json::Value> TagOf(const json::Value& structure, size_t index) {
       {"type", "tag"}, {"begin", *begin}, {"content", std::move(content)}, {"end", *end}});
 }
 
-// Checks grammars and regexes inside a structural tag. Schemas there are checked by the engine.
+// Checks grammars and regexes inside a structural tag. The engine checks schemas there.
 Status CheckTag(const json::Value& value, std::string_view place, int depth) {
   if (depth > kMaxTagDepth) {
     return Wrong(

@@ -1,4 +1,4 @@
-// Constraints as text: conversion and checks of a request's constraint before it is compiled.
+// Converts and checks a request's constraint as text, before it is compiled.
 #pragma once
 
 #include <span>
@@ -15,20 +15,21 @@ namespace sluice {
 inline constexpr int kMaxConstraintDepth = 64;
 inline constexpr size_t kMaxConstraintBytes = size_t{1} << 20;
 
-// A grammar (kEbnf) whose answers are exactly `choices`. REQUIRES: not empty.
+// Returns a grammar (kEbnf) whose answers are exactly `choices`. REQUIRES: not empty.
 std::string ChoiceGrammar(std::span<const std::string> choices);
 
-// Whether a grammar is Lark rather than GBNF: no line of it has "::=" outside a comment.
+// Whether a grammar is Lark rather than GBNF: none of its lines has "::=" outside a comment.
 bool IsLark(std::string_view grammar);
 
-// A structural tag in the format that engines read, converted from that format or the older one
-// with `structures` and `triggers`. kInvalidArgument names the place.
+// Converts a structural tag to the format that engines read, from that format or the older one with
+// `structures` and `triggers`. kInvalidArgument names the place.
 Result<std::string> StructuralTagText(const json::Value& tag);
 
 // kInvalidArgument for parts that the engine would ignore or that could exhaust it: NUL, text that
 // is too long, brackets or formats nested too deeply, rules that lead to themselves without a
 // character (grammar_rules.h), and in a regex look-around, back-references, word boundaries and
-// inline flags. A structural tag is JSON; grammars and regexes in it are checked likewise.
+// inline flags. A structural tag is JSON; the grammars and regexes in it are checked in the same
+// way.
 Status CheckConstraintText(ConstraintKind kind, std::string_view text);
 
 }  // namespace sluice

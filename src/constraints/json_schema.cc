@@ -35,7 +35,8 @@ class SchemaChecker {
 
   Status CheckAll() {
     RETURN_IF_ERROR(Check(root_, "#", 1));
-    // Also checks the targets of references, which may be outside the places of schemas.
+    // Also checks the targets of references, which may be outside the places where schemas are
+    // expected.
     while (!targets_.empty()) {
       const auto [schema, place] = std::move(targets_.back());
       targets_.pop_back();
@@ -168,7 +169,7 @@ class SchemaChecker {
       ((inner += fmt::format("/{}", names)), ...);
       return Check(part, inner, depth + 1);
     };
-    // Before draft 2020-12, a list of `items` had the meaning of `prefixItems`.
+    // Before draft 2020-12, a list in `items` had the meaning of `prefixItems`.
     if (const Value* items = schema.Find("items"); items != nullptr && items->is_array()) {
       if (schema.Find("prefixItems") != nullptr) {
         return Wrong(place,

@@ -1,5 +1,5 @@
-// Checks a client's JSON schema before it is compiled: finds errors that an engine would not find,
-// and rewrites keywords that it would ignore in ones that it enforces (schema_rewriter.h,
+// Checks a client's JSON schema before it is compiled. Finds errors that an engine would not find,
+// and rewrites keywords that it would ignore with ones that it enforces (schema_rewriter.h,
 // docs/json-schema.md).
 #pragma once
 
@@ -12,15 +12,15 @@
 namespace sluice {
 
 struct CheckedSchema {
-  json::Value schema;  // has the same meaning, except for `not_enforced`
+  json::Value schema;  // the rewritten schema: has the same meaning, except for `not_enforced`
   // Keywords, each with its place, that an answer may violate.
   std::vector<std::string> not_enforced;
 };
 
-// kInvalidArgument, naming keyword and place: a keyword of the wrong type, a local reference
+// kInvalidArgument, naming keyword and place, for a keyword of the wrong type, a local reference
 // without a target, bounds that no value satisfies, an unknown type, `contains`, `uniqueItems` of
-// values that cannot be enumerated, nesting beyond kMaxConstraintDepth, a schema that allows
-// nothing; and with `strict` any keyword that is not enforced.
+// values that cannot be enumerated, nesting beyond kMaxConstraintDepth, and a schema that allows
+// nothing. With `strict`, also for any keyword that is not enforced.
 Result<CheckedSchema> CheckJsonSchema(const json::Value& schema, bool strict);
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
-// Fuzz target: any bytes as a JSON schema. A refusal must have a reason and stay within the limits
-// of compiling. A schema accepted with `strict` must be accepted without it, and a token that its
-// mask allows must be accepted by Advance.
+// Fuzz target: compiles arbitrary bytes as a JSON schema. A refusal must have a reason and stay
+// within the limits of compiling. A schema accepted with `strict` must be accepted without it, and
+// a token that its mask allows must be accepted by Advance.
 #include <string>
 #include <vector>
 
@@ -38,14 +38,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::Require(!constraint.error().message.empty());
     return 0;
   }
-  // Takes the lowest allowed token, a few times.
+  // Takes the lowest allowed token a few times.
   const auto matcher = (*constraint)->NewMatcher();
   std::vector<uint32_t> mask(MaskWords(ByteVocabulary().size));
   for (int step = 0; step < 20 && !matcher->is_finished(); ++step) {
     if (!matcher->FillMask(mask)) break;
     int32_t token = 0;
     while (token < 257 && (mask[token / 32] >> (token % 32) & 1) == 0) ++token;
-    if (token == 257) break;  // a dead end
+    if (token == 257) break;  // no token is allowed
     fuzz::Require(matcher->Advance(token));
   }
   return 0;

@@ -10,13 +10,13 @@ bool IsJsonSpace(char c) {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-// The place of an answer within JSON.
+// The position of an answer within JSON.
 struct JsonPlace {
   bool in_string = false;
-  bool is_escaped = false;  // the byte before was the backslash of an escape
+  bool is_escaped = false;  // whether the previous byte was the backslash of an escape
   int32_t run = 0;          // length of the current white space, outside strings
 
-  // Advances by `text`. Returns false if it contains too much white space.
+  // Advances by `text`. Returns false if it contains too much consecutive white space.
   bool Take(std::string_view text) {
     for (const char c : text) {
       if (in_string) {
@@ -82,7 +82,7 @@ class WhitespaceMatcher final : public TokenMatcher {
   const std::shared_ptr<const WhitespaceTokens> owned_;
   const WhitespaceTokens& tokens_;
   JsonPlace place_;
-  std::vector<JsonPlace> before_;  // place before each token
+  std::vector<JsonPlace> before_;  // position before each token
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Bounds the white space between the parts of JSON (kMaxWhitespace): a model that writes only white
-// space would never end its answer. A grammar that counts it takes twice as long to compile.
+// Limits the white space between the parts of JSON (kMaxWhitespace), because a model that writes
+// only white space would never end its answer. If the grammar counted it, compiling would take
+// twice as long.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,9 @@ class WhitespaceTokens {
   explicit WhitespaceTokens(const Vocabulary& vocabulary);
 
   std::string_view TextOf(int32_t token) const;
-  // (length, token) of the tokens that begin with white space, longest white space first.
+  // Pairs (length, token) for the tokens that begin with white space, longest white space first.
   std::span<const std::pair<int32_t, int32_t>> leading() const { return leading_; }
-  // Tokens that contain more than kMaxWhitespace consecutive characters of white space.
+  // Tokens that contain more than kMaxWhitespace consecutive white-space characters.
   std::span<const int32_t> long_ones() const { return long_; }
 
  private:

@@ -54,7 +54,7 @@ void MatcherQueue::Submit(const std::shared_ptr<SequenceMatcher>& matcher,
   }
   used_.try_emplace(client, 0);
   waiting_.push_back({matcher, {output.begin(), output.end()}, client});
-  matcher->Away();  // after all that may throw
+  matcher->Away();  // last, after everything that may throw
   wake_.NotifyOne();
 }
 
@@ -71,7 +71,7 @@ bool MatcherQueue::Turn(Job& job, double& seconds) const {
   bool is_done = false;
   try {
     do {
-      if (job.matcher.use_count() == 1) return true;  // nobody waits for it
+      if (job.matcher.use_count() == 1) return true;  // no sequence uses the matcher any more
       is_done = job.matcher->WorkOnce(job.output, mask_words_);
       seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     } while (!is_done && seconds < kTurnSeconds);
@@ -84,7 +84,8 @@ bool MatcherQueue::Turn(Job& job, double& seconds) const {
 }
 
 void MatcherQueue::Work() {
-  // Lowers the priority of this thread only. If the system refuses, it has the usual priority.
+  // Lowers the priority of this thread only. If the system refuses, the thread keeps the usual
+  // priority.
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
   MutexLock lock(mutex_);
   while (true) {

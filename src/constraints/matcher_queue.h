@@ -1,4 +1,4 @@
-// Runs matcher calls that take too long for a step, on threads of its own.
+// Runs matcher calls that take too long for a step on its own threads.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,24 @@
 
 namespace sluice {
 
-// The next turn, of kTurnSeconds, goes to the client whose matchers have used the least time since
-// the queue was empty, so that no client has to wait for another's matchers. The threads have a
-// lower priority than those that compute steps. Thread safety: one thread may call.
+// Gives the next turn, of kTurnSeconds, to the client whose matchers have used the least time since
+// the queue was last empty, so that no client has to wait for another's matchers. The threads have
+// a lower priority than those that compute steps. Thread safety: one thread may call.
 class MatcherQueue {
  public:
   static constexpr int kNumThreads = 2;
   static constexpr double kTurnSeconds = 0.02;
 
-  // Starts the threads. If the system refuses some, fewer do the work; without any, every matcher
-  // fails.
+  // Starts the threads. If the system refuses some, the others do the work; without any thread,
+  // every matcher fails.
   explicit MatcherQueue(size_t mask_words, int num_threads = kNumThreads);
-  // Waits for running calls; drops waiting matchers.
+  // Waits for running calls. Drops waiting matchers.
   ~MatcherQueue();
   MatcherQueue(const MatcherQueue&) = delete;
   MatcherQueue& operator=(const MatcherQueue&) = delete;
 
-  // Hands the matcher to the queue; it is away until it has the mask after `output` (the sequence's
-  // tokens so far) or an error. A matcher that nobody else owns any longer is dropped. REQUIRES:
+  // Hands the matcher to the queue. It is away until it has the mask after `output` (the sequence's
+  // tokens so far) or an error. A matcher that nobody else owns is dropped. REQUIRES:
   // !matcher->is_away().
   void Submit(const std::shared_ptr<SequenceMatcher>& matcher, std::span<const int32_t> output,
               uint64_t client);
@@ -56,7 +56,7 @@ class MatcherQueue {
   CondVar wake_;  // wakes the threads
   CondVar back_;  // wakes WaitForOne
   Jobs waiting_ GUARDED_BY(mutex_);
-  std::unordered_map<uint64_t, double> used_ GUARDED_BY(mutex_);  // seconds used, by client
+  std::unordered_map<uint64_t, double> used_ GUARDED_BY(mutex_);  // seconds used by each client
   int num_working_ GUARDED_BY(mutex_) = 0;
   bool any_back_ GUARDED_BY(mutex_) = false;
   bool stopping_ GUARDED_BY(mutex_) = false;
