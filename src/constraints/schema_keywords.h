@@ -1,5 +1,5 @@
-// How each keyword of a JSON schema is handled: the table in docs/json-schema.md. A test compares
-// it with schema_rewriter.h.
+// How each keyword of a JSON schema is handled. This is the table in docs/json-schema.md; a test
+// compares it with schema_rewriter.h.
 #pragma once
 
 #include <span>
@@ -9,16 +9,16 @@ namespace sluice {
 
 struct SchemaKeyword {
   const char* name;
-  const char* enforced;  // when it is enforced; "" for never
-  const char*
-      not_enforced;  // when it is refused with `strict`, else ignored with a warning; "" for never
-  // Examples of schemas, as text; "" for none.
-  const char* example;             // enforced
-  const char* refused_example;     // not enforced
-  bool is_always_refused = false;  // `refused_example` is refused without `strict`, too
+  const char* enforced;      // when the keyword is enforced; "": never
+  const char* not_enforced;  // when it is not enforced: then refused with `strict`, else ignored
+                             // with a warning; "": never
+  // Examples of schemas, as text; "": none.
+  const char* example;             // one where the keyword is enforced
+  const char* refused_example;     // one where it is not enforced
+  bool is_always_refused = false;  // whether `refused_example` is refused without `strict`, too
 };
 
-// Other keywords are ignored, as JSON Schema requires.
+// Keywords that are not listed are ignored, as JSON Schema requires.
 std::span<const SchemaKeyword> SchemaKeywords();
 
 std::string SchemaKeywordsMarkdown();

@@ -63,9 +63,9 @@ void IntersectArrays(const Part& a, const Part& b, Part& both) {
   both.unique |= b.unique;
 }
 
-// Adds the schemas of `part` for a property that it does not list.
+// Adds the schemas that `part` has for a property that it does not list.
 void AddUnlisted(const Part& part, SchemaPieces& schemas, std::vector<std::string_view>& lost) {
-  // Whether the name matches a regex is unknown here.
+  // Whether the name matches a regex is not known here.
   if (!part.patterns.empty()) {
     lost.push_back("patternProperties");
   } else {
@@ -91,8 +91,8 @@ void IntersectObjects(const Part& a, const Part& b, Part& both,
     if (!both.Requires(name)) both.required.push_back(name);
   }
   if (!b.patterns.empty()) {
-    // Schemas that only one part has for other names would also have to hold for the other's
-    // patterns.
+    // Schemas that only one part has for other names would also have to hold for names that match
+    // the other's patterns.
     const bool is_alike = !a.patterns.empty() || a.rest.empty();
     if (is_alike && a.patterns.empty()) {
       both.patterns = b.patterns;

@@ -1,4 +1,4 @@
-// Reads the keywords of a schema into parts.
+// Converts the keywords of a schema to parts.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -13,8 +13,8 @@ namespace {
 
 using json::Value;
 
-constexpr size_t kMaxExclusive = 6;  // maximum number of `oneOf` branches made exclusive
-// With these, `unevaluatedProperties` and `unevaluatedItems` differ from "additional".
+constexpr size_t kMaxExclusive = 6;  // maximum number of `oneOf` branches that are made exclusive
+// With one of these, `unevaluatedProperties` and `unevaluatedItems` differ from "additional".
 constexpr std::string_view kInPlace[] = {"$ref",  "allOf", "anyOf",
                                          "oneOf", "if",    "dependentSchemas"};
 constexpr std::string_view kOfNumbers[] = {"minimum", "maximum", "exclusiveMinimum",
@@ -100,7 +100,7 @@ SchemaPieces SchemaRewriter::Flatten(const SchemaPieces& pieces) {
       const std::string& pointer = ref->as_string();
       const Value* const target = ResolvePointer(root_, pointer);
       // A $ref that leads back to its own schema constrains nothing, although it looks like a
-      // constraint: add it to the notes.
+      // constraint, so it is noted.
       if (LeadsTo(*target, *piece.schema)) Note("$ref", piece.place);
       flat = Together(std::move(flat), {{target, pointer}});
     } else if (ref != nullptr) {
@@ -162,7 +162,7 @@ Part SchemaRewriter::ArrayPart(const SchemaPiece& piece) {
   const Value& schema = *piece.schema;
   Part part = PartOfType("array", piece.place);
   ReadSizes(schema, "minItems", "maxItems", part);
-  // Before draft 2020-12, a tuple was a list of `items`, with `additionalItems` after it.
+  // Before draft 2020-12, a tuple was a list in `items`, with `additionalItems` for the rest.
   const Value* items = schema.Find("items");
   const bool is_tuple = items != nullptr && items->is_array();
   const char* const tuple = is_tuple ? "items" : "prefixItems";

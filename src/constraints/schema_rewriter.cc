@@ -16,7 +16,7 @@ using json::Value;
 constexpr std::string_view kSaysNothing[] = {"title",      "description", "default",   "examples",
                                              "deprecated", "readOnly",    "writeOnly", "$comment"};
 
-// Whether `keyword` is the only keyword of `schema`, except comments and the like.
+// Whether `keyword` is the only keyword of `schema`, not counting comments and the like.
 bool SaysOnly(const Value& schema, std::string_view keyword) {
   return schema.Find(keyword) != nullptr &&
          std::ranges::all_of(schema.as_object(), [&](const Value::Member& member) {
@@ -156,8 +156,8 @@ Value SchemaRewriter::Rewrite(const SchemaPieces& pieces) {
   }
   const bool is_nothing = entry.is_done && entry.schema.is_bool();
   if (is_nothing) return Value(false);
-  // A schema that is only a type is written in place: behind a reference, the engine takes an
-  // unconstrained object or list for an empty one.
+  // A schema that is only a type is written in place: in the target of a reference, the engine
+  // takes an unconstrained object or list for an empty one.
   const bool is_type =
       entry.is_done && entry.schema.as_object().size() == 1 && entry.schema.Find("type") != nullptr;
   if (!entry.is_named || is_type) {
@@ -179,7 +179,7 @@ Value SchemaRewriter::RewriteEntry(const SchemaPieces& pieces) {
   return schema;
 }
 
-// Keeps a choice without other keywords as a choice, which keeps references in it.
+// Writes a choice without other keywords as a choice, which preserves references in it.
 std::optional<Value> SchemaRewriter::RewriteBranches(const SchemaPieces& pieces) {
   const SchemaPiece& piece = pieces[0];
   if (pieces.size() != 1 || !piece.schema->is_object()) return std::nullopt;
@@ -189,7 +189,8 @@ std::optional<Value> SchemaRewriter::RewriteBranches(const SchemaPieces& pieces)
   if (keyword == nullptr) return std::nullopt;
   const Value::Array& branches = piece.schema->Find(keyword)->as_array();
   if (branches.empty()) {
-    // Invalid in JSON Schema. The engine reads it as an answer without text, and so does vLLM.
+    // This is invalid in JSON Schema. The engine reads it as an answer without text, and so does
+    // vLLM.
     Note(keyword, piece.place);
     return Value(Value::Object{{"anyOf", Value(Value::Array{})}});
   }

@@ -1,8 +1,8 @@
 // Rewrites a JSON schema with the keywords that the engine enforces. Parts that cannot be expressed
 // are left out and named.
 //
-// At every position of a schema, the schemas that hold there together (SchemaPieces) are turned
-// into parts (schema_part.h), which resolves `allOf`, `not`, `oneOf`, `if` and the like; the parts
+// At every position of a schema, the schemas that hold there together (SchemaPieces) are converted
+// to parts (schema_part.h), which resolves `allOf`, `not`, `oneOf`, `if` and the like. The parts
 // are then written as a schema.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-// The target of `pointer` ("#/a/b"); null if there is none.
+// Returns the target of `pointer` ("#/a/b"); null if there is none.
 const json::Value* ResolvePointer(const json::Value& root, std::string_view pointer);
 // Whether `$ref`, null or a string, refers to a place in the schema itself.
 bool IsLocalReference(const json::Value* ref);
@@ -32,9 +32,9 @@ struct RewrittenSchema {
 // without `type` is an object or an array; an object with `properties` and a list with
 // `prefixItems` allow nothing else unless the schema says so; a `pattern` matches the whole string.
 //
-// kInvalidArgument: `uniqueItems` of values other than a small enumeration, references nested too
-// deeply. REQUIRES: the values of keywords have the types that JSON Schema defines; `root` outlives
-// the object.
+// kInvalidArgument: `uniqueItems` of values other than a small enumeration, or references nested
+// too deeply. REQUIRES: the values of keywords have the types that JSON Schema defines; `root`
+// outlives the object.
 class SchemaRewriter {
  public:
   explicit SchemaRewriter(const json::Value& root) : root_(root) {}
@@ -42,7 +42,7 @@ class SchemaRewriter {
 
  private:
   struct Entry {
-    std::string name;  // "#" for the root, else below "$defs"
+    std::string name;  // "#" for the root, else a name below "$defs"
     bool is_done = false;
     bool is_named = false;
     json::Value schema;
@@ -50,18 +50,18 @@ class SchemaRewriter {
   };
   using Key = std::vector<const json::Value*>;
   static constexpr int kMaxDepth = 200;
-  static constexpr size_t kMaxWork = 200'000;  // in small steps
+  static constexpr size_t kMaxWork = 200'000;  // limit of work, counted in small steps
   static constexpr size_t kMaxParts = 256;
 
-  // A schema for the values that all the pieces allow; false if there are none.
+  // Returns a schema for the values that all the pieces allow; false if there are none.
   json::Value Rewrite(const SchemaPieces& pieces);
   json::Value RewriteEntry(const SchemaPieces& pieces);
   std::optional<json::Value> RewriteBranches(const SchemaPieces& pieces);
   static Key KeyOf(const SchemaPieces& pieces);
 
-  // Meaning of schemas (schema_reader.cc).
+  // --- What schemas mean (schema_reader.cc).
   SchemaPieces Flatten(const SchemaPieces& pieces);
-  // Whether `from` is `to`, or leads to it by `$ref` and `allOf` only.
+  // Whether `from` is `to`, or leads to it through `$ref` and `allOf` only.
   bool LeadsTo(const json::Value& from, const json::Value& to);
   Parts PartsOf(const SchemaPieces& pieces);
   Parts OwnParts(const SchemaPiece& piece);
@@ -73,9 +73,9 @@ class SchemaRewriter {
   Parts WithDependents(Parts parts, const SchemaPiece& piece);
   void ApplyUnevaluated(const SchemaPieces& pieces, Parts& parts);
 
-  // Sets of parts (schema_sets.cc).
+  // --- Sets of parts (schema_sets.cc).
   Parts Both(const Parts& a, const Parts& b);
-  // nullopt if the result cannot be expressed.
+  // Returns nullopt if the result cannot be expressed.
   std::optional<Parts> Without(const Parts& parts, const Parts& taken);
   std::optional<Parts> Opposite(const Part& part, bool among_integers);
   bool IsEmpty(const Parts& parts);
@@ -90,7 +90,7 @@ class SchemaRewriter {
   std::optional<bool> HoldsItems(const json::Value& value, const Part& part);
   std::optional<bool> HoldsMembers(const json::Value& value, const Part& part);
 
-  // Writing (schema_writer.cc).
+  // --- Writing (schema_writer.cc).
   json::Value Write(const Parts& parts);
   json::Value WritePart(const Part& part);
   json::Value WriteNumber(const Part& part);

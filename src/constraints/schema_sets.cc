@@ -1,4 +1,4 @@
-// Combines parts, subtracts parts from each other, and checks values against parts.
+// Combines and subtracts parts, and checks values against parts.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -10,7 +10,7 @@ namespace {
 
 using json::Value;
 
-// Allows no other members in objects and lists that are closed by default.
+// Forbids other members in objects and lists that are closed by default.
 Parts ClosedByDefault(Parts parts) {
   for (Part& part : parts) {
     if (part.is_closed_by_default && !part.rest_is_stated) part.rest = NothingAt(part.place);
@@ -18,7 +18,7 @@ Parts ClosedByDefault(Parts parts) {
   return parts;
 }
 
-// The conjunction of results, each true, false or unknown.
+// The conjunction of results that are true, false or unknown.
 class Verdict {
  public:
   void Add(std::optional<bool> result) {

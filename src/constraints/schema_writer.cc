@@ -15,11 +15,13 @@ namespace {
 
 using json::Value;
 
-constexpr double kMostWhole = 9007199254740992.0;  // 2^53: every integer below is a double
-constexpr double kDecimals = 1e6;                  // resolution of the engine's ranges of numbers
+constexpr double kMostWhole = 9007199254740992.0;  // 2^53: every smaller integer is exact as a
+                                                   // double
+constexpr double kDecimals = 1e6;                  // the engine's number ranges have six decimals
 constexpr double kMostMultiple = 100;              // the engine makes a rule for each remainder
 constexpr double kMostListed = 1000;               // maximum number of multiples between two bounds
-constexpr size_t kMostUnique = 12;  // maximum number of values of a list without repetitions
+                                                   // that are listed
+constexpr size_t kMostUnique = 12;  // maximum number of values in a list without repetitions
 constexpr size_t kMostArrangements = 2000;
 
 Value TypeOnly(std::string_view type) {
@@ -30,7 +32,7 @@ bool HasSixDecimals(double x) {
   return std::abs(x) < kMostWhole / kDecimals && std::round(x * kDecimals) / kDecimals == x;
 }
 
-// Writes 1.0 as 1; returns other values unchanged.
+// Writes 1.0 as 1 and leaves other values unchanged.
 Value PlainNumbers(const Value& value) {
   if (value.is_double() && value.as_double() == std::floor(value.as_double()) &&
       std::abs(value.as_double()) < kMostWhole)
@@ -71,12 +73,12 @@ void WriteSizes(const Part& part, const char* least, const char* most, Value& sc
   if (part.most_size != Part::kNoLimit) schema.Set(most, Value(part.most_size));
 }
 
-// All lists of `least` to `most` of the values without repetitions, in any order.
+// Lists all arrays of `least` to `most` of the values without repetitions, in any order.
 class Arrangements {
  public:
   Arrangements(const std::vector<Value>& values, size_t least, size_t most)
       : values_(values), least_(least), most_(most), is_used_(values.size()) {}
-  // Empty if there are too many.
+  // Returns an empty list if there are too many.
   std::vector<Value> All() {
     Extend();
     if (all_.size() > kMostArrangements) all_.clear();
@@ -187,7 +189,7 @@ Value SchemaRewriter::WriteNumber(const Part& part) {
   if (part.below_most && most == part.most) --most;
   if (least > most) return Value(false);
   const bool has_least = least != -Part::kInfinity, has_most = most != Part::kInfinity;
-  // If the fraction divides 1, every integer is a multiple.
+  // If the fraction divides 1, every integer is a multiple of it.
   if (multiple != 0 && std::fmod(1.0, multiple) != 0) {
     if (has_least && has_most && multiple == std::floor(multiple) &&
         (most - least) / multiple <= kMostListed && std::abs(least) + std::abs(most) < kMostWhole) {
@@ -288,7 +290,7 @@ Value SchemaRewriter::WriteUnique(const Part& part) {
   return TypeOnly("array");
 }
 
-// Adds properties that are only in `required`; forbids those whose name is not allowed.
+// Adds properties that only `required` names, and forbids those whose name is not allowed.
 void SchemaRewriter::CompleteProperties(Part& part) {
   for (const std::string& name : part.required) {
     if (part.FindProperty(name) != nullptr) continue;
@@ -336,7 +338,7 @@ Value SchemaRewriter::WriteObject(Part part) {
   Value::Object properties;
   for (const Part::Property& property : part.properties) {
     Value value = Rewrite(property.schemas);
-    // A name with escapes is also accepted by the engine as the name of another property.
+    // The engine also accepts a name that is written with escapes as the name of another property.
     if (!is_closed && NeedsEscapes(property.name)) Note("properties", part.place);
     if (!value.is_bool()) {
       properties.emplace_back(property.name, std::move(value));

@@ -35,7 +35,7 @@ template <typename Call>
 bool SequenceMatcher::Timed(double seconds, const Call& call) {
   matcher_->LimitCalls(seconds);
   const double before = matcher_->cpu_seconds();
-  // A wrapping matcher may continue after the wrapped one was stopped: its result is then
+  // The outer matcher may continue after the wrapped one was stopped; its result is then
   // meaningless.
   const bool result = call() && !matcher_->is_stopped();
   last_seconds_ = matcher_->cpu_seconds() - before;
@@ -101,7 +101,8 @@ SequenceMatcher::Answer SequenceMatcher::FillMask(std::span<uint32_t> mask) {
 }
 
 bool SequenceMatcher::WorkOnce(std::span<const int32_t> output, size_t mask_words) {
-  constexpr double kNoLimit = std::numeric_limits<double>::infinity();  // except the matcher's own
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();  // no limit besides the
+                                                                        // matcher's own
   if (!error_.empty()) return true;
   if (request_ != nullptr && request_->is_spent()) {
     error_ = kSpent;

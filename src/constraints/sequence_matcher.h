@@ -13,11 +13,11 @@
 
 namespace sluice {
 
-// Processor time that all matchers together may use in a step. Thread safety: Renew by one thread,
-// between steps; the others by any thread.
+// Limits the processor time that all matchers together use in a step. Thread safety: one thread
+// calls Renew, between steps; any thread may call the others.
 class StepBudget {
  public:
-  // Maximum wall time that matchers may add to a step, over the threads that share them.
+  // Maximum wall time that matchers may add to a step, spread over the threads that run them.
   static constexpr double kSeconds = 0.01;
 
   void Renew(int num_threads) { left_.store(kSeconds * num_threads); }
@@ -28,7 +28,8 @@ class StepBudget {
   std::atomic<double> left_{kSeconds};
 };
 
-// Processor time that all sequences of a request may use in total. Thread safety: any.
+// Limits the processor time that all sequences of a request use in total. Thread safety: any
+// thread.
 class RequestBudget {
  public:
   static constexpr double kSeconds = 5;
@@ -47,51 +48,51 @@ class RequestBudget {
   std::atomic<int64_t> tokens_{0};
 };
 
-// Work that fits into a step is done in it. A matcher that takes longer is stopped and handed to a
+// Does work within the step if it fits. A matcher that takes longer is stopped and handed to a
 // MatcherQueue (matcher_queue.h), which starts it again from the output and leaves the next mask
-// here. The allowed tokens do not depend on where they were computed.
-// Thread safety: one thread at a time; while is_away(), only the queue's thread, except for methods
-// that say otherwise.
+// here. The allowed tokens do not depend on where they were computed. Thread safety: one thread at
+// a time; while is_away(), only the queue's thread, except for methods that state otherwise.
 class SequenceMatcher {
  public:
   enum class Answer {
     kYes,
-    kNo,    // forbidden, or the constraint cannot be followed: error()
+    kNo,    // forbidden, or error(): the constraint cannot be followed
     kLate,  // did not fit into this step: call MatcherQueue::Submit, and ask again when it is back
   };
-  // Maximum time of one call in a step.
+  // Maximum time of one call within a step.
   static constexpr double kCallSeconds = 0.004;
 
-  // `request` may be null: no limit per request.
+  // `request` may be null; there is then no limit per request.
   explicit SequenceMatcher(std::unique_ptr<TokenMatcher> matcher,
                            std::shared_ptr<RequestBudget> request = nullptr);
 
-  // Charges calls in steps to `step`, which must outlive this; null: no such limit.
+  // Charges calls within steps to `step`, which must outlive this. null: no such limit.
   void UseStepBudget(StepBudget* step) { step_ = step; }
 
-  // Advances by the tokens of `output` that it has not taken yet. On kNo, error() is set.
+  // Advances by the tokens of `output` that it has not accepted yet. On kNo, error() is set.
   Answer CatchUp(std::span<const int32_t> output);
-  // Advances by one token. kNo leaves it unchanged.
+  // Advances by one token. kNo leaves the state unchanged.
   Answer Advance(int32_t token);
   // REQUIRES: !is_finished(). `mask`: MaskWords of the vocabulary.
   Answer FillMask(std::span<uint32_t> mask);
-  // Whether the next mask is already computed: FillMask copies it.
+  // Whether the next mask is already computed, so that FillMask only copies it.
   bool has_mask() const { return has_mask_; }
 
-  // Whether an end token was taken. False while away. Thread safety: any.
+  // Whether an end token was accepted. False while away. Thread safety: any thread.
   bool is_finished() const { return !is_away() && matcher_->is_finished(); }
-  // Thread safety: any.
+  // Whether the queue has the matcher. Thread safety: any thread.
   bool is_away() const { return is_away_.load(std::memory_order_acquire); }
-  // Whether kCallSeconds was not enough for the last call: submit the next one to the queue
+  // Whether kCallSeconds was not enough for the last call. If so, submit the next one to the queue
   // directly.
   bool is_slow() const { return is_slow_; }
   // Why the constraint cannot be followed; "" if it can.
   std::string_view error() const { return error_; }
-  // Processor time used since the last TakeUncharged().
+  // Returns the processor time used since the last TakeUncharged().
   double TakeUncharged();
 
-  // Called by the queue. Away() hands the matcher over; WorkOnce makes one call of the matcher
-  // towards the mask after `output` and returns whether it is done; Return() hands it back.
+  // Called by the queue. Away() hands the matcher over. WorkOnce makes one call of the matcher
+  // towards the mask after `output`, and returns whether it is done. Return() hands the matcher
+  // back.
   void Away() { is_away_.store(true, std::memory_order_release); }
   bool WorkOnce(std::span<const int32_t> output, size_t mask_words);
   void Fail(std::string_view error) { error_ = error; }
@@ -100,20 +101,20 @@ class SequenceMatcher {
  private:
   template <typename Call>
   Answer InStep(const Call& call);
-  // Makes a call with a limit of `seconds`, and accounts for its time.
+  // Makes a call with a limit of `seconds` and accounts for its time.
   template <typename Call>
   bool Timed(double seconds, const Call& call);
 
   const std::unique_ptr<TokenMatcher> matcher_;
   const std::shared_ptr<RequestBudget> request_;
   StepBudget* step_ = nullptr;
-  size_t num_matched_ = 0;  // output tokens taken
+  size_t num_matched_ = 0;  // number of output tokens accepted
   std::vector<uint32_t> mask_;
-  bool has_mask_ = false;  // mask_ is the mask after the tokens taken
+  bool has_mask_ = false;  // whether mask_ is the mask after the accepted tokens
   bool is_slow_ = false;
   std::string_view error_;
   double uncharged_ = 0;
-  double last_seconds_ = 0;  // of the last call
+  double last_seconds_ = 0;  // duration of the last call
   std::atomic<bool> is_away_{false};
 };
 

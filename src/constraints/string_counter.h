@@ -26,7 +26,8 @@ class StringCounter {
   // Returns false if the byte is the closing quote.
   bool Take(unsigned char byte);
   int32_t count() const { return count_; }
-  // Whether it is neither inside an escape nor after an escape that may be half of a pair.
+  // Whether the position is neither inside an escape nor after an escape that may be half of a
+  // pair.
   bool is_plain() const { return stage_ == Stage::kPlain && !is_behind_high_; }
 
  private:
@@ -36,8 +37,10 @@ class StringCounter {
   Stage stage_ = Stage::kPlain;
   uint8_t num_digits_ = 0;
   uint16_t digits_ = 0;
-  bool is_behind_high_ = false;  // the previous escape was the first half of a pair
-  bool is_maybe_low_ = false;    // so this escape is not counted if it is the second half
+  bool is_behind_high_ = false;  // whether the previous escape was the first half of a surrogate
+                                 // pair
+  bool is_maybe_low_ = false;    // if this escape turns out to be the second half, it is not
+                                 // counted
 };
 
 // The number of characters that each token adds to a string whose counter is plain. Thread safety:
@@ -46,11 +49,11 @@ class TokenLengths {
  public:
   explicit TokenLengths(const std::vector<std::string>& tokens);
 
-  // Characters up to the closing quote, or to the end of the token.
+  // Number of characters up to the closing quote, or to the end of the token.
   int32_t characters(int32_t token) const { return characters_[static_cast<size_t>(token)]; }
-  // Clears the tokens of more than `most` characters in `mask`.
+  // Clears in `mask` the tokens that have more than `most` characters.
   void KeepAtMost(int32_t most, std::span<uint32_t> mask) const;
-  // Tokens with a quote in their bytes, escaped or not.
+  // Tokens that contain a quote, escaped or not.
   std::span<const int32_t> with_quote() const { return with_quote_; }
 
  private:
@@ -59,7 +62,8 @@ class TokenLengths {
 
   std::vector<int32_t> characters_;
   std::vector<int32_t> long_;  // tokens of more than kShort characters, longest first
-  std::vector<std::vector<uint32_t>> at_most_;  // masks for at most 0 to kShort characters
+  std::vector<std::vector<uint32_t>> at_most_;  // masks of tokens with at most 0 to kShort
+                                                // characters
   std::vector<int32_t> with_quote_;
 };
 

@@ -13,7 +13,7 @@ constexpr std::string_view kFormats[] = {"date",         "date-time",    "durati
                                          "time",         "uri",          "uri-reference",
                                          "uri-template", "uuid"};
 
-// Valid days of the years 0001 to 9999 in the Gregorian calendar.
+// Returns a pattern of the valid days of the years 0001 to 9999 in the Gregorian calendar.
 std::string DatePattern() {
   const char* const year = "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)";
   const char* const leap_year =
@@ -24,7 +24,7 @@ std::string DatePattern() {
       year, leap_year);
 }
 
-// Without leap seconds, which most parsers reject, and with at most six digits of a fraction.
+// Leaves out leap seconds, which most parsers reject, and fractions of more than six digits.
 constexpr std::string_view kTime =
     R"(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9]))";
 constexpr std::string_view kIpv4 =
@@ -33,7 +33,7 @@ constexpr std::string_view kIpv4 =
 std::string Ipv6Pattern() {
   const std::string group = "[0-9a-fA-F]{1,4}";
   std::string pattern = fmt::format("(({0}:){{7}}{0}|({0}:){{6}}{1}", group, kIpv4);
-  // "::" comes after `before` groups; it replaces at least one of the eight groups.
+  // "::" follows `before` groups and stands for at least one of the eight groups.
   for (int before = 0; before <= 7; ++before) {
     const std::string head = before == 0   ? std::string(":")
                              : before == 1 ? group + ":"

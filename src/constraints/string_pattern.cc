@@ -11,14 +11,14 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
-// Maximum repetition: the engine expands repetitions.
+// Maximum count in a repetition, because the engine expands repetitions.
 constexpr int64_t kMostRepeated = 1000;
 
 struct Repeated {
   int64_t least = 1, most = 1;
 };
 
-// Reads "*", "+", "?", "{n}", "{n,}" or "{n,m}"; "" means once.
+// Reads "*", "+", "?", "{n}", "{n,}" or "{n,m}"; "" means exactly once.
 std::optional<Repeated> ReadQuantifier(std::string_view text) {
   if (text.empty()) return Repeated{1, 1};
   if (text == "*") return Repeated{0, kUnbounded};
@@ -39,8 +39,8 @@ std::optional<Repeated> ReadQuantifier(std::string_view text) {
   return found;
 }
 
-// The length of a class, a class escape or a single character at the beginning of `text`; 0 if
-// there is none.
+// Returns the length of a class, a class escape or a single character at the beginning of `text`; 0
+// if there is none.
 size_t LengthOfClass(std::string_view text) {
   if (text.empty()) return 0;
   if (text[0] == '\\') {
@@ -92,7 +92,7 @@ std::string_view LiteralBeginning(std::string_view pattern) {
 
 std::string WithOwnEnds(std::string_view pattern) {
   std::string out;
-  std::vector<size_t> groups;  // where the open groups begin in `out`
+  std::vector<size_t> groups;  // offset in `out` where each open group begins
   size_t i = 0;
   const auto copy = [&](size_t length) {
     out += pattern.substr(i, length);
@@ -122,7 +122,7 @@ std::string WithOwnEnds(std::string_view pattern) {
       const bool is_quantifier = ReadQuantifier(pattern.substr(i, length)).has_value();
       copy(is_quantifier ? length : 1);
       if (!is_quantifier) continue;
-      if (i < pattern.size() && pattern[i] == '?') copy(1);  // as few as possible
+      if (i < pattern.size() && pattern[i] == '?') copy(1);  // a lazy quantifier
       out += "()";
     } else {
       copy(1);

@@ -1,4 +1,4 @@
-// Analyzes the regexes of strings in a JSON schema, as far as possible without an automaton.
+// Analyzes the regexes in a JSON schema, as far as possible without an automaton.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace sluice {
 
-// A regex for the strings of `least` to `most` characters (INT64_MAX: any number) that match all of
-// `pattern`, if that is one repeated class, such as "^[a-z]+$". Otherwise nullopt.
+// Returns a regex for the strings of `least` to `most` characters (INT64_MAX: any number) that
+// match all of `pattern`, if that is one repeated class, such as "^[a-z]+$"; else nullopt.
 std::optional<std::string> BoundedPattern(std::string_view pattern, int64_t least, int64_t most);
 
-// The literal text with which every matching string begins: "x-" for "^x-[a-z]+$".
+// Returns the literal text with which every matching string begins: "x-" for "^x-[a-z]+$".
 std::string_view LiteralBeginning(std::string_view pattern);
 
-// An equivalent regex that xgrammar 0.2.8 compiles correctly. Its automata accept wrong strings for
-// an optional group that ends or begins with a repetition ("(x[0-9]+)?" takes "12"), and for a
-// bounded repetition at the end of an alternative: both leave an end state that has further edges.
-// Empty groups "()" give each of them a start and an end of its own.
+// Returns an equivalent regex that xgrammar 0.2.8 compiles correctly. Its automata accept wrong
+// strings for an optional group that ends or begins with a repetition ("(x[0-9]+)?" accepts "12"),
+// and for a bounded repetition at the end of an alternative: both leave an end state that has
+// further edges. Empty groups "()" give each of them its own start and end.
 std::string WithOwnEnds(std::string_view pattern);
 
-// Whether the engine could write an invalid JSON string for this pattern: with an unescaped quote
-// or backslash, a control character, or a class over characters that are not ASCII.
+// Whether the engine could write an invalid JSON string for this pattern: one with an unescaped
+// quote or backslash, a control character, or a class over characters that are not ASCII.
 bool MayBreakStrings(std::string_view pattern);
 
 }  // namespace sluice

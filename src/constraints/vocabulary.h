@@ -8,10 +8,10 @@
 namespace sluice {
 
 struct Vocabulary {
-  // By id: the bytes that a token adds to the text; "" for a token that is never allowed under a
-  // constraint.
+  // Indexed by id: the bytes that a token adds to the text; "" for a token that constraints never
+  // allow.
   std::vector<std::string> tokens;
-  // Rows of the model's logits, >= tokens.size(); ids beyond the tokens are never allowed.
+  // Number of the model's logits, >= tokens.size(). Ids beyond the tokens are never allowed.
   int32_t size = 0;
   // Tokens that end an answer once the constraint is satisfied. Not empty.
   std::vector<int32_t> end_tokens;

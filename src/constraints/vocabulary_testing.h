@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// A vocabulary of all bytes, then `more`, then the end token, followed by two padding rows.
+// Returns a vocabulary of all bytes, then `more`, then the end token, then two padding rows.
 inline Vocabulary ByteVocabulary(std::initializer_list<const char*> more = {}) {
   Vocabulary vocabulary;
   for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));

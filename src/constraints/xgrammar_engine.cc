@@ -42,11 +42,11 @@ class XgrammarConstraint final : public Constraint {
   const WorkLimits step_;
 };
 
-// Limit of white space in schemas of structural tags: there the grammar counts it, which takes
-// longer the higher the limit.
+// Limit of white space in the schemas of structural tags. The grammar counts it there, which takes
+// longer the higher the limit is.
 constexpr int kMaxTagWhitespace = 16;
 
-// The structural tag with a bound for white space in its schemas.
+// Returns the structural tag with a limit of white space in its schemas.
 json::Value WithTagWhitespace(const json::Value& value) {
   if (value.is_array()) {
     json::Value::Array parts;
@@ -96,7 +96,7 @@ class XgrammarEngine final : public ConstraintEngine {
                   fmt::format("it takes more than {} s or {} MiB to compile; make it smaller",
                               limits_.compile.cpu_seconds, limits_.compile.bytes >> 20));
     } catch (const std::bad_alloc&) {
-      throw;  // the machine has no memory left: not the fault of the constraint
+      throw;  // the machine has no memory left, which is not the constraint's fault
     } catch (const std::exception& exception) {
       return Fail(ErrorCode::kInvalidArgument, exception.what());
     }
@@ -124,7 +124,7 @@ class XgrammarEngine final : public ConstraintEngine {
       case ConstraintKind::kLark: return {compiler.CompileLark(spec.text), {}};
       case ConstraintKind::kStructuralTag:
         return {compiler.CompileStructuralTag(json::Write(WithTagWhitespace(
-                    json::Parse(spec.text).value()))),  // CheckConstraintText has parsed it
+                    json::Parse(spec.text).value()))),  // CheckConstraintText has already parsed it
                 {}};
     }
     CHECK(false, "unknown kind of constraint");

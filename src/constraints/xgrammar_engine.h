@@ -1,4 +1,4 @@
-// Implements the contract of constraint.h with xgrammar (docs/dependencies.md).
+// Implements the interface of constraint.h with xgrammar (docs/dependencies.md).
 #pragma once
 
 #include <memory>

@@ -1,9 +1,9 @@
-// Replaces xgrammar's own support/logging.h, whose include guard it defines; included before every
-// source of xgrammar (cmake/Xgrammar.cmake). Errors are thrown without place and time, which are
-// useless to a client. Warnings, which would go to stderr, are dropped: json_schema.h already finds
-// what the engine would ignore. Its destructors do not allocate, so that a refused allocation
-// (work_budget.h) never throws out of a destructor. XGRAMMAR_DCHECK, which every access to a
-// grammar or an automaton calls, checks the stack instead.
+// Replaces xgrammar's support/logging.h, whose include guard it defines. It is included before
+// every source of xgrammar (cmake/Xgrammar.cmake). Errors are thrown without source location and
+// time, which are useless to a client. Warnings, which would go to stderr, are dropped:
+// json_schema.h already finds what the engine would ignore. The destructors here do not allocate,
+// so that a refused allocation (work_budget.h) never throws out of a destructor. XGRAMMAR_DCHECK,
+// which every access to a grammar or an automaton calls, checks the stack instead.
 #ifndef XGRAMMAR_SUPPORT_LOGGING_H_
 #define XGRAMMAR_SUPPORT_LOGGING_H_
 

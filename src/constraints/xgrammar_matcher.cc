@@ -46,7 +46,7 @@ class XgrammarMatcher : public TokenMatcher {
   double cpu_seconds() const override { return cpu_seconds_; }
 
  protected:
-  // Called within the limits.
+  // The following are called within the limits.
   virtual void Begin() {}
   virtual bool Take(int32_t token) { return matcher_->AcceptToken(token); }
   virtual void TakeBack(int num_tokens) { matcher_->Rollback(num_tokens); }
@@ -62,11 +62,11 @@ class XgrammarMatcher : public TokenMatcher {
   }
 
   const std::shared_ptr<const MatchedGrammar> grammar_;
-  // nullopt until the first call, because constructing one takes work.
+  // nullopt until the first call, because constructing it takes work.
   std::optional<xgrammar::GrammarMatcher> matcher_;
 
  private:
-  // kStopped: interrupted, unusable until Reset. kBroken: would fail again after Reset.
+  // kStopped: was interrupted, unusable until Reset. kBroken: would fail again after Reset.
   enum class State { kWorks, kStopped, kBroken };
 
   template <typename Work>
@@ -85,8 +85,7 @@ class XgrammarMatcher : public TokenMatcher {
       state_ = State::kBroken;
     } catch (const WorkLimitExceeded&) {
       state_ = State::kStopped;
-    } catch (
-        const std::bad_alloc&) {  // not the request's fault: it may go better from the beginning
+    } catch (const std::bad_alloc&) {  // not the request's fault: it may succeed after a Reset
       state_ = State::kStopped;
     } catch (const std::exception&) {
       state_ = State::kBroken;
@@ -102,7 +101,7 @@ class XgrammarMatcher : public TokenMatcher {
   double cpu_seconds_ = 0;
 };
 
-// Counts the characters of bounded strings, which the grammar itself does not.
+// Counts the characters of bounded strings, which the grammar itself does not count.
 class CountingMatcher final : public XgrammarMatcher {
  public:
   CountingMatcher(std::shared_ptr<const MatchedGrammar> grammar,
@@ -112,7 +111,7 @@ class CountingMatcher final : public XgrammarMatcher {
         least_most_(std::ranges::min(grammar_->bounds, {}, &StringBounds::most).most) {}
 
  private:
-  // Whether the answer is in a string with bounds, and how long the string is.
+  // The position in the answer: in which bounded string, if any, and its length so far.
   struct Place {
     const StringBounds* bounds = nullptr;
     StringCounter counter;
@@ -138,7 +137,7 @@ class CountingMatcher final : public XgrammarMatcher {
       taken_.back().num_pieces = 1;
       return true;
     }
-    // Splits at quotes, since the bounds are known only where a string begins.
+    // Splits at quotes, because the bounds are known only where a string begins.
     for (std::string_view rest = TextOf(token); !rest.empty();) {
       const std::string_view piece = rest.substr(0, std::min(rest.find('"'), rest.size() - 1) + 1);
       const bool was_inside = place_.bounds != nullptr;
@@ -177,7 +176,8 @@ class CountingMatcher final : public XgrammarMatcher {
                                                       : std::string_view();
   }
 
-  // Counts a piece whose last byte only may be a closing quote; false if it breaks a bound.
+  // Counts a piece in which only the last byte may be a closing quote. Returns false if it breaks a
+  // bound.
   bool TakesPiece(std::string_view piece, bool is_end) {
     if (is_end || place_.bounds == nullptr) return true;
     const StringBounds bounds = *place_.bounds;
@@ -198,7 +198,7 @@ class CountingMatcher final : public XgrammarMatcher {
     taken_.pop_back();
   }
 
-  // Whether a token that the grammar allows keeps the bounds.
+  // Whether a token that the grammar allows respects the bounds.
   bool KeepsBounds(int32_t token) {
     if (TextOf(token).find('"') != std::string_view::npos) {
       if (!Take(token)) return false;
@@ -210,8 +210,8 @@ class CountingMatcher final : public XgrammarMatcher {
     place_ = before;
     return keeps;
   }
-  // Clears the tokens with a quote that break bounds. The grammar allows all tokens in `mask`, so a
-  // token with one quote can break only one bound.
+  // Clears in `mask` the tokens with a quote that break bounds. The grammar allows all tokens in
+  // `mask`, so a token with one quote can break only one bound.
   void CheckTokensWithQuote(std::span<uint32_t> mask) {
     for (const int32_t token : vocabulary_->lengths.with_quote()) {
       uint32_t& word = mask[static_cast<size_t>(token) / 32];
@@ -243,7 +243,7 @@ class CountingMatcher final : public XgrammarMatcher {
   const std::shared_ptr<const CountedVocabulary> vocabulary_;
   const int32_t least_most_;  // the lowest maximum of all bounds
   Place place_;
-  std::vector<Taken> taken_;  // what to undo, by token
+  std::vector<Taken> taken_;  // how to undo each token
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Matchers of xgrammar's grammars (docs/dependencies.md).
+// Matchers for xgrammar's grammars (docs/dependencies.md).
 #pragma once
 
 #include <memory>
@@ -25,15 +25,17 @@ struct CountedVocabulary {
   const WhitespaceTokens whitespace;
 };
 
-// A grammar and the bounds of its strings (BoundedGrammar); empty: no bounded strings.
+// A grammar, and the bounds of its strings (BoundedGrammar); empty if no strings are bounded.
 struct MatchedGrammar {
   xgrammar::CompiledGrammar grammar;
   std::vector<StringBounds> bounds;
-  // Answers are JSON whose white space the matcher bounds (kMaxWhitespace), not the grammar.
+  // Whether answers are JSON whose white space the matcher limits (kMaxWhitespace) instead of the
+  // grammar.
   bool bounds_whitespace = false;
 };
 
-// Each call keeps within `limits`. Does no work itself: the first call creates the state.
+// Returns a matcher whose calls each stay within `limits`. Does no work itself: the first call
+// creates the state.
 std::unique_ptr<TokenMatcher> NewXgrammarMatcher(
     std::shared_ptr<const MatchedGrammar> grammar,
     std::shared_ptr<const CountedVocabulary> vocabulary, const WorkLimits& limits);
