@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Calls `visit` with everything below a folder, without following links.
+// Calls `visit` with every path below a folder; does not follow links.
 template <typename Visit>
 void ForEachBelow(const fs::path& folder, const Visit& visit) {
   std::error_code error;
@@ -48,7 +48,7 @@ std::time_t ChangeOf(const fs::path& folder) {
   return newest;
 }
 
-// The blobs to which a snapshot's links point.
+// Returns the blobs that a snapshot's links point to.
 std::set<fs::path> BlobsOf(const fs::path& snapshot) {
   std::set<fs::path> blobs;
   ForEachBelow(snapshot, [&](const fs::directory_entry& entry) {
@@ -87,7 +87,8 @@ Status RemoveRevision(const RepositoryCache& repository, const std::string& comm
     if (other != commit) used.merge(BlobsOf(repository.Snapshot(other)));
   }
   const std::set<fs::path> own = BlobsOf(repository.Snapshot(commit));
-  // Remove the references first: if the process ends in between, no reference points nowhere.
+  // Removes the references first: if the process ends in between, no reference points to a missing
+  // commit.
   for (const auto& [name, named] : repository.References()) {
     if (named == commit) RETURN_IF_ERROR(RemoveTree(repository.folder() / "refs" / name));
   }
@@ -147,7 +148,8 @@ Result<int64_t> RemoveCachedModel(const fs::path& cache, const std::string& id,
     RETURN_IF_ERROR(RemoveRevision(repository, commit));
     return before - BytesBelow(repository.folder());
   }
-  // Remove references first: if the process ends in between, nothing looks like a complete model.
+  // Removes the references first: if the process ends in between, nothing looks like a complete
+  // model.
   RETURN_IF_ERROR(RemoveTree(repository.folder() / "refs"));
   RETURN_IF_ERROR(RemoveTree(repository.folder() / "snapshots"));
   RETURN_IF_ERROR(RemoveTree(repository.folder()));

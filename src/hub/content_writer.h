@@ -1,4 +1,4 @@
-// Writes downloaded content to a file and checks its digest on the way.
+// Writes downloaded content to a file and checks its digest at the same time.
 #pragma once
 
 #include <cstdint>
@@ -12,62 +12,63 @@
 
 namespace sluice {
 
-// Writes content in order. A thread digests it from the ring buffer through which it passes, so
-// that download and check take one pass and two cores. The digest reads the file's initial content,
-// and content that arrives before it has caught up, from the file; after that, Append waits for the
-// digest, since reading content again would cost more CPU time than waiting.
-// Thread safety: one thread calls.
+// Writes content in order. Content passes through a ring buffer, from which a second thread
+// computes the digest, so downloading and checking take one pass and two cores. From the file, that
+// thread reads the initial content, and content that arrived before it had caught up. After that,
+// Append waits for it, because reading content again would cost more CPU time than waiting. Thread
+// safety: one thread calls.
 class ContentWriter {
  public:
-  // Uses `file`, an open descriptor for reading and writing, until destroyed; its first `begin`
-  // bytes exist already. `etag`: the expected digest (hub/digest.h).
+  // Uses `file`, an open descriptor for reading and writing, until destroyed. The file's first
+  // `begin` bytes exist already. `etag`: the expected digest (hub/digest.h).
   ContentWriter(int file, int64_t begin, int64_t size, std::string_view etag);
   ~ContentWriter();
   ContentWriter(const ContentWriter&) = delete;
   ContentWriter& operator=(const ContentWriter&) = delete;
 
-  // Appends `bytes`; they are in the file after Flush() at the latest. Returns 0, or errno if
-  // writing fails. REQUIRES: not more than `size` bytes in total
+  // Appends `bytes`, which are in the file after Flush() at the latest. Returns 0, or errno if
+  // writing fails. REQUIRES: not more than `size` bytes in total.
   int Append(std::string_view bytes);
   int Flush();
   // Number of bytes in the file.
   int64_t written() const { return written_; }
-  // Number of bytes in the file or passed to Append.
+  // Number of bytes in the file or waiting in the buffer.
   int64_t appended() const { return appended_; }
 
-  // Waits for the digest. Returns true if the content matches the ETag, or if the ETag is no
-  // digest. kUnavailable if the file cannot be read. REQUIRES: written() == size
+  // Waits for the digest. Returns true if the content matches the ETag, or if the ETag is not a
+  // digest. kUnavailable if the file cannot be read. REQUIRES: written() == size.
   Result<bool> Finish();
 
  private:
-  // The next bytes to digest: in the ring if `data` is set, else in the file.
+  // The next bytes to digest: in the ring buffer if `data` is set, else in the file.
   struct Part {
     const char* data = nullptr;
     int64_t size = 0;
   };
 
   Result<bool> Digest();
-  // Waits for bytes after `done`. They stay in the ring until the next call. Empty once the writer
-  // is being destroyed.
+  // Waits for bytes after `done`, which stay in the ring buffer until the next call. Returns an
+  // empty part once the writer is being destroyed.
   Part NextPart(int64_t done);
   void MakeRoom();
 
   const int file_;
   const int64_t size_;
   const std::string etag_;
-  const std::unique_ptr<char[]> ring_;  // byte `i` of the file is at i % kRingBytes
+  const std::unique_ptr<char[]> ring_;  // byte `i` of the file is at index i % kRingBytes
   int64_t appended_;
   int64_t written_;
-  int64_t told_;      // the part of `written_` that was reported to the digest
+  int64_t told_;      // the value of `written_` that the digest's thread was last told
   int64_t room_end_;  // file offset up to which the ring may be overwritten
 
   Mutex mutex_;
   CondVar changed_;
   bool stop_ GUARDED_BY(mutex_) = false;
   int64_t available_ GUARDED_BY(mutex_);     // number of bytes in the file, as last reported
-  int64_t ring_begin_ GUARDED_BY(mutex_);    // file offset of the oldest byte in the ring
-  int64_t digested_ GUARDED_BY(mutex_) = 0;  // number of digested bytes
-  bool follows_ GUARDED_BY(mutex_);          // the bytes after digested_ are in the ring
+  int64_t ring_begin_ GUARDED_BY(mutex_);    // file offset of the oldest byte in the ring buffer
+  int64_t digested_ GUARDED_BY(mutex_) = 0;  // number of bytes digested so far
+  bool follows_ GUARDED_BY(mutex_);          // whether the bytes after digested_ are in the ring
+                                             // buffer
   std::future<Result<bool>> outcome_;
 };
 

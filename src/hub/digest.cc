@@ -19,7 +19,7 @@ DigestKind DigestKindOf(std::string_view etag) {
   return DigestKind::kNone;
 }
 
-// A digest that is computed incrementally.
+// A digest that is computed while content arrives.
 class ContentDigest::Running {
  public:
   explicit Running(const EVP_MD* kind) : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {

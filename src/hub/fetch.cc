@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// Whether the missing files are ones that not every model has.
+// Whether only files are missing that not every model has.
 bool IsEnough(const std::vector<std::string>& missing) {
   return missing.empty() || (missing.size() == 1 && (missing[0] == "tokenizer.json" ||
                                                      missing[0] == "generation_config.json"));
@@ -27,7 +27,7 @@ tl::unexpected<Error> Offline(const ModelPlace& place, std::string_view what) {
               "model");
 }
 
-// Whether an id was more likely meant as a folder: its parent folder exists.
+// Whether an id was more likely meant as a folder, because its parent folder exists.
 bool MayBeMeantAsFolder(const ModelPlace& place) {
   const std::filesystem::path parent = std::filesystem::path(place.name).parent_path();
   std::error_code error;

@@ -1,5 +1,5 @@
-// Turns a model argument into a folder with the model's files; missing files are downloaded into
-// the Hugging Face cache.
+// Converts a model argument to a folder with the model's files. Downloads missing files into the
+// Hugging Face cache.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,29 @@
 namespace sluice {
 
 struct FetchProgress {
-  std::string file;   // being downloaded
-  int64_t done = 0;   // number of bytes present, of all files
-  int64_t total = 0;  // number of bytes needed, of all files
+  std::string file;   // the file being downloaded
+  int64_t done = 0;   // number of bytes present, over all files
+  int64_t total = 0;  // number of bytes needed, over all files
 };
 
 struct FetchOptions {
   ResolveOptions model;
   ModelPart part = ModelPart::kAll;
-  bool update = false;     // ask the hub for a newer commit even if a complete one is present
+  bool update = false;     // whether to ask the hub for a newer commit even if a complete one is
+                           // present
   std::string token = "";  // overrides HF_TOKEN
-  // Called once before the network is used; its error ends the fetch.
+  // Called once before the network is used. If it returns an error, the fetch ends with that error.
   std::function<Status()> before_download = nullptr;
   std::function<void(const FetchProgress&)> on_progress = nullptr;
 };
 
-// Like ResolveModel, but downloads missing files of `part`. A complete commit in the cache is used
+// Like ResolveModel, but downloads missing files of `part`. Uses a complete commit in the cache
 // without the network, unless `update`.
 //
-// However the process ends, a file in a snapshot is complete and matches its ETag; the next call
-// continues partial downloads, as does huggingface_hub, which may use the same cache at the same
-// time. kUnavailable: no connection, no access, no room, a cache that cannot be written; or
-// HF_HUB_OFFLINE, with the names of the missing files.
+// However the process ends, every file in a snapshot is complete and matches its ETag. The next
+// call continues partial downloads; huggingface_hub, which may use the same cache at the same time,
+// can continue them, too. kUnavailable: no connection, no access, no disk space, or a cache that
+// cannot be written; or HF_HUB_OFFLINE is set, with the names of the missing files.
 Result<ResolvedModel> FetchModel(const FetchOptions& options);
 Result<ResolvedModel> FetchModel(const FetchOptions& options, const HubEnvironment& environment);
 

@@ -18,7 +18,7 @@ namespace {
 constexpr std::chrono::milliseconds kPoll(50);
 constexpr int kPollsPerCall = 20;
 
-// Whether `path` is still the open file: it may have been removed during the wait for its lock.
+// Whether `path` is still the open file. It may have been removed while waiting for its lock.
 bool IsSameFile(int file, const std::filesystem::path& path) {
   struct stat open {};
   struct stat named {};

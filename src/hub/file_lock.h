@@ -1,4 +1,4 @@
-// A lock file, which huggingface_hub also holds while it writes a blob.
+// A lock file. huggingface_hub holds the same lock while it writes a blob.
 #pragma once
 
 #include <filesystem>
@@ -11,16 +11,16 @@
 
 namespace sluice {
 
-// Ownership: move-only; releases the lock when destroyed. The file remains, so that processes that
-// wait for it and later ones use the same file.
+// Ownership: move-only; releases the lock when destroyed. The file remains, so that all processes
+// use the same file.
 class FileLock {
  public:
-  // Waits until no other process holds the lock, calling `waiting` about once a second. Creates
-  // parent folders. kUnavailable if the file cannot be created. On a file system without locks it
-  // returns immediately, as if locked: concurrent writers write the same bytes.
+  // Waits until no other process holds the lock, and calls `waiting` about once a second meanwhile.
+  // Creates parent folders. kUnavailable if the file cannot be created. On a file system without
+  // locks it returns immediately, as if locked, because concurrent writers write the same bytes.
   static Result<FileLock> Acquire(const std::filesystem::path& path,
                                   const std::function<void()>& waiting);
-  // nullopt if another process holds the lock, or if the file does not exist.
+  // Returns nullopt if another process holds the lock, or if the file does not exist.
   static std::optional<FileLock> TryAcquireExisting(const std::filesystem::path& path);
 
  private:

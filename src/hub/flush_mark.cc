@@ -27,17 +27,17 @@ namespace fs = std::filesystem;
 constexpr std::string_view kEnding = ".unflushed";
 constexpr uint64_t kMaxMarkBytes = 256;
 
-// Whether the mark exists. `same_boot`: whether it was made in this boot.
+// Whether the mark exists. `same_boot`: whether it was made during this boot.
 bool ReadMark(const fs::path& mark, bool& same_boot) {
   const auto text = ReadFile(mark, kMaxMarkBytes);
   if (!text && text.error().code == ErrorCode::kNotFound) return false;
   const std::string boot = BootIdentity();
-  // An incomplete mark counts as made in another boot.
+  // An incomplete mark counts as made during another boot.
   same_boot = text && !boot.empty() && AsciiTrim(*text) == boot;
   return true;
 }
 
-// Reason not to trust the blob; "" if it is complete and on the disk.
+// Returns the reason not to trust the blob, or "" if it is complete and on disk.
 std::string ProblemOf(const fs::path& blob, const std::string& etag, bool same_boot) {
   const OwnedFd open(::open(blob.c_str(), O_RDONLY | O_CLOEXEC));
   if (!open) return std::strerror(errno);
@@ -81,7 +81,7 @@ Result<bool> SettleBlob(const RepositoryCache& repository, const std::string& et
   std::optional<FileLock> lock = FileLock::TryAcquireExisting(repository.Lock(etag));
   if (!lock && same_boot) return true;
   if (!lock) {
-    // If the lock fails because the cache is read-only, nobody else writes either.
+    // A failure to lock is ignored: the cache is then read-only, so nobody else writes either.
     auto waited = FileLock::Acquire(repository.Lock(etag), [&] {
       LOG_INFO("download", "waiting for another program that has {} locked", blob.string());
     });
@@ -109,7 +109,7 @@ Result<bool> SettleBlob(const RepositoryCache& repository, const std::string& et
 }
 
 void ForgetMark(const RepositoryCache& repository, std::string_view etag) {
-  // If the mark remains, no blob belongs to it, and the next SettleBlob removes it.
+  // If unlinking fails, the mark has no blob, and the next SettleBlob removes it.
   ::unlink((repository.Blob(etag) += kEnding).c_str());
 }
 

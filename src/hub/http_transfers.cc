@@ -19,8 +19,8 @@ namespace {
 constexpr long kReceiveBytes = 512 * 1024;
 constexpr size_t kMaxHeaders = 200;
 
-// The usual places of the system's trusted authorities; libcurl may have been built for another
-// system.
+// Looks for the trusted authorities in the systems' usual places, because libcurl may have been
+// built for another system.
 std::string SystemCertificates() {
   constexpr std::array<const char*, 4> kPlaces = {"/etc/ssl/certs/ca-certificates.crt",
                                                   "/etc/pki/tls/certs/ca-bundle.crt",
@@ -130,7 +130,8 @@ class HttpTransfers::Impl {
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_FOLLOWLOCATION, 0L);
-    // One connection per transfer: parallel ranges over a shared connection would be no faster.
+    // Uses one connection per transfer: parallel ranges over a shared connection would be no
+    // faster.
     set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
     set(CURLOPT_BUFFERSIZE, kReceiveBytes);
     set(CURLOPT_USERAGENT, "sluice");
@@ -144,8 +145,7 @@ class HttpTransfers::Impl {
     } else if (!settings_.certificates.empty()) {
       set(CURLOPT_CAINFO, settings_.certificates.c_str());
     }
-    // libcurl ignores HTTP_PROXY, since clients of a CGI server could set it; it does read
-    // no_proxy.
+    // libcurl reads no_proxy, but ignores HTTP_PROXY, because clients of a CGI server could set it.
     if (!settings_.http_proxy.empty() && AsciiLower(request.url).starts_with("http:"))
       set(CURLOPT_PROXY, settings_.http_proxy.c_str());
     if (request.head_only) set(CURLOPT_NOBODY, 1L);
@@ -168,7 +168,9 @@ class HttpTransfers::Impl {
   static size_t OnHeader(char* data, size_t, size_t size, void* user) {
     HttpHead& head = static_cast<Transfer*>(user)->outcome.head;
     const std::string_view line = AsciiTrim({data, size});
-    if (line.starts_with("HTTP/")) head.headers.clear();  // of a proxy or a 1xx response
+    if (line.starts_with("HTTP/"))
+      head.headers.clear();  // drops the headers of a proxy or a 1xx
+                             // response
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos || head.headers.size() >= kMaxHeaders) return size;
     head.headers.emplace_back(AsciiLower(line.substr(0, colon)), AsciiTrim(line.substr(colon + 1)));
@@ -189,7 +191,7 @@ class HttpTransfers::Impl {
     if (TellHead(transfer) && (!transfer.request.on_body || transfer.request.on_body({data, size})))
       return size;
     transfer.outcome.ended_by_caller = true;
-    return size == 0 ? 1 : 0;  // an error for libcurl
+    return size == 0 ? 1 : 0;  // any other number is an error for libcurl
   }
 
   void Remove(Transfer& transfer) {
@@ -199,7 +201,7 @@ class HttpTransfers::Impl {
     transfers_.erase(transfer.place);
   }
 
-  // The source of the trusted authorities, for an error that they caused.
+  // Names where the trusted authorities come from, for an error that they caused.
   std::string AboutCertificates(CURL* easy, CURLcode code) const {
     if (code == CURLE_SSL_CACERT_BADFILE)
       return " (SSL_CERT_FILE, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names it)";
@@ -210,7 +212,7 @@ class HttpTransfers::Impl {
                        settings_.certificates.empty() ? "libcurl" : settings_.certificates);
   }
 
-  // Calls on_done of transfers that have ended. Returns false if there were none.
+  // Calls on_done of the transfers that have ended. Returns false if there were none.
   bool Finish() {
     bool any = false;
     int left = 0;

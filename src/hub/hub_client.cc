@@ -23,7 +23,7 @@ constexpr int kMaxRedirects = 5;
 constexpr int kMaxSilences = 2;
 constexpr size_t kMaxMessageBytes = 300;
 
-// The hub's own error message.
+// Returns the hub's own error message.
 std::string MessageOf(const HttpHead& head) {
   std::string text(head.Find("x-error-message").substr(0, kMaxMessageBytes));
   std::replace_if(
@@ -39,7 +39,7 @@ bool MayChange(int status) {
 
 std::optional<int64_t> WaitOf(const HttpOutcome& outcome) {
   if (outcome.retry_after_seconds || outcome.head.status != 429) return outcome.retry_after_seconds;
-  // An example: RateLimit: "api";r=0;t=55
+  // Example of the header: RateLimit: "api";r=0;t=55
   const std::string_view limit = outcome.head.Find("ratelimit");
   const size_t place = limit.find(";t=");
   int64_t seconds = 0;
@@ -117,7 +117,7 @@ Result<HttpOutcome> HubClient::Ask(const std::string& url, bool head_only, std::
   Retries retries("asking " + endpoint_);
   std::string address = url;
   int redirects = 0;
-  int silences = 0;  // consecutive attempts without a response
+  int silences = 0;  // number of consecutive attempts without a response
   while (true) {
     body.clear();
     TransferRequest request{.url = address, .head_only = head_only, .token = TokenFor(address)};
@@ -132,7 +132,7 @@ Result<HttpOutcome> HubClient::Ask(const std::string& url, bool head_only, std::
     if (outcome.problem.empty() && status >= 300 && status < 400 &&
         outcome.head.Find("x-linked-etag").empty() && OriginOf(outcome.redirect) == origin_ &&
         ++redirects <= kMaxRedirects) {
-      address = outcome.redirect;  // the model was renamed
+      address = outcome.redirect;  // the model has been renamed
       continue;
     }
     if (outcome.problem.empty() && !MayChange(status)) return outcome;
@@ -177,7 +177,7 @@ Result<RemoteFile> HubClient::Describe(const std::string& id, const std::string&
   const std::string_view linked_size = head.Find("x-linked-size");
   const auto file = ParseFileInfo(linked_etag.empty() ? head.Find("etag") : linked_etag,
                                   linked_size.empty() ? head.Find("content-length") : linked_size);
-  // For a redirect, content-length is that of the redirect itself.
+  // The content-length of a redirect is that of the redirect itself.
   if (!file || (elsewhere && linked_size.empty())) {
     return Fail(ErrorCode::kUnavailable,
                 fmt::format("{} does not answer as a hub does: expected the size and the ETag of "
@@ -215,13 +215,13 @@ std::string HubClient::SimilarNames(const std::string& id) {
   const std::string name = slash == std::string::npos ? id : id.substr(slash + 1);
   std::vector<std::string> ids =
       ListModels(fmt::format("search={}&limit=50", PercentEncoded(name, false)));
-  // A hub's search finds ids that contain the words, not similar spellings; look for those among
-  // the owner's models.
+  // A hub's search finds ids that contain the words, but not similar spellings. Looks for those
+  // among the owner's models.
   if (ids.empty() && slash != std::string::npos) {
     ids = Nearest(id, ListModels(fmt::format("author={}&sort=downloads&limit=500",
                                              PercentEncoded(id.substr(0, slash), false))));
   }
-  // Ids with the same name first, otherwise in the hub's order.
+  // Puts ids with the same name first, and otherwise keeps the hub's order.
   std::stable_partition(ids.begin(), ids.end(), [&](const std::string& found) {
     return AsciiLower(found.substr(found.find('/') + 1)) == AsciiLower(name);
   });

@@ -1,4 +1,4 @@
-// Requests to a Hugging Face hub, and the meaning of its errors.
+// Makes requests to a Hugging Face hub and interprets its errors.
 #pragma once
 
 #include <chrono>
@@ -13,16 +13,16 @@
 
 namespace sluice {
 
-// Limits the number of retries and waits between them. Each wait is logged.
+// Limits the number of retries, and waits between them. Logs each wait.
 class Retries {
  public:
-  // `what`: for the log: "downloading model.safetensors".
+  // `what`: the action, for the log: "downloading model.safetensors".
   explicit Retries(std::string what) : what_(std::move(what)) {}
 
-  // Waits before another attempt; false if there were too many. Follows the hub's requested wait
-  // within limits.
+  // Waits before another attempt; returns false if there were too many. Respects the wait that the
+  // hub asks for, within limits.
   bool Again(std::string_view problem, std::optional<int64_t> retry_after_seconds = std::nullopt);
-  // Reports progress: earlier failures no longer count. If `at_once`, the next attempt follows
+  // Call on progress: earlier failures no longer count. If `at_once`, the next attempt follows
   // without a wait.
   void Reset(bool at_once);
 
@@ -32,51 +32,52 @@ class Retries {
   bool at_once_ = false;
 };
 
-// A file of a repository, as described by the hub.
+// A file in a repository, as the hub describes it.
 struct RemoteFile {
   std::string name;
   std::string etag;
   int64_t size = 0;
-  std::string url;  // where its content is
+  std::string url;  // URL of its content
 };
 
 // Whether a retry may succeed after this status (408, 429, 5xx).
 bool MayChange(int status);
-// The requested wait: Retry-After, or the end of RateLimit's window.
+// Returns the wait that the hub asks for: Retry-After, or the end of RateLimit's window.
 std::optional<int64_t> WaitOf(const HttpOutcome& outcome);
-// What went wrong, in one line: "the connection broke: ...", "status 503 (text/html)".
+// Describes the failure in one line: "the connection broke: ...", "status 503 (text/html)".
 std::string ProblemOf(const HttpOutcome& outcome);
 
 // Thread safety: one thread.
 class HubClient {
  public:
-  // kInvalidArgument if the endpoint or token of `environment` is invalid. `token`: overrides that
-  // of the environment unless empty.
+  // kInvalidArgument if the endpoint or token in `environment` is invalid. A `token` that is not
+  // empty overrides that of the environment.
   static Result<HubClient> Create(const HubEnvironment& environment, const std::string& token);
 
   const std::string& endpoint() const { return endpoint_; }
   HttpTransfers& transfers() { return *transfers_; }
 
-  // The commit of a revision ("": main) and its files. Errors say what to do about a gated model,
-  // an unknown model (with similar names), an unknown revision, or a missing connection.
+  // Returns the commit of a revision ("": main) and its files. Errors explain what to do about a
+  // gated model, an unknown model (with similar names), an unknown revision, or a missing
+  // connection.
   Result<ModelInfo> Info(const std::string& id, const std::string& revision);
-  // A file's URL, size and name in the cache (ETag).
+  // Returns a file's URL, its size and its name in the cache (ETag).
   Result<RemoteFile> Describe(const std::string& id, const std::string& commit,
                               const std::string& name);
-  // The token if `url` is the hub's own; "" for other URLs.
+  // Returns the token if `url` is the hub's own; "" for other URLs.
   std::string TokenFor(std::string_view url) const;
-  // The error if the hub refuses `what` ("model a/b").
+  // Returns the error for a hub that refuses `what` ("model a/b").
   Error Refused(const std::string& id, const std::string& revision, const HttpOutcome& outcome,
                 std::string_view what);
 
  private:
   HubClient() = default;
 
-  // Gets a small response from the hub itself, with retries; follows redirects within the hub.
+  // Gets a small response from the hub, with retries. Follows redirects within the hub.
   Result<HttpOutcome> Ask(const std::string& url, bool head_only, std::string& body);
-  // The model ids that the hub returns for a query; empty if it does not answer.
+  // Returns the model ids that the hub lists for a query; empty if it does not answer.
   std::vector<std::string> ListModels(const std::string& query);
-  // "; models of similar names there: a/b, a/c" or "".
+  // Returns "; models of similar names there: a/b, a/c", or "".
   std::string SimilarNames(const std::string& id);
 
   std::string endpoint_;
@@ -85,7 +86,7 @@ class HubClient {
   std::unique_ptr<HttpTransfers> transfers_;
 };
 
-// `text` as part of a URL; keeps slashes if `keep_slashes`.
+// Escapes `text` as part of a URL, but not its slashes if `keep_slashes`.
 std::string PercentEncoded(std::string_view text, bool keep_slashes);
 
 }  // namespace sluice

@@ -96,7 +96,7 @@ Result<std::string> HubEnvironment::Token() const {
   if (token.empty() && !no_implicit_token) {
     const std::filesystem::path path =
         hf_token_path.empty() ? HomeFolder() / "token" : ExpandHome(hf_token_path, home);
-    // Ignore a missing or unreadable file: public models need no token.
+    // Ignores a missing or unreadable file, because public models need no token.
     if (auto text = ReadFile(path, kMaxTokenBytes)) token = *std::move(text);
     origin = path.string();
   }

@@ -29,7 +29,7 @@ namespace {
 
 constexpr int kDownloadsOfAFile = 2;
 
-// The size of a regular file; -1 if it does not exist.
+// Returns the size of a regular file; -1 if it does not exist.
 int64_t SizeOf(const std::filesystem::path& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) ? status.st_size : -1;
@@ -66,7 +66,7 @@ class ModelDownload {
   }
 
  private:
-  // Whether the weights have an index. kUnsupported if there are none in a supported format.
+  // Returns whether the weights have an index. kUnsupported if no weights have a supported format.
   Result<bool> CheckFormat() const {
     const auto has = [&](auto test) {
       return std::any_of(info_.files.begin(), info_.files.end(), test);
@@ -105,7 +105,7 @@ class ModelDownload {
                 "model");
   }
 
-  // Downloads the files that are not in the snapshot.
+  // Downloads those of the files that are not in the snapshot.
   Status Bring(const std::vector<std::string>& names) {
     std::vector<RemoteFile> files;
     for (const std::string& name : names) {
@@ -118,7 +118,7 @@ class ModelDownload {
     return {};
   }
 
-  // Number of bytes of a file that are present already.
+  // Number of bytes of a file that are already present.
   int64_t BytesHere(const RemoteFile& file) const {
     if (SizeOf(repository_.Blob(file.etag)) >= 0) return file.size;
     return std::clamp<int64_t>(SizeOf(repository_.Incomplete(file.etag)), 0, file.size);
@@ -136,7 +136,9 @@ class ModelDownload {
     std::filesystem::create_directories(blobs, error);
     if (error) return CacheError("create", blobs, error.value());
     struct statvfs room {};
-    if (::statvfs(blobs.c_str(), &room) != 0) return {};  // the file system does not report it
+    if (::statvfs(blobs.c_str(), &room) != 0)
+      return {};  // The file system does not report its
+                  // free space.
     const auto free = static_cast<int64_t>(room.f_bavail) * static_cast<int64_t>(room.f_frsize);
     if (free >= needed) return {};
     return Fail(ErrorCode::kUnavailable,
@@ -166,7 +168,7 @@ class ModelDownload {
     return {};
   }
 
-  // Begins to flush the last blob to the disk, while the next one is downloaded.
+  // Starts to flush the last blob to the disk while the next one is downloaded.
   Status SettleLast() {
     RETURN_IF_ERROR(EndSettling());
     if (last_.empty()) return {};
@@ -187,7 +189,7 @@ class ModelDownload {
                 "model");
   }
 
-  // REQUIRES: the blob's lock
+  // REQUIRES: the caller holds the blob's lock.
   Status BringBlob(const RemoteFile& file) {
     RETURN_IF_ERROR(SettleLast());
     RETURN_IF_ERROR(MarkUnflushed(repository_, file.etag));
@@ -211,8 +213,7 @@ class ModelDownload {
                 file.name);
   }
 
-  // Downloads the rest of the incomplete file. Returns false if its content does not match the
-  // ETag.
+  // Downloads the rest of an incomplete file. Returns false if its content does not match the ETag.
   Result<bool> BringIncomplete(const RemoteFile& file, const std::filesystem::path& incomplete) {
     const OwnedFd open(::open(incomplete.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (!open) return CacheError("create", incomplete, errno);
@@ -249,8 +250,8 @@ class ModelDownload {
   const RepositoryCache repository_;
   ModelInfo info_;
   FetchProgress progress_;
-  std::string last_;                   // ETag of the last downloaded blob, not yet flushed
-  std::future<Result<bool>> settled_;  // result for the blob before it
+  std::string last_;                   // ETag of the last downloaded blob, which is not flushed yet
+  std::future<Result<bool>> settled_;  // flush result of the blob before it
 };
 
 }  // namespace

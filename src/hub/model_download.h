@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Gets the commit of `place.revision` from the hub and downloads the files that `options.part`
-// needs. The revision's reference is written once all of them are present. Returns the commit.
+// Asks the hub for the commit of `place.revision` and downloads the files that `options.part`
+// needs. Writes the revision's reference once all of them are present. Returns the commit.
 // REQUIRES: `place` is a model of the hub.
 Result<std::string> DownloadModel(const ModelPlace& place, const FetchOptions& options,
                                   const HubEnvironment& environment);

@@ -37,13 +37,13 @@ bool IsTokenizerFile(std::string_view name) {
          name.find('/', kTemplatesFolder.size()) == std::string_view::npos;
 }
 
-// A name like "1_Pooling/config.json".
+// Whether the name is like "1_Pooling/config.json".
 bool IsModuleConfig(std::string_view name) {
   return (name.ends_with("_Pooling/config.json") || name.ends_with("_Dense/config.json")) &&
          name.find('/') == name.rfind('/');
 }
 
-// A name like "2_Dense/model.safetensors".
+// Whether the name is like "2_Dense/model.safetensors".
 bool IsModuleWeights(std::string_view name) {
   return name.ends_with("_Dense/model.safetensors") && name.find('/') == name.rfind('/');
 }
@@ -72,7 +72,8 @@ std::vector<std::string> NamesIn(const std::filesystem::path& folder) {
   return names;
 }
 
-// The number of shards in a name like "model-00001-of-00004.safetensors"; 0 for other names.
+// Returns the number of shards in a name like "model-00001-of-00004.safetensors"; 0 for other
+// names.
 int ShardCount(std::string_view name) {
   constexpr std::string_view kForm = "model-00000-of-00000.safetensors";
   if (name.size() != kForm.size()) return 0;
@@ -84,7 +85,7 @@ int ShardCount(std::string_view name) {
       return 0;
     } else {
       count = count * 10 + (name[i] - '0');
-      if (i < 11) count = 0;  // ignore the shard's own number
+      if (i < 11) count = 0;  // drops the shard's own number
     }
   }
   return count;
@@ -110,7 +111,7 @@ std::vector<std::string> ChooseFiles(const std::vector<std::string>& files, Mode
   std::vector<std::string> chosen;
   std::copy_if(files.begin(), files.end(), std::back_inserter(chosen),
                [&](const std::string& name) { return IsReadFor(name, part); });
-  // Configuration first, so that a repository without a model is recognized early.
+  // Puts configuration first, so that a repository without a model is recognized early.
   std::stable_partition(chosen.begin(), chosen.end(),
                         [](const std::string& name) { return IsOneOf(name, kConfigNames); });
   return chosen;
@@ -159,7 +160,7 @@ std::vector<std::string> MissingFiles(const std::filesystem::path& folder, Model
   need("tokenizer.json");
   if (part != ModelPart::kAll) return missing;
   if (const auto text = ReadFile(folder / kIndexName, kMaxIndexBytes)) {
-    // The code that loads the model reports a damaged index.
+    // A damaged index is reported by the code that loads the model.
     if (const auto shards = ShardsOfIndex(*text))
       std::for_each(shards->begin(), shards->end(), need);
     return missing;

@@ -1,4 +1,4 @@
-// The files of a model that this program reads.
+// Lists the files of a model that this program reads.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,10 @@
 
 namespace sluice {
 
-// The required part of a model.
+// Which files of a model are required.
 enum class ModelPart {
   kAll,
-  kAllButWeights,     // configuration, tokenizer, template
+  kAllButWeights,     // configuration, tokenizer and template
   kTokenizer,         // tokenizer and template
   kGenerationConfig,  // only generation_config.json
 };
@@ -22,20 +22,21 @@ enum class ModelPart {
 // and backslashes.
 bool IsSafePath(std::string_view path);
 
-// The files of a repository to read, without weights that an index names.
+// Returns the files of a repository to read, except weights that an index names.
 std::vector<std::string> ChooseFiles(const std::vector<std::string>& files, ModelPart part);
 
 inline constexpr std::string_view kIndexName = "model.safetensors.index.json";
 inline constexpr std::string_view kSingleWeightsName = "model.safetensors";
 
-// The shards named by an index. kInvalidData if there are none, or if a name is unsafe.
+// Returns the shards that an index names. kInvalidData if there are none, or if a name is unsafe.
 Result<std::vector<std::string>> ShardsOfIndex(std::string_view text);
 
-// The safetensors files with the weights of a repository without an index: a single file or a set
-// of shards; empty if there are none.
+// Returns the safetensors files with the weights of a repository without an index: a single file or
+// a set of shards; empty if there are none.
 std::vector<std::string> UnindexedWeights(const std::vector<std::string>& files);
 
-// Missing files without which a folder cannot be used for `part`. Optional files are not reported.
+// Returns the missing files without which a folder cannot be used for `part`. Does not report
+// optional files.
 std::vector<std::string> MissingFiles(const std::filesystem::path& folder, ModelPart part);
 
 }  // namespace sluice

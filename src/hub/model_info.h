@@ -1,4 +1,5 @@
-// Parses the hub's answers about a model, strictly: they are untrusted and name files.
+// Parses the hub's answers about a model. Parsing is strict, because the answers are untrusted and
+// contain file names.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +20,17 @@ struct ModelInfo {
 // Parses the body of GET /api/models/ID/revision/REVISION. kInvalidData for any other content.
 Result<ModelInfo> ParseModelInfo(std::string_view text);
 
-// Parses the body of GET /api/models?...: returns the valid ids; empty if it is not a list.
+// Parses the body of GET /api/models?... and returns the valid ids; empty if it is not a list.
 std::vector<std::string> ParseModelList(std::string_view text);
 
-// A file's description, from response headers.
+// What response headers state about a file.
 struct FileInfo {
-  std::string etag;   // letters, digits, - and _ ; also the name of its blob
+  std::string etag;   // letters, digits, - and _ only; also the name of the blob
   int64_t size = -1;  // in bytes
 };
 
-// Parses the values of X-Linked-Etag or ETag, and X-Linked-Size or Content-Length. nullopt if they
-// do not describe a file.
+// Parses the values of X-Linked-Etag or ETag, and of X-Linked-Size or Content-Length. nullopt if
+// they do not describe a file.
 std::optional<FileInfo> ParseFileInfo(std::string_view etag, std::string_view size);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Fuzz target: parses arbitrary answers of a hub; no file name may lead outside a folder.
+// Fuzz target: parses arbitrary answers of a hub. No file name may lead outside a folder.
 #include "base/fuzz_input.h"
 #include "hub/model_files.h"
 #include "hub/model_info.h"

@@ -21,7 +21,7 @@ bool IsHubIdPart(std::string_view part) {
   });
 }
 
-// The non-empty parts between slashes.
+// Returns the non-empty parts between slashes.
 std::vector<std::string_view> PathParts(std::string_view path) {
   std::vector<std::string_view> parts;
   while (!path.empty()) {
@@ -82,7 +82,7 @@ std::optional<ModelReference> ParseModelAddress(std::string_view text, std::stri
   if (!IsHubId(reference.id)) return std::nullopt;
   if (is_view(id_parts) && id_parts + 1 < parts.size()) {
     reference.revision = parts[id_parts + 1];
-    // In the URL a branch's slash is written as %2F. The rest of the path is ignored.
+    // In the URL a slash in a branch's name is written as %2F. The rest of the path is ignored.
     for (size_t place = reference.revision.find("%2F"); place != std::string::npos;
          place = reference.revision.find("%2F")) {
       reference.revision.replace(place, 3, "/");

@@ -1,4 +1,4 @@
-// How users name a model of the hub: by id, or by the URL of its page.
+// How users name a model of the hub: by its id, or by the URL of its page.
 #pragma once
 
 #include <optional>

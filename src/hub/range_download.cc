@@ -17,12 +17,12 @@ namespace {
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
 constexpr int kConnections = 8;
 constexpr int kMaxFileRedirects = 10;
-// Number of wrong responses after which to give up.
+// Gives up after this many wrong responses.
 constexpr int kMaxWrongAnswers = 3;
-// While a single connection is at least this fast (bytes per second), more would not be faster.
+// If a single connection is at least this fast (bytes per second), more would not be faster.
 constexpr double kFastBytesPerSecond = 100e6;
 constexpr std::chrono::seconds kMeasured(1);
-// After less progress than this, the next retry waits.
+// After less progress than this, the next retry waits first.
 constexpr int64_t kProgressBytes = int64_t{64} << 10;
 
 struct ContentRange {
@@ -30,7 +30,7 @@ struct ContentRange {
   int64_t total = -1;
 };
 
-// Parses "bytes 0-9/20".
+// Parses a value like "bytes 0-9/20".
 ContentRange ParseContentRange(std::string_view text) {
   ContentRange range;
   constexpr std::string_view kUnit = "bytes ";
@@ -43,22 +43,23 @@ ContentRange ParseContentRange(std::string_view text) {
   return range;
 }
 
-// A part of the content. The first one in the list is written as it arrives; others are buffered.
+// A part of the content. The first one in the list is written as it arrives; the others are
+// buffered.
 struct Piece {
-  int64_t end = 0;       // exclusive; may be reduced during the transfer
+  int64_t end = 0;       // exclusive; may decrease during the transfer
   int64_t position = 0;  // offset of the next byte to receive
-  int64_t skip = 0;      // bytes to skip, if the response is not partial
+  int64_t skip = 0;      // number of bytes to skip if the response is not partial
   bool running = false;
-  bool content = false;  // the response body is content, not an error message
+  bool content = false;  // whether the response body is content rather than an error message
   std::string kept = "";
 };
 
 struct Failure {
   std::string problem;
-  std::optional<int64_t> wait = std::nullopt;  // seconds that the server asks to wait
-  bool slow = false;                           // the sender was below the minimum speed
-  bool certain = false;                        // a retry would fail, too
-  bool refused = false;                        // the URL is invalid or has expired
+  std::optional<int64_t> wait = std::nullopt;  // how long the server asks to wait, in seconds
+  bool slow = false;                           // whether the sender was below the minimum speed
+  bool certain = false;                        // whether a retry would fail, too
+  bool refused = false;                        // whether the URL is invalid or has expired
 };
 
 class Download {
@@ -115,7 +116,8 @@ class Download {
     });
   }
 
-  // Whether the response is the requested part of the content; if not, sets `wrong_` to the reason.
+  // Whether the response contains the requested part of the content. If not, sets `wrong_` to the
+  // reason.
   bool TakeHead(Piece& piece, const HttpHead& head) {
     piece.content = head.status == 206 || head.status == 200;
     if (head.status == 206) {
@@ -162,13 +164,13 @@ class Download {
     return take == part.size();
   }
 
-  // Returns whether `error_number` is 0; otherwise records the error.
+  // Returns whether `error_number` is 0; if not, records the error.
   bool Written(int error_number) {
     if (error_number != 0) error_ = CacheError("write", request_.source.name, error_number).value();
     return error_number == 0;
   }
 
-  // A transfer of `piece` has ended, complete or not.
+  // Called when a transfer of `piece` has ended, complete or not.
   void End(Piece& piece, const HttpOutcome& outcome) {
     if (error_ || piece.position == piece.end) return;
     const int status = outcome.head.status;
@@ -188,10 +190,10 @@ class Download {
     failure_ = std::move(failure);
   }
 
-  // Several connections that break at the same time count as one failure.
+  // Retries. Several connections that break at the same time count as one failure.
   void TryAgain() {
     const Failure failure = *std::exchange(failure_, std::nullopt);
-    // A trickle is not progress; otherwise a slow sender could go on forever.
+    // Very few bytes do not count as progress; otherwise a slow sender could continue forever.
     if (received_ >= (failure.slow ? kProgressBytes : 1))
       retries_.Reset(/*at_once=*/received_ >= kProgressBytes);
     received_ = 0;
@@ -202,7 +204,7 @@ class Download {
                                  content_.written(), size(), request_.source.name,
                                  OriginOf(request_.source.url), failure.problem),
                      request_.source.name};
-    } else if (failure.refused) {  // URLs of content stores expire
+    } else if (failure.refused) {  // the URLs of content stores expire
       auto address = request_.find_again();
       if (address) {
         request_.source.url = *std::move(address);
@@ -226,7 +228,7 @@ class Download {
         request_.source.name};
   }
 
-  // Writes buffered content that comes next, and flushes.
+  // Writes the buffered content that comes next, and flushes.
   void WriteFinished() {
     while (!pieces_.empty() && !error_) {
       Piece& first = pieces_.front();
@@ -240,7 +242,7 @@ class Download {
     if (!error_) Written(content_.Flush());
   }
 
-  // Uses more connections if a single one is slow.
+  // Opens more connections if a single one is slow.
   void AddConnections() {
     const auto now = std::chrono::steady_clock::now();
     if (connections_ > 1 || !ranges_ || now - measured_ < kMeasured) return;
@@ -259,14 +261,14 @@ class Download {
   RangeDownload request_;
   ContentWriter& content_;
   Retries retries_;
-  int64_t received_ = 0;  // bytes since the last failure
+  int64_t received_ = 0;  // number of bytes since the last failure
   std::list<Piece> pieces_;
   int connections_ = 1;
-  bool ranges_ = false;  // the server supports partial responses
+  bool ranges_ = false;  // whether the server supports partial responses
   int redirects_ = 0;
   int wrong_answers_ = 0;
   std::string wrong_;               // why TakeHead ended a transfer
-  std::optional<Failure> failure_;  // during the last Wait()
+  std::optional<Failure> failure_;  // what failed during the last Wait()
   std::optional<Error> error_;
   std::chrono::steady_clock::time_point measured_ = std::chrono::steady_clock::now();
   int64_t measured_written_ = content_.written();

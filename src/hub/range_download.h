@@ -1,5 +1,5 @@
-// Downloads a file in order, so that any program can continue it; uses parallel connections if that
-// is faster.
+// Downloads a file in order, so that any program can continue the download. Uses parallel
+// connections if that is faster.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace sluice {
 
 struct RangeDownload {
   RemoteFile source = {};
-  ContentWriter* content = nullptr;  // not owned; receives the missing content
+  ContentWriter* content = nullptr;  // receives the missing content; not owned
   // Called with the number of bytes in the file.
   std::function<void(int64_t bytes)> on_progress = nullptr;
-  // Gets the current URL of the content from the hub, since URLs of content stores expire.
+  // Asks the hub for the content's current URL, because the URLs of content stores expire.
   std::function<Result<std::string>()> find_again = nullptr;
 };
 
 // Downloads the bytes up to source.size that `content` lacks, and appends them. The file always
-// holds a prefix of the content, however the process ends. Uses one connection while it is fast,
-// else up to eight, with at most 64 MiB of memory. Broken transfers are continued. kUnavailable
-// after five failures without progress, or if the server keeps answering with something else. If
-// the file cannot be written, the error has the system's message.
+// contains a prefix of the content, however the process ends. Uses one connection while it is fast,
+// else up to eight, with at most 64 MiB of memory. Continues broken transfers. kUnavailable after
+// five failures without progress, or if the server keeps sending something else. If the file cannot
+// be written, the error contains the system's message.
 Status DownloadRanges(HubClient& hub, RangeDownload download);
 
 }  // namespace sluice

@@ -28,7 +28,7 @@ bool IsCacheFolder(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, error);
 }
 
-// The commit in a file of refs/.
+// Returns the commit in a file of refs/.
 Result<std::string> ReadReference(const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxRefBytes));
   return std::string(AsciiTrim(text));
@@ -66,7 +66,8 @@ Status ReplaceFile(const std::filesystem::path& path, const std::string& text) {
   return {};
 }
 
-// A cache is not an argument of the command, so kInvalidArgument would be misleading.
+// Never returns kInvalidArgument, which would be misleading: the cache is not an argument of the
+// command.
 ErrorCode CacheErrorCode(int error_number) {
   const ErrorCode code = WriteErrorCode(error_number, ErrorCode::kUnavailable);
   return code == ErrorCode::kInvalidArgument ? ErrorCode::kUnavailable : code;
@@ -162,7 +163,7 @@ Result<std::string> RepositoryCache::FindCommit(const std::string& revision,
     why_not = fmt::format("{} names snapshot {}, which does not exist", ref.string(), *commit);
     return std::string();
   }
-  // An unreadable reference is an error: do not use another commit instead.
+  // An unreadable reference is an error. Using another commit instead would be wrong.
   if (commit.error().code != ErrorCode::kNotFound) return tl::unexpected<Error>(commit.error());
   const std::vector<std::string> snapshots = Snapshots();
   if (revision.empty() && snapshots.size() == 1) return snapshots.front();
@@ -203,14 +204,15 @@ Status RepositoryCache::LinkFile(std::string_view commit, const std::filesystem:
   std::filesystem::create_directories(link.parent_path(), error);
   if (error) return CacheError("create", link.parent_path(), error.value());
   const std::filesystem::path target = Blob(etag).lexically_relative(link.parent_path());
-  // Remove a dangling link.
+  // Removes a dangling link.
   if (!std::filesystem::exists(link, error)) ::unlink(link.c_str());
   if (!copy) {
     if (::symlink(target.c_str(), link.c_str()) == 0 || errno == EEXIST) return {};
     if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EACCES)
       return CacheError("create", link, errno);
   }
-  // The file will not be a blob any more, so no mark protects it (hub/flush_mark.h): flush it now.
+  // The file will not be a blob any more, so no mark protects it (hub/flush_mark.h). Flushes it
+  // now.
   const OwnedFd blob(::open(Blob(etag).c_str(), O_RDONLY | O_CLOEXEC));
   if (!blob) return CacheError("read", Blob(etag), errno);
   if (::fsync(blob.get()) != 0) return CacheError("write", Blob(etag), errno);

@@ -20,7 +20,7 @@ namespace sluice {
 
 class RepositoryCache {
  public:
-  // REQUIRES: IsHubId(id)
+  // REQUIRES: IsHubId(id).
   RepositoryCache(std::filesystem::path cache, std::string_view id);
 
   const std::filesystem::path& cache() const { return cache_; }
@@ -32,21 +32,21 @@ class RepositoryCache {
   std::filesystem::path LockFolder() const;
   bool Exists() const;
 
-  // The commit of a revision ("": main) in this cache; "" with the reason in `why_not` if there is
-  // none. Without a revision and without refs/main, the only snapshot is used. An existing
-  // reference that cannot be read is an error.
+  // Returns the commit of a revision ("": main) in this cache, or "" and the reason in `why_not`.
+  // Without a revision and without refs/main, uses the only snapshot. A reference that exists but
+  // cannot be read is an error.
   Result<std::string> FindCommit(const std::string& revision, std::string& why_not) const;
-  // The commits of all branches and tags; omits unreadable ones.
+  // Returns the commits of all branches and tags; omits unreadable ones.
   std::map<std::string, std::string> References() const;
-  // REQUIRES: IsRevisionName(revision)
+  // REQUIRES: IsRevisionName(revision).
   Status WriteReference(const std::string& revision, const std::string& commit) const;
 
   // Makes `file` (a relative path) of a snapshot a link to the blob. If links are not possible, or
-  // `copy` is set, flushes the blob to the disk and moves it there, as huggingface_hub does.
+  // if `copy`, flushes the blob to the disk and moves it there, as huggingface_hub does.
   Status LinkFile(std::string_view commit, const std::filesystem::path& file, std::string_view etag,
                   bool copy) const;
 
-  // The commits of the snapshots, sorted.
+  // Returns the commits of the snapshots, sorted.
   std::vector<std::string> Snapshots() const;
 
  private:
@@ -55,10 +55,10 @@ class RepositoryCache {
   std::filesystem::path folder_;
 };
 
-// The id of a cache folder: "org/name" for "models--org--name"; "" for other names.
+// Returns the id for a cache folder: "org/name" for "models--org--name"; "" for other names.
 std::string IdOfCacheFolder(std::string_view name);
 
-// kUnavailable with the system's message for `path`, and advice if it cannot be written.
+// Returns kUnavailable with the system's message for `path`, and advice if it cannot be written.
 tl::unexpected<Error> CacheError(std::string_view what, const std::filesystem::path& path,
                                  int error_number);
 

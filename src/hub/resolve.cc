@@ -23,7 +23,7 @@ tl::unexpected<Error> NotInCache(const ModelPlace& place, std::string_view what)
               "model");
 }
 
-// Settles the blobs of a snapshot that is given as a folder.
+// Calls SettleBlobs for a snapshot that is given as a folder.
 Status SettleFolder(const std::filesystem::path& folder) {
   std::error_code error;
   const std::filesystem::path snapshots = std::filesystem::canonical(folder, error).parent_path();
