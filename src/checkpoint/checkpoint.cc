@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr uint64_t kMaxIndexBytes = 100'000'000;
-// Each value takes up to about 100 bytes while the index is parsed.
+// Limit of JSON values in the index. While it is parsed, each takes up to about 100 bytes.
 constexpr size_t kMaxIndexValues = 2 * kMaxTensors;
 constexpr size_t kMaxShards = 10'000;
 constexpr size_t kMaxFileNameBytes = 255;
@@ -34,7 +34,7 @@ bool IsPlainFileName(std::string_view name) {
                       [](char c) { return c == '/' || c == '\\' || c == '\0'; });
 }
 
-// Joins names as in "a, b, c and 4 more".
+// Joins names: "a, b, c and 4 more".
 std::string NamesText(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   const size_t shown = std::min(names.size(), kShown);
@@ -44,8 +44,8 @@ std::string NamesText(const std::vector<std::string>& names) {
   return text;
 }
 
-// The names model-00001-of-0000N.safetensors and whether each exists in the folder; an error if
-// there are two sets.
+// Returns the names model-00001-of-0000N.safetensors, and whether each exists in the folder; an
+// error if there are two sets.
 Result<std::vector<std::pair<std::string, bool>>> FindNumberedShards(
     const std::filesystem::path& folder) {
   std::set<std::string> found;
@@ -80,14 +80,14 @@ Result<std::vector<std::pair<std::string, bool>>> FindNumberedShards(
 
 namespace {
 
-// Module names of some families and their canonical names.
+// Module names of some families, and the canonical names that replace them.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"backbone.embeddings.", "model.embed_tokens."},  // Nemotron-H
     {"backbone.norm_f.", "model.norm."},
     {"backbone.", "model."},
     {"attention_layer_norm.", "input_layernorm."},  // OLMo Hybrid
     {"feedforward_layer_norm.", "post_attention_layernorm."},
-    // Kimi Linear's dense MLPs, as transformers writes them.
+    // Kimi Linear's dense MLPs, as transformers names them.
     {"block_sparse_moe.gate_proj.", "mlp.gate_proj."},
     {"block_sparse_moe.up_proj.", "mlp.up_proj."},
     {"block_sparse_moe.down_proj.", "mlp.down_proj."},
@@ -115,7 +115,7 @@ std::string CanonicalName(std::string_view name) {
     if (rest.starts_with(kModel) || rest == "model" || rest.starts_with("lm_head"))
       return std::string(rest);
   }
-  // Image towers; the names depend on the version of the library that wrote them.
+  // Image towers. The names depend on the version of the library that wrote them.
   constexpr std::pair<std::string_view, std::string_view> kTowers[] = {
       {"model.vision_tower.vision_model.", "vision_tower."},
       {"vision_tower.vision_model.", "vision_tower."},
@@ -244,7 +244,7 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
   std::map<std::string, std::vector<std::string>> tensors_of_file;
   for (const auto& [tensor, file] : index->weight_map) tensors_of_file[file].push_back(tensor);
   for (const auto& [name, tensors] : tensors_of_file) {
-    // An existing file that cannot be opened, such as a link to itself, is reported when it is
+    // A file that exists but cannot be opened, such as a link to itself, is reported when it is
     // opened.
     std::error_code error;
     if (std::filesystem::status(folder_ / name, error).type() ==
@@ -255,7 +255,7 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
     }
   }
   for (const std::string& name : missing_files_) tensors_of_file.erase(name);
-  files_.reserve(tensors_of_file.size());  // The tensors point into the files.
+  files_.reserve(tensors_of_file.size());  // Tensors point to files, which must not move.
   for (const auto& [name, tensors] : tensors_of_file) {
     RETURN_IF_ERROR(AddFile(name));
     const SafetensorsFile& file = files_.back();
@@ -285,7 +285,7 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
 }
 
 Status Checkpoint::OpenAll(const std::vector<std::string>& names) {
-  files_.reserve(names.size());  // The tensors point into the files.
+  files_.reserve(names.size());  // Tensors point to files, which must not move.
   for (const std::string& name : names) {
     RETURN_IF_ERROR(AddFile(name));
     const SafetensorsFile& file = files_.back();

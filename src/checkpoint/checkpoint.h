@@ -1,4 +1,4 @@
-// A checkpoint: the tensors of a folder, in one safetensors file or in shards with an index.
+// A checkpoint: the tensors in a folder, from one safetensors file or from shards with an index.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// A tensor and the file that holds it.
+// A tensor and the file that contains it.
 struct StoredTensor {
   const TensorInfo* info = nullptr;
   const SafetensorsFile* file = nullptr;
@@ -24,25 +24,26 @@ struct StoredTensor {
   void Fetch(uint64_t offset, uint64_t size) const { file->Fetch(*info, offset, size); }
 };
 
-// The canonical name of a module or tensor: "language_model." before "model." or "lm_head" is
-// removed, "model.language_model." becomes "model.", and "model." is added to names of files
+// Returns the canonical name of a module or tensor: removes "language_model." before "model." or
+// "lm_head", replaces "model.language_model." by "model.", and adds "model." to names in files
 // without a head, which leave it out.
 std::string CanonicalName(std::string_view name);
 
-// All tensors of a model's folder, by canonical name. With model.safetensors.index.json, a tensor
-// is read from the file that the index names; copies elsewhere are stale and ignored. Otherwise
-// from model.safetensors, else from a complete set model-?????-of-?????.safetensors. Ownership:
-// owns the mappings; move-only. Thread safety: constant after Open.
+// All tensors in a model folder, by canonical name. With model.safetensors.index.json, a tensor is
+// read from the file that the index names; copies elsewhere are outdated and ignored. Otherwise
+// tensors come from model.safetensors, else from a complete set model-?????-of-?????.safetensors.
+// Ownership: owns the mappings; move-only. Thread safety: immutable after Open.
 class Checkpoint {
  public:
-  // Reads all headers, no data. The error for a missing shard names the tensors it should hold.
+  // Reads all headers, but no data. The error for a missing shard names the tensors that it should
+  // contain.
   static Result<Checkpoint> Open(const std::filesystem::path& folder);
-  // Like Open, but missing shards are not an error: missing_shard() is the error message of the
+  // Like Open, but missing shards are not an error: missing_shard() is the error message for the
   // first, missing_files() the names of all.
   static Result<Checkpoint> OpenIncomplete(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
-  // The tensor with this canonical name, or null.
+  // Returns the tensor with this canonical name, or null.
   const StoredTensor* Find(std::string_view name) const;
   // Keyed by canonical name.
   const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
@@ -71,10 +72,10 @@ class Checkpoint {
   std::vector<std::string> missing_files_;
 };
 
-// Tensor name -> file name, as in model.safetensors.index.json.
+// Maps tensor names to file names, as in model.safetensors.index.json.
 struct ShardIndex {
   std::map<std::string, std::string, std::less<>> weight_map;
-  uint64_t total_size = 0;  // as stated in the index; 0 if absent or unreadable
+  uint64_t total_size = 0;  // as the index states; 0 if absent or unreadable
 };
 
 // Parses an index. Rejects file names that contain a path ("../x", "/x", "a/b").

@@ -1,4 +1,4 @@
-// For tests: writes safetensors files.
+// Test helpers that write safetensors files.
 #pragma once
 
 #include <unistd.h>
@@ -15,7 +15,7 @@
 
 namespace sluice::testing {
 
-// The bytes of a file with this header and data.
+// The bytes of a file with this header and this data.
 inline std::string SafetensorsBytes(const std::string& header, const std::string& data) {
   std::string bytes(8, '\0');
   const uint64_t length = header.size();
@@ -30,7 +30,7 @@ struct TestTensor {
   std::string data = {};
 };
 
-// A well-formed file of these tensors, in this order.
+// The bytes of a well-formed file with these tensors in this order.
 inline std::string MakeSafetensors(const std::vector<TestTensor>& tensors) {
   std::string header = "{", data;
   for (const TestTensor& tensor : tensors) {
@@ -48,7 +48,7 @@ inline void WriteFile(const std::filesystem::path& path, const std::string& text
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// An empty folder for the running test, removed at the end.
+// An empty folder for the running test, removed at its end.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

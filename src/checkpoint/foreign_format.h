@@ -1,4 +1,4 @@
-// Recognizes models in formats that are not supported, for a helpful error.
+// Recognizes models in unsupported formats, to give a helpful error.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 namespace sluice {
 
 // kUnsupported, with advice, if `model` is a GGUF file, another file of weights, or a folder
-// without safetensors that holds a LoRA adapter, GGUF files or pickled weights. Looks only at file
-// names and at the first bytes of a GGUF file. Returns no error for other folders: the code that
-// reads them reports what is missing.
+// without safetensors that contains a LoRA adapter, GGUF files or pickled weights. Looks only at
+// file names and at the first bytes of a GGUF file. For other folders it returns no error: the code
+// that reads them reports what is missing.
 Status RefuseForeignFormat(const std::filesystem::path& model);
 
 }  // namespace sluice

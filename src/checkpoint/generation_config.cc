@@ -40,7 +40,7 @@ Result<GenerationConfig> LoadGenerationConfig(const std::filesystem::path& folde
     if (value.error().code == ErrorCode::kNotFound) return defaults;
     if (value.error().code != ErrorCode::kInvalidData)
       return tl::unexpected<Error>(std::move(value).error());
-    // As in transformers, which then derives the settings from config.json.
+    // transformers also ignores the file, and derives the settings from config.json.
     defaults.unreadable = value.error().message;
     return defaults;
   }

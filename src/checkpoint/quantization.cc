@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kMaxQuantizationBytes = uint64_t{8} << 20;
 
-// Text of a field that may be absent or of any type.
+// Returns the text of a field that may be absent or of any type.
 std::string TextOf(const json::Value& object, std::string_view name) {
   const json::Value* value = object.Find(name);
   if (value == nullptr || value->is_null()) return "";
@@ -20,7 +20,7 @@ std::string TextOf(const json::Value& object, std::string_view name) {
 std::string Describe(const QuantizationSettings& settings) {
   const json::Value* block = &settings.block;
   std::string method = TextOf(*block, "quant_method");
-  // ModelOpt nests the settings one level deeper, beside the producer's name.
+  // ModelOpt nests the settings one level deeper, next to the producer's name.
   if (method.empty() && block->Find("producer") != nullptr)
     method = TextOf(*block->Find("producer"), "name");
   const json::Value* inner = block->Find("quantization");

@@ -10,22 +10,22 @@
 
 namespace sluice {
 
-// A block of settings and its location ("config.json quantization_config").
+// A JSON object of settings, and where it was found ("config.json quantization_config").
 struct QuantizationSettings {
   json::Value block;
   std::string where;
 };
 
-// The quantization_config or compression_config of a config.json or of its text_config; nullopt if
-// there is none.
+// Returns the quantization_config or compression_config of a config.json or of its text_config;
+// nullopt if there is none.
 Result<std::optional<QuantizationSettings>> FindQuantizationBlock(const json::Value& config);
 
-// Settings from a file beside config.json: hf_quant_config.json, quantize_config.json or
+// Returns the settings in a file next to config.json: hf_quant_config.json, quantize_config.json or
 // quant_config.json; nullopt if there is none.
 Result<std::optional<QuantizationSettings>> FindQuantizationSidecar(
     const std::filesystem::path& folder);
 
-// Human-readable summary of the settings: "modelopt NVFP4 (hf_quant_config.json)"; "" if there are
+// Summarizes the settings for people: "modelopt NVFP4 (hf_quant_config.json)"; "" if there are
 // none. Also describes unsupported schemes.
 Result<std::string> DescribeQuantization(const std::filesystem::path& folder,
                                          const json::Value& config);

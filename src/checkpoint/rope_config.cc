@@ -25,8 +25,8 @@ Result<int64_t> Positions(const JsonFields& top) {
   return top.RequiredInteger("max_position_embeddings", 1, kMaxPositions);
 }
 
-// original_max_position_embeddings of the block, else of the enclosing config, else the latter's
-// max_position_embeddings.
+// Returns original_max_position_embeddings of the block, else of the enclosing config, else the
+// latter's max_position_embeddings.
 Result<int64_t> OriginalPositions(const JsonFields& fields, const JsonFields& top) {
   constexpr std::string_view kName = "original_max_position_embeddings";
   for (const JsonFields* object : {&fields, &top}) {
@@ -49,7 +49,8 @@ Result<RopeScaling> ParseLlama3(const JsonFields& fields, const JsonFields& top)
   return scaling;
 }
 
-// Refuses a setting of other programs that affects results, unless it is 1 and so has no effect.
+// Refuses a setting of other programs that affects results, unless it is 1 and therefore has no
+// effect.
 Status RefuseUnlessOne(const JsonFields& fields, std::string_view block, const char* name) {
   ASSIGN_OR_RETURN(const auto value, fields.Number(name, -kMaxFactor, kMaxFactor));
   if (value.value_or(1) == 1) return {};
@@ -159,7 +160,7 @@ Result<RopeScaling> ParseScaling(const std::string& type, const JsonFields& fiel
   if (type == "linear") return ParseLinear(fields, top);
   if (type == "dynamic") return ParseDynamic(fields, top);
   if (type == "yarn" || type == "deepseek_yarn") return ParseYarn(fields, top, block);
-  // "su": the name in the first configurations of Phi-3.
+  // The first configurations of Phi-3 use the name "su".
   if (type == "longrope" || type == "su") return ParseLongRope(fields, top);
   return Fail(ErrorCode::kUnsupported,
               fmt::format("{}.rope_type '{}' is not supported; supported are default, linear, "
@@ -168,7 +169,7 @@ Result<RopeScaling> ParseScaling(const std::string& type, const JsonFields& fiel
               fmt::format("{}.rope_type", block));
 }
 
-// Reads a block; its values replace those in `theta` and `rope`.
+// Reads a block. Its values replace those in `theta` and `rope`.
 Status ReadBlock(const JsonFields& top, const json::Value& block, std::string_view name,
                  std::optional<double>& theta, RopeConfig& rope) {
   const JsonFields fields(block, fmt::format("{}.", name));
@@ -182,8 +183,8 @@ Status ReadBlock(const JsonFields& top, const json::Value& block, std::string_vi
   if (!type) {
     ASSIGN_OR_RETURN(type, fields.String("type"));
   }
-  // As in transformers, a block without a type scales nothing, whatever else it holds. "mrope" only
-  // says that there are axes, which its families always have.
+  // As in transformers, a block without a type scales nothing, whatever else it contains. "mrope"
+  // only means that positions have several axes, which is always true for the families that use it.
   const bool has_axes = fields.Given("mrope_section") != nullptr;
   if (!type || *type == "default" || (*type == "mrope" && has_axes)) return {};
   ASSIGN_OR_RETURN(rope.scaling, ParseScaling(*type, fields, top, name));
@@ -209,7 +210,7 @@ Result<std::optional<double>> ReadNumberOrText(const JsonFields& fields, std::st
   const std::string& text = value->as_string();
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  // The comparisons are false for NaN, too.
+  // Written so that NaN fails, too.
   if (error == std::errc() && end == text.data() + text.size() && number >= min && number <= max)
     return number;
   return fields.Bad(name, fmt::format("a number from {} to {}", min, max), *value);

@@ -12,35 +12,35 @@
 namespace sluice {
 
 enum class RopeKind {
-  kLlama3,    // long wavelengths are stretched, short ones kept
-  kLinear,    // positions are divided by the factor
-  kDynamic,   // the base is raised for contexts of factor * max_position_embeddings
-  kYarn,      // as kLlama3, with a ramp over dimensions; q . k is scaled
-  kLongRope,  // a factor per frequency, for short and for long contexts: Phi-3
+  kLlama3,    // stretches long wavelengths and keeps short ones
+  kLinear,    // divides positions by the factor
+  kDynamic,   // raises the base for contexts of factor * max_position_embeddings
+  kYarn,      // as kLlama3, with a ramp over dimensions; also scales q . k
+  kLongRope,  // one factor per frequency, for short and for long contexts (Phi-3)
 };
-std::string_view RopeKindName(RopeKind kind);  // the spelling in rope_type
+std::string_view RopeKindName(RopeKind kind);  // Returns the spelling in rope_type.
 
-// How rotary frequencies are scaled for contexts longer than in training.
+// How rotary frequencies are scaled for contexts longer than those in training.
 struct RopeScaling {
   RopeKind kind = RopeKind::kLlama3;
   double factor = 1;
-  // Maximum position in training, before scaling.
+  // Number of positions in training, before scaling.
   int64_t original_max_position_embeddings = 8192;
 
-  // kDynamic: the base is raised by this factor, whatever the context length; Hunyuan.
+  // kDynamic: raises the base by this factor, whatever the context length (Hunyuan).
   std::optional<double> alpha = {};
 
-  // For kLlama3.
+  // Only for kLlama3.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
 
-  // kLongRope: divisors of the frequencies, one each: for contexts of up to the original positions
+  // kLongRope: divisors, one per frequency, for contexts of up to the original number of positions
   // and for longer ones.
   std::vector<double> short_factors = {}, long_factors = {};
 
   // kYarn: dimensions with fewer than beta_slow rotations over the original positions are
-  // stretched, those with more than beta_fast are kept; `truncate`: the limits are rounded to whole
-  // dimensions. kYarn and kLongRope: attention_factor multiplies q and k.
+  // stretched, those with more than beta_fast are kept. `truncate`: rounds these limits to whole
+  // dimensions. kYarn and kLongRope: q and k are multiplied by attention_factor.
   double beta_fast = 32;
   double beta_slow = 1;
   bool truncate = true;
@@ -55,19 +55,20 @@ Result<std::optional<double>> ReadNumberOrText(const JsonFields& fields, std::st
 
 struct RopeConfig {
   double theta = 0;
-  std::optional<double> partial_rotary_factor = {};  // fraction of a head that is rotated, as given
+  std::optional<double> partial_rotary_factor = {};  // fraction of a head that is rotated, as
+                                                     // stated in the config
   std::optional<RopeScaling> scaling = {};           // nullopt: unscaled
 };
 
 // Reads rope_theta with rope_scaling (transformers 4) or rope_parameters (transformers 5). As in
-// transformers: a non-empty rope_scaling takes precedence over rope_parameters, and a theta inside
-// the block over one outside; theta defaults to `default_theta`, original positions to
-// max_position_embeddings; a block without a type scales nothing. An unknown rope type is
+// transformers, a non-empty rope_scaling takes precedence over rope_parameters, and a theta inside
+// the block over one outside. theta defaults to `default_theta`, and the original positions to
+// max_position_embeddings. A block without a type scales nothing. An unknown rope type is
 // kUnsupported. REQUIRES: `config` is an object.
 Result<RopeConfig> ParseRopeConfig(const json::Value& config, double default_theta);
 
-// Like ParseRopeConfig for a single block of settings, named `name` in messages: some families have
-// one block per kind of layer. REQUIRES: `config` and `block` are objects.
+// Like ParseRopeConfig, for a single block of settings, called `name` in messages. Some families
+// have one block per kind of layer. REQUIRES: `config` and `block` are objects.
 Result<RopeConfig> ParseRopeBlock(const json::Value& config, const json::Value& block,
                                   std::string_view name, double default_theta);
 

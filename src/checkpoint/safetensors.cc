@@ -16,7 +16,8 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 constexpr int kMaxHeaderDepth = 16;
-// A tensor's entry has about eight values. Each takes up to about 100 bytes during parsing.
+// Limit of JSON values: a tensor's entry has about eight, each of which takes up to about 100 bytes
+// during parsing.
 constexpr size_t kMaxHeaderValues = 12 * kMaxTensors;
 
 tl::unexpected<Error> InvalidFile(std::string message) {
@@ -44,7 +45,7 @@ Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
     return InvalidFile(fmt::format("has a name of more than {} bytes", kMaxTensorNameBytes));
   if (!entry.is_object())
     return InvalidFile(fmt::format("must be an object, found {}", ShortText(entry)));
-  // The format ignores other keys, as its reference reader does.
+  // The format's reference reader also ignores other keys.
   const JsonFields fields(entry, "");
   ASSIGN_OR_RETURN(const auto dtype, fields.String("dtype"));
   ASSIGN_OR_RETURN(const auto shape, fields.Integers("shape", 0, kMax));
@@ -91,7 +92,7 @@ Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
   return tensor;
 }
 
-// The tensors, by ascending offset, must be contiguous and end at the end of the file.
+// Checks that the tensors, by ascending offset, are contiguous and end at the end of the file.
 Status CheckCover(const std::vector<TensorInfo>& tensors, uint64_t data_start, uint64_t file_size) {
   uint64_t expected = data_start;
   for (const TensorInfo& tensor : tensors) {
@@ -180,7 +181,7 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file
     }
     header.tensors.push_back(*std::move(tensor));
   }
-  // Empty tensors have the same offset as the next one and precede it.
+  // An empty tensor has the same offset as the next one and precedes it.
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const TensorInfo& a, const TensorInfo& b) {
               return a.offset != b.offset ? a.offset < b.offset : a.size_bytes < b.size_bytes;

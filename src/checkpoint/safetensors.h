@@ -14,27 +14,27 @@
 
 namespace sluice {
 
-// A tensor's place in its file. Row-major, little-endian, possibly unaligned.
+// Where a tensor is in its file. Its data is row-major, little-endian and possibly unaligned.
 struct TensorInfo {
   std::string name;
   ElementType type = ElementType::kF32;
-  std::vector<int64_t> shape;  // [] is a scalar
-  uint64_t offset = 0;         // of the first byte, from the start of the file
+  std::vector<int64_t> shape;  // [] means a scalar
+  uint64_t offset = 0;         // of the first byte, counted from the start of the file
   uint64_t size_bytes = 0;
 
   int64_t num_elements() const;
 };
 
-// "[4096, 128]".
+// Formats a shape: "[4096, 128]".
 std::string ShapeText(std::span<const int64_t> shape);
 
-// A validated header: every tensor has a known type and a shape that matches its number of bytes;
-// the tensors cover the data part exactly, without overlaps or gaps.
+// A validated header: every tensor has a known type and a shape that matches its number of bytes,
+// and the tensors cover the data part exactly, without overlaps or gaps.
 struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  // by ascending offset
 };
 
-// Limits of a header, far above those of real files.
+// Limits for a header, far above those of real files.
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr size_t kMaxTensors = 1'000'000;
 inline constexpr size_t kMaxTensorNameBytes = 4096;
@@ -42,12 +42,12 @@ inline constexpr size_t kMaxTensorRank = 64;
 
 // Parses the header of a file of `file_size` bytes. `file`: its first bytes, at least the whole
 // header. kInvalidData names the tensor and the violated rule; kUnsupported names an unknown
-// element type. Memory use is proportional to the header's length, never to a number in it.
+// element type. Memory use is proportional to the header's length, and never to a number in it.
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file,
                                                  uint64_t file_size);
 
-// An open file with its validated header.
-// Ownership: owns the mapping; move-only. Thread safety: constant after Open.
+// An open file with its validated header. Ownership: owns the mapping; move-only. Thread safety:
+// immutable after Open.
 class SafetensorsFile {
  public:
   // Errors name the file and, if known, the tensor.
@@ -55,15 +55,15 @@ class SafetensorsFile {
 
   const std::filesystem::path& path() const { return path_; }
   const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
-  // The data of one of this file's tensors; valid as long as this object.
+  // Returns the data of one of this file's tensors. The view is valid as long as this object.
   std::span<const std::byte> Bytes(const TensorInfo& tensor) const {
     return file_.bytes().subspan(tensor.offset, tensor.size_bytes);
   }
-  // Bytes [offset, offset + size) of the tensor are not needed any more: releases their pages.
+  // Releases the pages of bytes [offset, offset + size) of the tensor, which are not needed again.
   void Release(const TensorInfo& tensor, uint64_t offset, uint64_t size) const {
     file_.Release(tensor.offset + offset, size);
   }
-  // See MappedFile.
+  // As in MappedFile.
   void ReadSparsely() const { file_.ReadSparsely(); }
   void Fetch(const TensorInfo& tensor, uint64_t offset, uint64_t size) const {
     file_.Fetch(tensor.offset + offset, size);

@@ -34,7 +34,7 @@ constexpr const char* kMethods =
     "compressed-tensors (FP8, NVFP4, MXFP4, INT8, INT4), mxfp4 (experts of gpt-oss), gptq (INT4, "
     "INT8) and awq (INT4)";
 
-// Recognized but unsupported methods; `why` completes the error message.
+// A method that is recognized but unsupported; `why` completes the error message.
 struct Unread {
   std::string_view method, why;
 };
@@ -48,7 +48,7 @@ constexpr std::array kUnread = {
     Unread{"torchao", "export the model by llm-compressor instead"},
     Unread{"gguf", "serve the safetensors checkpoint that it was converted from"}};
 
-// The type of weights that are not quantized.
+// Returns the element type of weights that are not quantized.
 ElementType PlainTypeOf(const json::Value& config) {
   for (const json::Value* object : {&config, config.Find("text_config")}) {
     if (object == nullptr || !object->is_object()) continue;
@@ -61,10 +61,10 @@ ElementType PlainTypeOf(const json::Value& config) {
       if (name.ends_with("float32")) return ElementType::kF32;
     }
   }
-  return ElementType::kF32;  // The default of transformers.
+  return ElementType::kF32;  // transformers has the same default.
 }
 
-// The method that a block names; "" if it names none.
+// Returns the method that a block names; "" if it names none.
 std::string MethodOf(const QuantizationSettings& settings) {
   for (const char* key : {"quant_method", "method"}) {
     const json::Value* value = settings.block.Find(key);
@@ -89,10 +89,10 @@ std::string MethodOf(const QuantizationSettings& settings) {
 SchemeResult ReadScheme(SchemeSource source) {
   if (!source.config && !source.sidecar) return PlainScheme(source.plain_type);
   const QuantizationSettings& first = source.config ? *source.config : *source.sidecar;
-  // A quant_method that is not a string is an error: guessing from the other keys could be wrong.
+  // A quant_method that is not a string is an error: a guess from the other keys could be wrong.
   RETURN_IF_ERROR(JsonFields(first.block, first.where + ".").String("quant_method"));
   const std::string method = MethodOf(first);
-  // ModelOpt's config.json and sidecar are read together; for other methods only config.json
+  // ModelOpt's config.json and sidecar are read together. For other methods only config.json
   // counts.
   if (source.config && source.sidecar) {
     const std::string other = MethodOf(*source.sidecar);
@@ -132,7 +132,7 @@ struct ByteRange {
   uint64_t offset = 0, size = 0;
 };
 
-// Byte range of the rows in the layer's first tensor.
+// Returns the byte range of the rows in the layer's first tensor.
 ByteRange BytesOfRows(const StoredLinear& linear, int64_t first, int64_t count) {
   const StoredMatrix& matrix = linear.matrix;
   const auto begin = static_cast<uint64_t>(matrix.data - linear.tensors.front()->bytes().data());
@@ -165,11 +165,11 @@ Result<std::shared_ptr<const QuantizationScheme>> ParseScheme(const json::Value&
 Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_view option) {
   const std::string wanted = AsciiLower(option);
   const std::string_view method = scheme.Method();
-  // "modelopt" names any of ModelOpt's formats.
+  // "modelopt" stands for any of ModelOpt's formats.
   const bool fits =
       wanted == method || (wanted == "modelopt" && method.starts_with("modelopt")) ||
       (wanted == "compressed_tensors" && method == "compressed-tensors") ||
-      // Other names for the same checkpoints, some of them names of kernels.
+      // Other names for the same checkpoints, some of which are names of kernels.
       (method == "gptq" && (wanted == "gptq_marlin" || wanted == "auto_gptq")) ||
       (method == "fbgemm_fp8" && wanted == "fp8") ||
       (method == "mxfp4" && wanted == "gpt_oss_mxfp4") ||
@@ -218,14 +218,13 @@ Status CheckScales(const StoredLinear& linear) {
   }
   for (int64_t i = 0; i < count; ++i) {
     if (format.scale_type == ElementType::kF8E4M3) {
-      // 0 is the scale of an all-zero group.
+      // A scale of 0 belongs to a group of zeros.
       if ((bytes[i] & 0x7F) == 0x7F) return bad(i, "NaN");
       if (bytes[i] > 0x80) return bad(i, "below 0");
       continue;
     }
     const float value = StoredNumber(matrix.scales, format.scale_type, i);
-    // INT4 quantizers use a negative scale for a group if that loses less; small F16 scales may be
-    // 0.
+    // INT4 quantizers use a negative scale where that loses less; small F16 scales may be 0.
     if (format.type == ElementType::kInt4 && std::isfinite(value)) continue;
     if (!IsGoodScale(value)) return bad(i, fmt::format("{}", value));
   }

@@ -1,4 +1,4 @@
-// quant_method "awq": INT4 words that pack outputs, as written by AutoAWQ.
+// Reads quant_method "awq": INT4 words that pack outputs, as AutoAWQ writes them.
 #include <fmt/format.h>
 
 #include "checkpoint/schemes/int4_settings.h"
@@ -20,7 +20,7 @@ class Awq : public PlannedScheme {
   std::string_view Method() const override { return "awq"; }
 
  protected:
-  // As in AutoAWQ: modules whose name contains an excluded name are plain, and so is the head.
+  // As in AutoAWQ, modules whose name contains an excluded name are plain, and so is the head.
   ModulePlan PlanOf(std::string_view module) const override {
     bool excluded = module == "lm_head";
     for (const std::string& name : excluded_)

@@ -1,4 +1,4 @@
-// compressed-tensors, as written by llm-compressor: groups of settings, each with its target
+// Reads compressed-tensors, as llm-compressor writes them: groups of settings, each with its target
 // layers.
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@ struct QuantizationArgs {
   int64_t bits = 0;
   std::string type, strategy, dynamic;  // dynamic: "true", "false" or "local"
   bool symmetric = true;
-  std::string order;  // "actorder", in lower case; "" if not set
+  std::string order;  // value of "actorder" in lower case; "" if not set
   std::optional<int64_t> group_size;
   std::optional<std::pair<int, int>> block;
 
@@ -81,13 +81,13 @@ Result<QuantizationArgs> ReadArgs(const json::Value& value, const std::string& w
   return args;
 }
 
-// With "group" and "dynamic", groups consist of inputs sorted by importance; with "weight" and
-// "static", that order was only used during rounding.
+// With "group" and "dynamic", groups consist of inputs sorted by importance. With "weight" and
+// "static", that order was only used while rounding.
 bool HasInputOrder(const QuantizationArgs& args) {
   return args.strategy == "group" && (args.order == "group" || args.order == "dynamic");
 }
 
-// INT8 weights with a scale per group of inputs.
+// INT8 weights with one scale per group of inputs.
 LinearLayout Int8GroupLayout(const QuantizationArgs& args) {
   return {.name = "INT8",
           .format = {.type = ElementType::kI8,
@@ -103,7 +103,7 @@ bool IsInt8Group(const QuantizationArgs& args) {
          group_size % 32 == 0;
 }
 
-// INT4 weights; zero points and input order are supported.
+// INT4 weights, optionally with zero points and an input order.
 LinearLayout Int4WeightLayout(const QuantizationArgs& args) {
   const bool has_groups = args.strategy == "group";
   return {.name = "INT4",
@@ -128,7 +128,7 @@ bool IsInt4Weight(const QuantizationArgs& args) {
           (args.strategy == "channel" && group_size <= 0));
 }
 
-// For formats that support neither zero points nor an input order.
+// Checks that a format without zero points and input order has neither.
 Status CheckPlainArgs(const QuantizationArgs& args, const std::string& where) {
   if (!args.symmetric) {
     return UnsupportedSetting(where, "symmetric", json::Value(false),
@@ -151,7 +151,7 @@ Result<LinearLayout> WeightLayout(const QuantizationArgs& args, const std::strin
     RETURN_IF_ERROR(CheckPlainArgs(plain, where + ".weights"));
   }
   if (args.dynamic != "false") {
-    // Unsupported: handled below.
+    // Unsupported; handled below.
   } else if (is_float && args.bits == 8 && args.strategy == "tensor") {
     layout = Fp8PerTensorLayout();
   } else if (is_float && args.bits == 8 && args.strategy == "channel") {
@@ -189,7 +189,7 @@ Result<LinearLayout> WeightLayout(const QuantizationArgs& args, const std::strin
                     where, args.Text()),
         where + ".weights");
   }
-  // llm-compressor writes these scales in the model's own type.
+  // llm-compressor writes these scales in the model's type.
   if (layout.format.scale_layout != DataFormat::ScaleLayout::kPerGroup)
     layout.format.scale_type = ElementType::kBF16;
   layout.activations = {};
@@ -237,7 +237,7 @@ Status AddInputs(const QuantizationArgs& args, const std::string& where, LinearL
                     where, args.Text(), layout.name),
         where + ".input_activations");
   }
-  // A single flag says how both global scales are stored.
+  // A single flag states how both global scales are stored.
   if (layout.format.has_second_scale && layout.activations.kind == Kind::kFp8Static) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("{}: NVFP4 weights with static FP8 inputs are not supported", where),
@@ -251,7 +251,7 @@ class CompressedTensors : public PlannedScheme {
   struct Group {
     LinearLayout layout;
     ModuleList targets;
-    bool all_linear = false;  // targets the class "Linear"
+    bool all_linear = false;  // whether the group targets the class "Linear"
   };
 
   CompressedTensors(const SchemeSource& source, bool fp8_kv, std::vector<Group> groups,
@@ -273,7 +273,7 @@ class CompressedTensors : public PlannedScheme {
   std::string_view Method() const override { return "compressed-tensors"; }
 
  protected:
-  // A target by name takes precedence over one by class.
+  // A target by name takes precedence over a target by class.
   ModulePlan PlanOf(std::string_view module) const override {
     const LinearLayout* layout = nullptr;
     for (const Group& group : groups_) {
@@ -298,7 +298,7 @@ Status CheckFormat(const json::Value& object, const std::string& where) {
        "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mixed-precision"});
 }
 
-// INT4 codes share words ("pack-quantized"), INT8 codes may, codes of other formats do not.
+// Reads whether codes share words: INT4 codes do ("pack-quantized"), INT8 codes may, others do not.
 // `outer`: the whole configuration, whose format applies to groups without one.
 Status ReadPacked(const json::Value& group, std::string where, const json::Value& outer,
                   const std::string& outer_where, LinearLayout& layout) {
@@ -330,12 +330,12 @@ Status ReadPacked(const json::Value& group, std::string where, const json::Value
                                               layout.name));
 }
 
-// The settings of a preset, as written in config_groups.
-// Source: compressed-tensors, quantization/quant_scheme.py, PRESET_SCHEMES.
+// The settings of a preset, as they would be written in config_groups. Source: compressed-tensors,
+// quantization/quant_scheme.py, PRESET_SCHEMES.
 struct Preset {
   std::string_view name;
   std::string_view weights;
-  std::string_view inputs;  // empty: inputs are not rounded
+  std::string_view inputs;  // empty if inputs are not rounded
 };
 constexpr std::string_view kInt8Channels =
     R"({"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": true})";
@@ -368,7 +368,7 @@ constexpr std::array kPresets = {
            R"({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
                "dynamic": "local"})"}};
 
-// A group that is only a list of targets is the preset with the group's name.
+// Expands a group that is only a list of targets: the group's name is the name of a preset.
 Result<json::Value> ExpandPreset(const std::string& name, const json::Value& targets,
                                  const std::string& where) {
   std::vector<std::string_view> names;

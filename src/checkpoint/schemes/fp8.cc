@@ -1,6 +1,7 @@
-// quant_method "fp8": blocks of 128 x 128 with weight_scale_inv (DeepSeek, Qwen), or one scale per
-// tensor (AutoFP8, Quark's fp8 mode). quant_method "fbgemm_fp8": one scale per row; inputs are
-// scaled per token, with an upper bound on the largest magnitude (Meta's Llama 3.1 405B FP8).
+// Reads quant_method "fp8": blocks of 128 x 128 with weight_scale_inv (DeepSeek, Qwen), or one
+// scale per tensor (AutoFP8, Quark's fp8 mode). Also quant_method "fbgemm_fp8": one scale per row,
+// and inputs scaled per token with an upper bound on their largest magnitude (Meta's Llama 3.1 405B
+// FP8).
 #include <limits>
 
 #include <fmt/format.h>
@@ -37,12 +38,12 @@ class Fp8 : public PlannedScheme {
   ModuleList excluded_;
 };
 
-// [rows, columns] of a block.
+// Reads the size of a block: [rows, columns].
 Result<std::optional<std::pair<int, int>>> ReadBlockSize(const json::Value& block,
                                                          const std::string& where) {
   const json::Value* value = block.Find("weight_block_size");
   if (value == nullptr || IsEmptySetting(*value)) return std::nullopt;
-  // Limited by the kernels: a block must be a whole number of their panels and lines.
+  // The kernels limit this: a block must be a whole number of their panels and lines.
   constexpr int64_t kMax = 1 << 16;
   const auto is_size = [](const json::Value& size) {
     return size.is_integer() && size.as_integer() > 0 && size.as_integer() <= kMax &&
@@ -79,7 +80,7 @@ SchemeResult ReadFbgemmFp8(const SchemeSource& source) {
   ASSIGN_OR_RETURN(const auto bound, fields.Number("activation_scale_ub", 1e-6, kMost));
   ASSIGN_OR_RETURN(const auto names, fields.Strings("modules_to_not_convert"));
   LinearLayout layout = Fp8PerRowLayout();
-  // Default of transformers' FbgemmFp8Config.
+  // The default in transformers' FbgemmFp8Config.
   layout.activations.largest_amax = static_cast<float>(bound.value_or(1200.0));
   ModuleList excluded;
   if (names) RETURN_IF_ERROR(excluded.Add(*names, ModuleList::Syntax::kRegexPrefix));
@@ -97,7 +98,8 @@ SchemeResult ReadFp8(const SchemeSource& source) {
                              "kv_cache_scheme", "export", "dequantize", "producer", "version"}));
   RETURN_IF_ERROR(CheckString(block, where, "fmt", {"e4m3", "float8_e4m3fn"}));
   RETURN_IF_ERROR(CheckString(block, where, "activation_scheme", {"dynamic", "static"}));
-  // Other scale formats (powers of two) round inputs differently from the kernels here.
+  // Other scale formats (powers of two) would need inputs rounded in a way that the kernels here do
+  // not.
   RETURN_IF_ERROR(CheckString(block, where, "scale_fmt", {"float"}));
   RETURN_IF_ERROR(CheckBool(block, where, "dequantize", false));
   if (const json::Value* exported = block.Find("export"); exported != nullptr) {

@@ -1,4 +1,5 @@
-// quant_method "gptq": INT4 or INT8 words that pack inputs, as written by AutoGPTQ and GPTQModel.
+// Reads quant_method "gptq": INT4 or INT8 words that pack inputs, as AutoGPTQ and GPTQModel write
+// them.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// An entry of "dynamic": the modules that match a pattern are excluded or have their own settings.
+// An entry of "dynamic": modules that match a pattern are excluded, or have their own settings.
 struct DynamicEntry {
   ModuleList modules;
   bool is_excluded = false;
@@ -68,7 +69,7 @@ class Gptq : public PlannedScheme {
  private:
   LinearLayout layout_;
   bool quantizes_head_;
-  std::vector<std::string> only_;  // suffixes of quantized modules' names; empty: all
+  std::vector<std::string> only_;  // name suffixes of the quantized modules; empty: all modules
   std::vector<DynamicEntry> dynamic_;
 };
 
@@ -80,7 +81,7 @@ struct GptqSettings {
   bool has_order = false;
 };
 
-// `settings`, overridden by the fields of the object.
+// Returns `settings`, overridden by the fields of the object.
 Result<GptqSettings> ReadSettings(const json::Value& object, const std::string& where,
                                   GptqSettings settings) {
   const JsonFields fields(object, where + ".");
@@ -101,7 +102,7 @@ Result<GptqSettings> ReadSettings(const json::Value& object, const std::string& 
   return settings;
 }
 
-// `is_v2`: the format is "gptq_v2"; the first version stores zero points minus 1.
+// `is_v2`: the format is "gptq_v2". The first version stores zero points minus 1.
 LinearLayout GptqLayout(const GptqSettings& settings, bool is_v2) {
   LinearLayout layout = Int4GroupLayout(settings.group_size);
   if (settings.bits == 8) {
@@ -116,7 +117,7 @@ LinearLayout GptqLayout(const GptqSettings& settings, bool is_v2) {
   return layout;
 }
 
-// modules_in_block_to_quantize: lists of lists of names.
+// Reads modules_in_block_to_quantize: lists of lists of names.
 Result<std::vector<std::string>> ReadQuantizedModules(const json::Value& block,
                                                       const std::string& where) {
   constexpr std::string_view kKey = "modules_in_block_to_quantize";
@@ -141,9 +142,9 @@ Result<std::vector<std::string>> ReadQuantizedModules(const json::Value& block,
   return names;
 }
 
-// dynamic: an object whose keys are regular expressions: "+:PATTERN" or "PATTERN" with settings of
-// the matching modules, "-:PATTERN" for modules that are not quantized.
-// Source: GPTQModel, quantization/config.py, dynamic_get.
+// Reads "dynamic", an object whose keys are regular expressions: "+:PATTERN" or "PATTERN" with
+// settings for the matching modules, "-:PATTERN" for modules that are not quantized. Source:
+// GPTQModel, quantization/config.py, dynamic_get.
 Result<std::vector<DynamicEntry>> ReadDynamic(const json::Value& block, const std::string& where,
                                               const GptqSettings& settings, bool is_v2) {
   std::vector<DynamicEntry> entries;
@@ -158,8 +159,8 @@ Result<std::vector<DynamicEntry>> ReadDynamic(const json::Value& block, const st
     const std::string inside = fmt::format("{}.dynamic.{}", where, key);
     Status added =
         entry.modules.Add("re:" + std::string(pattern), ModuleList::Syntax::kRegexPrefix);
-    // An unsupported exclusion can be ignored: the stored tensors also show which modules are
-    // plain.
+    // An unsupported exclusion can be ignored, because the stored tensors also show which modules
+    // are plain.
     if (!added && entry.is_excluded) continue;
     if (!added) return tl::unexpected<Error>(std::move(added).error().In(inside));
     if (!entry.is_excluded) {

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// The first of `keys` that the block has; keys[0] if it has none.
+// Returns the first of `keys` that the block has; keys[0] if it has none.
 std::string_view PresentKey(const json::Value& block,
                             std::initializer_list<std::string_view> keys) {
   for (const std::string_view key : keys) {

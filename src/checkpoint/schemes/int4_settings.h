@@ -12,18 +12,19 @@
 
 namespace sluice {
 
-// The number of bits of a weight: one of `allowed`, from the first of `keys` that the block has.
+// Reads the number of bits of a weight from the first of `keys` that the block has. It must be in
+// `allowed`.
 Result<int64_t> ReadIntegerBits(const json::Value& block, const std::string& where,
                                 std::initializer_list<std::string_view> keys,
                                 std::initializer_list<int64_t> allowed);
-// Number of inputs per group, a multiple of 32; -1: one scale per row.
+// Reads the number of inputs per group, a multiple of 32; -1: one scale per row.
 Result<int64_t> ReadInt4GroupSize(const json::Value& block, const std::string& where,
                                   std::initializer_list<std::string_view> keys);
 
-// qweight, qzeros and scales, transposed.
+// The layout with transposed qweight, qzeros and scales.
 LinearLayout Int4GroupLayout(int64_t group_size);
 
-// "INT4 in groups of 128, asymmetric, inputs reordered": for messages.
+// Describes a layout for messages: "INT4 in groups of 128, asymmetric, inputs reordered".
 std::string IntegerText(const LinearLayout& layout);
 
 }  // namespace sluice

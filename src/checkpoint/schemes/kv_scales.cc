@@ -1,4 +1,4 @@
-// Finds the scales of keys and values under the names that tools use.
+// Finds the scales of keys and values under the names that different tools use.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// Suffixes after "model.layers.0.self_attn".
+// Name suffixes after "model.layers.0.self_attn".
 constexpr std::array<std::string_view, 7> kKeyNames = {
     ".k_proj.k_scale",     ".k_scale",       ".k_proj.output_scale", ".qkv_proj.k_scale",
     ".qkqkv_proj.k_scale", ".k_cache.scale", ".attn.k_scale"};
@@ -72,7 +72,7 @@ bool IsSuperfluousScale(const Checkpoint& checkpoint, std::string_view tensor) {
                   [&](std::string_view suffix) { return tensor.ends_with(suffix); })) {
     return true;
   }
-  // No layer read this zero point; if it were not 0, it would affect the results.
+  // No layer has read this zero point. If it were not 0, it would affect the results.
   const StoredTensor* stored = checkpoint.Find(tensor);
   return tensor.ends_with("_zero_point") && stored != nullptr && IsAllZero(*stored);
 }

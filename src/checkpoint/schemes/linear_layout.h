@@ -1,5 +1,5 @@
-// Describes, as data, how a published layout stores a quantized linear layer. The schemes make it
-// from their configurations; the search for tensors uses it.
+// Describes as data how a published layout stores a quantized linear layer. The schemes create
+// layouts from their configurations; the search for tensors reads them.
 #pragma once
 
 #include <string>
@@ -10,66 +10,70 @@
 
 namespace sluice {
 
-// Tensors beside codes and scales if integer codes share 32-bit words, and the order of the codes.
+// For integer codes that share 32-bit words: the order of the codes, and the tensors besides codes
+// and scales.
 struct WordLayout {
   Int4Packing packing = Int4Packing::kInputs;
   bool transposed = false;
   std::string_view zero_points = "";  // used if format.has_zero_points or are_symmetric
-  // The stored zero points are all 8 (INT4) or 128 (INT8); they are checked and dropped.
+  // Whether all stored zero points are 8 (INT4) or 128 (INT8). They are checked and then ignored.
   bool are_symmetric = false;
-  int zero_point_offset = 0;          // see StoredMatrix
+  int zero_point_offset = 0;          // as in StoredMatrix
   std::string_view group_index = "";  // I32 [in]: the group of each input
   std::string_view shape = "";        // I64 [2]: out and in
 };
 
 struct LinearLayout {
-  std::string name;   // "FP8", "NVFP4 weights": for messages
-  DataFormat format;  // any float type is accepted for float scales; scale_type is the usual one
+  std::string name;   // name for messages: "FP8", "NVFP4 weights"
+  DataFormat format;  // float scales may have any float type; scale_type is the usual one
   ActivationFormat activations = {};
   // Suffixes of tensor names: "<module>.<suffix>", or "<tensor>_<suffix>" for a fused tensor of all
   // experts. If several are listed, exactly one must exist.
   std::string_view data = "weight";
   std::vector<std::string_view> scales = {"weight_scale"};
   std::string_view second_scale = "";               // used if format.has_second_scale
-  std::vector<std::string_view> input_scales = {};  // empty: the inputs have no stored scale
-  std::string_view input_zero_point = "";           // for kInt8Static; absent: 0
-  bool stores_divisors = false;  // the stored second scale and input scale are divisors
-  bool is_in_words = false;      // codes share 32-bit words: always for kInt4, possible for kI8
+  std::vector<std::string_view> input_scales = {};  // empty if no input scale is stored
+  std::string_view input_zero_point = "";           // for kInt8Static; 0 if absent
+  bool stores_divisors = false;  // whether the stored second scale and input scale are divisors
+  bool is_in_words = false;      // whether codes share 32-bit words: always for kInt4, possible for
+                                 // kI8
   WordLayout words = {};         // used if is_in_words
 };
 
 // Layouts that several tools write.
-LinearLayout Fp8PerTensorLayout();  // weight F8_E4M3, weight_scale, input_scale
-LinearLayout Fp8PerRowLayout();     // weight_scale [out], inputs per token
+LinearLayout Fp8PerTensorLayout();  // weight (F8_E4M3), weight_scale, input_scale
+LinearLayout Fp8PerRowLayout();     // weight_scale [out]; inputs are scaled per token
 LinearLayout Fp8BlockLayout(int block_rows, int block_cols);
-LinearLayout Nvfp4Layout();  // ModelOpt's names
-LinearLayout Mxfp4Layout();  // Quark's names
+LinearLayout Nvfp4Layout();  // with ModelOpt's tensor names
+LinearLayout Mxfp4Layout();  // with Quark's tensor names
 
-// The configuration's settings for one module.
+// What the configuration says about one module.
 struct ModulePlan {
-  const LinearLayout* layout = nullptr;  // null: the configuration does not quantize it
-  bool excluded = false;                 // the configuration says that the weight is plain
+  const LinearLayout* layout = nullptr;  // null: the configuration does not quantize the module
+  bool excluded = false;                 // whether the configuration says that the weight is plain
 };
 
-// The weight of `module`. The stored type decides whether it is plain or in plan.layout.
+// Returns the weight of `module`. The stored element type decides whether it is plain or has
+// plan.layout.
 Result<StoredLinear> FindStoredLinear(const Checkpoint& checkpoint, const std::string& module,
                                       int64_t rows, int64_t cols, const ModulePlan& plan);
 
-// The weight of one expert in a fused tensor (QuantizationScheme::FindFusedExpert).
+// Returns the weight of one expert in a fused tensor (QuantizationScheme::FindFusedExpert).
 Result<std::optional<StoredLinear>> FindStoredExpert(const Checkpoint& checkpoint,
                                                      const std::string& module, int64_t expert,
                                                      int64_t num_experts, int64_t rows,
                                                      int64_t cols, bool transposed,
                                                      const ModulePlan& plan);
 
-// The scales of keys and values, under any name that tools use.
+// Returns the scales of keys and values, under any name that tools use.
 Result<KvScales> FindStoredKvScales(const Checkpoint& checkpoint, const std::string& attention);
 
-// Whether a tensor is one that tools write beside the KV scales and that is not needed: scales of
-// queries and of attention probabilities, zero points that are all 0.
+// Whether a tensor is not needed although tools write it next to the KV scales: scales of queries
+// and of attention probabilities, and zero points that are all 0.
 bool IsSuperfluousScale(const Checkpoint& checkpoint, std::string_view tensor);
 
-// Modules that no tool quantizes, whatever the configuration says: embeddings, norms, routers.
+// Whether no tool quantizes the module, whatever the configuration says: embeddings, norms,
+// routers.
 bool IsNeverQuantized(std::string_view module);
 
 // Base class of schemes that have a plan for every module.
@@ -92,7 +96,7 @@ class PlannedScheme : public QuantizationScheme {
   bool IsSuperfluous(const Checkpoint& checkpoint, std::string_view tensor) const override;
 
  protected:
-  // The configuration's settings for the module.
+  // Returns what the configuration says about the module.
   virtual ModulePlan PlanOf(std::string_view module) const = 0;
 
  private:
