@@ -16,12 +16,13 @@ namespace sluice {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 20;
-constexpr uint64_t kMaxTokenizerConfigBytes = uint64_t{64} << 20;  // may hold a vocabulary
+constexpr uint64_t kMaxTokenizerConfigBytes = uint64_t{64} << 20;  // the file may contain a
+                                                                   // vocabulary
 constexpr int64_t kMaxFeatures = int64_t{1} << 16;
 constexpr int64_t kMaxTextTokens = int64_t{1} << 31;
 constexpr double kNoLimit = 1e40;
 
-// Reads a JSON file of the folder; null if it does not exist.
+// Reads a JSON file from the folder. Returns null if it does not exist.
 Result<json::Value> ReadOptional(const std::filesystem::path& folder,
                                  const std::filesystem::path& name,
                                  uint64_t max_bytes = kMaxFileBytes) {
@@ -47,7 +48,7 @@ Result<json::Value> ReadObject(const std::filesystem::path& folder,
                                                    (folder / name).string(), ShortText(value)));
 }
 
-// The pooling method of a Pooling module's config.json: a name or one flag per method.
+// Reads the pooling method from a Pooling module's config.json: a name, or one flag per method.
 Result<PoolingMethod> ReadPooling(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto name, fields.String("pooling_mode"));
   if (name) return PoolingMethodNamed(*name, "pooling_mode");
@@ -73,7 +74,8 @@ Result<PoolingMethod> ReadPooling(const JsonFields& fields) {
   return PoolingMethodNamed(set.front(), "pooling_mode");
 }
 
-// The tokenizer's limit, the only one since release 6; nullopt if it exceeds any text (1e30).
+// Reads the tokenizer's limit, the only one since release 6. nullopt if no text can exceed it
+// (1e30).
 Result<std::optional<int64_t>> ReadTokenizerLimit(const std::filesystem::path& folder) {
   constexpr const char* kFile = "tokenizer_config.json";
   ASSIGN_OR_RETURN(const json::Value value, ReadObject(folder, kFile, kMaxTokenizerConfigBytes));
@@ -129,7 +131,7 @@ Result<DenseActivation> DenseActivationNamed(const std::string& name) {
               "activation_function");
 }
 
-// `config`: with the modules before this one.
+// Reads a Dense module. `config`: contains the modules before this one.
 Result<DenseModule> ReadDense(const std::filesystem::path& model, const std::string& folder,
                               const SentenceTransformersConfig& config) {
   const std::filesystem::path file = std::filesystem::path(folder) / "config.json";

@@ -1,5 +1,5 @@
-// Reads the files of sentence-transformers beside a checkpoint: how the hidden states of a text
-// become its embedding.
+// Reads the files of sentence-transformers next to a checkpoint. They specify how the hidden states
+// of a text become its embedding.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace sluice {
 
-// Which hidden states form the vector of a prompt.
+// Which hidden states form a prompt's vector.
 enum class PoolingMethod {
-  kLast,  // the last token's
-  kCls,   // the first token's
+  kLast,  // that of the last token
+  kCls,   // that of the first token
   kMean,  // the mean over all tokens
 };
 
-// "last", "cls" or "mean" in any case. kUnsupported lists the supported names; `field`: the name of
-// the setting.
+// Parses "last", "cls" or "mean" in any case. kUnsupported lists the supported names. `field`: the
+// name of the setting.
 Result<PoolingMethod> PoolingMethodNamed(std::string_view name, std::string_view field);
 
 enum class DenseActivation { kIdentity, kTanh, kRelu, kGelu, kSigmoid, kSilu };
 
 // A layer after the pooling: activation(W x + b).
 struct DenseModule {
-  // Holds its config.json and model.safetensors, inside the model's folder: "2_Dense".
+  // Subfolder of the model, for example "2_Dense", with its config.json and model.safetensors.
   std::string folder;
   int64_t in_features = 0;
   int64_t out_features = 0;
@@ -38,17 +38,17 @@ struct DenseModule {
 
 struct SentenceTransformersConfig {
   PoolingMethod method = PoolingMethod::kMean;
-  std::vector<DenseModule> dense;  // applied in order to the pooled vector
-  bool normalize = false;          // divide the result of the last layer by its norm
-  // Longer texts are truncated. max_seq_length of sentence_bert_config.json, else model_max_length
-  // of tokenizer_config.json.
+  std::vector<DenseModule> dense;  // applied to the pooled vector, in order
+  bool normalize = false;          // whether to divide the result of the last layer by its norm
+  // Longer texts are truncated. From max_seq_length in sentence_bert_config.json, else
+  // model_max_length in tokenizer_config.json.
   std::optional<int64_t> max_tokens;
-  bool lower_case = false;                     // convert texts to lower case
-  std::map<std::string, std::string> prompts;  // by a text's purpose: "query", "document"
-  std::string prompt;  // prefix of every text: the prompt default_prompt_name
+  bool lower_case = false;                     // whether texts are converted to lower case
+  std::map<std::string, std::string> prompts;  // keyed by a text's purpose: "query", "document"
+  std::string prompt;  // prefix of every text: the prompt that default_prompt_name names
 };
 
-// Reads modules.json of `folder` and the files that it names; nullopt if there is none.
+// Reads modules.json in `folder` and the files that it names; nullopt if it does not exist.
 // kUnsupported names an unknown module or pooling method.
 Result<std::optional<SentenceTransformersConfig>> LoadSentenceTransformersConfig(
     const std::filesystem::path& folder);

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// A pickle of one tensor has about 40 opcodes and 30 values.
+// Limit of a pickle. One for a tensor has about 40 opcodes and 30 values.
 constexpr size_t kMostPickleBytes = 4096;
 constexpr size_t kMostParts = 64;
 
@@ -27,7 +27,7 @@ tl::unexpected<Error> Bad(std::string_view what) {
               fmt::format("expected a tensor that torch.save wrote: {}", what));
 }
 
-// Reads a little-endian number. REQUIRES: `bytes` holds sizeof(T) bytes from `at` on.
+// Reads a little-endian number at offset `at`. REQUIRES: `bytes` has sizeof(T) bytes from there on.
 template <typename T>
 T At(std::string_view bytes, size_t at) {
   static_assert(std::endian::native == std::endian::little);
@@ -96,7 +96,7 @@ struct PickleValue {
     kText,
     kBool,
     kTuple,
-    kRebuild,  // the function that builds a tensor
+    kRebuild,  // the function that rebuilds a tensor
     kDict,     // the class of the tensor's last argument, an empty dictionary
     kEmptyDict,
     kType,
@@ -105,7 +105,7 @@ struct PickleValue {
   };
   Kind kind = Kind::kMark;
   int64_t number = 0;
-  std::string text = {};  // for a storage: its name
+  std::string text = {};  // the name, if it is a storage
   std::vector<PickleValue> items = {};
   TorchNumber type = TorchNumber::kF32;
 };
@@ -118,7 +118,7 @@ struct TensorFacts {
   std::vector<int64_t> shape, strides;
 };
 
-// Interprets the opcodes of a pickle of one tensor.
+// Interprets the opcodes of a pickle that contains one tensor.
 class Pickle {
  public:
   explicit Pickle(std::string_view bytes) : bytes_(bytes) {}
@@ -227,7 +227,7 @@ class Pickle {
     return Bad("its pickle takes values that are not there");
   }
 
-  // Arguments: ('storage', type, name, device, count of numbers).
+  // The arguments are ('storage', type, name, device, count of numbers).
   Status MakeStorage() {
     if (stack_.empty() || stack_.back().kind != PickleKind::kTuple ||
         stack_.back().items.size() != 5)
@@ -265,7 +265,7 @@ class Pickle {
       return {};
     }
     if (stack_.back().kind != PickleKind::kRebuild) return Bad("its pickle calls something else");
-    // Arguments: (storage, offset, shape, strides, requires_grad, hooks).
+    // The arguments are (storage, offset, shape, strides, requires_grad, hooks).
     if (arguments.size() != 6 || arguments[0].kind != PickleKind::kStorage ||
         arguments[1].kind != PickleKind::kNumber || arguments[4].kind != PickleKind::kBool ||
         arguments[5].kind != PickleKind::kEmptyDict)
@@ -282,7 +282,7 @@ class Pickle {
     return {};
   }
 
-  // Stores the top of the stack in the memo, except tuples: all other values are small.
+  // Stores the top of the stack in the memo, unless it is a tuple: all other values are small.
   Status Keep(uint32_t place) {
     if (stack_.empty()) return Bad("its pickle keeps a value that is not there");
     if (place >= kMostValues) return Bad("its pickle has too many values");
@@ -381,7 +381,7 @@ Result<TorchTensor> ReadTorchTensor(std::string_view file, int64_t most_values) 
       facts.shape.size() > kMostAxes || facts.offset < 0)
     return Bad("found a tensor of another number of axes");
 
-  // Offset of the last number in the storage; it is the largest offset because no stride is
+  // Offset of the last number in the storage. It is the largest offset, because no stride is
   // negative.
   int64_t count = 1, last = facts.offset;
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 4;

@@ -1,4 +1,4 @@
-// Fuzz target: files written by torch.save.
+// Fuzz target: reads arbitrary bytes as a file that torch.save wrote.
 #include "base/fuzz_input.h"
 #include "checkpoint/torch_file.h"
 

@@ -9,10 +9,10 @@
 
 namespace sluice {
 
-// "sha256:" and 64 hexadecimal digits: the SHA-256 of a line "SHA-256  name" for each *.safetensors
-// file and config.json of the folder, sorted by name. Renamed or resharded files give another
-// digest. Reads all files; about 1.5 GB/s a core with SHA instructions. kNotFound if the folder has
-// no weights. kCancelled soon after `stop` is set (may be null).
+// Returns "sha256:" and 64 hexadecimal digits. This is the SHA-256 of lines "SHA-256  name", one
+// for each *.safetensors file and config.json in the folder, sorted by name. Renamed or resharded
+// files give another digest. Reads all files, at about 1.5 GB/s per core with SHA instructions.
+// kNotFound if the folder has no weights; kCancelled soon after `stop` (may be null) is set.
 Result<std::string> WeightsDigest(const std::filesystem::path& folder,
                                   const std::atomic<bool>* stop = nullptr);
 

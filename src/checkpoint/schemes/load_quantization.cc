@@ -1,5 +1,5 @@
-// Rounds plain weights to a narrow format while loading, like vLLM's online quantization: a scheme
-// that wraps the stored one.
+// A scheme that wraps the stored one and rounds its plain weights to a narrow format while loading,
+// like vLLM's online quantization.
 #include <algorithm>
 #include <array>
 
@@ -13,7 +13,7 @@ namespace sluice {
 namespace {
 
 struct Rounding {
-  std::string_view name;  // for messages
+  std::string_view name;  // used in messages
   Encoding encoding;
   ActivationFormat activations;
 };
@@ -49,7 +49,7 @@ struct Word {
   const Rounding& rounding;
 };
 
-// vLLM's names. Where vLLM uses one scale per tensor, we use one per row, which loses less.
+// vLLM's names. Where vLLM uses one scale per tensor, Sluice uses one per row, which loses less.
 constexpr std::array<Word, 7> kWords = {
     Word{"fp8", kFp8},      Word{"fp8_per_tensor", kFp8},     Word{"fp8_per_channel", kFp8},
     Word{"ptpc_fp8", kFp8}, Word{"fp8_per_block", kFp8Block}, Word{"int8", kInt8},
@@ -65,7 +65,8 @@ bool IsPlain(const DataFormat& format) {
   return format.scale_layout == DataFormat::ScaleLayout::kNone;
 }
 
-// Small layers with a large effect on results; vLLM does not round them either.
+// Whether the module is a small layer with a large effect on results. vLLM does not round these
+// either.
 bool IsKeptPlain(std::string_view module) {
   // The last five compute the decays and rates of recurrent layers' states.
   constexpr std::array<std::string_view, 8> kSuffixes = {
@@ -135,7 +136,7 @@ class RoundingScheme : public QuantizationScheme {
     return IsKeptPlain(module) ? nullptr : weights_;
   }
 
-  // Inputs of the head are not rounded: its outputs are the logits themselves.
+  // Inputs of the head are not rounded, because its outputs are the logits themselves.
   ActivationFormat ActivationsOf(std::string_view module, const Rounding& rounding) const {
     return module == head_module_ ? ActivationFormat{} : rounding.activations;
   }
@@ -159,8 +160,8 @@ class RoundingScheme : public QuantizationScheme {
   }
 
   std::shared_ptr<const QuantizationScheme> stored_;
-  const Rounding* weights_;  // null: keep as stored
-  const Rounding* head_;     // null: keep as stored
+  const Rounding* weights_;  // null: kept as stored
+  const Rounding* head_;     // null: kept as stored
   std::string head_module_;
 };
 

@@ -1,4 +1,5 @@
-// ModelOpt: hf_quant_config.json, or quantization_config with quant_method "modelopt", or both.
+// Reads ModelOpt's hf_quant_config.json, or quantization_config with quant_method "modelopt", or
+// both.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -52,17 +53,18 @@ Result<LinearLayout> LayoutOf(std::string_view algorithm, std::optional<int64_t>
   return layout;
 }
 
-// Settings parsed from config.json or from the sidecar.
+// The settings in config.json or in the sidecar.
 struct Facts {
   std::string where;
-  std::optional<std::string> algorithm;  // "": plain weights
+  std::optional<std::string> algorithm;  // "" means plain weights
   std::optional<int64_t> group_size;
   std::optional<bool> fp8_kv;
   std::optional<std::vector<std::string>> excluded;
-  std::map<std::string, LinearLayout, std::less<>> layouts;  // for MIXED_PRECISION, by module
+  std::map<std::string, LinearLayout, std::less<>> layouts;  // for MIXED_PRECISION: the layout of
+                                                             // each module
 };
 
-// The algorithm described by config_groups, as a quant_algo name.
+// Returns the algorithm that config_groups describes, as a quant_algo name.
 Result<std::optional<std::string>> AlgorithmOfGroups(const json::Value& groups,
                                                      const std::string& where, Facts& facts) {
   if (groups.as_object().empty()) return std::nullopt;
@@ -112,7 +114,7 @@ Result<Facts> ReadFacts(const QuantizationSettings& settings) {
   Facts facts;
   facts.where = settings.where;
   const json::Value* block = &settings.block;
-  // The sidecar and some config.json nest the settings one level deeper.
+  // The sidecar and some config.json files nest the settings one level deeper.
   if (const json::Value* inner = block->Find("quantization"); inner != nullptr) {
     RETURN_IF_ERROR(CheckKeys(*block, facts.where, {"quantization", "producer", "quant_method"}));
     if (!inner->is_object())
@@ -183,7 +185,7 @@ tl::unexpected<Error> Contradiction(const Facts& a, const Facts& b, std::string_
               b.where);
 }
 
-// Merges both sources: each fills in what the other lacks; values in both must agree.
+// Merges both sources: each provides what the other lacks; values in both must agree.
 Status Merge(Facts& facts, const Facts& other) {
   if (!facts.algorithm) facts.algorithm = other.algorithm;
   if (other.algorithm && *other.algorithm != *facts.algorithm) {

@@ -20,7 +20,7 @@ constexpr size_t kMaxKeyBytes = 1024;
 // Maximum compiled size of a key. Each state takes at least two bytes of it and, in each of two
 // lists, three ints of the workspace.
 constexpr size_t kMaxCompiledKeyBytes = 16 << 10;
-// PCRE2's limits for nested assertions, per name.
+// PCRE2's limits for nested assertions, for each name.
 constexpr uint32_t kMatchLimit = 10'000;
 constexpr uint32_t kHeapLimitKib = 16 << 10;
 constexpr size_t kWorkspaceInts = size_t{1} << 16;
@@ -45,7 +45,7 @@ tl::unexpected<Error> Refused(std::string_view pattern, std::string_view why, si
                           EscapeControls(Utf8Prefix(pattern, 200), ""), why, offset));
 }
 
-// Buffers for matching, reused by a thread.
+// Buffers for matching; each thread reuses its own.
 struct Scratch {
   pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
@@ -69,7 +69,7 @@ void AppendLiteral(std::string& regex, char c) {
   regex += c;
 }
 
-// Equivalent of Python's fnmatch.translate().
+// Equivalent to Python's fnmatch.translate().
 std::string RegexOfGlob(std::string_view glob) {
   std::string regex = "(?s)";
   for (size_t i = 0; i < glob.size();) {
@@ -155,7 +155,7 @@ Result<NamePattern> NamePattern::PeftKey(std::string_view text) {
     if (const size_t place = text.find(opening); place != std::string_view::npos)
       return Refused(text, "look-around", place);
   }
-  // Compile it alone first, so that it cannot close the groups added around it.
+  // Compiles it alone first, so that it cannot close the groups that are added around it.
   if (auto alone = Regex(text); !alone) return alone;
   ASSIGN_OR_RETURN(NamePattern pattern, Compile(fmt::format("(?:.*\\.)?(?:{})\\z", text), text));
   if (pattern.CompiledBytes() > kMaxCompiledKeyBytes)

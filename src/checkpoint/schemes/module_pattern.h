@@ -1,5 +1,5 @@
 // Patterns of module names: the lists in quantization configurations (exact names, shell globs,
-// regular expressions), and keys of adapters.
+// regular expressions), and the keys in adapters.
 #pragma once
 
 #include <memory>
@@ -11,23 +11,24 @@
 
 #include "base/result.h"
 
-struct pcre2_real_code_8;  // of pcre2.h
+struct pcre2_real_code_8;  // declared as in pcre2.h
 
 namespace sluice {
 
-// A pattern. Matching does not backtrack: its time is proportional to pattern size x name length,
-// even for a malicious pattern. Thread safety: constant.
+// A pattern. Matching does not backtrack: even for a malicious pattern, its time is proportional to
+// pattern size x name length. Thread safety: immutable.
 class NamePattern {
  public:
-  // Python's fnmatch: * ? [abc] [!abc]; the whole name must match.
+  // A pattern as in Python's fnmatch: * ? [abc] [!abc]; the whole name must match.
   static Result<NamePattern> Glob(std::string_view text);
-  // Python's re.match: matches from the start of the name; uses PCRE2. kUnsupported for back
-  // references and for syntax that PCRE2 rejects or interprets differently.
+  // A pattern as in Python's re.match, which matches from the start of the name; compiled with
+  // PCRE2. kUnsupported for back references and for syntax that PCRE2 rejects or interprets
+  // differently.
   static Result<NamePattern> Regex(std::string_view text);
   // A key of peft's rank_pattern and alpha_pattern: a regular expression that matches a suffix of
-  // the name, which begins at the name's start or after a dot. Also kUnsupported for look-around
-  // and for a pattern whose compiled size exceeds the memory for matching.
-  // Source: peft utils/other.py, get_pattern_key: re.match(rf"(.*\.)?({key})$", name).
+  // the name. The suffix starts at the name's start or after a dot. Also kUnsupported for
+  // look-around, and for a pattern whose compiled size exceeds the memory for matching. Source:
+  // peft utils/other.py, get_pattern_key: re.match(rf"(.*\.)?({key})$", name).
   static Result<NamePattern> PeftKey(std::string_view text);
 
   bool Matches(std::string_view name) const;
@@ -39,7 +40,7 @@ class NamePattern {
 
   NamePattern(std::string source, pcre2_real_code_8* code)
       : source_(std::move(source)), code_(code) {}
-  // `source`: the pattern as written in the configuration, for messages.
+  // `source`: the pattern as the configuration writes it, for messages.
   static Result<NamePattern> Compile(std::string_view regex, std::string_view source);
   size_t CompiledBytes() const;
 
@@ -48,15 +49,15 @@ class NamePattern {
 };
 
 // A list of modules by name or pattern. `module` is always the canonical name ("model.layers.0...",
-// "lm_head"); entries are matched against all spellings used by writers
+// "lm_head"); entries are matched against all spellings that tools write
 // ("language_model.model.layers.0...").
 class ModuleList {
  public:
   enum class Syntax { kGlob, kRegexPrefix };  // kRegexPrefix: "re:..." is a regular expression
 
-  // Adds an entry. Under kRegexPrefix, "re:..." is a regular expression; an entry with * ? or [ is
-  // a glob; any other is the name of a module and matches all modules inside it, too. An error
-  // names the entry.
+  // Adds an entry. With kRegexPrefix, "re:..." is a regular expression. An entry with * ? or [ is a
+  // glob. Any other entry names a module and also matches all modules inside it. An error names the
+  // entry.
   Status Add(std::string_view entry, Syntax syntax);
   Status Add(const std::vector<std::string>& entries, Syntax syntax);
 

@@ -1,7 +1,9 @@
-// quant_method "mxfp4": the experts of gpt-oss as published. Two tensors for all experts:
+// Reads quant_method "mxfp4": the experts of gpt-oss as published. Two tensors contain all experts:
 // "<module>_blocks" [experts, out, in / 32, 16]: two codes per byte, the even input in the low
 // half;
+//
 // "<module>_scales" [experts, out, in / 32]: a power of two per 32 inputs.
+//
 // All other weights are plain.
 #include <fmt/format.h>
 
@@ -38,7 +40,7 @@ class Mxfp4 : public PlannedScheme {
                                                       bool transposed) const override {
     const std::string name = module + "_blocks";
     const StoredTensor* blocks = checkpoint.Find(name);
-    // Experts are plain although the configuration says otherwise.
+    // The experts are plain, although the configuration says otherwise.
     if (blocks == nullptr && checkpoint.Find(module) != nullptr) {
       return PlannedScheme::FindFusedExpert(checkpoint, module, expert, num_experts, rows, cols,
                                             transposed);

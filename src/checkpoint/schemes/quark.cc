@@ -1,5 +1,5 @@
-// Quark: quantization_config with quant_method "quark". Settings for all layers, by layer pattern
-// and by layer type.
+// Reads Quark's quantization_config with quant_method "quark": settings for all layers, by layer
+// pattern and by layer type.
 #include <algorithm>
 #include <array>
 
@@ -21,7 +21,7 @@ struct TensorSpec {
 };
 
 struct LayerSettings {
-  std::optional<LinearLayout> layout;  // nullopt: plain weights
+  std::optional<LinearLayout> layout;  // nullopt means plain weights
   bool fp8_output = false;
 };
 
@@ -66,7 +66,7 @@ Result<TensorSpec> ReadTensorSpec(const json::Value* value, const std::string& w
     if (axis && *axis != -1 && *axis != 1)
       return UnsupportedSetting(inside, "ch_axis", json::Value(*axis), "-1");
     RETURN_IF_ERROR(CheckString(*value, inside, "scale_format", {"e8m0"}));
-    // How input scales are computed at run time affects results; weight scales are stored.
+    // The way input scales are computed at run time affects results; weight scales are stored.
     if (spec.is_dynamic)
       RETURN_IF_ERROR(CheckString(*value, inside, "scale_calculation_mode", {"even"}));
     spec.kind = TensorSpec::Kind::kMxfp4;
@@ -196,8 +196,8 @@ Status CheckExport(const json::Value& block, const std::string& where, bool& has
   return {};
 }
 
-// Algorithms that only changed the weights do not matter here; any other may change the computation
-// at run time and is refused.
+// Accepts algorithms that only changed the weights. Any other may change the computation at run
+// time and is refused.
 Status CheckAlgorithms(const json::Value& block, const std::string& where) {
   const json::Value* algorithms = block.Find("algo_config");
   if (algorithms == nullptr || IsEmptySetting(*algorithms)) return {};

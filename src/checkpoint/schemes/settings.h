@@ -1,4 +1,4 @@
-// Strict reading of quantization configurations.
+// Reads quantization configurations strictly: unknown keys are errors.
 #pragma once
 
 #include <initializer_list>
@@ -15,11 +15,11 @@
 
 namespace sluice {
 
-// Input of every scheme's reader.
+// What every scheme is read from.
 struct SchemeSource {
-  std::optional<QuantizationSettings> config;   // inside config.json
-  std::optional<QuantizationSettings> sidecar;  // hf_quant_config.json and its like
-  ElementType plain_type = ElementType::kBF16;  // of weights that are not quantized
+  std::optional<QuantizationSettings> config;   // the block inside config.json
+  std::optional<QuantizationSettings> sidecar;  // hf_quant_config.json or a similar file
+  ElementType plain_type = ElementType::kBF16;  // element type of weights that are not quantized
 };
 
 using SchemeResult = Result<std::shared_ptr<const QuantizationScheme>>;
@@ -33,28 +33,28 @@ SchemeResult ReadMxfp4(const SchemeSource& source);
 SchemeResult ReadGptq(const SchemeSource& source);
 SchemeResult ReadAwq(const SchemeSource& source);
 
-// True for null, false, "", [], {}: the setting has no effect.
+// True for null, false, "", [] and {}, which mean that the setting has no effect.
 bool IsEmptySetting(const json::Value& value);
 
-// Every key of the object must be in `known`, since an unknown one may affect results. Unknown keys
+// Fails if the object has a key that is not in `known`, because it may affect results. Unknown keys
 // with an empty setting are ignored.
 Status CheckKeys(const json::Value& object, const std::string& where,
                  std::initializer_list<std::string_view> known);
 
-// The field must be absent, null or one of `allowed` (strings, ignoring case).
+// Fails unless the field is absent, null or one of `allowed` (strings, ignoring case).
 Status CheckString(const json::Value& object, const std::string& where, std::string_view name,
                    std::initializer_list<std::string_view> allowed);
 Status CheckBool(const json::Value& object, const std::string& where, std::string_view name,
                  bool allowed);
-// The field must be absent, null, false or empty; `why`: reason for the message.
+// Fails unless the field is absent, null, false or empty. `why`: the reason, for the message.
 Status CheckEmpty(const json::Value& object, const std::string& where, std::string_view name,
                   std::string_view why);
 
 tl::unexpected<Error> UnsupportedSetting(const std::string& where, std::string_view name,
                                          const json::Value& found, std::string_view supported);
 
-// Whether a kv_cache_scheme (an object, a string or null) asks for an FP8 cache. The error for an
-// unsupported scheme names it.
+// Whether a kv_cache_scheme (an object, a string or null) asks for an FP8 cache. An unsupported
+// scheme is an error that names it.
 Result<bool> ReadKvCacheScheme(const json::Value* value, const std::string& where,
                                std::string_view name);
 

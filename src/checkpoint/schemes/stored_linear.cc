@@ -16,7 +16,7 @@ namespace {
 
 using ScaleLayout = DataFormat::ScaleLayout;
 
-// The layer to find and how its tensors are stored.
+// The layer to find, and how its tensors are stored.
 struct Place {
   const Checkpoint& checkpoint;
   const std::string& module;
@@ -33,13 +33,13 @@ struct Place {
   std::string DataName(std::string_view suffix) const {
     return num_experts == 0 ? NameOf(suffix) : module;
   }
-  // Shape in the file of a tensor that is [r, c] for this layer.
+  // Returns the shape in the file of a tensor that is [r, c] for this layer.
   std::vector<int64_t> Shape(int64_t r, int64_t c) const {
     if (transposed) std::swap(r, c);
     if (num_experts == 0) return {r, c};
     return {num_experts, r, c};
   }
-  // The layer's part of a tensor, which for a fused tensor is that of its expert.
+  // Returns the layer's part of a tensor: in a fused tensor, its expert's part.
   const std::byte* Part(const StoredTensor& tensor) const {
     const auto bytes = tensor.bytes();
     if (num_experts == 0) return bytes.data();
@@ -52,7 +52,7 @@ bool IsPlainFloat(ElementType type) {
   return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
 }
 
-// The tensor with one of these suffixes; null if there is none.
+// Returns the tensor that has one of these suffixes; null if there is none.
 Result<const StoredTensor*> FindOne(const Place& place,
                                     const std::vector<std::string_view>& suffixes) {
   const StoredTensor* found = nullptr;
@@ -69,7 +69,7 @@ Result<const StoredTensor*> FindOne(const Place& place,
   return found;
 }
 
-// The layer's scale: a scalar, or its expert's element of a tensor [num_experts].
+// Returns the layer's scale: a scalar, or its expert's element of a tensor [num_experts].
 Result<float> ReadScale(const Place& place, const StoredTensor& tensor, bool is_divisor) {
   ASSIGN_OR_RETURN(const float value, ReadScaleScalar(tensor, place.num_experts, place.expert));
   return is_divisor ? 1 / value : value;

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// Collects the tensors of a layer in the order of StoredLinear::tensors.
+// Collects the tensors of a layer, in the order of StoredLinear::tensors.
 class WordsFinder {
  public:
   WordsFinder(const Checkpoint& checkpoint, const std::string& module, int64_t rows, int64_t cols,
@@ -51,7 +51,7 @@ class WordsFinder {
   int64_t groups() const {
     return layout_.format.group_size == 0 ? 1 : cols_ / layout_.format.group_size;
   }
-  // Shape in the file of a tensor that is [r, c] if not transposed.
+  // Returns the shape in the file of a tensor that is [r, c] if not transposed.
   std::vector<int64_t> Shape(int64_t r, int64_t c) const {
     if (layout_.words.transposed) std::swap(r, c);
     return {r, c};
@@ -137,7 +137,7 @@ class WordsFinder {
     return {};
   }
 
-  // A word holds the zero points of four rows of a group.
+  // Returns a zero point. A word holds the zero points of four rows for one group.
   int Int8ZeroPoint(int64_t row, int64_t group) const {
     const int64_t word =
         layout_.words.transposed ? group * ((rows_ + 3) / 4) + row / 4 : row / 4 * groups() + group;
@@ -145,7 +145,7 @@ class WordsFinder {
     return (std::to_integer<int>(stored) + linear_.matrix.zero_point_offset) & 255;
   }
 
-  // Reads the group of each input; inputs of a group need not be contiguous.
+  // Reads the group of each input. The inputs of a group need not be contiguous.
   Status FindGroups() {
     if (layout_.words.group_index.empty()) return {};
     const std::string name = NameOf(layout_.words.group_index);

@@ -1,4 +1,4 @@
-// Finds the tensors of a linear layer whose integer codes share 32-bit words (INT4, INT8): codes,
+// Finds the tensors of a linear layer whose integer codes (INT4, INT8) share 32-bit words: codes,
 // scales, zero points, group indices.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// The weight of `module`, whose layout is plan.layout.
+// Returns the weight of `module`, whose layout is plan.layout.
 Result<StoredLinear> FindStoredWords(const Checkpoint& checkpoint, const std::string& module,
                                      int64_t rows, int64_t cols, const ModulePlan& plan);
 

@@ -12,7 +12,7 @@ std::string FileOf(const StoredTensor& tensor) {
   return tensor.file->path().filename().string();
 }
 
-// Tools differ in whether they keep dimensions of size 1.
+// Removes dimensions of size 1, because tools differ in whether they keep them.
 std::vector<int64_t> Squeezed(std::span<const int64_t> shape) {
   std::vector<int64_t> result;
   for (const int64_t size : shape) {

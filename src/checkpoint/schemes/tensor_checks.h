@@ -17,7 +17,8 @@ tl::unexpected<Error> Misfit(const StoredTensor& tensor, std::string_view expect
                              std::string_view found);
 tl::unexpected<Error> MissingTensor(const std::string& name, std::string_view what);
 
-// `squeeze`: ignore dimensions of size 1. `why`: reason for the expected shape, for the message.
+// `squeeze`: ignores dimensions of size 1. `why`: the reason for the expected shape, for the
+// message.
 Status CheckShape(const StoredTensor& tensor, const std::vector<int64_t>& expected, bool squeeze,
                   std::string_view why);
 Status CheckType(const StoredTensor& tensor, std::initializer_list<ElementType> allowed,
