@@ -1,4 +1,5 @@
-// Divides the tokens of steps among clients by deficit round robin.
+// Divides the tokens of steps among clients by deficit round robin. A share is the scheduler's
+// state for one client.
 #pragma once
 
 #include <cstdint>
@@ -12,55 +13,58 @@
 
 namespace sluice {
 
-// The state of a client.
+// The state of one client.
 struct Share
     : boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>> {
   explicit Share(const Ageing& ageing) : waiting(ageing) {}
 
   uint64_t client = 0;
-  int64_t num_sequences = 0;  // sequences of the client in the scheduler
-  int64_t num_running = 0;    // those that are running
+  int64_t num_sequences = 0;  // number of the client's sequences in the scheduler
+  int64_t num_running = 0;    // number of these that are running
   WaitingQueue waiting;
-  // Tokens that it may still get in this round; negative if it got more.
+  // Number of tokens that it may still get in this round; negative if it got more than that.
   int64_t deficit = 0;
-  int64_t round = 0;  // the round up to which `deficit` is settled
-  // In the step being planned: its prefills that may get (more) tokens, linked by `next_prefill`.
+  int64_t round = 0;  // number of the round up to which `deficit` is settled
+  // In the step being planned: the client's prefills that may get (more) tokens, linked by
+  // `next_prefill`.
   ScheduledSequence* first_prefill = nullptr;
   ScheduledSequence* last_prefill = nullptr;
 };
 
-// In each round, every share may get `quantum` tokens. The share at turn keeps its turn until its
-// deficit is used up or it has nothing to do. When no share with something to do has any deficit
-// left, the next rounds begin, as many as one of them needs. Tokens beyond a share's deficit are
-// taken from its next rounds (decode cannot wait for a turn, nor must prefills while the share at
-// turn lacks a place). Unused tokens are not saved beyond one quantum. A new share gets its first
-// quantum in the next round, and its turn after the existing shares. So an endless sequence of new
-// clients takes no more from an old one than as many clients as exist at the same time.
+// Each round gives every share up to `quantum` tokens. One share has the turn, and keeps it until
+// its deficit is used up or it has nothing to do. Once no share with work has any deficit left, the
+// next rounds begin, as many as one of these shares needs. Tokens beyond a share's deficit are
+// taken from its next rounds: decodes cannot wait for a turn, and prefills need not wait while the
+// share that has the turn lacks a place. Unused tokens are not saved beyond one quantum. A new
+// share gets its first quantum in the next round, and its turn after the existing shares. So an
+// endless sequence of new clients takes no more from an old one than as many clients as exist at
+// the same time.
 //
 // Guarantees: of two shares that always have a waiting sequence, one gets at most one quantum more
 // than the other, plus what its own running sequences still take beyond its deficit. Before a new
 // share's first sequence is admitted, no other share has more than two quanta to admit sequences
 // with.
 //
-// Memory: one share per client with sequences. Thread safety: used by the engine's thread only.
-// Only Join allocates.
+// Memory: one share per client with sequences. Only Join allocates. Thread safety: used by the
+// engine's thread only.
 class FairShares {
  public:
-  // `ageing`: of waiting sequences. REQUIRES: quantum > 0.
+  // `ageing`: how waiting improves ranks. REQUIRES: quantum > 0.
   FairShares(int64_t quantum, const Ageing& ageing) : quantum_(quantum), ageing_(ageing) {}
   FairShares(const FairShares&) = delete;
   FairShares& operator=(const FairShares&) = delete;
 
-  // The share of `client`, which has one more sequence. A new share comes last in the round.
+  // Adds a sequence to the share of `client` and returns the share. A new share is the last in the
+  // round.
   Share& Join(uint64_t client);
-  // The share has one sequence fewer. Without sequences it is deleted, with its deficit: a client
-  // without requests has neither credit nor debt.
+  // Removes a sequence from the share. A share without sequences is deleted, with its deficit: a
+  // client without requests has neither credit nor debt.
   void Leave(Share& share);
 
-  // The share at turn; its deficit is positive. Null if no share has a prefill or a waiting
-  // sequence.
+  // Returns the share that has the turn; its deficit is positive. Null if no share has a prefill or
+  // a waiting sequence.
   Share* AtTurn();
-  // The share with the largest deficit among those with a prefill; null if there is none.
+  // Returns the share with the largest deficit among those with a prefill; null if there is none.
   Share* LeastGiven();
   // Gives the turn back to this share.
   void ReturnTurn(Share& share) { turn_ = Ring::s_iterator_to(share); }
@@ -72,7 +76,8 @@ class FairShares {
   int64_t DeficitOf(const Share& share) const;
   int64_t quantum() const { return quantum_; }
 
-  // Number of shares examined by AtTurn and LeastGiven since construction: a measure of their work.
+  // Number of shares that AtTurn and LeastGiven have examined since construction. Measures their
+  // work.
   int64_t num_visits() const { return num_visits_; }
 
   template <typename Visit>
@@ -93,9 +98,10 @@ class FairShares {
 
   const int64_t quantum_;
   const Ageing ageing_;
-  std::unordered_map<uint64_t, std::unique_ptr<Share>> shares_;  // by client
+  std::unordered_map<uint64_t, std::unique_ptr<Share>> shares_;  // keyed by client
   Ring ring_;                                                    // all shares
-  Ring::iterator turn_ = ring_.end();                            // end() only without shares
+  Ring::iterator turn_ = ring_.end();                            // end() only if there are no
+                                                                 // shares
   int64_t round_ = 0;
   int64_t num_visits_ = 0;
 };

@@ -1,4 +1,4 @@
-// A sequence as seen by the scheduler.
+// A sequence as the scheduler sees it.
 #pragma once
 
 #include <compare>
@@ -19,17 +19,17 @@ namespace sluice {
 
 struct Share;
 
-// Order of sequences by priority and waiting time; smaller ranks come first. Waiting for
+// Orders sequences by priority and waiting time; smaller ranks come first. Waiting for
 // Ageing::level_us improves a rank by one level.
 struct Rank {
   int64_t level = 0;
-  int64_t fraction_us = 0;  // time until `level` is reached: [0, Ageing::level_us)
+  int64_t fraction_us = 0;  // time until `level` is reached, in [0, Ageing::level_us)
 
   friend auto operator<=>(const Rank&, const Rank&) = default;
 };
 
-// Hooks of the scheduler's lists. Destructors do not unlink them: sequences that are still in the
-// scheduler when it ends may be destroyed in any order.
+// Hooks for the scheduler's lists. Their destructors do not unlink, so sequences that are still in
+// the scheduler when it ends may be destroyed in any order.
 using FollowerHook =
     boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>>;
 using SequenceHook =
@@ -37,61 +37,62 @@ using SequenceHook =
 
 // The owner sets the first part and calls Scheduler::Add. After that it may append to `tokens` (one
 // sampled token at a time), set `proposed`, `num_drawn`, `is_held` and `owed_tokens`, and clear
-// `wants_all_rows`; everything else belongs to the scheduler. Ownership: the owner keeps it alive
+// `wants_all_rows`. Everything else belongs to the scheduler. Ownership: the owner keeps it alive
 // until Scheduler::Remove. Neither copied nor moved.
 struct ScheduledSequence : FollowerHook {
   ScheduledSequence() = default;
   ScheduledSequence(const ScheduledSequence&) = delete;
   ScheduledSequence& operator=(const ScheduledSequence&) = delete;
 
-  // Set by the owner.
-  std::vector<int32_t> tokens;  // the prompt, then generated tokens
+  // --- Set by the owner.
+  std::vector<int32_t> tokens;  // the prompt, then the generated tokens
   int64_t num_prompt_tokens = 0;
-  // Maximum number of prompt and output tokens; their memory is allocated once, at admission.
+  // Maximum number of prompt and output tokens. Their memory is allocated once, at admission.
   int64_t max_total_tokens = 0;
-  int64_t priority = 0;  // smaller is sooner; ignored by first come, first served
-  uint64_t client = 0;   // the share it belongs to under the fair policy
+  int64_t priority = 0;  // lower means sooner; ignored by kFcfs
+  uint64_t client = 0;   // the share it belongs to under kFair
   std::string cache_salt;
   bool read_prefix_cache = true;
-  // Images of the prompt, ascending and disjoint.
+  // The images of the prompt, in ascending order and disjoint.
   struct Image {
     ImageId id = 0;
-    int64_t begin = 0, end = 0;  // [first token that stands for a row, after the last)
+    int64_t begin = 0, end = 0;  // the tokens [begin, end) represent the image's rows
     int64_t rows = 0;
-    bool is_whole = false;  // its tokens attend to each other: computed in one step
+    bool is_whole = false;  // its tokens attend to each other, so they are computed in one step
   };
   std::vector<Image> images;
-  // Keys of the tokens in the prefix index, if there are images: a token that stands for an image
-  // row has the key -1 - the image's id. The scheduler appends to it. Empty: the tokens are the
-  // keys.
+  // The keys of the tokens in the prefix index if there are images: a token that represents an
+  // image row has the key -1 - (the image's id). The scheduler appends to it. Empty: the tokens are
+  // the keys.
   std::vector<int32_t> keys;
   // The logits of all prompt tokens are needed (prompt_logprobs): small chunks, no cache reads.
   bool wants_all_rows = false;
-  // Draft tokens after `tokens`: the next step verifies as many as it has room for. They end before
-  // max_total_tokens.
+  // Draft tokens that follow `tokens`; the next step verifies as many as it has room for. They end
+  // before max_total_tokens.
   std::vector<int32_t> proposed;
-  // Number of tokens after `tokens` that steps in flight draw, and that may be computed before they
+  // Number of tokens after `tokens` that steps in flight draw. These may be computed before they
   // are known here.
   int64_t num_drawn = 0;
   // The sequence waits for something outside the scheduler: it may run, but does not decode.
   bool is_held = false;
   // Other work for this sequence since the last plan, as the number of tokens that take the same
-  // time: charged to its share.
+  // time. It is charged to the sequence's share.
   int64_t owed_tokens = 0;
-  // An earlier sequence with the same prompt: this one waits until `leader` has computed the
+  // An earlier sequence with the same prompt. This one waits until `leader` has computed the
   // prompt, to find it in the prefix cache. Null: none. The scheduler also sets it if a prompt that
   // is being computed has a common prefix.
   ScheduledSequence* leader = nullptr;
 
-  // Set by the scheduler.
+  // --- Set by the scheduler.
   enum class State { kNew, kWaiting, kRunning } state = State::kNew;
-  int64_t num_computed = 0;  // leading tokens whose KV is in `blocks`, unless dropped
-  int64_t num_begun = 0;     // likewise, once the steps in flight are done
+  int64_t num_computed = 0;  // number of leading tokens whose KV is in `blocks`, except in dropped
+                             // blocks
+  int64_t num_begun = 0;     // value of num_computed once the steps in flight are done
   BlockTables blocks;
   PrefixCursor cursor;
-  PrefixLookup lookup;  // while waiting
-  // If sequences keep states, while running: its own slot, and the slots that steps in flight fill
-  // with the states after the first `tokens` tokens.
+  PrefixLookup lookup;  // used while waiting
+  // If sequences keep states, while running: the sequence's slot, and the slots that steps in
+  // flight fill with the states after the first `tokens` tokens.
   struct Snapshot {
     int64_t tokens = 0;
     bool is_passing = false;
@@ -103,22 +104,24 @@ struct ScheduledSequence : FollowerHook {
   // last, and the number of tokens after the first row.
   std::vector<HeldState> proposed_states;
   int64_t proposed_from = 0;
-  BlockId passing_block = kNoBlock;  // the last block with a passing snapshot of this sequence
-  // Numbers of tokens, in whole blocks, shared with other sequences: snapshots are wanted there.
+  BlockId passing_block = kNoBlock;  // the last block that has a passing snapshot of this sequence
+  // Lengths of prefixes, in whole blocks but counted in tokens, that are shared with other
+  // sequences. Snapshots are wanted there.
   std::vector<int64_t> shared_prefixes;
-  uint64_t order = 0;         // order of arrival
+  uint64_t order = 0;         // position in the order of arrival
   int64_t level = 0;          // the priority, or 0 if the policy ignores it
   Rank rank;                  // while running: rank at the last admission
-  int64_t waiting_since = 0;  // while waiting: microseconds, excluding the time it ran
+  int64_t waiting_since = 0;  // while waiting: start in microseconds, moved by the time it ran
   int64_t waited_us = 0;      // while running: waiting time until the last admission
   bool has_full_gain = false;
-  int64_t cached_tokens = 0;  // prompt tokens found in the prefix cache at first admission
+  int64_t cached_tokens = 0;  // number of prompt tokens found in the prefix cache at first
+                              // admission
   int64_t num_preemptions = 0;
   int64_t awaited = 0;  // number of tokens that `leader` must have computed
   bool admitted_before = false;
   Share* share = nullptr;
-  SequenceHook rank_hook, since_hook;  // in WaitingQueue
-  // Sequences that wait for this leader; they are in no WaitingQueue.
+  SequenceHook rank_hook, since_hook;  // links in WaitingQueue
+  // Sequences that wait for this leader. They are in no WaitingQueue.
   boost::intrusive::list<ScheduledSequence, boost::intrusive::base_hook<FollowerHook>,
                          boost::intrusive::constant_time_size<false>>
       followers;
@@ -127,7 +130,7 @@ struct ScheduledSequence : FollowerHook {
   size_t slice = 0;
   ScheduledSequence* next_prefill = nullptr;
 
-  // Number of tokens that may be computed.
+  // Number of tokens that may be computed now.
   int64_t length() const { return static_cast<int64_t>(tokens.size()) + num_drawn; }
   bool is_in_flight() const { return num_begun > num_computed; }
 };

@@ -29,10 +29,10 @@ int64_t FairQuantum(const SchedulerLimits& limits) {
 
 namespace {
 
-// The quantum if there is only one share.
+// The quantum under policies with a single share.
 constexpr int64_t kNoQuantum = int64_t{1} << 40;
 
-// Whether more than the last token remains to be computed.
+// Whether more tokens than the last one remain to be computed.
 bool IsPrefill(const ScheduledSequence& sequence) {
   return sequence.num_begun < sequence.length() - 1;
 }
@@ -167,7 +167,7 @@ bool Scheduler::FollowPrefill(Share& share) {
     const auto prompt = KeysOf(*running).first(static_cast<size_t>(running->num_prompt_tokens));
     const auto differ = std::ranges::mismatch(prompt, tokens.first(tokens.size() - 1));
     const int64_t common = (differ.in1 - prompt.begin()) / limits_.block_size * limits_.block_size;
-    // With states, snapshots within the tokens of steps in flight are already planned.
+    // With states, snapshots inside the tokens of steps in flight are already planned.
     const int64_t done = states_ == nullptr ? running->num_computed : running->num_begun;
     if (common <= most || common <= done) continue;
     leader = running;
@@ -214,7 +214,7 @@ void Scheduler::Remove(std::span<ScheduledSequence* const> sequences) {
   } else if (any_ran) {
     std::erase_if(running_, [](const auto* sequence) { return sequence->state == State::kNew; });
   }
-  // After the first loop, in which removed followers have left their leaders.
+  // Done after the first loop, in which removed followers have left their leaders.
   for (ScheduledSequence* sequence : sequences) {
     ReleaseFollowers(*sequence, std::numeric_limits<int64_t>::max());
     shares_.Leave(*sequence->share);
@@ -254,7 +254,7 @@ int64_t Scheduler::TableEnd(int64_t group, int64_t tokens, int64_t computed) con
 
 int64_t Scheduler::MissingOf(const ScheduledSequence& sequence, int64_t group,
                              int64_t tokens) const {
-  // A table may be longer, if draft tokens were not accepted.
+  // A table may be longer than needed if draft tokens were rejected.
   return std::max<int64_t>(
       0, TableEnd(group, tokens, sequence.num_computed) - sequence.blocks[group].size());
 }
@@ -293,14 +293,15 @@ int64_t Scheduler::MostDecodes() const {
 }
 
 void Scheduler::PlanDecodes(Budget& budget) {
-  // Takes the blocks of all before planning slices, so that no victim has a slice.
+  // Takes the blocks for all decodes before planning slices, so that no preempted sequence has a
+  // slice.
   for (size_t i = 0; i < running_.size();) {
     if (TakeMissing(*running_[i], running_[i]->length())) {
       ++i;
       continue;
     }
     Preempt(*PickVictim(nullptr));
-    i = 0;  // the list has changed
+    i = 0;  // preemption has changed the list
   }
   int64_t most = MostDecodes();
   for (ScheduledSequence* sequence : running_) {
@@ -333,11 +334,11 @@ void Scheduler::PlanShares(Budget& budget) {
   }
   if (!anybody_waits) return;
   for (const PlannedSlice& decode : plan_.slices) shares_.Charge(*decode.sequence->share, 1);
-  // Nobody is admitted while running sequences lack blocks.
+  // Nothing is admitted while running sequences lack blocks.
   const bool admits =
       static_cast<int64_t>(plan_.preempted.size()) == plan_.num_preempted_for_others;
   lacks_blocks_ = false;
-  Share* stopped = nullptr;  // its sequence does not fit; prefills continue
+  Share* stopped = nullptr;  // its next sequence does not fit; prefills continue
   while (stopped == nullptr || num_prefills > 0) {
     Share* const share = stopped == nullptr ? shares_.AtTurn() : shares_.LeastGiven();
     if (share == nullptr) break;
@@ -395,7 +396,7 @@ int64_t Scheduler::FitImages(const ScheduledSequence& sequence, int64_t computed
     const int64_t stop = std::max<int64_t>(0, image.begin - computed);
     if (image.is_whole && image.end > end) {
       // A chunk that begins with the image may exceed the share's remaining tokens if the step has
-      // room for it; otherwise a later step has.
+      // room for it. Otherwise a later step has.
       const bool leads = stop == 0 && image.end - computed <= budget.tokens;
       if (!leads || (sequence.wants_all_rows && image.end - computed > budget.prompt_logit_rows))
         return stop;
@@ -430,7 +431,7 @@ int64_t Scheduler::TextChunk(const ScheduledSequence& sequence, int64_t computed
   const int64_t most = std::min({remaining, budget.tokens, budget.share_tokens});
   // If a step has room for all rows of its tokens, prompt logprobs do not split a prompt.
   const bool may_divide = limits_.max_prompt_logit_rows < limits_.max_num_batched_tokens;
-  // The sampling row counts, too, although it has its own place.
+  // The row that samples counts as well, although room for it is reserved.
   if (sequence.wants_all_rows && (limits_.chunked_prefill || may_divide))
     return std::min(most, budget.prompt_logit_rows);
   if (!limits_.chunked_prefill) return remaining <= budget.tokens ? remaining : 0;
@@ -467,7 +468,7 @@ void Scheduler::PlanProposed(Budget& budget) {
     if (states_ != nullptr) wanted = std::min(wanted, NumSpareStates());
     if (wanted <= 0 || !slice.samples || slice.num_tokens > 1 || slice.all_rows) continue;
     const auto tokens = static_cast<int64_t>(sequence.tokens.size());
-    // As for admission, one block per group stays free for each running sequence.
+    // As at admission, one block per group stays free for each running sequence.
     if (!TakeMissing(sequence, tokens + wanted, num_running() * num_groups())) continue;
     slice.num_tokens += wanted;
     slice.num_proposed = wanted;
@@ -483,7 +484,7 @@ void Scheduler::PlanProposed(Budget& budget) {
 }
 
 ScheduledSequence* Scheduler::PickVictim(const Share* share) const {
-  // Ranks of different shares are not comparable.
+  // Ranks in different shares are not comparable.
   const ScheduledSequence* oldest =
       *std::ranges::min_element(running_, {}, [](const auto* sequence) { return sequence->order; });
   const ScheduledSequence* first = oldest;
@@ -580,8 +581,8 @@ bool Scheduler::MoveBlocks(ScheduledSequence& sequence, PrefixIndex::Found& foun
   if (index_ == nullptr || !index_->has_tiers()) return true;
   const uint64_t owner = sequence.share->client;
   if (sequence.read_prefix_cache && !sequence.wants_all_rows) {
-    // A snapshot is restored at once, but the planned copies happen in the step: without a free
-    // slot it could overwrite the source of one.
+    // A snapshot is restored at once, but planned copies happen in the step. If no slot is free,
+    // restoring could overwrite the source of a copy.
     if (!plan_.state_copies.empty() && states_->num_free() == 0) {
       plan_.moves_blocks = true;
       return false;
@@ -603,7 +604,7 @@ bool Scheduler::MoveBlocks(ScheduledSequence& sequence, PrefixIndex::Found& foun
 bool Scheduler::TryAdmit(ScheduledSequence& sequence, Budget& budget) {
   const int64_t num_tokens = static_cast<int64_t>(sequence.tokens.size());
   const bool reads = index_ != nullptr && sequence.read_prefix_cache && !sequence.wants_all_rows;
-  // The last token is always computed, since its logits are needed.
+  // The last token is always computed, because its logits are needed.
   const int64_t most_blocks = (num_tokens - 1) / limits_.block_size;
   PrefixIndex::Found found = FindPrefix(sequence);
   if (!MoveBlocks(sequence, found)) return false;
@@ -680,9 +681,9 @@ void Scheduler::CommitAllButLast(const PlannedSlice& slice) {
   CHECK(slice.samples);
   --sequence.num_begun;
   Advance(sequence, slice.num_tokens - slice.num_proposed - 1);
-  // Followers do not wait for the late token.
+  // Followers do not wait for the token that is late.
   ReleaseFollowers(sequence, sequence.num_computed + 1);
-  // The slot has the states after that token.
+  // The slot already has the states after that token.
   if (states_ != nullptr) GoBackToSnapshot(sequence);
 }
 

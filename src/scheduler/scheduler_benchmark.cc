@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kSequences = 256, kSteps = 2000;
 
-// Each of `num_clients` has an equal part of the running and of the waiting sequences.
+// Each of `num_clients` clients has an equal part of the running and of the waiting sequences.
 void Step(benchmark::State& state, SchedulingPolicy policy, int64_t num_clients,
           int64_t num_waiting) {
   SchedulerLimits limits;
@@ -45,7 +45,7 @@ void Step(benchmark::State& state, SchedulingPolicy policy, int64_t num_clients,
 void Policies(benchmark::State& state) {
   Step(state, static_cast<SchedulingPolicy>(state.range(0)), state.range(1), state.range(2));
 }
-// Arguments: policy (0: fcfs, 2: fair), clients, waiting sequences.
+// Arguments: policy (0: fcfs, 2: fair), number of clients, number of waiting sequences.
 BENCHMARK(Policies)
     ->ArgsProduct({{0, 2}, {1, 256}, {0, 4096}})
     ->ArgNames({"policy", "clients", "waiting"})

@@ -9,7 +9,8 @@
 namespace sluice {
 
 void Scheduler::WantSnapshot(ScheduledSequence& sequence, int64_t tokens) {
-  // Each costs a copy of the states; a prompt rarely shares more different prefixes than this.
+  // Maximum number of shared prefixes. Each costs a copy of the states; a prompt rarely shares
+  // more.
   constexpr size_t kMost = 16;
   std::vector<int64_t>& wanted = sequence.shared_prefixes;
   if (wanted.size() < kMost && std::ranges::find(wanted, tokens) == wanted.end())
@@ -39,7 +40,7 @@ void Scheduler::PlanSnapshots() {
 void Scheduler::PlanSnapshot(size_t index, int64_t tokens, bool is_passing) {
   const PlannedSlice& slice = plan_.slices[index];
   ScheduledSequence& sequence = *slice.sequence;
-  // Leave a slot for each sequence that may be admitted.
+  // Leaves a slot for each sequence that may be admitted.
   if (NumSpareStates() <= 0) return;
   HeldState state;
   if (is_passing && sequence.passing_block != kNoBlock)
@@ -69,7 +70,7 @@ void Scheduler::GoBackToSnapshot(ScheduledSequence& sequence) {
   sequence.passing_block = kNoBlock;
   PrefixCursor& cursor = sequence.cursor;
   if (index_ != nullptr) cursor = index_->LastState(cursor, sequence.cache_salt);
-  // Takes over the slot instead of copying it: a copy would be part of a step, which may fail, and
+  // Takes over the slot instead of copying it. A copy would be part of a step, which may fail and
   // in which the sequence may have no slice.
   if (cursor.num_blocks > 0) sequence.held_state = index_->TakeState(cursor.last_block);
   for (int64_t group = 0; group < num_groups(); ++group)
@@ -93,7 +94,7 @@ void Scheduler::PlanProposedStates() {
   }
 }
 
-// Makes the states at the last block border within accepted draft tokens the passing snapshot.
+// Makes the states at the last block border inside the accepted draft tokens the passing snapshot.
 void Scheduler::KeepPassed(ScheduledSequence& sequence) {
   const int64_t border = sequence.num_computed / limits_.block_size * limits_.block_size;
   const int64_t place = border - sequence.proposed_from;
@@ -113,7 +114,7 @@ void Scheduler::TakeBackStates() {
     const auto accepted = static_cast<size_t>(sequence->num_computed - sequence->proposed_from);
     CHECK_LE(accepted, states.size());
     if (index_ != nullptr) KeepPassed(*sequence);
-    // If all draft tokens were accepted, the sequence's own slot has the states.
+    // If all draft tokens were accepted, the sequence's own slot already has the states.
     if (accepted < states.size()) sequence->held_state = std::move(states[accepted]);
     states.clear();
   }

@@ -1,4 +1,4 @@
-// The waiting sequences of a share, in the order of admission.
+// The waiting sequences of a share, in the order in which they are admitted.
 #pragma once
 
 #include <cstdint>
@@ -10,38 +10,39 @@
 namespace sluice {
 
 // How waiting improves a rank: by one level per `level_us` microseconds, up to `max_levels` levels.
-// The gain is bounded so that a much more urgent sequence stays first however long others have
+// The gain is limited so that a much more urgent sequence stays first however long others have
 // waited.
 struct Ageing {
   int64_t level_us = 0;  // 0: waiting gains nothing
   int64_t max_levels = 0;
 
   int64_t full_gain_us() const { return level_us * max_levels; }
-  // The rank of a sequence of `level` that has waited for `waited_us`, without the bound on the
+  // The rank of a sequence of `level` that has waited for `waited_us`, without the limit of the
   // gain.
   Rank RankOf(int64_t level, int64_t waited_us) const;
 
   friend bool operator==(const Ageing&, const Ageing&) = default;
 };
 
-// Ordered by current rank, then by arrival. Insert, Remove and Next take logarithmic time (Next
-// amortized) and do not allocate, since the links are in the sequences. Thread safety: used by the
-// engine's thread only. Ownership: refers to the sequences, which must outlive their time in the
-// queue.
+// Orders sequences by current rank, then by arrival. Insert, Remove and Next take logarithmic time
+// (Next amortized) and do not allocate, because the links are in the sequences. Thread safety: used
+// by the engine's thread only. Ownership: refers to the sequences, which must outlive their time in
+// the queue.
 class WaitingQueue {
  public:
   explicit WaitingQueue(const Ageing& ageing) : ageing_(ageing) {}
 
   bool empty() const { return ripe_.empty() && ripening_.empty(); }
 
-  // REQUIRES: level, order and waiting_since are set, and do not change while it is in the queue.
+  // REQUIRES: level, order and waiting_since are set, and do not change while the sequence is in
+  // the queue.
   void Insert(ScheduledSequence& sequence);
   void Remove(ScheduledSequence& sequence);
 
-  // The sequence to admit next. `now`: microseconds, not less than in an earlier call. REQUIRES:
-  // the queue is not empty.
+  // Returns the sequence to admit next. `now`: microseconds, never less than in an earlier call.
+  // REQUIRES: the queue is not empty.
   ScheduledSequence& Next(int64_t now);
-  // The rank of a waiting sequence.
+  // The current rank of a waiting sequence.
   Rank RankAt(const ScheduledSequence& sequence, int64_t now) const;
 
   template <typename Visit>
@@ -51,7 +52,7 @@ class WaitingQueue {
   }
 
  private:
-  // Between two sequences with their full gain, levels and arrival decide; between two that still
+  // Between two sequences with their full gain, levels and arrival decide. Between two that still
   // gain, the difference in rank is constant.
   struct LevelOrder {
     bool operator()(const ScheduledSequence& a, const ScheduledSequence& b) const {
@@ -77,8 +78,9 @@ class WaitingQueue {
 
   const Ageing ageing_;
   Set<&ScheduledSequence::rank_hook, LevelOrder> ripe_;       // sequences with their full gain
-  Set<&ScheduledSequence::rank_hook, RankOrder> ripening_;    // the others; `rank` as of time 0
-  Set<&ScheduledSequence::since_hook, SinceOrder> by_since_;  // the others, by waiting_since
+  Set<&ScheduledSequence::rank_hook, RankOrder> ripening_;    // the others, sorted by rank; `rank`
+                                                              // is as of time 0
+  Set<&ScheduledSequence::since_hook, SinceOrder> by_since_;  // the others, sorted by waiting_since
 };
 
 }  // namespace sluice
