@@ -17,13 +17,14 @@ using kernels::DrawBucket;
 using kernels::kDrawSumBlock;
 using kernels::kMaximaBlock;
 
-// A row of logits to draw from; blocks that the cuts remove entirely can be skipped.
+// A row of logits to draw from. Blocks that the cuts remove entirely can be skipped.
 struct DrawRow {
   std::span<const float> logits;
-  std::span<const float> maxima;  // maxima of the blocks; empty: unknown
+  std::span<const float> maxima;  // maximum of each block of logits; empty: unknown
   kernels::DrawCut cut;
 
-  // Calls body(begin, count, maximum) for each block; an unknown maximum is that of the row.
+  // Calls body(begin, count, maximum) for each block. If the block's maximum is unknown, passes
+  // that of the row.
   template <typename Body>
   void ForEachBlock(const Body& body) const {
     for (size_t begin = 0, block = 0; begin < logits.size(); begin += kMaximaBlock, ++block) {
@@ -32,11 +33,12 @@ struct DrawRow {
     }
   }
   float Distance(float logit) const { return (cut.largest - logit) * cut.scale; }
-  // Whether a block with this maximum is cut entirely: rounding preserves the order of distances.
+  // Whether the cuts remove the whole block with this maximum. Rounding preserves the order of
+  // distances.
   bool IsCut(float maximum) const {
     return maximum < cut.smallest || Distance(maximum) > cut.farthest;
   }
-  // Whether all known blocks in [begin, begin + count) are cut.
+  // Whether the cuts remove all blocks in [begin, begin + count); false if maxima are unknown.
   bool IsCut(size_t begin, size_t count) const {
     if (maxima.empty()) return false;
     const size_t first = begin / kMaximaBlock;
@@ -50,7 +52,7 @@ float KthLargest(const DrawRow& row, int64_t k, DrawScratch& scratch) {
   constexpr int64_t kFewEnoughToCollect = 1024;
   std::vector<float>& numbers = scratch.weights;
   if (k <= std::ssize(row.maxima)) {
-    // At least k logits are not less than the k-th largest maximum.
+    // At least k logits are not less than the k-th largest block maximum.
     const auto kth = numbers.begin() + k - 1;
     std::nth_element(numbers.begin(), kth, std::ranges::copy(row.maxima, numbers.begin()).out,
                      std::greater<>());
@@ -77,7 +79,7 @@ float KthLargest(const DrawRow& row, int64_t k, DrawScratch& scratch) {
 
 void Weigh(const DrawRow& row, std::span<float> weights) {
   if (row.maxima.empty()) return kernels::DrawWeights(row.logits, row.cut, weights);
-  // Weights of adjacent blocks that are not cut are computed together.
+  // Computes the weights of adjacent blocks that are not cut together.
   size_t first = 0;
   row.ForEachBlock([&](size_t begin, size_t count, float maximum) {
     if (!row.IsCut(maximum)) return;
@@ -89,7 +91,7 @@ void Weigh(const DrawRow& row, std::span<float> weights) {
   kernels::DrawWeights(row.logits.subspan(first), row.cut, weights.subspan(first));
 }
 
-// Sums the weights of each bucket. The sums are exact, so their order does not matter: with two
+// Sums the weights of each bucket. The sums are exact, so their order does not matter. With two
 // arrays, neighbours in the same bucket need not wait for each other.
 void SumBuckets(const DrawRow& row, DrawScratch& scratch) {
   for (auto& sums : scratch.bucket_weight) sums.fill(0);
@@ -106,7 +108,7 @@ void SumBuckets(const DrawRow& row, DrawScratch& scratch) {
     scratch.bucket_weight[0][i] += scratch.bucket_weight[1][i];
 }
 
-// Sets the weights that top_p cuts off to 0.
+// Sets the weights that top_p removes to 0.
 void CutTail(const DrawRow& row, double top_p, DrawScratch& scratch) {
   std::vector<float>& weights = scratch.weights;
   SumBuckets(row, scratch);
@@ -136,7 +138,7 @@ void CutTail(const DrawRow& row, double top_p, DrawScratch& scratch) {
   std::sort(scratch.sorted.begin(), scratch.sorted.end(), [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
-  double inside = 0;  // exact, like every sum of a bucket
+  double inside = 0;  // exact, like every bucket's sum
   for (const auto& entry : scratch.sorted) {
     float& weight = weights[static_cast<size_t>(entry.first)];
     const double own = kernels::BucketWeight(weight);
@@ -145,14 +147,15 @@ void CutTail(const DrawRow& row, double top_p, DrawScratch& scratch) {
   }
 }
 
-// The token that `uniform` selects, given the sums of blocks of weights. `weights_of(block)`
-// returns a block's weights.
+// Returns the token that `uniform` selects, given the sums of blocks of weights.
+// `weights_of(block)` returns a block's weights.
 template <typename WeightsOf>
 int32_t Select(double uniform, std::span<const double> sums, const WeightsOf& weights_of) {
   double total = 0;
   for (const double sum : sums) total += sum;
   const double target = uniform * total;
-  // The token of a block at which the cumulative sum exceeds the target, or the last one.
+  // Returns the token in a block at which the cumulative sum exceeds the target, or the block's
+  // last token.
   const auto select = [&](size_t block, double reached) {
     const std::span<const float> weights = weights_of(block);
     size_t last = 0;
@@ -173,7 +176,7 @@ int32_t Select(double uniform, std::span<const double> sums, const WeightsOf& we
     before += sum;
     last_block = block;
   }
-  // Because of rounding, the target may exceed the total slightly.
+  // Because of rounding, the target may slightly exceed the total.
   return select(last_block, -std::numeric_limits<double>::infinity());
 }
 
@@ -186,8 +189,8 @@ int32_t SelectByWeights(double uniform, DrawScratch& scratch) {
   });
 }
 
-// Like SelectByWeights, but without an array of all weights, which would not stay in the cache: the
-// weights of the selected block are computed again.
+// Like SelectByWeights, but does not store all weights, which would not fit into the CPU's cache.
+// Computes the weights of the selected block again.
 int32_t SelectByLogits(const DrawRow& row, double uniform, DrawScratch& scratch) {
   constexpr size_t kAtOnce = 4 * kDrawSumBlock;
   const std::span<float> weights =

@@ -13,39 +13,42 @@
 
 namespace sluice {
 
-// A thread's memory, allocated once for a vocabulary.
+// A thread's memory for drawing, allocated once for a vocabulary.
 struct DrawScratch {
   explicit DrawScratch(int64_t vocab_size);
 
   static constexpr int kNumBuckets = kernels::kDrawBuckets;
-  std::vector<float> weights;                     // [vocab_size], see NeedsWeights
+  std::vector<float> weights;                     // [vocab_size]; see NeedsWeights
   std::vector<double> block_sums;                 // sums of kDrawSumBlock weights each
-  std::vector<std::pair<int32_t, float>> sorted;  // the tokens of a bucket, or the largest logits
+  std::vector<std::pair<int32_t, float>> sorted;  // the tokens of one bucket, or the largest logits
   std::array<std::array<double, kNumBuckets>, 2> bucket_weight{};
 };
 
-// The factor of logits before a token is drawn; 0: greedy.
+// The factor by which logits are multiplied before a token is drawn; 0: greedy.
 float ScaleOf(const SamplingParams& params);
 
-// The settings for a device that draws tokens (sample_rows of kernels/cuda/device_kernels.h); a
-// temperature of 0 takes the largest logit.
+// Returns the settings for a device that draws tokens (sample_rows in
+// kernels/cuda/device_kernels.h). With temperature 0 the device takes the largest logit.
 kernels::DrawSettings DrawSettingsOf(const SamplingParams& params, double uniform);
 
-// Whether the requested logprobs are computed from the weights that DrawToken leaves.
+// Whether the requested logprobs are computed from the weights that DrawToken leaves in the scratch
+// memory.
 bool NeedsWeights(const SamplingParams& params);
 
-// The token that `uniform` in [0, 1) selects from softmax(logits / temperature) after these cuts,
-// in order:
-//   min_p: removes tokens less likely than min_p times the most likely;
-//   top_k: removes tokens whose logits are below the k-th largest (ties stay);
-//   top_p: keeps the most likely of the remaining tokens, as long as the probabilities before them
-//   add up to less than top_p (ties by ascending id).
-// No full sort: the weights are summed into buckets of nearly equal logits, and only the bucket at
-// the edge is sorted. All sums are exact or have a fixed order, so a device that sums in another
-// order draws the same token (SampleRowsArgs of kernels/cuda/device_kernels.h). `maxima`: of the
-// logits' blocks (kernels/block_maxima.h), to skip blocks that the cuts remove; empty: unknown.
-// They do not change the result. REQUIRES: no NaN; `largest` is the largest logit and finite;
-// temperature > 0.
+// Returns the token that `uniform` in [0, 1) selects from softmax(logits / temperature) after these
+// cuts, in order:
+//
+//    min_p: removes tokens that are less likely than min_p times the most likely one;
+//    top_k: removes tokens whose logits are below the k-th largest (ties stay);
+//    top_p: keeps the most likely of the remaining tokens, as long as the probabilities before them
+//    add up to less than top_p (ties by ascending id).
+//
+// Does not sort all tokens: weights are summed into buckets of nearly equal logits, and only the
+// bucket at the edge is sorted. All sums are exact or have a fixed order, so a device that sums in
+// another order draws the same token (SampleRowsArgs in kernels/cuda/device_kernels.h). `maxima`:
+// the maximum of each block of logits (kernels/block_maxima.h), with which blocks that the cuts
+// remove are skipped; empty: unknown. They do not change the result. REQUIRES: no NaN; `largest` is
+// the largest logit and finite; temperature > 0.
 int32_t DrawToken(std::span<const float> logits, float largest, const SamplingParams& params,
                   double uniform, DrawScratch& scratch, std::span<const float> maxima = {});
 

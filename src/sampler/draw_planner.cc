@@ -18,7 +18,7 @@ bool IsBeforeMinTokens(const DrawJob& job) {
   return job.num_output_tokens < job.sequence->params->min_tokens;
 }
 
-// Maximum number of entries of DrawExtras::biases.
+// Upper bound of the number of entries in DrawExtras::biases.
 int64_t MostBiases(const DrawJob& job) {
   const SamplingParams& params = *job.sequence->params;
   const auto ends = IsBeforeMinTokens(job) ? std::ssize(job.sequence->end_tokens) : 0;
@@ -168,14 +168,15 @@ bool DrawPlanner::FillBiases(DrawJob& job) {
   ForEachCompletion(params.bad_words, job.history.output(), remove);
   if (IsBeforeMinTokens(job)) {
     const std::span<const int32_t> ends = job.sequence->end_tokens;
-    // If the constraint allows nothing else, it takes precedence over min_tokens.
+    // A constraint that allows nothing else takes precedence over min_tokens.
     const bool is_overruled =
         extras.mask >= 0 && AllowsOnly(ends, WordsAt(extras.mask, mask_words_));
     if (!is_overruled) std::ranges::for_each(ends, remove);
   }
   for (const auto& [token, bias] : params.logit_bias)
     add(token, std::clamp(bias, -kLargestBias, kLargestBias));
-  // A token's removal precedes its biases: as bits, minus infinity is above all biases.
+  // The removal of a token must precede its biases. Compared as bits, minus infinity is above all
+  // biases.
   std::sort(first, end, [](const Entry& a, const Entry& b) {
     return a.token != b.token ? a.token < b.token : a.bias > b.bias;
   });

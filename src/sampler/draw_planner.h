@@ -1,5 +1,5 @@
 // Prepares the lists, masks and settings of DrawExtras (kernels/draw_settings.h) for a model that
-// draws tokens, so that it draws the same tokens as Sampler.
+// draws tokens itself, so that it draws the same tokens as Sampler.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +12,33 @@
 
 namespace sluice {
 
-// Whether a sequence's next draw depends on its previous tokens, not only on their number. If not,
-// the sequence can continue while its last token is unknown.
+// Whether a sequence's next draw depends on which tokens came before, not only on their number. If
+// not, the sequence can continue while its last token is still unknown.
 bool DrawNeedsHistory(const SequenceSampling& sequence);
 
 // A token to draw.
 struct DrawJob {
   SequenceSampling* sequence = nullptr;
   TokenHistory history;
-  int64_t num_output_tokens = 0;  // including tokens that are drawn and not yet in `history`
-  int64_t row = 0;                // for the caller
-  // Out. False: the host must draw, since the row needs more space than there is, or its constraint
-  // cannot be followed in this step.
+  int64_t num_output_tokens = 0;  // includes tokens that are drawn but not yet in `history`
+  int64_t row = 0;                // not used here; for the caller
+  // Result. False: the host must draw, because the row needs more space than there is, or its
+  // constraint cannot be followed in this step.
   bool is_possible = false;
   kernels::DrawSettings settings = {};
   kernels::DrawExtras extras = {};
 };
 
-// Ownership: owns the words of the lists and masks. Allocates like Sampler. Thread safety: one call
-// at a time.
+// Ownership: owns the words of the lists and masks. Allocates as Sampler does. Thread safety: one
+// call at a time.
 class DrawPlanner {
  public:
-  // `most_words`: maximum number of words per step; `most_top`: maximum number of top logits per
+  // `most_words`: maximum number of words per step. `most_top`: maximum number of top logits per
   // token.
   DrawPlanner(int64_t vocab_size, int64_t most_words, int32_t most_top);
 
-  // `words()` holds the jobs' lists and masks until the next call. A job's result depends on other
-  // jobs only by the space that earlier jobs take.
+  // Plans the draws of a step. `words()` contains the jobs' lists and masks until the next call. A
+  // job's result depends on other jobs only through the space that earlier ones take.
   void Plan(ThreadPool& pool, std::span<DrawJob> jobs);
   std::span<const uint32_t> words() const {
     return std::span(words_).first(static_cast<size_t>(num_words_));
@@ -47,11 +47,11 @@ class DrawPlanner {
  private:
   // Updates the sequence's matcher and counts.
   static void Look(DrawJob& job);
-  // Assigns the job its part of the words.
+  // Assigns to the job its part of the words.
   void Place(DrawJob& job);
   // Fills the job's part.
   void Fill(DrawJob& job);
-  // Fills the bits of allowed_token_ids, restricted to those of the constraint.
+  // Sets the bits of allowed_token_ids, restricted to those that the constraint allows.
   void FillAllowed(const SamplingParams& params, const kernels::DrawExtras& extras);
   // Returns false if a token has several biases, whose sum would be rounded differently.
   bool FillBiases(DrawJob& job);

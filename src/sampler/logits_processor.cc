@@ -9,7 +9,7 @@ namespace {
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 void MaskAllBut(std::span<const int32_t> allowed, std::span<float> logits) {
-  // Masks, in place, the gaps between the allowed ids in ascending order.
+  // Masks the gaps between the allowed ids in place, in ascending order.
   thread_local std::vector<int32_t> sorted;
   if (!std::is_sorted(allowed.begin(), allowed.end())) {
     sorted.assign(allowed.begin(), allowed.end());

@@ -1,4 +1,4 @@
-// Changes to the logits before a token is chosen: masks, biases, penalties.
+// Changes the logits before a token is chosen: masks, biases, penalties.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +21,11 @@ struct TokenHistory {
   }
 };
 
-// logit_bias is clamped to +- this.
+// Limit of the magnitude of logit_bias.
 inline constexpr float kLargestBias = 100;
 
 bool HasPenalties(const SamplingParams& params);
-// Whether ProcessLogits would change anything, given the number of output tokens.
+// Whether ProcessLogits would change anything after this number of output tokens.
 bool NeedsProcessing(const SamplingParams& params, int64_t num_output_tokens);
 
 // Calls visit(token) for the last token of each of bad_words whose other tokens end `output`.
@@ -41,13 +41,13 @@ void ForEachCompletion(std::span<const std::vector<int32_t>> bad_words,
 
 // Whether `mask` (constraints/constraint.h) allows only tokens of `end_tokens`.
 bool AllowsOnly(std::span<const int32_t> end_tokens, std::span<const uint32_t> mask);
-// Sets logits of tokens whose bit in `mask` (constraints/constraint.h) is 0 to -infinity.
+// Sets the logits of tokens whose bit in `mask` (constraints/constraint.h) is 0 to -infinity.
 void MaskByBits(std::span<const uint32_t> mask, std::span<float> logits);
 
-// In this order: sets to -infinity all tokens except allowed_token_ids, completions of bad_words,
-// and `end_tokens` before min_tokens; adds logit_bias (clamped to +-100); applies repetition
-// (prompt and output), frequency and presence penalty (output). `counts` belongs to the sequence
-// and is updated if there are penalties.
+// Changes `logits` in this order: sets to -infinity all tokens except allowed_token_ids,
+// completions of bad_words, and `end_tokens` before min_tokens; adds logit_bias (limited to +-100);
+// applies the penalties for repetition (prompt and output), frequency and presence (output).
+// `counts` belongs to the sequence and is updated if there are penalties.
 void ProcessLogits(const SamplingParams& params, const TokenHistory& history,
                    std::span<const int32_t> end_tokens, TokenCounts& counts,
                    std::span<float> logits);

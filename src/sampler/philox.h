@@ -1,4 +1,4 @@
-// Philox 4x32-10: random numbers as a stateless function of (key, counter): the numbers of a seeded
+// Philox 4x32-10: random numbers as a stateless function of (key, counter). The numbers of a seeded
 // request depend only on its seed and positions, whatever else is sampled. Source: Salmon et al.,
 // "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
@@ -24,7 +24,7 @@ inline std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter,
   return counter;
 }
 
-// Uniform in [0, 1) with 53 bits, for the output token at `position` under `seed`.
+// Returns a uniform number in [0, 1) with 53 bits, for the output token at `position` under `seed`.
 inline double UniformAt(uint64_t seed, uint64_t position) {
   const std::array<uint32_t, 4> bits =
       Philox({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), 0, 0},

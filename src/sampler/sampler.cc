@@ -21,12 +21,12 @@ constexpr std::string_view kNoFiniteLogit =
 constexpr std::string_view kNothingAllowed =
     "no token is left to choose: allowed_token_ids, bad_words, min_tokens, logit_bias and the "
     "constraint together exclude them all";
-// Index of the largest logit. `maxima`: maxima of the blocks of logits; may be empty.
+// Returns the index of the largest logit. `maxima`: maximum of each block of logits; may be empty.
 int32_t Largest(std::span<const float> logits, std::span<const float> maxima) {
   return maxima.empty() ? kernels::ArgMax(logits) : kernels::ArgMaxByBlocks(logits, maxima);
 }
 
-// Whether the constraint can be followed in this step; if not, sets the reason in the job.
+// Whether the constraint can be followed in this step. If not, sets the reason in the job.
 bool Follows(SampleJob& job, SequenceMatcher::Answer answer) {
   job.is_late = answer == SequenceMatcher::Answer::kLate;
   if (answer == SequenceMatcher::Answer::kNo) {
@@ -36,8 +36,8 @@ bool Follows(SampleJob& job, SequenceMatcher::Answer answer) {
   return answer == SequenceMatcher::Answer::kYes;
 }
 
-// Fills logprobs or, if `normalize` is false, the logits themselves: of the `num_top` best tokens,
-// or of `listed` ones if there are any.
+// Fills `out` with logprobs or, unless `normalize`, with logits: for the `listed` tokens if there
+// are any, else for the `num_top` best ones.
 void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top,
                   std::span<const int32_t> listed, bool normalize, TokenLogprobs& out) {
   float offset_high = 0;
@@ -61,8 +61,8 @@ void FillLogprobs(std::span<const float> logits, int32_t token, int32_t num_top,
   for (auto& entry : out.top) entry.second = logprob(entry.second);
 }
 
-// The logits from which a token was drawn: divided by the temperature, and minus infinity where
-// `weights`, left by DrawToken, are 0.
+// Computes the logits from which a token was drawn: divided by the temperature, and minus infinity
+// where `weights`, which DrawToken left, are 0.
 void MakeDrawn(std::span<const float> logits, const SamplingParams& params,
                std::span<const float> weights, std::span<float> drawn) {
   const float scale = ScaleOf(params);

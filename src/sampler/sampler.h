@@ -1,4 +1,4 @@
-// Chooses the next token of every sequence of a step, on all threads of the pool.
+// Chooses the next token of every sequence in a step, on all threads of the pool.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace sluice {
 
-// A sequence's state between steps.
+// What sampling keeps for a sequence between steps.
 struct SequenceSampling {
   const SamplingParams* params = nullptr;
-  uint64_t seed = 0;               // of this sequence (the request's seed + j)
-  SharedList<int32_t> end_tokens;  // masked before min_tokens
+  uint64_t seed = 0;               // of sequence j in the request: the request's seed + j
+  SharedList<int32_t> end_tokens;  // masked until min_tokens is reached
   TokenCounts counts;
   // Null: no constraint. Shared with the queue that prepares masks between steps.
   std::shared_ptr<SequenceMatcher> matcher = nullptr;
@@ -32,46 +32,48 @@ struct SampleJob {
   std::span<const float> logits;  // raw, [vocab_size]; not changed
   SequenceSampling* sequence = nullptr;
   TokenHistory history;
-  // Out: `error` is empty on success; otherwise this sequence must end. Other sequences are not
+  // Results. `error` is empty on success; otherwise this sequence must end. Other sequences are not
   // affected.
   int32_t token = -1;
   std::string_view error;
-  TokenLogprobs logprobs;  // if params->logprobs is set
-  // The model has drawn the token (SetDrawn): Sample skips the job.
+  TokenLogprobs logprobs;  // filled if params->logprobs is set
+  // Whether the model has drawn the token itself (SetDrawn). Sample then skips the job.
   bool is_drawn = false;
-  bool is_request_error = false;  // `error` is the request's fault: its settings allow no token
-  // Out: the constraint needs more time than the step has. No token was chosen: the row must be
-  // computed again once the matcher has its mask.
+  bool is_request_error = false;  // whether `error` is the request's fault, because its settings
+                                  // allow no token
+  // Result. The constraint needs more time than the step has, so no token was chosen: the row must
+  // be computed again once the matcher has its mask.
   bool is_late = false;
-  // In: maxima of the logits' blocks (kernels/block_maxima.h), with which fewer logits are read;
-  // empty: none.
+  // Input. The maximum of each block of logits (kernels/block_maxima.h), with which fewer logits
+  // are read; empty: unknown.
   std::span<const float> maxima = {};
 };
 
-// The logprobs of a prompt token, given the logits before it.
+// Computes the logprobs of a prompt token from the logits at the previous position.
 struct PromptLogprobJob {
   std::span<const float> logits;
   int32_t token = 0;
-  int32_t num_top = 0;     // -1: the whole vocabulary
-  std::string_view error;  // out
-  TokenLogprobs logprobs;  // out
+  int32_t num_top = 0;     // number of best tokens; -1: the whole vocabulary
+  std::string_view error;  // result
+  TokenLogprobs logprobs;  // result
 };
 
-// Stores the model's draw for job.sequence. `logprobs` and `top` are only read if params->logprobs
-// is set.
+// Stores the model's own draw for job.sequence. `logprobs` and `top` are only read if
+// params->logprobs is set.
 void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error,
               const kernels::DrawnLogprobs& logprobs, std::span<const kernels::TopLogit> top);
 
-// Semantics: tokens that the sequence's constraint forbids become -infinity, for logprobs, too;
-// logprobs follow params->logprobs_mode; then ProcessLogits, where a constraint that allows only
-// end tokens overrules min_tokens; temperature 0 takes the largest logit (the lowest id of equals),
-// else DrawToken with the random number of (seed, number of output tokens so far). A result depends
-// only on its own job. Thread safety: one call at a time. After construction, only logprobs, new
-// penalty counts, matchers and the first use of allowed_token_ids on a thread allocate memory.
+// Chooses tokens. Tokens that the sequence's constraint forbids become -infinity, for logprobs,
+// too. Logprobs follow params->logprobs_mode. Then come ProcessLogits, where a constraint that
+// allows only end tokens overrules min_tokens, and the choice: temperature 0 takes the largest
+// logit (of equals, the lowest id); otherwise DrawToken uses the random number of (seed, number of
+// output tokens so far). A result depends only on its own job. Thread safety: one call at a time.
+// After construction, memory is allocated only for logprobs, new penalty counts, matchers, and a
+// thread's first use of allowed_token_ids.
 class Sampler {
  public:
   Sampler(int64_t vocab_size, int num_threads);
-  // Number of bytes of all threads' scratch memory.
+  // Total bytes of scratch memory over all threads.
   static int64_t ScratchBytes(int64_t vocab_size, int num_threads);
 
   void Sample(ThreadPool& pool, std::span<SampleJob> jobs);
@@ -85,15 +87,15 @@ class Sampler {
     std::vector<uint32_t> mask;
     DrawScratch draw;
   };
-  // Chooses the largest logit without a mask, if the matcher accepts it.
+  // Takes the largest logit without computing a mask, if the matcher accepts it.
   static SequenceMatcher::Answer TakesLargest(SampleJob& job);
-  // The logits that `job` draws from, with tokens that its constraint forbids masked. Leaves `mask`
-  // as filled by the matcher. Empty if the constraint cannot be followed (job.error), or not now
+  // Returns the logits that `job` draws from, with forbidden tokens masked. Leaves `mask` as the
+  // matcher filled it. Empty if the constraint cannot be followed (job.error), or not in this step
   // (job.is_late).
   static std::span<const float> Constrain(SampleJob& job, Scratch& scratch);
   void SampleOne(SampleJob& job, Scratch& scratch) const;
 
-  std::vector<std::unique_ptr<Scratch>> scratch_;  // by thread
+  std::vector<std::unique_ptr<Scratch>> scratch_;  // indexed by thread
 };
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
 // Time to sample a row of Llama 3's vocabulary on one thread, and a step of 256 sequences on all
-// cores, with logits that are not in the caches.
+// cores, with logits that are not in the CPU's caches.
 #include <algorithm>
 #include <random>
 #include <thread>

@@ -16,9 +16,9 @@ class TokenCounts {
     bool in_prompt = false;
   };
 
-  // Counts tokens appended to `tokens` (prompt, then output) since the last call.
+  // Counts the tokens that were appended to `tokens` (prompt, then output) since the last call.
   void Update(std::span<const int32_t> tokens, int64_t num_prompt_tokens);
-  // Skips the first `num_tokens`, which are placeholders. REQUIRES: nothing was counted yet.
+  // Skips the first `num_tokens` tokens, which are placeholders. REQUIRES: nothing was counted yet.
   void Skip(size_t num_tokens) { num_counted_ = num_tokens; }
   // One entry per distinct token, in order of first appearance.
   std::span<const Entry> entries() const { return entries_; }
@@ -28,7 +28,8 @@ class TokenCounts {
   void Grow();
 
   std::vector<Entry> entries_;
-  std::vector<int32_t> slots_;  // open addressing into entries_, size a power of two; -1: empty
+  std::vector<int32_t> slots_;  // hash table of indices into entries_ (open addressing, size a
+                                // power of two); -1: empty
   size_t num_counted_ = 0;
 };
 
