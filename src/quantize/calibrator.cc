@@ -34,7 +34,7 @@ class Collector : public StepObserver {
   LayerStatistics& statistics_;
 };
 
-// The parameters of a module, including those of its submodules.
+// Returns the parameters of a module, including those of its submodules.
 ParameterList PartOf(const ParameterList& list, const std::string& prefix) {
   const auto is_in = [&](const std::vector<ParameterPart>& parts) {
     return parts.front().name.starts_with(prefix);
@@ -100,7 +100,7 @@ class LayerwiseCalibrator : public Calibrator {
     Collector collector(pool_, statistics);
     for (size_t i = 0; i < sequences_.size(); ++i)
       RunSequence(executor, sequences_[i], states_[i], cache, collector);
-    // The statistics are keyed by matrix addresses, which remain valid.
+    // The statistics are keyed by the addresses of matrices, which remain valid.
     DropLayer(weights_.layers[index]);
     return statistics;
   }
@@ -138,7 +138,7 @@ class LayerwiseCalibrator : public Calibrator {
   const ParameterList& list_;
   DecoderWeights& weights_;
   const std::vector<std::vector<int32_t>> sequences_;
-  std::vector<std::vector<float>> states_;  // [tokens, hidden] of each sequence
+  std::vector<std::vector<float>> states_;  // for each sequence [tokens, hidden]
   ModelOptions options_;
   std::vector<int32_t> blocks_, positions_;
   int64_t longest_ = 0;

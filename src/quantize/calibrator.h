@@ -1,5 +1,5 @@
-// Runs a calibration text through a model, one layer at a time, so that only one layer is in
-// memory, and measures the inputs of its linear layers.
+// Runs a calibration text through a model and measures the inputs of its linear layers. Works one
+// layer at a time, so that only one layer is in memory.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace sluice {
 struct LayerStatistics {
   // Keyed by MatrixParameter::target.
   std::map<const kernels::PackedMatrix*, InputStatistics> inputs;
-  InputStatistics keys, values;  // as written to the cache
+  InputStatistics keys, values;  // as written to the KV cache
 };
 
 class Calibrator {
  public:
-  // `list` has the parameters of `spec` with targets in `weights`; all must outlive this object.
-  // Weights are loaded and dropped layer by layer. `sequences`: token ids, at most
-  // config.max_position_embeddings each. Allocates the hidden states of all tokens.
+  // `list` contains the parameters of `spec` with targets in `weights`; all must outlive this
+  // object. Weights are loaded and dropped layer by layer. `sequences`: token ids, at most
+  // config.max_position_embeddings in each. Allocates the hidden states of all tokens.
   static Result<std::unique_ptr<Calibrator>> Create(ThreadPool& pool, const ModelConfig& config,
                                                     const DecoderSpec& spec,
                                                     const Checkpoint& checkpoint,

@@ -48,7 +48,7 @@ class Predictor {
 
   int64_t vocabulary() const { return model_->config().vocab_size; }
 
-  // Returns logits, [tokens, vocabulary].
+  // Returns logits [tokens, vocabulary].
   const std::vector<float>& Run(ThreadPool& pool, const std::vector<int32_t>& tokens) {
     const kernels::AttentionSlice slice{0, static_cast<int32_t>(tokens.size()), 0, blocks_.data()};
     const std::span<const int32_t> positions(positions_.data(), tokens.size());
@@ -68,7 +68,7 @@ class Predictor {
   std::vector<float> logits_;
 };
 
-// log(sum(exp(logits))).
+// Returns log(sum(exp(logits))).
 double LogSum(std::span<const float> logits) {
   const double largest = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
@@ -80,7 +80,7 @@ ptrdiff_t Argmax(std::span<const float> logits) {
   return std::max_element(logits.begin(), logits.end()) - logits.begin();
 }
 
-// A checkpoint's linear layers, keyed by their modules.
+// A checkpoint's linear layers, keyed by module.
 struct OpenedModel {
   ModelConfig config;
   std::unique_ptr<Checkpoint> checkpoint;
@@ -99,11 +99,11 @@ struct OpenedModel {
   }
 };
 
-// Number of rows compared at a time: whole blocks in all formats.
+// Number of rows compared at a time; a whole number of blocks in all formats.
 constexpr int64_t kChunkRows = 1024;
 
-// Decodes rows [row, row + rows) of a matrix in memory from the part that holds them, [rows, cols].
-// Blocks of a rounded part begin at `row`.
+// Decodes rows [row, row + rows) of a matrix in memory from the stored part [rows, cols] that
+// contains them. In a rounded part, blocks begin at `row`.
 void DecodeRowsOf(ThreadPool& pool, const MatrixSource& source, int64_t row, int64_t rows,
                   std::vector<float>& out) {
   const auto* part = source.parts.data();
@@ -131,7 +131,7 @@ void AddPosition(std::span<const float> a, std::span<const float> b, int32_t nex
     const double log_a = a[i] - sum_a;
     divergence += std::exp(log_a) * (log_a - (b[i] - sum_b));
   }
-  divergence = std::max(divergence, 0.0);  // may be negative by rounding
+  divergence = std::max(divergence, 0.0);  // rounding may make it negative
   ++sums.positions;
   sums.kl_divergence += divergence;
   sums.max_kl_divergence = std::max(sums.max_kl_divergence, divergence);

@@ -1,4 +1,4 @@
-// Magnitudes of the inputs of linear layers, keys and values over a calibration text.
+// Magnitudes that the inputs of linear layers, keys and values have on a calibration text.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ class InputStatistics {
 
   bool empty() const { return count_ == 0; }
   float amax() const { return amax_; }
-  // The magnitude that `percentile` percent of the numbers do not exceed, rounded up by less than 2
-  // percent; at most amax.
+  // Returns the magnitude that `percentile` percent of the numbers do not exceed, rounded up by
+  // less than 2 percent; at most amax.
   float Percentile(double percentile) const;
   void Merge(const InputStatistics& other);
 
  private:
-  // Bins by exponent and the 6 highest bits of the mantissa.
+  // A bin is an exponent and the 6 highest bits of the mantissa.
   static constexpr int kShift = 17;
   static constexpr size_t kBins = size_t{1} << (31 - kShift);
 

@@ -33,7 +33,8 @@ namespace fs = std::filesystem;
 constexpr int64_t kChunkNumbers = int64_t{4} << 20;
 constexpr int64_t kCopyBytes = int64_t{16} << 20;
 
-// A folder that is removed unless it is kept, and that no other run can use at the same time.
+// A folder that is removed unless it is kept. It is locked, so no other run can use it at the same
+// time.
 class PartialFolder {
  public:
   static Result<PartialFolder> Create(fs::path path) {
@@ -51,7 +52,7 @@ class PartialFolder {
       return cannot();
     }
     PartialFolder folder({}, lock);
-    // On a file system without locks, nobody is refused.
+    // On a file system without locks, no run is refused.
     const bool is_held = ::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (is_held || !folder.IsAt(path)) {
       return Fail(ErrorCode::kUnavailable,
@@ -90,13 +91,13 @@ class PartialFolder {
  private:
   PartialFolder(fs::path path, int lock) : path_(std::move(path)), lock_(lock) {}
 
-  // Whether the locked folder still has this name: a run that ends removes its folder.
+  // Whether the locked folder still has this name. A run that ends removes its folder.
   bool IsAt(const fs::path& path) const {
     struct stat locked, named;
     return ::fstat(lock_, &locked) == 0 && ::stat(path.c_str(), &named) == 0 &&
            locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
   }
-  // Removes the files of an interrupted run.
+  // Removes the files that an interrupted run left.
   Status Clear() const {
     std::error_code error;
     for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
@@ -111,10 +112,10 @@ class PartialFolder {
   }
 
   fs::path path_;
-  int lock_ = -1;  // the opened folder
+  int lock_ = -1;  // descriptor of the folder
 };
 
-// Decodes rows [begin, begin + rows) of a module to dense F32.
+// Decodes rows [begin, begin + rows) of a module to contiguous F32.
 void DecodeRows(ThreadPool& pool, const QuantizedModule& module, int64_t begin, int64_t rows,
                 float* out) {
   pool.ParallelFor(rows, 4, [&](int64_t from, int64_t to) {
@@ -173,7 +174,7 @@ class Quantizer {
     return format_.has_second_scale || module.expert >= 0;
   }
 
-  // Tools round in the model's own type; ModelOpt rounds fused expert tensors in F32.
+  // The tools round in the model's type; ModelOpt rounds fused expert tensors in F32.
   const QuantizeTarget& TargetOf(const QuantizedModule& module) const {
     const bool is_bf16 = module.source.format.type == ElementType::kBF16;
     return is_bf16 && module.expert < 0 ? target_ : exact_target_;
@@ -257,14 +258,14 @@ class Quantizer {
     return {};
   }
 
-  // Number of scale rows for `rows` rows of codes.
+  // The number of scale rows for `rows` rows of codes.
   int64_t ScaleRows(int64_t rows) const {
     return format_.scale_layout == DataFormat::ScaleLayout::kPerBlock
                ? (rows + format_.block_rows - 1) / format_.block_rows
                : rows;
   }
 
-  // Encodes values_ to codes_ and scales_; returns the number of bytes of a row of scales.
+  // Encodes values_ to codes_ and scales_. Returns the number of bytes in a row of scales.
   int64_t Encode(const QuantizeTarget& target, int64_t rows, int64_t cols, float tensor_scale) {
     int64_t scale_bytes = 0;
     switch (format_.scale_layout) {
@@ -291,7 +292,7 @@ class Quantizer {
     return scale_bytes;
   }
 
-  // Compares the written values with the source.
+  // Adds the difference between the written values and the source to the error.
   void AddError(int64_t rows, int64_t cols, float tensor_scale) {
     StoredMatrix written{.format = format_,
                          .rows = rows,
@@ -353,7 +354,8 @@ class Quantizer {
     return writer_.Write(name, 0, {bytes.data(), static_cast<size_t>(size)});
   }
 
-  // An expert that no token chose has no statistics; use those of all experts of the layer.
+  // Returns the statistics of a group's inputs. An expert that no token chose has none and gets
+  // those of all experts in the layer.
   InputStatistics StatisticsOf(const QuantizedLayer& layer, const QuantizedGroup& group,
                                const LayerStatistics& statistics) const {
     InputStatistics own;
@@ -399,7 +401,7 @@ class Quantizer {
   const QuantizeOptions& options_;
   const QuantizeTarget& target_;
   const DataFormat& format_;
-  QuantizeTarget exact_target_;  // without rounding the quotient first
+  QuantizeTarget exact_target_;  // as target_, but does not round the quotient first
   SafetensorsWriter& writer_;
   const std::function<void(int64_t)>& done_;
   std::vector<float> values_;
@@ -419,11 +421,11 @@ Status CopyTensor(const StoredTensor& tensor, SafetensorsWriter& writer) {
   return {};
 }
 
-// Tokenizers, templates and the like; weights and their configuration are not copied.
+// Returns files such as tokenizers and templates, but no weights and no configuration of weights.
 Result<std::vector<fs::path>> FindOtherFiles(const fs::path& source) {
   constexpr std::array<std::string_view, 7> kWeights = {".safetensors", ".bin",  ".pt", ".pth",
                                                         ".gguf",        ".onnx", ".h5"};
-  // No tokenizer or template is larger; a larger file is weights with another name.
+  // Tokenizers and templates are smaller; a larger file must be weights with another name.
   constexpr uintmax_t kLargestCopied = uintmax_t{1} << 30;
   std::vector<fs::path> files;
   std::error_code error;
@@ -470,7 +472,7 @@ Status CopyFiles(const std::vector<fs::path>& files, const fs::path& target) {
           fmt::format("cannot copy {} to {}: {}", file.string(), target.string(), error.message()),
           file.string());
     }
-    // The source may be read-only; the user must be able to write the copy.
+    // The source may be read-only, but the user must be able to write the copy.
     fs::permissions(copy, fs::perms::owner_write, fs::perm_options::add, error);
   }
   return {};
@@ -488,7 +490,7 @@ Status WriteText(const fs::path& path, const std::string& text) {
               path.string());
 }
 
-// Written last: without config.json nothing can load the folder.
+// Written last, because nothing can load the folder without config.json.
 Status WriteConfiguration(const fs::path& folder, const ModelConfig& config,
                           const QuantizePlan& plan, const QuantizeOptions& options) {
   const QuantizeConfig written =
@@ -573,7 +575,7 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
 Result<QuantizeReport> QuantizeCheckpoint(ThreadPool& pool, const fs::path& source,
                                           const fs::path& target, const QuantizeOptions& options,
                                           const QuantizeProgress& progress) {
-  // Without a trailing slash, which would put "<out>.partial" inside the folder.
+  // A trailing slash would put "<out>.partial" inside the folder, so it is removed.
   fs::path out = target.lexically_normal();
   if (!out.has_filename()) out = out.parent_path();
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(source));

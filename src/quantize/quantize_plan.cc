@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kWeight = ".weight";
 
-// Spells the canonical `name` as in the source, by the example of one of its tensors.
+// Spells the canonical `name` as the source does, judging by one of the source's tensors.
 std::string SpelledLike(const std::string& original, std::string_view name) {
   const std::string canonical = CanonicalName(original);
   if (original.size() == canonical.size()) return std::string(name);
@@ -29,7 +29,7 @@ int64_t LayerOf(std::string_view module) {
   return std::atoll(std::string(module.substr(kPrefix.size())).c_str());
 }
 
-// Builds the plan parameter by parameter.
+// Builds the plan, parameter by parameter.
 class Planner {
  public:
   Planner(const ModelConfig& config, const Checkpoint& checkpoint, const QuantizeOptions& options)
@@ -101,7 +101,7 @@ class Planner {
   }
 
  private:
-  // For checkpoints with a tensor per projection of all experts.
+  // Finds the part in a checkpoint that has one tensor per projection for all experts.
   Result<std::optional<StoredLinear>> FindFusedPart(const MatrixParameter& matrix,
                                                     const ParameterPart& part) const {
     if (part.fused.empty()) return std::optional<StoredLinear>();
@@ -141,7 +141,7 @@ class Planner {
     LayerAt(layer).groups.push_back(std::move(group));
   }
 
-  // Adds an expert of a fused tensor.
+  // Adds one expert of a fused tensor.
   Status AddFused(int64_t layer, const MatrixParameter& matrix, StoredLinear expert) {
     const FusedExpert& fused = *matrix.fused;
     const StoredTensor* tensor = expert.tensors.front();
@@ -159,7 +159,7 @@ class Planner {
                              .expert = fused.expert,
                              .num_experts = fused.num_experts};
       replaced_.insert(tensor);
-      // All experts of a fused tensor are one group.
+      // All experts of a fused tensor form one group.
       auto& groups = LayerAt(layer).groups;
       auto found = std::find_if(groups.begin(), groups.end(), [&](const QuantizedGroup& group) {
         return group.modules.front().name == name;
@@ -193,7 +193,7 @@ class Planner {
 
   void ListModule(const QuantizedModule& module, int64_t cols) {
     const DataFormat& format = target_.format;
-    if (module.expert > 0) return;  // The first expert plans the tensors of all.
+    if (module.expert > 0) return;  // The first expert has planned the tensors for all.
     const bool fused = module.expert == 0;
     const auto shape = [&](int64_t rows, int64_t inner) -> std::vector<int64_t> {
       if (fused) return {module.num_experts, inner, rows};
@@ -205,7 +205,7 @@ class Planner {
     const std::vector<int64_t> scalar(static_cast<size_t>(target_.scalar_rank), 1);
     const ElementType number =
         format.scale_type == ElementType::kBF16 ? ElementType::kBF16 : ElementType::kF32;
-    // Power-of-two scales are written as U8, like the tools do.
+    // Power-of-two scales are written as U8, as the tools do.
     const ElementType scale =
         format.scale_type == ElementType::kF8E8M0 ? ElementType::kU8 : format.scale_type;
     std::vector<int64_t> scale_shape = scalar;
@@ -243,7 +243,7 @@ class Planner {
   }
 
   void ListPlainModules() {
-    // Listed even if it is tied to the embedding, like the tools do.
+    // The head is listed even if it is tied to the embedding, as the tools do.
     constexpr std::string_view kHead = "lm_head";
     plain_.insert(SpelledLike(checkpoint_.Find("model.embed_tokens.weight")->info->name, kHead));
     plan_.plain_modules.assign(plain_.begin(), plain_.end());

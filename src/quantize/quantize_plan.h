@@ -13,14 +13,14 @@
 
 namespace sluice {
 
-// A quantized linear layer of the new checkpoint: rows of a stored matrix.
+// A quantized linear layer of the new checkpoint; its weights are rows of a stored matrix.
 struct QuantizedModule {
   std::string name;                      // tensor name without suffix, spelled as in the source
   StoredMatrix source;                   // [>= first_row + rows, cols]
-  const StoredTensor* tensor = nullptr;  // holds the source
+  const StoredTensor* tensor = nullptr;  // the tensor that contains the source
   int64_t first_row = 0;
   int64_t rows = 0;
-  int64_t expert = -1;  // >= 0: expert of a fused tensor, which is written transposed
+  int64_t expert = -1;  // >= 0: index of an expert in a fused tensor, which is written transposed
   int64_t num_experts = 0;
 };
 
@@ -29,6 +29,7 @@ struct QuantizedModule {
 struct QuantizedGroup {
   std::vector<QuantizedModule> modules = {};
   std::vector<const kernels::PackedMatrix*> inputs = {};  // matrices whose input statistics apply
+                                                          // to the group
   int64_t cols = 0;
 };
 
@@ -42,13 +43,13 @@ struct QuantizePlan {
   std::vector<QuantizedLayer> layers;
   std::vector<const StoredTensor*> copied;
   std::vector<PlannedTensor> tensors;      // in layer order
-  std::vector<std::string> plain_modules;  // as listed in the configuration
+  std::vector<std::string> plain_modules;  // modules to list as plain in the configuration
   int64_t num_plain = 0;
 };
 
-// Name of a tensor of a module or, with an underscore, of a fused tensor of all experts.
+// Returns the name of a module's tensor or, with an underscore, of a fused tensor of all experts.
 std::string TensorNameOf(const QuantizedModule& module, std::string_view suffix);
-// Name of the tensor of the codes.
+// Returns the name of the tensor with the codes.
 std::string DataNameOf(const QuantizeTarget& target, const QuantizedModule& module);
 
 Result<QuantizePlan> PlanQuantization(const ModelConfig& config, const Checkpoint& checkpoint,

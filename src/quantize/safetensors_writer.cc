@@ -90,7 +90,7 @@ Status SafetensorsWriter::CreateFile(const std::string& name,
   if (file < 0) return tl::unexpected<Error>(SystemError(path, "create"));
   files_.push_back(file);
   names_.push_back(name);
-  // Detects a full disk now, not after an hour.
+  // Reserves the space, so that a full disk is detected now and not after an hour.
   if (const int code = ::posix_fallocate(file, 0, data_begin + offset); code != 0) {
     errno = code;
     return tl::unexpected<Error>(SystemError(path, "reserve space"));

@@ -1,4 +1,4 @@
-// Writes a folder of safetensors files. The tensors are known beforehand; their data may come in
+// Writes a folder of safetensors files. The tensors are known in advance; their data may come in
 // any order.
 #pragma once
 
@@ -26,8 +26,9 @@ struct PlannedTensor {
 class SafetensorsWriter {
  public:
   // Distributes the tensors, in order, over files of at most `max_file_bytes` (a tensor is never
-  // split), and creates the files in `folder` with their full size. In a file, tensors are sorted
-  // by descending element size, so that each is aligned for its type. REQUIRES: names are unique.
+  // split), and creates the files in `folder` with their full size. Within a file, tensors are
+  // sorted by descending element size, so that each is aligned for its type. REQUIRES: names are
+  // unique.
   static Result<SafetensorsWriter> Create(const std::filesystem::path& folder,
                                           std::vector<PlannedTensor> tensors,
                                           int64_t max_file_bytes);
@@ -47,7 +48,7 @@ class SafetensorsWriter {
  private:
   struct Place {
     size_t file = 0;
-    int64_t offset = 0;  // in the file
+    int64_t offset = 0;  // offset in the file
     int64_t size = 0;
     int64_t written = 0;
   };

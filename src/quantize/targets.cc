@@ -13,7 +13,7 @@ using json::Value;
 
 constexpr const char* kProducer = "sluice";
 
-// Settings as in the tools' own exports, which tools/checkpoints/compare_exports.py compares.
+// Settings as in the tools' own exports; tools/checkpoints/compare_exports.py compares them.
 const std::array<QuantizeTarget, 7> kTargets = {{
     {.name = "modelopt-fp8",
      .format = {.type = ElementType::kF8E4M3, .scale_layout = Layout::kPerTensor},

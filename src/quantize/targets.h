@@ -1,4 +1,4 @@
-// The layouts that `sluice quantize` writes, the counterpart of src/checkpoint/schemes.
+// The layouts that `sluice quantize` writes; src/checkpoint/schemes reads them.
 #pragma once
 
 #include <span>
@@ -13,31 +13,31 @@
 
 namespace sluice {
 
-// How to write a layout, with the rounding of the tool that defined it.
+// How to write a layout, including the rounding of the tool that defined it.
 struct QuantizeTarget {
-  std::string_view name;  // "modelopt-fp8"
-  DataFormat format;      // scale_type: type of the written scales
+  std::string_view name;  // for example "modelopt-fp8"
+  DataFormat format;      // its scale_type is the type of the written scales
   ActivationFormat activations;
   std::string_view data = "weight";
   std::string_view scale = "weight_scale";
   std::string_view second_scale = "";
-  std::string_view input_scale = "";  // "": the inputs have no stored scale
-  bool rounds_quotient = false;       // see Encoding
+  std::string_view input_scale = "";  // "": no input scale is stored
+  bool rounds_quotient = false;       // as in Encoding
   bool keeps_negative_zero = true;
-  int scalar_rank = 0;         // scalars have shape [] (0) or [1] (1)
-  bool fuses_experts = false;  // fused expert tensors stay fused
+  int scalar_rank = 0;         // shape of scalars: 0 for [], 1 for [1]
+  bool fuses_experts = false;  // whether fused expert tensors stay fused
 
   Encoding encoding() const { return {format, rounds_quotient, keeps_negative_zero}; }
   bool needs_calibration() const { return !input_scale.empty(); }
 };
 
 std::span<const QuantizeTarget> QuantizeTargets();
-// Null for an unknown name.
+// Returns null for an unknown name.
 const QuantizeTarget* FindQuantizeTarget(std::string_view name);
-// "modelopt-fp8|modelopt-nvfp4|...".
+// Returns "modelopt-fp8|modelopt-nvfp4|...".
 std::string QuantizeTargetNames();
 
-// The configuration for this target. `excluded`: full names of modules that stayed plain. The
+// The configuration for this target. `excluded`: full names of the modules that stayed plain. The
 // sidecar is null if the tool writes none.
 struct QuantizeConfig {
   json::Value config_block;  // quantization_config
@@ -50,7 +50,7 @@ QuantizeConfig WriteQuantizeConfig(const QuantizeTarget& target, bool fp8_kv_cac
 struct KvScaleNames {
   std::string_view key, value;
   ElementType type = ElementType::kF32;
-  bool merged = false;  // both are set to the larger one
+  bool merged = false;  // whether both are set to the larger of the two
 };
 KvScaleNames KvScaleNamesOf(const QuantizeTarget& target);
 
