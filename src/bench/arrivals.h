@@ -14,20 +14,20 @@ struct ArrivalOptions {
   // more even; infinity: constant intervals.
   double burstiness = 1;
   enum class Ramp { kNone, kLinear, kExponential };
-  // The rate goes from start to end over the requests, instead of requests_per_second.
+  // Changes the rate from start to end over the requests, instead of using requests_per_second.
   Ramp ramp = Ramp::kNone;
   double ramp_start = 0, ramp_end = 0;
   uint64_t seed = 0;
 };
 
 struct Arrival {
-  double seconds = 0;  // after the start
-  double rate = 0;     // requests per second when its interval was drawn
+  double seconds = 0;  // seconds after the start of the run
+  double rate = 0;     // requests per second at the time its interval was drawn
 };
 
-// `count` arrivals in order, identical to those of vLLM's generator with the same seed. Intervals
-// are drawn from a gamma distribution; without a ramp they are scaled so that the last arrival is
-// at count / rate. REQUIRES: rates and burstiness above 0.
+// Returns `count` arrivals in order, identical to those of vLLM's generator with the same seed.
+// Draws intervals from a gamma distribution; without a ramp they are scaled so that the last
+// arrival is at count / rate. REQUIRES: rates and burstiness are positive.
 std::vector<Arrival> PlanArrivals(const ArrivalOptions& options, int64_t count);
 
 }  // namespace sluice::bench

@@ -22,7 +22,7 @@ tl::unexpected<Error> Bad(std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message));
 }
 
-// The token ids of random prompts: the vocabulary without special tokens.
+// Returns the token ids for random prompts: the vocabulary without special tokens.
 std::vector<int32_t> AllowedIds(const PromptTokenizer& tokenizer) {
   std::vector<int32_t> allowed;
   for (int64_t place = 0; place < tokenizer.NumTokens(); ++place) {
@@ -159,7 +159,8 @@ Result<Dataset> MakePrefixRepetition(const DatasetOptions& options,
   return data;
 }
 
-// Prompts with the same task and different lines; the first lines are the same in all prompts.
+// Makes prompts with the same task and different lines. The first lines are the same in all
+// prompts.
 Result<Dataset> MakeSonnet(const DatasetOptions& options, const PromptTokenizer& tokenizer) {
   std::vector<std::string> lines(SonnetLines().begin(), SonnetLines().end());
   if (!options.path.empty()) {
@@ -245,7 +246,8 @@ Result<Dataset> MakeKind(const DatasetOptions& options, const PromptTokenizer* t
 
 Result<Dataset> MakeDatasetWith(const DatasetOptions& options, const PromptTokenizer* tokenizer) {
   auto data = MakeKind(options, tokenizer);
-  // The results of a tokenizer that failed cause other errors: report its own error instead.
+  // A tokenizer that failed returns results that cause other errors, so its own error is reported
+  // instead.
   if (tokenizer != nullptr) RETURN_IF_ERROR(tokenizer->status());
   return data;
 }

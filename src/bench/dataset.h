@@ -17,7 +17,7 @@ namespace sluice::bench {
 struct Prompt {
   std::string text;
   std::vector<int32_t> ids;              // if not empty, sent instead of the text
-  std::vector<std::string> images = {};  // URLs, after the text of a chat
+  std::vector<std::string> images = {};  // URLs of images that follow the text of a chat
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;  // maximum length of the answer
 };
@@ -25,39 +25,39 @@ struct Prompt {
 struct DatasetOptions {
   enum class Kind { kRandom, kShareGpt, kCustom, kSonnet, kPrefixRepetition };
   Kind kind = Kind::kRandom;
-  std::string path = {};  // for kinds that read a file
+  std::string path = {};  // the file, for kinds that read one
   int64_t num_prompts = 1000;
   uint64_t seed = 0;
   bool shuffle = true;
-  bool oversample = true;  // repeats prompts if the file has too few
+  bool oversample = true;  // whether to repeat prompts if the file has too few
 
-  // kRandom, kSonnet, kPrefixRepetition.
+  // For kRandom, kSonnet and kPrefixRepetition:
   int64_t input_len = 1024;
   int64_t prefix_len = 0;
-  int64_t num_prefixes = 10;     // kPrefixRepetition
+  int64_t num_prefixes = 10;     // for kPrefixRepetition
   double input_range_ratio = 0;  // lengths are in [len * (1 - ratio), len * (1 + ratio)]
   double output_range_ratio = 0;
-  // Sends prompts as lists of ids. Prompts of kRandom are then not converted to text, so that their
-  // number of tokens is exact with any vocabulary.
+  // Whether to send prompts as lists of ids. Prompts of kRandom are then not converted to text, so
+  // that their number of tokens is exact with any vocabulary.
   bool send_ids = false;
-  // Tokens of the answer; absent or -1: as in the file.
+  // Number of output tokens; absent or -1: as the file states.
   std::optional<int64_t> output_len = std::nullopt;
-  // kRandom: adds images to each request.
+  // For kRandom: adds images to each request.
   std::optional<RandomImageOptions> images = std::nullopt;
-  // kCustom and kSonnet: makes the prompt from a message; absent: the message is the prompt.
+  // For kCustom and kSonnet: converts a message to a prompt. Absent: the message is the prompt.
   std::function<Result<std::string>(const std::string& prompt)> apply_chat_template = nullptr;
 };
 
 struct Dataset {
   std::vector<Prompt> prompts;
-  std::vector<std::string> notes;  // messages to the user, one line each
+  std::vector<std::string> notes;  // messages for the user, one line each
 };
 
-// `tokenizer` may be null for kCustom: every prompt then counts as 1 token until the server reports
-// the number. kInvalidArgument for options that contradict each other, kInvalidData for an invalid
-// file; both messages say what to do.
+// `tokenizer` may be null for kCustom; every prompt then counts as 1 token until the server reports
+// its number. kInvalidArgument for contradictory options, kInvalidData for an invalid file; both
+// messages state what to do.
 Result<Dataset> MakeDataset(const DatasetOptions& options, const Tokenizer* tokenizer);
-// The same with a tokenizer that may be a server's: also kUnavailable if the server fails.
+// As above, with a tokenizer that may be a server's. Also kUnavailable if the server fails.
 Result<Dataset> MakeDatasetWith(const DatasetOptions& options, const PromptTokenizer* tokenizer);
 
 }  // namespace sluice::bench

@@ -47,7 +47,7 @@ void Oversample(const DatasetOptions& options, Dataset& data) {
   data.notes.push_back(fmt::format("Oversampled requests to reach {} total samples.", wanted));
 }
 
-// The first two turns of each conversation that has at least two.
+// Returns the first two turns of each conversation that has at least two.
 Result<std::vector<std::pair<std::string, std::string>>> ReadConversations(
     const DatasetOptions& options) {
   ASSIGN_OR_RETURN(const std::string text, ReadDataset(options.path, "sharegpt"));
@@ -89,7 +89,7 @@ Result<std::vector<std::string>> ReadLines(const std::string& path) {
 
 Result<Dataset> MakeShareGpt(const DatasetOptions& options, const PromptTokenizer& tokenizer) {
   ASSIGN_OR_RETURN(const auto turns, ReadConversations(options));
-  // vLLM's bounds: shorter or longer turns are not representative of conversations.
+  // vLLM's limits: shorter or longer turns are not representative of conversations.
   constexpr int64_t kMinLen = 4, kMaxPrompt = 1024, kMaxTotal = 2048;
   Dataset data;
   for (const auto& [question, answer] : turns) {

@@ -1,4 +1,5 @@
-// Fuzz target: any bytes as a file of prompts, both as ShareGPT's JSON and as JSON lines.
+// Fuzz target: reads arbitrary bytes as a file of prompts, both as ShareGPT's JSON and as JSON
+// lines.
 #include "base/fuzz_input.h"
 #include "bench/dataset.h"
 

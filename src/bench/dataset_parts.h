@@ -1,4 +1,4 @@
-// The data sets that come from files; use dataset.h.
+// The data sets that come from files. Callers use dataset.h.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ namespace sluice::bench {
 
 Result<Dataset> MakeCustom(const DatasetOptions& options, const PromptTokenizer* tokenizer);
 Result<Dataset> MakeShareGpt(const DatasetOptions& options, const PromptTokenizer& tokenizer);
-// Prompts with the lengths of the random data set, and text from a ShareGPT file.
+// Makes prompts with the lengths of the random data set, from the text in a ShareGPT file.
 Result<Dataset> MakeRandomFromFile(const DatasetOptions& options, const PromptTokenizer& tokenizer);
 
-// The non-empty lines of a text file, each with its newline.
+// Returns the non-empty lines of a text file, each with its newline.
 Result<std::vector<std::string>> ReadLines(const std::string& path);
 
 }  // namespace sluice::bench

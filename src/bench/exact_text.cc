@@ -55,7 +55,7 @@ std::string ExactText::Make(std::vector<int32_t>& ids, int64_t count,
     const size_t size = Count(head);
     if (size <= wanted) {
       size_t fill = wanted - size;
-      // The filler may merge with the text before it.
+      // The filler may merge with the text that precedes it.
       for (int attempt = 0; attempt < 4; ++attempt) {
         std::string filled = head + Repeat(Filler(), fill);
         std::vector<int32_t> tokens = tokenizer_.Encode(filled, false);

@@ -24,7 +24,7 @@ double WallSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// The server's error message, if there is one.
+// Returns the server's error message, if there is one.
 std::string ErrorText(std::string_view answer) {
   const auto value = json::Parse(answer);
   const json::Value* error = value ? value->Find("error") : nullptr;
@@ -175,7 +175,7 @@ Result<LoadResult> RunLoad(const LoadOptions& options, const std::vector<Prompt>
   PythonRandom random(options.seed);
   int64_t num_ended = 0;
   double last_end = 0;
-  std::vector<size_t> done;  // finished senders, to be freed outside of their callback
+  std::vector<size_t> done;  // finished senders, which are freed outside their callback
   const double start = MonotonicSeconds();
   std::optional<int64_t> last_rate;
 

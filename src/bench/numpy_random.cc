@@ -10,8 +10,8 @@ namespace {
 
 using Wide = unsigned __int128;
 
-// numpy.random.SeedSequence(seed).generate_state(8): mixes the words of the seed into a pool of
-// four words, from which it hashes the state.
+// Equivalent to numpy.random.SeedSequence(seed).generate_state(8): mixes the words of the seed into
+// a pool of four words, from which it hashes the state.
 std::array<uint32_t, 8> SeedState(uint64_t seed) {
   constexpr uint32_t kMixLeft = 0xca01f9dd, kMixRight = 0x4973f715;
   uint32_t constant = 0x43b0d7e5;
@@ -52,7 +52,8 @@ constexpr Wide kMultiplier = (Wide{2549297995355413924ULL} << 64) | 486554059571
 NumpyGenerator::NumpyGenerator(uint64_t seed) {
   const std::array<uint32_t, 8> words = SeedState(seed);
   const auto word64 = [&](size_t i) {
-    return (Wide{words[2 * i + 1]} << 32) | words[2 * i];  // little-endian pairs
+    return (Wide{words[2 * i + 1]} << 32) | words[2 * i];  // joins pairs of words, the low one
+                                                           // first
   };
   const Wide start = (word64(0) << 64) | word64(1);
   const Wide sequence = (word64(2) << 64) | word64(3);
@@ -81,7 +82,7 @@ uint32_t NumpyGenerator::Next32() {
 std::vector<int64_t> NumpyGenerator::Integers(int64_t low, int64_t high, int64_t count) {
   CHECK(low < high && static_cast<uint64_t>(high - low) <= uint64_t{1} << 32, "[{}, {})", low,
         high);
-  const uint64_t range = static_cast<uint64_t>(high - low);  // number of values
+  const uint64_t range = static_cast<uint64_t>(high - low);  // number of possible values
   std::vector<int64_t> result(static_cast<size_t>(count), low);
   if (range == 1) return result;
   for (int64_t& value : result) {

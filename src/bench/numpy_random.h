@@ -8,14 +8,14 @@
 
 namespace sluice::bench {
 
-// numpy.random.default_rng(seed): PCG64 after a SeedSequence. Thread safety: one thread at a time,
-// like all generators here.
+// Equivalent to numpy.random.default_rng(seed): PCG64 after a SeedSequence. Thread safety: one
+// thread at a time, as for all generators here.
 class NumpyGenerator {
  public:
   explicit NumpyGenerator(uint64_t seed);
 
-  // integers(low, high, size=count): uniform in [low, high). REQUIRES: low < high, at most 2^32
-  // different values.
+  // Equivalent to integers(low, high, size=count): uniform in [low, high). REQUIRES: low < high, at
+  // most 2^32 different values.
   std::vector<int64_t> Integers(int64_t low, int64_t high, int64_t count);
   int64_t Integer(int64_t low, int64_t high) { return Integers(low, high, 1)[0]; }
 
@@ -28,13 +28,13 @@ class NumpyGenerator {
   uint32_t half_ = 0;
 };
 
-// numpy.random.seed(seed) and the module's own functions.
+// Equivalent to numpy.random.seed(seed) and the functions of the module itself.
 class NumpyLegacyRandom {
  public:
   explicit NumpyLegacyRandom(uint32_t seed) : engine_(seed) {}
 
   double Uniform();  // random_sample()
-  // gamma(shape, scale); both above 0.
+  // Equivalent to gamma(shape, scale). REQUIRES: both are positive.
   double Gamma(double shape, double scale);
 
  private:

@@ -12,14 +12,14 @@
 namespace sluice::bench {
 namespace {
 
-// Number of tokens of the base vocabulary, like Hugging Face's vocab_size: without added tokens.
+// Number of tokens in the base vocabulary, without added tokens, like Hugging Face's vocab_size.
 int64_t BaseVocabSize(const Tokenizer& tokenizer) {
   int32_t size = tokenizer.vocab_size();
   while (size > 0 && (tokenizer.IsAdded(size - 1) || tokenizer.IdToToken(size - 1).empty())) --size;
   return size;
 }
 
-// The words of the built-in verse in lower case, each with a leading blank.
+// Returns the words of the built-in verse in lower case, each with a leading blank.
 std::vector<std::string> CommonWords() {
   std::set<std::string> words;
   std::string word;
@@ -89,7 +89,7 @@ json::Value ServerTokenizer::Ask(std::string_view path, json::Value body) const 
 std::vector<int32_t> ServerTokenizer::Encode(const std::string& text,
                                              bool add_special_tokens) const {
   if (text.empty()) {
-    // Servers refuse an empty text: count the special tokens of another text instead.
+    // Servers refuse an empty text, so the special tokens of another text are counted.
     if (!add_special_tokens) return {};
     const size_t with = Encode(" a", true).size(), without = Encode(" a", false).size();
     return std::vector<int32_t>(with > without ? with - without : 0);

@@ -1,4 +1,4 @@
-// The tokenizer that makes and counts the prompts of a benchmark: a local one, or a server's.
+// The tokenizer that makes and counts a benchmark's prompts: a local one, or a server's.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,23 @@ class PromptTokenizer {
  public:
   virtual ~PromptTokenizer() = default;
   virtual std::vector<int32_t> Encode(const std::string& text, bool add_special_tokens) const = 0;
-  // Keeps special tokens.
+  // Keeps special tokens in the text.
   virtual std::string Decode(std::span<const int32_t> ids) const = 0;
-  // The tokens that prompts are drawn from, without those added to the vocabulary. There are
-  // NumTokens() of them, a few of which may be special.
+  // The tokens from which prompts are drawn. Tokens added to the vocabulary are not among them; a
+  // few of the NumTokens() tokens may be special.
   virtual int64_t NumTokens() const = 0;
   virtual int32_t Token(int64_t place) const = 0;
   virtual bool IsSpecial(int32_t id) const = 0;
-  // Whether the tokens are the whole vocabulary. If not, prompts draw them at random: prompts of
-  // consecutive tokens would soon repeat.
+  // Whether these tokens are the whole vocabulary. If not, prompts draw them at random, because
+  // prompts of consecutive tokens would soon repeat.
   virtual bool has_all_tokens() const = 0;
   // Short texts, some of which may always be a single token.
   virtual std::vector<std::string> ShortTexts() const = 0;
-  // The first failure; results of the other functions after it are meaningless.
+  // The first failure. Results of the other functions after it are meaningless.
   virtual Status status() const { return {}; }
 };
 
-// Uses a tokenizer of this process, which must outlive it.
+// Uses a tokenizer of this process, which must outlive this object.
 class LocalTokenizer : public PromptTokenizer {
  public:
   explicit LocalTokenizer(const Tokenizer& tokenizer);
@@ -53,11 +53,11 @@ class LocalTokenizer : public PromptTokenizer {
   const int64_t num_tokens_;
 };
 
-// Uses a server's /tokenize and /detokenize. Prompts are drawn from common words that are one token
-// each or, if the vocabulary has too few of them, from the tokens of a text.
+// Uses a server's /tokenize and /detokenize. Draws prompts from common words that are one token
+// each or, if the vocabulary has too few of these, from the tokens of a text.
 class ServerTokenizer : public PromptTokenizer {
  public:
-  // `model`: the name of the model at the server.
+  // `model`: the model's name on the server.
   ServerTokenizer(HttpClient client, std::string model);
   std::vector<int32_t> Encode(const std::string& text, bool add_special_tokens) const override;
   std::string Decode(std::span<const int32_t> ids) const override;
@@ -75,7 +75,7 @@ class ServerTokenizer : public PromptTokenizer {
   const HttpClient client_;
   const std::string model_;
   mutable std::optional<Error> failed_;
-  mutable std::map<int32_t, std::string> words_;  // text of each token
+  mutable std::map<int32_t, std::string> words_;  // the text of each token
   mutable std::vector<int32_t> tokens_;           // tokens to draw from; empty until first used
 };
 

@@ -18,7 +18,7 @@ constexpr std::string_view kExpected =
     "expected {(height, width, frames): weight, ...} such as {(256, 256, 1): 0.5, (720, 1280, 1): "
     "0.5}";
 
-// Reads the text of the buckets piece by piece.
+// Reads the text of the buckets token by token.
 class BucketReader {
  public:
   explicit BucketReader(std::string_view text) : rest_(text) { Skip(); }
@@ -45,7 +45,8 @@ class BucketReader {
   std::string_view rest_;
 };
 
-// Reads one "(height, width, frames): weight"; in JSON, the part before the colon is in quotes.
+// Reads one entry "(height, width, frames): weight". In JSON, the part before the colon is in
+// quotes.
 bool ReadBucket(BucketReader& reader, ImageBucket& bucket, int& frames) {
   const char quotes[] = {'"', '\''};
   const auto* quote =
@@ -97,7 +98,7 @@ Result<std::vector<ImageBucket>> ParseImageBuckets(std::string_view text) {
     }
     if (bucket.weight > 0) buckets.push_back(bucket);
     const bool goes_on = reader.Take(',');
-    more = !reader.Take('}');  // also after a comma, as in Python
+    more = !reader.Take('}');  // a comma may precede it, as in Python
     if (more && !goes_on) return bad();
   }
   if (!reader.AtEnd() || buckets.empty()) return bad();

@@ -37,7 +37,7 @@ class Table {
   std::string text() && { return std::move(text_); }
 
  private:
-  // Like str.center in Python: for an even title, the odd fill character is on the right.
+  // Like Python's str.center: for an even title, the odd fill character is on the right.
   static std::string Centred(std::string_view title, char fill) {
     constexpr size_t kWidth = 50;
     const size_t room = kWidth - std::min(kWidth, title.size());
@@ -63,7 +63,7 @@ json::Value Number(const std::optional<double>& value) {
   return value ? json::Value(*value) : json::Value(nullptr);
 }
 
-// A list of get(record) for each record that ended.
+// Returns a list of get(record) for each record that has ended.
 template <typename Get>
 json::Value ListOf(const LoadResult& result, const Get& get) {
   json::Value::Array list;
@@ -179,7 +179,7 @@ json::Value ReportJson(const ReportOptions& options, const Metrics& metrics,
   json.Set("total_input_tokens", metrics.total_input);
   json.Set("total_output_tokens", metrics.total_output);
   json.Set("request_throughput", metrics.request_throughput);
-  // TensorRT-LLM's key does end with a colon.
+  // TensorRT-LLM's key really ends with a colon.
   json.Set(options.trtllm ? "request_goodput:" : "request_goodput",
            Number(metrics.request_goodput));
   json.Set("output_throughput", metrics.output_throughput);
@@ -188,7 +188,7 @@ json::Value ReportJson(const ReportOptions& options, const Metrics& metrics,
   if (options.detailed) AddDetails(metrics, result, json);
   json.Set("max_output_tokens_per_s", metrics.max_output_tokens_per_s);
   json.Set("max_concurrent_requests", metrics.max_concurrent_requests);
-  json.Set("rtfx", 0.0);  // only for audio
+  json.Set("rtfx", 0.0);  // only meaningful for audio
   if (result.interrupted) json.Set("interrupted", true);
   if (options.arrivals.ramp != ArrivalOptions::Ramp::kNone) {
     json::Value::Array events;

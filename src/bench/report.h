@@ -1,4 +1,4 @@
-// Writes the figures of a benchmark as a table, for people and scripts, and as JSON.
+// Writes the figures of a benchmark as a table for people and scripts, and as JSON.
 #pragma once
 
 #include <optional>
@@ -11,31 +11,32 @@
 
 namespace sluice::bench {
 
-// Content of a report besides the figures.
+// What a report contains besides the figures.
 struct ReportOptions {
-  bool trtllm = false;  // the table and keys of TensorRT-LLM's tool instead of vLLM's
+  bool trtllm = false;  // whether to use the table and keys of TensorRT-LLM's tool instead of
+                        // vLLM's
   std::vector<Metric> metrics = {Metric::kTtft, Metric::kTpot, Metric::kItl, Metric::kE2el};
   std::vector<double> percentiles = {99};
-  bool detailed = false;  // JSON: lists with an element for each request
+  bool detailed = false;  // JSON: whether to add lists with an element for each request
 
-  std::string backend, model, tokenizer;  // "" for null
+  std::string backend, model, tokenizer;  // "" is written as null
   std::optional<std::string> label;
   int64_t num_prompts = 0;
   std::vector<std::pair<std::string, std::string>> metadata;
   ArrivalOptions arrivals;
   std::optional<int64_t> max_concurrency;
-  std::string date;  // "20261121-130217"
+  std::string date;  // for example "20261121-130217"
 };
 
-// Ends with a newline. Always contains the end-to-end latency.
+// The table ends with a newline. It always contains the end-to-end latency.
 std::string ReportTable(const ReportOptions& options, const Metrics& metrics);
 json::Value ReportJson(const ReportOptions& options, const Metrics& metrics,
                        const LoadResult& result);
 
-// "vllm-infqps-concurrency8-abacus-20261121-130217.json"
+// Returns a name like "vllm-infqps-concurrency8-abacus-20261121-130217.json".
 std::string ResultFilename(const ReportOptions& options);
 
-// As Python prints them: 99 and 99.9 for percentiles, inf and 2.0 for rates.
+// Format numbers as Python prints them: 99 and 99.9 for percentiles, inf and 2.0 for rates.
 std::string PercentWord(double percent);
 std::string RateWord(double rate);
 

@@ -6,7 +6,7 @@
 
 namespace sluice::bench {
 
-// Each with its newline.
+// Each line ends with its newline.
 std::span<const std::string_view> SonnetLines();
 
 }  // namespace sluice::bench

@@ -35,7 +35,7 @@ double PeakTokens(std::vector<Arrived> arrived) {
 }
 
 int64_t MostInFlight(const LoadResult& result) {
-  std::vector<std::pair<double, int>> changes;  // sorts ends before beginnings at the same time
+  std::vector<std::pair<double, int>> changes;  // sorts ends before starts at the same time
   for (const RequestRecord& record : result.records) {
     if (!record.ended) continue;
     changes.emplace_back(record.start, 1);
@@ -81,8 +81,8 @@ std::vector<int64_t> ChunkTokens(const RequestRecord& record, int64_t tokens) {
     }
     return counts;
   }
-  // One token per chunk or, if there are fewer tokens, per chunk with text; the rest in proportion
-  // to the lengths of the texts.
+  // Assigns one token to each chunk or, if there are fewer tokens than chunks, to each chunk with
+  // text; the rest in proportion to the lengths of the texts.
   const auto with_text =
       std::ranges::count_if(chunks, [](const Chunk& chunk) { return chunk.bytes > 0; });
   const bool each = std::ssize(chunks) <= tokens;
@@ -110,7 +110,7 @@ std::vector<int64_t> ChunkTokens(const RequestRecord& record, int64_t tokens) {
 std::vector<double> TokenGaps(const RequestRecord& record, int64_t tokens) {
   const std::vector<int64_t> counts = ChunkTokens(record, tokens);
   std::vector<double> gaps;
-  double gap = 0;  // since the last token
+  double gap = 0;  // time since the last token
   bool first = true;
   for (size_t i = 0; i < counts.size(); ++i) {
     if (i > 0) gap += record.chunks[i].gap;

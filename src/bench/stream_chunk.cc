@@ -21,7 +21,7 @@ dom::parser& Parser() {
   return parser;
 }
 
-// The text of a choice: "text" of a completion, "content" in a chat's "delta" or "message".
+// Returns the text of a choice: "text" in a completion, "content" in a chat's "delta" or "message".
 std::string_view TextOf(const dom::element& choice) {
   std::string_view text;
   if (choice["text"].get(text) == simdjson::SUCCESS) return text;

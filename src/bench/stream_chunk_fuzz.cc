@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as an event of a stream. A JSON object is refused only if it has an
-// integer outside of 64 bits.
+// Fuzz target: reads arbitrary bytes as an event of a stream. A JSON object may be refused only if
+// it contains an integer outside 64 bits.
 #include "base/fuzz_input.h"
 #include "base/json.h"
 #include "bench/stream_chunk.h"

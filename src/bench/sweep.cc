@@ -38,7 +38,7 @@ std::string StepName(bool of_rates) {
   return of_rates ? "request_rate" : "max_concurrency";
 }
 
-// A round number of units so that about five of them make `span`.
+// Returns a round number, about a fifth of `span`.
 double TickOf(double span) {
   if (span <= 0) return 1;
   const double raw = span / 5;

@@ -1,4 +1,4 @@
-// The figures of a series of loads at rising concurrency or rate.
+// The figures of a series of loads with rising concurrency or rate.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 namespace sluice::bench {
 
 struct SweepStep {
-  std::string name;  // "64", or "2.5" for rates
+  std::string name;  // "64", or "2.5" if it is a rate
   int64_t num_prompts = 0;
-  Metrics metrics;  // with percentiles {99}
+  Metrics metrics;  // computed with percentiles {99}
 };
 
 struct Sweep {
-  bool of_rates = false;  // steps are requests per second instead of concurrent requests
+  bool of_rates = false;  // whether steps are requests per second instead of concurrent requests
   std::string model, date;
   std::vector<SweepStep> steps;
 
-  // Head and one line of the table, which is printed while the sweep runs.
+  // The head and a line of the table, which is printed while the sweep runs.
   static std::string TableHead(bool of_rates);
   static std::string TableLine(const SweepStep& step);
 
