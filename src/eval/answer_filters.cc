@@ -21,14 +21,14 @@ bool IsFlexibleCharacter(char c) {
   return IsStrictCharacter(c) || c == '$';
 }
 
-// The end of the run of characters that `is` accepts.
+// Returns the end of the run of characters that `is` accepts.
 template <typename Is>
 size_t RunEnd(std::string_view text, size_t begin, Is is) {
   while (begin < text.size() && is(text[begin])) ++begin;
   return begin;
 }
 
-// The end of the flexible pattern's match at `begin`; `begin` if it does not match.
+// Returns the end of the flexible pattern's match at `begin`, or `begin` if it does not match.
 size_t FlexibleMatchEnd(std::string_view text, size_t begin) {
   const size_t digits = begin + (text[begin] == '-' ? 1 : 0);
   if (const size_t end = RunEnd(text, digits, IsFlexibleCharacter); end - digits >= 2) return end;

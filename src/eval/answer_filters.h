@@ -6,16 +6,16 @@
 
 namespace sluice {
 
-// Result of a filter that finds nothing.
+// The result of a filter that finds nothing.
 inline constexpr std::string_view kNoAnswer = "[invalid]";
 
-// The first number after "#### ": `#### (-?[0-9.,]+)`.
+// Returns the first number after "#### ": `#### (-?[0-9.,]+)`.
 std::string StrictMatch(std::string_view answer);
 
-// The last match of a number-like pattern: `(-?[$0-9.,]{2,})|(-?[0-9]+)`.
+// Returns the last match of a number-like pattern: `(-?[$0-9.,]{2,})|(-?[0-9]+)`.
 std::string FlexibleExtract(std::string_view answer);
 
-// Whether both are equal without commas, dollar signs, text up to the last "#### ", a final full
+// Whether both are equal, ignoring commas, dollar signs, text up to the last "#### ", a final full
 // stop, and case.
 bool ExactMatch(std::string_view found, std::string_view reference);
 

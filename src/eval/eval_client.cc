@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-// A descriptor that becomes readable after `seconds`, so that a client's connection can wait for
+// Returns a descriptor that becomes readable after `seconds`; a client's connection can wait for
 // it.
 Result<OwnedFd> TimerOf(double seconds) {
   ASSIGN_OR_RETURN(OwnedFd timer,
@@ -50,7 +50,7 @@ std::string RequestBody(const json::Value& prompt, const EvalRequestOptions& opt
   return json::Write(body);
 }
 
-// The text of the first choice; nullopt if there is none.
+// Returns the text of the first choice; nullopt if there is none.
 std::optional<std::string> AnswerText(const json::Value& body, bool chat) {
   const json::Value* choices = body.Find("choices");
   if (choices == nullptr || !choices->is_array() || choices->as_array().empty())
@@ -59,7 +59,7 @@ std::optional<std::string> AnswerText(const json::Value& body, bool chat) {
   const json::Value* place = chat ? choice.Find("message") : &choice;
   const json::Value* text = place == nullptr ? nullptr : place->Find(chat ? "content" : "text");
   if (text == nullptr) return std::nullopt;
-  if (text->is_null()) return "";  // an empty answer
+  if (text->is_null()) return "";  // the answer is empty
   if (!text->is_string()) return std::nullopt;
   return text->as_string();
 }

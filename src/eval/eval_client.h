@@ -15,21 +15,22 @@ namespace sluice {
 
 struct EvalRequestOptions {
   std::string model;
-  bool chat = false;  // prompts are messages, not texts
+  bool chat = false;  // whether prompts are lists of messages rather than texts
   int64_t max_tokens = 256;
   std::vector<std::string> stop;
   int64_t seed = 1234;
-  std::optional<bool> add_special_tokens;  // for texts; absent: the server's default
-  int num_concurrent = 16;                 // maximum requests in flight
-  int max_retries = 3;                     // per request, while the server is unavailable
-  double timeout_seconds = 300;            // per request
+  std::optional<bool> add_special_tokens;  // only for texts; absent: the server's default
+  int num_concurrent = 16;                 // maximum number of requests in flight
+  int max_retries = 3;                     // for each request, while the server is unavailable
+  double timeout_seconds = 300;            // for each request
 };
 
-// Thread safety: called from any thread, one call at a time.
+// Receives the number of questions that are done, and their total number. Thread safety: called
+// from any thread, one call at a time.
 using EvalProgress = std::function<void(int64_t done, int64_t total)>;
 
-// Returns the answers in the order of `prompts` (texts, or lists of messages), decoded greedily.
-// The first request that fails after its retries ends the run with its error.
+// Returns the answers to `prompts` (texts, or lists of messages) in their order, decoded greedily.
+// The first request that still fails after its retries ends the run with its error.
 Result<std::vector<std::string>> AskPrompts(const HttpClient& client,
                                             const std::vector<json::Value>& prompts,
                                             const EvalRequestOptions& options,

@@ -1,4 +1,4 @@
-// Makes prompts from questions: solved examples first, then the question.
+// Makes prompts from questions: solved examples come first, then the question.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace sluice {
 struct FewShotOptions {
   int64_t count = 5;
   uint32_t seed = 1234;
-  // Draws the examples from the questions themselves, never the question that is asked.
+  // Whether to draw the examples from the questions themselves, but never the question that is
+  // asked.
   bool from_same_questions = true;
 };
 
@@ -24,16 +25,17 @@ Result<std::vector<std::vector<EvalQuestion>>> PickExamples(
     const std::vector<EvalQuestion>& questions, size_t limit, const std::vector<EvalQuestion>& pool,
     const FewShotOptions& options);
 
-// The examples, then the question, as "Question: ...\nAnswer:", in the format of GSM8K's task.
+// Returns the examples, then the question, each as "Question: ...\nAnswer:", in the format of
+// GSM8K's task.
 std::string CompletionPrompt(const EvalQuestion& question,
                              const std::vector<EvalQuestion>& examples);
 
-// The same as messages of a conversation. `multiturn`: each example is a turn of its own; otherwise
-// everything is in one message of the user.
+// Returns the same as messages of a conversation. `multiturn`: each example is a separate turn;
+// otherwise everything is in a single message of the user.
 json::Value ChatPrompt(const EvalQuestion& question, const std::vector<EvalQuestion>& examples,
                        bool multiturn);
 
-// Stop strings of an answer.
+// The stop strings of an answer.
 const std::vector<std::string>& EvalStopTexts();
 
 }  // namespace sluice

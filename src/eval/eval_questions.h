@@ -12,12 +12,12 @@ namespace sluice {
 
 struct EvalQuestion {
   std::string question;
-  std::string answer;  // the solution steps, then "#### 42"
+  std::string answer;  // the steps of the solution, then "#### 42"
 
   friend bool operator==(const EvalQuestion&, const EvalQuestion&) = default;
 };
 
-// Reads JSON lines with the strings "question" and "answer", the format of GSM8K; ignores other
+// Reads JSON lines with the strings "question" and "answer", the format of GSM8K. Ignores other
 // keys and empty lines. kInvalidArgument names file:line.
 Result<std::vector<EvalQuestion>> ReadEvalQuestions(const std::filesystem::path& file);
 

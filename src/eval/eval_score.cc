@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kTaskVersion = 3;  // version of GSM8K's task that these rules follow
+constexpr int kTaskVersion = 3;  // the version of GSM8K's task whose rules are used here
 
 // The standard error of the mean of `count` zeros and ones, from the sample's standard deviation.
 std::optional<double> StandardError(int64_t right, int64_t count) {
@@ -24,9 +24,9 @@ std::optional<double> StandardError(int64_t right, int64_t count) {
   return std::sqrt(squares / (n - 1)) / std::sqrt(n);
 }
 
-// Wilson's interval, which is within [0, 1] even for few questions.
+// Wilson's interval, which lies within [0, 1] even for few questions.
 std::pair<double, double> Confidence(int64_t right, int64_t count) {
-  constexpr double kZ = 1.959963985;  // 95 %
+  constexpr double kZ = 1.959963985;  // for 95 %
   const auto n = static_cast<double>(count);
   const double mean = static_cast<double>(right) / n, z2 = kZ * kZ;
   const double centre = (mean + z2 / (2 * n)) / (1 + z2 / n);
@@ -34,7 +34,7 @@ std::pair<double, double> Confidence(int64_t right, int64_t count) {
   return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
 }
 
-// Width on a terminal: each code point of these texts takes one column.
+// Width on a terminal. Each code point in these texts takes one column.
 size_t Places(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
@@ -52,7 +52,7 @@ std::string Centred(std::string_view text, size_t width) {
   return std::string(spare / 2, ' ') + std::string(text) + std::string(spare - spare / 2, ' ');
 }
 
-// The object of `task` in a result file: the one of that name, or the only one.
+// Returns the results of `task` in a result file: the object with that name, or the only one.
 const json::Value* TaskResults(const json::Value& file, std::string_view task) {
   const json::Value* results = file.Find("results");
   if (results == nullptr || !results->is_object()) return nullptr;
@@ -167,7 +167,7 @@ Result<std::vector<EvalDrop>> FindDrops(const EvalScore& score, const json::Valu
         task == nullptr ? nullptr : task->Find("exact_match," + filter.filter);
     if (before == nullptr || !before->is_number()) continue;
     ++compared;
-    // A drop of exactly `max_drop` passes, despite rounding errors.
+    // A drop of exactly `max_drop` must pass, despite rounding errors.
     constexpr double kRounding = 1e-9;
     if (before->as_double() - filter.value > max_drop + kRounding)
       drops.push_back({filter.filter, before->as_double(), filter.value});
