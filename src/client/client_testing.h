@@ -1,4 +1,4 @@
-// For tests of clients.
+// Test helpers for clients.
 #pragma once
 
 #include <netinet/in.h>
@@ -18,7 +18,7 @@ inline sockaddr_in LoopbackAt(uint16_t port) {
   return address;
 }
 
-// A socket that listens at a free port of 127.0.0.1; sets `url` to its address.
+// Returns a socket that listens on a free port of 127.0.0.1, and sets `url` to its address.
 inline int ListenAt(Url* url, int backlog) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = LoopbackAt(0);
@@ -32,7 +32,7 @@ inline int ListenAt(Url* url, int backlog) {
   return listener;
 }
 
-// A port of 127.0.0.1 that never accepts a connection: it is bound, but not listened on.
+// A port of 127.0.0.1 that never accepts a connection: it is bound, but does not listen.
 class DeafPort {
  public:
   DeafPort() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// The reason of this thread's last OpenSSL error, which says what the earlier errors led to.
+// The reason of this thread's last OpenSSL error, which is the final result of any earlier ones.
 std::string LastTlsReason() {
   const unsigned long code = ERR_peek_last_error();
   ERR_clear_error();
@@ -44,7 +44,7 @@ int RefusePassphrase(char*, int, int, void*) {
   return -1;
 }
 
-// Used instead of OpenSSL's own socket BIO, whose write() raises SIGPIPE.
+// Used instead of OpenSSL's socket BIO, whose write() raises SIGPIPE.
 int SendToSocket(BIO* bio, const char* data, int size) {
   BIO_clear_retry_flags(bio);
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
@@ -94,7 +94,7 @@ Result<std::shared_ptr<const ClientTls>> ClientTls::Load(const ClientTlsOptions&
   const std::shared_ptr<const ClientTls> tls(new ClientTls(context));
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  // Reads the socket once per record instead of twice.
+  // Reads from the socket once per record instead of twice.
   SSL_CTX_set_read_ahead(context, 1);
   SSL_CTX_set_default_passwd_cb(context, RefusePassphrase);
   if (options.insecure) {

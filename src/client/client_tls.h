@@ -1,5 +1,4 @@
-// TLS for clients: trusted issuers, the client's own certificate, and the encryption of one
-// connection.
+// TLS for clients: trusted issuers, the client's certificate, and the encryption of one connection.
 #pragma once
 
 #include <sys/types.h>
@@ -16,12 +15,13 @@ namespace sluice {
 
 struct ClientTlsOptions {
   std::string authorities = {};  // PEM file of trusted certificates; "": the system's
-  bool insecure = false;         // accepts every certificate
+  bool insecure = false;         // whether every certificate is accepted
   std::string certificate = {};  // PEM file of the client's certificate; "": none
-  std::string key = {};          // PEM file of its key; "": it is in `certificate`
+  std::string key = {};          // PEM file of the certificate's key; "": the key is in
+                                 // `certificate`
 };
 
-// Settings shared by the connections to one server. Thread safety: constant after construction.
+// Settings that all connections to one server share. Thread safety: immutable after construction.
 class ClientTls {
  public:
   // kInvalidArgument names the option whose file cannot be used.
@@ -40,26 +40,26 @@ class ClientTls {
 // The encryption of one connection over a non-blocking socket. Thread safety: one thread.
 class TlsLink {
  public:
-  // `host`: the name or address that the server's certificate must have. `fd` remains the caller's
-  // and must outlive this object.
+  // `host`: the name or address that the server's certificate must contain. `fd` remains the
+  // caller's and must outlive this object.
   TlsLink(const ClientTls& tls, const std::string& host, int fd);
-  // Sends close_notify, without waiting for the answer.
+  // Sends close_notify, but does not wait for the answer.
   ~TlsLink();
   TlsLink(const TlsLink&) = delete;
   TlsLink& operator=(const TlsLink&) = delete;
 
   enum class Handshake { kDone, kWantsRead, kWantsWrite, kFailed };
-  // Call again when the socket is readable or writable, until it returns kDone or kFailed.
+  // Call again whenever the socket is readable or writable, until it returns kDone or kFailed.
   Handshake Continue();
   bool ready() const { return ready_; }
-  // Why the handshake or the connection failed, and what to do; "" if TLS was not the reason.
+  // Why the handshake or the connection failed, and what to do; "" if TLS was not the cause.
   const std::string& problem() const { return problem_; }
 
   // Like send() and recv(): return the number of bytes, 0 at the end of the server's data, or -1
-  // with errno. EAGAIN: wait for the socket.
+  // with errno. EAGAIN means: wait for the socket.
   ssize_t Send(const char* data, size_t size);
   ssize_t Receive(char* data, size_t size);
-  // Whether received bytes are buffered that Receive has not returned yet; no event reports them.
+  // Whether received bytes are buffered that Receive has not returned yet. No event reports these.
   bool has_buffered() const { return SSL_has_pending(ssl_) == 1; }
 
  private:

@@ -10,8 +10,8 @@ namespace sluice {
 class EventStream {
  public:
   // Takes the next bytes, cut anywhere. Calls `on_event` with the data of each complete event
-  // (several data lines are joined by newlines). Returns false as soon as `on_event` does; Take
-  // must not be called after that.
+  // (several data lines are joined by newlines). Returns false as soon as `on_event` does; do not
+  // call Take again after that.
   bool Take(std::string_view bytes, const std::function<bool(std::string_view data)>& on_event);
 
  private:

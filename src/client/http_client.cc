@@ -28,7 +28,7 @@ class OneRequest : public StreamHandler {
  private:
   const HttpClient::OnEvent& on_event_;
   bool over_ = false;
-  StreamEnd end_{200, "", "", ""};  // if the caller stopped reading
+  StreamEnd end_{200, "", "", ""};  // used if the caller stopped reading
 };
 
 bool IgnoreEvent(std::string_view) {

@@ -1,4 +1,4 @@
-// Sends one HTTP request at a time; returns the body of the answer, or its server-sent events.
+// Sends one HTTP request at a time, and returns the body of the answer or its server-sent events.
 #pragma once
 
 #include <functional>
@@ -19,27 +19,27 @@ struct ClientResponse {
   std::string body;
 };
 
-// Blocks its caller; every call opens its own connection (client/stream_client.h).
-// Thread safety: constant after construction, so calls may run concurrently.
+// Blocks its caller. Every call opens its own connection (client/stream_client.h). Thread safety:
+// immutable after construction, so calls may run concurrently.
 class HttpClient {
  public:
   // Receives the data of one event; returning false ends the request.
   using OnEvent = std::function<bool(std::string_view data)>;
 
-  // `headers` are sent with every request. `tls`: for https; null: trust the system's CA
+  // `headers` are sent with every request. `tls` is for https; null: trusts the system's CA
   // certificates.
   explicit HttpClient(Url url, const std::map<std::string, std::string>& headers = {},
                       std::shared_ptr<const ClientTls> tls = {});
 
-  // kUnavailable if the server cannot be reached or breaks off; an answer with any status is a
+  // kUnavailable if the server cannot be reached or breaks off. An answer with any status counts as
   // success.
   Result<ClientResponse> Get(std::string_view path) const;
   Result<ClientResponse> Post(std::string_view path, std::string_view body) const;
 
   // Sends a request whose answer is a stream. Calls `on_event` with the data of each event until it
   // returns false, the stream ends, or `cancel_fd` (-1: none) becomes readable (kCancelled, also
-  // while connecting or sending); then closes the connection. If the answer is not a stream, or its
-  // status is not 200, returns it with its body.
+  // while connecting or sending). Then closes the connection. If the answer is not a stream, or if
+  // its status is not 200, returns it with its body.
   Result<ClientResponse> PostStream(std::string_view path, std::string_view body,
                                     const OnEvent& on_event, int cancel_fd = -1) const;
 
@@ -52,7 +52,7 @@ class HttpClient {
 
   const Url url_;
   const std::shared_ptr<const ClientTls> tls_;
-  std::string headers_;  // as lines
+  std::string headers_;  // header lines
 };
 
 }  // namespace sluice

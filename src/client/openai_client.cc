@@ -28,7 +28,7 @@ const json::Value* FindPath(const json::Value& value,
   return place;
 }
 
-// The error message of the server.
+// Makes an error from the server's error message.
 Error ServerError(int status, const json::Value* body, std::string_view text) {
   std::string message(text.substr(0, 500));
   if (body != nullptr) {
@@ -61,7 +61,7 @@ std::string_view TextOf(const json::Value& choice) {
                                               : std::string_view();
 }
 
-// Adds the pieces of tool calls in an event to `calls`.
+// Adds an event's pieces of tool calls to `calls`.
 void AddCalls(const json::Value& choice, std::vector<ToolCall>& calls) {
   const json::Value* pieces = FindPath(choice, {"delta", "tool_calls"});
   if (pieces == nullptr || !pieces->is_array()) return;

@@ -13,15 +13,15 @@
 
 namespace sluice {
 
-// Parameters of every request; the server's default applies to absent ones.
+// Parameters that every request has. For absent ones the server's default applies.
 struct AnswerSettings {
   std::string model;
   std::optional<int64_t> max_tokens;
   std::optional<double> temperature;
   std::optional<double> top_p;
   std::optional<int64_t> seed;
-  json::Value tools = {};  // chat only: a list as in the API, or null
-  bool usage = false;      // requests token counts: AnswerEnd::usage
+  json::Value tools = {};  // only for chat: a list as in the API, or null
+  bool usage = false;      // whether to request token counts: AnswerEnd::usage
 };
 
 struct ToolCall {
@@ -30,32 +30,32 @@ struct ToolCall {
   std::string arguments;  // JSON; incomplete if the answer was cut off
 };
 
-// Token counts from the server.
+// Token counts that the server reports.
 struct AnswerUsage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  std::optional<int64_t> cached_tokens = {};  // of the prompt; optional in the API
+  std::optional<int64_t> cached_tokens = {};  // part of prompt_tokens; optional in the API
 };
 
 // How an answer ended.
 struct AnswerEnd {
   std::string text;  // the whole text
   std::vector<ToolCall> calls;
-  std::string finish_reason;  // "" if cancelled by the caller
+  std::string finish_reason;  // "" if the caller cancelled
   bool cancelled = false;
   std::optional<AnswerUsage> usage = {};
 };
 
 class OpenAiClient {
  public:
-  // `api_key` may be empty. Does not append a second /v1 if the path of `url` ends in /v1.
+  // `api_key` may be empty. If the path of `url` ends in /v1, no second /v1 is appended.
   OpenAiClient(Url url, const std::string& api_key, std::shared_ptr<const ClientTls> tls = {});
 
   using OnText = std::function<void(std::string_view text)>;
 
-  // The ids that /v1/models lists.
+  // Returns the ids that /v1/models lists.
   Result<std::vector<std::string>> ListModels() const;
-  // Streams an answer; `messages` as in the API. Stops when `cancel_fd` is readable.
+  // Streams an answer. `messages`: as in the API. Stops when `cancel_fd` is readable.
   Result<AnswerEnd> Chat(const AnswerSettings& settings, const json::Value& messages,
                          const OnText& on_text, int cancel_fd = -1) const;
   Result<AnswerEnd> Complete(const AnswerSettings& settings, const std::string& prompt,

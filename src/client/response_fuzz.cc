@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as an HTTP answer with events. The result must not depend on how the bytes
-// are cut into pieces.
+// Fuzz target: parses arbitrary bytes as an HTTP answer with events. The result must not depend on
+// how the bytes are cut into pieces.
 #include "base/fuzz_input.h"
 #include "client/event_stream.h"
 #include "client/response_parser.h"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace sluice;
 
-// The outcome as text.
+// Describes the outcome as text.
 std::string Read(std::string_view bytes, size_t piece) {
   ResponseParser parser;
   EventStream events;

@@ -44,7 +44,7 @@ Result<std::string_view> ResponseParser::Take(std::string_view& bytes) {
     switch (state_) {
       case State::kHead: {
         started_ = true;
-        // The "\r\n\r\n" at the end of the head may be cut into pieces.
+        // The "\r\n\r\n" at the end of the head may be split between two pieces.
         const size_t old = line_.size();
         line_ += bytes;
         const size_t end = line_.find("\r\n\r\n", old < 3 ? 0 : old - 3);
@@ -131,7 +131,7 @@ Status ResponseParser::ReadHead() {
     }
   }
   if (status_ >= 100 && status_ < 200) {
-    state_ = State::kHead;  // an interim answer; the real one follows
+    state_ = State::kHead;  // an interim answer, which the real one follows
   } else if (chunked) {
     state_ = State::kChunkSize;
   } else if (length) {
@@ -152,7 +152,7 @@ Status ResponseParser::End() {
   if (state_ == State::kDone) return {};
   if (!started_)
     return Fail(ErrorCode::kUnavailable, "the server closed the connection without an answer");
-  // A TLS alert, which a server sends to clients that do not use TLS.
+  // A TLS alert, which servers send to clients that do not use TLS.
   if (state_ == State::kHead && line_.starts_with("\x15\x03"))
     return Fail(ErrorCode::kUnavailable, "the server speaks TLS: say https:// in its address");
   return Fail(ErrorCode::kUnavailable, "the server broke off its answer");

@@ -14,7 +14,7 @@ namespace sluice {
 class ResponseParser {
  public:
   // Removes bytes from the front of `bytes`: the head, or a piece of the body, which is returned as
-  // a view into `bytes`. An empty view means that more bytes are needed or that the answer is
+  // a view into `bytes`. An empty view means that more bytes are needed, or that the answer is
   // complete. kUnavailable if the bytes are not HTTP.
   Result<std::string_view> Take(std::string_view& bytes);
   // Call when the connection has ended. kUnavailable if the answer is incomplete.
@@ -34,7 +34,7 @@ class ResponseParser {
   enum class State { kHead, kSized, kToEnd, kChunkSize, kChunk, kChunkEnd, kTrailer, kDone };
 
   Status ReadHead();
-  // Moves a line, without its end, to line_; returns false if it is incomplete.
+  // Moves a line, without its line end, to line_. Returns false if it is incomplete.
   Result<bool> TakeLine(std::string_view& bytes);
 
   State state_ = State::kHead;
@@ -45,7 +45,7 @@ class ResponseParser {
   int status_ = 0;
   bool is_event_stream_ = false;
   bool keep_alive_ = true;
-  uint64_t left_ = 0;  // bytes left of the body or the chunk
+  uint64_t left_ = 0;  // number of bytes left of the body or the chunk
 };
 
 }  // namespace sluice

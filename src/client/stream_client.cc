@@ -30,8 +30,8 @@ namespace {
 
 constexpr size_t kMaxBodyBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 64 << 10;
-// Maximum wait of a connection to a unix socket for room in the listener's queue; no event reports
-// it.
+// How long a connection to a unix socket waits for room in the listener's queue. No event reports
+// that room.
 constexpr time_t kSocketQueueSeconds = 5;
 
 struct Address {
@@ -240,7 +240,7 @@ class StreamClient::Loop {
   }
 
   void SetTimer(double until) {
-    // If the timer is already set to this time, saves the system call.
+    // Saves the system call if the timer is already set to this time.
     if (until == timer_until_) return;
     timer_until_ = until;
     const double wait = std::max(until - MonotonicSeconds(), 0.0);
@@ -251,14 +251,14 @@ class StreamClient::Loop {
     CHECK(timerfd_settime(timer_, 0, &spec, nullptr) == 0, "timerfd_settime");
   }
 
-  // Reports an exchange without a connection as failed in the next Poll, since Post must not call
-  // back.
+  // Reports in the next Poll that an exchange failed without a connection. Post itself must not
+  // call back.
   void FailLater(const Exchange& exchange, std::string error, std::string unreachable) {
     failures_.emplace_back(exchange.handler,
                            StreamEnd{0, std::move(error), "", std::move(unreachable)});
   }
   void ReportFailures() {
-    // The handlers may begin other requests, which may fail, too.
+    // The handlers may begin other requests, which may also fail.
     auto failures = std::exchange(failures_, {});
     for (auto& [handler, end] : failures) {
       --num_running_;
@@ -348,7 +348,7 @@ class StreamClient::Loop {
     WatchAgain(connection);
   }
 
-  // Like send() and recv().
+  // Like send() and recv(), with or without TLS.
   static ssize_t SendSome(Connection& connection, const char* data, size_t size) {
     return connection.tls ? connection.tls->Send(data, size)
                           : send(connection.fd, data, size, MSG_NOSIGNAL);
@@ -358,7 +358,7 @@ class StreamClient::Loop {
                           : recv(connection.fd, data, size, 0);
   }
 
-  // Continues the TLS handshake. Returns false until it is done; the connection may be closed then.
+  // Continues the TLS handshake. Returns false until it is done, or if it closed the connection.
   bool ShakeHands(Connection& connection) {
     switch (connection.tls->Continue()) {
       case TlsLink::Handshake::kDone: return true;
@@ -373,7 +373,7 @@ class StreamClient::Loop {
     return false;
   }
 
-  // Returns false if the connection is closed.
+  // Sends more of the request. Returns false if the connection is closed.
   bool Write(Connection& connection) {
     const std::string& request = connection.exchange.request;
     while (connection.written < request.size()) {
@@ -396,7 +396,7 @@ class StreamClient::Loop {
     return true;
   }
 
-  // Closes a connection; its memory is kept until the batch of events is handled.
+  // Closes a connection. Its memory is kept until all events of the batch are handled.
   void Close(Connection& connection) {
     connection.tls.reset();
     close(connection.fd);
@@ -409,7 +409,7 @@ class StreamClient::Loop {
     connections_.pop_back();
   }
 
-  // The server has closed a kept connection: sends the request over a new one.
+  // Sends the request over a new connection, because the server has closed a kept one.
   bool Replace(Connection& connection) {
     Exchange exchange = std::move(connection.exchange);
     Close(connection);
@@ -435,8 +435,9 @@ class StreamClient::Loop {
   }
 
   void Handle(Connection& connection, uint32_t events) {
-    if (connection.fd < 0) return;  // closed within this batch
-    if (!connection.busy) {         // idle: the server closed it, or sent something unrequested
+    if (connection.fd < 0) return;  // was closed by an earlier event of this batch
+    if (!connection.busy) {         // idle: the server closed it, or sent something that was not
+                                    // requested
       std::erase(idle_, &connection);
       Close(connection);
       return;
@@ -541,7 +542,7 @@ class StreamClient::Loop {
   int timer_ = -1;
   int watched_cancel_ = -1;
   double next_check_ = 0;
-  double timer_until_ = 0;  // when the timer expires; 0: not set
+  double timer_until_ = 0;  // time at which the timer expires; 0: not set
   size_t num_running_ = 0;
   std::vector<char> buffer_;
   std::vector<std::unique_ptr<Connection>> connections_, dead_;
@@ -596,7 +597,7 @@ size_t StreamClient::MaxConnections() {
     raised.rlim_cur = std::min<rlim_t>(limit.rlim_max, 1 << 20);
     if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
   }
-  constexpr rlim_t kOthers = 64;  // descriptors other than connections
+  constexpr rlim_t kOthers = 64;  // reserve for descriptors other than connections
   return limit.rlim_cur > 2 * kOthers ? static_cast<size_t>(limit.rlim_cur - kOthers) : kOthers;
 }
 

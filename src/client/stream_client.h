@@ -1,6 +1,6 @@
 // Sends many HTTP requests concurrently from one thread and reads the answers as server-sent
-// events, for load generators. An event costs one read and no allocation. Uses its own epoll loop
-// instead of Asio, which is edge-triggered, so that each event would cost a second system call
+// events, for load generators. An event costs one read and no allocation. Uses its own epoll loop,
+// because Asio is edge-triggered: each event would cost a second system call
 // (docs/dependencies.md).
 #pragma once
 
@@ -17,15 +17,16 @@
 
 namespace sluice {
 
-// Seconds of the monotonic clock.
+// Returns the time of the monotonic clock in seconds.
 double MonotonicSeconds();
 
 // How an exchange ended.
 struct StreamEnd {
   int status = 0;           // HTTP status; 0 if there was no answer
-  std::string error;        // "" for a complete answer, whatever its status
-  std::string body;         // of an answer that is not an event stream, or whose status is not 200
-  std::string unreachable;  // why no connection was made; "" if one was
+  std::string error;        // "" if the answer is complete, whatever its status
+  std::string body;         // body of an answer that is not an event stream, or whose status is not
+                            // 200
+  std::string unreachable;  // why no connection was made; "" if one was made
 };
 
 // Receives one answer. `now`: MonotonicSeconds() after the bytes were read.
@@ -41,28 +42,30 @@ class StreamHandler {
   virtual void OnBytes(std::string_view /*bytes*/) {}
   // Called with the data of one event; the view is valid only during the call.
   virtual void OnEvent(double now, std::string_view data) = 0;
-  // Called last for this request. May call StreamClient::Post.
+  // The last call for this request. May call StreamClient::Post.
   virtual void OnEnd(double now, StreamEnd end) = 0;
 };
 
-// Keeps connections and reuses them; if the server has closed a kept connection, sends the request
+// Keeps connections and reuses them. If the server has closed a kept connection, sends the request
 // over a new one. Thread safety: one thread.
 class StreamClient {
  public:
   struct Options {
     Url url;
     std::shared_ptr<const ClientTls> tls = {};  // for https; null: trusts the system's issuers
-    bool keep_alive = true;                     // false: a new connection for each request
-    double timeout_seconds = 6 * 3600;          // per request
+    bool keep_alive = true;                     // false: opens a new connection for each request
+    double timeout_seconds = 6 * 3600;          // limit for each request
   };
-  // kUnavailable if the host has no address, or no file descriptor is left. Does not connect yet.
+  // kUnavailable if the host has no address, or if no file descriptor is left. Does not connect
+  // yet.
   static Result<std::unique_ptr<StreamClient>> Create(Options options);
   ~StreamClient();
   StreamClient(const StreamClient&) = delete;
   StreamClient& operator=(const StreamClient&) = delete;
 
-  // Begins a request. `headers` are whole lines with their ends ("A: b\r\n"), in addition to those
-  // that HTTP and a JSON body need. `handler` must live until its OnEnd; only Poll calls it.
+  // Begins a request. `headers` are whole lines with their line ends ("A: b\r\n"), in addition to
+  // those that HTTP and a JSON body need. Only Poll calls `handler`, which must live until its
+  // OnEnd.
   void Get(std::string_view path, std::string_view headers, StreamHandler& handler);
   void Post(std::string_view path, std::string_view headers, std::string_view body,
             StreamHandler& handler);
@@ -81,8 +84,8 @@ class StreamClient {
 
   // Number of requests that have not ended.
   size_t num_running() const;
-  // Number of connections that this process may have open at the same time. Raises the limit of
-  // open files as far as the system allows.
+  // Number of connections that this process may have open at a time. Raises the limit of open files
+  // as far as the system allows.
   static size_t MaxConnections();
 
  private:
