@@ -79,7 +79,8 @@ ProtobufMessage KeyValue(const SpanAttribute& attribute) {
 
 ProtobufMessage SpanMessage(const TraceSpan& span) {
   constexpr uint64_t kServer = 2;
-  // Bits of `flags`: whether it is known if the parent is remote, and whether it is remote.
+  // Bits of `flags`: kKnown: it is known whether the parent is remote; kRemote: the parent is
+  // remote.
   constexpr uint32_t kKnown = 0x100, kRemote = 0x200;
   const bool has_parent = std::ranges::any_of(span.parent_id, [](auto byte) { return byte != 0; });
   ProtobufMessage message;

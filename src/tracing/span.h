@@ -1,4 +1,4 @@
-// Spans, and their encoding in OpenTelemetry's protocol (OTLP) as protobuf.
+// Spans, and their encoding as protobuf in OpenTelemetry's protocol (OTLP).
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ struct SpanAttribute {
 struct TraceSpan {
   TraceId trace_id{};
   SpanId span_id{};
-  SpanId parent_id{};  // all zeros: the root of the trace
-  uint8_t flags = 1;   // of W3C's Trace Context: sampled
+  SpanId parent_id{};  // all zeros if the span is the root of the trace
+  uint8_t flags = 1;   // flags of W3C's Trace Context; 1: sampled
   std::string trace_state = {};
   std::string name = {};
-  int64_t start_ns = 0, end_ns = 0;  // since 1970
+  int64_t start_ns = 0, end_ns = 0;  // nanoseconds since 1970
   std::vector<SpanAttribute> attributes = {};
 };
 
-// An ExportTraceServiceRequest with all `spans`, for one resource and one scope. Bytes that are not
-// UTF-8 become U+FFFD, because collectors refuse messages with invalid UTF-8.
+// Encodes `spans` as an ExportTraceServiceRequest with one resource and one scope. Bytes that are
+// not UTF-8 become U+FFFD, because collectors refuse messages with invalid UTF-8.
 std::string EncodeSpans(std::span<const SpanAttribute> resource, std::string_view scope,
                         std::string_view scope_version, std::span<const TraceSpan> spans);
 

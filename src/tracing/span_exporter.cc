@@ -37,7 +37,7 @@ tl::unexpected<Error> RefusedTracing(std::string_view name, const std::string& w
               "otlp-traces-endpoint");
 }
 
-// The URL to which spans are sent.
+// Returns the URL to which spans are sent.
 Result<std::string> TracesUrl(const std::string& endpoint) {
   const auto refused = [&](std::string_view found) {
     return RefusedTracing("--otlp-traces-endpoint",
@@ -101,7 +101,8 @@ Result<Pairs> ReadPairs(std::string_view variable, std::string_view text) {
   return pairs;
 }
 
-// Name and value of a variable; the variable for traces takes precedence over that for all signals.
+// Finds a variable and returns its name and value. The variable for traces takes precedence over
+// that for all signals.
 std::pair<std::string, std::string> Find(const Variables& variables, std::string_view end) {
   for (const char* begin : {"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"}) {
     const std::string name = fmt::format("{}{}", begin, end);
@@ -204,7 +205,7 @@ bool SpanExporter::TimeIsUp() const {
 }
 
 void SpanExporter::Work() {
-  // A write to a connection that the collector has closed must not end the process.
+  // Writing to a connection that the collector has closed must not end the process.
   sigset_t pipe;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
@@ -265,7 +266,7 @@ void SpanExporter::Work() {
 SpanExporter::Outcome SpanExporter::Send(const std::vector<TraceSpan>& batch,
                                          std::string& problem) {
   const std::string body = EncodeSpans(settings_.resource, "sluice", settings_.version, batch);
-  // One handle per batch: collectors close connections that are idle for seconds.
+  // One handle per batch, because collectors close connections that are idle for seconds.
   const std::unique_ptr<CURL, void (*)(CURL*)> easy(curl_easy_init(), curl_easy_cleanup);
   if (easy == nullptr) throw std::bad_alloc();
   const auto set = [&](CURLoption option, auto value) {

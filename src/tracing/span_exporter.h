@@ -1,4 +1,4 @@
-// Sends spans to an OpenTelemetry collector, by OTLP over HTTP.
+// Sends spans to an OpenTelemetry collector with OTLP over HTTP.
 #pragma once
 
 #include <atomic>
@@ -18,19 +18,19 @@ namespace sluice {
 
 struct SpanExporterSettings {
   std::string url;
-  std::vector<std::string> headers = {};     // "name: value"; secrets
-  std::string certificates = {};             // a file of trusted issuers; "": the system's
-  std::vector<SpanAttribute> resource = {};  // of the process
-  std::string version = {};                  // of this program
+  std::vector<std::string> headers = {};     // each is "name: value"; may contain secrets
+  std::string certificates = {};             // file of trusted issuers; "": the system's
+  std::vector<SpanAttribute> resource = {};  // attributes of the process
+  std::string version = {};                  // version of this program
 };
 
 // Returns the value of an environment variable, or null.
 using Variables = std::function<const char*(const char* name)>;
 
-// `endpoint`: the value of --otlp-traces-endpoint, http:// or https://; without a path, /v1/traces
-// is appended. Also reads OpenTelemetry's variables OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES,
-// OTEL_EXPORTER_OTLP_[TRACES_]HEADERS, _CERTIFICATE and _PROTOCOL, which must be http/protobuf.
-// kInvalidArgument names the option or the variable.
+// `endpoint`: the value of --otlp-traces-endpoint, http:// or https://. If it has no path,
+// /v1/traces is appended. Also reads OpenTelemetry's variables OTEL_SERVICE_NAME,
+// OTEL_RESOURCE_ATTRIBUTES, OTEL_EXPORTER_OTLP_[TRACES_]HEADERS, _CERTIFICATE and _PROTOCOL, which
+// must be http/protobuf. kInvalidArgument names the option or the variable.
 Result<SpanExporterSettings> ReadSpanExporterSettings(const std::string& endpoint,
                                                       const std::string& version,
                                                       const Variables& variables);
@@ -50,7 +50,7 @@ class SpanExporter {
   SpanExporter(const SpanExporter&) = delete;
   SpanExporter& operator=(const SpanExporter&) = delete;
 
-  // Queues the span; never waits for the collector.
+  // Queues the span. Never waits for the collector.
   void Export(TraceSpan span);
 
   uint64_t num_sent() const { return num_sent_; }

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kTraceParentBytes = 55;  // 00-<32 digits>-<16 digits>-<2 digits>
+constexpr size_t kTraceParentBytes = 55;  // length of 00-<32 digits>-<16 digits>-<2 digits>
 constexpr size_t kMaxTraceState = 512;
 
 // Accepts only lower case, as the specification requires.

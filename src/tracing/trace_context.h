@@ -14,19 +14,19 @@ using SpanId = std::array<unsigned char, 8>;
 
 struct TraceContext {
   TraceId trace_id{};
-  SpanId span_id{};  // of the caller's span
+  SpanId span_id{};  // id of the caller's span
   uint8_t flags = 0;
   std::string state = {};  // value of tracestate; "" if absent or unusable
 
   bool sampled() const { return (flags & 1) != 0; }
 };
 
-// Parses the headers `traceparent` and `tracestate` (which may be ""). nullopt if `traceparent` is
-// malformed: the request then begins its own trace, as the specification requires.
+// Parses the headers `traceparent` and `tracestate` (may be ""). nullopt if `traceparent` is
+// malformed: the request then begins a new trace, as the specification requires.
 std::optional<TraceContext> ParseTraceContext(std::string_view traceparent,
                                               std::string_view tracestate);
 
-// Never all zeros. Thread safety: may be called from any thread.
+// Never returns all zeros. Thread safety: any thread.
 TraceId RandomTraceId();
 SpanId RandomSpanId();
 
