@@ -17,11 +17,11 @@ constexpr int64_t kNoLimit = int64_t{1} << 60;
 std::optional<int64_t> ReadInteger(const fs::path& path) {
   std::ifstream file(path);
   int64_t value = 0;
-  if (!(file >> value)) return std::nullopt;  // Also for "max".
+  if (!(file >> value)) return std::nullopt;  // also for "max"
   return value;
 }
 
-// The value of `key` in a file with lines "key value".
+// Returns the value of `key` in a file with lines "key value".
 std::optional<int64_t> ReadField(const fs::path& path, const std::string& key) {
   std::ifstream file(path);
   std::string name;
@@ -37,8 +37,8 @@ void Lower(std::optional<T>& limit, std::optional<T> value) {
   if (value && (!limit || *value < *limit)) limit = value;
 }
 
-// The folders of a group and its ancestors, including the mount point. Inside a container, the
-// group's path may not exist below the mount point, which is then the group itself.
+// Returns the folders of a group and its ancestors, including the mount point. Inside a container,
+// the group's path may not exist below the mount point; then the mount point is the group itself.
 std::vector<fs::path> Chain(const fs::path& mount, const std::string& group) {
   std::vector<fs::path> folders = {mount};
   fs::path folder = mount;
@@ -99,7 +99,7 @@ CgroupLimits ReadCgroupLimits(const fs::path& root) {
   CgroupLimits limits;
   const fs::path mounts = root / "sys/fs/cgroup";
   std::ifstream file(root / "proc/self/cgroup");
-  // Lines are "id:controllers:path"; cgroup v2 has no controllers.
+  // Lines are "id:controllers:path"; in cgroup v2 controllers are empty.
   for (std::string line; std::getline(file, line);) {
     const size_t first = line.find(':');
     const size_t second = first == std::string::npos ? first : line.find(':', first + 1);

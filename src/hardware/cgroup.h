@@ -9,12 +9,13 @@ namespace sluice {
 
 struct CgroupLimits {
   std::optional<double> cpus;                // quota / period
-  std::optional<int64_t> memory_bytes;       // the tightest limit of the group and its ancestors
-  std::optional<int64_t> memory_free_bytes;  // free memory of the group that has least; page cache
+  std::optional<int64_t> memory_bytes;       // the lowest limit of the group and its ancestors
+  std::optional<int64_t> memory_free_bytes;  // free memory in the group that has least; page cache
                                              // counts as free
 };
 
-// Reads /proc/self/cgroup and /sys/fs/cgroup below `root`. Unreadable files set no limit.
+// Reads /proc/self/cgroup and /sys/fs/cgroup below `root`. A file that cannot be read sets no
+// limit.
 CgroupLimits ReadCgroupLimits(const std::filesystem::path& root = "/");
 
 }  // namespace sluice

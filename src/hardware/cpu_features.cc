@@ -28,7 +28,7 @@ struct Registers {
 Registers CpuId(uint32_t leaf, uint32_t subleaf = 0) {
   Registers r;
   __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx,
-                    &r.edx);  // Zeros if the CPU does not have the leaf.
+                    &r.edx);  // zeros if the CPU does not have the leaf
   return r;
 }
 
@@ -44,7 +44,7 @@ uint64_t SavedStates() {
   return static_cast<uint64_t>(high) << 32 | low;
 }
 
-// Linux grants the large AMX state on request, once for the process and all threads it starts.
+// Linux grants the large AMX state on request, once for the process and all threads that it starts.
 bool RequestAmx() {
   constexpr int kArchRequestStatePermission = 0x1023;
   constexpr int kTileData = 18;
@@ -102,7 +102,7 @@ CpuFeatures Detect() {
 #elif defined(__aarch64__)
 
 // The core's manufacturer and part number, from MIDR_EL1. Linux emulates the read if HWCAP_CPUID is
-// set; on a machine with several kinds of cores, it describes the current core.
+// set. On a machine with several kinds of cores, it describes the current core.
 struct Core {
   uint32_t implementer;
   uint32_t part;

@@ -24,7 +24,7 @@ struct CpuFeatures {
   bool neon_i8mm = false;     // 8-bit integer matrix products
 };
 
-// Detects features at the first call; later results are the same. On CPUs with AMX, requests its
+// Detects features at the first call; later calls return the same. On CPUs with AMX, requests its
 // use from the operating system. Thread safety: any thread.
 const CpuFeatures& DetectCpuFeatures();
 

@@ -22,7 +22,7 @@ double Seconds(Clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
-// Sums `count` words and prefetches the line `ahead` words further on.
+// Sums `count` words and prefetches the cache line `ahead` words further on.
 uint64_t SumWords(const uint64_t* words, int64_t count, int64_t ahead) {
   uint64_t sums[8] = {};
   for (int64_t i = 0; i + 8 <= count; i += 8) {
@@ -51,9 +51,9 @@ double MeasureReadBandwidth(ThreadPool& pool) {
     std::memset(words + begin, 1, static_cast<size_t>(end - begin) * 8);
   });
   double best = 0;
-  std::atomic<uint64_t> sink = 0;  // Keeps the compiler from removing the reads.
-  // The hardware's prefetching is not always enough: on some machines, a loop that prefetches reads
-  // 1.7 x as fast.
+  std::atomic<uint64_t> sink = 0;  // keeps the compiler from removing the reads
+  // Prefetch distances to try, in words. The hardware's prefetching is not always enough: on some
+  // machines, a loop that prefetches reads 1.7 x as fast.
   constexpr int64_t kAhead[] = {0, 512, 1024};
   for (int i = 0; i < 6; ++i) {
     const auto start = Clock::now();

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// The number of kilobytes in a line "Name:  12345 kB"; -1 if there is none.
+// Returns the number of kilobytes in a line "Name:  12345 kB"; -1 if there is none.
 int64_t Kilobytes(const std::filesystem::path& path, const std::string& wanted) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -25,14 +25,15 @@ int64_t Kilobytes(const std::filesystem::path& path, const std::string& wanted) 
   return -1;
 }
 
-// The soft limit in a line "Max data size    1048576    unlimited    bytes" of proc/self/limits.
+// Returns the soft limit in a line "Max data size    1048576    unlimited    bytes" of
+// proc/self/limits.
 std::optional<int64_t> SoftLimit(const std::filesystem::path& root, std::string_view name) {
   std::ifstream file(root / "proc/self/limits");
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with(name)) continue;
     std::istringstream fields(line.substr(name.size()));
     int64_t bytes = 0;
-    if (fields >> bytes) return bytes;  // Fails for "unlimited".
+    if (fields >> bytes) return bytes;  // fails for "unlimited"
   }
   return std::nullopt;
 }
@@ -45,7 +46,7 @@ void Lower(MemoryLimits& limits, int64_t total, int64_t available, std::string_v
   limits.available_bytes = std::min(limits.available_bytes, std::max<int64_t>(0, available));
 }
 
-// `size`: name of the line of proc/self/status that counts towards the limit.
+// `size`: the name of the line in proc/self/status that counts towards the limit.
 void LowerToLimit(MemoryLimits& limits, const std::filesystem::path& root, std::string_view line,
                   const std::string& size, std::string_view limited_by) {
   const std::optional<int64_t> limit = SoftLimit(root, line);

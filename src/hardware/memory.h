@@ -9,18 +9,18 @@
 namespace sluice {
 
 struct MemoryLimits {
-  int64_t total_bytes = 0;  // of the machine, or a limit below that
+  int64_t total_bytes = 0;  // of the machine, or a limit that is lower
   // Available now, without swapping: MemAvailable, or less if the control group or the limits of
   // this process (RLIMIT_AS, RLIMIT_DATA) leave less.
   int64_t available_bytes = 0;
-  // Source of total_bytes: "control group", "RLIMIT_AS", "RLIMIT_DATA"; "": the machine.
+  // What determines total_bytes: "control group", "RLIMIT_AS" or "RLIMIT_DATA"; "": the machine.
   std::string_view limited_by = {};
 };
 
-// Text to append to an amount: " (limited by its control group)" and the like; "" if not limited.
+// Text to append to an amount, such as " (limited by its control group)"; "" if not limited.
 std::string LimitNote(const MemoryLimits& limits);
 
-// Reads /proc/meminfo, the control groups, and this process's limits and sizes, below `root`.
+// Reads /proc/meminfo, the control groups, and this process's limits and sizes, all below `root`.
 MemoryLimits ReadMemoryLimits(const std::filesystem::path& root = "/");
 
 }  // namespace sluice

@@ -77,7 +77,7 @@ Topology DetectTopology() {
     if (hwloc_topology_load(hw) == 0) AddCores(hw, allowed, topology);
     hwloc_topology_destroy(hw);
   }
-  // If the machine does not report its cores, every CPU counts as one.
+  // If the machine does not report its cores, every CPU counts as a core.
   if (topology.core_cpus.empty()) {
     topology.core_cpus = allowed;
     topology.node_cpus = {allowed};

@@ -7,14 +7,14 @@
 namespace sluice {
 
 struct Topology {
-  int logical_cpus = 0;        // allowed by the process's affinity
-  double cpu_quota = 0;        // in CPUs, set by control groups; 0: no quota
+  int logical_cpus = 0;        // number of CPUs that the process's affinity allows
+  double cpu_quota = 0;        // limit in CPUs, set by control groups; 0: no quota
   std::vector<int> core_cpus;  // one allowed CPU of each physical core, grouped by NUMA node
-  int numa_nodes = 1;          // number of nodes of those cores
-  std::vector<std::vector<int>> node_cpus;  // core_cpus by node
-  int64_t l1_data_bytes = 0;                // per core; 0: unknown
-  int64_t l2_bytes = 0;                     // per core
-  int64_t l3_bytes = 0;                     // of the L3 cache that the first core uses
+  int numa_nodes = 1;          // number of NUMA nodes with such a core
+  std::vector<std::vector<int>> node_cpus;  // core_cpus of each NUMA node
+  int64_t l1_data_bytes = 0;                // of each core; 0: unknown
+  int64_t l2_bytes = 0;                     // of each core
+  int64_t l3_bytes = 0;                     // size of the L3 cache that the first core uses
 
   // One thread per physical core, limited by the quota; at least one.
   int DefaultThreads() const;

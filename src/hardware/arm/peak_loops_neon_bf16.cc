@@ -11,7 +11,7 @@ double NeonBf16(int64_t rounds) {
 #pragma GCC unroll 24
   for (int i = 0; i < 24; ++i) sums[i] = vdupq_n_f32(static_cast<float>(i));
   uint16x8_t one = vdupq_n_u16(0x3F80);
-  asm("" : "+w"(one));  // GCC 12 would generate the constant with an F16 instruction.
+  asm("" : "+w"(one));  // GCC 12 would create the constant with an F16 instruction.
   const bfloat16x8_t ones = vreinterpretq_bf16_u16(one);
   for (int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 24

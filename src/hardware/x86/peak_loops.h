@@ -1,5 +1,6 @@
 // Loops of multiply-adds. Each runs `rounds` rounds and returns the number of floating-point
-// operations. Each is compiled for its own instruction set: call it only on a CPU that supports it.
+// operations. Each is compiled for its own instruction set, so call it only on a CPU that supports
+// it.
 #pragma once
 
 #include <stdint.h>

@@ -15,14 +15,14 @@ struct alignas(64) TileConfig {
 
 }  // namespace
 
-// Four accumulator tiles, two left and two right operand tiles: the shape of a matrix product.
+// Uses four accumulator tiles, two left and two right operand tiles, like a matrix product.
 double AmxBf16(int64_t rounds) {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) {
     config.row_bytes[tile] = 64;
     config.rows[tile] = 16;
   }
-  // GCC assumes that the instruction only reads the first eight bytes, and would remove the other
+  // GCC assumes that the instruction reads only the first eight bytes, and would remove the other
   // stores.
   asm volatile("" : : "r"(&config) : "memory");
   _tile_loadconfig(&config);
