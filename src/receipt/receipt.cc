@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kReceiptVersion = 1;
 constexpr int64_t kMostTokens = int64_t{1} << 31;
 
-// The parser limits the depth of a value, and so of this recursion.
+// The parser limits the depth of a value, and therefore of this recursion.
 void AppendCanonical(std::string& out, const json::Value& value) {
   if (value.is_object()) {
     std::vector<const json::Value::Member*> members;
@@ -66,8 +66,8 @@ std::string_view ModeName(LogprobsMode mode) {
   return "";
 }
 
-// The parameters that decide which tokens are sampled. The seed is a string: readers of JSON keep
-// only 53 bits of a number.
+// Returns the parameters that determine which tokens are sampled. The seed is a string, because
+// JSON readers keep only 53 bits of a number.
 json::Value SamplingJson(const SamplingParams& params) {
   json::Value value{json::Value::Object{}};
   value.Set("temperature", params.temperature);

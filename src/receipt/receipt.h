@@ -1,4 +1,4 @@
-// Receipts: signed statements of what an answer was computed from (docs/receipts.md).
+// Receipts: signed records of what an answer was computed from (docs/receipts.md).
 #pragma once
 
 #include <cstdint>
@@ -18,57 +18,59 @@ namespace sluice {
 // One prompt of a request.
 struct ReceiptPrompt {
   int64_t num_tokens = 0;
-  std::string sha256;              // of its token ids
-  std::vector<int32_t> token_ids;  // only with --receipts-with-tokens
-  SamplingParams sampling;         // with a seed
+  std::string sha256;              // hash of its token ids
+  std::vector<int32_t> token_ids;  // only filled with --receipts-with-tokens
+  SamplingParams sampling;         // includes a seed
 };
 
 // One answer to a prompt.
 struct ReceiptChoice {
-  int32_t prompt = 0;    // index
-  int32_t sequence = 0;  // of the prompt's sequences; its seed is the prompt's seed + sequence
+  int32_t prompt = 0;    // index of the prompt
+  int32_t sequence = 0;  // index among the prompt's sequences; its seed is the prompt's seed +
+                         // sequence
   std::string finish_reason;
   int64_t num_tokens = 0;
-  std::string sha256;              // of its token ids, with the one that ended it
-  std::vector<int32_t> token_ids;  // as above
+  std::string sha256;              // hash of its token ids, including the one that ended it
+  std::vector<int32_t> token_ids;  // only filled with --receipts-with-tokens
 };
 
 struct Receipt {
-  std::string id;     // of the answer
-  std::string model;  // the name that was served
+  std::string id;     // id of the answer
+  std::string model;  // the name under which the model was served
   int64_t created = 0;
-  std::string program;  // "sluice 0.1.0"
-  std::string weights;  // WeightsDigest()
-  // What else the bits depend on: strings by name.
+  std::string program;  // for example "sluice 0.1.0"
+  std::string weights;  // result of WeightsDigest()
+  // What else the result's bits depend on: strings by name.
   json::Value profile{json::Value::Object{}};
   // What a verifier cannot repeat: "constraint", "adapter", "images", "embeddings".
   std::vector<std::string> also;
-  // Token ids that end an answer, besides those of the model.
+  // Token ids that end an answer, in addition to the model's own.
   std::vector<int32_t> end_tokens;
-  int64_t num_sequences = 1;  // per prompt
+  int64_t num_sequences = 1;  // for each prompt
   std::vector<ReceiptPrompt> prompts;
   std::vector<ReceiptChoice> choices;
 };
 
-// 64 hexadecimal digits: the SHA-256 of the ids as 32-bit integers, little endian.
+// Returns 64 hexadecimal digits: the SHA-256 of the ids as little-endian 32-bit integers.
 std::string TokensSha256(std::span<const int32_t> ids);
 
-// The receipt as a JSON object with the public key and a signature of CanonicalText of the rest.
+// Returns the receipt as a JSON object with the public key, and a signature over CanonicalText of
+// the rest.
 json::Value SignedReceipt(const Receipt& receipt, const SigningKey& key);
 
-// A receipt that was read, and its signature.
+// A receipt that was parsed, and its signature.
 struct ReadReceipt {
   Receipt receipt;
-  std::string public_key;  // as in the receipt
-  std::string signature;   // bytes
-  std::string text;        // that is signed
+  std::string public_key;  // the key that the receipt states
+  std::string signature;   // raw bytes
+  std::string text;        // the text that is signed
 };
-// Reads untrusted JSON: a receipt, or an object with a member "receipt". kInvalidData names the
+// Parses untrusted JSON: a receipt, or an object with a member "receipt". kInvalidData names the
 // member that is missing or wrong.
 Result<ReadReceipt> ParseReceipt(const json::Value& value);
 
-// The same text for all spellings of a JSON value: members sorted by name, no spaces, integral
-// numbers without a fraction.
+// Returns the same text for all spellings of a JSON value: members sorted by name, no spaces,
+// integral numbers without a fraction.
 std::string CanonicalText(const json::Value& value);
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// Fuzz target: any text as a receipt. What is read, once signed again, is read as the same.
+// Fuzz target: parses arbitrary text as a receipt. A parsed receipt that is signed again must parse
+// to the same.
 #include "base/fuzz_input.h"
 #include "receipt/receipt.h"
 

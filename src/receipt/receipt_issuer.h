@@ -1,4 +1,4 @@
-// What a server signs receipts with.
+// What a server needs to sign receipts.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Thread safety: immutable. Answers are signed on the thread that writes them, 50 µs each.
+// Thread safety: immutable. Each answer is signed on the thread that writes it, which takes 50 µs.
 struct ReceiptIssuer {
   SigningKey key;
   bool with_tokens = false;

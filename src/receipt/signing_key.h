@@ -1,4 +1,4 @@
-// Ed25519 keys (RFC 8032) in PEM files, by OpenSSL.
+// Ed25519 keys (RFC 8032) in PEM files, implemented with OpenSSL.
 #pragma once
 
 #include <filesystem>
@@ -16,17 +16,17 @@ namespace sluice {
 // A public key, and possibly the private one. Thread safety: immutable.
 class SigningKey {
  public:
-  // Reads a private key. kInvalidData, with the file's name and without its content, if it holds
-  // something else; kInvalidArgument if others than its owner may read it.
+  // Reads a private key. kInvalidData, with the file's name but not its content, if the file
+  // contains something else; kInvalidArgument if others than its owner may read it.
   static Result<SigningKey> LoadPrivate(const std::filesystem::path& path);
-  // Reads a public key, or a private one, of which it keeps only the public half.
+  // Reads a public key, or a private one of which only the public half is kept.
   static Result<SigningKey> LoadPublic(const std::filesystem::path& path);
   // `hex`: the 32 bytes of a public key.
   static Result<SigningKey> FromPublicHex(std::string_view hex);
 
-  // The public key: 64 hexadecimal digits.
+  // The public key as 64 hexadecimal digits.
   const std::string& public_hex() const { return public_hex_; }
-  // 64 bytes. REQUIRES: the key is private.
+  // Returns a signature of 64 bytes. REQUIRES: the key is private.
   std::string Sign(std::string_view text) const;
   bool Verify(std::string_view text, std::string_view signature) const;
 
@@ -37,7 +37,7 @@ class SigningKey {
   std::string public_hex_;
 };
 
-// Writes a new private key to `path`, readable by its owner only, and the public key to `path`.pub.
+// Writes a new private key to `path`, readable only by its owner, and the public key to `path`.pub.
 // kInvalidArgument if one of the files exists.
 Status MakeKeyPair(const std::filesystem::path& path);
 
