@@ -24,7 +24,7 @@ bool LooksLikeOption(std::string_view word) {
   return !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
 }
 
-// A dotted value is JSON if it can be parsed as such, else a number with a unit, else text.
+// Parses a dotted value: JSON if possible, else a number with a unit, else text.
 json::Value DottedValue(const std::string& word) {
   if (auto value = json::Parse(word)) return *std::move(value);
   if (word == "True" || word == "False") return json::Value(word == "True");
@@ -33,8 +33,8 @@ json::Value DottedValue(const std::string& word) {
   return json::Value(word);
 }
 
-// The value that `--option.path word` sets; if the path ends with +, a list of comma-separated
-// words.
+// Returns the value that `--option.path word` sets. If the path ends with +, it is a list of
+// comma-separated words.
 json::Value DottedValue(std::string_view path, const std::string& word) {
   if (!path.ends_with('+')) return DottedValue(word);
   json::Value::Array items;
@@ -42,7 +42,7 @@ json::Value DottedValue(std::string_view path, const std::string& word) {
   return json::Value(std::move(items));
 }
 
-// Options of one letter may have their value attached: -O3, -qfp8.
+// One-letter options may have their value attached: -O3, -qfp8.
 bool IsAttached(std::string_view word, const Names& names) {
   return word.size() > 2 && word[0] == '-' && word[1] != '-' && word[2] != '=' && word[2] != '.' &&
          names.Lookup(word.substr(0, 2), false) && !names.Lookup(word, false) &&
@@ -192,7 +192,7 @@ class Reader {
                           option.type == Type::kNumber;
       const bool late = dialect_ == Dialect::kVllm && number && ParseNumber(values[0]).has_value();
       std::string message = fmt::format("{}: {}", flag, checked.error().message);
-      // Adds the help text, since the range alone does not tell what the number means.
+      // Adds the help text, because the range alone does not explain what the number means.
       if (number) {
         message +=
             fmt::format(" ({})", option.help.substr(0, option.help.find_last_not_of('.') + 1));
@@ -221,7 +221,8 @@ class Reader {
                        flag);
   }
 
-  // For abbreviated flags: the end of an error message, naming the option it was expanded to.
+  // For abbreviated flags: the end of an error message, which names the option that the flag was
+  // taken for.
   static std::string Taken(const Option& option, const std::string& flag) {
     const std::string taken = TakenFor(flag.substr(0, flag.find_first_of(".=")), option);
     return taken.empty() ? "" : "; " + taken;
@@ -231,7 +232,7 @@ class Reader {
   const Names names_;
   const Dialect dialect_;
   size_t next_ = 0;
-  bool is_secret_ = false;  // about the last option read
+  bool is_secret_ = false;  // whether the last option read is secret
   CommandLine result_;
   std::vector<std::string> unknown_;
   std::vector<std::pair<const Option*, json::Value>> dotted_;

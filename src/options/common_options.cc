@@ -1,4 +1,4 @@
-// The most common options, for the first page of a command's help.
+// The most common options, shown on the first page of a command's help.
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -12,9 +12,9 @@
 namespace sluice::options {
 namespace {
 
-// A line of the page; without a name, the title of a section.
+// A line of the page. Without a name, it is the title of a section.
 struct CommonOption {
-  std::string_view name;   // in the table of options
+  std::string_view name;   // name in the table of options
   std::string_view value;  // "PORT"; "" for a flag
   std::string_view text;
 };

@@ -16,7 +16,7 @@ bool Covers(std::string_view pattern, std::string_view name) {
   return pattern == name;
 }
 
-// Variables that set options, and those read elsewhere in the program.
+// Returns the variables that set options, and those that other parts of the program read.
 std::vector<std::string> OwnVariables() {
   std::vector<std::string> variables = {"SLUICE_CUBLASLT",       "SLUICE_LAUNCHED",
                                         "SLUICE_LAUNCH_SOCKET",  "SLUICE_MPI_PLUGIN",

@@ -12,15 +12,16 @@
 
 namespace sluice::options {
 
-// The row for an environment variable; if several match `name`, the longest; null if none does.
+// Returns the row for an environment variable; if several match `name`, the longest; null if none
+// does.
 const DialectKey* FindVariable(std::string_view name);
 
-// A note for each variable in `environment` that has no effect, and a warning for each unknown
-// VLLM_ variable; with `strict` that is an error, kInvalidArgument.
+// Returns a note for each variable in `environment` that has no effect, and a warning for each
+// unknown VLLM_ variable. With `strict`, an unknown one is an error, kInvalidArgument.
 Result<std::vector<Note>> VariableNotes(const std::map<std::string, std::string>& environment,
                                         bool strict);
 
-// A note for each given key of --compilation-config; a warning for an unknown one.
+// Returns a note for each given key of --compilation-config, and a warning for an unknown one.
 std::vector<Note> CompilationNotes(const Settings& settings);
 
 }  // namespace sluice::options

@@ -16,8 +16,8 @@ tl::unexpected<Error> BadRow(std::string message) {
   return Fail(ErrorCode::kInvalidData, std::move(message));
 }
 
-// Removes the part of `text` before `separator`, and the separator, and returns the part; all of
-// `text` if there is no separator.
+// Removes from `text` the part before `separator`, and the separator. Returns the part; without a
+// separator, all of `text`.
 std::string_view TakeUntil(std::string_view& text, std::string_view separator) {
   const size_t end = std::min(text.find(separator), text.size());
   const std::string_view part = text.substr(0, end);
@@ -199,7 +199,7 @@ class Parser {
 
   std::map<std::string_view, std::string_view> reasons_;
   uint32_t only_ = kAllDialects;
-  // The current section's keys; null in a section of options.
+  // The keys of the current section; null in a section of options.
   std::vector<DialectKey>* keys_ = nullptr;
   std::string_view group_;
   Commands commands_ = 0;

@@ -1,24 +1,25 @@
-// Options, configuration keys and environment variables of other programs that are accepted without
-// effect. They are in data files in src/options/dialects, one per dialect, which are compiled in.
+// Options, configuration keys and environment variables of other programs, which are accepted
+// without effect. They are in data files in src/options/dialects, one per dialect, which are
+// compiled in.
 //
 // A file has one item per line; blank lines and lines that begin with # are ignored:
 //
 //   reason NAME: TEXT                 defines a reason for rows of this and all later files
 //   dialect trtllm-serve              the following options exist only under that name
 //   [GROUP: COMMAND, COMMAND]         begins options of these subcommands
-//   [keys of --compilation-config]    begins keys, likewise
+//   [keys of --compilation-config]    begins keys; likewise
 //   [keys of the YAML file]           [environment]
 //
-// Columns are separated by " | ". The second column is the effect with a reason's NAME:
-// "no effect: NAME", "refused: NAME"; for keys also "mapped: OPTION" and "acts: TEXT".
+// Columns are separated by " | ". The second column is the effect with a reason's NAME: "no effect:
+// NAME", "refused: NAME"; for keys also "mapped: OPTION" and "acts: TEXT".
 //
 //   NAMES | EFFECT | TYPE = DEFAULT | HELP | ATTRIBUTE | ...      an option
 //   NAME EARLIER-NAME | EFFECT                                    a key; EARLIER-NAME is optional
 //
 // NAMES of an option: its name, then optionally flag:--x (Option::flag), aliases (-x|--y) and
-// trtllm:--x (Option::trtllm). TYPE is a TypeName(); choice is followed by its words (a|b).
-// "= DEFAULT" is optional. ATTRIBUTES: "range MIN MAX", "accepts A|B" (Option::words), "secret",
-// "value optional", "retired before VERSION: REPLACEMENT".
+// trtllm:--x (Option::trtllm). TYPE is a TypeName(); after choice come its words (a|b). "= DEFAULT"
+// is optional. ATTRIBUTES: "range MIN MAX", "accepts A|B" (Option::words), "secret", "value
+// optional", "retired before VERSION: REPLACEMENT".
 #pragma once
 
 #include <span>
@@ -31,34 +32,36 @@
 namespace sluice::options {
 
 struct DialectKey {
-  std::string_view name;     // "pass_config.fuse_norm_quant"; in a variable, * matches any ending
+  std::string_view name;     // for example "pass_config.fuse_norm_quant"; in a variable, * matches
+                             // any ending
   std::string_view earlier;  // its name in older releases, or ""
   Effect effect = Effect::kNoEffect;
-  std::string_view text;  // the reason; kMapped: the option that it sets; kActs: its effect
+  std::string_view text;  // the reason; for kMapped the option that it sets; for kActs its effect
 };
 
 struct DialectTable {
   std::vector<Option> options;
-  std::vector<DialectKey> compilation_keys;  // of vLLM's --compilation-config
-  std::vector<DialectKey> yaml_keys;         // of trtllm-serve's file, nested keys joined by dots
+  std::vector<DialectKey> compilation_keys;  // keys of vLLM's --compilation-config
+  std::vector<DialectKey> yaml_keys;         // keys of trtllm-serve's file; nested keys are joined
+                                             // by dots
   std::vector<DialectKey> variables;
 };
 
 struct DialectFile {
-  std::string_view name;  // for errors
+  std::string_view name;  // used in errors
   std::string_view text;  // must outlive the table
 };
 
-// The error kInvalidData names file:line.
+// kInvalidData names file:line.
 Result<DialectTable> ParseDialects(std::span<const DialectFile> files);
 
-// The compiled-in files, in the order in which they are read.
+// The compiled-in files, in the order in which they are parsed.
 std::span<const DialectFile> DialectFiles();
 
-// The table of DialectFiles(). CHECKs that they are valid.
+// The table parsed from DialectFiles(). CHECKs that they are valid.
 const DialectTable& Dialects();
 
-// Whether the option is in that table: none of its values has an effect, including accepted ones.
+// Whether the option is in that table, so that none of its values has an effect.
 bool IsForeign(const Option& option);
 
 }  // namespace sluice::options

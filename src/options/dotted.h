@@ -8,9 +8,9 @@
 
 namespace sluice::options {
 
-// Sets the member at `path` ("pass_config.fuse_norm_quant"), creating objects as needed. A path
+// Sets the member at `path` ("pass_config.fuse_norm_quant"), and creates objects as needed. A path
 // that ends in + appends to a list; an array appends its items. kInvalidArgument for a path of more
-// than kMaxDottedParts. REQUIRES: `object` is an object.
+// than kMaxDottedParts parts. REQUIRES: `object` is an object.
 inline constexpr int kMaxDottedParts = 32;
 Status SetDotted(json::Value& object, std::string_view path, json::Value value);
 

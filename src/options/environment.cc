@@ -18,7 +18,7 @@ std::string Translate(const Option& option, std::string_view variable, const std
   return value;
 }
 
-// SLUICE_<NAME> is last, so that it overrides the others.
+// SLUICE_<NAME> comes last, so that it overrides the others.
 std::vector<std::string> VariablesOf(const Option& option) {
   std::vector<std::string> variables;
   for (std::string_view name : Split(option.environment, '|')) variables.emplace_back(name);

@@ -39,7 +39,7 @@ std::string Wrap(std::string_view text, size_t first = kIndent) {
 std::string FlagOf(const Option& option) {
   if (option.type == Type::kFlag) return fmt::format("--{0}, --no-{0}", FlagName(option));
   if (option.type == Type::kChoice) {
-    std::string choices;  // with blanks, so that long lists can wrap
+    std::string choices;  // separated by blanks, so that long lists can wrap
     for (std::string_view choice : Split(option.choices, '|'))
       choices += fmt::format("{}{}", choices.empty() ? "" : " | ", choice);
     return fmt::format("--{} {}", FlagName(option), choices);
@@ -57,7 +57,7 @@ bool Matches(const Option& option, std::string_view filter) {
          FlagName(option).find(wanted) != std::string_view::npos;
 }
 
-// The help text of `option`, with its effect.
+// Returns the help text of `option`, including its effect.
 std::string FullHelp(const Option& option) {
   std::string text(option.help);
   switch (option.effect) {

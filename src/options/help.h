@@ -8,14 +8,15 @@
 
 namespace sluice::options {
 
-// The options of a subcommand by group, for a terminal of 80 columns. `filter` selects options
-// whose name or group contains it; "" and "all" select all.
+// Lists the options of a subcommand by group, for a terminal of 80 columns. `filter` selects
+// options whose name or group contains it; "" and "all" select all.
 std::string OptionHelp(Commands command, std::string_view filter = "");
 
-// The most common options, one line of at most 80 columns each; "" for a command with few options.
+// Lists the most common options, in one line of at most 80 columns each; "" for a command with few
+// options.
 std::string CommonOptionHelp(Commands command);
 
-// The content of docs/options.md.
+// Returns the content of docs/options.md.
 std::string OptionsMarkdown();
 
 }  // namespace sluice::options

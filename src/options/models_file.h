@@ -1,4 +1,4 @@
-// The file of --models: several models that one server serves.
+// Reads the file of --models, which lists the models that one server serves.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,25 @@ namespace sluice::options {
 
 // An entry of the file.
 struct ModelEntry {
-  std::string name;  // the `model` of requests
-  std::string path;  // a folder, a model id, or the address of its page
+  std::string name;  // the `model` that requests name
+  std::string path;  // a folder, a model id, or the URL of the model's page
   std::vector<Assignment> options;
-  bool is_pinned = false;  // loaded at the start and never unloaded
-  int64_t priority = 0;    // models with a higher one are loaded first and unloaded last
-  std::string place;       // "models.yaml:3"
+  bool is_pinned = false;  // whether it is loaded at the start and never unloaded
+  int64_t priority = 0;    // models with a higher priority are loaded first and unloaded last
+  std::string place;       // position in the file: "models.yaml:3"
 };
 
 inline constexpr size_t kMostModels = 256;
 
-// Reads
+// Reads a file such as
+//
 //   models:
 //   - name: small
 //     path: org/name
 //     options: {max-model-len: 4096}
 //     pinned: true
 //     priority: 1
+//
 // kInvalidArgument, with file and line, for invalid YAML, unknown and duplicate keys, values of a
 // wrong type, an entry without name or path, duplicate names, and a file without models.
 Result<std::vector<ModelEntry>> ReadModelsFile(const std::filesystem::path& file, Commands commands,

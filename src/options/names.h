@@ -10,14 +10,14 @@
 
 namespace sluice::options {
 
-// An option, as one of its spellings denotes it.
+// An option, and how a spelling refers to it.
 struct Spelling {
   const Option* option = nullptr;
-  bool negated = false;  // --no-x
+  bool negated = false;  // whether the spelling is --no-x
 };
 
-// All spellings, with dashes ("--max-model-len", "-tp"), that `commands` have in `dialect`; _ in a
-// flag is treated as -.
+// All spellings, with dashes ("--max-model-len", "-tp"), that `commands` have in `dialect`. In a
+// flag, _ counts as -.
 class Names {
  public:
   Names(Commands commands, Dialect dialect);
@@ -34,8 +34,8 @@ class Names {
   std::vector<std::string> all_;
 };
 
-// "--prot was taken for --protect-all" if `flag`, as written, abbreviates a name of `option`; "" if
-// it is a full name.
+// Returns "--prot was taken for --protect-all" if `flag`, as written, abbreviates a name of
+// `option`; "" if it is a full name.
 std::string TakenFor(std::string_view flag, const Option& option);
 
 // Replaces _ by - in the name of a flag.

@@ -1,5 +1,5 @@
 // An option: a row of the table from which flags, YAML keys, environment variables, help and docs
-// derive.
+// are derived.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace sluice::options {
 enum class Type {
   kFlag,  // --x or --no-x
   kString,
-  kStrings,  // one or more words, or a JSON list of strings; repeating the option appends
+  kStrings,  // one or more words, or a JSON list of strings; a repeated option appends
   kInteger,  // also 64k, 1e3, 128K: see ParseInteger in values.h
-  kSize,     // bytes: like kInteger, also 16GiB, 1.5GB
+  kSize,     // bytes: as kInteger, also 16GiB, 1.5GB
   kNumber,
   kChoice,  // one of `choices`
   kJson,    // a JSON object, @file, or one key at a time: --option.key value
 };
 
-// What a string names, for completion in shells.
+// What a string names, for shell completion.
 enum class ValueKind { kPlain, kFile, kFolder, kModel };
 
 // The subcommands that take options, as bits.
@@ -70,7 +70,7 @@ inline constexpr Commands kEngineCommands = kServe | kChat | kComplete | kBenchL
                                             kVerify;
 inline constexpr Commands kAllCommands = ~Commands{0};
 
-// Whose command line is parsed; determined by the name under which the program was started.
+// Whose command line is parsed. The name under which the program was started determines it.
 enum class Dialect { kSluice, kVllm, kTrtllm };
 
 constexpr uint32_t DialectBit(Dialect dialect) {
@@ -83,22 +83,22 @@ struct Range {
   double max = std::numeric_limits<double>::infinity();
 };
 
-// The effect of giving an option, or a key or variable of another program.
+// What an option does, or a key or variable of another program.
 enum class Effect { kActs, kMapped, kNoEffect, kRefused };
 std::string_view EffectName(Effect effect);  // "acts", "mapped", "no effect", "refused"
 
 struct Option {
-  // "max-model-len": the key in Settings; also determines flag --max-model-len, YAML key and
-  // environment variable SLUICE_MAX_MODEL_LEN.
+  // "max-model-len": the key in Settings. It also determines the flag --max-model-len, the YAML key
+  // and the environment variable SLUICE_MAX_MODEL_LEN.
   std::string_view name = {};
   Type type = Type::kString;
   std::string_view default_value = {};  // as a user would write it; "" if there is none
   std::string_view group = {};
   Commands commands = 0;
-  std::string_view help = {};  // one sentence: its meaning and effect
+  std::string_view help = {};  // one sentence on its meaning and effect
 
-  // The flag without dashes, if it is not `name`. Two commands may give the same flag two meanings
-  // or defaults, in two rows with different names ("bench-port" with flag "port").
+  // The flag without dashes, if it differs from `name`. Two commands may give the same flag two
+  // meanings or defaults, in two rows with different names ("bench-port" with flag "port").
   std::string_view flag = {};
   // Defaults under other program names, if they differ from `default_value`; "[]" for an empty
   // list.
@@ -109,25 +109,26 @@ struct Option {
   // kInteger, kSize, kNumber: words that are also valid, separated by |. kRefused: values that are
   // accepted besides the default.
   std::string_view words = {};
-  Range range = {};  // of numbers
+  Range range = {};  // valid range of numbers
   // kNoEffect: accepted so that existing scripts run. kRefused: values other than the default and
   // `words` are errors.
   Effect effect = Effect::kActs;
-  std::string_view reason = {};       // why it has no effect or is refused; kMapped: the target
-  std::string_view retired = {};      // "before VERSION: REPLACEMENT" if its program removed it
+  std::string_view reason = {};       // why it has no effect or is refused; for kMapped, the target
+  std::string_view retired = {};      // "before VERSION: REPLACEMENT" if the other program has
+                                      // removed it
   std::string_view environment = {};  // additional environment variables, separated by |
   // Additional flags in every dialect, with dashes, separated by |: "-tp|--other".
   std::string_view aliases = {};
   std::string_view trtllm = {};  // its flags under the name trtllm-serve, separated by |
   // For kActs: an option without which this one has no effect, optionally with "=" and the values
-  // that suffice, separated by | ("device=cuda|emulated"); a flag must be on.
+  // that suffice, separated by | ("device=cuda|emulated"). A flag must be on.
   std::string_view needs = {};
-  // kJson: if not empty, the keys that have an effect, separated by |; other keys have none, for
+  // kJson: if not empty, the keys that have an effect, separated by |. Other keys have none, for
   // `reason`.
   std::string_view keys = {};
-  bool secret = false;               // never printed
-  bool value_optional = false;       // the flag may be given without a value
-  uint32_t dialects = kAllDialects;  // in which it exists, as DialectBit()
+  bool secret = false;               // whether its value is never printed
+  bool value_optional = false;       // whether the flag may be given without a value
+  uint32_t dialects = kAllDialects;  // the dialects in which it exists, as DialectBit()
   ValueKind value = ValueKind::kPlain;
 };
 
@@ -135,21 +136,21 @@ struct Option {
 // (dialect_table.h).
 std::span<const Option> Table();
 
-// The row `name`. CHECKs that it exists.
+// Returns the row `name`. CHECKs that it exists.
 const Option& Find(std::string_view name);
 
 std::string_view TypeName(Type type);
 
-// The names of the subcommands; CommandNames()[i] is that of bit i.
+// The names of the subcommands; CommandNames()[i] belongs to bit i.
 std::span<const std::string_view> CommandNames();
 
-// The environment variable for `option`: SLUICE_MAX_MODEL_LEN.
+// Returns the environment variable for `option`: SLUICE_MAX_MODEL_LEN.
 std::string VariableOf(const Option& option);
 
-// The default in `dialect`, as a user would write it.
+// Returns the default in `dialect`, as a user would write it.
 std::string_view DefaultOf(const Option& option, Dialect dialect);
 
-// The flag and YAML key of `option`, without leading dashes.
+// Returns the flag and YAML key of `option`, without leading dashes.
 inline std::string_view FlagName(const Option& option) {
   return option.flag.empty() ? option.name : option.flag;
 }

@@ -1,4 +1,4 @@
-// The options that act, which are defined in code. Use option.h.
+// The options that have an effect, which are defined in code. Callers use option.h.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ void AddModelRows(std::vector<Option>& table);        // what to load
 void AddEngineRows(std::vector<Option>& table);       // memory, scheduling, machine
 void AddAdapterRows(std::vector<Option>& table);      // LoRA adapters
 void AddParallelRows(std::vector<Option>& table);     // ranks and machines
-void AddDistributedRows(std::vector<Option>& table);  // ranks that are processes
+void AddDistributedRows(std::vector<Option>& table);  // ranks in separate processes
 void AddServerRows(std::vector<Option>& table);       // HTTP, answers, logs
 void AddRecordingRows(std::vector<Option>& table);    // recordings and receipts
 void AddMediaRows(std::vector<Option>& table);        // images
@@ -40,7 +40,7 @@ class Rows {
   Rows(std::vector<Option>& table, std::string_view group, Commands commands)
       : table_(table), group_(group), commands_(commands) {}
 
-  // The default is false unless `more` says otherwise.
+  // The default is false unless `more` sets another.
   void Flag(std::string_view name, std::string_view help, Option more = {}) {
     Add(Type::kFlag, name, more.default_value.empty() ? "false" : more.default_value, help, more);
   }

@@ -21,23 +21,23 @@ struct Assignment {
   const Option* option = nullptr;
   std::vector<std::string> words;  // empty: resets the option to "not given"
   Source source = Source::kFlag;
-  std::string origin;  // "--port", "config.yaml:3", "SLUICE_PORT"
+  std::string origin;  // for example "--port", "config.yaml:3", "SLUICE_PORT"
 };
 
-// A message about the settings: a key or variable without effect, or mapped, or a warning.
+// A message about the settings: a key or variable that has no effect or was mapped, or a warning.
 struct Note {
   enum class Kind { kMapped, kNoEffect, kWarning } kind = Kind::kNoEffect;
-  std::string
-      what;  // "cuda_graph_config.enable_padding", "NCCL_DEBUG", "--compilation-config mode"
+  std::string what;  // for example "cuda_graph_config.enable_padding", "NCCL_DEBUG",
+                     // "--compilation-config mode"
   std::string text;
-  bool asks = false;  // kNoEffect: its value requests something (AsksForSomething)
+  bool asks = false;  // kNoEffect: whether its value requests something (AsksForSomething)
 };
 
 class Settings {
  public:
   Settings() = default;
-  // The last of several assignments from one source counts; otherwise the source's precedence does.
-  // Lists that are given several times on the command line are joined.
+  // The last of several assignments from one source counts; between sources, their precedence
+  // decides. Lists that are given several times on the command line are joined.
   explicit Settings(const std::vector<Assignment>& assignments,
                     std::vector<std::string> positionals = {}, Dialect dialect = Dialect::kSluice);
 
@@ -52,14 +52,14 @@ class Settings {
     notes_.insert(notes_.end(), notes.begin(), notes.end());
   }
 
-  // Whether a flag, a variable or a file set it.
+  // Whether a flag, a variable or a file has set the option.
   bool Given(std::string_view name) const;
-  // The value, or the default; nullopt if there is neither. REQUIRES: the table has the option,
-  // with that type.
-  std::optional<std::string> Text(std::string_view name) const;  // kString, kChoice, kJson
+  // Returns the value, or the default; nullopt if there is neither. REQUIRES: the table contains
+  // the option with that type.
+  std::optional<std::string> Text(std::string_view name) const;  // for kString, kChoice, kJson
   std::string TextOr(std::string_view name, std::string_view otherwise = "") const;
   std::optional<int64_t> Integer(
-      std::string_view name) const;  // kInteger, kSize; nullopt for a word such as auto
+      std::string_view name) const;  // for kInteger, kSize; nullopt for a word such as auto
   std::optional<double> Number(std::string_view name) const;  // nullopt for a word such as inf
   bool Flag(std::string_view name) const;
   std::vector<std::string> List(std::string_view name) const;
@@ -67,7 +67,7 @@ class Settings {
   // The assignments that were given, in the order of the table.
   std::vector<const Assignment*> given() const;
 
-  // The constructor's assignments.
+  // The assignments passed to the constructor.
   const std::vector<Assignment>& assignments() const { return assignments_; }
 
  private:

@@ -17,18 +17,22 @@ struct CommandLine {
   std::vector<Assignment> assignments;
   std::vector<std::string> positionals;
   std::vector<Note> notes;
-  // Indices of the words that are flags of secret options or their values.
+  // Indices of the words that are flags or values of secret options.
   std::vector<size_t> secrets;
-  // Set by --help or -h: "" for all, else the word of --help=WORD.
+  // Set by --help or -h: "" for all options, else the word of --help=WORD.
   std::optional<std::string> help;
 };
 
-// Parses the words after the subcommand by the rules of vLLM's parser: dashes and underscores in
-// names are the same; --option value and --option=value; --x, --no-x and --x=false for flags;
-// unambiguous prefixes of names; lists take words up to the next option; the last of repeated
-// options counts, with a note (lists are joined); --json-option.key value sets one key, and all
-// such keys together replace the value given for the whole option; --json-option.list+ value
-// appends; -O3 is a level of vLLM's compiler and -O{...} its settings; `--` ends the options.
+// Parses the words after the subcommand by the rules of vLLM's parser:
+// - Dashes and underscores in names are the same.
+// - --option value and --option=value; --x, --no-x and --x=false for flags; unambiguous prefixes of
+//   names.
+// - Lists take words up to the next option. Of repeated options the last one counts, with a note;
+//   lists are joined.
+// - --json-option.key value sets one key, and all such keys together replace the value given for
+//   the whole option. --json-option.list+ value appends.
+// - -O3 is a level of vLLM's compiler, and -O{...} its settings. `--` ends the options.
+//
 // kInvalidArgument names the flag and, if it is unknown, the most similar known ones.
 Result<CommandLine> ReadCommandLine(const std::vector<std::string>& words, Commands commands,
                                     Dialect dialect);
@@ -39,22 +43,22 @@ struct Found {
   std::vector<Note> notes;
 };
 
-// Reads SLUICE_<NAME> and the other variables of each option. `environment`: name to value.
+// Reads SLUICE_<NAME> and the other variables of each option. `environment`: values by name.
 Result<std::vector<Assignment>> ReadEnvironment(
     const std::map<std::string, std::string>& environment, Commands commands);
 
-// Reads a .yaml or .yml file whose keys are names of options. true and false set flags (`no-x:
-// true` too), lists and mappings give lists and JSON objects, null stands for "not given"; a dotted
-// key sets one key of a JSON option. kInvalidArgument names file:line.
+// Reads a .yaml or .yml file whose keys are option names. true and false set flags (`no-x: true` is
+// allowed, too), lists and mappings give lists and JSON objects, null means "not given", and a
+// dotted key sets one key of a JSON option. kInvalidArgument names file:line.
 Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, Commands commands,
                                          Dialect dialect);
 
-// Read a YAML file of trtllm-serve and the key=value words of its --set. Their keys nest and
+// Read a YAML file of trtllm-serve, and the key=value words of its --set. Their keys nest and
 // override flags (DialectTable::yaml_keys). Errors name unknown keys with their path.
 Result<Found> ReadTrtllmYaml(const std::filesystem::path& file);
 Result<Found> ReadTrtllmKeys(const std::vector<std::string>& words);
 
-// All sources together, with the file of --config or SLUICE_CONFIG.
+// All sources together, including the file of --config or SLUICE_CONFIG.
 struct Resolved {
   Settings settings;
   std::optional<std::string> help;
@@ -66,15 +70,16 @@ Result<Resolved> Resolve(const std::vector<std::string>& words,
 // kUnsupported for a value that its option refuses. Resolve() calls this.
 Status CheckRefused(const Settings& settings);
 
-// `settings` with --config and --set read again; flags and environment variables are unchanged.
+// Returns `settings` after reading --config and --set again. Flags and environment variables are
+// unchanged.
 Result<Settings> ReadFilesAgain(const Settings& settings, Commands commands);
 
-// The environment of this process.
+// Returns the environment of this process.
 std::map<std::string, std::string> ProcessEnvironment();
 
-// The variables that set secret options: SLUICE_API_KEY, VLLM_API_KEY, ...
+// Returns the variables that set secret options: SLUICE_API_KEY, VLLM_API_KEY, ...
 std::vector<std::string> SecretVariables();
-// The secret options given by flags, as environment variables with the same effect:
+// Returns the secret options given by flags, as environment variables with the same effect:
 // SLUICE_API_KEY=["k"].
 std::map<std::string, std::string> SecretFlags(const Settings& settings);
 

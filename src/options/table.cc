@@ -27,11 +27,11 @@ std::span<const Option> Table() {
     AddSimulationRows(rows);
     const auto& others = Dialects().options;
     rows.insert(rows.end(), others.begin(), others.end());
-    // `run` is `chat` with a model, to which other clients may connect meanwhile.
+    // `run` is `chat` with a model, to which other clients may connect at the same time.
     for (Option& row : rows) {
       if ((row.commands & kChat) != 0) row.commands |= kRun;
     }
-    // Groups are in the order of their first rows.
+    // Groups have the order of their first rows.
     std::map<std::string_view, size_t> places;
     for (const Option& row : rows) places.emplace(row.group, places.size());
     std::stable_sort(rows.begin(), rows.end(), [&](const Option& a, const Option& b) {

@@ -17,7 +17,7 @@ namespace {
 struct Unit {
   std::string_view suffix;
   double factor;
-  bool whole;  // only accepts whole numbers
+  bool whole;  // whether only whole numbers are accepted
 };
 
 constexpr double kKibi = 1024;
@@ -87,7 +87,7 @@ Result<std::string> CheckJson(const Option& option, const std::string& word) {
   return text;
 }
 
-// The error for an invalid number: states what the option accepts.
+// The error for an invalid number. It states what the option accepts.
 tl::unexpected<Error> NoWholeNumber(const Option& option, std::string_view word) {
   // Units make sense only for large numbers.
   constexpr double kLargeEnoughForUnits = 1e5;

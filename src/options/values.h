@@ -1,4 +1,4 @@
-// Parses values of options as users write them.
+// Parses the values of options as users write them.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace sluice::options {
 
 // Parses a whole number: 4096, -1, 1e3, 25.6k. Lower-case k m g t are powers of 1000, upper-case K
 // M G T powers of 1024 (whole numbers only), KiB MiB GiB TiB powers of 1024, kB KB MB GB TB powers
-// of 1000. kInvalidArgument with an explanation.
+// of 1000. kInvalidArgument explains the error.
 Result<int64_t> ParseInteger(std::string_view text);
 Result<double> ParseNumber(std::string_view text);
 // Accepts true false yes no on off 1 0, in any case.
 Result<bool> ParseFlag(std::string_view text);
 
-// The parts of `text` between `separator`s; empty for an empty text.
+// Returns the parts of `text` between `separator`s; empty for an empty text.
 std::vector<std::string_view> Split(std::string_view text, char separator);
 
 // Checks the words for `option` and normalizes them: JSON lists become words, @file becomes the
@@ -31,7 +31,7 @@ Result<std::vector<std::string>> CheckWords(const Option& option, std::vector<st
 // Whether a value requests something: it is not null, false, 0, an empty text, list or object, nor
 // the word auto or none.
 bool AsksForSomething(const json::Value& value);
-// Likewise for an option's words, which must also differ from its default.
+// The same for an option's words, which must also differ from its default.
 bool AsksForSomething(const Option& option, const std::vector<std::string>& words, Dialect dialect);
 
 }  // namespace sluice::options

@@ -16,7 +16,7 @@ constexpr int kMaxDepth = 32;
 // Maximum number of values, with aliases expanded.
 constexpr int kMaxValues = 20000;
 
-// A quoted scalar is text; a plain one has the type that it looks like.
+// Converts a scalar: a quoted one is text, a plain one has the type that it looks like.
 json::Value ScalarToJson(const YAML::Node& node) {
   const std::string& text = node.Scalar();
   if (node.Tag() == "!") return json::Value(text);
@@ -30,7 +30,7 @@ json::Value ScalarToJson(const YAML::Node& node) {
   return json::Value(text);
 }
 
-// `room`: number of further values allowed.
+// `room`: how many more values are allowed.
 Result<json::Value> ToJson(const YAML::Node& node, int depth, int& room) {
   if (depth > kMaxDepth)
     return Fail(ErrorCode::kInvalidArgument, fmt::format("nested deeper than {}", kMaxDepth));

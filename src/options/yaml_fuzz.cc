@@ -1,4 +1,4 @@
-// Fuzz target: any bytes as an option file, of this server and of trtllm-serve.
+// Fuzz target: parses arbitrary bytes as an option file of this server and of trtllm-serve.
 #include "base/fuzz_input.h"
 #include "options/option.h"
 #include "options/sources.h"

@@ -1,4 +1,4 @@
-// Parts that the readers of YAML option files share.
+// What the readers of YAML option files share.
 #pragma once
 
 #include <filesystem>
@@ -16,37 +16,38 @@
 
 namespace sluice::options {
 
-// A file and the option that names it, for messages.
+// A file, and the option that names it, for messages.
 struct YamlFile {
   std::filesystem::path path;
   std::string_view option = "config";
-  std::string_view content = "a mapping of option names to values";  // of the top level
+  std::string_view content = "a mapping of option names to values";  // what the top level must
+                                                                     // contain, for messages
 
-  // "models.yaml:3"
+  // Returns the position: "models.yaml:3".
   std::string Place(const YAML::Mark& mark) const;
   tl::unexpected<Error> Bad(const YAML::Mark& mark, std::string_view message) const;
-  // The top-level mapping, or null for an empty file. kInvalidArgument if the file cannot be read,
-  // is too large, or is not a single YAML document.
+  // Returns the top-level mapping, or null for an empty file. kInvalidArgument if the file cannot
+  // be read, is too large, or is not a single YAML document.
   Result<YAML::Node> Load() const;
 };
 
-// Plain scalars have the type that they look like, quoted ones are text. Limits the depth and the
-// number of values, with aliases expanded.
+// Converts a node to JSON: plain scalars have the type that they look like, quoted ones are text.
+// Limits the depth and the number of values, with aliases expanded.
 Result<json::Value> YamlToJson(const YAML::Node& node);
 
-// Reads mappings of names of options to values.
+// Reads mappings from option names to values.
 class YamlOptions {
  public:
   // `file` must outlive this object.
   YamlOptions(const YamlFile& file, Commands commands, Dialect dialect)
       : file_(file), names_(commands, dialect) {}
 
-  // The options of `mapping`, a map or null.
+  // Returns the options in `mapping`, a map or null.
   Result<std::vector<Assignment>> Read(const YAML::Node& mapping);
 
  private:
   Status ReadKey(const YAML::Node& key_node, const YAML::Node& value);
-  // Sets one key of a JSON option; later keys of the same option are merged with it.
+  // Sets one key of a JSON option. Later keys of the same option are merged with it.
   Status ReadDottedKey(const Option& option, const YAML::Node& key_node, const std::string& path,
                        const YAML::Node& value);
 
