@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kNoCharacter = "\xEF\xBF\xBD";  // U+FFFD
-// Number of prompt tokens that suffice to complete a character at its end.
+// This many prompt tokens suffice to contain a character that is unfinished at the prompt's end.
 constexpr size_t kUnfinishedTail = 8;
 
 bool EndsWithinCharacter(const Tokenizer& tokenizer, std::span<const int32_t> prompt) {
@@ -22,8 +22,8 @@ std::span<const int32_t> TailOf(const Tokenizer& tokenizer, std::span<const int3
              : IncrementalDetokenizer::PromptTail(tokenizer, prompt);
 }
 
-// The text before an unfinished character, and the U+FFFD in its place; the detokenizer returns
-// both with the first text of the answer. "" if the text is complete.
+// Returns the text before an unfinished character, and the U+FFFD in the character's place. The
+// detokenizer returns both with the first text of the answer. "" if the text is complete.
 std::pair<std::string, std::string> TextBefore(const Tokenizer& tokenizer, bool skip_special_tokens,
                                                std::span<const int32_t> tail) {
   std::string text = tokenizer.Decode(tail, skip_special_tokens), marks;

@@ -1,4 +1,4 @@
-// The text of an answer, token by token.
+// Converts an answer to text, token by token.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,25 @@
 
 namespace sluice {
 
-// Returns the text that each token adds, without any text of the prompt. If the prompt ends within
-// a character, the token that completes it adds the whole character; if no token completes it, the
+// Returns the text that each token adds, without any text of the prompt. If the prompt ends inside
+// a character, the token that completes it adds the whole character. If no token completes it, the
 // character belongs to the prompt and is not shown. Thread safety: one thread at a time; copies are
-// independent. Ownership: the tokenizer outlives it.
+// independent. Ownership: the tokenizer must outlive it.
 class AnswerDetokenizer {
  public:
-  // `prompt`: the tokens before the first one; only its last tokens matter.
+  // `prompt`: the tokens before the answer's first one; only its last tokens matter.
   AnswerDetokenizer(const Tokenizer& tokenizer, bool skip_special_tokens,
                     std::span<const int32_t> prompt = {});
 
-  // The text that `token` completes; often "".
+  // Returns the text that `token` completes; often "".
   std::string Push(int32_t token);
-  // The text not yet returned.
+  // Returns the text that was not returned yet.
   std::string Finish() { return detokenizer_.Finish(); }
 
  private:
-  // If the prompt ends within a character, the first text begins with the text of that character's
-  // tokens and, if no token completes it, with U+FFFD in its place.
+  // If the prompt ends inside a character: the text of that character's tokens and, for the case
+  // that no token completes it, the U+FFFD in its place. The first text of the answer begins with
+  // them.
   std::string prompt_text_, prompt_marks_;
   IncrementalDetokenizer detokenizer_;
 };

@@ -31,7 +31,8 @@ class NotingWriter : public AnswerWriter {
 
  private:
   void Note(const AnswerEvent& event, AnswerNotes& notes) {
-    constexpr std::string_view kUnlessMoreComes = "abort";  // in case the client disconnects
+    constexpr std::string_view kUnlessMoreComes = "abort";  // for the case that the client
+                                                            // disconnects
     if (const auto* prompt = std::get_if<PromptEvent>(&event)) {
       notes.cached_tokens = prompt->result.cached_tokens;
       notes.finish_reason = kUnlessMoreComes;

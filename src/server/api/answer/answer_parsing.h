@@ -1,4 +1,4 @@
-// How the text of an answer is parsed into reasoning, content and tool calls.
+// How an answer's text is parsed into reasoning, content and tool calls.
 #pragma once
 
 #include <memory>
@@ -13,27 +13,28 @@
 namespace sluice {
 
 struct AnswerParsing {
-  const ToolParser* tools = nullptr;           // null: calls are content
-  const ReasoningParser* reasoning = nullptr;  // null: reasoning is content
+  const ToolParser* tools = nullptr;           // null: calls are treated as content
+  const ReasoningParser* reasoning = nullptr;  // null: reasoning is treated as content
   ToolChoice choice = ToolChoice::kNone;
   CallForm form = CallForm::kOwn;
-  std::string named = {};                  // the tool's name, for CallForm::kArguments
-  std::shared_ptr<const ToolTypes> types;  // of the request's tools; may be null
-  std::optional<bool> thinking;            // as set by the template's arguments
-  bool include_reasoning = true;           // else reasoning is dropped
-  bool first_call_only = false;            // further calls are dropped
-  bool constrains_channels = false;        // the constraint allows reasoning
+  std::string named = {};                  // for CallForm::kArguments: the tool's name
+  std::shared_ptr<const ToolTypes> types;  // parameter types of the request's tools; may be null
+  std::optional<bool> thinking;            // as the arguments of the template set it; see
+                                           // ThinkingSwitch()
+  bool include_reasoning = true;           // false: reasoning is dropped
+  bool first_call_only = false;            // whether calls after the first one are dropped
+  bool constrains_channels = false;        // whether the constraint allows reasoning
   // Whether a constraint determines the form of the answer: all of it except a thought or, with
   // `holds_thoughts`, all of it, so that there is no reasoning. False for free text in which only
-  // the calls are constrained.
+  // calls are constrained.
   bool held = false;
   bool holds_thoughts = false;
 
-  // The answer consists of calls. If it has one, its content is "" rather than null.
+  // Whether the answer must consist of calls. If it has one, its content is "" rather than null.
   bool must_call() const { return choice == ToolChoice::kRequired || choice == ToolChoice::kNamed; }
 
   // Makes the reader of one answer. `turn`: the end of the prompt, from the start of the answer's
-  // turn.
+  // turn on.
   std::unique_ptr<AnswerReader> MakeReader(std::string_view turn, const StopRules& rules) const {
     return std::make_unique<AnswerReader>(
         AnswerReaderOptions{.tools = tools,

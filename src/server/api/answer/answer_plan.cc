@@ -20,8 +20,8 @@ namespace {
 // Maximum number of characters of a list in the log.
 constexpr size_t kMaxLoggedList = 1000;
 
-// Logs the request as vLLM words it. `prompt` is cut to --max-log-len. Without log_requests, logs
-// at level debug and without the text.
+// Logs the request in vLLM's words. `prompt` is truncated to --max-log-len. Without log_requests,
+// logs at level debug and without the text.
 void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
                 const SamplingParams& params, std::string_view prompt) {
   const LogLevel level = config.log_requests ? LogLevel::kInfo : LogLevel::kDebug;
@@ -81,7 +81,7 @@ struct ConstrainedStart {
   std::unique_ptr<AnswerWriter> writer;
 };
 
-// Starts at once if the constraint is known, else later on a worker; no thread waits meanwhile.
+// Starts at once if the constraint is cached, else later on a worker. No thread waits meanwhile.
 void StartConstrained(const RouteCall& call, const RequestedConstraint& constraint,
                       GenerationRequest generation, std::unique_ptr<AnswerWriter> writer) {
   auto start = std::make_shared<ConstrainedStart>(
@@ -132,7 +132,7 @@ ApiResult<std::optional<int>> EngineOf(const HttpRequest& request, const EngineI
   const std::string* header = request.Header("x-data-parallel-rank");
   if (header == nullptr) return std::nullopt;
   const std::optional<int64_t> rank = ParseInteger(*header);
-  if (!rank) return std::nullopt;  // ignored, as in vLLM
+  if (!rank) return std::nullopt;  // ignores invalid values, as vLLM does
   if (*rank < 0 || *rank >= info.num_engines) {
     return BadParameter(
         fmt::format("data_parallel_rank {} is out of range [0, {}).", *rank, info.num_engines),
@@ -221,7 +221,7 @@ ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>&
                         name);
   }
   const size_t kept = KeptBytes(plan);
-  // Gives back the rest of the memory, which was reserved for the body and its parsed form.
+  // Gives back memory that was reserved for the body and its parsed form.
   API_RETURN_IF_ERROR(ReserveMemory(call.request.memory, kept));
   plan.options.memory = call.request.memory;
   LogRequest(api.config, plan.generation, plan.generation.sampling[0], logged);
@@ -235,8 +235,7 @@ ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>&
     AnswerOptions::Prompt& shown = plan.options.prompts[i];
     shown.num_tokens = static_cast<int64_t>(tokens.size());
     if (plan.options.shows_prompt_tokens()) shown.tokens = tokens;
-    // The answer may complete a UTF-8 character that began in the prompt, with at most 3 of its
-    // bytes.
+    // The answer may complete a UTF-8 character of which up to 3 bytes are in the prompt.
     if (plan.options.logprobs)
       shown.tail.assign(
           tokens.end() - static_cast<std::ptrdiff_t>(std::min<size_t>(tokens.size(), 3)),

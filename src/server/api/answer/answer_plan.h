@@ -1,4 +1,4 @@
-// Turns the fields of a request into a generation and the answer that it writes.
+// Converts a request's fields to a generation and to the answer that it writes.
 #pragma once
 
 #include <functional>
@@ -17,34 +17,36 @@ namespace sluice {
 struct AnswerPlan {
   AnswerOptions options;
   GenerationRequest generation;
-  SamplingParams sampling;  // of every sequence, except max_tokens
+  SamplingParams sampling;  // for every sequence, without max_tokens
   std::optional<RequestedConstraint> constraint;
   size_t writer_bytes = 0;  // bytes of the request that the writer keeps, besides `options`
 };
 
-// A plan without prompts. `prefix` begins the answer's id. Errors: 404 for a model that is not
-// served, 400 for values out of range, in the body or in a header.
+// Makes a plan without prompts. `prefix` begins the answer's id. Errors: 404 for a model that is
+// not served, 400 for values out of range, in the body or in a header.
 ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
                                  const SamplingFields& fields);
 
-// The id of a request without its prefix: from the header X-Request-Id, else from the body, else a
-// new one. 400 if the header is too long.
+// Returns the request's id without its prefix: from the header X-Request-Id, else from the body,
+// else a new one. 400 if the header is too long.
 ApiResult<std::string> RequestIdOf(const HttpRequest& request, const SamplingFields& fields);
-// The priority from the header X-Vllm-Priority, else from the body; 0 if priorities have no effect.
+// Returns the priority from the header X-Vllm-Priority, else from the body; 0 if priorities have no
+// effect.
 ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& fields,
                               const ServerConfig& config);
 
-// The engine that the header X-data-parallel-rank selects; nullopt: any. 400 if there are fewer
-// engines.
+// Returns the engine that the header X-data-parallel-rank selects; nullopt: any. 400 if no engine
+// has that index.
 ApiResult<std::optional<int>> EngineOf(const HttpRequest& request, const EngineInfo& info);
 
-// Adds a prompt and the parts of it that the answer repeats, except its tokens. 400 if it leaves no
-// room for the requested number of tokens.
+// Adds a prompt and the parts of it that the answer repeats, except its tokens. 400 if the prompt
+// leaves no room for the requested number of tokens.
 ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt prompt,
                     AnswerOptions::Prompt shown);
 
-// REQUIRES: called on a worker; the plan has a prompt. `logged`: the text of the first prompt, for
-// --enable-log-requests. 413 or 503 if the memory that the answer keeps is refused.
+// Starts the answer. `logged`: the text of the first prompt, for --enable-log-requests. 413 or 503
+// if the memory that the answer keeps is refused. REQUIRES: called on a worker; the plan has a
+// prompt.
 ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>& make_writer,
                       AnswerPlan plan, const SamplingFields& fields, std::string_view logged);
 

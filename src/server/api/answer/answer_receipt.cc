@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// Positive, so that all readers take it.
+// Positive, because some readers accept only positive seeds.
 int64_t RandomReceiptSeed() {
   uint64_t bytes = 0;
   CHECK_EQ(RAND_bytes(reinterpret_cast<unsigned char*>(&bytes), sizeof bytes), 1);
@@ -45,7 +45,7 @@ class ReceiptWriter : public AnswerWriter {
   std::shared_ptr<const std::string> Sign() {
     const ReceiptIssuer& issuer = *draft_.model->receipts;
     Receipt& receipt = draft_.receipt;
-    // The digest is that of the weights that the server began with.
+    // The digest is that of the weights with which the server started.
     if (are_replaced_) receipt.also.emplace_back("replaced weights");
     for (size_t i = 0; i < tokens_.size(); ++i) {
       receipt.choices[i].num_tokens = std::ssize(tokens_[i]);
@@ -57,7 +57,7 @@ class ReceiptWriter : public AnswerWriter {
 
   const std::unique_ptr<AnswerWriter> writer_;
   ReceiptDraft draft_;
-  std::vector<std::vector<int32_t>> tokens_;  // by choice
+  std::vector<std::vector<int32_t>> tokens_;  // indexed by choice
   bool are_replaced_ = false;
 };
 

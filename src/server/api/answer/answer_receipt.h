@@ -1,4 +1,4 @@
-// Receipts of answers (docs/receipts.md).
+// Makes the receipts of answers (docs/receipts.md).
 #pragma once
 
 #include <memory>
@@ -9,18 +9,18 @@
 
 namespace sluice {
 
-// What a receipt says before the answer is known.
+// What a receipt states before the answer is known.
 struct ReceiptDraft {
-  std::shared_ptr<const ModelContext> model;  // whose receipts are not null
+  std::shared_ptr<const ModelContext> model;  // its `receipts` is not null
   Receipt receipt;
 };
 
-// Gives a seed to prompts without one, so that the answer can be computed again.
+// Drafts the receipt. Prompts without a seed get one, so that the answer can be computed again.
 ReceiptDraft DraftReceipt(const ModelContext& model, const AnswerOptions& options,
                           GenerationRequest& generation, bool is_beam_search, bool is_constrained);
 
 // Wraps `writer`: collects the tokens of the choices, and adds the signed receipt to the UsageEvent
-// of an answer that is complete. An answer that failed has none.
+// of a complete answer. An answer that failed has no receipt.
 std::unique_ptr<AnswerWriter> WithReceipt(std::unique_ptr<AnswerWriter> writer, ReceiptDraft draft);
 
 }  // namespace sluice

@@ -33,7 +33,7 @@ void KeepBest(std::vector<Beam>& beams, const BeamRequest& request) {
     beams.resize(static_cast<size_t>(request.common.n));
 }
 
-// TokensEvent::offsets of `count` tokens, the first of which are `ids`.
+// Returns TokensEvent::offsets for `count` tokens, the first of which are `ids`.
 std::vector<int64_t> OffsetsOf(const Tokenizer& tokenizer, std::span<const int32_t> ids,
                                size_t count) {
   TextStream text(tokenizer, {}, {}, /*skip_special_tokens=*/false);
@@ -71,8 +71,8 @@ class BeamSearchImpl : public BeamSearch {
         searches_.push_back(std::move(search));
       }
     }
-    // The connection keeps the search alive between two steps. If the client has disconnected, the
-    // search ends here.
+    // Only the connection keeps the search alive between two steps. If the client has disconnected,
+    // the search ends here.
     const std::shared_ptr<ResponseWriter> client = client_;
     client->SetCallbacks([self] { self->Cancel(); }, [] {});
     active_->Start(request_.common.id, weak, [weak] {
@@ -96,13 +96,13 @@ class BeamSearchImpl : public BeamSearch {
   }
   void FailFromServer(const Error& error) override { Fail(FromError(error)); }
 
-  // A stream of beams is only sent once they are complete.
+  // Nothing to do: a stream of beams is only sent once the beams are complete.
   void KeepAlive(std::chrono::steady_clock::duration) override {}
 
  private:
   struct Search {
     size_t prompt_tokens = 0;
-    int64_t steps = 0;  // includes the step in progress
+    int64_t steps = 0;  // includes the current step
     bool done = false;
     std::vector<Beam> open, completed;
   };
@@ -126,7 +126,7 @@ class BeamSearchImpl : public BeamSearch {
       if (const auto& ticket = search_->request_.common.ticket; ticket != nullptr)
         ticket->TakeTokens(static_cast<int64_t>(update.tokens.size()));
       if (!update.logprobs.empty()) return search_->Take(slot_, std::move(update));
-      // An update without a token: the server is shutting down.
+      // An update without a token means that the server is shutting down.
       if (update.finish)
         search_->Fail(FromError({ErrorCode::kUnavailable, "the server is shutting down", ""}));
     }
@@ -139,7 +139,7 @@ class BeamSearchImpl : public BeamSearch {
     return std::static_pointer_cast<BeamSearchImpl>(shared_from_this());
   }
 
-  // Submits every open beam of every prompt that is not done; finishes if there is none.
+  // Submits every open beam of every prompt that is not done. Finishes if there is none.
   void Step() {
     std::vector<Request> requests;
     const auto self = Self();
@@ -295,8 +295,8 @@ class BeamSearchImpl : public BeamSearch {
     if (End() != nullptr) Release();
   }
 
-  // Ends the search: nothing more is submitted. Returns the writer, or null if the search had
-  // already ended.
+  // Ends the search, so that nothing more is submitted. Returns the writer, or null if the search
+  // had already ended.
   std::unique_ptr<AnswerWriter> End() {
     std::unique_ptr<AnswerWriter> answer;
     std::vector<RequestHandle> handles;
@@ -330,7 +330,7 @@ class BeamSearchImpl : public BeamSearch {
   size_t missing_ GUARDED_BY(mutex_) = 0;
   std::vector<RequestHandle> handles_ GUARDED_BY(mutex_);
   bool over_ GUARDED_BY(mutex_) = false;
-  bool has_waited_ GUARDED_BY(mutex_) = false;  // waited for its adapter
+  bool has_waited_ GUARDED_BY(mutex_) = false;  // whether the search waited for its adapter
 };
 
 }  // namespace

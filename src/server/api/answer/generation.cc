@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a generation may occupy a worker before others have their turn.
+// How long a generation may occupy a worker before other tasks have their turn.
 constexpr auto kTurn = std::chrono::milliseconds(10);
 constexpr size_t kNone = SIZE_MAX;
 
@@ -57,7 +57,7 @@ class GenerationImpl : public Generation {
     choices_.reserve(asked_->prompts.size() * static_cast<size_t>(n_));
     for (size_t prompt = 0; prompt < asked_->prompts.size(); ++prompt) {
       const StopRules rules{stops, include_stop_, asked_->sampling[prompt].min_tokens};
-      // A reader looks for stop strings itself, outside reasoning.
+      // The reader itself looks for stop strings, outside reasoning.
       const bool reads = parsing_ != nullptr;
       const ReasoningParser* const thoughts = reads ? parsing_->reasoning : nullptr;
       const std::string turn = thoughts == nullptr
@@ -89,7 +89,7 @@ class GenerationImpl : public Generation {
     const bool started = active_->Start(asked_->id, weak, [weak] {
       if (const auto generation = weak.lock()) generation->StartNow();
     });
-    // Not submitted yet: only the connection keeps this object alive.
+    // If the request is not submitted yet, only the connection keeps this object alive.
     if (!started || waits) SetCallbacks(self, *client);
   }
 
@@ -130,8 +130,10 @@ class GenerationImpl : public Generation {
         client = client_;
       }
     }
-    if (client == nullptr) return active_->Remove(this);  // It ended while it was held back.
-    // Frees the request's data, and its adapter once the engine is done with it.
+    if (client == nullptr)
+      return active_->Remove(this);  // The request ended while it was
+                                     // deferred.
+    // Frees the request's data, and its adapter once the engine no longer needs it.
     const std::unique_ptr<GenerationRequest> asked = std::move(asked_);
     for (size_t prompt = 0; prompt < asked->prompts.size(); ++prompt) {
       Request request;
@@ -159,8 +161,8 @@ class GenerationImpl : public Generation {
       handles_.push_back(*handle);
     }
     if (LogsOutputs()) logged_id_ = std::move(asked->id);
-    // Set only now: the callbacks need all handles. If the client has left meanwhile, they are
-    // called at once. They keep the generation alive while a slow client catches up after the
+    // Set only now, because the callbacks need all handles. If the client has left meanwhile, they
+    // are called at once. They keep the generation alive while a slow client catches up after the
     // engine's end.
     SetCallbacks(self, *client);
     bool gone = false, drain = false;
@@ -175,32 +177,35 @@ class GenerationImpl : public Generation {
     if (drain) Drain();
   }
 
-  // The state of the prompts; events are processed once all handles are known.
+  // The state of the prompts. Events are processed once all handles are known.
   enum class Stage { kHeld, kSubmitting, kSubmitted };
-  // An event of the reader, with the logprobs of its tokens.
+  // An event of the reader, and the logprobs of its tokens.
   struct ParsedEvent {
     ParserEvent event;
-    std::vector<TokenLogprobs> logprobs = {};  // only of content, with splits_logprobs
+    std::vector<TokenLogprobs> logprobs = {};  // only for content, with splits_logprobs
   };
   struct Choice {
     TextStream text;
-    std::unique_ptr<RepetitionWatch> repetition;  // null: not looked for
-    std::unique_ptr<AnswerReader> reader;         // null: all text is the answer
-    int64_t min_tokens = 0;                       // stop strings that end in these are ignored
-    bool may_think = false;                       // a constrained answer may begin with a thought
-    TokensEvent pending = {};                     // not yet written
-    std::vector<WeightSpan> weights = {};         // of all tokens so far
-    std::vector<ParsedEvent> parsed = {};         // not yet written
-    // With splits_logprobs: of tokens not yet known to be content or part of a mark.
+    std::unique_ptr<RepetitionWatch> repetition;  // null: repetition is not looked for
+    std::unique_ptr<AnswerReader> reader;         // null: all text belongs to the answer
+    int64_t min_tokens = 0;                       // stop strings that end inside the first
+                                                  // min_tokens tokens are ignored
+    bool may_think = false;                       // whether a constrained answer may begin with a
+                                                  // thought
+    TokensEvent pending = {};                     // not written yet
+    std::vector<WeightSpan> weights = {};         // for all tokens so far
+    std::vector<ParsedEvent> parsed = {};         // not written yet
+    // With splits_logprobs: logprobs of tokens that are not yet known to be content or part of a
+    // mark.
     std::vector<TokenLogprobs> unsettled = {};
     std::unique_ptr<OutputLog> log = {};  // null without --enable-log-outputs
     bool started = false;
     bool finished = false;
-    bool was_stopped = false;  // the client was told finish reason stop
+    bool was_stopped = false;  // whether the client was told finish reason "stop"
   };
   struct ServerAbort {};
   struct SinkEvent;
-  using Queue = std::vector<SinkEvent>;  // no allocation while empty
+  using Queue = std::vector<SinkEvent>;  // allocates nothing while empty
   // An event from the engine or the server, queued for a worker.
   struct SinkEvent {
     int prompt = 0;
@@ -228,7 +233,7 @@ class GenerationImpl : public Generation {
     const int prompt_;
   };
 
-  // --- On the engine's and the I/O threads
+  // --- Called on the engine's thread and the I/O threads.
 
   // Statistics that are reported once the client's finish reasons are known.
   struct Uncounted {
@@ -236,8 +241,8 @@ class GenerationImpl : public Generation {
     EngineObserver* observer = nullptr;  // may be null; outlives the engine, as `model_` does
   };
 
-  // A stop string or a repetition may be found in the last tokens of a sequence that the engine
-  // ended at its maximum length. Its statistics then wait until the text has been read.
+  // A stop string or a repetition may still be found in the last tokens of a sequence that the
+  // engine ended at its maximum length. Its statistics then wait until the text has been read.
   bool TakeStats(int prompt, const RequestStats& stats, EngineObserver* observer) {
     const auto is_cut = [](const SequenceStats& sequence) {
       return sequence.reason == FinishReason::kLength;
@@ -282,7 +287,8 @@ class GenerationImpl : public Generation {
     Count(prompt, *std::move(uncounted));
   }
 
-  // An event that cannot be queued ends the request: without it the answer would be wrong.
+  // Queues an event. One that cannot be queued ends the request, because the answer would be wrong
+  // without it.
   void Post(SinkEvent event) {
     try {
       Enqueue(std::move(event));
@@ -307,8 +313,8 @@ class GenerationImpl : public Generation {
     Run();
   }
 
-  // Appends an event. While the client is behind, an update is merged into the last queued update
-  // of the same sequence, which keeps the order of its tokens.
+  // Appends an event to the queue. While the client is behind, merges an update into the last
+  // queued update of the same sequence, which preserves the order of its tokens.
   void Append(SinkEvent event) REQUIRES(mutex_) {
     if (!holding_) ForgetLastUpdates();
     auto* update = std::get_if<SequenceUpdate>(&event.what);
@@ -388,7 +394,7 @@ class GenerationImpl : public Generation {
     for (const RequestHandle handle : handles) model_->engine->Abort(handle);
   }
 
-  // --- On one worker thread at a time: the one that set scheduled_
+  // --- Called on one worker thread at a time: the one that set scheduled_.
 
   void Drain() {
     try {
@@ -435,16 +441,17 @@ class GenerationImpl : public Generation {
     }
   }
 
-  // Returns true if the client is behind; then `batch` is queued again until it has caught up.
+  // Returns true if the client is behind. `batch` is then queued again until the client has caught
+  // up.
   bool HoldBack(std::span<SinkEvent> batch) {
     if (!client_->backlogged()) return false;
     MutexLock lock(mutex_);
     holding_ = true;
     lock.Unlock();
-    // Checked again, since the client may have caught up before `holding_` was set.
+    // Checked again, because the client may have caught up before `holding_` was set.
     const bool behind = client_->backlogged();
     lock.Lock();
-    // If the client has left meanwhile, it is this worker that releases the generation.
+    // If the client has left meanwhile, this worker must release the generation.
     if (!behind || !holding_ || cancelled_ || ending_) {
       holding_ = false;
       return false;
@@ -498,8 +505,8 @@ class GenerationImpl : public Generation {
 
   void Process(SinkEvent event) {
     if (auto* result = std::get_if<PromptResult>(&event.what)) {
-      // Prompts are computed in any order; usage reports the figures of the last one in the
-      // request.
+      // Prompts are computed in any order. The usage reports the figures of the request's last
+      // prompt.
       if (event.prompt >= last_prompt_) {
         last_prompt_ = event.prompt;
         usage_.cached_tokens = result->cached_tokens;
@@ -517,7 +524,8 @@ class GenerationImpl : public Generation {
     }
   }
 
-  // Reasoning is unconstrained unless ServerConfig::constrain_reasoning.
+  // Returns the constraint of a prompt. Reasoning is unconstrained unless
+  // ServerConfig::constrain_reasoning.
   std::shared_ptr<const Constraint> ConstraintOf(
       const std::shared_ptr<const Constraint>& constraint, size_t prompt) const {
     if (constraint == nullptr || parsing_ == nullptr || parsing_->reasoning == nullptr)
@@ -534,7 +542,7 @@ class GenerationImpl : public Generation {
     return AfterThought(constraint, {model_, model_->thought_tokens.get()}, start);
   }
 
-  // Passes the text that can be shown by now to the reader, if there is one. A token counts as
+  // Passes the text that may be shown now to the reader, if there is one. A token counts as
   // reasoning if its text is reasoning. `end`: why the answer has ended; nullopt: it has not.
   void ReadText(Choice& choice, std::optional<FinishReason> end = {}) {
     const bool last = end.has_value();
@@ -560,8 +568,8 @@ class GenerationImpl : public Generation {
   }
 
   // Assigns the unsettled logprobs to the content that the last token completed, in the events from
-  // `first` on; drops those of reasoning, calls and marks. `is_content`: the reader was in content
-  // both before and after that token.
+  // `first` on. Drops those of reasoning, calls and marks. `is_content`: whether the reader was in
+  // content both before and after that token.
   static void SettleLogprobs(Choice& choice, size_t first, bool is_content, bool last) {
     if (choice.unsettled.empty()) return;
     const auto content = std::find_if(
@@ -576,7 +584,7 @@ class GenerationImpl : public Generation {
     }
   }
 
-  // The id that the model wrote, else one in vLLM's form.
+  // Returns the id that the model wrote, else a new one in vLLM's form.
   std::string CallId(std::string written) const {
     if (!written.empty()) return written;
     return parsing_->tools->name == "mistral" ? RandomHex(9) : "chatcmpl-tool-" + RandomHex(16);
@@ -609,13 +617,12 @@ class GenerationImpl : public Generation {
 
   bool LogsOutputs() const { return model_->config.log_requests && model_->config.log_outputs; }
 
-  // Writes one step of a choice: its pending tokens, the text that can be shown by now, and its
-  // end.
+  // Writes one step of a choice: its pending tokens, the text that may be shown now, and its end.
   void WriteStep(size_t index, std::optional<FinishEvent> finish) {
     Choice& choice = choices_[index];
     TextEvent text{static_cast<int>(index), choice.text.Take()};
     if (choice.reader != nullptr && finish) {
-      // As in vLLM, the answer to a named tool choice finishes with stop, not with tool_calls.
+      // As in vLLM, the answer to a named tool choice finishes with "stop", not with "tool_calls".
       finish->called_tools = choice.reader->calls() > 0 && parsing_->choice != ToolChoice::kNamed;
     }
     if (choice.log != nullptr) {
@@ -696,7 +703,7 @@ class GenerationImpl : public Generation {
     if (finish) {
       choice.text.Finish();
       ReadText(choice, finish->reason);
-      // A stop string that the reader held back, since it might have been part of a mark.
+      // The reader held back a stop string, because it might have been part of a mark.
       if (choice.reader != nullptr && choice.reader->stopped_by())
         finish =
             FinishEvent{static_cast<int>(index), FinishReason::kStop, *choice.reader->stopped_by()};
@@ -722,7 +729,8 @@ class GenerationImpl : public Generation {
     return std::all_of(begin, begin + n_, [](const Choice& choice) { return choice.finished; });
   }
 
-  // Drops the connection and the entry in `active_`; sinks that the engine still holds do nothing.
+  // Drops the connection and the entry in `active_`. Sinks that the engine still holds do nothing
+  // after that.
   void Release() {
     std::shared_ptr<ResponseWriter> client;
     std::map<int, Uncounted> uncounted;
@@ -744,36 +752,37 @@ class GenerationImpl : public Generation {
   WorkerPool* const pool_;
   const std::shared_ptr<ActiveRequests> active_;
   std::shared_ptr<ResponseWriter> client_;
-  std::unique_ptr<GenerationRequest> asked_;  // null once it is submitted
+  std::unique_ptr<GenerationRequest> asked_;  // null once submitted
   const int n_;
   const bool stream_, include_stop_, splits_logprobs_;
   const int64_t stream_interval_;
-  const bool may_stop_;  // for a stop string or a repetition
+  const bool may_stop_;  // whether a stop string or a repetition may end a choice
   const std::shared_ptr<ClientLimits::Ticket> ticket_;
   const std::shared_ptr<const RequestTrace> trace_;
-  const std::unique_ptr<const AnswerParsing> parsing_;  // null: all text is the answer
-  std::string logged_id_;                               // with --enable-log-outputs
+  const std::unique_ptr<const AnswerParsing> parsing_;  // null: all text belongs to the answer
+  std::string logged_id_;                               // set with --enable-log-outputs
   std::unique_ptr<AnswerWriter> answer_;
   std::vector<Choice> choices_;
   size_t num_open_ = 0;
   UsageEvent usage_;
-  int last_prompt_ = 0;  // the highest one computed so far
+  int last_prompt_ = 0;  // index of the last prompt computed so far
   bool over_ = false;
 
   Mutex mutex_;
   std::vector<RequestHandle> handles_ GUARDED_BY(mutex_);
-  std::map<int, Uncounted> uncounted_ GUARDED_BY(mutex_);  // by prompt
+  std::map<int, Uncounted> uncounted_ GUARDED_BY(mutex_);  // keyed by prompt
   Queue queue_ GUARDED_BY(mutex_);
-  // By choice: index in queue_ of the update that later ones are merged into, or kNone. Empty:
-  // none.
+  // For each choice: index in queue_ of the update into which later ones are merged, or kNone.
+  // Empty: no merging.
   std::vector<size_t> last_updates_ GUARDED_BY(mutex_);
   Stage stage_ GUARDED_BY(mutex_) = Stage::kHeld;
   Clock::time_point last_event_ GUARDED_BY(mutex_) = Clock::now();
-  bool scheduled_ GUARDED_BY(mutex_) = false;  // a task is queued or running
-  bool holding_ GUARDED_BY(mutex_) = false;    // the client is behind
-  bool cancelled_ GUARDED_BY(mutex_) = false;  // further events are dropped
-  bool released_ GUARDED_BY(mutex_) = false;   // no worker touches the choices any more
-  bool ending_ GUARDED_BY(mutex_) = false;  // aborted by the operator; slow clients cannot delay it
+  bool scheduled_ GUARDED_BY(mutex_) = false;  // whether a task is queued or running
+  bool holding_ GUARDED_BY(mutex_) = false;    // whether the client is behind
+  bool cancelled_ GUARDED_BY(mutex_) = false;  // whether further events are dropped
+  bool released_ GUARDED_BY(mutex_) = false;   // whether workers are done with the choices
+  bool ending_ GUARDED_BY(mutex_) = false;     // aborted by the operator, which slow clients cannot
+                                               // delay
 };
 
 }  // namespace

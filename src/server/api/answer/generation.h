@@ -1,5 +1,5 @@
-// A request in progress: converts the engine's tokens (several prompts, n sequences each) to the
-// events of an answer.
+// A request in progress: converts the engine's tokens (several prompts, n sequences for each) to
+// the events of an answer.
 #pragma once
 
 #include <cstdint>
@@ -26,35 +26,36 @@ namespace sluice {
 struct GenerationRequest {
   std::string id;
   std::vector<Prompt> prompts;
-  std::vector<SamplingParams> sampling;  // one per prompt
+  std::vector<SamplingParams> sampling;  // one for each prompt
   int n = 1;
   std::vector<std::string> stop;
   bool include_stop = false;
   bool skip_special_tokens = true;
-  int64_t stream_interval = 1;  // tokens per step of a choice; its first and last may have fewer
+  int64_t stream_interval = 1;  // number of tokens per step of a choice; its first and last step
+                                // may have fewer
   bool stream = false;
   int64_t priority = 0;
   std::optional<int> engine;                     // index of the engine; nullopt: any
-  uint64_t client = 0;                           // ClientIdentity
-  std::shared_ptr<ClientLimits::Ticket> ticket;  // null without limits
+  uint64_t client = 0;                           // number from ClientIdentity
+  std::shared_ptr<ClientLimits::Ticket> ticket;  // null if the client has no limits
   std::string cache_salt;
-  std::shared_ptr<const AdapterUse> adapter;  // null: none
+  std::shared_ptr<const AdapterUse> adapter;  // null: no adapter
   RepetitionRule repetition;
-  std::shared_ptr<const Constraint> constraint;  // of every sequence; may be null
-  std::optional<AnswerParsing> parsing;          // nullopt: all text is the answer
+  std::shared_ptr<const Constraint> constraint;  // for every sequence; may be null
+  std::optional<AnswerParsing> parsing;          // nullopt: all text belongs to the answer
   bool splits_logprobs = false;                  // whether to fill TextEvent::logprobs
-  std::shared_ptr<const RequestTrace> trace;     // null: not traced
+  std::shared_ptr<const RequestTrace> trace;     // null: the request is not traced
   RequestClock clock;                            // started when the request arrived
 };
 
-// Submits the prompts to the engine and passes its tokens, as events, to the writer, on the worker
-// pool. When the client disconnects, the sequences are aborted at once. Updates for a slow client
-// are merged: the queue never exceeds the tokens themselves. Ownership: kept alive by the
-// connection, the engine's sinks and tasks until it is over.
+// Submits the prompts to the engine and passes the engine's tokens, as events, to the writer, on
+// the worker pool. When the client disconnects, the sequences are aborted at once. Updates for a
+// slow client are merged, so the queue never exceeds the tokens themselves. Ownership: the
+// connection, the engine's sinks and tasks keep it alive until it is over.
 class Generation : public AbortableRequest, public std::enable_shared_from_this<Generation> {
  public:
-  // REQUIRES: called on a worker thread. Submits the prompts before it returns, or later while
-  // `active` defers requests; errors go to `answer`, which writes to `client`.
+  // Submits the prompts before it returns, or later while `active` defers requests. Errors go to
+  // `answer`, which writes to `client`. REQUIRES: called on a worker thread.
   static void Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
                     std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> client,
                     GenerationRequest request, std::unique_ptr<AnswerWriter> answer);

@@ -5,8 +5,8 @@ namespace sluice {
 void KeptMemory::Add(size_t bytes) {
   bytes_ += bytes;
   if (!counts_ || answer_.memory == nullptr || bytes_ <= reserved_) return;
-  // In steps, so that few tokens touch the lease. The body that is formatted from the parts takes
-  // as much again, and twice that while it grows.
+  // Reserves memory in steps, so that the lease is not changed for every few tokens. The body that
+  // is formatted from the parts takes as much again, and twice that while it grows.
   constexpr size_t kStep = size_t{16} << 10;
   const size_t wanted = bytes_ + kStep;
   is_refused_ = !answer_.memory->TryResize(answer_.memory->bytes() + 3 * (wanted - reserved_));

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// JSON has no infinity: the smallest value is -9999.
+// JSON has no infinity, so the smallest value is -9999.
 void AppendLogprob(std::string& out, float logprob) {
   json::AppendDouble(out, logprob > -9999.0f ? static_cast<double>(logprob) : -9999.0);
 }
@@ -59,7 +59,7 @@ std::vector<int64_t> PromptOffsets(const Tokenizer& tokenizer, std::span<const i
     // A tokenizer may put a blank before the first word.
     if (!rest.starts_with(text) && text.starts_with(' ')) text.remove_prefix(1);
     if (!rest.starts_with(text) && tokenizer.IsSpecial(token)) continue;
-    // Normalization changed the text: assume the same number of characters.
+    // If normalization changed the text, the same number of characters is assumed.
     const std::string_view taken = TrimToCharacters(rest, CountCharacters(text));
     offset += static_cast<int64_t>(CountCharacters(taken));
     rest.remove_prefix(taken.size());
@@ -94,7 +94,7 @@ void LogprobColumns::AddToken(int32_t token, int64_t offset, const TokenLogprobs
     return;
   }
   AppendLogprob(logprobs_, logprobs->logprob);
-  // Two tokens may have the same text: the key keeps its place and gets the last value.
+  // Two tokens may have the same text. The key then keeps its place and gets the last value.
   std::vector<std::pair<std::string, float>> entries;
   std::unordered_map<std::string, size_t> places;
   const size_t count = static_cast<size_t>(style_.count) + 1;

@@ -1,4 +1,4 @@
-// Log-probabilities in the two shapes of OpenAI's API, and prompt log-probabilities.
+// Writes log-probabilities in the two shapes of OpenAI's API, and those of prompts.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace sluice {
 
 struct LogprobStyle {
   const Tokenizer& tokenizer;
-  int32_t count = 0;           // alternatives shown per token
-  bool tokens_as_ids = false;  // "token_id:51" in place of the token's text
-  bool shows_bytes = true;     // in a chat: the bytes of each token
+  int32_t count = 0;           // number of alternatives shown per token
+  bool tokens_as_ids = false;  // whether to write "token_id:51" instead of the token's text
+  bool shows_bytes = true;     // for chats: whether to write each token's bytes
 };
 
-// The text that each token of an answer adds, including special tokens: "" for the bytes of an
-// unfinished character, which belongs to the token that completes it.
+// Returns the text that each token of an answer adds, including special tokens. The bytes of an
+// unfinished character count as "": they belong to the token that completes the character.
 class PendingTokens {
  public:
   PendingTokens() = default;
@@ -31,29 +31,30 @@ class PendingTokens {
   PendingTokens(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
 
   std::string Push(const Tokenizer& tokenizer, int32_t token);
-  // The text that Push(token) would return now; changes nothing.
+  // Returns the text that Push(token) would return now. Changes nothing.
   std::string TextOf(const Tokenizer& tokenizer, int32_t token) const;
 
  private:
   std::optional<AnswerDetokenizer> detokenizer_;  // nullopt before the first token
 };
 
-// The chosen token, then the most likely ones, without duplicates, `count` in all.
+// Returns the chosen token, then the most likely ones, without duplicates, `count` in all.
 std::vector<std::pair<int32_t, float>> ChosenAndTop(const TokenLogprobs& logprobs, size_t count);
 
-// For each token of a prompt, the offset in `shown`, in characters, where its text begins. Tokens
-// missing from `shown`, such as one that begins every prompt, have no width.
+// Returns, for each token of a prompt, the offset in `shown` at which its text begins, in
+// characters. Tokens that are missing from `shown`, such as one that begins every prompt, have no
+// width.
 std::vector<int64_t> PromptOffsets(const Tokenizer& tokenizer, std::span<const int32_t> prompt,
                                    std::string_view shown);
 
-// The four parallel lists of a completion's `logprobs`.
+// The four parallel lists in a completion's `logprobs`.
 class LogprobColumns {
  public:
   explicit LogprobColumns(LogprobStyle style) : style_(style) {}
 
-  // `offset`: in characters of the text that the client receives.
+  // `offset`: position in the text that the client receives, in characters.
   void Add(const TokenLogprobs& logprobs, int64_t offset, PendingTokens& pending);
-  // Adds a prompt's logprobs; its first token has none. `offsets`: PromptOffsets().
+  // Adds a prompt's logprobs. Its first token has none. `offsets`: result of PromptOffsets().
   void AddPrompt(std::span<const int32_t> prompt, std::span<const int64_t> offsets,
                  const PromptResult& result, PendingTokens& pending);
   void AppendTo(std::string& out) const;
@@ -67,20 +68,21 @@ class LogprobColumns {
   std::string offsets_, logprobs_, tokens_, tops_;
 };
 
-// The elements of a chat's list of logprobs, {"token":…,"logprob":…,"bytes":[…],
-// "top_logprobs":[…]},…; with a comma before them if `out` is not empty.
+// Appends the elements of a chat's list of logprobs,
+// {"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]},…; with a comma before them if `out` is
+// not empty.
 void AppendLogprobElements(std::string& out, const LogprobStyle& style,
                            std::span<const TokenLogprobs> logprobs, PendingTokens& pending);
 
-// {"content":[…]} of a chat, with these elements.
+// Appends a chat's {"content":[…]} with these elements.
 void AppendLogprobList(std::string& out, const LogprobStyle& style,
                        std::span<const TokenLogprobs> logprobs, PendingTokens& pending);
 
-// [null,{"51":{"logprob":-10.9,"rank":386,"decoded_token":"T"},…},…]
+// Appends [null,{"51":{"logprob":-10.9,"rank":386,"decoded_token":"T"},…},…].
 void AppendPromptLogprobs(std::string& out, const Tokenizer& tokenizer,
                           std::span<const int32_t> prompt, const PromptResult& result,
                           size_t count);
-// Approximate number of bytes that AppendPromptLogprobs writes.
+// Returns the approximate number of bytes that AppendPromptLogprobs writes.
 size_t PromptLogprobBytes(const PromptResult& result);
 
 }  // namespace sluice

@@ -6,7 +6,7 @@
 namespace sluice {
 
 void OutputLog::Add(std::string_view more, size_t num_more_tokens, int64_t limit) {
-  // A character has at most four bytes.
+  // A character has at most four bytes, so this keeps at least `limit` characters.
   if (limit < 0 || static_cast<int64_t>(text.size()) < 4 * limit) text += more;
   num_tokens += static_cast<int64_t>(num_more_tokens);
 }

@@ -28,8 +28,8 @@ bool Asks(const ServerConfig& config, const json::Value& function) {
   return config.tool_strict_level == "parameter" || IsTrue(function.Find("strict"));
 }
 
-// The tools that may be called, each with the schema of its arguments. Of tools with the same name,
-// only the first counts.
+// Returns the tools that may be called, each with the schema of its arguments. If several tools
+// have the same name, only the first counts.
 ApiResult<std::vector<CallableTool>> CallableTools(const ToolFields& choice,
                                                    const json::Value& tools,
                                                    const CallGrammar& grammar,
@@ -95,7 +95,7 @@ ApiStatus PlanCalls(const ToolFields& tools, const json::Value& list, AnswerPlan
   parsing.choice = tools.choice;
   parsing.first_call_only = !tools.parallel;
   if (!IsConstrained(tools, list, grammar, model.config)) return {};
-  // Text under a constraint of its own contains no calls.
+  // Text under its own constraint contains no calls.
   if (tools.choice == ToolChoice::kAuto && plan.constraint) return {};
   API_ASSIGN_OR_RETURN(const std::vector<CallableTool> callable,
                        CallableTools(tools, list, grammar, model.config));
@@ -125,7 +125,8 @@ ApiStatus PlanCalls(const ToolFields& tools, const json::Value& list, AnswerPlan
   return {};
 }
 
-// Text that must follow a schema or an expression is never a call, although it may look like one.
+// Whether the constraint rules out calls: text that must follow a schema or an expression is never
+// a call, although it may look like one.
 bool AdmitsNoCall(const ConstraintSpec& spec) {
   if (spec.kind == ConstraintKind::kJsonSchema) return spec.text != json::Write(AnyObject());
   return spec.kind == ConstraintKind::kRegex;
@@ -157,7 +158,7 @@ ApiStatus PlanParsing(const ToolFields& tools, const ConversationFields& convers
   if (!may_call && parsing.tools != nullptr && parsing.tools->channels == nullptr)
     parsing.tools = nullptr;
   if (parsing.tools == nullptr && parsing.reasoning == nullptr) return {};
-  // The request's arguments take precedence over those of the command line.
+  // Arguments in the request take precedence over those of the command line.
   for (const json::Value* kwargs :
        {&model.default_template_kwargs, &conversation.chat_template_kwargs}) {
     if (const auto thinking = ThinkingSwitch(*kwargs)) parsing.thinking = thinking;

@@ -1,5 +1,5 @@
-// Decides from the tools of a request and the server's parsers what constrains an answer and how it
-// is parsed. Shared by the APIs that answer conversations.
+// Determines what constrains an answer and how it is parsed, from the tools of a request and the
+// server's parsers. Shared by the APIs that answer conversations.
 #pragma once
 
 #include "server/api/answer/answer_plan.h"
@@ -9,14 +9,15 @@
 namespace sluice {
 
 // Completes the plan of an answer to `conversation`:
-// - `plan.generation.parsing`, with the server's parsers: none if neither calls nor reasoning are
-//   parsed;
-// - `plan.constraint`, if calls are required or must follow the tools' schemas. A required call
+// - sets `plan.generation.parsing` to the server's parsers, or to nothing if neither calls nor
+//   reasoning are parsed;
+// - sets `plan.constraint` if calls are required or must follow the tools' schemas. A required call
 //   takes precedence over the request's own constraint, which applies otherwise;
-// - special tokens that delimit calls or reasoning stay in the text for the parsers.
-// Errors: 400 for a tool's schema that cannot be enforced.
-// REQUIRES: CheckToolSupport has passed; plan.options.model is set; where tools may be called,
-// `conversation.tools` is a list as ReadConversation checks it.
+// - keeps special tokens that delimit calls or reasoning in the text, for the parsers.
+//
+// Errors: 400 for a tool's schema that cannot be enforced. REQUIRES: CheckToolSupport has passed;
+// plan.options.model is set; where tools may be called, `conversation.tools` is a list as
+// ReadConversation checks it.
 ApiStatus PlanParsing(const ToolFields& tools, const ConversationFields& conversation,
                       bool include_reasoning, AnswerPlan& plan);
 
