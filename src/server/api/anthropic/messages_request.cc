@@ -22,15 +22,15 @@ using JsonArray = json::Value::Array;
 constexpr FieldRule kNeeded{.required = true};
 constexpr FieldRule kMayBeNull{.nullable = true};
 
-// Claude Code's first block of `system` holds a value that changes with every request; with it, no
-// prefix of the prompt would ever be found in the cache.
+// Claude Code's first block of `system` contains a value that changes with every request. If it
+// were in the prompt, no prefix would ever be found in the cache.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header";
 
 json::Value TextPart(std::string text) {
   return JsonObject{{"type", "text"}, {"text", std::move(text)}};
 }
 
-// Adds a paragraph to the text of a message.
+// Appends a paragraph to a message's text.
 void AppendParagraph(json::Value& message, const std::string& text) {
   const json::Value content = *message.Find("content");
   if (content.is_array()) {
@@ -57,7 +57,7 @@ class ConversationBuilder {
     const json::Value* role = message.Find("role");
     if (role == nullptr) return reader_.AddMissing(place + ".role");
     const std::string name = role->is_string() ? role->as_string() : "";
-    // Some releases of Claude Code use these names for the user's role.
+    // Some releases of Claude Code use "ctx" and "msg" for the user's role.
     const bool of_user = name == "user" || name == "ctx" || name == "msg";
     if (!of_user && name != "assistant" && name != "system")
       return reader_.Add(place + ".role", R"("user", "assistant" or "system")", *role);
@@ -84,13 +84,13 @@ class ConversationBuilder {
  private:
   void RefuseBlock(const json::Value& block, const std::string& content, size_t index,
                    std::string_view known) {
-    // As in vLLM, whose first error says that the content is not a string.
+    // As in vLLM, the first error states that the content is not a string.
     reader_.Add(content, fmt::format("a string or a list of blocks of type {}", known), block);
     const json::Value* type = block.Find("type");
     reader_.Add(fmt::format("{}.{}.type", content, index), known, type == nullptr ? block : *type);
   }
 
-  // The text of a system prompt; its blocks are joined without a separator.
+  // Returns the text of a system prompt, whose blocks are joined without a separator.
   std::string SystemText(const json::Value& system, const std::string& place) {
     if (system.is_string()) return system.as_string();
     std::string text;
@@ -110,9 +110,9 @@ class ConversationBuilder {
     return text;
   }
 
-  // Most templates accept a system message only at the beginning, and moving a later one there
-  // would change the prompt from its beginning on. So later system text is added to the adjacent
-  // user turn: the previous one or, after an answer, the next one.
+  // Adds later system text to the adjacent user turn: the previous one or, after an answer, the
+  // next one. Most templates accept a system message only at the beginning, and moving the text
+  // there would change the prompt from its beginning on.
   void AddInnerSystem(const std::string& text) {
     if (messages_.empty()) {
       system_ += text;
@@ -126,7 +126,7 @@ class ConversationBuilder {
       return;
     AppendParagraph(messages_.back(), std::exchange(pending_, ""));
   }
-  // Makes the pending system text a user turn if none is adjacent.
+  // Makes the pending system text a separate user turn if none is adjacent.
   void MakePendingATurn() {
     GivePendingToLastTurn();
     if (!pending_.empty())
@@ -195,7 +195,7 @@ class ConversationBuilder {
     return text;
   }
 
-  // Adds text and images; returns false for other types.
+  // Adds a text or image part. Returns false for other types.
   bool AddPart(const json::Value& block, std::string_view type, const std::string& place,
                JsonArray& parts) {
     if (type == "image") {
@@ -208,8 +208,8 @@ class ConversationBuilder {
     return true;
   }
 
-  // Converts {"type": "base64", "media_type": ..., "data": ...} or {"type": "url", "url": ...} to a
-  // chat's image part.
+  // Converts {"type": "base64", "media_type": ..., "data": ...} or {"type": "url", "url": ...} to
+  // the image part of a chat.
   json::Value ImagePart(const json::Value& block, const std::string& place) {
     const json::Value* source = block.Find("source");
     std::string url;
@@ -229,7 +229,7 @@ class ConversationBuilder {
                       {std::string(kPlaceOfPart), place}};
   }
 
-  // null if there are no parts.
+  // Returns null if there are no parts.
   static json::Value ContentOf(JsonArray parts) {
     if (parts.empty()) return {};
     if (parts.size() == 1 && parts[0].Find("text") != nullptr) return *parts[0].Find("text");
@@ -276,8 +276,8 @@ class ConversationBuilder {
   }
 
   FieldReader& reader_;
-  std::string system_;   // the first message
-  std::string pending_;  // later system messages, for the next user turn
+  std::string system_;   // text of the first message
+  std::string pending_;  // text of later system messages, for the next user turn
   JsonArray messages_;
 };
 
@@ -321,7 +321,7 @@ json::Value ReadMessagesTools(FieldReader& reader) {
   return json::Value(std::move(tools));
 }
 
-// Sets tool_choice and parallel_tool_calls of `chat`, which has its tools.
+// Sets tool_choice and parallel_tool_calls of `chat`, which already has its tools.
 ApiStatus ReadMessagesToolChoice(FieldReader& reader, json::Value& chat) {
   static constexpr std::string_view kTypes[] = {"auto", "any", "tool", "none"};
   const JsonObject* given = nullptr;
@@ -385,7 +385,7 @@ ApiStatus ReadMessagesThinking(FieldReader& reader, const ServerConfig& config,
   return {};
 }
 
-// Reads `name` of `config`, whose location in the body is `place`.
+// Reads the member `name` of `config`. `place`: its location in the body.
 void ReadOutputFormat(FieldReader& config, std::string_view name, const char* place,
                       json::Value& chat) {
   static constexpr std::string_view kTypes[] = {"json_schema"};
@@ -402,7 +402,7 @@ void ReadOutputFormat(FieldReader& config, std::string_view name, const char* pl
                        JsonObject{{"name", "json_schema"}, {"schema", *fields.Raw("schema")}}}});
 }
 
-// Reads `output_config`, and `output_format` of its beta.
+// Reads `output_config`, and `output_format` of the beta API.
 void ReadOutputConfig(FieldReader& reader, json::Value& chat) {
   static constexpr std::string_view kEfforts[] = {"low", "medium", "high", "xhigh", "max"};
   ReadOutputFormat(reader, "output_format", "body.output_format", chat);
@@ -431,7 +431,7 @@ void ReadMessagesStopSequences(FieldReader& reader, const ServerConfig& config, 
   chat.Set("stop", *reader.Raw("stop_sequences"));
 }
 
-// Fields that affect only the answer, not the prompt.
+// Reads fields that affect only the answer, not the prompt.
 void ReadMessagesSampling(FieldReader& reader, const ServerConfig& config, json::Value& chat) {
   int64_t max_tokens = 0;
   if (reader.Read("max_tokens", max_tokens, {.required = true, .min = 1}))
@@ -474,7 +474,7 @@ ApiResult<json::Value> ChatBodyOf(const json::Value& body, const ServerConfig& c
   API_RETURN_IF_ERROR(ReadMessagesThinking(reader, config, endpoint, chat));
   if (endpoint == MessagesEndpoint::kMessages) {
     ReadOutputConfig(reader, chat);
-    // The constraint fields of other APIs are accepted, too.
+    // Constraint fields of other APIs are accepted, too.
     for (const auto& [name, value] : body.as_object()) {
       if (value.is_null() || !IsConstraintField(name)) continue;
       if (chat.Find(name) != nullptr) reader.Add(name, "nothing beside output_config", value);

@@ -1,5 +1,5 @@
-// POST /v1/messages, in the shape of Anthropic's API: an answer is a list of blocks, and a stream
-// sends one block after another.
+// Writes the answer of POST /v1/messages in the shape of Anthropic's API. An answer is a list of
+// blocks; a stream sends one block after another.
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// "null" for an answer that neither the model nor a limit ended.
+// Returns the JSON of stop_reason; "null" if neither the model nor a limit ended the answer.
 std::string_view StopReason(const FinishEvent& finish, bool has_called) {
   if (std::holds_alternative<std::string>(finish.cause)) return R"("stop_sequence")";
   switch (finish.reason) {
@@ -23,8 +23,8 @@ std::string_view StopReason(const FinishEvent& finish, bool has_called) {
   }
 }
 
-// Clients read the input of a call as an object. If it was cut off or is not an object, it is empty
-// rather than a part of what the model meant; a stream has its text.
+// Clients read the input of a call as an object. If it was cut off or is not an object, an empty
+// object is sent rather than a part of what the model meant. A stream has already sent its text.
 std::string_view InputOf(std::string_view arguments) {
   const Result<json::Value> parsed = json::Parse(arguments);
   return parsed && parsed->is_object() ? arguments : "{}";
@@ -48,10 +48,10 @@ class MessagesWriter : public AnswerWriter {
   enum class Kind { kText, kThinking, kToolUse };
   struct Block {
     Kind kind;
-    int call = 0;  // for kToolUse, like the next two
+    int call = 0;  // used by kToolUse, like the next two
     std::string id = {};
     std::string name = {};
-    std::string text = {};  // for a whole answer
+    std::string text = {};  // used for an answer that is not streamed
   };
 
   void Take(const PromptEvent&) {}
@@ -104,7 +104,7 @@ class MessagesWriter : public AnswerWriter {
     out_ += fmt::format("event: error\ndata: {}\n\n", AnthropicErrorBody(event.error, dialect));
   }
 
-  // --- Blocks: only the last one can be open.
+  // --- Blocks. Only the last one can be open.
 
   // Returns the open block if it continues `wanted`, else starts a new one.
   Block& BlockOf(Block wanted) {
@@ -144,7 +144,7 @@ class MessagesWriter : public AnswerWriter {
     ++index_;
   }
 
-  // Clients send it back with the thinking block; it is ignored.
+  // Returns a random signature. Clients send it back with the thinking block, and it is ignored.
   static std::string Signature() { return RandomHex(32); }
 
   static std::string Json(const Block& block, std::string_view text, std::string_view signature) {
@@ -183,7 +183,7 @@ class MessagesWriter : public AnswerWriter {
     AppendEvent("content_block_delta", fmt::format(R"({}}},"index":{})", members, index_));
   }
 
-  // The JSON from the id to the content.
+  // Returns the JSON from the id to the content.
   std::string Head() const {
     std::string out = R"({"id":)";
     json::AppendString(out, options_.id);
@@ -195,7 +195,7 @@ class MessagesWriter : public AnswerWriter {
                        completion_tokens);
   }
 
-  // Starts the stream if it has not started.
+  // Starts the stream if it has not started yet.
   void Open() {
     if (!options_.stream || streaming_) return;
     client_->StartStream(EventStreamHead());
@@ -234,12 +234,12 @@ class MessagesWriter : public AnswerWriter {
   const std::shared_ptr<ResponseWriter> client_;
   KeptMemory kept_{options_};
   std::vector<Block> blocks_;  // in a stream: only the open one
-  int index_ = 0;              // of the open block
+  int index_ = 0;              // index of the open block
   bool is_open_ = false;
   bool has_called_ = false;
   bool streaming_ = false, over_ = false;
   FinishEvent finish_;
-  std::string out_;  // events of a step
+  std::string out_;  // the events of the current step
 };
 
 }  // namespace
