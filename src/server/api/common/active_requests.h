@@ -1,4 +1,4 @@
-// The requests in progress: pausing and aborting them, and keeping streams alive.
+// The requests in progress. They can be paused and aborted, and their streams are kept alive.
 #pragma once
 
 #include <chrono>
@@ -19,44 +19,43 @@ namespace sluice {
 class AbortableRequest {
  public:
   virtual ~AbortableRequest() = default;
-  // Ends it with finish_reason "abort"; output already sent remains part of the answer.
+  // Ends the request with finish_reason "abort". Output already sent remains part of the answer.
   virtual void AbortFromServer() = 0;
-  // Ends it with an error.
+  // Ends the request with an error.
   virtual void FailFromServer(const Error& error) = 0;
-  // Called several times per interval: a stream that has sent nothing for that long sends a
-  // keep-alive comment.
+  // Sends a keep-alive comment if this is a stream that has sent nothing for `interval`. Called
+  // several times per interval.
   virtual void KeepAlive(std::chrono::steady_clock::duration interval) = 0;
 };
 
-// Thread safety: all methods may be called from any thread. Memory: as many entries as there are
-// pending requests, which the server limits.
+// Memory: as many entries as there are pending requests, which the server limits. Thread safety:
+// all methods may be called from any thread.
 class ActiveRequests {
  public:
-  // Calls `start` now or, while paused, later on the thread that calls Resume(); then only if
-  // `request` still exists. Returns false if it was deferred.
+  // Calls `start` now or, while paused, later on the thread that calls Resume(), provided that
+  // `request` still exists then. Returns false if the call was deferred.
   bool Start(const std::string& id, std::weak_ptr<AbortableRequest> request,
              std::function<void()> start);
   void Remove(const AbortableRequest* request);
 
-  // Aborts the requests whose id is in `ids` (with or without the prefix of its kind), or all if
-  // `ids` is empty. Returns the number of requests aborted.
+  // Aborts the requests whose id is in `ids` (with or without its prefix), or all requests if `ids`
+  // is empty. Returns the number of requests aborted.
   int Abort(const std::vector<std::string>& ids);
   // Aborts all started requests.
   void AbortRunning();
   // Calls KeepAlive of all requests, started or deferred.
   void KeepAlive(std::chrono::steady_clock::duration interval);
-  // Defers new requests until Resume(). `on_idle` is called once no request runs, now or later, on
-  // any thread; it must not block.
+  // Defers new requests until Resume(). Calls `on_idle` once no request runs, now or later, on any
+  // thread; it must not block.
   void Pause(std::function<void()> on_idle);
   void Resume();
-  // `held` is called after each request that is deferred from now on; null: no callback. It must
-  // not block.
+  // Sets a callback for each request that is deferred; null: none. It must not block.
   void OnHeld(std::function<void()> held);
-  // Fails the deferred requests with `error`; new ones are still deferred.
+  // Fails the deferred requests with `error`. New ones are still deferred.
   void FailHeld(const Error& error);
   // Since when no request has been running or deferred; nullopt while one is.
   std::optional<std::chrono::steady_clock::time_point> idle_since() const;
-  // Fails the deferred requests with `error`; no further ones are deferred.
+  // Fails the deferred requests with `error`. No further ones are deferred.
   void Drain(const Error& error);
   bool paused() const;
 
@@ -79,7 +78,7 @@ class ActiveRequests {
   std::vector<Held> held_ GUARDED_BY(mutex_);
   std::vector<std::function<void()>> on_idle_ GUARDED_BY(mutex_);
   std::function<void()> on_held_ GUARDED_BY(mutex_);
-  // Time when a request last came or ended.
+  // When a request last arrived or ended.
   std::chrono::steady_clock::time_point last_change_ GUARDED_BY(mutex_) =
       std::chrono::steady_clock::now();
 };

@@ -15,20 +15,20 @@
 
 namespace sluice {
 
-// The engine has computed a prompt. Comes before the events of the prompt's choices.
+// The engine has computed a prompt. Precedes the events of the prompt's choices.
 struct PromptEvent {
   int prompt = 0;
   PromptResult result;
 };
 
-// The events of one choice carry its index: index of the prompt x n + index of the sequence.
+// Events about one choice carry its index: index of the prompt x n + index of the sequence.
 
 // New tokens of a choice. Their text may follow later, or not at all if they end the choice.
 struct TokensEvent {
   int choice = 0;
   std::vector<int32_t> ids;
   std::vector<TokenLogprobs> logprobs;  // one per token if requested
-  // One per entry of `logprobs`: the characters of the choice's text before the token.
+  // For each entry of `logprobs`: number of characters in the choice's text before the token.
   std::vector<int64_t> offsets = {};
 };
 
@@ -36,8 +36,8 @@ struct TokensEvent {
 struct TextEvent {
   int choice = 0;
   std::string text;
-  bool is_break = false;  // a line break between two messages of the model
-  // With GenerationRequest::splits_logprobs: log-probabilities of the content's tokens.
+  bool is_break = false;  // whether it is a line break between two messages of the model
+  // With GenerationRequest::splits_logprobs: logprobs of the content's tokens.
   std::vector<TokenLogprobs> logprobs = {};
 };
 
@@ -48,7 +48,7 @@ struct ReasoningEvent {
   bool is_break = false;  // as in TextEvent
 };
 
-// A fragment of a tool call. The calls of a choice are numbered from 0; the first event of a call
+// A fragment of a tool call. The calls of a choice are numbered from 0. The first event of a call
 // has its id and name; a call is complete once the next one begins.
 struct ToolCallEvent {
   int choice = 0;
@@ -58,13 +58,13 @@ struct ToolCallEvent {
   std::string arguments;  // a fragment of JSON, as the model wrote it
 };
 
-// Tokens [begin, end) of a choice were sampled after `weights` updates of the weights.
+// The tokens [begin, end) of a choice were sampled after `weights` updates of the weights.
 struct WeightSpan {
   int64_t weights = 0;
   int64_t begin = 0, end = 0;
 };
 
-// Counts another token of a choice, sampled after `weights` updates of the weights.
+// Counts one more token of a choice, sampled after `weights` updates of the weights.
 inline void CountToken(int64_t weights, std::vector<WeightSpan>& spans) {
   const int64_t count = spans.empty() ? 0 : spans.back().end;
   if (spans.empty() || spans.back().weights != weights) spans.push_back({weights, count, count});
@@ -76,30 +76,31 @@ struct FinishEvent {
   struct Repetition {};  // the request's repetition_detection matched
   int choice = 0;
   FinishReason reason = FinishReason::kStop;
-  // The cause of the end, if the request specified it: a stop string or a stop token.
+  // What ended the choice if the request specified it: a stop string or a stop token.
   std::variant<std::monostate, std::string, int32_t, Repetition> cause = {};
-  bool called_tools = false;             // the choice has called a tool
-  std::vector<WeightSpan> weights = {};  // of all its tokens, in order
+  bool called_tools = false;             // whether the choice has called a tool
+  std::vector<WeightSpan> weights = {};  // for all its tokens, in order
 };
 
-// "stop", "tool_calls", "length", "abort", "error" or "repetition".
+// Returns "stop", "tool_calls", "length", "abort", "error" or "repetition".
 std::string_view FinishReasonName(const FinishEvent& finish);
 
 // A stream has had nothing to send for --sse-keep-alive-interval.
 struct KeepAliveEvent {};
 
-// The last event of an answer that is complete.
+// The last event of a complete answer.
 struct UsageEvent {
-  int64_t prompt_tokens = 0;                     // of all prompts
-  int64_t completion_tokens = 0;                 // of all choices
-  int64_t cached_tokens = 0;                     // of the last prompt of the list
-  std::optional<int64_t> reasoning_tokens = {};  // of all choices, with a reasoning parser
+  int64_t prompt_tokens = 0;                     // total of all prompts
+  int64_t completion_tokens = 0;                 // total of all choices
+  int64_t cached_tokens = 0;                     // of the last prompt in the list
+  std::optional<int64_t> reasoning_tokens = {};  // total of all choices, if there is a reasoning
+                                                 // parser
   RequestClock clock;
   // The receipt as JSON; null: the server issues none.
   std::shared_ptr<const std::string> receipt = {};
 };
 
-// The last event of an answer that failed; events of choices may have come before.
+// The last event of an answer that failed. Events of choices may precede it.
 struct ErrorEvent {
   ApiError error;
 };
@@ -107,8 +108,8 @@ struct ErrorEvent {
 using AnswerEvent = std::variant<PromptEvent, TokensEvent, TextEvent, ReasoningEvent, ToolCallEvent,
                                  FinishEvent, KeepAliveEvent, UsageEvent, ErrorEvent>;
 
-// Events that belong together. All events of choices in a step are of the same choice: a stream
-// sends them as one chunk.
+// Events that belong together. All events of choices in a step are about the same choice, and a
+// stream sends them as one chunk.
 using AnswerStep = std::vector<AnswerEvent>;
 
 }  // namespace sluice

@@ -109,7 +109,7 @@ ApiError FromError(const Error& error) {
 
 namespace {
 
-// Messages quote what a client sent, up to this many bytes.
+// Maximum number of bytes that messages quote of what a client sent.
 constexpr size_t kMaxQuoted = 16384;
 
 // Error types of Anthropic's API.
@@ -133,7 +133,7 @@ void AppendCut(std::string& out, std::string_view text) {
   json::AppendString(out, std::string(text.substr(0, end)) + "...");
 }
 
-// `"message":…,"type":…,"param":…,"code":…`
+// Appends `"message":…,"type":…,"param":…,"code":…`.
 void AppendMembers(std::string& out, const ApiError& error, bool spaced) {
   const std::string_view colon = spaced ? ": " : ":";
   const std::string_view comma = spaced ? ", " : ",";

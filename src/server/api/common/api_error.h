@@ -23,7 +23,7 @@ struct ApiError {
   std::optional<std::string> param;
   // If not empty, the whole body is {"detail": ...}, as from vLLM's web framework.
   std::string detail;
-  int64_t retry_after = 1;  // seconds; for 429 and 503
+  int64_t retry_after = 1;  // in seconds; for 429 and 503
 };
 
 template <typename T>
@@ -32,45 +32,47 @@ using ApiStatus = tl::expected<void, ApiError>;
 
 // 400 for a wrong value that belongs to no single field ("param": null).
 tl::unexpected<ApiError> BadRequest(std::string message);
-// `message (parameter=name)`.
+// 400 with the message `message (parameter=name)`.
 tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name);
-// `message (parameter=name, value=value)`.
+// 400 with the message `message (parameter=name, value=value)`.
 tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name,
                                       std::string_view value);
-// "invalid_request_error", the type of errors about responses and their items.
+// An error of type "invalid_request_error", the type for responses and their items.
 tl::unexpected<ApiError> InvalidRequest(int status, std::string message, std::string param);
-// A feature that requests can name but this server lacks.
+// The error for a feature that requests can name but this server lacks.
 tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view name);
 
-// An answer of more than `bytes`.
+// The error for an answer of more than `bytes`.
 ApiError AnswerTooLarge(uint64_t bytes);
-// 503; clients retry.
+// 503, after which clients retry.
 ApiError ServiceUnavailable(std::string message);
 constexpr const char* kServerIsShuttingDown = "The server is shutting down.";
 
-// 413 or 503 for a request whose `bytes` exceed the memory of requests.
+// 413 or 503 for a request whose `bytes` exceed the memory for requests.
 ApiError MemoryRefused(const RequestMemory& memory, uint64_t bytes);
 // 503: the system is out of memory.
 ApiError OutOfMemory();
 // Logs the exception that is being handled. Returns OutOfMemory(), or 500 without the exception's
 // message, which is not for clients. REQUIRES: the caller is in a catch block.
 ApiError CaughtApiError(std::string_view task);
-// Reserves `bytes` in total for a request and everything derived from it, before the allocation.
+// Reserves `bytes` in total for a request and everything derived from it. Call before the
+// allocation.
 ApiStatus ReserveMemory(const std::shared_ptr<MemoryLease>& lease, uint64_t bytes);
 
-// An error of another layer: 400, 404, 503 or 500, depending on its code.
+// Converts an error of another layer: 400, 404, 503 or 500, depending on its code.
 ApiError FromError(const Error& error);
 
-// {"error":{"message":…,"type":…,"param":…,"code":…}}; `spaced` puts a space after every ':' and
-// ','.
+// Returns {"error":{"message":…,"type":…,"param":…,"code":…}}. `spaced` puts a space after every
+// ':' and ','.
 std::string ErrorBody(const ApiError& error, bool spaced = false);
-// trtllm-serve's errors are flat: {"object":"error","message":…,"type":…,"param":…,"code":…}.
+// Returns the response. trtllm-serve's errors are flat:
+// {"object":"error","message":…,"type":…,"param":…, "code":…}.
 HttpResponse ErrorResponse(const ApiError& error, ApiDialect dialect = ApiDialect::kSluice);
-// {"type":"error","error":{"type":…,"message":…}}, the shape of Anthropic's API. The type follows
-// from the status; with kVllm it is vLLM's.
+// Returns {"type":"error","error":{"type":…,"message":…}}, the shape of Anthropic's API. The status
+// determines the type; with kVllm it is vLLM's.
 std::string AnthropicErrorBody(const ApiError& error, ApiDialect dialect);
-// The response with AnthropicErrorBody(). With kVllm, an error about a field of the request body
-// has the shape of ErrorResponse() instead, with `param`, as in vLLM.
+// Returns the response with AnthropicErrorBody(). With kVllm, an error about a field of the request
+// body has the shape of ErrorResponse() instead, with `param`, as in vLLM.
 HttpResponse AnthropicErrorResponse(const ApiError& error, ApiDialect dialect);
 HttpResponse DetailResponse(int status, std::string_view detail);
 HttpResponse JsonResponse(std::string body);

@@ -1,4 +1,4 @@
-// Which of the two generation endpoints a request is for; their fields differ.
+// Which of the two generation endpoints a request is for. Their fields differ.
 #pragma once
 
 namespace sluice {

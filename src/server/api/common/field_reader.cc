@@ -13,12 +13,12 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxReported = 10;
-constexpr size_t kMaxErrors = 1000;  // Bounds the memory for a list of wrong elements.
+constexpr size_t kMaxErrors = 1000;  // Limits the memory for a list of wrong elements.
 constexpr size_t kMaxShown = 80;     // Maximum length of a string in a message, in characters.
 
 constexpr double kInt64End = 9223372036854775808.0;
 
-// " of at least 0", " from 0 to 1", or "".
+// Returns " of at least 0", " from 0 to 1", or "".
 std::string Bounds(const FieldRule& rule) {
   const bool has_min = rule.min > -HUGE_VAL, has_max = rule.max < HUGE_VAL;
   if (has_min && has_max) return fmt::format(" from {} to {}", rule.min, rule.max);
@@ -100,7 +100,7 @@ bool ReadValue(const json::Value& value, const FieldRule& rule, int64_t& result)
     result = value.as_integer();
   } else if (value.is_bool()) {
     result = value.as_bool() ? 1 : 0;
-  } else if (value.is_number()) {  // With a fraction, an exponent or too many digits.
+  } else if (value.is_number()) {  // A number with a fraction, an exponent or too many digits.
     const double number = value.as_double();
     if (number != std::floor(number)) return false;
     const bool fits = !value.is_big_integer() && number >= -kInt64End && number < kInt64End;
@@ -110,7 +110,7 @@ bool ReadValue(const json::Value& value, const FieldRule& rule, int64_t& result)
                           : std::numeric_limits<int64_t>::min();
   } else if (value.is_string()) {
     std::string_view text = value.as_string();
-    // "8.0" is an integer.
+    // "8.0" counts as an integer.
     if (const size_t dot = text.find('.'); dot != std::string_view::npos && dot > 0) {
       if (text.find_first_not_of('0', dot + 1) != std::string_view::npos) return false;
       text = text.substr(0, dot);

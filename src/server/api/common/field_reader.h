@@ -1,4 +1,4 @@
-// Typed fields of a JSON object that a client sent.
+// Reads typed fields of a JSON object that a client sent.
 #pragma once
 
 #include <cmath>
@@ -19,40 +19,41 @@ namespace sluice {
 
 // A field with a wrong value.
 struct FieldError {
-  std::string location;  // "body.prompt.0"
-  std::string expected;  // "an integer of at least 0"
+  std::string location;  // for example "body.prompt.0"
+  std::string expected;  // for example "an integer of at least 0"
   std::string found;     // the value, or "nothing"
 };
 
-// 400 "Bad Request" that names all errors; `param` is the location of the first.
-// REQUIRES: `errors` is not empty.
+// 400 "Bad Request" that names all errors; `param` is the location of the first. REQUIRES: `errors`
+// is not empty.
 tl::unexpected<ApiError> ValidationFailed(const std::vector<FieldError>& errors);
-// A body that is not an object.
+// 400 for a body that is not an object.
 tl::unexpected<ApiError> NotAnObject(const json::Value& body);
 
-// The member `name`; null if it is absent or null, or if `object` is not an object.
+// Returns the member `name`; null if it is absent or null, or if `object` is not an object.
 const json::Value* Given(const json::Value& object, std::string_view name);
-// The text of the member `name`; "" if it is absent or not a string.
+// Returns the text of the member `name`; "" if it is absent or not a string.
 std::string TextAt(const json::Value& object, std::string_view name);
 
-// A value as shown in error messages: scalars as JSON, long strings truncated, lists and objects as
-// their number of elements.
+// Describes a value for error messages: scalars as JSON, long strings truncated, lists and objects
+// by their number of elements.
 std::string Describe(const json::Value& value);
 
 // Restrictions on a field besides its type.
 struct FieldRule {
-  bool required = false;  // an absent field is an error
-  bool nullable = false;  // null counts as absent; otherwise it is an error
+  bool required = false;  // whether an absent field is an error
+  bool nullable = false;  // whether null counts as absent; otherwise it is an error
   // Bounds of a number, and of every number in a list.
   double min = -HUGE_VAL;
   double max = HUGE_VAL;
-  bool within_int64 = false;  // larger integers are an error, not the nearest int64
-  std::span<const std::string_view> one_of = {};  // allowed strings; empty: any
+  bool within_int64 = false;  // whether larger integers are an error; otherwise they become the
+                              // nearest int64
+  std::span<const std::string_view> one_of = {};  // allowed strings; empty: any string
 };
 
-// Reads a value as a type; false if it has another type or breaks the rule. As in vLLM, numbers may
-// be strings ("8"), integers may be booleans or numbers without a fraction, and booleans may be 0,
-// 1, "yes", "off" and the like. The pointers stay valid as long as `value`.
+// Reads a value as a type. Returns false if it has another type or breaks the rule. As in vLLM,
+// numbers may be strings ("8"), integers may be booleans or numbers without a fraction, and
+// booleans may be 0, 1, "yes", "off" and the like. Pointers stay valid as long as `value`.
 bool ReadValue(const json::Value& value, const FieldRule& rule, bool& result);
 bool ReadValue(const json::Value& value, const FieldRule& rule, int64_t& result);
 bool ReadValue(const json::Value& value, const FieldRule& rule, double& result);
@@ -60,7 +61,7 @@ bool ReadValue(const json::Value& value, const FieldRule& rule, std::string& res
 bool ReadValue(const json::Value& value, const FieldRule& rule, const json::Value::Array*& result);
 bool ReadValue(const json::Value& value, const FieldRule& rule, const json::Value::Object*& result);
 
-// Describes what ReadValue accepts, for error messages; the second argument only selects the type.
+// Describes what ReadValue accepts, for error messages. The second argument only selects the type.
 std::string Expected(const FieldRule& rule, const bool&);
 std::string Expected(const FieldRule& rule, const int64_t&);
 std::string Expected(const FieldRule& rule, const double&);
@@ -68,13 +69,13 @@ std::string Expected(const FieldRule& rule, const std::string&);
 std::string Expected(const FieldRule& rule, const json::Value::Array* const&);
 std::string Expected(const FieldRule& rule, const json::Value::Object* const&);
 
-// Reads the members of one object. The type of the destination is the type of the field, its value
-// before the call the default. An invalid value leaves the default and is recorded, so that all
+// Reads the members of one object. The type of the destination is the type of the field; its value
+// before the call is the default. An invalid value leaves the default and is recorded, so that all
 // errors of a request are reported together.
 class FieldReader {
  public:
-  // REQUIRES: `object` is an object; it and `errors` outlive the reader. `location` is the place of
-  // the object in errors ("body").
+  // `location`: the object's place in error messages ("body"). REQUIRES: `object` is an object; it
+  // and `errors` outlive the reader.
   FieldReader(const json::Value& object, std::string location, std::vector<FieldError>* errors)
       : object_(object), location_(std::move(location)), errors_(errors) {}
 
@@ -101,11 +102,11 @@ class FieldReader {
     Read(name, ignored, rule);
   }
 
-  // The member as it is; null if it is absent or null.
+  // Returns the member as it is; null if it is absent or null.
   const json::Value* Raw(std::string_view name) const;
   const json::Value& object() const { return object_; }
 
-  // Records an error at `place` below this object.
+  // Records an error at `place` inside this object.
   void Add(std::string_view place, std::string_view expected, const json::Value& found);
   void AddMissing(std::string_view place);
   std::vector<FieldError>* errors() { return errors_; }
@@ -155,8 +156,8 @@ class FieldReader {
   std::vector<FieldError>* const errors_;
 };
 
-// Python's truth value: present and not null, false, zero or empty; vLLM uses it to decide whether
-// an option is set.
+// The value's truth in Python: present and not null, false, zero or empty. vLLM uses it to decide
+// whether an option is set.
 bool IsTruthy(const json::Value* value);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The server's load in the header that load balancers read (Open Request Cost Aggregation).
+// The server's load, in the header that load balancers read (Open Request Cost Aggregation).
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// The header `endpoint-load-metrics` in the format named by `endpoint-load-metrics-format` (TEXT or
-// JSON, case-insensitive); nullopt if the format is absent or unknown.
+// Returns the header `endpoint-load-metrics` in the format that `endpoint-load-metrics-format`
+// names (TEXT or JSON, case-insensitive); nullopt if the format is absent or unknown.
 std::optional<HttpHeader> LoadReport(const std::string* format, const Metrics& metrics, bool idle);
 
 }  // namespace sluice

@@ -20,7 +20,7 @@ std::string_view OwnerName(ApiDialect dialect) {
   return "sluice";
 }
 
-// Fields that the clients of Mistral and Anthropic need, each with its own value of "type".
+// Fields that the clients of Mistral and Anthropic need. Each API has its own value of "type".
 std::string ClientFields(const ModelCard& card, bool for_anthropic) {
   const std::time_t created = card.created;
   std::tm time{};
@@ -36,7 +36,7 @@ std::string ClientFields(const ModelCard& card, bool for_anthropic) {
          card.more + "}";
 }
 
-// The fields that the cards of a model and of its adapters share.
+// Returns the fields that the cards of a model and of its adapters share.
 ModelCard CardOf(const ModelContext& model) {
   ModelCard card;
   card.root = model.config.model_argument;
@@ -105,7 +105,7 @@ std::string ModelList(const std::vector<ModelCard>& cards, ApiDialect dialect, b
     AppendModelCard(body, card, dialect, for_anthropic);
   }
   body.push_back(']');
-  if (for_anthropic && !cards.empty()) {  // its client reads the list in pages
+  if (for_anthropic && !cards.empty()) {  // Anthropic's client reads the list in pages
     body += R"(,"has_more":false,"first_id":)";
     json::AppendString(body, cards.front().name);
     body += R"(,"last_id":)";

@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-// FNV-1a: fingerprints only have to differ where settings differ.
+// FNV-1a. Fingerprints only have to differ where settings differ.
 uint32_t Hash(std::string_view text) {
   uint32_t hash = 2166136261u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
@@ -29,7 +29,8 @@ uint32_t Hash(std::string_view text) {
 constexpr int kConstraintThreads = 2;
 constexpr size_t kConstraintCacheBytes = size_t{512} << 20;
 
-// The vocabulary for constraints. Each of the model's end tokens ends an answer, so none is text.
+// Returns the vocabulary for constraints. Each of the model's end tokens ends an answer, so none is
+// text.
 Vocabulary VocabularyOf(const ModelContext& context) {
   Vocabulary vocabulary;
   vocabulary.size = static_cast<int32_t>(context.vocab_size);
@@ -40,7 +41,7 @@ Vocabulary VocabularyOf(const ModelContext& context) {
   return vocabulary;
 }
 
-// The marks of `parser` as tokens of the model. Calls in channels end with a token of their own.
+// Returns the marks of `parser` as tokens of the model. Calls in channels end with their own token.
 std::unique_ptr<const ThoughtTokens> ThoughtTokensOf(const ModelContext& context,
                                                      const ReasoningParser& parser) {
   const Tokenizer* const tokenizer = context.tokenizer.get();
@@ -74,7 +75,7 @@ int64_t UnixSeconds() {
 }
 
 std::string RandomHex(int digits) {
-  // A cryptographic generator: with others, some numbers reveal the rest.
+  // A cryptographic generator, because some numbers of other generators reveal the rest.
   std::array<unsigned char, 32> bytes{};
   CHECK(digits <= 2 * std::ssize(bytes) &&
             RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1,
@@ -130,8 +131,8 @@ std::shared_ptr<const ModelContext> ModelContext::Make(const ServerConfig& confi
 
 namespace {
 
-// The folder of the adapter `name` below `folder`, nullopt if there is none. A name cannot lead out
-// of `folder`.
+// Returns the folder of the adapter `name` below `folder`; nullopt if there is none. A name cannot
+// lead out of `folder`.
 std::optional<std::filesystem::path> ResolveAdapter(const std::string& folder,
                                                     const std::string& name) {
   constexpr size_t kMaxNameBytes = 256;

@@ -1,5 +1,5 @@
-// Numbers that clients send as text. As in vLLM, blanks around the number, a plus sign, and single
-// underscores between digits ("1_000") are accepted.
+// Parses numbers that clients send as text. As in vLLM, blanks around the number, a plus sign, and
+// single underscores between digits ("1_000") are accepted.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// A decimal integer; one outside int64 becomes the nearest int64.
+// Parses a decimal integer. One outside int64 becomes the nearest int64.
 std::optional<int64_t> ParseInteger(std::string_view text);
-// A decimal number, "inf" or "nan"; nullopt if it is out of the range of double.
+// Parses a decimal number, "inf" or "nan"; nullopt if it is out of the range of double.
 std::optional<double> ParseNumber(std::string_view text);
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// Values in Python's spelling, for log lines that tools for vLLM parse; and UTF-8 characters.
+// Writes values in Python's spelling, for log lines that tools for vLLM parse. Also counts UTF-8
+// characters.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +10,17 @@
 
 namespace sluice {
 
-// repr() of a string: 'a', "it's", '\n'.
+// Returns repr() of a string: 'a', "it's", '\n'.
 std::string PythonRepr(std::string_view text);
-// repr() of a list: [1, 2], ['a'].
+// Returns repr() of a list: [1, 2], ['a'].
 std::string PythonRepr(std::span<const int64_t> list);
 std::string PythonRepr(std::span<const std::string> list);
-// str() of a float: 1.0, 1e-05, nan, inf.
+// Returns str() of a float: 1.0, 1e-05, nan, inf.
 std::string PythonFloat(double value);
 
-// Number of code points of valid UTF-8.
+// Number of code points in valid UTF-8.
 size_t CountCharacters(std::string_view text);
-// At most the first `count` characters.
+// Returns at most the first `count` characters.
 std::string_view TrimToCharacters(std::string_view text, size_t count);
 
 }  // namespace sluice

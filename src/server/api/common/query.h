@@ -1,4 +1,4 @@
-// Parameters in the query of a request.
+// Reads the query parameters of a request.
 #pragma once
 
 #include <initializer_list>
@@ -12,10 +12,10 @@
 
 namespace sluice {
 
-// The first value of `name`, decoded.
+// Returns the first value of `name`, decoded.
 std::optional<std::string> QueryValue(const HttpRequest& request, std::string_view name);
 
-// All values of `name`, decoded.
+// Returns all values of `name`, decoded.
 std::vector<std::string> QueryValues(const HttpRequest& request, std::string_view name);
 
 // Like QueryValue, but returns the first of `choices` if the parameter is absent. 400 for a value

@@ -16,7 +16,8 @@ namespace {
 
 constexpr size_t kMaxDepth = 128;
 constexpr size_t kMaxValues = size_t{1} << 20;  // each takes about 100 bytes once parsed
-constexpr size_t kMaxDigits = 4300;             // as in vLLM, whose Python reads no longer numbers
+constexpr size_t kMaxDigits = 4300;             // as in vLLM, because Python parses no longer
+                                                // numbers
 
 tl::unexpected<ApiError> Unreadable() {
   ApiError error;
@@ -32,8 +33,8 @@ tl::unexpected<ApiError> Malformed(std::string message, std::optional<std::strin
   return tl::unexpected<ApiError>(std::move(error));
 }
 
-// The error for `text`, which the parser refused. `fault`: the offset where it stopped; npos if
-// unknown.
+// Returns the error for `text`, which the parser refused. `fault`: the offset where it stopped;
+// npos if unknown.
 tl::unexpected<ApiError> FaultOf(std::string_view text, const Error& refusal, size_t fault) {
   if (!IsValidUtf8(text)) return Unreadable();
   if (refusal.code == ErrorCode::kUnsupported) return BadRequest(refusal.message);
@@ -78,7 +79,7 @@ ApiResult<json::Value> ParseRequestBody(const HttpRequest& request) {
   }
   if (request.body.empty()) return json::Value();
   std::string_view text = request.body;
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // byte order mark
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // skips a byte order mark
   const json::TextSize size = json::Measure(text);
   API_RETURN_IF_ERROR(CheckBodySize(size));
   const size_t space = request.body.capacity();

@@ -14,8 +14,8 @@ namespace sluice {
 // 503 if the memory for it is refused; the reservation also covers what handlers derive from it.
 ApiResult<json::Value> ParseRequestBody(const HttpRequest& request);
 
-// Only parses `text`, which is UTF-8 without a byte order mark. Depth and number of values are
-// limited; the length of the text bounds the time.
+// Only parses `text`, which is UTF-8 without a byte order mark. Limits the depth and the number of
+// values; the length of the text limits the time.
 ApiResult<json::Value> ParseBodyText(std::string_view text);
 
 }  // namespace sluice

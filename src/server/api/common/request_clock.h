@@ -1,4 +1,4 @@
-// The latencies of one request, for --enable-per-request-metrics.
+// Measures the latencies of one request, for --enable-per-request-metrics.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,8 @@ class RequestClock {
   void OnQueued(double seconds) { queue_seconds_ = seconds; }
   void OnTokens(int64_t count, Clock::time_point now = Clock::now());
 
-  // {"time_to_first_token_ms":…,…}; null before the first token. `whole`: includes the fields that
-  // only a whole body has.
+  // Appends {"time_to_first_token_ms":…,…}, or null before the first token. `whole`: includes the
+  // fields that only a whole body has.
   void AppendTo(std::string& out, bool whole) const;
 
  private:

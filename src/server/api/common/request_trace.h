@@ -12,17 +12,18 @@
 
 namespace sluice {
 
-// The common part of a request's spans; there is one span per prompt. Thread safety: immutable.
+// What all spans of a request share; there is one span per prompt. Thread safety: immutable.
 class RequestTrace {
  public:
-  // Null without an exporter, or if the client's trace is not sampled. The spans begin now and
-  // continue the trace of the headers `traceparent` and `tracestate`. `model`: the name in answers.
+  // Returns null without an exporter, or if the client's trace is not sampled. The spans begin now
+  // and continue the trace in the headers `traceparent` and `tracestate`. `model`: the model's name
+  // in answers.
   static std::shared_ptr<const RequestTrace> Begin(std::shared_ptr<SpanExporter> exporter,
                                                    const HttpRequest& request, std::string id,
                                                    std::string model, int n,
                                                    const SamplingParams& sampling);
 
-  // Ends a prompt's span: its last sequence has ended. Called on the engine's thread.
+  // Ends the span of a prompt whose last sequence has ended. Called on the engine's thread.
   void Finish(const RequestStats& stats) const;
 
  private:

@@ -17,7 +17,8 @@ void AddPageHeaders(HttpResponse& response) {
   response.headers.push_back({"cross-origin-resource-policy", "same-origin"});
 }
 
-// Whether the client has the file of this ETag. ETags contain neither commas nor inner quotes.
+// Whether the client already has the file with this ETag. ETags contain neither commas nor inner
+// quotes.
 bool ClientHas(const HttpRequest& request, std::string_view etag) {
   const std::string* tags = request.Header("if-none-match");
   return tags != nullptr && (*tags == "*" || tags->find(etag) != std::string::npos);

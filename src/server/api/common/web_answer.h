@@ -1,4 +1,4 @@
-// Responses for browsers: pages and the files that they load.
+// Responses for browsers: pages, and the files that pages load.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-// A page with a Content-Security-Policy that restricts it to this server: it loads from, connects
-// to and is framed by no other origin, and inline code is not executed.
+// Returns a page with a Content-Security-Policy that restricts it to this server: it loads from,
+// connects to and is framed by no other origin, and inline code is not executed.
 HttpResponse HtmlResponse(std::string page);
 
-// `file`, or 304 if `request` says that the client has it. Browsers cache the file and revalidate
-// it each time.
+// Returns `file`, or 304 if `request` states that the client has it. Browsers cache the file and
+// revalidate it each time.
 HttpResponse FileResponse(const HttpRequest& request, const WebFile& file);
 
 }  // namespace sluice

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Every fourth long task taken is the oldest instead of the shortest.
+// Every fourth long task to run is the oldest one instead of the shortest.
 constexpr uint64_t kOldestEvery = 4;
 
 }  // namespace
@@ -19,7 +19,7 @@ WorkerPool::WorkerPool(int num_threads)
     for (int i = 0; i < std::max(1, num_threads); ++i)
       threads_.push_back(StartThread("worker", [this] { Work(); }));
   } catch (...) {
-    Stop();  // if a thread cannot be started, joins the earlier ones
+    Stop();  // joins the threads already started if another cannot be started
     throw;
   }
 }
@@ -77,7 +77,7 @@ void WorkerPool::Work() {
     if (is_long) ++num_long_;
     lock.Unlock();
     RunGuarded("server", "a task of a request", task.work);
-    task.work = nullptr;  // Destroys the task's captures without holding the lock.
+    task.work = nullptr;  // destroys the task's captures without holding the lock
     lock.Lock();
     if (is_long) {
       --num_long_;

@@ -1,4 +1,4 @@
-// Threads for the work of requests that would block an I/O thread: parsing, rendering, encoding,
+// Threads for work on requests that would block an I/O thread: parsing, rendering, encoding,
 // detokenizing.
 #pragma once
 
@@ -15,14 +15,14 @@ namespace sluice {
 
 // Runs tasks on a few threads, short ones in order of arrival. Long tasks use at most half of the
 // threads, but at least one, so that short ones (a step of a stream, a short prompt) do not wait
-// for them. The shortest long task is next, but every fourth time the oldest, to prevent
-// starvation. Callers bound the number of tasks: a request has at most one in the queue, and the
+// for them. The shortest long task runs next, but every fourth time the oldest, to prevent
+// starvation. Callers limit the number of tasks: a request has at most one in the queue, and the
 // number of requests is limited. Thread safety: Submit may be called from any thread, also from a
 // task.
 class WorkerPool {
  public:
-  // A task of more bytes is long: parsing, rendering and encoding it takes milliseconds, or seconds
-  // for the largest bodies.
+  // A task with more bytes of input is long: parsing, rendering and encoding it takes milliseconds,
+  // or seconds for the largest bodies.
   static constexpr size_t kLongBytes = size_t{256} << 10;
 
   // With fewer than two threads, short tasks must wait for long ones.
@@ -39,7 +39,7 @@ class WorkerPool {
 
  private:
   struct Task {
-    uint64_t number = 0;  // in order of arrival
+    uint64_t number = 0;  // order of arrival
     size_t bytes = 0;
     std::function<void()> work;
   };
@@ -53,10 +53,10 @@ class WorkerPool {
   const size_t most_long_;
   Mutex mutex_;
   CondVar wake_;
-  std::deque<Task> short_ GUARDED_BY(mutex_), long_ GUARDED_BY(mutex_);  // by number
+  std::deque<Task> short_ GUARDED_BY(mutex_), long_ GUARDED_BY(mutex_);  // sorted by number
   uint64_t num_tasks_ GUARDED_BY(mutex_) = 0;
-  size_t num_long_ GUARDED_BY(mutex_) = 0;          // long tasks in progress
-  uint64_t num_long_taken_ GUARDED_BY(mutex_) = 0;  // since the start
+  size_t num_long_ GUARDED_BY(mutex_) = 0;          // number of long tasks in progress
+  uint64_t num_long_taken_ GUARDED_BY(mutex_) = 0;  // number of long tasks taken since the start
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
