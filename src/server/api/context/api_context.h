@@ -1,4 +1,4 @@
-// State shared by the handlers of all routes.
+// State that the handlers of all routes share.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@
 
 namespace sluice {
 
-// State that the APIs of several models of one server share. A member is null if the API creates
+// State that the APIs of several models of one server share. If a member is null, the API creates
 // its own.
 struct SharedByModels {
   std::shared_ptr<ResponseStore> responses = nullptr;
@@ -71,16 +71,16 @@ struct ApiContext {
   const std::shared_ptr<ActiveRequests> active = std::make_shared<ActiveRequests>();
   const std::shared_ptr<ResponseStore> responses;
   UnknownFields unknown_fields;
-  // Requests accepted and not completely answered.
+  // Number of requests accepted and not completely answered.
   const std::shared_ptr<std::atomic<int64_t>> pending = std::make_shared<std::atomic<int64_t>>(0);
-  std::atomic<bool> leaving{false};   // /ready answers 503, and requests are served
+  std::atomic<bool> leaving{false};   // /ready answers 503, but requests are served
   std::atomic<bool> draining{false};  // requests are answered 503
-  // Bytes of the model's files while they download; a total of 0: no download runs.
+  // Progress of the model's download in bytes; a total of 0: no download is running.
   std::atomic<int64_t> download_done{0};
   std::atomic<int64_t> download_total{0};
   const std::shared_ptr<WeightUpdates> weights = std::make_shared<WeightUpdates>(
       UploadSettings{config.weight_upload_folder, config.max_weight_upload_bytes});
-  MediaFetcher fetcher;  // of images by URL
+  MediaFetcher fetcher;  // fetches images by URL
   WorkerPool pool;       // stopped before the context is destroyed
   const std::shared_ptr<SleepControl> sleep =
       std::make_shared<SleepControl>(active, metrics, &pool);

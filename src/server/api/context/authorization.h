@@ -1,4 +1,4 @@
-// API keys.
+// Checks API keys.
 #pragma once
 
 #include <string_view>
@@ -10,16 +10,16 @@
 
 namespace sluice {
 
-// The key of `keys` that the request presents as "Authorization: Bearer KEY" or, as clients of
-// Anthropic's API do, as "X-API-Key: KEY"; "" if there is none. A view of `head`. Takes the same
-// time however much of a key is right.
+// Returns the key of `keys` that the request presents as "Authorization: Bearer KEY" or, as clients
+// of Anthropic's API do, as "X-API-Key: KEY"; "" if there is none. A view into `head`. Takes the
+// same time however much of a key is right.
 std::string_view PresentedKey(const HttpRequest& head, const ApiKeys& keys);
 
 // Whether a request may be answered. If `config` requires API keys, the request must present one of
 // `keys` (PresentedKey) for paths below /v1 and the other prefixes that vLLM guards, and for all
 // routes except the open ones; with protect_all, for everything except health. OPTIONS needs no key
-// if it only asks for the methods of a route. `path` is without --root-path; `route` is the route
-// of `path`, or null.
+// if it only asks for a route's methods. `path` is without --root-path; `route` is the route of
+// `path`, or null.
 bool IsAuthorized(const HttpRequest& head, std::string_view path, const Route* route,
                   const ServerConfig& config, const ApiKeys& keys);
 

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kSecretBytes = 192;
 constexpr size_t kNetworkBytes = 8;
 
-// The part of "127.0.0.1:52976" or "2001:db8::1:52976" that identifies a client.
+// Returns the part of "127.0.0.1:52976" or "2001:db8::1:52976" that identifies a client.
 std::string AddressOf(const std::string& client) {
   std::string address = client.substr(0, client.rfind(':'));
   in6_addr bytes{};

@@ -10,14 +10,14 @@
 
 namespace sluice {
 
-// Hashes the API key of a request to a number, if the server has keys and the request presents one
-// of them; else the client's address: a whole IPv4 address, or the network (64 bits) of an IPv6
-// address. An unknown key is ignored, since clients could change it with every request. The hash is
-// keyed: it differs between processes and reveals nothing about the key. Thread safety: all methods
-// may be called from any thread.
+// Maps a request to a number. If the server has keys and the request presents one of them, the
+// number is a hash of the key; otherwise a hash of the client's address: a whole IPv4 address, or
+// the network (64 bits) of an IPv6 address. An unknown key is ignored, because clients could change
+// it with every request. The hash is keyed: it differs between processes and reveals nothing about
+// the key. Thread safety: all methods may be called from any thread.
 class ClientIdentity {
  public:
-  // `keys` outlives it.
+  // `keys` must outlive this object.
   explicit ClientIdentity(const ApiKeys& keys);
 
   uint64_t Of(const HttpRequest& head) const;

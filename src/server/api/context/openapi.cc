@@ -21,7 +21,7 @@ json::Value Reference(std::string_view schema) {
   return Object({{"$ref", fmt::format("#/components/schemas/{}", schema)}});
 }
 
-// {"<media type>": {"schema": ...}}
+// Returns {"<media type>": {"schema": ...}}.
 json::Value Content(std::string_view media_type, json::Value schema) {
   return Object({{std::string(media_type), Object({{"schema", std::move(schema)}})}});
 }
@@ -119,8 +119,8 @@ std::string OpenApiDocument(const std::vector<const Route*>& routes, const Serve
 }
 
 std::string DocsPage(const std::vector<const Route*>& routes, const ServerConfig& config) {
-  // All that the page loads is below /docs, relative to the page: a proxy may have prefixed the
-  // path.
+  // Everything that the page loads is below /docs and is named relative to the page, because a
+  // proxy may prefix the path.
   std::string page =
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

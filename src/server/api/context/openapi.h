@@ -11,15 +11,15 @@
 
 namespace sluice {
 
-// /openapi.json (OpenAPI 3.1): every route of `routes` with a summary, with the schemas of its body
-// and answer.
+// Returns /openapi.json (OpenAPI 3.1): every route in `routes` that has a summary, with the schemas
+// of its body and answer.
 std::string OpenApiDocument(const std::vector<const Route*>& routes, const ServerConfig& config);
 
-// /docs: the same information as a page that loads nothing from other servers.
+// Returns /docs: the same information as a page that loads nothing from other servers.
 std::string DocsPage(const std::vector<const Route*>& routes, const ServerConfig& config);
 
-// The `components.schemas` of the document, a JSON object: the text of openapi_schemas.json in this
-// folder. The schemas list the fields that are read; other fields are ignored, and numbers and
+// Returns the document's `components.schemas`, a JSON object: the text of openapi_schemas.json in
+// this folder. The schemas list the fields that are read. Other fields are ignored, and numbers and
 // booleans may be written as strings, as in vLLM.
 std::string_view OpenApiSchemas();
 

@@ -8,7 +8,7 @@ namespace sluice {
 namespace {
 
 struct Missing {
-  std::string_view path;  // with a '/' at the end: everything below it
+  std::string_view path;  // a '/' at the end stands for everything below it
   std::string_view reason;
 };
 
@@ -17,7 +17,7 @@ constexpr std::string_view kNoProfiler =
     "this server has no profiler to start over HTTP; use `perf` on the process";
 constexpr std::string_view kOneEngine = "this server is one engine in one process";
 
-// Routes that vLLM has with some options or models, and this server has not.
+// Routes that vLLM has with some options or models, and that this server lacks.
 constexpr Missing kMissing[] = {
     {"/v1/audio/", kNoSpeech},
     {"/v1/realtime", kNoSpeech},

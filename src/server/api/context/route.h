@@ -1,4 +1,4 @@
-// A route: what the dispatcher, the metrics and /openapi.json need to know of it.
+// A route: what the dispatcher, the metrics and /openapi.json need to know about it.
 #pragma once
 
 #include <memory>
@@ -27,16 +27,17 @@ enum class RouteGate {
   kRuntimeLora,    // with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
   kScaleOut,       // with --enable-scale-out
   kNoScaleOut,     // without --enable-scale-out
-  kNotVllm,        // a convenience that `vllm serve` does not have
-  kVllm,           // only in the dialect of vllm serve
-  kTrtllm,         // only in the dialect of trtllm-serve
+  kNotVllm,        // unless the dialect is `vllm serve`, which does not have this convenience
+  kVllm,           // only in the dialect of `vllm serve`
+  kTrtllm,         // only in the dialect of `trtllm-serve`
 };
 
-// Who may call a route of a server with API keys.
+// Who may call a route of a server that has API keys.
 enum class RouteAccess {
-  kKey,     // clients with a key: routes that compute, change state, or expose model or requests
+  kKey,     // clients with a key: routes that compute, change state, or expose the model or
+            // requests
   kOpen,    // everyone, unless --protect-all is given
-  kHealth,  // everyone: probes
+  kHealth,  // everyone, always: health probes
 };
 
 struct Route;
@@ -50,7 +51,7 @@ struct RouteCall {
   std::shared_ptr<ResponseWriter> client;
   // Null while no model is loaded (only on the I/O thread and for routes WithoutModel).
   std::shared_ptr<const ModelContext> model;
-  // The ticket for the client's limits; null on the I/O thread and for routes without computation.
+  // The ticket for the client's limits; null on the I/O thread and for routes that compute nothing.
   std::shared_ptr<ClientLimits::Ticket> ticket = nullptr;
   // Images of the body that were fetched by URL; null: none.
   std::shared_ptr<const FetchedMedia> media = nullptr;
@@ -67,11 +68,11 @@ struct Route {
   RouteGate gate = RouteGate::kAlways;
   RouteAccess access = RouteAccess::kKey;
   std::string_view summary;   // one line; empty: not described in /openapi.json
-  std::string_view request;   // the schema of the body; empty: no body
-  std::string_view response;  // the schema of the answer; "text" or "html"; empty: any JSON
-  // With on_worker: the route is answered even while there is no model.
+  std::string_view request;   // schema of the body; empty: no body
+  std::string_view response;  // schema of the answer; "text" or "html"; empty: any JSON
+  // With on_worker: whether the route is answered even while no model is loaded.
   bool without_model = false;
-  // Exactly one of these.
+  // Exactly one of these is set.
   Handler* on_io_thread = nullptr;
   Handler* on_worker = nullptr;
   BodyHandler* with_body = nullptr;
@@ -79,37 +80,39 @@ struct Route {
 
 using Methods = std::vector<std::string_view>;
 
-// Called on the I/O thread, also while there is no model: must be quick.
+// Makes a route whose handler is called on the I/O thread, also while no model is loaded. It must
+// be quick.
 Route OnIoThread(std::string_view path, Methods methods, RouteGate gate, Handler* handler,
                  std::string_view summary = "", std::string_view response = "");
-// Called on a worker. Refused while the server drains or the model is being loaded.
+// Makes a route whose handler is called on a worker. Requests are refused while the server drains
+// or the model is being loaded.
 Route OnWorker(std::string_view path, Methods methods, RouteGate gate, Handler* handler,
                std::string_view summary = "", std::string_view response = "");
-// Likewise, with the parsed body of a POST.
+// As OnWorker, for a POST whose handler gets the parsed body.
 Route WithBody(std::string_view path, BodyHandler* handler, std::string_view summary,
                std::string_view request, std::string_view response);
 
-// `route`, answered even without a model.
+// Returns `route`, changed to be answered even without a model.
 Route WithoutModel(Route route);
-// `route` with another access than kKey.
+// Returns `route` with an access other than kKey.
 Route WithAccess(RouteAccess access, Route route);
-// `route` under another condition than kAlways.
+// Returns `route` with a condition other than kAlways.
 Route WithGate(RouteGate gate, Route route);
 
-// The route at `path` that `config` enables, or null.
+// Returns the route at `path` if `config` enables it, or null.
 const Route* FindRoute(std::string_view path, const ServerConfig& config);
-// The routes that `config` enables.
+// Returns the routes that `config` enables.
 std::vector<const Route*> OpenRoutes(const ServerConfig& config);
 
-// The text of a 404 at `path`, for {"detail": ...}: names a route of vLLM that this server does not
-// have or that an option would enable, else "Not Found".
+// Returns the text of a 404 at `path`, for {"detail": ...}: names a route of vLLM that this server
+// lacks, or that an option would enable; else "Not Found".
 std::string NotFoundDetail(std::string_view path, const ServerConfig& config);
 
 // 503 if `call` has no model.
 ApiStatus CheckModelIsLoaded(const RouteCall& call);
 ApiError ModelIsLoading();
 
-// An answer in plain text.
+// Returns an answer in plain text.
 HttpResponse TextResponse(std::string text, int status = 200);
 
 }  // namespace sluice

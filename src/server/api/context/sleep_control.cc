@@ -50,7 +50,7 @@ void SleepControl::Begin(std::shared_ptr<const ModelContext> model, int level, b
 
 Status SleepControl::GiveBack(const ModelContext& model, int level) {
   const MutexLock memory(memory_mutex_);
-  if (!sleeping_) return {};  // woken meanwhile
+  if (!sleeping_) return {};  // was woken meanwhile
   Status status;
   if (level == 0) {
     model.engine->ResetPrefixCache();

@@ -16,13 +16,13 @@
 
 namespace sluice {
 
-// Level 0 defers requests; level 1 also frees memory; level 2 also drops the files from the
+// Level 0 only defers requests. Level 1 also frees memory. Level 2 also drops the files from the
 // system's cache. If the server fell asleep by itself, the next request wakes it.
 class SleepControl : public std::enable_shared_from_this<SleepControl> {
  public:
   using Done = std::function<void(const Status&)>;
 
-  // `metrics` and `pool` outlive it; `pool` is stopped before.
+  // `metrics` and `pool` must outlive it; `pool` is stopped earlier.
   SleepControl(std::shared_ptr<ActiveRequests> active, Metrics* metrics, WorkerPool* pool)
       : active_(std::move(active)), metrics_(metrics), pool_(pool) {}
 
@@ -33,10 +33,10 @@ class SleepControl : public std::enable_shared_from_this<SleepControl> {
   // Defers new requests at once. Once the running ones have ended (with `aborts`, they are
   // aborted), frees the memory and calls `done` on a worker. After an error the server is awake.
   void Sleep(std::shared_ptr<const ModelContext> model, int level, bool aborts, Done done);
-  // Sleeps at level 1 until a request comes.
+  // Sleeps at level 1 until a request arrives.
   void SleepUntilRequest(std::shared_ptr<const ModelContext> model);
-  // Loads the weights, allocates the cache, or both. Requests continue once both are there; returns
-  // whether they are. Takes as long as a start: call on a worker.
+  // Loads the weights, allocates the cache, or both. Once both are there, requests continue;
+  // returns whether they do. Takes as long as a start, so call it on a worker.
   Result<bool> WakeUp(const ModelContext& model, bool weights, bool cache);
 
  private:
@@ -51,7 +51,7 @@ class SleepControl : public std::enable_shared_from_this<SleepControl> {
   WorkerPool* const pool_;
   // Held while memory is freed or allocated.
   Mutex memory_mutex_;
-  // Held while `sleeping_`, its metric and `active_` change: they must agree.
+  // Held while `sleeping_`, its metric and `active_` change, because they must agree.
   Mutex mutex_;
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> until_request_{false};
@@ -61,7 +61,8 @@ class SleepControl : public std::enable_shared_from_this<SleepControl> {
 // A thread that puts the server to sleep after `idle_seconds` without requests; 0: never.
 class IdleSleep {
  public:
-  using Model = std::function<std::shared_ptr<const ModelContext>()>;  // null while the model loads
+  using Model = std::function<std::shared_ptr<const ModelContext>()>;  // returns null while the
+                                                                       // model loads
 
   IdleSleep(double idle_seconds, std::shared_ptr<ActiveRequests> active,
             std::shared_ptr<SleepControl> control, Model model);
@@ -82,7 +83,7 @@ class IdleSleep {
   Mutex mutex_;
   CondVar wake_;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last member: the thread uses those above
+  std::thread thread_;  // last member, because the thread uses those above
 };
 
 }  // namespace sluice

@@ -20,7 +20,7 @@ using Names = std::set<std::string, std::less<>>;
 constexpr size_t kMaxShownBytes = 100;
 
 // Fields that are read but not listed in /openapi.json. Most of them are refused by name if they
-// ask for something.
+// request something.
 constexpr std::string_view kReadUnseen[] = {
     "detokenize",
     "disaggregated_params",
@@ -69,7 +69,7 @@ constexpr std::string_view kReadUnseen[] = {
     "watermarking",
 };
 
-// The names of all properties in a schema and those inside it.
+// Collects the names of all properties in a schema and in the schemas inside it.
 void AddProperties(const json::Value& schema, Names& names) {
   if (schema.is_array()) {
     for (const json::Value& item : schema.as_array()) AddProperties(item, names);
@@ -108,7 +108,7 @@ std::string UnknownFields::Warn(const json::Value& body) {
       found.push_back(PythonRepr(shown));
   }
   if (found.empty()) return "";
-  // As vLLM words it.
+  // Uses vLLM's words.
   std::string line =
       fmt::format("The following fields were present in the request but ignored: {{{}}}",
                   fmt::join(found, ", "));

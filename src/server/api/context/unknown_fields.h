@@ -14,7 +14,7 @@ namespace sluice {
 class UnknownFields {
  public:
   // Logs a warning that lists the unknown fields of `body` that were not logged before, and returns
-  // it; "" if there are none. At most kMaxWarned names are logged in total.
+  // it; "" if there are none. Logs at most kMaxWarned names in total.
   std::string Warn(const json::Value& body);
 
   static constexpr size_t kMaxWarned = 256;

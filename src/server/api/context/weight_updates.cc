@@ -97,7 +97,7 @@ ApiStatus WeightUpdates::Stage(Engine& engine, const std::filesystem::path& fold
   if (const Status staged = engine.StageWeights(folder); !staged) {
     is_started_ = false;
     ApiError error = FromError(staged.error());
-    // A damaged file or one of another model is the trainer's mistake, not the server's.
+    // A damaged file, or one of another model, is the trainer's mistake and not the server's.
     if (staged.error().code == ErrorCode::kInvalidData) error.status = 400;
     if (error.status == 400) error.type = "BadRequestError";
     error.message = fmt::format("the old weights stay: {}", error.message);
@@ -123,7 +123,7 @@ ApiStatus WeightUpdates::Finish(Engine& engine, const std::string& version) {
     is_started_ = false;
     return BadRequest("Nothing was loaded in this update, which ends: the old weights stay.");
   }
-  // Before any token of the new weights is reported.
+  // Set before any token of the new weights is reported.
   PushVersion(version);
   if (const Status committed = engine.CommitWeights(); !committed) {
     PopVersion();
