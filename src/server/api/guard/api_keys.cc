@@ -33,7 +33,7 @@ Sha256 HashOf(const void* data, size_t size) {
   return hash;
 }
 
-// Random, different in each process.
+// A random salt, different in each process.
 const Sha256& Salt() {
   static const Sha256 salt = [] {
     Sha256 bytes;
@@ -50,8 +50,8 @@ Sha256 Salted(const Sha256& hash) {
   return HashOf(both.data(), both.size());
 }
 
-// A fingerprint of a text that may be a key, compared before the costly SHA-256. Too short to
-// reveal the text.
+// Returns a fingerprint of a text that may be a key. It is compared before the costly SHA-256, and
+// too short to reveal the text.
 uint16_t FingerprintOf(std::string_view text) {
   uint64_t seed = 0;
   std::memcpy(&seed, Salt().data(), sizeof seed);
@@ -88,9 +88,10 @@ void WarnOfReaders(const std::string& file) {
 }  // namespace
 
 struct ApiKeys::Set {
-  std::vector<Sha256> hashes;          // salted, sorted
-  std::vector<size_t> lengths;         // of the long keys with known text: sorted, each once
-  std::vector<uint16_t> fingerprints;  // of the same keys, sorted
+  std::vector<Sha256> hashes;          // hashes of all keys, salted and sorted
+  std::vector<size_t> lengths;         // lengths of the long keys whose text is known, sorted,
+                                       // without duplicates
+  std::vector<uint16_t> fingerprints;  // fingerprints of the same keys, sorted
 
   void Add(const Sha256& hash) { hashes.push_back(Salted(hash)); }
   void Add(std::string_view key) {
@@ -128,7 +129,7 @@ struct ApiKeys::Set {
     return set;
   }
 
-  // Reads the keys of `file` and adds those of `fixed`, which belong to the command line.
+  // Reads the keys in `file` and adds those of `fixed`, which are from the command line.
   static Result<std::shared_ptr<const Set>> Read(const std::string& file, const Set& fixed) {
     auto read = ReadFile(file, kMaxApiKeyFileBytes);
     if (!read) return RefusedKeys(file, read.error().message);

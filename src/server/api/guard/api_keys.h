@@ -12,22 +12,22 @@
 
 namespace sluice {
 
-// Limits of --api-key-file.
+// Limits for --api-key-file.
 inline constexpr size_t kMaxApiKeyFileBytes = size_t{1} << 20;
 inline constexpr size_t kMaxApiKeyBytes = 512;
 inline constexpr size_t kMaxApiKeys = 10000;
 
 // Stores only a SHA-256 of each key, hashed again with a random salt of the process, so that the
-// time of a lookup reveals neither the keys nor their number. Thread safety: all methods may be
+// time of a look-up reveals neither the keys nor their number. Thread safety: all methods may be
 // called from any thread.
 class ApiKeys {
  public:
-  // Accepts the keys of `keys` that are not empty.
+  // Accepts those of `keys` that are not empty.
   explicit ApiKeys(const std::vector<std::string>& keys = {});
-  // Also accepts the keys of `file`, unless it is "": one per line, or "sha256:" and 64 hexadecimal
-  // digits to keep the key itself out of the file; blank lines and lines that begin with # are
-  // skipped. kInvalidArgument names --api-key-file, the file and the line; a file without a key is
-  // refused, too. Logs a warning if other users may read or write the file.
+  // Also accepts the keys in `file`, unless it is "". Each line is a key, or "sha256:" and 64
+  // hexadecimal digits, which keeps the key itself out of the file. Blank lines and lines that
+  // begin with # are skipped. kInvalidArgument names --api-key-file, the file and the line; a file
+  // without a key is refused, too. Logs a warning if other users may read or write the file.
   static Result<std::shared_ptr<ApiKeys>> Load(const std::vector<std::string>& keys,
                                                const std::string& file);
   ~ApiKeys();
@@ -35,12 +35,12 @@ class ApiKeys {
   ApiKeys& operator=(const ApiKeys&) = delete;
 
   bool Knows(std::string_view key) const;
-  // Whether `text` is or contains a key. Keys shorter than 8 characters, which words contain by
+  // Whether `text` is or contains a key. Keys shorter than 8 characters, which words may contain by
   // chance, and keys given by their SHA-256 are found only if they are the whole text.
   bool FoundIn(std::string_view text) const;
 
   bool has_file() const { return !file_.empty(); }
-  // Reads the file again. If it is unusable, the keys remain unchanged; the outcome is logged.
+  // Reads the file again. If it is unusable, the keys remain unchanged. Logs the outcome.
   void Reload();
 
  private:
@@ -48,7 +48,7 @@ class ApiKeys {
 
   std::shared_ptr<const Set> set() const;
 
-  const std::shared_ptr<const Set> fixed_;  // keys of the command line
+  const std::shared_ptr<const Set> fixed_;  // keys from the command line
   std::string file_;                        // set before the object is shared
   mutable Mutex mutex_;
   std::shared_ptr<const Set> set_ GUARDED_BY(mutex_);

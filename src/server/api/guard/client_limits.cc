@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// Time until the bucket has gained `missing`.
+// Returns the time until the bucket has gained `missing`.
 double SecondsUntil(double missing, int64_t per_minute) {
   return missing * 60 / static_cast<double>(per_minute);
 }

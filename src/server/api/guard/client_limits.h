@@ -1,4 +1,4 @@
-// Rate limits of each client: requests and tokens per minute, and concurrent requests.
+// Limits for each client: requests and tokens per minute, and concurrent requests.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace sluice {
 // taken when they are known: prompt tokens when encoded, others as they are generated. The bucket
 // of tokens may become negative; no request is admitted until it is positive again.
 //
-// Memory: the clients with requests and at most `kMaxIdleClients` others; beyond that the least
+// Memory: the clients with requests, and at most `kMaxIdleClients` others. Beyond that the least
 // recently used are forgotten, which makes their buckets full. A minute of idleness has the same
 // effect, unless a bucket is negative. Thread safety: all methods may be called from any thread.
 class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
@@ -38,12 +38,12 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
  private:
   struct Bucket {
     double level = 0;
-    Clock::time_point time;  // time when `level` was right
+    Clock::time_point time;  // time at which `level` was correct
   };
   struct Client {
     uint64_t id = 0;
     Bucket requests, tokens;
-    int64_t running = 0;  // requests that are not yet completely answered
+    int64_t running = 0;  // number of requests that are not completely answered
     int64_t tickets = 0;
   };
   using Clients = std::list<Client>;
@@ -58,16 +58,17 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
     Ticket& operator=(const Ticket&) = delete;
     ~Ticket();
 
-    // The request outlives its answer (a background response): Leave() must be called once more.
+    // Call if the request outlives its answer (a background response). Leave() must then be called
+    // once more.
     void Stay();
-    // The request has been answered: it no longer counts as running.
+    // Call when the request has been answered. It then no longer counts as running.
     void Leave();
     void TakeTokens(int64_t count);
 
    private:
     const std::shared_ptr<ClientLimits> limits_;
     const Clients::iterator client_;
-    int num_parts_ = 1;  // number of Leave() calls to come; guarded by the mutex of `limits_`
+    int num_parts_ = 1;  // number of Leave() calls still to come; guarded by the mutex of `limits_`
   };
 
   explicit ClientLimits(const Limits& limits, std::function<Clock::time_point()> now = Clock::now)
@@ -81,8 +82,8 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
   // Admits a request, or returns a 429 that names the exceeded limit and when to retry.
   ApiResult<std::shared_ptr<Ticket>> Enter(uint64_t client);
 
-  // x-ratelimit-limit-requests, -remaining-, -reset-, and the same for tokens, for the configured
-  // limits.
+  // Appends x-ratelimit-limit-requests, -remaining-, -reset-, and the same for tokens, for the
+  // configured limits.
   void AppendHeaders(uint64_t client, std::vector<HttpHeader>& headers);
 
   // Number of clients with an entry, active or idle.
@@ -98,12 +99,12 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
   mutable Mutex mutex_;
   Clients clients_ GUARDED_BY(mutex_);  // most recently used first
   std::unordered_map<uint64_t, Clients::iterator> by_id_ GUARDED_BY(mutex_);
-  size_t num_idle_ GUARDED_BY(mutex_) = 0;  // clients without tickets
+  size_t num_idle_ GUARDED_BY(mutex_) = 0;  // number of clients without tickets
 };
 
 ClientLimits::Limits ClientLimitsOf(const ServerConfig& config);
 
-// "250ms", "12s", "6m0s": seconds as OpenAI writes them.
+// Formats seconds as OpenAI does: "250ms", "12s", "6m0s".
 std::string DurationText(double seconds);
 
 }  // namespace sluice

@@ -92,7 +92,8 @@ std::optional<HttpResponse> Cors::Preflight(const HttpRequest& request) const {
 std::vector<HttpHeader> Cors::Headers(const HttpRequest& request) const {
   std::vector<HttpHeader> result;
   const std::string* origin = request.Header("origin");
-  const bool named = !all_origins_ || credentials_;  // The response names the request's origin.
+  const bool named = !all_origins_ || credentials_;  // whether the response names the request's
+                                                     // origin
   if (origin != nullptr) {
     if (credentials_) result.push_back({"access-control-allow-credentials", "true"});
     if (IsAllowed(*origin))

@@ -1,4 +1,4 @@
-// Cross-origin resource sharing, with the responses of Starlette's CORSMiddleware.
+// Cross-origin resource sharing, with the same responses as Starlette's CORSMiddleware.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,9 @@ class Cors {
 
   // Whether `request` is OPTIONS with Origin and Access-Control-Request-Method.
   static bool IsPreflight(const HttpRequest& request);
-  // The response to a preflight request; nullopt for other requests.
+  // Returns the response to a preflight request; nullopt for other requests.
   std::optional<HttpResponse> Preflight(const HttpRequest& request) const;
-  // The headers of the responses to all other requests.
+  // Returns the headers for the responses to all other requests.
   std::vector<HttpHeader> Headers(const HttpRequest& request) const;
 
  private:

@@ -11,9 +11,9 @@
 
 namespace sluice {
 
-// The response writer of a request that counts in `pending` and in the limits of its client until
-// the answer is complete or the writer is destroyed. Decrements the count before it sends the end
-// of the answer.
+// The response writer of a request that counts in `pending` and in its client's limits until the
+// answer is complete or the writer is destroyed. Decrements the count before it sends the end of
+// the answer.
 class PendingWriter : public ForwardingWriter {
  public:
   // `ticket` may be null.
