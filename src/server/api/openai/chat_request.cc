@@ -8,7 +8,8 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxConversations = 1024;
-// Maximum bytes of the documents times the number of conversations: each template gets a copy.
+// Maximum bytes of the documents times the number of conversations, because each template gets a
+// copy.
 constexpr size_t kMaxSharedBytes = size_t{64} << 20;
 
 }  // namespace
@@ -46,7 +47,7 @@ ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConf
   reader.Read("top_logprobs", top_logprobs);
   if (logprobs) sampling.logprobs = top_logprobs.value_or(0);
   reader.Read("logprob_token_ids", sampling.logprob_token_ids, {.within_int64 = true});
-  // As in vLLM, an echo comes with the logprobs of its prompt.
+  // As in vLLM, an echo includes the logprobs of its prompt.
   if (request.echo && !sampling.prompt_logprobs && !sampling.stream)
     sampling.prompt_logprobs = top_logprobs.value_or(0);
   reader.Read("max_tokens", sampling.max_tokens);
@@ -98,7 +99,7 @@ ApiResult<BatchChatRequest> ReadBatchChatRequest(const json::Value& body,
   }
   if (IsTruthy(body.Find("tools")))
     return BadParameter("Batch chat completions do not support `tools`.", "tools");
-  // The rest is read as a chat request with the first conversation; a batch is never streamed.
+  // Reads the rest as a chat request with the first conversation. A batch is never streamed.
   json::Value first{json::Value::Object{}};
   for (const auto& [key, value] : body.as_object()) {
     if (key != "messages" && key != "stream" && key != "stream_options")

@@ -18,7 +18,7 @@ struct ChatRequest {
   bool return_prompt_text = false;
   ToolFields tools;
   bool include_reasoning = true;  // false: reasoning is dropped
-  // trtllm-serve: the prompt as token ids, instead of the rendered messages.
+  // trtllm-serve: the prompt as token ids, used instead of the rendered messages.
   std::optional<std::vector<int64_t>> prompt_ids;
 };
 
@@ -27,10 +27,10 @@ struct ChatRequest {
 ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConfig& config,
                                        bool model_takes_tools);
 
-// Passes the reasoning effort to the template; arguments of the request itself take precedence.
+// Passes the reasoning effort to the template. Arguments in the request take precedence.
 void AddReasoningArguments(std::string effort, const ServerConfig& config, json::Value& kwargs);
 
-// Several conversations, each with its own answer; all other fields apply to each.
+// Several conversations, each of which gets its own answer. All other fields apply to each.
 struct BatchChatRequest {
   ChatRequest common;
   std::vector<json::Value> conversations;  // the messages of each conversation

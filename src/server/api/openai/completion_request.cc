@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kTokenId = "a token id of at least 0";
 
-// Reads a string, a list of strings, of token ids, or of lists of token ids.
+// Reads a string, a list of strings, a list of token ids, or a list of lists of token ids.
 void ReadPrompt(FieldReader& reader, CompletionRequest& request) {
   const json::Value* prompt = reader.Raw("prompt");
   if (prompt == nullptr) return;
@@ -37,7 +37,7 @@ void ReadPrompt(FieldReader& reader, CompletionRequest& request) {
       std::vector<int64_t> ids(elements.size());
       for (size_t j = 0; j < elements.size(); ++j) {
         if (ReadValue(elements[j], id_rule, ids[j])) continue;
-        // As in vLLM, the first error is that of reading the list as token ids.
+        // As in vLLM, the first error is the one of reading the list as token ids.
         reader.Add("prompt.0", kTokenId, list[0]);
         return reader.Add(fmt::format("prompt.{}.{}", i, j), kTokenId, elements[j]);
       }
@@ -66,7 +66,7 @@ void ReadRows(FieldReader& reader, CompletionRequest& request) {
   }
 }
 
-// Refuses options that do not work with embeddings as prompts.
+// Refuses options that do not work with prompts that are embeddings.
 ApiStatus CheckRows(const CompletionRequest& request, const ServerConfig& config) {
   if (request.rows.empty()) return {};
   if (!config.enable_prompt_embeds) {

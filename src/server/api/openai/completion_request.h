@@ -12,10 +12,11 @@ namespace sluice {
 
 struct CompletionRequest {
   SamplingFields sampling;
-  // At most one of these is not empty: text or token ids, one entry per prompt.
+  // At most one of these is not empty: prompts as text, or as token ids.
   std::vector<std::string> texts;
   std::vector<std::vector<int64_t>> ids;
-  // Prompts given as embeddings, which come first: base64 (PromptFromRows), as views of the body.
+  // Prompts given as embeddings, which come first. Base64 (see PromptFromRows), as views into the
+  // body.
   std::vector<std::string_view> rows;
   bool echo = false;
   bool add_special_tokens = true;
@@ -23,7 +24,7 @@ struct CompletionRequest {
 };
 
 // Reads a parsed body, which must outlive the request. Errors: 400 for a field of the wrong type or
-// value, and for a feature that this server does not have.
+// value, and for a feature that this server lacks.
 ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
                                                    const ServerConfig& config);
 

@@ -16,7 +16,7 @@ namespace {
 using Type = DecisionQuestion::Type;
 
 // Writes `value` like Python's json.dumps, as other servers show it to models. The parser limits
-// the depth of a body, and so of this recursion.
+// the depth of a body, and therefore of this recursion.
 void AppendPythonJson(std::string& out, const json::Value& value) {
   if (value.is_string()) return json::AppendAsciiString(out, value.as_string());
   if (value.is_array()) {
@@ -48,7 +48,7 @@ std::string PythonJson(const json::Value& value) {
   return out;
 }
 
-// A string unchanged, other values as JSON, "" for null or an absent value.
+// Returns a string unchanged, other values as JSON, and "" for null or an absent value.
 std::string TextOfValue(const json::Value* value) {
   if (value == nullptr || value->is_null()) return "";
   return value->is_string() ? value->as_string() : PythonJson(*value);
@@ -58,7 +58,7 @@ tl::unexpected<ApiError> BadQuestion(std::string_view id, std::string_view what)
   return BadParameter(fmt::format("question '{}': {}", id, what), "questions");
 }
 
-// Refuses members that are not in `known`: they could be meant to change the answer.
+// Refuses members that are not in `known`, because they might be meant to change the answer.
 ApiStatus CheckMembers(const json::Value& object, std::string_view id, std::string_view what,
                        std::initializer_list<std::string_view> known) {
   for (const auto& member : object.as_object()) {
@@ -182,8 +182,8 @@ ApiResult<std::string> ReadParts(const json::Value* content, const std::string& 
   return text;
 }
 
-// Reads a text or messages. The state is the text of a single user message, else the texts of all
-// messages, each preceded by its role. System messages become instructions.
+// Reads a text or messages. The state is the text of a single user message, or else the texts of
+// all messages, each preceded by its role. System messages become instructions.
 ApiStatus ReadInput(const json::Value* input, DecisionRequest& request) {
   if (input != nullptr && input->is_string()) {
     request.state = input->as_string();
@@ -332,7 +332,8 @@ ApiResult<DecisionRequest> ReadDecisionRequest(const json::Value& body) {
   reader.Read("model", request.model);
   reader.Read("questions", questions, {.required = true});
   if (!errors.empty()) return ValidationFailed(errors);
-  // Requests with a prompt_cache_key share cached prompts only with requests of the same key.
+  // Requests with a prompt_cache_key share cached prompts only with requests that have the same
+  // key.
   request.cache_salt = TextAt(body, "prompt_cache_key");
   API_RETURN_IF_ERROR(ReadInput(body.Find("input"), request));
   API_RETURN_IF_ERROR(CheckCount(questions->size(), kMostDecisionQuestions));

@@ -1,4 +1,4 @@
-// The requests of POST /v1/systemone (TypeSafe's System One API, as vLLM takes it) and of POST
+// The requests of POST /v1/systemone (TypeSafe's System One API, as vLLM implements it) and of POST
 // /v1/decisions (OpenAI's Decisions API): typed questions about a state.
 #pragma once
 
@@ -16,14 +16,15 @@ namespace sluice {
 struct DecisionOption {
   std::string name;
   std::string description;  // "": none
-  bool is_bool = false;     // the name stands for true or false
+  bool is_bool = false;     // whether the name stands for true or false
 };
 
 struct DecisionQuestion {
-  // kChoice: one of the options. kNoul: yes or no. kScore: a level of an ordered scale.
+  // kChoice: the answer is one of the options. kNoul: yes or no. kScore: a level of an ordered
+  // scale.
   enum class Type { kChoice, kNoul, kScore };
   Type type = Type::kChoice;
-  std::string id;  // in /v1/decisions: the name, else the index
+  std::string id;  // in /v1/decisions the question's name, else its index
   bool has_id = true;
   std::string instructions;
   std::vector<DecisionOption> options;  // for kNoul: yes, no
@@ -43,22 +44,22 @@ struct DecisionRequest {
   std::string cache_salt;
 };
 
-// Maximum numbers of questions of a request, options of a choice and levels of a score.
+// Maximum number of questions in a request, options of a choice, and levels of a score.
 inline constexpr size_t kMostSystemOneQuestions = 64;
 inline constexpr size_t kMostDecisionQuestions = 400;
 inline constexpr size_t kMostChoices = 26;
 inline constexpr size_t kMostLevels = 10;
 
-// Errors: 400 names the question and what is wrong with it.
+// 400 names the question and what is wrong with it.
 ApiResult<DecisionRequest> ReadSystemOneRequest(const json::Value& body);
 ApiResult<DecisionRequest> ReadDecisionRequest(const json::Value& body);
 
-// LabelsOf: what a reply may begin with, one label per option. AliasesOf: another spelling of each
-// label, or empty.
+// LabelsOf returns what a reply may begin with, one label per option. AliasesOf returns another
+// spelling of each label, or an empty list.
 std::vector<std::string> LabelsOf(const DecisionQuestion& question);
 std::vector<std::string> AliasesOf(const DecisionQuestion& question);
 
-// The question as the model reads it, after the state.
+// Returns the question's text for the model, which follows the state.
 std::string TextOf(const DecisionQuestion& question);
 
 }  // namespace sluice

@@ -17,7 +17,7 @@ namespace {
 
 using Type = DecisionQuestion::Type;
 
-// Replaces -infinity: JSON has no infinities, and probabilities computed from them are NaN.
+// Replaces -infinity, which JSON does not have; probabilities computed from it would be NaN.
 constexpr double kLeastRead = -9999;
 
 class DecisionWriter final : public AnswerWriter {
@@ -54,7 +54,8 @@ class DecisionWriter final : public AnswerWriter {
     }
   }
 
-  // Writes {"A": 0.5, ...}, keyed by the names of options or, for a score, the numbers of levels.
+  // Writes {"A": 0.5, ...}, keyed by the names of options or, for a score, by the numbers of
+  // levels.
   static void AppendByName(std::string& out, const DecisionQuestion& question,
                            const std::vector<double>& probabilities) {
     out.push_back('{');
@@ -213,8 +214,8 @@ class DecisionWriter final : public AnswerWriter {
   const std::shared_ptr<const DecisionRequest> request_;
   const AnswerOptions options_;
   const std::shared_ptr<ResponseWriter> client_;
-  std::vector<DecisionRead> reads_;  // by question
-  int64_t cached_tokens_ = 0;        // of all questions
+  std::vector<DecisionRead> reads_;  // indexed by question
+  int64_t cached_tokens_ = 0;        // total of all questions
 };
 
 }  // namespace

@@ -10,25 +10,25 @@
 
 namespace sluice {
 
-// The logprobs of a question's labels, followed by those of their other spellings, each in the
-// order of the options.
+// The logprobs of a question's labels, then those of the labels' other spellings, each in the order
+// of the options.
 struct DecisionRead {
   std::vector<double> logprobs;
   bool argmax_is_label = false;
 };
 
-// Probabilities of the labels relative to each other, and of all labels in the vocabulary.
+// The probabilities of the labels relative to each other, and that of all labels together.
 struct DecisionOdds {
-  std::vector<double> probabilities;  // by option; they add up to 1
-  double label_mass = 0;              // probability of all labels among all tokens
+  std::vector<double> probabilities;  // one for each option; their sum is 1
+  double label_mass = 0;              // total probability of all labels among all tokens
   size_t best = 0;
 };
 
 DecisionOdds OddsOf(const DecisionRead& read, size_t num_options);
 
-// Creates a writer that answers once all questions are read. REQUIRES: the prompts of the answer
-// are the questions, in order, and the logprobs of a prompt's first token are those of the
-// question's labels.
+// Returns a factory for a writer that answers once all questions are read. REQUIRES: the prompts of
+// the answer are the questions, in order, and the logprobs of a prompt's first token are those of
+// the question's labels.
 std::function<WriterFactory> MakeDecisionWriter(DecisionRequest request);
 
 }  // namespace sluice

@@ -11,8 +11,8 @@ namespace sluice {
 BodyHandler AnswerCompletion;
 BodyHandler AnswerChat;
 
-// Renders the conversation of `request` and generates its answer; the writer that `make_writer`
-// makes sends it. Errors: those of a chat request.
+// Renders the conversation of `request` and generates its answer, which the writer made by
+// `make_writer` sends. Errors: those of a chat request.
 ApiStatus StartChat(const RouteCall& call, const ChatRequest& request, WriterFactory* make_writer);
 
 }  // namespace sluice

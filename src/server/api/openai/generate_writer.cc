@@ -1,4 +1,5 @@
-// POST /inference/v1/generate as vLLM answers it: tokens in, tokens out.
+// Writes the answer of POST /inference/v1/generate as vLLM does. Prompt and answer consist of
+// tokens.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -35,7 +36,7 @@ class GenerateWriter : public OpenAiWriter {
       if (&logprobs != choice.logprobs.data()) out.push_back(',');
       AppendTokenLogprob(out, logprobs.token, logprobs.logprob, logprobs.rank);
       out += R"(,"top_logprobs":[)";
-      const int32_t wanted = *options_.logprobs;  // -1: all
+      const int32_t wanted = *options_.logprobs;  // -1 means all
       const auto shown =
           ChosenAndTop(logprobs, static_cast<size_t>(wanted < 0 || options_.lists_logprobs
                                                          ? std::ssize(logprobs.top) + 1
@@ -55,7 +56,8 @@ class GenerateWriter : public OpenAiWriter {
     choice.offsets.clear();
   }
 
-  // Rank of `token` among the most likely ones, from 1; 0 if it is not among them.
+  // Returns the rank of `token` among the most likely ones, counted from 1; 0 if it is not among
+  // them.
   static int64_t RankOf(const TokenLogprobs& logprobs, int32_t token) {
     for (size_t i = 0; i < logprobs.top.size(); ++i) {
       if (logprobs.top[i].first == token) return static_cast<int64_t>(i) + 1;
@@ -86,7 +88,8 @@ class GenerateWriter : public OpenAiWriter {
     out.push_back('}');
   }
 
-  // Writes the weight versions of a finished choice; adjacent spans of one version are merged.
+  // Writes the weight versions of a finished choice. Adjacent spans with the same version are
+  // merged.
   void AppendWeightVersions(std::string& out, const Choice& choice) const {
     if (!choice.finish || choice.finish->weights.empty() || !options_.weight_version) {
       out += "null";

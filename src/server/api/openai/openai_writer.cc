@@ -51,7 +51,7 @@ void OpenAiWriter::Write(AnswerStep step) {
     std::visit([this](auto& known) { Take(std::move(known)); }, event);
   if (changed_ == nullptr || !options_.stream) return;
   Choice& choice = *changed_;
-  // A step without new text or calls is sent with the next one.
+  // A step without new text or calls is sent together with the next one.
   if (options_.parsed && !choice.finish && choice.text.empty() && choice.reasoning.empty() &&
       choice.calls.empty())
     return;
@@ -72,7 +72,7 @@ bool OpenAiWriter::tells_times() const {
 void OpenAiWriter::StartStream() {
   if (streaming_) return;
   client_->StartStream(EventStreamHead());
-  streaming_ = true;  // only now: an error before it is a response of its own
+  streaming_ = true;  // Set only now, because an earlier error is sent as a separate response.
 }
 
 void OpenAiWriter::SendChunk(std::string_view content) {
@@ -91,7 +91,7 @@ void OpenAiWriter::SendEchoes() {
   echo_sent_ = true;
 }
 
-// Returns the choice that a step changes; a new one begins with the echo of its prompt.
+// Returns the choice that a step changes. A new one begins with the echo of its prompt.
 OpenAiWriter::Choice& OpenAiWriter::ChoiceAt(int index) {
   if (options_.stream) {
     StartStream();

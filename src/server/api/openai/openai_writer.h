@@ -1,5 +1,5 @@
-// Common base of the writers of OpenAI's completions and chats: collects the events of each choice,
-// and sends a stream's chunks or a whole body.
+// Base of the writers of OpenAI's completions and chats: collects the events of each choice, and
+// sends the chunks of a stream or a whole body.
 #pragma once
 
 #include <cstdint>
@@ -20,46 +20,47 @@ class OpenAiWriter : public AnswerWriter {
   std::optional<ApiError> Refusal() const final { return kept_.Refusal(); }
 
  protected:
-  // The unsent part of a choice: in a stream the additions of one step, in a whole answer
-  // everything.
+  // The unsent part of a choice: in a stream what one step adds, in a whole answer everything.
   struct Choice {
     int index = 0, prompt = 0;
     bool begun = false;
-    bool is_first = true;  // nothing of this choice has been sent
+    bool is_first = true;  // whether nothing of this choice has been sent
     std::string text;
     std::string reasoning;
-    std::vector<ToolCallEvent> calls;  // in a stream fragments, otherwise complete calls
+    std::vector<ToolCallEvent> calls;  // fragments in a stream, otherwise complete calls
     std::vector<int32_t> tokens;
     std::vector<TokenLogprobs> logprobs;
-    std::vector<int64_t> offsets;  // of `logprobs`, in characters of the text without the echo
+    std::vector<int64_t> offsets;  // for each of `logprobs`, its offset in the text without the
+                                   // echo, in characters
     PendingTokens pending;         // state before the first of `logprobs`
-    int64_t num_shown = 0;         // number of characters sent together with logprobs
+    int64_t num_shown = 0;         // number of characters that were sent together with logprobs
     std::optional<FinishEvent> finish;
-    int64_t num_tokens = 0;  // includes those already sent
+    int64_t num_tokens = 0;  // includes tokens already sent
   };
 
   struct Format {
-    // The kind of answer in its JSON; if "", it is omitted and the id is called request_id.
+    // The value of "object" in the JSON. If "", the member is omitted and the id is called
+    // request_id.
     std::string_view object;
-    bool repeats_prompt = false;   // each choice includes its prompt
+    bool repeats_prompt = false;   // whether each choice includes its prompt
     size_t bytes_per_logprob = 0;  // approximate size of a token's logprob in JSON
   };
 
   OpenAiWriter(Format format, AnswerOptions options, std::shared_ptr<ResponseWriter> client);
 
-  // Sends the chunks of a stream before the first chunk with tokens. May send the choices' echo and
-  // set `echo_sent_`.
+  // Sends the chunks of a stream that precede the first chunk with tokens. May send the choices'
+  // echo and set `echo_sent_`.
   virtual void SendOpening() {}
   // Adds the usage so far to a chunk, if the client wants it.
   virtual void AppendChunkUsage(std::string& /*out*/, int64_t /*completion_tokens*/) const {}
-  // Appends the only element of a chunk's `choices` and the members after the list; no closing
+  // Appends the only element of a chunk's `choices` and the members after the list, but no closing
   // brace.
   virtual void AppendChunk(std::string& out, Choice& choice) const = 0;
-  // Appends the members of the last chunk, with include_usage, after its empty list; no closing
+  // With include_usage: appends the members of the last chunk after its empty list, but no closing
   // brace.
   virtual void AppendUsageChunk(std::string& out, const UsageEvent& usage) const = 0;
-  // AppendChoice: an element of `choices` of a whole body. AppendEnd: the members after the list,
-  // without the closing brace.
+  // AppendChoice appends an element of `choices` in a whole body. AppendEnd appends the members
+  // after the list, but no closing brace.
   virtual void AppendChoice(std::string& out, Choice& choice) const = 0;
   virtual void AppendEnd(std::string& out, const UsageEvent& usage) const = 0;
 
@@ -68,18 +69,19 @@ class OpenAiWriter : public AnswerWriter {
   // `content`: the JSON from the first element of `choices` on, without the closing brace.
   void SendChunk(std::string_view content);
 
-  // Append values of JSON members; null if they are not requested.
-  void AppendColumns(std::string& out, Choice& choice) const;  // the logprobs of a completion
-  void AppendList(std::string& out, Choice& choice) const;     // the logprobs of a chat
+  // Append the values of JSON members; null if they were not requested.
+  void AppendColumns(std::string& out, Choice& choice) const;  // a completion's logprobs
+  void AppendList(std::string& out, Choice& choice) const;     // a chat's logprobs
   void AppendPromptResult(std::string& out, int prompt) const;
-  // `,"usage":…` of a stream's last chunk; `created_cache` is inserted after the cached tokens.
-  // "simulated" of the usage, if answers are simulated.
+  // Appends the member "simulated" of the usage, if answers are simulated.
   void AppendSimulated(std::string& out) const;
+  // Appends `,"usage":…` of a stream's last chunk. `created_cache` follows the cached tokens.
   void AppendStreamUsage(std::string& out, const UsageEvent& usage,
                          std::string_view created_cache) const;
-  // `,"metrics":…` of a stream's last chunk, if the answer includes its latencies.
+  // Appends `,"metrics":…` of a stream's last chunk, if the answer includes its latencies.
   void AppendStreamTimes(std::string& out, const UsageEvent& usage) const;
-  // False with several choices: the times would be ambiguous.
+  // Whether the answer includes its latencies. False with several choices, whose times would be
+  // ambiguous.
   bool tells_times() const;
 
   const AnswerOptions::Prompt& PromptOf(const Choice& choice) const {

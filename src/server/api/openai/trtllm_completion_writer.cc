@@ -1,4 +1,4 @@
-// POST /v1/completions as trtllm-serve answers it.
+// Writes the answer of POST /v1/completions as trtllm-serve does.
 #include <fmt/format.h>
 
 #include "base/json.h"

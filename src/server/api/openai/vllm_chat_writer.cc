@@ -1,4 +1,4 @@
-// POST /v1/chat/completions as vLLM answers it.
+// Writes the answer of POST /v1/chat/completions as vLLM does.
 #include <fmt/format.h>
 
 #include "base/json.h"
@@ -94,7 +94,7 @@ class VllmChatWriter : public VllmWriter {
     }
     out += R"(,"reasoning":)";
     AppendString(out, choice.reasoning, /*shown=*/!choice.reasoning.empty());
-    // The name in vLLM 0.11; absent from vLLM 0.32.
+    // The name in vLLM 0.11, which vLLM 0.32 no longer has.
     if (!choice.reasoning.empty() && options_.model->config.dialect != ApiDialect::kVllm) {
       out += R"(,"reasoning_content":)";
       json::AppendString(out, choice.reasoning);

@@ -1,4 +1,4 @@
-// POST /v1/completions as vLLM answers it.
+// Writes the answer of POST /v1/completions as vLLM does.
 #include <fmt/format.h>
 
 #include "base/json.h"

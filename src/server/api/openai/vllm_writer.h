@@ -1,4 +1,4 @@
-// Common base of the writers of vLLM's completions and chats.
+// Base of the writers of vLLM's completions and chats.
 #pragma once
 
 #include <string>
@@ -12,9 +12,10 @@ class VllmWriter : public OpenAiWriter {
  protected:
   using OpenAiWriter::OpenAiWriter;
 
-  // Without a fingerprint: nothing in a stream, null in a whole body.
+  // Without a fingerprint, appends nothing in a stream and null in a whole body.
   void AppendFingerprint(std::string& out) const;
-  // The members after the choices of a whole body up to `usage`. AppendTimes: the last members.
+  // Appends the members after the choices of a whole body, up to `usage`. AppendTimes appends the
+  // last members.
   void AppendWholeUsage(std::string& out, const UsageEvent& usage,
                         std::string_view created_cache) const;
   void AppendTimes(std::string& out, const UsageEvent& usage) const;
