@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-// As in OpenAI's API.
+// The limit of OpenAI's API.
 constexpr size_t kMaxInputs = 2048;
 
 constexpr std::array<std::string_view, 2> kEncodings = {"float", "base64"};

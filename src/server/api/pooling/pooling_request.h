@@ -1,4 +1,4 @@
-// Common parts of requests to pooling models: texts or token ids, their truncation, and the format
+// What all requests to pooling models share: texts or token ids, their truncation, and the format
 // of vectors.
 #pragma once
 
@@ -16,13 +16,13 @@
 
 namespace sluice {
 
-// The fields of a request; their types are checked.
+// The fields of a request. Their types are checked, their ranges are not.
 struct PoolingFields {
-  SamplingFields common;  // model, truncation, priority, salt, id; the others are not read
+  SamplingFields common;  // only model, truncation, priority, salt and id are read
   bool add_special_tokens = true;
   std::optional<bool> use_activation;  // false: no activation
   std::optional<int64_t> dimensions;
-  std::string encoding = "float";  // "float" or "base64", of F32 in the byte order `endianness`
+  std::string encoding = "float";  // "float", or "base64": F32 in the byte order `endianness`
   std::string endianness = "native";
 };
 
@@ -33,16 +33,17 @@ PoolingFields ReadPoolingFields(FieldReader& reader);
 ApiStatus CheckPooling(const RouteCall& call, const PoolingFields& fields,
                        std::optional<ModelTask> task);
 
-// A job without prompts; its id begins with `prefix`.
+// Makes a job without prompts. Its id begins with `prefix`.
 ApiResult<PoolingJob> MakePoolingJob(const RouteCall& call, const PoolingFields& fields,
                                      std::string_view prefix);
 
-// The tokens of one text, prefixed by `prompt` or, if that is null, by the model's default prompt.
+// Returns the tokens of one text, prefixed by `prompt` or, if that is null, by the model's default
+// prompt.
 ApiResult<std::vector<int32_t>> EncodePooled(const RouteCall& call, const PoolingFields& fields,
                                              std::string text, const std::string* prompt = nullptr);
 
-// The tokens of a conversation of two messages, each a role and a text, in the chat template,
-// without the start of an answer.
+// Returns the tokens of a conversation with two messages, each a role and a text, in the chat
+// template, without the start of an answer.
 ApiResult<std::vector<int32_t>> EncodeMessages(
     const RouteCall& call, const PoolingFields& fields,
     const std::pair<std::string_view, std::string>& first,

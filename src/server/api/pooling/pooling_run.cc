@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Ownership: kept alive by the connection, by the engine's sinks and by tasks until it is over.
+// Ownership: the connection, the engine's sinks and tasks keep it alive until it is over.
 class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<PoolingRun> {
  public:
   PoolingRun(const RouteCall& call, PoolingJob job, PoolingAnswer answer)
@@ -33,7 +33,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
   }
 
   void Begin() {
-    // Not under the lock: if the client has left, the callback is called at once.
+    // Called without the lock: if the client has left, the callback is called at once.
     Client()->SetCallbacks([self = shared_from_this()] { self->End(std::nullopt); }, [] {});
     const std::weak_ptr<PoolingRun> weak = weak_from_this();
     active_->Start(job_.id, weak, [weak] {
@@ -75,7 +75,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
   };
 
   void Submit(bool has_waited) {
-    if (IsOver()) return active_->Remove(this);  // The client left before it began.
+    if (IsOver()) return active_->Remove(this);  // The client left before the run began.
     for (size_t i = 0; i < job_.prompts.size(); ++i) {
       Request request;
       request.id = job_.id;
@@ -98,7 +98,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
           continue;
         }
       }
-      return model_->engine->Abort(*handle);  // It ended meanwhile.
+      return model_->engine->Abort(*handle);  // The run ended meanwhile.
     }
   }
 
@@ -145,7 +145,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
     }
   }
 
-  // Ends the request with an error; nullopt: the client has left, and nothing is sent.
+  // Ends the request with an error. nullopt: the client has left, so nothing is sent.
   void End(std::optional<ApiError> error) {
     if (error) {
       Finish(ErrorResponse(*error, dialect_));
@@ -190,7 +190,8 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
   bool over_ GUARDED_BY(mutex_) = false;
 };
 
-// Approximate bytes of prompts, here and in the engine, sums in F64, vectors, and their text.
+// Approximate bytes of the prompts, here and in the engine, of sums in F64, of vectors and of their
+// text.
 size_t KeptBytes(const PoolingJob& job, int64_t vector_size) {
   constexpr size_t kSequence = 2048, kNumber = sizeof(double) + sizeof(float) + 16;
   size_t bytes = 0;
@@ -214,7 +215,7 @@ ApiStatus StartPooling(const RouteCall& call, PoolingJob job, PoolingAnswer answ
   const auto memory = call.request.memory;
   std::make_shared<PoolingRun>(
       call, std::move(job),
-      // The lease is kept until the answer is made.
+      // Captures the lease, which is kept until the answer is made.
       [memory, answer = std::move(answer)](std::vector<std::vector<float>> vectors) {
         return answer(std::move(vectors));
       })

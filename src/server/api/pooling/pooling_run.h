@@ -1,4 +1,4 @@
-// A request to a pooling model in progress: combines the engine's vectors of several prompts into
+// A request to a pooling model in progress: combines the engine's vectors for several prompts into
 // one answer.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace sluice {
 
 struct PooledPrompt {
   std::vector<int32_t> tokens;
-  std::optional<int32_t> second_text = {};  // Request::second_text
+  std::optional<int32_t> second_text = {};  // as Request::second_text
 };
 
 struct PoolingJob {
@@ -26,18 +26,18 @@ struct PoolingJob {
   int64_t priority = 0;
   std::optional<int> engine;  // index of the engine; nullopt: any
   std::string cache_salt;
-  std::shared_ptr<const AdapterUse> adapter;  // null: none
-  std::string model_name;                     // the name in the answer
+  std::shared_ptr<const AdapterUse> adapter;  // null: no adapter
+  std::string model_name;                     // the model's name in the answer
 
-  int64_t num_tokens() const;  // of all prompts
+  int64_t num_tokens() const;  // total of all prompts
 };
 
-// Makes the answer from the vectors, one per prompt, in order; called once, on a worker.
+// Makes the answer from the vectors, one per prompt, in order. Called once, on a worker.
 using PoolingAnswer = std::function<ApiResult<HttpResponse>(std::vector<std::vector<float>>)>;
 
-// Submits the prompts to the engine and answers `call.client` when it has all vectors. If the
-// client disconnects or a prompt fails, the others are aborted at once. REQUIRES: called on a
-// worker thread; `call.model` pools. 413 or 503 if the memory for prompts and vectors is refused.
+// Submits the prompts to the engine, and answers `call.client` once it has all vectors. If the
+// client disconnects or a prompt fails, the others are aborted at once. 413 or 503 if the memory
+// for prompts and vectors is refused. REQUIRES: called on a worker thread; `call.model` pools.
 ApiStatus StartPooling(const RouteCall& call, PoolingJob job, PoolingAnswer answer);
 
 }  // namespace sluice
