@@ -53,7 +53,7 @@ Read FromText(ConstraintKind kind, std::string text, std::string place,
   return RequestedConstraint{{kind, std::move(text)}, std::move(place), std::move(param)};
 }
 
-// A schema, given as an object or as its text.
+// Reads a schema that is given as an object or as its text.
 Read FromSchemaOrText(const json::Value& value, std::string place) {
   if (value.is_object()) return FromSchema(value, false, std::move(place));
   if (!value.is_string()) return WrongType(place, "a JSON schema or its text", &value);
@@ -110,7 +110,7 @@ Read FromStructuralTag(const json::Value& value, const std::string& field) {
   return FromText(ConstraintKind::kStructuralTag, *text, field, field);
 }
 
-// `field`: name of the request's field; `place`: where `value` is in it.
+// `field`: name of the request's field. `place`: where `value` is inside it.
 Read FromKind(std::string_view kind, const json::Value& value, std::string place,
               const std::string& field) {
   if (kind == "json") return FromSchemaOrText(value, std::move(place));
@@ -124,8 +124,8 @@ Read FromKind(std::string_view kind, const json::Value& value, std::string place
   return wanted ? FromAnyObject(std::move(place)) : std::nullopt;
 }
 
-// The value of the first of `names` that `format` has, whose name is added to `place`; null if
-// there is none.
+// Returns the value of the first of `names` that `format` has, and appends that name to `place`;
+// null if there is none.
 const json::Value* FirstOf(const json::Value& format, const std::vector<const char*>& names,
                            std::string& place) {
   for (const char* name : names) {
@@ -137,7 +137,7 @@ const json::Value* FirstOf(const json::Value& format, const std::vector<const ch
   return nullptr;
 }
 
-// The schema in {"name": ..., "schema": ...}, else `value` itself.
+// Returns the schema in {"name": ..., "schema": ...}, else `value` itself.
 const json::Value& SchemaIn(const json::Value& value, std::string& place) {
   const json::Value* inner = value.is_object() ? Given(value, "schema") : nullptr;
   if (inner == nullptr || (!inner->is_object() && !inner->is_string()) ||
@@ -147,18 +147,18 @@ const json::Value& SchemaIn(const json::Value& value, std::string& place) {
   return *inner;
 }
 
-// A schema as other servers accept it: an object, its text, or either in {"name": ..., "schema":
-// ...}.
+// Reads a schema as other servers accept it: an object, its text, or either in {"name": ...,
+// "schema": ...}.
 Read FromForeignSchema(const json::Value& value, std::string place) {
   const json::Value& schema = SchemaIn(value, place);
   return FromSchemaOrText(schema, std::move(place));
 }
 
-// A type of response_format that is not OpenAI's, and the member with its constraint.
+// A type of response_format that OpenAI does not have, and the member that contains its constraint.
 struct ForeignFormat {
   std::string_view type;
   std::string_view kind;             // as in FromKind
-  std::vector<const char*> members;  // one of them is the constraint
+  std::vector<const char*> members;  // one of these contains the constraint
 };
 
 const ForeignFormat* FindForeignFormat(std::string_view type) {
@@ -213,7 +213,7 @@ Read ReadResponseFormat(const json::Value& format) {
   }
   const json::Value* described = format.Find("json_schema");
   if (!IsTruthy(described)) {
-    // As llama.cpp and TGI name the schema.
+    // llama.cpp and TGI give these names to the schema.
     if (const json::Value* schema = FirstOf(format, {"schema", "value"}, place))
       return FromForeignSchema(*schema, std::move(place));
     return BadParameter(
@@ -274,7 +274,8 @@ constexpr ForeignField kForeignFields[] = {
     {"regex", "regex"},             // SGLang
     {"regex_pattern", "regex"},     // TabbyAPI
     {"ebnf", "grammar"},            // SGLang
-    {"grammar", "grammar"},         // llama.cpp; TGI's and mistral.rs's object with type and value
+    {"grammar", "grammar"},         // llama.cpp; in TGI and mistral.rs an object with type and
+                                    // value
     {"grammar_string", "grammar"},  // TabbyAPI
     {"structural_tag", "structural_tag"},   // SGLang, vLLM 0.8
     {"guided_json_object", "json_object"},  // vLLM 0.8
@@ -282,7 +283,7 @@ constexpr ForeignField kForeignFields[] = {
 
 Read ReadForeignField(const json::Value& value, const ForeignField& field) {
   const std::string name = field.name;
-  // Clients of llama.cpp send an empty grammar for none.
+  // Clients of llama.cpp send an empty grammar to mean none.
   if (value.is_string() && value.as_string().empty()) return std::nullopt;
   if (field.kind == "json") return FromForeignSchema(value, name);
   if (name != "grammar" || !value.is_object()) return FromKind(field.kind, value, name, name);
@@ -298,7 +299,7 @@ Read ReadForeignField(const json::Value& value, const ForeignField& field) {
   return FromKind(type == "regex" ? "regex" : "grammar", *held, "grammar.value", name);
 }
 
-// ollama's `format`: "json" or a schema.
+// Reads ollama's `format`: "json" or a schema.
 Read ReadOllamaFormat(const json::Value& format) {
   if (format == json::Value("json")) return FromAnyObject("format");
   if (format == json::Value("")) return std::nullopt;
@@ -334,7 +335,7 @@ Read ReadGuidedDecoding(const json::Value& guided) {
   return FromKind(kind, *guided.Find(kind), fmt::format("{}.{}", field, kind), field);
 }
 
-// Fields that ReadConstraint reads, except kForeignFields.
+// The fields that ReadConstraint reads, except kForeignFields.
 constexpr std::string_view kOwnFields[] = {
     "response_format", "structured_outputs", "guided_json",     "guided_regex",
     "guided_choice",   "guided_grammar",     "guided_decoding", "nvext",
@@ -347,7 +348,7 @@ bool IsConstraintField(std::string_view name) {
          std::ranges::count(kForeignFields, name, &ForeignField::name) > 0;
 }
 
-// The names that llama.cpp, Together and Cohere use.
+// Looks for the names that llama.cpp, Together and Cohere use.
 const json::Value* SchemaBesideObject(const json::Value& format, std::string& place) {
   const json::Value* schema = FirstOf(format, {"schema", "json_schema", "value"}, place);
   return schema == nullptr ? nullptr : &SchemaIn(*schema, place);
@@ -367,7 +368,7 @@ Read ReadConstraint(const json::Value& body, const ServerConfig& config, Endpoin
     API_RETURN_IF_ERROR(add(ReadResponseFormat(*format)));
   if (const json::Value* outputs = Given(body, "structured_outputs"))
     API_RETURN_IF_ERROR(add(ReadStructuredOutputs(*outputs, kind)));
-  // NVIDIA NIM puts vLLM's older fields into an object of their own.
+  // NVIDIA NIM puts vLLM's older fields into this object.
   const json::Value* nim = Given(body, "nvext");
   for (const char* guide : {"json", "regex", "choice", "grammar"}) {
     const std::string field = fmt::format("guided_{}", guide);
@@ -397,7 +398,7 @@ Read ReadConstraint(const json::Value& body, const ServerConfig& config, Endpoin
 
 Read ReadSchemaConstraint(const json::Value& schema, bool strict, std::string place,
                           const ServerConfig& config) {
-  // A schema beside the type json_object may be given as text.
+  // A schema next to the type json_object may be given as text.
   API_ASSIGN_OR_RETURN(std::optional<RequestedConstraint> constraint,
                        schema.is_object() ? FromSchema(schema, strict, std::move(place))
                                           : FromSchemaOrText(schema, std::move(place)));

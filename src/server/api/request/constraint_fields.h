@@ -15,7 +15,7 @@ namespace sluice {
 
 struct RequestedConstraint {
   ConstraintSpec spec;
-  std::string place;                 // of the constraint in the request, for error messages
+  std::string place;                 // place of the constraint in the request, for error messages
   std::optional<std::string> param;  // the `param` of these errors
 };
 
@@ -30,16 +30,16 @@ ApiResult<std::optional<RequestedConstraint>> ReadConstraint(const json::Value& 
 // Whether ReadConstraint reads a field of that name.
 bool IsConstraintField(std::string_view name);
 
-// The schema that other servers accept beside the type json_object in `format`; null if there is
-// none. `place`: in: the location of `format`; out: that of the schema.
+// Returns the schema that other servers accept next to the type json_object in `format`; null if
+// there is none. `place`: on entry the location of `format`, afterwards that of the schema.
 const json::Value* SchemaBesideObject(const json::Value& format, std::string& place);
 
-// The constraint of a JSON schema, which the request has at `place`. Errors as above.
+// Returns the constraint for a JSON schema that the request has at `place`. Errors as above.
 ApiResult<std::optional<RequestedConstraint>> ReadSchemaConstraint(const json::Value& schema,
                                                                    bool strict, std::string place,
                                                                    const ServerConfig& config);
 
-// The API error for a constraint that failed to compile.
+// Returns the API error for a constraint that failed to compile.
 ApiError ConstraintError(const RequestedConstraint& constraint, const Error& error);
 
 }  // namespace sluice

@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-// vLLM tries the types of messages in turn and reports the errors of the first type first; clients
-// find its name in `param`.
+// vLLM tries the types of messages in turn and reports the errors of the first type first. Clients
+// find that type's name in `param`.
 constexpr std::string_view kFirstMessageType = "ChatCompletionDeveloperMessageParam";
 constexpr std::string_view kCallType = "ChatCompletionMessageFunctionToolCallParam";
 
@@ -75,7 +75,7 @@ void CheckTools(FieldReader& reader, const json::Value::Array& tools) {
 }
 
 // Checks the calls of an assistant's message. A model wrote their arguments, so any text is
-// accepted, and none. As in vLLM, which reads them last, errors do not name the message.
+// accepted, and also none. As in vLLM, which reads them last, errors do not name the message.
 void CheckCalls(FieldReader& reader, const json::Value& message) {
   const json::Value* calls = message.Find("tool_calls");
   if (calls == nullptr || !calls->is_array()) return;
@@ -102,8 +102,8 @@ void CheckCalls(FieldReader& reader, const json::Value& message) {
   }
 }
 
-// A tool in the form in which vLLM passes it to the template: these keys in this order, followed by
-// the request's other keys.
+// Returns a tool in the form in which vLLM passes it to the template: these keys in this order,
+// followed by the request's other keys.
 json::Value ShownTool(const json::Value& tool) {
   const auto ordered = [](const json::Value& object, std::initializer_list<std::string_view> keys) {
     json::Value::Object result;
@@ -203,7 +203,7 @@ ApiResult<RenderedConversation> RenderConversation(const RouteCall& call,
         "continue_final_message and add_generation_prompt are not compatible: the first continues "
         "the last message, the second starts a new one.");
   }
-  // Checked before they are merged, one by one, with those of the command line.
+  // Checked here, before they are merged one by one with those of the command line.
   if (const Status small = CheckTemplateKwargs(conversation.chat_template_kwargs); !small)
     return BadRequest(small.error().message);
   ChatPromptOptions options;

@@ -1,4 +1,4 @@
-// The conversation of a chat request or of /tokenize, and the prompt that it is rendered into.
+// The conversation of a chat request or of /tokenize, and the prompt into which it is rendered.
 #pragma once
 
 #include <optional>
@@ -15,17 +15,18 @@ namespace sluice {
 
 struct ConversationFields {
   json::Value messages;              // a list of objects, each with a role
-  json::Value tools;                 // null: none
-  json::Value documents;             // null: none
+  json::Value tools;                 // null: no tools
+  json::Value documents;             // null: no documents
   json::Value chat_template_kwargs;  // an object or null
   std::optional<std::string> chat_template;
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   bool add_special_tokens = false;
-  bool own_places = false;  // parts have kPlaceOfPart, their place in another API's request
+  bool own_places = false;  // whether parts have a member kPlaceOfPart, their place in the request
+                            // of another API
 };
 
-// A conversation as the text of a prompt.
+// A conversation rendered as the text of a prompt.
 struct RenderedConversation {
   std::string text;  // includes the expanded placeholders of images
   std::vector<ImageParts> images;
@@ -34,18 +35,18 @@ struct RenderedConversation {
 // Reads and checks `messages` and the fields that are rendered with it.
 ConversationFields ReadConversation(FieldReader& reader);
 
-// Checks one message; `index` is its place in the list.
+// Checks one message. `index`: its position in the list.
 void CheckMessage(FieldReader& reader, const json::Value& message, size_t index);
 
-// The arguments of a call in the history: whatever text a model wrote, "" for none (absent or
-// null). nullopt if they are something else. The chat template decides what it makes of them
-// (RenderChatPrompt).
+// Returns the arguments of a call in the history: any text that a model wrote, "" if absent or
+// null; nullopt if they are something else. How the chat template handles them: see
+// RenderChatPrompt.
 std::optional<std::string> ReplayedArguments(const json::Value* given);
 
 // Renders `messages` with all other fields of `conversation` for the model of `call`. Ends early
-// when its client leaves or the server shuts down. Errors: 400 if there is no template, if the
-// template raises or reaches a limit, or if a message holds content other than text and images;
-// those of ReadImages; 503 at shutdown.
+// when the client leaves or the server shuts down. Errors: 400 if there is no template, if the
+// template raises or reaches a limit, or if a message contains anything but text and images; those
+// of ReadImages; 503 at shutdown.
 ApiResult<RenderedConversation> RenderConversation(const RouteCall& call,
                                                    const ConversationFields& conversation,
                                                    const json::Value& messages);

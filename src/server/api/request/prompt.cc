@@ -15,12 +15,12 @@
 namespace sluice {
 namespace {
 
-// Number of tokens to keep; a negative truncate_prompt_tokens stands for the context length.
+// Number of tokens to keep. A negative truncate_prompt_tokens stands for the context length.
 int64_t TruncatedLength(const SamplingFields& fields, const ModelContext& model) {
   return *fields.truncate_prompt_tokens < 0 ? model.max_model_len : *fields.truncate_prompt_tokens;
 }
 
-// Number of tokens to keep of a text; nullopt if a text that is too long is refused.
+// Number of tokens of a text to keep; nullopt if a text that is too long is refused.
 std::optional<int64_t> KeptOfText(const SamplingFields& fields, const ModelContext& model) {
   if (fields.truncate_prompt_tokens) return TruncatedLength(fields, model);
   const auto& pooling = model.engine->info().pooling;
@@ -38,8 +38,8 @@ void Truncate(std::vector<int32_t>& tokens, int64_t length, const std::string& s
   }
 }
 
-// Truncates the text on the left, for pooling models on the right, as in vLLM. Keeps the special
-// tokens that the tokenizer puts around it.
+// Encodes and truncates a text, as in vLLM on the left, for pooling models on the right. Keeps the
+// special tokens that the tokenizer puts around it.
 ApiResult<std::vector<int32_t>> EncodeTruncated(const ModelContext& model, std::string_view text,
                                                 bool add_special_tokens, int64_t length) {
   const std::string side = model.engine->info().pooling ? "right" : "left";
@@ -100,7 +100,7 @@ ApiStatus CheckCharacters(std::string_view text, const ModelContext& model) {
 
 ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
                                  const SamplingFields& fields, const ModelContext& model) {
-  // A body cannot hold such text, but a template can make it.
+  // A body cannot contain such text, but a template can produce it.
   if (!IsValidUtf8(text)) return BadRequest("the prompt is not valid UTF-8");
   Prompt prompt;
   const std::optional<int64_t> kept = KeptOfText(fields, model);

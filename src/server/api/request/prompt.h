@@ -1,4 +1,4 @@
-// Turns prompts of requests into token ids that fit the model.
+// Converts the prompts of requests to token ids that fit into the model.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ struct Prompt {
   std::vector<int32_t> tokens;
   std::string text;  // as given or rendered; "" for a prompt of token ids
   std::vector<ImageInput> images;
-  std::shared_ptr<const PromptRows> rows;  // in place of the tokens; null: none
+  std::shared_ptr<const PromptRows> rows;  // rows that replace the tokens; null: none
 };
 
-// 400 for a text with more characters than can fit into the model's context.
+// 400 for a text with more characters than the model's context can hold.
 ApiStatus CheckCharacters(std::string_view text, const ModelContext& model);
 
-// The tokens of `text`. Errors: 400 for a text on which the tokenizer takes too many steps; 503
-// once `stop`, which is called now and then, returns true: nobody waits for the result.
+// Returns the tokens of `text`. Errors: 400 for a text on which the tokenizer takes too many steps;
+// 503 once `stop`, which is called now and then, returns true because nobody waits for the result.
 ApiResult<std::vector<int32_t>> EncodeText(const ModelContext& model, std::string_view text,
                                            bool add_special_tokens,
                                            const std::function<bool()>& stop = nullptr);
@@ -40,15 +40,15 @@ ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
 ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingFields& fields,
                                 const ModelContext& model);
 
-// A tensor [tokens, width] or [1, tokens, width] written by torch.save, in base64: rows that the
-// decoder reads in place of token embeddings; the tokens are placeholders. Errors: 400 for other
-// contents, another width, too many rows and numbers that are not finite, and if the model takes no
-// rows.
+// Reads a tensor [tokens, width] or [1, tokens, width] that torch.save wrote, in Base64. The
+// decoder reads its rows in place of token embeddings; the tokens are placeholders. Errors: 400 for
+// other contents, another width, too many rows, numbers that are not finite, and for a model that
+// takes no rows.
 ApiResult<Prompt> PromptFromRows(std::string_view base64, const ModelContext& model);
 
 // Encodes two texts as one prompt, with the special tokens that the tokenizer puts around both. If
-// the request truncates, the longer of the two texts is cut first, as in transformers. Errors: as
-// for one text.
+// the request truncates, the longer text is truncated first, as in transformers. Errors: as for one
+// text.
 ApiResult<Tokenizer::Pair> PairFromTexts(const std::string& first, const std::string& second,
                                          const SamplingFields& fields, const ModelContext& model);
 

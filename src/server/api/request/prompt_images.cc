@@ -16,7 +16,7 @@ namespace {
 
 // An image part whose URL was found.
 struct FoundImage {
-  std::string place;  // "messages[0].content[1].image_url"
+  std::string place;  // for example "messages[0].content[1].image_url"
   const std::string* url = nullptr;
 };
 
@@ -27,7 +27,7 @@ tl::unexpected<ApiError> RefuseImage(const std::string& place, std::string_view 
   return tl::unexpected<ApiError>(std::move(error));
 }
 
-// Reports an error of another layer about the image at `place`.
+// Reports another layer's error about the image at `place`.
 tl::unexpected<ApiError> RefuseImage(const std::string& place, const Error& error) {
   ApiError shown = FromError(error);
   shown.message = fmt::format("{}: {}", place, error.message);
@@ -35,7 +35,7 @@ tl::unexpected<ApiError> RefuseImage(const std::string& place, const Error& erro
   return tl::unexpected<ApiError>(std::move(shown));
 }
 
-// The URL of a part: a string, or an object that has one.
+// Returns the URL of a part, which is a string or an object with a URL.
 const std::string* UrlOf(const json::Value& part) {
   const json::Value* url = part.Find("image_url");
   if (url != nullptr && url->is_object()) url = url->Find("url");
@@ -71,7 +71,7 @@ ApiResult<std::vector<FoundImage>> FindImages(const json::Value& messages, bool 
   return found;
 }
 
-// The memory of a request while its images are read.
+// The memory that a request takes while its images are read.
 class ImageMemory {
  public:
   explicit ImageMemory(const RouteCall& call)
@@ -127,7 +127,7 @@ ApiResult<std::string> ReadBytes(const RouteCall& call, const FoundImage& image,
           call.media == nullptr ? FetchedMedia::const_iterator() : call.media->find(*image.url);
       if (call.media != nullptr && fetched != call.media->end()) {
         bytes = fetched->second;
-      } else {  // in a stored conversation
+      } else {  // inside a stored conversation
         bytes = call.api.fetcher.Fetch(*image.url,
                                        [&](uint64_t more) { return memory.TryReserve(more); });
       }
@@ -171,7 +171,7 @@ ApiStatus CheckRows(const ModelContext& model, const std::string& place, const I
   return {};
 }
 
-// 400 if the model or the server accepts no images; the message is vLLM's for text-only models.
+// 400 if the model or the server accepts no images. The message is vLLM's for text-only models.
 ApiStatus CheckTakesImages(const ModelContext& model, const FoundImage& first, size_t count) {
   const EngineInfo& info = model.engine->info();
   if (model.image_processor == nullptr || !info.takes_images) {

@@ -14,33 +14,33 @@
 
 namespace sluice {
 
-// A member of parts that were converted from another API's request: where the client gave the part,
-// "input[0].content[1]".
+// A member of parts that were converted from another API's request. It states where the client gave
+// the part: "input[0].content[1]".
 constexpr std::string_view kPlaceOfPart = "sluice_place";
 
 // Whether a part of that type is an image.
 bool IsImagePart(std::string_view type);
 
-// Reads, decodes and processes every image part of `messages`, in order. Parts have a chat's form
-// {"type": "image_url", "image_url": {"url": ...}}; other APIs are converted to it. `own_places`:
-// parts may have kPlaceOfPart. Memory is reserved before each step. Errors are 400 that name the
-// part: a model without a tower, too many images, a URL that is not allowed, bytes that are not an
-// image, an image that the model's processor refuses or that has more tokens than the engine
-// accepts; 413 or 503 if memory is refused.
+// Reads, decodes and processes every image part of `messages`, in order. Parts have the form of a
+// chat, {"type": "image_url", "image_url": {"url": ...}}; requests of other APIs are converted to
+// it. `own_places`: parts may have kPlaceOfPart. Reserves memory before each step. Errors: 400 that
+// names the part, for a model without a tower, too many images, a URL that is not allowed, bytes
+// that are not an image, and an image that the model's processor refuses or that has more tokens
+// than the engine accepts; 413 or 503 if memory is refused.
 ApiResult<std::vector<ImageParts>> ReadImages(const RouteCall& call, const json::Value& messages,
                                               bool own_places);
 
-// `text` with the placeholder of each image replaced by its expansion. 400 if the numbers of
-// placeholders and images differ.
+// Returns `text` with the placeholder of each image replaced by its expansion. 400 if the numbers
+// of placeholders and images differ.
 ApiResult<std::string> ExpandPlaceholders(const ModelContext& model, const std::string& text,
                                           const std::vector<ImageParts>& images);
 
-// The places of the images in `tokens`. 400 if one is incomplete, as in a truncated prompt.
+// Returns the places of the images in `tokens`. 400 if one is incomplete, as in a truncated prompt.
 ApiResult<std::vector<ImageInput>> PlaceImages(const std::vector<int32_t>& tokens,
                                                const std::vector<ImageParts>& images);
 
 // Whether a request body contains images anywhere, and their HTTP URLs. A body with images runs as
-// a long task, after any HTTP images are fetched.
+// a long task, after images given by HTTP URL are fetched.
 struct BodyImages {
   bool any = false;
   std::vector<std::string> http_urls;  // to be fetched before the body is handled

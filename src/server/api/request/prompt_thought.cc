@@ -33,7 +33,7 @@ std::string LastThoughtMark(const Prompt& prompt, const ReasoningFormat& format,
   known.insert(known.end(), format.call_marks.begin(), format.call_marks.end());
 
   std::string text;
-  std::vector<size_t> begins;  // start of each token in `text`
+  std::vector<size_t> begins;  // offset in `text` at which each token begins
   for (const int32_t token : prompt.tokens) {
     begins.push_back(text.size());
     text += tokenizer.TokenBytes(token);

@@ -1,4 +1,4 @@
-// Finds the state of the reasoning at the end of a prompt, which the answer continues.
+// Determines whether the end of a prompt, which the answer continues, is inside reasoning.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace sluice {
 
-// The end of `prompt` from its last reasoning mark on, if that mark belongs to the turn that the
-// answer continues; else "". A mark that is followed by the end of a turn, or by words and then a
-// token of the template, belongs to an earlier turn.
+// Returns the end of `prompt` from its last reasoning mark on, if that mark belongs to the turn
+// that the answer continues; else "". A mark that is followed by the end of a turn, or by words and
+// then a token of the template, belongs to an earlier turn.
 std::string LastThoughtMark(const Prompt& prompt, const ReasoningFormat& format,
                             const Tokenizer& tokenizer, std::span<const int32_t> end_tokens);
 

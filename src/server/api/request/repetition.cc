@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-// Tokens are dropped in bulk, not one at a time.
+// Tokens are dropped in bulk instead of one at a time.
 constexpr size_t kSlack = 64;
 
 }  // namespace

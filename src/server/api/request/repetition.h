@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// A sequence ends when its last tokens are a pattern of `min_size` to `max_size` tokens, repeated
+// Ends a sequence when its last tokens are a pattern of `min_size` to `max_size` tokens, repeated
 // `min_count` times.
 struct RepetitionRule {
   int64_t max_size = 0;  // 0: off
@@ -15,12 +15,12 @@ struct RepetitionRule {
   int64_t min_count = 0;
 };
 
-// Examines the tokens of one sequence. Thread safety: one thread at a time. Memory: about
-// 2 * max_size * min_count tokens.
+// Examines the tokens of one sequence. Memory: about 2 * max_size * min_count tokens. Thread
+// safety: one thread at a time.
 class RepetitionWatch {
  public:
   explicit RepetitionWatch(RepetitionRule rule) : rule_(rule) {}
-  // Null for a rule that is off.
+  // Returns null for a rule that is off.
   static std::unique_ptr<RepetitionWatch> Make(RepetitionRule rule) {
     return rule.max_size > 0 ? std::make_unique<RepetitionWatch>(rule) : nullptr;
   }

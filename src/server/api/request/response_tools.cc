@@ -15,7 +15,7 @@ namespace {
 
 struct ToolKind {
   std::string_view type;
-  // The members of a response's tool, in order; absent ones are null.
+  // The members of a tool in a response, in order; absent ones are null.
   std::vector<std::string_view> members = {};
   bool needs_openai = false;
 };
@@ -78,7 +78,7 @@ void CheckToolName(FieldReader& reader, const json::Value& tool, const std::stri
   }
 }
 
-// The tools of a namespace are functions, or custom tools, which are not shown to the model.
+// Checks the tools in a namespace: functions, or custom tools, which are not shown to the model.
 void CheckNamespace(FieldReader& reader, const json::Value& tool, const std::string& place) {
   CheckToolName(reader, tool, place);
   const json::Value* tools = tool.Find("tools");
@@ -118,7 +118,7 @@ const json::Value::Array& ToolsOf(const json::Value* tools) {
   return tools == nullptr || tools->is_null() ? none : tools->as_array();
 }
 
-// Calls `call` with every function and the name of its namespace, "" for none.
+// Calls `call` with every function and the name of its namespace ("": none).
 void ForEachFunction(
     const json::Value* tools,
     const std::function<void(const std::string& space, const json::Value& function)>& call) {
@@ -131,7 +131,7 @@ void ForEachFunction(
   }
 }
 
-// The function that a choice names, under the name that the model sees.
+// Returns the function that a choice names, under the name that the model sees.
 std::string ChosenName(const json::Value& choice) {
   return FlatName(TextAt(choice, "namespace"), TextAt(choice, "name"));
 }

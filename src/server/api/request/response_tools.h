@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Checks the types of `tools` and `tool_choice`; errors are located at "tools.0…" and
+// Checks the types of `tools` and `tool_choice`. Errors are located at "tools.0…" and
 // "tool_choice".
 void CheckResponseTools(FieldReader& reader);
 
@@ -21,7 +21,7 @@ void CheckResponseTools(FieldReader& reader);
 // REQUIRES: CheckResponseTools() found no error; `body` is an object.
 ApiStatus RefuseResponseTools(const json::Value& body, const ServerConfig& config);
 
-// The name of a namespaced function in the prompt; `space` may be "".
+// Returns the name of a namespaced function in the prompt. `space` may be "".
 std::string FlatName(std::string_view space, std::string_view name);
 
 // A function's name in the API.
@@ -31,18 +31,18 @@ struct NamespacedTool {
 };
 // Keyed by FlatName().
 using NamespacedTools = std::unordered_map<std::string, NamespacedTool>;
-// The namespaced functions of `tools`, except those whose flat name is the name of an earlier
-// function.
+// Returns the namespaced functions of `tools`, except those whose flat name equals the name of an
+// earlier function.
 NamespacedTools ToolsInNamespaces(const json::Value* tools);
 
-// The functions of `tools`, including namespaced ones, in the shape of a chat request; null if
-// there are none. Tools of other types, which clients run themselves (local_shell, custom, …), are
-// not shown to the model.
+// Returns the functions of `tools`, including namespaced ones, in the shape of a chat request; null
+// if there are none. Tools of other types, which clients run themselves (local_shell, custom, …),
+// are not shown to the model.
 json::Value ChatTools(const json::Value* tools);
-// Which of `chat_tools` the model may call. REQUIRES: RefuseResponseTools() has passed.
+// Determines which of `chat_tools` the model may call. REQUIRES: RefuseResponseTools() has passed.
 ToolFields ReadResponseTools(FieldReader& reader, const json::Value& chat_tools);
 
-// `tools` as a response repeats them, including the members that the request left out.
+// Returns `tools` as a response repeats them, including members that the request omitted.
 json::Value ShownTools(const json::Value* tools);
 
 }  // namespace sluice

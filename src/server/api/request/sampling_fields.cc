@@ -20,7 +20,7 @@ ApiStatus CheckLogprobCount(const json::Value& body, std::string_view name, int6
                       Describe(*value));
 }
 
-// The checks that vLLM makes before it reads the list.
+// Makes the checks that vLLM makes before it reads the list.
 ApiStatus CheckLogprobTokens(const json::Value& body, bool is_chat) {
   constexpr std::string_view kField = "logprob_token_ids";
   const json::Value* const list = Given(body, kField);
@@ -58,7 +58,8 @@ void ReadStop(FieldReader& reader, size_t most, std::vector<std::string>& stop) 
   }
 }
 
-// In trtllm-serve a priority is 0 to 1 and the highest comes first; here the lowest does.
+// Reads the priority. In trtllm-serve it is 0 to 1 and the highest comes first; here the lowest
+// does.
 void ReadPriority(FieldReader& reader, ApiDialect dialect, int64_t& priority) {
   if (dialect != ApiDialect::kTrtllm) {
     reader.Read("priority", priority);

@@ -1,5 +1,4 @@
-// The fields that completions and chat share: sampling, stop conditions and what is
-// returned.
+// The fields that completions and chats share: sampling, stop conditions, and what is returned.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 
 namespace sluice {
 
-// The values of a request, with checked types and unchecked ranges.
+// The values of a request. Their types are checked, their ranges are not.
 struct SamplingFields {
   std::optional<std::string> model;
   int64_t n = 1;
@@ -28,40 +27,41 @@ struct SamplingFields {
   bool ignore_eos = false;
   int64_t min_tokens = 0;
   std::optional<int64_t> max_tokens;
-  std::string max_tokens_name = "max_tokens";  // the field that it came from
-  std::optional<int64_t> logprobs;             // -1: the whole vocabulary
+  std::string max_tokens_name = "max_tokens";  // name of the field that max_tokens came from
+  std::optional<int64_t> logprobs;             // number of alternatives; -1: the whole vocabulary
   std::optional<int64_t> prompt_logprobs;
-  std::optional<std::vector<int64_t>> logprob_token_ids;  // in place of the most likely ones
+  std::optional<std::vector<int64_t>> logprob_token_ids;  // listed instead of the most likely
+                                                          // tokens
   std::vector<std::pair<std::string, double>> logit_bias;
   std::optional<std::vector<int64_t>> allowed_token_ids;
   std::vector<std::string> bad_words;
 
   bool skip_special_tokens = true;
   std::optional<int64_t> truncate_prompt_tokens;
-  // Whether texts that are too long are refused where the model truncates them by default.
+  // Whether texts that are too long are refused where the model would truncate them by default.
   bool refuses_long_texts = false;
   std::optional<std::string>
-      truncation_side;  // "left" | "right"; absent: the default side; keeps special tokens
+      truncation_side;  // "left" or "right"; absent: the default side. Special tokens are kept.
   int64_t priority = 0;
   std::string cache_salt;
   std::optional<std::string> request_id;
   bool stream = false;
   bool include_usage = false, continuous_usage_stats = false;
-  int64_t stream_interval = 1;  // tokens in one event
+  int64_t stream_interval = 1;  // number of tokens per event
   RepetitionRule repetition;
   std::optional<RequestedConstraint> constraint;
-  bool use_beam_search = false;  // n is its width
+  bool use_beam_search = false;  // whether to search beams; n is the width
   double length_penalty = 1.0;
   bool return_token_ids = false;
   bool return_tokens_as_token_ids = false;
 };
 
-// Checks what vLLM checks before it reads types: combinations of fields. REQUIRES: `body` is an
-// object. Errors: 400.
+// Checks combinations of fields that vLLM checks before it reads types. Errors: 400. REQUIRES:
+// `body` is an object.
 ApiStatus CheckRawFields(const json::Value& body, EndpointKind kind);
 
 // Reads all fields except the constraint (constraint_fields.h), max_tokens, logprobs and the fields
-// that belong to logprobs, whose meaning differs between completions and chat.
+// that belong to logprobs, because their meaning differs between completions and chats.
 SamplingFields ReadSamplingFields(FieldReader& reader, const ServerConfig& config);
 
 }  // namespace sluice

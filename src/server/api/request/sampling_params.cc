@@ -15,7 +15,7 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kMaxBeams = 64;
-constexpr int64_t kMaxPattern = 4096;  // The work per token grows with the length of patterns.
+constexpr int64_t kMaxPattern = 4096;  // the work per token grows with the length of patterns
 // Maximum bytes of a name that is kept with each sequence or written into each event.
 constexpr size_t kMaxNameBytes = 1024;
 
@@ -29,7 +29,7 @@ ApiStatus CheckRepetition(const RepetitionRule& rule) {
       kMaxPattern, kMaxPattern));
 }
 
-// Refuses options that a beam search cannot honor.
+// Refuses options that beam search cannot respect.
 ApiStatus CheckBeamSearch(const SamplingFields& fields) {
   if (fields.n > kMaxBeams) {
     return BadParameter(
@@ -80,7 +80,8 @@ struct Condition {
   std::string_view name;
   std::string_view rule;
   Number value;
-  bool names_param = false;  // `param` of the error, set for the same fields as in vLLM
+  bool names_param = false;  // whether the error has a `param`, as it does for the same fields in
+                             // vLLM
 };
 
 ApiStatus Check(std::initializer_list<Condition> conditions) {

@@ -1,5 +1,5 @@
-// Converts the fields of a request to the settings of a sequence: checks ranges, fills in defaults.
-// Errors: 400 for a value out of range.
+// Converts the fields of a request to the settings of a sequence: checks ranges and fills in
+// defaults. Errors: 400 for a value out of range.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace sluice {
 
-// All settings except max_tokens.
+// Returns all settings except max_tokens.
 ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const ModelContext& model);
 
-// The number of tokens that may follow a prompt of `prompt_tokens`; also checks min_tokens against
-// it.
+// Returns the number of tokens that may follow a prompt of `prompt_tokens`. Also checks min_tokens
+// against it.
 ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model,
                                     int64_t prompt_tokens);
 
-// Limits the length of an id or a salt, of which the server keeps many copies.
+// Limits the length of an id or a salt, because the server keeps many copies of it.
 ApiStatus CheckNameLength(std::string_view field, std::string_view value);
 
 }  // namespace sluice

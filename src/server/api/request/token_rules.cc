@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// The first elements of a list, for a message.
+// Formats the first elements of a list for a message.
 template <typename T>
 std::string Shown(const std::vector<T>& list) {
   constexpr size_t kMost = 20;
@@ -33,7 +33,7 @@ ApiStatus CheckIds(const std::vector<int64_t>& ids, std::string_view name, int64
       name, list);
 }
 
-// `ids` sorted and without duplicates, so that a list is never longer than the vocabulary.
+// Returns `ids` sorted and without duplicates, so that a list is never longer than the vocabulary.
 // REQUIRES: all ids are in the vocabulary.
 std::vector<int32_t> DistinctIds(const std::vector<int64_t>& ids) {
   std::vector<int32_t> distinct(ids.begin(), ids.end());
@@ -63,7 +63,7 @@ ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& mod
         "logit_bias", list);
   }
   API_RETURN_IF_ERROR(CheckIds(ids, "logit_bias", model.vocab_size));
-  // Keys may spell one id in several ways ("7", "07"): the last one counts.
+  // Keys may spell one id in several ways ("7", "07"). The last one counts.
   std::vector<std::pair<int32_t, float>> biases;
   std::unordered_map<int32_t, size_t> places;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -80,7 +80,7 @@ ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& mod
   return {};
 }
 
-// A word is forbidden both as the start of a text and after a blank, where its tokens differ.
+// A word is forbidden both at the start of a text and after a blank, because its tokens differ.
 ApiStatus ResolveBadWords(const SamplingFields& fields, const ModelContext& model,
                           SamplingParams& params) {
   if (fields.bad_words.size() > static_cast<size_t>(model.config.max_bad_words)) {
@@ -121,7 +121,7 @@ ApiStatus ResolveAllowedIds(const SamplingFields& fields, const ModelContext& mo
 }
 
 // Keeps the order of the ids and removes duplicates. --max-logprobs limits only the number of most
-// likely tokens, not of listed ones.
+// likely tokens, not that of listed ones.
 ApiStatus ResolveLogprobTokens(const SamplingFields& fields, const ModelContext& model,
                                SamplingParams& params) {
   constexpr std::string_view kField = "logprob_token_ids";

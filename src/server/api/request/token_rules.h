@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Sets these members of `params`. Errors: 400 for ids outside the vocabulary and for rules that no
-// token can satisfy.
+// Sets the members of `params` for these rules. Errors: 400 for ids outside the vocabulary, and for
+// rules that no token can satisfy.
 ApiStatus ResolveTokenRules(const SamplingFields& fields, const ModelContext& model,
                             SamplingParams& params);
 

@@ -11,14 +11,14 @@
 namespace sluice {
 namespace {
 
-// The name in {"function": {"name": ...}}; null if there is none.
+// Returns the name in {"function": {"name": ...}}; null if there is none.
 const json::Value* FunctionName(const json::Value& described) {
   const json::Value* function = described.Find("function");
   const json::Value* name = function == nullptr ? nullptr : function->Find("name");
   return name == nullptr || !name->is_string() ? nullptr : name;
 }
 
-// "any" is Mistral's name.
+// Mistral calls it "any".
 bool IsRequired(const json::Value& choice) {
   return choice == json::Value("required") || choice == json::Value("any");
 }
@@ -32,7 +32,7 @@ bool Describes(const json::Value& tools, const json::Value& name) {
   return false;
 }
 
-// The name of the function in an entry of allowed_tools, in the form of a chat or of a response.
+// Returns the function's name in an entry of allowed_tools, in the form of a chat or of a response.
 json::Value AllowedName(const json::Value& entry) {
   if (const json::Value* name = FunctionName(entry)) return *name;
   return json::Value(FlatName(TextAt(entry, "namespace"), TextAt(entry, "name")));
@@ -125,7 +125,7 @@ ToolFields ReadToolFields(FieldReader& reader, bool has_tools,
   if (!has_tools) return fields;
   const json::Value* choice = reader.Raw("tool_choice");
   if (choice == nullptr) {
-    // As in vLLM, null means no tools, not the default.
+    // As in vLLM, null means no tools rather than the default.
     const bool absent = reader.object().Find("tool_choice") == nullptr;
     fields.choice = absent ? ToolChoice::kAuto : ToolChoice::kNone;
   } else if (*choice == json::Value("auto")) {

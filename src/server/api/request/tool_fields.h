@@ -1,6 +1,6 @@
-// Which tools the model may call in a request, and whether it must. Every API reads its own JSON
-// into ToolFields and, as the chat API's list of tools, into ConversationFields::tools;
-// answer_parsing.h applies them to the answer.
+// Which tools the model may call in a request, and whether it must. Every API reads its JSON into
+// ToolFields and, as the chat API's list of tools, into ConversationFields::tools. answer_parsing.h
+// applies them to the answer.
 #pragma once
 
 #include <string>
@@ -13,40 +13,40 @@
 namespace sluice {
 
 enum class ToolChoice {
-  kNone,      // there are no tools, or the model must not call them: calls are text
+  kNone,      // there are no tools, or the model must not call them; calls are treated as text
   kAuto,      // the model decides
-  kRequired,  // the model calls at least one
-  kNamed,     // the model calls ToolFields::name once
+  kRequired,  // the model must call at least one
+  kNamed,     // the model must call ToolFields::name once
 };
 
 struct ToolFields {
   ToolChoice choice = ToolChoice::kNone;
   std::string name;
-  bool parallel = true;  // false: an answer has at most one call
+  bool parallel = true;  // false: an answer contains at most one call
 };
 
-// The checks of a chat request's `tools` and `tool_choice` that vLLM makes before it checks types.
-// REQUIRES: `body` is an object.
+// Makes the checks of a chat request's `tools` and `tool_choice` that vLLM makes before it checks
+// types. REQUIRES: `body` is an object.
 ApiStatus CheckToolChoice(const json::Value& body);
 
-// A choice of type allowed_tools, {"mode": "auto" or "required", "tools": [...]}, possibly nested
-// in a member "allowed_tools"; null for other choices.
+// Returns a choice of type allowed_tools, {"mode": "auto" or "required", "tools": [...]}, which may
+// be nested in a member "allowed_tools"; null for other choices.
 const json::Value* AllowedTools(const json::Value* choice);
 // Checks that such a choice names existing tools. `tools`: in the shape of a chat request.
 ApiStatus CheckAllowedTools(const json::Value& allowed, const json::Value& tools);
-// Removes the tools that the choice does not allow, so that the model does not know them. Other
+// Removes the tools that the choice does not allow, so that the model does not see them. Other
 // choices allow all. REQUIRES: CheckAllowedTools has passed.
 void KeepAllowedTools(const json::Value* choice, json::Value& tools);
 
-// Reads `tool_choice` and `parallel_tool_calls`. `name_of`: returns the function named by a choice
-// that is an object. REQUIRES: the choice has been checked.
+// Reads `tool_choice` and `parallel_tool_calls`. `name_of`: returns the function that a choice
+// names if the choice is an object. REQUIRES: the choice has been checked.
 ToolFields ReadToolFields(FieldReader& reader, bool has_tools,
                           std::string (*name_of)(const json::Value& choice));
 // Reads the tool fields of a chat request. REQUIRES: CheckToolChoice has passed.
 ToolFields ReadChatToolFields(FieldReader& reader);
 
 // 400 if neither the model's template nor a parser supports tools, or if the server was started
-// without the options that they need.
+// without the options that tools need.
 ApiStatus CheckToolSupport(const ToolFields& tools, const ServerConfig& config,
                            bool model_takes_tools);
 

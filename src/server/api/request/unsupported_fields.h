@@ -1,4 +1,4 @@
-// Request fields of features that this server lacks.
+// Request fields for features that this server lacks.
 #pragma once
 
 #include "base/json.h"
