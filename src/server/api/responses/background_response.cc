@@ -32,7 +32,7 @@ class BackgroundClient : public ResponseWriter {
   }
   void StartStream(HttpResponse) override {}
   void WriteChunk(std::string_view data) override {
-    if (data.starts_with(':')) return;  // a keep-alive comment
+    if (data.starts_with(':')) return;  // ignores a keep-alive comment
     response_->AddEvent(data);
     if (!store_->Update(*response_)) {
       Fail(
@@ -52,7 +52,7 @@ class BackgroundClient : public ResponseWriter {
   }
 
  private:
-  // Has no effect if the response is over.
+  // Fails the response. Has no effect if the response is over.
   void Fail(std::string_view why) {
     if (response_->End("failed", why)) store_->Update(*response_);
   }

@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// The client of a generation that runs in the background: its stream is stored in `response`; it
-// disconnects when the response is cancelled or exceeds the memory of `store`.
+// Makes the client for a generation that runs in the background. It stores the stream in
+// `response`, and disconnects when the response is cancelled or exceeds the memory of `store`.
 std::shared_ptr<ResponseWriter> MakeBackgroundClient(std::shared_ptr<StoredResponse> response,
                                                      std::shared_ptr<ResponseStore> store);
 
-// Streams the events of `response` to `client`, stored and future ones, beginning with number
-// `first`, and then ends the stream.
+// Streams the stored and future events of `response` to `client`, beginning with number `first`,
+// and then ends the stream.
 void FollowResponse(std::shared_ptr<StoredResponse> response, size_t first,
                     std::shared_ptr<ResponseWriter> client);
 

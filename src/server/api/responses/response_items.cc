@@ -15,7 +15,8 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kCustomToolInput = "input";  // the argument of a custom tool's call
+constexpr std::string_view kCustomToolInput = "input";  // name of the argument of a custom tool's
+                                                        // call
 
 enum class FieldKind { kText, kTextOrParts, kList, kObject, kArguments };
 
@@ -27,10 +28,10 @@ struct ItemField {
 
 struct ItemType {
   std::string_view name;
-  std::string_view prefix;  // of the item's id
+  std::string_view prefix;  // prefix of the item's id
   std::vector<ItemField> fields = {};
-  // Reports an action of a tool that OpenAI's servers run. It is not shown to the model: a later
-  // message states the result.
+  // Whether the item reports an action of a tool that OpenAI's servers run. It is not shown to the
+  // model, because a later message states the result.
   bool is_of_server = false;
 };
 
@@ -152,7 +153,8 @@ void CheckItem(FieldReader& reader, const json::Value& item, const std::string& 
   }
 }
 
-// Converts parts to a chat's: images get their place for errors, files a type name that is refused.
+// Converts parts to those of a chat. Images get their place, for errors; files get the name of a
+// type that is refused.
 json::Value ChatContent(const json::Value& content, const std::string& place) {
   if (!content.is_array()) return content;
   json::Value::Array parts;
@@ -173,7 +175,7 @@ json::Value ChatContent(const json::Value& content, const std::string& place) {
   return json::Value(std::move(parts));
 }
 
-// All text of the parts of a message or a thought that a model wrote.
+// Returns all text in the parts of a message or a thought that a model wrote.
 std::string JoinedText(const json::Value* parts) {
   if (parts == nullptr) return "";
   if (parts->is_string()) return parts->as_string();
@@ -186,7 +188,7 @@ std::string JoinedText(const json::Value* parts) {
   return text;
 }
 
-// The last message, if it is the assistant's and lacks `member`; else a new one.
+// Returns the last message if it is the assistant's and lacks `member`, else a new one.
 json::Value& AssistantWithout(std::string_view member, json::Value::Array& messages) {
   if (messages.empty() || TextAt(messages.back(), "role") != "assistant" ||
       messages.back().Find(member) != nullptr)
@@ -229,7 +231,7 @@ void AppendOutput(const std::string& call_id, json::Value content, json::Value::
       {"role", "tool"}, {"tool_call_id", call_id}, {"content", std::move(content)}});
 }
 
-// The output of a call of a tool that the client runs.
+// Returns the output of a call of a tool that the client runs.
 json::Value OutputContent(const json::Value& item, const std::string& place) {
   const json::Value* output = item.Find("output");
   const std::string type = TypeOf(item);
@@ -239,7 +241,7 @@ json::Value OutputContent(const json::Value& item, const std::string& place) {
   return ChatContent(*output, place + ".output");
 }
 
-// `place`: location of the item, "input[0]".
+// `place`: the item's location, "input[0]".
 ApiStatus AppendItem(const json::Value& item, const std::string& place,
                      json::Value::Array& messages) {
   const std::string type = TypeOf(item);
@@ -270,7 +272,7 @@ ApiStatus AppendItem(const json::Value& item, const std::string& place,
   } else if (TextAt(item, "role") == "assistant") {
     AssistantWithout("content", messages).Set("content", JoinedText(item.Find("content")));
   } else {
-    // Templates know no developer role: as in vLLM, it becomes the system role.
+    // Templates know no developer role. As in vLLM, it becomes the system role.
     const std::string role = TextAt(item, "role");
     messages.emplace_back(
         json::Value::Object{{"role", role == "developer" ? "system" : role},
@@ -295,7 +297,7 @@ void CheckInput(FieldReader& reader, const json::Value& input) {
       CheckItem(places, input.as_array()[i], fmt::format("input.{}", i));
     if (errors.empty()) return;
   }
-  // As in vLLM, `param` names the whole field; the locations of the errors follow.
+  // As in vLLM, `param` names the whole field. The locations of the errors follow.
   reader.Add("input", "a string or a list of items", input);
   reader.errors()->insert(reader.errors()->end(), errors.begin(), errors.end());
 }

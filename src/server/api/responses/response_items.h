@@ -1,4 +1,4 @@
-// The items of /v1/responses, a client's input, and their conversion to chat messages.
+// The items of /v1/responses, which are a client's input, and their conversion to chat messages.
 #pragma once
 
 #include <functional>
@@ -12,19 +12,20 @@
 
 namespace sluice {
 
-// A unique id of a response or an item, beginning with `prefix`.
+// Returns a new unique id for a response or an item. It begins with `prefix`.
 std::string NewResponseId(std::string_view prefix);
 
-// Checks the types of `input`, a text or a list of items. The first error is located at "input".
+// Checks the types in `input`, a text or a list of items. The first error is located at "input".
 void CheckInput(FieldReader& reader, const json::Value& input);
 
-// `input` as a list of items, each with a type and an id. REQUIRES: CheckInput() noted no error.
+// Returns `input` as a list of items, each with a type and an id. REQUIRES: CheckInput() found no
+// error.
 json::Value::Array InputItems(const json::Value& input);
 
 // Returns the item of a stored response that an item_reference names; nullopt if there is none.
 using FindItem = std::function<std::optional<json::Value>(const std::string& id)>;
 
-// Appends the messages of `items`, in the shape of chat requests. Consecutive items of the
+// Appends the messages for `items`, in the shape of chat requests. Consecutive items of the
 // assistant (reasoning, text, calls) become one message. Errors: 400 for a reference to an unknown
 // item, and for items that only another server could have created.
 ApiStatus AppendMessages(const json::Value::Array& items, const FindItem& find_item,

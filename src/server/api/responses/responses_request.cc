@@ -14,7 +14,7 @@ namespace {
 constexpr FieldRule kNullable{.nullable = true};
 constexpr std::string_view kLogprobs = "message.output_text.logprobs";
 
-// The checks that vLLM makes before it checks types.
+// Makes the checks that vLLM makes before it checks types.
 ApiStatus CheckRaw(const json::Value& body) {
   const json::Value* store = body.Find("store");
   if (IsTruthy(body.Find("background")) && store != nullptr && !IsTruthy(store))
@@ -25,8 +25,8 @@ ApiStatus CheckRaw(const json::Value& body) {
   return CheckRawFields(body, EndpointKind::kCompletion);
 }
 
-// `given`'s `members` in this order, the order of a response; absent ones are null. null if `given`
-// is not an object.
+// Returns the `members` of `given` in this order, which is that of a response; absent ones are
+// null. Returns null if `given` is not an object.
 json::Value ShownObject(const json::Value* given, std::initializer_list<std::string_view> members) {
   if (given == nullptr || !given->is_object()) return {};
   json::Value shown{json::Value::Object{}};
@@ -38,7 +38,7 @@ json::Value ShownObject(const json::Value* given, std::initializer_list<std::str
 }
 
 struct TextFormat {
-  const json::Value* schema = nullptr;  // null: none
+  const json::Value* schema = nullptr;  // null: no schema
   std::string place = "text.format";    // location of the schema
   bool strict = false;
   bool any_object = false;
@@ -70,7 +70,7 @@ void ReadTextFormat(FieldReader& reader, TextFormat& format, json::Value& shown)
     if (fields.Read("schema", members, {.required = true})) format.schema = value.Find("schema");
     shown.Set("format", ShownObject(&value, {"name", "schema", "type", "description", "strict"}));
   } else {
-    // As in vLLM, the location names the first type that it tries.
+    // As in vLLM, the location names the type that vLLM tries first.
     const json::Value* type = value.Find("type");
     reader.Add("text.format.ResponseFormatText.type", R"("text", "json_object" or "json_schema")",
                type == nullptr ? json::Value() : *type);
@@ -91,7 +91,7 @@ void ReadReasoning(FieldReader& reader, std::optional<std::string>& effort, json
   shown = ShownObject(&given, {"context", "effort", "generate_summary", "mode", "summary"});
 }
 
-// Whether the answer shows logprobs.
+// Returns whether the answer shows logprobs.
 bool ReadInclude(FieldReader& reader) {
   static constexpr std::string_view kParts[] = {"code_interpreter_call.outputs",
                                                 "computer_call_output.output.image_url",

@@ -11,8 +11,8 @@
 namespace sluice {
 
 struct ResponsesRequest {
-  // The equivalent chat request, without messages: the caller, who has the previous response, adds
-  // its messages, then those of `instructions` and `items`.
+  // The equivalent chat request, without messages. The caller, who has the previous response, adds
+  // that response's messages, then those of `instructions` and `items`.
   ChatRequest chat;
   NamespacedTools namespaced_tools;
   std::string instructions;

@@ -22,7 +22,7 @@ namespace {
 
 using Kind = OutputItem::Kind;
 
-// Approximate JSON bytes of a token's logprob.
+// Approximate number of bytes of a token's logprob in JSON.
 constexpr size_t kLogprobBytes = 100;
 
 std::string_view PrefixOf(Kind kind) {
@@ -185,7 +185,7 @@ class ResponsesWriter : public AnswerWriter {
     events_.Delta(item, text, shows ? std::exchange(delta_logprobs_, "") : "");
   }
 
-  // `status` of the item that ends; only the last item of an answer can be incomplete.
+  // `status`: that of the item that ends. Only the last item of an answer can be incomplete.
   void Close(std::string_view status = "completed") {
     if (!std::exchange(is_open_, false)) return;
     items_.back().status = status;
@@ -221,7 +221,7 @@ class ResponsesWriter : public AnswerWriter {
     answer_.keep(body, std::move(ids), is_over);
   }
 
-  // The JSON of the items so far, without brackets.
+  // Returns the JSON of the items so far, without brackets.
   std::string Output() const {
     std::string out;
     for (const OutputItem& item : items_) {
@@ -234,14 +234,14 @@ class ResponsesWriter : public AnswerWriter {
   const ResponsesAnswer answer_;
   const AnswerOptions options_;
   const std::shared_ptr<ResponseWriter> client_;
-  // The last event of a stream repeats the whole answer.
+  // Keeps the whole answer, because the last event of a stream repeats it.
   KeptMemory kept_{options_, /*keeps_streams=*/true};
   ResponseEvents events_;
   std::vector<OutputItem> items_;
   bool is_open_ = false;    // whether the last item is open
   bool has_begun_ = false;  // whether the stream has begun
   std::optional<FinishEvent> finish_;
-  std::string logprobs_, delta_logprobs_;  // JSON list elements of tokens not yet sent
+  std::string logprobs_, delta_logprobs_;  // JSON list elements for tokens not sent yet
   PendingTokens pending_;
 };
 

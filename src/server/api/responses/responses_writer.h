@@ -1,4 +1,4 @@
-// The answer of POST /v1/responses: a whole response, or the events of its stream.
+// Writes the answer of POST /v1/responses: a whole response, or the events of its stream.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@ namespace sluice {
 // The constant parts of a response's JSON: the text around its members `output`, `status` and
 // `usage`.
 struct ResponseFrame {
-  // `shown`: ResponsesRequest::shown. `created`: Unix time.
+  // `shown`: as ResponsesRequest::shown. `created`: Unix time in seconds.
   ResponseFrame(std::string id, int64_t created, const std::string& model, const json::Value& shown,
                 const SamplingParams& sampling);
 
-  // The JSON of a response. `output`: JSON of its items, without brackets; `usage`: JSON; `error`:
-  // JSON, or "" if there is none.
+  // Returns the JSON of a response. `output`: JSON of its items, without brackets. `usage`: JSON.
+  // `error`: JSON, or "" if there is none.
   std::string Body(std::string_view status, std::string_view output, std::string_view usage,
                    std::string_view error = "") const;
   size_t bytes() const;
@@ -35,13 +35,13 @@ struct ResponseFrame {
 struct ResponsesAnswer {
   ResponseFrame frame;
   NamespacedTools namespaced_tools;
-  // Called with the response's JSON and the ids of its items when a stream begins, and when the
+  // Called with the response's JSON and the ids of its items: when a stream begins, and when the
   // response is over, before the client receives the end. May be empty.
   std::function<void(const std::string& body, std::vector<std::string> item_ids, bool is_over)>
       keep;
 };
 
-// With `options.stream`, sends events to `client`, else the whole response.
+// Makes the writer. With `options.stream` it sends events to `client`, else the whole response.
 std::unique_ptr<AnswerWriter> MakeResponsesWriter(ResponsesAnswer answer, AnswerOptions options,
                                                   std::shared_ptr<ResponseWriter> client);
 
