@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// The role of the answer, and the text of the conversation that the answer repeats.
+// Returns the role of the answer, and the text of the conversation that the answer repeats.
 AnswerOptions::Prompt ShownOf(const ChatRequest& request, const json::Value& messages,
                               const ServerConfig& config) {
   AnswerOptions::Prompt shown;
@@ -26,7 +26,8 @@ AnswerOptions::Prompt ShownOf(const ChatRequest& request, const json::Value& mes
   return shown;
 }
 
-// Starts an answer to each list of messages in `conversations`; `request` has all other fields.
+// Starts an answer to each list of messages in `conversations`. `request` contains all other
+// fields.
 ApiStatus StartChats(const RouteCall& call, const ChatRequest& request,
                      std::span<const json::Value> conversations, WriterFactory* make_writer) {
   const ServerConfig& config = call.api.config;
@@ -41,7 +42,7 @@ ApiStatus StartChats(const RouteCall& call, const ChatRequest& request,
   API_RETURN_IF_ERROR(
       PlanParsing(request.tools, request.conversation, request.include_reasoning, plan));
   std::string logged;
-  size_t repeated = 0;  // bytes of the request that each of its n choices repeats
+  size_t repeated = 0;  // number of bytes of the request that each of its n choices repeats
   for (const json::Value& messages : conversations) {
     AnswerOptions::Prompt shown = ShownOf(request, messages, config);
     Prompt prompt;
@@ -60,7 +61,7 @@ ApiStatus StartChats(const RouteCall& call, const ChatRequest& request,
     if (fields.return_token_ids) repeated += kTokenIdBytes * prompt.tokens.size();
     API_RETURN_IF_ERROR(AddPrompt(plan, fields, std::move(prompt), std::move(shown)));
   }
-  // Limited, as a stream begins with all repeated text at once.
+  // Limited, because a stream begins with all repeated text at once.
   if (repeated * static_cast<size_t>(fields.n) > config.max_answer_bytes)
     return tl::unexpected<ApiError>(AnswerTooLarge(config.max_answer_bytes));
   return StartAnswer(call, make_writer, std::move(plan), fields, logged);

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 3> kTruncations = {"NONE", "START", "END"
 struct CohereFields {
   PoolingFields pooling;
   std::vector<std::string> texts;
-  std::vector<std::string> types;  // of the vectors, without duplicates
+  std::vector<std::string> types;  // requested types of vectors, without duplicates
   std::optional<std::string> input_type;
   std::optional<int64_t> max_tokens;
   bool truncates = true;
@@ -76,7 +76,7 @@ ApiStatus CheckInputs(const json::Value& body, const CohereFields& fields) {
       "texts");
 }
 
-// The model's prompt for the purpose of the texts, or "".
+// Returns the model's prompt for the purpose of the texts, or "".
 ApiResult<std::string> PurposePrompt(const PoolingConfig& pooling, const CohereFields& fields) {
   if (!fields.input_type) return std::string();
   const auto found = pooling.prompts.find(*fields.input_type);
@@ -93,7 +93,7 @@ ApiResult<std::string> PurposePrompt(const PoolingConfig& pooling, const CohereF
                                 *fields.input_type, fmt::join(known, ", ")));
 }
 
-// Encodes a text with the prompt of its purpose: as the system message if the model has a chat
+// Encodes a text with the prompt for its purpose: as the system message if the model has a chat
 // template, else as a prefix.
 ApiResult<std::vector<int32_t>> EncodeText(const RouteCall& call, const CohereFields& fields,
                                            const std::string& prompt, const std::string& text) {
@@ -103,7 +103,8 @@ ApiResult<std::vector<int32_t>> EncodeText(const RouteCall& call, const CohereFi
   return EncodeMessages(call, fields.pooling, {"system", prompt}, {"user", text}, false);
 }
 
-// One bit per number: 1 if it is not negative; the first number is the highest bit of a byte.
+// Appends one bit per number: 1 if it is not negative. The first number is the highest bit of a
+// byte.
 void AppendBits(std::string& out, const std::vector<float>& vector, bool is_signed) {
   out.push_back('[');
   for (size_t i = 0; i < vector.size(); i += 8) {

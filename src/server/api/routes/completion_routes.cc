@@ -9,7 +9,8 @@
 namespace sluice {
 namespace {
 
-// The i-th prompt; embeddings come first. Call at most once for each i: texts are moved.
+// Returns the i-th prompt; embeddings come first. Call at most once for each i, because texts are
+// moved.
 ApiResult<Prompt> PromptOf(CompletionRequest& request, size_t i, const ModelContext& model) {
   const SamplingFields& fields = request.sampling;
   if (i < request.rows.size()) return PromptFromRows(request.rows[i], model);
@@ -24,7 +25,7 @@ ApiStatus AnswerCompletion(const RouteCall& call, const json::Value& body) {
   const ServerConfig& config = call.api.config;
   API_ASSIGN_OR_RETURN(CompletionRequest request, ReadCompletionRequest(body, config));
   SamplingFields& fields = request.sampling;
-  // The engine computes at least one token; it is not shown.
+  // The engine computes at least one token, which is not shown.
   const bool drop_output = request.echo && fields.max_tokens == 0;
   if (drop_output) fields.max_tokens = 1;
   if (request.echo && !fields.prompt_logprobs) fields.prompt_logprobs = fields.logprobs;

@@ -1,5 +1,5 @@
-// POST /v1/systemone and /v1/decisions: the probabilities of answers to typed questions, from the
-// logprobs of a reply's first token. They do not depend on other requests.
+// POST /v1/systemone and /v1/decisions: the probabilities of answers to typed questions, computed
+// from the logprobs of a reply's first token. They do not depend on other requests.
 #include <algorithm>
 #include <utility>
 
@@ -14,8 +14,8 @@
 namespace sluice {
 namespace {
 
-// The tokens of `labels` as the first token of a reply to `prompt`. Each label must be a single
-// token, different from those of the other labels.
+// Returns the tokens of `labels` as the first token of a reply to `prompt`. Each label must be a
+// single token, different from those of the other labels.
 ApiResult<std::vector<int32_t>> TokensOf(const std::vector<std::string>& labels,
                                          const std::vector<int32_t>& prompt,
                                          const Tokenizer& tokenizer) {
@@ -41,7 +41,7 @@ ApiResult<std::vector<int32_t>> TokensOf(const std::vector<std::string>& labels,
   return tokens;
 }
 
-// Thinking is off: the first token of the reply is the answer.
+// Turns thinking off, so that the first token of the reply is the answer.
 ApiResult<json::Value> TemplateArguments(const json::Value& given) {
   json::Value arguments = given.is_object() ? given : json::Value(json::Value::Object{});
   const json::Value* const thinking = arguments.Find("enable_thinking");

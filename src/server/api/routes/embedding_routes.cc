@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// The names in the answers of the two routes.
+// The names that the answers of the two routes use.
 struct Shape {
   std::string_view id_prefix;
   std::string_view object;

@@ -1,4 +1,5 @@
-// POST /inference/v1/generate: token ids in, token ids out, without a template or an API's shapes.
+// POST /inference/v1/generate: prompt and answer are token ids, without a template or the shapes of
+// another API.
 #include "server/api/answer/answer_plan.h"
 #include "server/api/context/route_table.h"
 #include "server/api/openai/completion_request.h"
@@ -6,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// The equivalent body of a completion.
+// Returns the equivalent body of a completion.
 ApiResult<json::Value> CompletionOf(const json::Value& body) {
   const json::Value* const ids = body.Find("token_ids");
   if (ids == nullptr || !ids->is_array() || ids->as_array().empty())
@@ -47,7 +48,7 @@ ApiStatus Generate(const RouteCall& call, const json::Value& body) {
     return BadParameter("prompts of this route are token ids alone", "prompt_embeds");
   SamplingFields& fields = request.sampling;
   const json::Value* const most = completion.Find("max_tokens");
-  // The default is as many tokens as the context has room for.
+  // By default, generates as many tokens as the context has room for.
   if (most == nullptr || most->is_null()) fields.max_tokens = std::nullopt;
   API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "", fields));
   plan.options.hide_text = is_tokens;

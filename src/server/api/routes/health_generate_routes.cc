@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-// Answers whether there was a token, not which.
+// Answers whether a token was generated, but not which.
 class HealthWriter : public AnswerWriter {
  public:
   explicit HealthWriter(std::shared_ptr<ResponseWriter> client) : client_(std::move(client)) {}

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// Replaces the schema's place in the chat request by its name in `body` in an error's `text`.
+// In an error's `text`, replaces the schema's place in the chat request by its name in `body`.
 void NameFormat(const json::Value& body, std::string& text) {
   constexpr std::string_view kNameInChat = "response_format.json_schema";
   if (!text.starts_with(kNameInChat)) return;

@@ -1,4 +1,4 @@
-// GET /metrics: Prometheus' text, or, as in trtllm-serve, the steps of the engine.
+// GET /metrics: Prometheus' text or, as in trtllm-serve, the steps of the engine.
 #include <fmt/format.h>
 
 #include "server/api/context/route_table.h"

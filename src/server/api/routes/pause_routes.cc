@@ -1,4 +1,4 @@
-// POST /pause and /resume, GET /is_paused: defers new requests.
+// POST /pause and /resume, GET /is_paused: defer new requests.
 #include <fmt/format.h>
 
 #include "server/api/common/query.h"
@@ -22,7 +22,8 @@ ApiStatus Pause(const RouteCall& call) {
   }
   const bool clear = QueryValue(call.request, "clear_cache").value_or("true") != "false";
   call.api.active->Pause([&pool = call.api.pool, client = call.client, model = call.model, clear] {
-    // Not on the engine's or an I/O thread: emptying the cache waits for the engine.
+    // Runs on a worker, because emptying the cache waits for the engine: the engine's or an I/O
+    // thread must not wait.
     pool.Submit([client, model, clear] {
       if (clear) model->engine->ResetPrefixCache();
       client->Send(JsonResponse(R"({"status":"paused"})"));
@@ -33,7 +34,7 @@ ApiStatus Pause(const RouteCall& call) {
 }
 
 ApiStatus Resume(const RouteCall& call) {
-  // An engine that cannot be frozen is not frozen: ignore the error.
+  // An engine that cannot be frozen is not frozen, so an error is ignored.
   [[maybe_unused]] const Status thawed = call.model->engine->SetFrozen(false);
   call.api.active->Resume();
   call.client->Send(JsonResponse(R"({"status":"resumed"})"));

@@ -1,4 +1,4 @@
-// Routes of vLLM that this server does not have, or only with an option: each has a fixed answer.
+// Routes of vLLM that this server lacks, or has only with an option. Each has a fixed answer.
 #include <algorithm>
 #include <iterator>
 

@@ -27,8 +27,8 @@ namespace {
 
 constexpr std::string_view kResponsesPath = "/v1/responses/";
 
-// The owner of what a request stores: with an API key, only requests with the same key may fetch
-// it. Without a key, which only models without keys accept, it belongs to everybody.
+// Returns the owner of what a request stores. With an API key, only requests with the same key may
+// fetch it. Without a key, which only models without keys accept, it belongs to everybody.
 std::string OwnerOf(const RouteCall& call) {
   if (!call.api.config.needs_key()) return "";
   const std::string_view key = PresentedKey(call.request, *call.api.keys);
@@ -43,7 +43,7 @@ ApiResult<std::shared_ptr<StoredResponse>> FindResponse(const RouteCall& call,
                         "response_id");
 }
 
-// Parses a stored text; reserves the memory for it first.
+// Parses a stored text, after reserving the memory for it.
 ApiResult<json::Value> ParseStored(const RouteCall& call, const std::string& text) {
   const auto& lease = call.request.memory;
   const size_t needed = json::ParseMemory(json::Measure(text), text.size()) + text.size();
@@ -53,8 +53,8 @@ ApiResult<json::Value> ParseStored(const RouteCall& call, const std::string& tex
   return *std::move(value);
 }
 
-// The messages of the conversation that ends with `response`, without its reasoning: a model sees
-// reasoning only during its own turn.
+// Returns the messages of the conversation that ends with `response`, without its reasoning,
+// because a model sees reasoning only during its own turn.
 ApiResult<json::Value::Array> Conversation(const RouteCall& call, const StoredResponse& response) {
   API_ASSIGN_OR_RETURN(json::Value messages, ParseStored(call, response.messages()));
   API_ASSIGN_OR_RETURN(const json::Value body, ParseStored(call, response.body()));
@@ -67,7 +67,7 @@ ApiResult<json::Value::Array> Conversation(const RouteCall& call, const StoredRe
   return std::move(messages.as_array());
 }
 
-// The item of a stored response that an item_reference names.
+// Returns the item of a stored response that an item_reference names.
 std::optional<json::Value> FindItemOf(const RouteCall& call, const std::string& id) {
   const auto response = call.api.responses->FindByItem(id, OwnerOf(call));
   if (response == nullptr) return std::nullopt;
@@ -79,7 +79,7 @@ std::optional<json::Value> FindItemOf(const RouteCall& call, const std::string& 
   return std::nullopt;
 }
 
-// Reserves the id of a response while this object exists.
+// Reserves a response's id during its lifetime.
 class TakenId {
  public:
   TakenId(std::shared_ptr<ResponseStore> store, std::string id)
@@ -105,7 +105,7 @@ ApiResult<std::shared_ptr<const TakenId>> TakeId(const RouteCall& call, const st
   return std::make_shared<const TakenId>(call.api.responses, id);
 }
 
-// The error message for a response that cannot be stored.
+// Returns the error message for a response that cannot be stored.
 std::string NoRoomFor(const StoredResponse& response, const ResponseStore& store) {
   return fmt::format(
       "it needs {} bytes, and the store of responses has {} (--response-store-bytes), of which "
@@ -160,7 +160,7 @@ ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesReq
   const std::string body = frame.Body("queued", "", "null");
   storing.content.body = body;
   auto response = std::make_shared<StoredResponse>(std::move(storing.content), /*is_over=*/false);
-  // The response counts as a pending request of its own and takes over the memory, since this
+  // The response counts as a separate pending request and takes over the memory, because this
   // request ends at once.
   ++*api.pending;
   if (call.ticket != nullptr) call.ticket->Stay();
@@ -180,7 +180,7 @@ ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesReq
   };
   API_RETURN_IF_ERROR(
       StartAnswer(own_call, make_writer, std::move(plan), request.chat.sampling, logged));
-  // Stored last, so that a refused response evicts no other.
+  // Stored last, so that a refused response evicts no other one.
   const ResponseStore::Added added = api.responses->Add(response);
   if (added != ResponseStore::Added::kYes) response->End("cancelled", "");
   switch (added) {
@@ -288,7 +288,7 @@ ApiStatus CreateResponse(const RouteCall& call, const json::Value& body) {
   return StartAnswer(call, make_writer, std::move(plan), fields, logged);
 }
 
-// The id in the path, which ends with `suffix`.
+// Returns the id in the path, which ends with `suffix`.
 std::string IdOf(const RouteCall& call, std::string_view suffix = "") {
   std::string_view id = call.path.substr(kResponsesPath.size());
   id.remove_suffix(suffix.size());

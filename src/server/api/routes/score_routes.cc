@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxPairs = 2048;
 
-// The texts to be compared: `first` has one, or as many as `second`.
+// The texts to compare. `first` has one text, or as many as `second`.
 struct Pairs {
   std::vector<std::string> first, second;
   size_t size() const { return second.size(); }
@@ -63,7 +63,7 @@ ApiStatus CutTexts(const ModelContext& model, std::string_view field, int64_t mo
     if (std::ssize(ids) <= most) continue;
     text = model.tokenizer->Decode({ids.data(), static_cast<size_t>(most)},
                                    /*skip_special_tokens=*/false);
-    // Remove a character of which only some tokens are left.
+    // Removes a character of which only some tokens are left.
     constexpr std::string_view kCut = "\xEF\xBF\xBD";
     while (text.ends_with(kCut)) text.resize(text.size() - kCut.size());
   }
@@ -74,13 +74,14 @@ using Scores = std::vector<double>;
 // Writes the body of an answer.
 using ScoreWriter = std::function<std::string(const Scores& scores, int64_t num_tokens)>;
 
-// The text of a string or of {"text": ...}, whose other members are ignored; null for other values.
+// Returns the text of a string or of {"text": ...}, whose other members are ignored; null for other
+// values.
 const std::string* TextOf(const json::Value& value) {
   const json::Value* text = value.is_object() ? value.Find("text") : &value;
   return text != nullptr && text->is_string() ? &text->as_string() : nullptr;
 }
 
-// Reads a text, in either form.
+// Reads a text in either form.
 void ReadText(FieldReader& reader, std::string_view name, std::string& text) {
   const json::Value* value = reader.Raw(name);
   if (value == nullptr) return reader.AddMissing(name);
@@ -134,8 +135,8 @@ ApiResult<PooledPrompt> EncodeSeparated(const RouteCall& call, const PoolingFiel
   PooledPrompt prompt{std::move(pair.ids)};
   const auto begin = std::ranges::find(pair.types, int8_t{1});
   const int64_t num_types = model.engine->info().pooling->num_token_types;
-  // A model without token types, or whose tokenizer does not output them, was trained with the same
-  // type for all tokens.
+  // A model without token types, or one whose tokenizer does not output them, was trained with the
+  // same type for all tokens.
   if (begin == pair.types.end() || num_types == 0 || !GivesTokenTypes(*model.tokenizer))
     return prompt;
   if (num_types < 2 || std::count(begin, pair.types.end(), 0) > 0) {
@@ -147,8 +148,8 @@ ApiResult<PooledPrompt> EncodeSeparated(const RouteCall& call, const PoolingFiel
   return prompt;
 }
 
-// The prompt in which a classifier reads both texts: an encoder's tokenizer joins them, else the
-// chat template of the command line, else they are concatenated.
+// Returns the prompt in which a classifier reads both texts: joined by an encoder's tokenizer, else
+// by the chat template of the command line, else concatenated.
 ApiResult<PooledPrompt> EncodePair(const RouteCall& call, const PoolingFields& fields,
                                    const ScoringFields& scoring, const std::string& first,
                                    const std::string& second) {
@@ -173,7 +174,7 @@ double Cosine(const std::vector<float>& a, const std::vector<float>& b) {
   return dot(a, b) / std::max(std::sqrt(dot(a, a) * dot(b, b)), 1e-12);
 }
 
-// Cosines of the pairs; `vectors`: those of `first`, then those of `second`.
+// Returns the cosines of the pairs. `vectors`: those of `first`, then those of `second`.
 Scores CosinesOf(const Pairs& pairs, const std::vector<std::vector<float>>& vectors) {
   Scores scores;
   for (size_t i = 0; i < pairs.size(); ++i)
@@ -202,7 +203,7 @@ ApiStatus AddPairs(const RouteCall& call, const PoolingFields& fields, const Sco
   return {};
 }
 
-// Number of tokens of all pairs.
+// Number of tokens in all pairs.
 int64_t CountTokens(const Pairs& pairs, bool embeds, const PoolingJob& job) {
   size_t count = 0;
   for (size_t i = 0; i < pairs.size(); ++i) {
@@ -246,7 +247,7 @@ ApiStatus StartScores(const RouteCall& call, const PoolingFields& fields,
   return StartPooling(call, std::move(job), answer);
 }
 
-// The field names of the two sides of /score.
+// Names that /score accepts for its two sides.
 constexpr std::pair<std::string_view, std::string_view> kSides[] = {
     {"queries", "documents"}, {"queries", "items"}, {"data_1", "data_2"}, {"text_1", "text_2"}};
 

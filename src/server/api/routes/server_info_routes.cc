@@ -23,7 +23,7 @@ bool IsSecret(std::string_view name) {
   return false;
 }
 
-// Environment variables of this and related programs; secrets are masked.
+// Returns the environment variables of this and related programs, with secrets masked.
 json::Value Environment() {
   json::Value result{json::Value::Object{}};
   for (char** entry = environ; *entry != nullptr; ++entry) {

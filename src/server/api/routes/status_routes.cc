@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// The engines that have failed, and why; "" if none has.
+// Names the engines that have failed, and why; "" if none has.
 std::string LostEngines(const Engine& engine) {
   const std::vector<EngineState> states = engine.states();
   if (states.size() == 1) return engine.failure();
@@ -48,8 +48,8 @@ std::string_view HealthOf(const RouteCall& call) {
   return call.model->engine->healthy() ? "ok" : "unhealthy";
 }
 
-// While at least one of several engines works, requests are answered, and a restart would abort
-// them: the server is healthy.
+// While at least one of several engines works, the server is healthy: it answers requests, and a
+// restart would abort them.
 ApiStatus Health(const RouteCall& call) {
   std::string_view status = HealthOf(call);
   const bool is_good = status == "ok";
@@ -58,8 +58,8 @@ ApiStatus Health(const RouteCall& call) {
   return {};
 }
 
-// A paused or sleeping server is healthy and must not be restarted, but it is not ready: a request
-// would wait.
+// A paused or sleeping server is healthy and must not be restarted, but it is not ready, because a
+// request would wait.
 ApiStatus Ready(const RouteCall& call) {
   std::string_view status = HealthOf(call);
   if (status == "loading" && call.api.download_total > 0) status = "downloading";

@@ -14,12 +14,12 @@
 namespace sluice {
 namespace {
 
-// Maximum number of bytes of a token's spelling in JSON, if it has no control characters.
+// Maximum number of bytes that a token's spelling takes in JSON, if it has no control characters.
 size_t StringBytes(std::string_view spelling) {
   return 2 * spelling.size() + 2;
 }
 
-// Reserves memory for an answer of `bytes` beside its `kept` bytes of input.
+// Reserves memory for an answer of `bytes`, in addition to the `kept` bytes of input.
 ApiStatus ReserveAnswer(const RouteCall& call, size_t kept, size_t bytes) {
   if (call.request.memory == nullptr) return {};
   // The parsed body still exists.
@@ -92,7 +92,7 @@ ApiStatus Detokenize(const RouteCall& call, const json::Value& body) {
   reader.Read("tokens", ids, {.required = true, .min = 0});
   if (!errors.empty()) return ValidationFailed(errors);
   API_RETURN_IF_ERROR(call.model->CheckName(name));
-  // The model may have more ids than the tokenizer has tokens; the additional ids have no text.
+  // The model may have more ids than the tokenizer has tokens. The additional ids have no text.
   const int64_t size = std::max<int64_t>(call.model->tokenizer->vocab_size(),
                                          call.model->engine->info().model.vocab_size);
   std::vector<int32_t> tokens;

@@ -18,7 +18,8 @@ ApiStatus TokenizerInfo(const RouteCall& call) {
     json::Value flat{json::Value::Object{}};
     for (const auto& [id, token] : added->as_object()) {
       const json::Value* content = token.Find("content");
-      // Ids are distinct; Set() would search for each of thousands, on an I/O thread.
+      // Ids are distinct, so no search is needed: Set() would search for each of thousands, on an
+      // I/O thread.
       flat.as_object().emplace_back(id, content != nullptr ? *content : token);
     }
     info.Set("added_tokens_decoder", std::move(flat));

@@ -1,4 +1,4 @@
-// The routes with which a trainer replaces the weights: vLLM's, with the backends "disk" and
+// The routes with which a trainer replaces the weights: vLLM's routes, with the backends "disk" and
 // "http".
 #include <algorithm>
 #include <filesystem>
@@ -29,7 +29,7 @@ ApiStatus SendMessage(const RouteCall& call, std::string_view message) {
   return {};
 }
 
-// The body, an empty object if there is none.
+// Returns the body; an empty object if there is none.
 ApiResult<json::Value> ObjectBody(const RouteCall& call) {
   if (call.request.body.empty()) return json::Value(json::Value::Object{});
   API_ASSIGN_OR_RETURN(json::Value body, ParseRequestBody(call.request));
@@ -65,7 +65,7 @@ ApiStatus StartUpdate(const RouteCall& call) {
   return SendMessage(call, "Weight update started");
 }
 
-// Takes a body that is a safetensors file with some of the tensors.
+// Accepts a body that is a safetensors file with some of the tensors.
 ApiStatus TakePiece(const RouteCall& call) {
   if (!call.api.config.takes_weight_uploads) {
     return BadParameter(
@@ -123,7 +123,7 @@ ApiStatus UpdateVersion(const RouteCall& call) {
   return {};
 }
 
-// Appends the tensors of the checkpoint, as listed in the headers of its files.
+// Appends the checkpoint's tensors, as the headers of its files list them.
 ApiStatus AppendTensors(std::string& out, const std::filesystem::path& folder) {
   const Result<Checkpoint> checkpoint = Checkpoint::Open(folder);
   if (!checkpoint) return tl::unexpected<ApiError>(FromError(checkpoint.error()));
@@ -142,7 +142,7 @@ ApiStatus AppendTensors(std::string& out, const std::filesystem::path& folder) {
   return {};
 }
 
-// vLLM's answer; with ?tensors=true also the tensors of the weights in use.
+// Sends vLLM's answer; with ?tensors=true, also the tensors of the weights in use.
 ApiStatus WeightInfo(const RouteCall& call) {
   API_ASSIGN_OR_RETURN(const std::string tensors,
                        QueryChoice(call.request, "tensors", {"false", "true"}));
