@@ -23,9 +23,10 @@ namespace sluice {
 namespace {
 
 constexpr const char* kFileName = "responses.sqlite";
-constexpr int64_t kApplicationId = 0x736c7263;  // "slrc", in the file's header
+constexpr int64_t kApplicationId = 0x736c7263;  // "slrc"; identifies this program in the file's
+                                                // header
 constexpr int64_t kVersion = 2;
-// As SQLite stores it: CheckSchema() compares the text.
+// Spelled as SQLite stores it, because CheckSchema() compares the text.
 constexpr const char* kResponsesTable =
     "CREATE TABLE responses(sequence INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, owner BLOB NOT "
     "NULL, is_over INTEGER NOT NULL, messages TEXT NOT NULL, input_items TEXT NOT NULL, body TEXT "
@@ -34,7 +35,7 @@ constexpr const char* kSecretTable = "CREATE TABLE secret(bytes BLOB NOT NULL) S
 // Maximum number of bytes of a schema row and of its SQL, which are read before they are compared.
 constexpr int kMaxSchemaBytes = 1 << 20;
 constexpr int kMaxSqlBytes = 4096;
-// Maximum number of steps of the check of a file, plus one for each of its bytes.
+// Maximum number of steps for checking a file, in addition to one for each of its bytes.
 constexpr int64_t kMaxSteps = 1'000'000;
 constexpr int kStepsBetweenChecks = 1000;
 // Columns of a row that is read or written, in order.
@@ -89,7 +90,8 @@ int64_t RowChecksum(std::initializer_list<std::string_view> texts, bool is_over)
   return static_cast<int64_t>(sum);
 }
 
-// Creates the folder and the file, accessible only to their owner: SQLite would let others read it.
+// Creates the folder and the file so that only their owner has access. SQLite would let others read
+// the file.
 Status MakePrivateFile(const std::filesystem::path& folder, const std::filesystem::path& file) {
   std::error_code error;
   std::filesystem::create_directories(folder.parent_path(), error);
@@ -121,7 +123,7 @@ void ResponseDatabase::Close::operator()(sqlite3_stmt* statement) const {
 
 Result<std::unique_ptr<ResponseDatabase>> ResponseDatabase::Open(
     const std::filesystem::path& folder) {
-  // Without a trailing '/'.
+  // Removes a trailing '/'.
   const std::filesystem::path place = folder.has_filename() ? folder : folder.parent_path();
   std::unique_ptr<ResponseDatabase> opened(new ResponseDatabase(place / kFileName));
   RETURN_IF_ERROR(MakePrivateFile(place, opened->file_));
@@ -137,7 +139,8 @@ Status ResponseDatabase::Connect() {
   if (code != SQLITE_OK) return Failure(code);
   sqlite3_extended_result_codes(database, 1);
   RETURN_IF_ERROR(Restrict());
-  // With an exclusive lock the write-ahead log needs no memory shared with other processes.
+  // With an exclusive lock, the write-ahead log needs no memory that is shared with other
+  // processes.
   RETURN_IF_ERROR(Execute("PRAGMA locking_mode = EXCLUSIVE"));
   ASSIGN_OR_RETURN(const bool is_new, IsNew());
   if (!is_new) {
@@ -148,7 +151,7 @@ Status ResponseDatabase::Connect() {
   RETURN_IF_ERROR(Execute("PRAGMA journal_mode = WAL"));
   RETURN_IF_ERROR(Execute("PRAGMA synchronous = NORMAL"));
   RETURN_IF_ERROR(Execute("PRAGMA journal_size_limit = 4194304"));
-  // Deleted data is overwritten in the file.
+  // Makes SQLite overwrite deleted data in the file.
   RETURN_IF_ERROR(Execute("PRAGMA secure_delete = ON"));
   RETURN_IF_ERROR(Execute("BEGIN EXCLUSIVE"));  // takes the lock, which is never released
   if (is_new) RETURN_IF_ERROR(Create());
@@ -164,7 +167,7 @@ Status ResponseDatabase::Connect() {
   return {};
 }
 
-// Called before anything is read from the file.
+// Call before anything is read from the file.
 Status ResponseDatabase::Restrict() {
   sqlite3* database = database_.get();
   static constexpr std::pair<int, int> kSettings[] = {
@@ -178,7 +181,7 @@ Status ResponseDatabase::Restrict() {
   std::error_code ignored;
   const uintmax_t found = std::filesystem::file_size(file_, ignored);
   const int64_t file_bytes = ignored ? 0 : static_cast<int64_t>(found);
-  // Until the pages are checked: they may form a cycle.
+  // Applies until the pages are checked, because they may form a cycle.
   sqlite3_limit(database, SQLITE_LIMIT_LENGTH, kMaxSchemaBytes);
   sqlite3_limit(database, SQLITE_LIMIT_SQL_LENGTH, kMaxSqlBytes);
   sqlite3_limit(database, SQLITE_LIMIT_ATTACHED, 0);
@@ -191,13 +194,13 @@ Status ResponseDatabase::Restrict() {
   return Execute("PRAGMA mmap_size = 0");
 }
 
-// Whether the file is still empty. Returns an error, before anything is written, if the file is
-// another program's or of another version.
+// Returns whether the file is still empty. Returns an error, before anything is written, if the
+// file belongs to another program or has another version.
 Result<bool> ResponseDatabase::IsNew() {
   ASSIGN_OR_RETURN(const int64_t application, Number("PRAGMA application_id"));
   ASSIGN_OR_RETURN(const int64_t version, Number("PRAGMA user_version"));
   if (application == kApplicationId && version == kVersion) return false;
-  // Not count(*), a single step that visits all pages.
+  // count(*) is not used: it is a single step that visits all pages.
   ASSIGN_OR_RETURN(const int64_t has_tables, Number("SELECT exists(SELECT 1 FROM sqlite_schema)"));
   if (has_tables == 0) return true;
   return Fail(ErrorCode::kInvalidArgument,
@@ -318,7 +321,7 @@ Status ResponseDatabase::ChangeRows(const StoredResponse* response,
 }
 
 Status ResponseDatabase::Put(const StoredResponse& response) {
-  // is_over first: the JSON of a complete response is constant.
+  // Read first, because the JSON of a complete response no longer changes.
   const bool is_over = response.is_over();
   const std::string body = response.body();
   const std::string item_ids = WordsJson(response.item_ids());

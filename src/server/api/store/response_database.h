@@ -1,17 +1,17 @@
-// The SQLite file with the responses that survive a restart, in its own folder.
+// The SQLite file with the responses that survive a restart, in a folder of its own.
 //
-// It is read only at the start; afterwards reads are served by ResponseStore, whose contents it
-// mirrors. A change is one transaction in a write-ahead log. It is in the file when the call
-// returns, so that a killed process loses nothing; a power failure may lose the changes of the last
-// seconds, never older ones. Calls wait for the disk and are made on worker threads.
+// The file is read only at the start. Afterwards ResponseStore, whose contents the file mirrors,
+// serves all reads. A change is one transaction in a write-ahead log. It is in the file when the
+// call returns, so that a killed process loses nothing; a power failure may lose the changes of the
+// last seconds, but never older ones. Calls wait for the disk and are made on worker threads.
 //
 // The file is accessible only to its owner, has a version, and is locked as long as the object
 // lives: a second server is refused. Checksums of the rows detect changes of their contents.
 //
 // The file is not trusted. Its schema must equal the text in this program; triggers and views do
 // not run, and SQLite checks every page before a row is read. The maximum number of steps of these
-// checks depends only on the size of the file. A reader of the file has the secret and can test
-// guesses of API keys against the owners stored in it.
+// checks depends only on the size of the file. Someone who reads the file has the secret, and can
+// test guesses of API keys against the owners stored in it.
 //
 // Thread safety: one call at a time.
 #pragma once
@@ -36,19 +36,19 @@ class ResponseDatabase {
  public:
   static constexpr size_t kSecretBytes = 32;
 
-  // Opens the file of `folder`, or creates both. Errors name the file: kInvalidArgument if it
-  // cannot be read or written, or is of another program or version; kInvalidData if it is damaged;
-  // kUnavailable if another process has it open.
+  // Opens the file in `folder`, or creates both. Errors name the file: kInvalidArgument if it
+  // cannot be read or written, or belongs to another program or version; kInvalidData if it is
+  // damaged; kUnavailable if another process has it open.
   static Result<std::unique_ptr<ResponseDatabase>> Open(const std::filesystem::path& folder);
 
   const std::filesystem::path& file() const { return file_; }
-  // Random bytes, constant for the lifetime of the file.
+  // Random bytes that are constant for the lifetime of the file.
   const std::vector<unsigned char>& secret() const { return secret_; }
 
-  // Calls `take` with each response, the oldest first. `is_over`: whether it was complete.
+  // Calls `take` with each response, oldest first. `is_over`: whether it is complete.
   Status Read(const std::function<void(StoredResponse::Content content, bool is_over)>& take);
-  // In one transaction, removes the responses of `removed` that exist and, unless it is null,
-  // appends `response` or replaces the one with its id. Changes nothing on an error.
+  // In one transaction, removes those of `removed` that exist and, unless `response` is null,
+  // appends it or replaces the one with its id. Changes nothing on an error.
   Status Write(const StoredResponse* response, std::span<const std::string> removed);
 
  private:
@@ -72,13 +72,12 @@ class ResponseDatabase {
   Status ChangeRows(const StoredResponse* response, std::span<const std::string> removed);
   Result<Statement> Prepare(const char* sql);
   Result<int64_t> Number(const char* sql);
-  // The error for SQLite's result `code`, explained for the operator.
+  // Returns the error for SQLite's result `code`, explained for the operator.
   tl::unexpected<Error> Failure(int code) const;
   tl::unexpected<Error> Damaged(std::string_view what) const;
 
   const std::filesystem::path file_;
-  // Remaining number of times that SQLite may run kStepsBetweenChecks steps until the file is
-  // checked.
+  // How often SQLite may still run kStepsBetweenChecks steps until the file is checked.
   int64_t steps_left_ = 0;
   std::unique_ptr<sqlite3, Close> database_;
   std::vector<unsigned char> secret_;

@@ -44,7 +44,7 @@ std::string_view Part(const OutputItem& item) {
              : R"({"annotations":[],"text":"","type":"output_text","logprobs":[]})";
 }
 
-// `members`: the JSON before the sequence number.
+// Formats an event. `members`: the JSON before the sequence number.
 std::string EventText(int64_t number, std::string_view type, std::string_view members) {
   return fmt::format("event: {}\ndata: {{{},\"sequence_number\":{},\"type\":\"{}\"}}\n\n", type,
                      members, number, type);
@@ -132,7 +132,7 @@ void ResponseEvents::Response(std::string_view type, std::string_view response) 
   send_(number, ResponseEvent(number, type, response));
 }
 
-// The members that locate an event in the response.
+// Returns the members that locate an event in the response.
 std::string ResponseEvents::Place(const OutputItem& item) const {
   std::string out;
   if (item.kind != Kind::kCall) out += R"("content_index":0,)";

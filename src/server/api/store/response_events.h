@@ -16,9 +16,9 @@ struct OutputItem {
   enum class Kind { kMessage, kReasoning, kCall };
   Kind kind = Kind::kMessage;
   std::string id;
-  std::string call_id, name;  // of a kCall
+  std::string call_id, name;  // only for kCall
   std::string space;          // namespace of the called function; "" if it has none
-  std::string text;           // for a kCall: its arguments
+  std::string text;           // for kCall: its arguments
   std::string logprobs;       // JSON of the list's elements
   bool shows_logprobs = false;
   std::string status = "in_progress";  // later "completed", or "incomplete" if it was cut off
@@ -33,11 +33,11 @@ class ResponseEvents {
   using Send = std::function<void(int64_t number, std::string_view event)>;
   explicit ResponseEvents(Send send) : send_(std::move(send)) {}
 
-  // Sends "response.created" and the like; `response` is the JSON of the response.
+  // Sends "response.created" and similar events. `response`: the JSON of the response.
   void Response(std::string_view type, std::string_view response);
   // Starts the next item. REQUIRES: no item is open.
   void Open(const OutputItem& item);
-  // Sends more `text` of the open item; `logprobs`: elements of the list for this text.
+  // Sends more `text` of the open item. `logprobs`: the list elements for this text.
   void Delta(const OutputItem& item, std::string_view text, std::string_view logprobs);
   // Ends the open item.
   void Close(const OutputItem& item);
@@ -48,17 +48,17 @@ class ResponseEvents {
 
   const Send send_;
   int64_t number_ = 0;
-  int64_t output_index_ = 0;  // of the open item, else of the next one
+  int64_t output_index_ = 0;  // index of the open item, or else of the next one
 };
 
 // Sends the events that stream a complete `response`.
 void ReplayResponse(const json::Value& response, ResponseEvents& events);
 
-// The type of the last event of a response's stream: "response.completed", "response.incomplete",
-// "response.failed" or "response.cancelled".
+// Returns the type of the last event of a response's stream: "response.completed",
+// "response.incomplete", "response.failed" or "response.cancelled".
 std::string LastEventType(std::string_view status);
 
-// One event with a whole response, in wire format. `response`: its JSON.
+// Returns one event with a whole response, in wire format. `response`: its JSON.
 std::string ResponseEvent(int64_t number, std::string_view type, std::string_view response);
 
 }  // namespace sluice

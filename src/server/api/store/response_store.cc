@@ -22,7 +22,7 @@ constexpr auto kBetweenWarnings = std::chrono::minutes(1);
 
 ResponseStore::ResponseStore(uint64_t max_bytes)
     : max_bytes_(max_bytes), secret_(ResponseDatabase::kSecretBytes) {
-  // The system's random source does not fail: OpenSSL is out of memory.
+  // The system's random source does not fail, so OpenSSL is out of memory.
   if (RAND_bytes(secret_.data(), static_cast<int>(secret_.size())) != 1) throw std::bad_alloc();
 }
 
@@ -38,7 +38,7 @@ Status ResponseStore::KeepIn(const std::filesystem::path& folder) {
     const auto response = std::make_shared<StoredResponse>(std::move(content), /*is_over=*/true);
     if (!is_over) interrupted.push_back(response);
     const MutexLock lock(mutex_);
-    // The limit of the store may be lower than in the previous run.
+    // The store's limit may be lower than in the previous run.
     if (AddToMemory(response, is_over ? OnFile::kEverything : OnFile::kBeginning) != Added::kYes)
       erased_.push_back(response->id());
   };
@@ -189,7 +189,7 @@ ResponseStore::Added ResponseStore::AddToMemory(std::shared_ptr<StoredResponse> 
   return Added::kYes;
 }
 
-// Null if it is not stored, or was replaced by another response.
+// Returns null if it is not stored, or if another response has replaced it.
 ResponseStore::Entry* ResponseStore::EntryOf(const StoredResponse& response) {
   const auto found = by_id_.find(response.id());
   const bool is_stored = found != by_id_.end() && found->second.entry->response.get() == &response;
@@ -208,18 +208,18 @@ void ResponseStore::Erase(Place place) {
   if (place.owner->entries.empty()) owners_.erase(response->owner());
 }
 
-// The fraction of the store that such responses occupy.
+// Returns the fraction of the store that such responses occupy.
 double ResponseStore::LoadOf(uint64_t bytes, size_t count) const {
   return std::max(
       static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(max_bytes_, 1)),
       static_cast<double>(count) / static_cast<double>(kMaxResponses));
 }
 
-// Makes room for `count` more responses of `bytes` in total of `owner`; `replaced`, unless it is
-// null, is removed. Returns false, and removes nothing, if there cannot be enough room.
+// Makes room for `count` more responses of `owner` with `bytes` in total. Removes `replaced`,
+// unless it is null. Returns false and removes nothing if there cannot be enough room.
 bool ResponseStore::MakeRoom(const std::string& owner, uint64_t bytes, size_t count,
                              const Place* replaced) {
-  // The entries that an owner would keep, and the oldest of them that may be removed.
+  // What an owner would keep, and the oldest of its entries that may be removed.
   struct Share {
     double load = 0;
     bool is_own = false;
@@ -259,7 +259,7 @@ bool ResponseStore::MakeRoom(const std::string& owner, uint64_t bytes, size_t co
       share.load = LoadOf(share.bytes, share.count);
       shares.push(share);
     }
-    // An owner that has no entries yet.
+    // The owner may have no entries yet.
     if (!owners_.contains(owner)) shares.push({.load = LoadOf(bytes, count), .is_own = true});
   }
   while (!fits() && !shares.empty()) {
@@ -314,7 +314,7 @@ Status ResponseStore::Write(const StoredResponse* response) {
     if (Entry* entry = EntryOf(*response); entry != nullptr) {
       entry->on_file = is_over ? OnFile::kEverything : OnFile::kBeginning;
     } else {
-      erased_.push_back(response->id());  // removed to make room while it was written
+      erased_.push_back(response->id());  // it was removed to make room while it was written
     }
   }
   return status;

@@ -9,11 +9,11 @@
 namespace sluice {
 namespace {
 
-// Approximate bytes of a response and of an item besides their texts.
+// Approximate bytes of a response and of an item, not counting their texts.
 constexpr uint64_t kOverheadBytes = 1024;
 constexpr uint64_t kItemBytes = 256;
 
-// Whether `list` is a list of objects, each with texts of these names.
+// Whether `list` is a list of objects that each have texts with these names.
 bool IsListOfObjects(const json::Value* list, std::initializer_list<std::string_view> names) {
   if (list == nullptr || !list->is_array()) return false;
   return std::ranges::all_of(list->as_array(), [&](const json::Value& object) {
@@ -99,7 +99,8 @@ bool StoredResponse::End(std::string_view status, std::string_view message) {
 }
 
 void StoredResponse::OnEnd(std::function<void()> call) {
-  std::function<void()> dropped;  // destroyed without the lock: may hold the last generation
+  std::function<void()> dropped;  // destroyed without the lock, because it may hold the last
+                                  // reference to the generation
   {
     const MutexLock lock(mutex_);
     if (!has_ended_early_) {

@@ -13,26 +13,27 @@
 
 namespace sluice {
 
-// `body`, the JSON of a response, with another `status` and, unless `message` is empty, with this
-// error.
+// Returns `body`, the JSON of a response, with another `status` and, unless `message` is empty,
+// with this error.
 std::string WithStatus(const std::string& body, std::string_view status, std::string_view message);
 
-// Whether the texts of a stored response are the JSON that its readers expect.
+// Whether the texts of a stored response are the JSON that their readers expect.
 bool IsWellFormed(std::string_view messages, std::string_view input_items, std::string_view body);
 
-// A response. If it is generated in the background it also stores the events of its stream, for
+// A response. If it is generated in the background, it also stores the events of its stream for
 // clients that connect later. Thread safety: all methods may be called from any thread.
 class StoredResponse {
  public:
   struct Content {
     std::string id;
-    std::string owner;                  // ResponseStore::OwnerOf(); "": accessible without a key
-    std::string messages;               // JSON: the conversation, without instructions
-    std::string input_items;            // JSON: a list
+    std::string owner;                  // result of ResponseStore::OwnerOf(); "": accessible
+                                        // without a key
+    std::string messages;               // JSON of the conversation, without instructions
+    std::string input_items;            // JSON of a list
     std::string body;                   // JSON of the response
     std::vector<std::string> item_ids;  // ids of its output items
   };
-  // `is_over`: complete; otherwise it is being generated in the background.
+  // `is_over`: the response is complete; otherwise it is being generated in the background.
   StoredResponse(Content content, bool is_over)
       : id_(std::move(content.id)),
         owner_(std::move(content.owner)),
@@ -51,29 +52,29 @@ class StoredResponse {
   std::string body() const;
   std::vector<std::string> item_ids() const;
   bool is_over() const;
-  // Approximate size.
+  // Approximate size in memory.
   uint64_t bytes() const;
 
-  // --- While it is being generated; once it is over, the JSON is constant.
+  // --- While it is being generated. Once it is over, the JSON is constant.
 
   void SetBody(std::string body, std::vector<std::string> item_ids, bool is_over);
-  // Ends it early with `status` and the error `message` ("": none), and appends a last event that
-  // says so. False if it was already over.
+  // Ends it early with `status` and the error `message` ("": none), and appends a last event with
+  // them. Returns false if it was already over.
   bool End(std::string_view status, std::string_view message);
-  // Sets the callback of End(), called once; immediately if End() was called before. Null: no
-  // callback.
+  // Sets the callback of End(), which is called once; immediately if End() was called before. Null:
+  // no callback.
   void OnEnd(std::function<void()> call);
 
   // --- Server-sent events, in wire format.
 
   void AddEvent(std::string_view event);
   void EndEvents();
-  // The event with this number, if it was added.
+  // Returns the event with this number, if it was added.
   std::optional<std::string> Event(size_t number) const;
-  // Whether the events have ended and there are at most `number`.
+  // Whether the events have ended, and there are at most `number` of them.
   bool EndsAt(size_t number) const;
-  // Calls `call` now and after every change until it returns false. `call` must not call Watch() or
-  // a method that changes this object.
+  // Calls `call` now and after every change, until it returns false. `call` must not call Watch()
+  // or a method that changes this object.
   void Watch(std::function<bool()> call);
 
  private:
@@ -90,7 +91,8 @@ class StoredResponse {
   bool has_ended_early_ GUARDED_BY(mutex_) = false;
   std::function<void()> on_end_ GUARDED_BY(mutex_);
   std::string events_ GUARDED_BY(mutex_);
-  std::vector<size_t> event_ends_ GUARDED_BY(mutex_);  // end of each event in `events_`
+  std::vector<size_t> event_ends_ GUARDED_BY(mutex_);  // offset in `events_` at which each event
+                                                       // ends
   bool events_end_ GUARDED_BY(mutex_) = false;
   Mutex watch_mutex_;  // held while watchers are called
   std::vector<std::function<bool()>> watchers_ GUARDED_BY(watch_mutex_);
