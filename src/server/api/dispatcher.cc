@@ -15,15 +15,15 @@
 namespace sluice {
 namespace {
 
-// Whether errors of `path` have the shape of Anthropic's API.
+// Whether errors at `path` have the shape of Anthropic's API.
 bool IsOfMessages(std::string_view path) {
   constexpr std::string_view kMessages = "/v1/messages";
   return path.starts_with(kMessages) &&
          (path.size() == kMessages.size() || path[kMessages.size()] == '/');
 }
 
-// The response to an error that is found before the route is called. `framework`: the response of
-// vLLM's web framework, used in vLLM's dialect and outside Anthropic's API.
+// Returns the response to an error that is found before the route is called. `framework`: the
+// response of vLLM's web framework, used in vLLM's dialect and outside Anthropic's API.
 HttpResponse EarlyError(std::string_view path, ApiDialect dialect, std::string message,
                         HttpResponse framework) {
   if (dialect == ApiDialect::kVllm || !IsOfMessages(path)) return framework;
@@ -33,15 +33,15 @@ HttpResponse EarlyError(std::string_view path, ApiDialect dialect, std::string m
   return AnthropicErrorResponse(error, dialect);
 }
 
-// A request that a worker has to answer. Kept alive by the task that works on it.
+// A request that a worker must answer. The task that works on it keeps it alive.
 struct WorkerRequest {
   const Route* route = nullptr;
   HttpRequest request;
-  std::string_view path;  // of `request`, without --root-path
+  std::string_view path;  // path of `request`, without --root-path
   std::shared_ptr<ResponseWriter> client;
   std::shared_ptr<const ModelContext> model;
   std::shared_ptr<ClientLimits::Ticket> ticket;
-  size_t bytes = 0;  // of the body as received
+  size_t bytes = 0;  // size of the body as received
   json::Value body = nullptr;
   std::shared_ptr<const FetchedMedia> media = nullptr;
 
@@ -50,9 +50,9 @@ struct WorkerRequest {
   }
 };
 
-// If the body has images, runs `next` as a long task, since a small file may hold a large image;
-// images given by URL are fetched first, off the workers. Returns false if the caller should
-// continue itself.
+// If the body contains images, runs `next` as a long task, because a small file may contain a large
+// image. Images given by URL are fetched first, without a worker. Returns false if the caller
+// should continue itself.
 bool DeferImages(ApiContext& api, const std::shared_ptr<WorkerRequest>& work,
                  std::function<void()> next) {
   constexpr size_t kLong = WorkerPool::kLongBytes + 1;
@@ -84,7 +84,7 @@ bool AsksForAnswer(const Route& route) {
          route.gate != RouteGate::kWeights && route.gate != RouteGate::kRuntimeLora;
 }
 
-// Runs `work`; an exception becomes the error for the client.
+// Runs `work`. An exception becomes the error for the client.
 template <typename Work>
 ApiStatus Guarded(const Route& route, const Work& work) {
   try {
@@ -198,7 +198,7 @@ std::vector<HttpHeader> Dispatcher::CommonHeaders(const HttpRequest& request, in
   return headers;
 }
 
-// Redirects a path with an extra '/' at the end; other paths get 404.
+// Redirects a path with an additional '/' at the end; other paths get 404.
 HttpResponse Dispatcher::NotFound(const HttpRequest& request, std::string_view path) const {
   if (path.size() < 2 || !path.ends_with('/') ||
       FindRoute(path.substr(0, path.size() - 1), api_.config) == nullptr)

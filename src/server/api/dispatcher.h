@@ -1,5 +1,5 @@
-// The server's HTTP handler: finds the route of a request, checks that it may be answered now, and
-// calls the route's handler on the right thread.
+// The server's HTTP handler: finds a request's route, checks that it may be answered now, and calls
+// the route's handler on the right thread.
 #pragma once
 
 #include <cstdint>
@@ -27,36 +27,36 @@ class Dispatcher : public HttpHandler {
 
   // Loads the responses of --response-store. Call before Attach().
   Status OpenResponses();
-  // Enables the routes that use the model; before, they answer 503.
+  // Enables the routes that use the model. Until then they answer 503.
   void Attach(std::shared_ptr<const ModelContext> model) { api_.set_model(std::move(model)); }
-  // Undoes Attach(). Requests may still hold the model: the engine may be destroyed once the
-  // returned pointer has expired.
+  // Undoes Attach(). Requests may still hold the model: destroy the engine only once the returned
+  // pointer has expired.
   std::weak_ptr<const ModelContext> Detach();
-  // Null if none is attached.
+  // Null if no model is attached.
   std::shared_ptr<const ModelContext> model() const { return api_.model(); }
-  // Progress of the model's download, which /health reports while the model is loading; a total of
-  // 0 ends it.
+  // Sets the progress of the model's download, which /health reports while the model is loading. A
+  // total of 0 ends it.
   void SetDownload(int64_t done_bytes, int64_t total_bytes) {
     api_.download_done = done_bytes;
     api_.download_total = total_bytes;
   }
   // Makes /ready answer 503, so that requests go elsewhere.
   void BeginLeaving();
-  // Answers new requests, and those that /pause has deferred, with 503 from now on.
+  // Answers new requests, and those that /pause has deferred, with 503.
   void BeginDrain();
   // Drops queued tasks and joins the workers.
   void Stop();
 
-  // Requests accepted and not completely answered.
+  // Number of requests accepted and not completely answered.
   int64_t num_pending() const { return api_.pending->load(); }
   // State that other dispatchers may share. This dispatcher's API keys must outlive them.
   SharedByModels shared() const { return {api_.responses, api_.limits, api_.identity}; }
-  // `path` without --root-path.
+  // Returns `path` without --root-path.
   std::string_view WithoutRoot(std::string_view path) const;
-  // 401, and `error`, in the shape of the API that `path` belongs to.
+  // Returns 401 and `error`, in the shape of the API that `path` belongs to.
   HttpResponse Unauthorized(std::string_view path) const;
   HttpResponse ErrorOf(std::string_view path, const ApiError& error) const;
-  // The path of the matching route, for the metrics; "none" if there is none.
+  // Returns the path of the matching route, for the metrics; "none" if there is none.
   std::string_view RouteOf(std::string_view path) const;
 
   std::optional<HttpResponse> CheckHead(const HttpRequest& head) override;

@@ -1,4 +1,4 @@
-// Keep-alive comments for idle streams (--sse-keep-alive-interval).
+// Sends keep-alive comments on idle streams (--sse-keep-alive-interval).
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace sluice {
 // A thread that calls KeepAlive() of all active requests several times per interval.
 class KeepAliveTimer {
  public:
-  // 0 seconds: does nothing.
+  // With 0 seconds, does nothing.
   KeepAliveTimer(double interval_seconds, std::shared_ptr<ActiveRequests> active);
   ~KeepAliveTimer() { Stop(); }
   KeepAliveTimer(const KeepAliveTimer&) = delete;

@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as the body of a completion, a chat, a message, a response and a decision.
-// Refusals must have status 4xx and a JSON body.
+// Fuzz target: reads arbitrary bytes as the body of a completion, a chat, a message, a response and
+// a decision. Refusals must have status 4xx and a JSON body.
 #include "base/fuzz_input.h"
 #include "server/api/anthropic/messages_request.h"
 #include "server/api/common/request_body.h"
@@ -22,7 +22,7 @@ void CheckError(const ApiError& error) {
   }
 }
 
-// Checks items, the messages made of them, and the names of tools in namespaces.
+// Checks items, the messages made from them, and the names of tools in namespaces.
 void CheckResponses(const json::Value& body, const ServerConfig& config) {
   const auto request = ReadResponsesRequest(body, config);
   if (!request) return CheckError(request.error());
@@ -39,7 +39,7 @@ void CheckResponses(const json::Value& body, const ServerConfig& config) {
     fuzz::Require(flat == FlatName(tool.space, tool.name));
 }
 
-// Checks that each option has a label, and the question a text.
+// Checks that each option has a label, and that the question has a text.
 void CheckDecision(const ApiResult<DecisionRequest>& request) {
   if (!request) return CheckError(request.error());
   fuzz::Require(!request->questions.empty());
