@@ -64,7 +64,7 @@ Tally Count(const std::vector<ModelFacts>& models) {
   return tally;
 }
 
-// Shows only counts: these routes are open, and the names of models require an API key.
+// Shows only counts, because these routes are open and the names of models require an API key.
 HttpResponse StatusAnswer(const Tally& tally, std::string_view status, bool is_good) {
   std::string body = fmt::format(
       R"({{"status":"{}","models":{{"loaded":{},"loading":{},"failed":{},"unloaded":{}}})", status,
@@ -109,7 +109,7 @@ HttpResponse DoorHealth(const std::vector<ModelFacts>& models, bool is_ready, Do
   const Tally tally = Count(models);
   if (phase == DoorPhase::kDraining) return StatusAnswer(tally, "draining", false);
   if (!is_ready) return StatusAnswer(tally, "loading", false);
-  // Still 200: other models are served, and a restart would end their requests.
+  // Still 200: other models are served, and a restart would abort their requests.
   const bool is_good = tally.lost.empty() && tally.failed == 0;
   return StatusAnswer(tally, is_good ? "ok" : "degraded", true);
 }

@@ -1,4 +1,4 @@
-// Responses about all models of a server with several.
+// Answers about all models of a server with several models.
 #pragma once
 
 #include <string>
@@ -10,16 +10,17 @@
 
 namespace sluice {
 
-// The cards of a model and of its adapters, with its state:
-//   "status":{"value":"loading","progress":0.25,"pinned":false,...}
+// Returns the cards of a model and of its adapters, with its state:
+//
+//     "status":{"value":"loading","progress":0.25,"pinned":false,...}
 std::vector<ModelCard> DoorCards(const ModelFacts& facts, int64_t created);
 
-// The responses of /health and /ready. `is_ready`: all pinned models have been tried.
+// The answers of /health and /ready. `is_ready`: loading all pinned models has been tried.
 enum class DoorPhase { kServing, kLeaving, kDraining };
 HttpResponse DoorHealth(const std::vector<ModelFacts>& models, bool is_ready, DoorPhase phase);
 HttpResponse DoorReadiness(const std::vector<ModelFacts>& models, bool is_ready, DoorPhase phase);
 
-// The text of /metrics: `front` (process and HTTP), each model, and the loading of models.
+// Returns the text of /metrics: `front` (process and HTTP), each model, and the loading of models.
 std::string DoorMetrics(const Metrics& front, const std::vector<ModelFacts>& models,
                         int64_t budget_bytes);
 

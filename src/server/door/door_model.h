@@ -1,4 +1,4 @@
-// A model of a server with several, and how it is loaded.
+// A model of a server with several models, and how it is loaded.
 #pragma once
 
 #include <cstdint>
@@ -29,28 +29,29 @@ class ModelLoader {
   // Downloads missing files and plans. Returns the bytes of memory that the model takes once it is
   // loaded.
   virtual Result<int64_t> Plan(const Progress& downloaded) = 0;
-  // REQUIRES: the last Plan() succeeded. `observer_of` is as in Engine::Hooks.
+  // Loads the model. `observer_of` is as in Engine::Hooks. REQUIRES: the last Plan() succeeded.
   virtual Result<LoadedModel> Load(std::function<EngineObserver*(int i)> observer_of,
                                    Progress loaded) = 0;
 };
 
 struct DoorModel {
-  std::string name;                   // the `model` of requests
+  std::string name;                   // the `model` that requests name
   std::vector<std::string> adapters;  // names of adapters that are served with it from the start
-  bool is_pinned = false;             // loaded at the start and never unloaded
-  int64_t priority = 0;               // models with a higher one are loaded first and unloaded last
-  ServerConfig config;                // for its answers, API keys and limits
+  bool is_pinned = false;             // whether it is loaded at the start and never unloaded
+  int64_t priority = 0;               // models with a higher priority are loaded first and unloaded
+                                      // last
+  ServerConfig config;                // used for its answers, API keys and limits
   std::unique_ptr<ModelLoader> loader;
 };
 
 struct DoorConfig {
-  // Settings of the port, logs and routes without a model. DoorServer::Create adds the API keys of
-  // all models.
+  // Settings of the port, the logs and routes without a model. DoorServer::Create adds the API keys
+  // of all models.
   ServerConfig server;
   int64_t budget_bytes = 0;   // maximum that all loaded models take together
   double wait_seconds = 600;  // maximum time that a request waits for its model
   int64_t max_waiting = 256;  // maximum number of requests that wait for one model
-  double retry_seconds = 10;  // time after a failed load before the next one
+  double retry_seconds = 10;  // time between a failed load and the next one
 };
 
 }  // namespace sluice

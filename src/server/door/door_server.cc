@@ -43,7 +43,7 @@ constexpr size_t kSmallBody = size_t{64} << 10;
 constexpr std::string_view kModelsPath = "/v1/models";
 constexpr std::string_view kOneModelPath = "/v1/models/{model_id}";
 
-// Refused: the server itself decides which models are in memory.
+// Whether the route is refused because the server itself decides which models are in memory.
 bool IsSleepRoute(std::string_view path) {
   return path == "/sleep" || path == "/wake_up";
 }
@@ -174,12 +174,12 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
     if (http_) http_->Stop();
   }
 
-  // HttpHandler.
+  // --- HttpHandler.
 
   std::optional<HttpResponse> CheckHead(const HttpRequest& head) override {
     std::optional<HttpResponse> refusal = front_.CheckHead(head);
     if (!refusal) return std::nullopt;
-    // The model is known only with the body: accept what the keys of any model allow.
+    // The body names the model, so this accepts what the keys of any model allow.
     const std::string_view path = front_.WithoutRoot(head.path);
     const Route* const route = FindRoute(path, config_);
     if (route == nullptr) return refusal;
@@ -319,13 +319,13 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
     slots_.Answer(*index, std::move(request), std::move(client));
   }
 
-  // A request names a model or an adapter, so each name has one meaning for the whole server.
+  // A request names a model or an adapter, so each name must have one meaning in the whole server.
   ApiStatus CheckAdapterName(const HttpRequest& request, int index) const {
     if (request.body.size() > kSmallBody)
       return BadRequest(fmt::format("The body has more than {} bytes.", kSmallBody));
     const Result<json::Value> body = json::Parse(request.body);
     const json::Value* const name = body && body->is_object() ? body->Find("lora_name") : nullptr;
-    if (name == nullptr || !name->is_string()) return {};  // refused by the model's own check
+    if (name == nullptr || !name->is_string()) return {};  // the model's own check refuses it
     if (slots_.Find(name->as_string()).value_or(index) == index) return {};
     return BadParameter(
         fmt::format("another model of this server has the name '{}'; choose another",
@@ -344,7 +344,7 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
     access_log_.Add(record);
   }
 
-  // Stops the models' threads after those of connections, which give them requests.
+  // Stops the models' threads after those of the connections, which give them requests.
   void Close() {
     BeginDrain();
     if (http_) http_->Stop();
@@ -355,12 +355,12 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
 
   const ServerConfig config_;
   const std::shared_ptr<ApiKeys> all_keys_;
-  const std::vector<std::shared_ptr<ApiKeys>> keys_;  // of each model
+  const std::vector<std::shared_ptr<ApiKeys>> keys_;  // keys of each model
   const int64_t created_ = UnixSeconds();
   const std::shared_ptr<RequestMemory> memory_;
   Metrics metrics_;
   AccessLog access_log_;
-  Dispatcher front_;  // for requests that need no model
+  Dispatcher front_;  // answers requests that need no model
   WorkerPool pool_;
   ModelSlots slots_;
   std::atomic<bool> leaving_{false}, is_draining_{false};

@@ -1,4 +1,4 @@
-// One HTTP server for several models, each with an engine, a tokenizer and an API of its own.
+// One HTTP server for several models, each of which has its own engine, tokenizer and API.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// Forwards a request to the model that its body or its query names, as ModelSlots describes;
-// answers routes that need no model itself. GET /v1/models, /health, /ready and /metrics cover all
+// Forwards a request to the model that its body or its query names, as ModelSlots describes.
+// Answers routes that need no model itself. GET /v1/models, /health, /ready and /metrics cover all
 // models.
 //
 // Life cycle: Create binds the port; Start begins to load the pinned models; Run blocks until a
@@ -26,13 +26,13 @@ class DoorServer {
   virtual uint16_t port() const = 0;
   // Begins to load the pinned models.
   virtual void Start() = 0;
-  // Whether each pinned model is loaded, or has failed.
+  // Whether each pinned model is loaded or has failed.
   virtual bool IsReady() const = 0;
-  // Whether a model is being loaded; a load cannot be interrupted.
+  // Whether a model is being loaded. A load cannot be interrupted.
   virtual bool IsLoading() const = 0;
 
-  // As in Server.
-  virtual Status OpenDoor() = 0;  // with listen_when_ready
+  // The following are as in Server.
+  virtual Status OpenDoor() = 0;  // only with listen_when_ready
   virtual void Reload() = 0;
   virtual int Run() = 0;
   virtual void BeginLeaving() = 0;

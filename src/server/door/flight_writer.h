@@ -14,7 +14,7 @@ namespace sluice {
 // Thread safety: all members may be used from any thread.
 struct Flights {
   std::atomic<int64_t> count{0};
-  // Ticks of the steady clock when a request last began or ended.
+  // When a request last began or ended, in ticks of the steady clock.
   std::atomic<int64_t> last_change{0};
 
   void Touch() { last_change = std::chrono::steady_clock::now().time_since_epoch().count(); }

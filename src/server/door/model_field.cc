@@ -57,7 +57,7 @@ class Scanner {
     return true;
   }
 
-  // Takes a string with its quotes; empty if there is none.
+  // Takes a string including its quotes; empty if there is none.
   std::string_view TakeString() {
     if (at_ >= text_.size() || text_[at_] != '"') return {};
     const size_t begin = at_++;
@@ -80,7 +80,7 @@ class Scanner {
     return text && text->is_string() && text->as_string() == "model";
   }
 
-  // Skips to the end of the value; counts brackets, except those in strings.
+  // Skips to the end of the value by counting brackets, except those in strings.
   bool SkipValue() {
     size_t depth = 0;
     const size_t begin = at_;

@@ -14,11 +14,11 @@
 namespace sluice {
 namespace {
 
-// How often a load checks whether busy models have become idle, and the keeper whether waiting
-// clients have left.
+// How often a load checks whether busy models have become idle, and how often the keeper checks
+// whether waiting clients have left.
 constexpr std::chrono::milliseconds kLookForRoom(20);
 constexpr std::chrono::milliseconds kLookForClients(250);
-// Maximum time for answered requests to release a model that is being unloaded.
+// Maximum wait until answered requests release a model that is being unloaded.
 constexpr std::chrono::seconds kTimeToLetGo(10);
 constexpr std::chrono::milliseconds kLookForHolders(2);
 
@@ -65,12 +65,12 @@ struct ModelSlots::Slot {
   std::unique_ptr<Engine> engine;
 
   ModelState state = ModelState::kOut;
-  bool is_wanted = false;            // to be loaded even if no request waits for it
-  bool was_tried = false;            // loaded, or failed, at least once
-  const Slot* closed_for = nullptr;  // kLoaded: takes no requests, to make room for that one
+  bool is_wanted = false;            // whether to load it even if no request waits for it
+  bool was_tried = false;            // whether it was loaded, or has failed, at least once
+  const Slot* closed_for = nullptr;  // kLoaded: takes no requests, to make room for this slot
   std::deque<Waiting> waiting;
-  int64_t bytes = 0;   // part of the budget that it takes; 0: none
-  int64_t needed = 0;  // kQueued: bytes that it waits for
+  int64_t bytes = 0;   // the part of the budget that it takes; 0: none
+  int64_t needed = 0;  // kQueued: number of bytes that it waits for
   uint64_t queue_number = 0;
   int64_t done_bytes = 0, total_bytes = 0;
   Error error;
@@ -130,7 +130,7 @@ std::optional<int> ModelSlots::Find(std::string_view name) const {
   if (found == names_.end() && name.ends_with('/'))
     found = names_.find(name.substr(0, name.size() - 1));
   if (found != names_.end()) return found->second;
-  // Also adapters that were added while the server runs.
+  // Includes adapters that were added while the server runs.
   for (const ModelFacts& facts : Facts()) {
     if (facts.context == nullptr) continue;
     const Adapters* const adapters = facts.context->engine->adapters();
@@ -179,7 +179,7 @@ void ModelSlots::Answer(int index, HttpRequest request, std::shared_ptr<Response
     lock.Unlock();
     return refuse(error);
   }
-  // With callbacks the connection notices a client that has left.
+  // With callbacks set, the connection notices when a client leaves.
   client->SetCallbacks([] {}, [] {});
   slot.waiting.push_back(
       {std::move(request), std::move(client), now + AsDuration(config_.wait_seconds)});
@@ -275,7 +275,7 @@ bool ModelSlots::LookAtSlots() {
 }
 
 void ModelSlots::StartLoad(Slot& slot) {
-  if (slot.thread.joinable()) slot.thread.join();  // it has ended
+  if (slot.thread.joinable()) slot.thread.join();  // the thread has ended
   slot.state = ModelState::kPlanning;
   slot.is_wanted = false;
   slot.thread_is_over = false;
@@ -351,7 +351,8 @@ std::vector<PlacedModel> ModelSlots::Placed() const {
                       .priority = slot->model.priority,
                       .is_settled = is_settled,
                       .is_busy = is_settled && IsBusy(*slot),
-                      // So loading takes at most half of the time when models take turns.
+                      // With this rule, loading takes at most half of the time when models take
+                      // turns.
                       .had_a_turn = now - slot->loaded_at >= slot->load_time,
                       .last_used = slot->flights->last_change});
   }
@@ -399,7 +400,7 @@ Result<std::optional<bool>> ModelSlots::TakeRoom(Slot& slot, Placement& placemen
         "models_memory");
   }
   const bool is_now = placement.answer == Placement::Answer::kNow;
-  // A model that fits beside all others delays nobody, so it need not wait its turn.
+  // A model that fits in addition to all others delays none, so it need not wait its turn.
   if (is_now && placement.put_out.empty()) {
     slot.bytes = slot.needed;
     slot.state = ModelState::kLoading;
@@ -464,7 +465,7 @@ void ModelSlots::PutOut(Slot& slot) {
     return HandOver(slot, std::move(admitted));
   }
   slot.metrics.SetSleeping(true);
-  // Destroyed without the lock, which would block all requests meanwhile.
+  // Destroyed without the lock, because the lock would block all requests meanwhile.
   std::unique_ptr<Engine> engine;
   {
     const MutexLock lock(mutex_);
@@ -599,7 +600,7 @@ void ModelSlots::BeginDrain() {
     }
     Notify();
   }
-  // This also refuses requests that the dispatchers hold back.
+  // This also refuses requests that the dispatchers have deferred.
   for (Dispatcher* const dispatcher : dispatchers) dispatcher->BeginDrain();
   Refuse(refused, ServiceUnavailable(kServerIsShuttingDown));
 }

@@ -38,28 +38,30 @@ enum class ModelState {
   kFailed,  // not in memory; the last load failed
 };
 std::string_view ModelStateName(
-    ModelState state);  // "unloaded", "loading", "loaded", "failed", ...
+    ModelState state);  // returns "unloaded", "loading", "loaded", "failed", ...
 
-// Facts about a model, for answers and metrics.
+// What answers and metrics show about a model.
 struct ModelFacts {
   int index = 0;
   const DoorModel* model = nullptr;
   const ApiKeys* keys = nullptr;
   ModelState state = ModelState::kOut;
-  std::string error;                     // if kFailed
-  int64_t done_bytes = 0;                // of the download in kPlanning, of the load in kLoading
-  int64_t total_bytes = 0;               // 0: not known
-  int64_t bytes = 0;                     // part of the budget that it takes
-  std::optional<int64_t> max_model_len;  // of the last load
+  std::string error;                     // only for kFailed
+  int64_t done_bytes = 0;                // progress of the download in kPlanning, of the load in
+                                         // kLoading
+  int64_t total_bytes = 0;               // 0: unknown
+  int64_t bytes = 0;                     // the part of the budget that it takes
+  std::optional<int64_t> max_model_len;  // as of the last load
   bool has_chat = false, calls_tools = false;
   int64_t in_flight = 0, waiting = 0;
   uint64_t num_loads = 0, num_failures = 0, num_put_out = 0;
-  std::shared_ptr<const ModelContext> context;  // if kLoaded; the engine lives as long as this
+  std::shared_ptr<const ModelContext> context;  // only for kLoaded; the engine lives as long as
+                                                // this pointer
   const Metrics* metrics = nullptr;
 };
 
 // A request for a model that is not loaded waits until it is, at most DoorConfig::wait_seconds. To
-// make room, other models are unloaded as Place() decides: an engine is destroyed once none of its
+// make room, other models are unloaded as Place() decides; an engine is destroyed once none of its
 // requests is in flight. Each load has its own thread, so a download or load that hangs delays
 // other models only by the memory that it takes. After a failed load, requests get its error for
 // DoorConfig::retry_seconds; a later request starts another load.
@@ -79,27 +81,28 @@ class ModelSlots {
   void Start();
   // Whether each pinned model is loaded or has failed once.
   bool IsReady() const;
-  // Index of the model that serves `name`, which may be an adapter; nullopt if none does.
+  // Returns the index of the model that serves `name`, which may be an adapter; nullopt if none
+  // does.
   std::optional<int> Find(std::string_view name) const;
   const DoorModel& model(int index) const;
   const ApiKeys& keys(int index) const;
 
-  // Answers a request now if the model is loaded, else once it is, or with an error.
+  // Answers a request now if the model is loaded; otherwise once it is, or with an error.
   void Answer(int index, HttpRequest request, std::shared_ptr<ResponseWriter> client);
 
   std::vector<ModelFacts> Facts() const;
   int64_t budget_bytes() const { return config_.budget_bytes; }
-  // Log lines about the throughput since the last call.
+  // Returns log lines about the throughput since the last call.
   std::vector<std::string> ThroughputLines();
 
-  // Answers new and waiting requests with 503; those in flight may finish.
+  // Answers new and waiting requests with 503. Those in flight may finish.
   void BeginDrain();
   void BeginLeaving();
-  // Whether nothing is in flight.
+  // Whether no request is in flight.
   bool IsDrained() const;
-  // Whether a load is in progress; a load cannot be interrupted.
+  // Whether a load is in progress. A load cannot be interrupted.
   bool IsLoading() const;
-  // Aborts what is in flight and waits for loads in progress.
+  // Aborts the requests in flight and waits for loads in progress.
   void Stop();
 
  private:
@@ -112,16 +115,16 @@ class ModelSlots {
   struct Slot;
 
   bool IsBusy(const Slot& slot) const REQUIRES(mutex_);
-  // The models that take a part of the budget, including those being loaded or unloaded.
+  // Returns the models that take a part of the budget, including those being loaded or unloaded.
   std::vector<PlacedModel> Placed() const REQUIRES(mutex_);
   // Whether the slot is first among the models that wait for memory.
   bool IsNext(const Slot& slot) const REQUIRES(mutex_);
   // Takes the waiting requests of a loaded model and counts them as in flight. HandOver() is called
-  // without the lock, since answering a request may lead to the next one of its connection.
+  // without the lock, because answering a request may lead to the next one on its connection.
   std::deque<Waiting> TakeAdmitted(Slot& slot) REQUIRES(mutex_);
   static void HandOver(Slot& slot, std::deque<Waiting> admitted);
   void Refuse(const std::deque<Waiting>& refused, const ApiError& error) const;
-  // Takes the requests that have waited too long; drops those whose clients have left.
+  // Takes the requests that have waited too long, and drops those whose clients have left.
   std::deque<Waiting> TakeExpired(Slot& slot) REQUIRES(mutex_);
   ApiError WaitedTooLong(const Slot& slot) const REQUIRES(mutex_);
   // Wakes the keeper and the loads that wait for memory.
@@ -132,15 +135,16 @@ class ModelSlots {
   bool LookAtSlots();
   void StartLoad(Slot& slot) REQUIRES(mutex_);
 
-  // On the thread of a load.
+  // Called on the thread of a load.
   void RunLoad(Slot& slot);
   void LoadAndTell(Slot& slot);
   Status LoadSlot(Slot& slot);
-  // Waits until the slot's bytes are reserved and returns true; false if nobody waits for the
-  // model.
+  // Waits until the slot's bytes are reserved and returns true; returns false if no request waits
+  // for the model.
   Result<bool> MakeRoom(Slot& slot, int64_t bytes);
-  // One attempt of MakeRoom(): its result, or nullopt if it must be repeated, after unloading
-  // `leaving` if that is not null. Models of `placement.close` take no requests meanwhile.
+  // One attempt of MakeRoom(). Returns its result, or nullopt if it must be repeated, after
+  // unloading `leaving` if that is not null. Models in `placement.close` take no requests
+  // meanwhile.
   Result<std::optional<bool>> TakeRoom(Slot& slot, Placement& placement, Slot*& leaving)
       REQUIRES(mutex_);
   Status Fill(Slot& slot);
@@ -160,15 +164,16 @@ class ModelSlots {
 
   mutable Mutex mutex_;
   CondVar wake_;
-  // The pointers are constant after construction; changes inside slots are guarded by mutex_.
+  // The pointers are constant after construction. mutex_ guards changes inside slots.
   std::vector<std::unique_ptr<Slot>> slots_;
   std::map<std::string, int, std::less<>> names_;  // constant after construction
   uint64_t num_queued_ GUARDED_BY(mutex_) = 0;
   bool draining_ GUARDED_BY(mutex_) = false;
   bool leaving_ GUARDED_BY(mutex_) = false;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  bool changed_ GUARDED_BY(mutex_) = false;  // since the keeper last looked at the slots
-  std::thread keeper_;                       // last: it uses all of the above
+  bool changed_ GUARDED_BY(mutex_) = false;  // whether slots changed since the keeper last looked
+                                             // at them
+  std::thread keeper_;                       // last member, because it uses all of the above
 };
 
 }  // namespace sluice

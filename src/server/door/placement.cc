@@ -6,8 +6,8 @@
 namespace sluice {
 namespace {
 
-// Returns the models of `candidates`, in their order, that are needed to free `missing` bytes.
-// Empty if all of them are not enough.
+// Returns the models of `candidates`, in their order, that must be unloaded to free `missing`
+// bytes. Empty if all of them are not enough.
 std::vector<int> Enough(const std::vector<const PlacedModel*>& candidates, int64_t missing) {
   std::vector<const PlacedModel*> taken;
   int64_t bytes = 0;
@@ -17,7 +17,7 @@ std::vector<int> Enough(const std::vector<const PlacedModel*>& candidates, int64
     bytes += candidate->bytes;
   }
   if (bytes < missing) return {};
-  // Leaves out models that turn out not to be needed, the most recently used first.
+  // Leaves out models that turn out to be unnecessary, the most recently used first.
   for (size_t i = taken.size(); i-- > 0;) {
     if (bytes - taken[i]->bytes < missing) continue;
     bytes -= taken[i]->bytes;

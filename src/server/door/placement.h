@@ -8,14 +8,14 @@ namespace sluice {
 
 // A model that is in memory, or is being loaded or unloaded.
 struct PlacedModel {
-  int model = 0;      // its index
+  int model = 0;      // index of the model
   int64_t bytes = 0;  // memory that it takes
   bool is_pinned = false;
   int64_t priority = 0;
-  bool is_settled = true;  // loaded; false: being loaded or unloaded
-  bool is_busy = false;    // requests are in flight
-  bool had_a_turn = true;  // loaded long enough to be unloaded although it is busy
-  int64_t last_used = 0;   // of any clock; the smallest leaves first
+  bool is_settled = true;  // false: it is being loaded or unloaded
+  bool is_busy = false;    // whether requests are in flight
+  bool had_a_turn = true;  // whether it was loaded long enough to be unloaded although it is busy
+  int64_t last_used = 0;   // time of any clock; the smallest is unloaded first
 };
 
 // A model that a request asks for.
@@ -28,18 +28,18 @@ struct WantedModel {
 struct Placement {
   enum class Answer {
     kNow,    // it fits once `put_out` are unloaded
-    kLater,  // not before busy models are unloaded, or loads and unloads have ended
+    kLater,  // it fits only after busy models are unloaded, or loads and unloads have ended
     kNever,  // the pinned models leave too little of the budget
   };
   Answer answer = Answer::kNow;
-  std::vector<int> put_out;  // kNow: idle models, in the order in which they are unloaded
-  std::vector<int> close;    // kLater: busy models that must take no requests until unloaded
+  std::vector<int> put_out;  // for kNow: idle models to unload, in this order
+  std::vector<int> close;    // for kLater: busy models that must take no requests until unloaded
 };
 
-// Pinned models are never unloaded, and none is without need. Idle models are unloaded before busy
-// ones, those of lower priority before others, then the least recently used first. If the idle ones
-// are not enough, busy models that had a turn and have no higher priority than the wanted one are
-// closed to requests.
+// Decides how to make room for a model. Pinned models are never unloaded, and no model is unloaded
+// without need. Idle models are unloaded before busy ones, then by lower priority, then the least
+// recently used first. If the idle ones are not enough, busy models that had a turn and do not have
+// a higher priority than the wanted one are closed to requests.
 Placement Place(int64_t budget_bytes, const std::vector<PlacedModel>& placed,
                 const WantedModel& wanted);
 
