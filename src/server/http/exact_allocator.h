@@ -1,4 +1,4 @@
-// Memory of Asio operations that wait for a long time. Internal to this folder.
+// Allocator for Asio operations that wait for a long time. Internal to this folder.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The base of response writers that stand in front of another one.
+// Base of response writers that wrap another one.
 #pragma once
 
 #include <functional>

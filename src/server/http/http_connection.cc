@@ -35,7 +35,7 @@ using Socket = HttpStream::Socket;
 using tcp = asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
-// Also frees the capacity, which assigning an empty string keeps.
+// Also frees the capacity, which assigning an empty string would keep.
 void Free(std::string& text) {
   std::string().swap(text);
 }
@@ -101,7 +101,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     socket_.close(ignored);
     const auto self = shared_from_this();
     std::function<void()> on_closed = TakeOnClosed();
-    // Frees queued data: a running handler may keep this connection alive for a while.
+    // Frees queued data, because a running handler may keep this connection alive for a while.
     {
       const MutexLock lock(mutex_);
       out_ = {};
@@ -133,7 +133,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     response_bytes_ += body_bytes;
     ended_ = end;
   }
-  // Queues the whole rest of an answer, without a copy. REQUIRES: MayHold() if it is large.
+  // Queues the whole rest of an answer, without a copy. REQUIRES: MayHold() returned true, if the
+  // body is large.
   void AppendBody(uint64_t exchange, std::string body) {
     const MutexLock lock(mutex_);
     if (gone_ || exchange != exchange_ || ended_) return;
@@ -145,7 +146,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     response_bytes_ += size;
     ended_ = true;
   }
-  // Reserves memory for the bytes to be appended next. False if it is refused.
+  // Reserves memory for the bytes to be appended next. Returns false if it is refused.
   bool MayHold(uint64_t bytes) {
     const MutexLock lock(mutex_);
     return unsent_.TryResize(backlog_ + bytes);
@@ -210,7 +211,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
  private:
   enum class State { kHandshake, kIdle, kHead, kBody, kBusy, kLingering };
 
-  // The memory of a TLS connection, reserved before the handshake.
+  // Reserves the memory of a TLS connection before the handshake.
   static MemoryLease TakeTlsMemory(const HttpCore& core) {
     MemoryLease lease(core.memory);
     if (core.certificates != nullptr && !lease.TryResize(HttpStream::kTlsBytes))
@@ -226,8 +227,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     return std::exchange(on_closed_, nullptr);
   }
 
-  // REQUIRES: gone_ is false: a task posted after the I/O thread has ended would stay in its queue
-  // and keep the connection alive forever.
+  // Runs a task on the I/O thread. REQUIRES: gone_ is false: a task posted after the I/O thread has
+  // ended would stay in its queue and keep the connection alive forever.
   void Post(std::function<void()> task) REQUIRES(mutex_) {
     asio::post(io_->context, std::move(task));
   }
@@ -246,7 +247,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   }
 
   // Reserves memory for bytes that the caller appends to out_ and adds to backlog_, and posts the
-  // flush that sends them. False if refused: the answer is cut off. REQUIRES: gone_ is false.
+  // flush that sends them. Returns false if the memory is refused: the answer is cut off. REQUIRES:
+  // gone_ is false.
   bool TakeUnsent(size_t size) REQUIRES(mutex_) {
     if (!unsent_.TryResize(std::max<uint64_t>(unsent_.bytes(), backlog_ + size))) {
       Post([self = shared_from_this()] { self->Close(); });
@@ -259,7 +261,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     return true;
   }
 
-  // An exception, such as an allocation failure despite the reservation, fails only this request.
+  // Runs `work`. An exception, such as an allocation failure despite the reservation, fails only
+  // this request.
   template <typename Work>
   void Guard(Work work) {
     try {
@@ -283,7 +286,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     Close();
   }
 
-  // The handshake has the time limit of a request's head.
+  // The handshake has the same time limit as a request's head.
   void ContinueHandshake() {
     error_code error;
     stream_.Handshake(error);
@@ -333,9 +336,9 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (!closed_) ArmRead();
   }
 
-  // The client sends no more. It may still read or have closed the connection: both look the same
-  // until something is sent. Its requests are answered; then the connection ends. An error, which
-  // is the reply of a closed client's system, ends it sooner.
+  // The client sends no more. It may still be reading, or it may have closed the connection: both
+  // look the same until something is sent. Its requests are answered; then the connection ends. It
+  // ends sooner if the client's system replies with an error, as it does for a closed connection.
   void OnEof() {
     saw_eof_ = true;
     if (state_ != State::kBusy) return Close();
@@ -345,7 +348,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     });
   }
 
-  // Before an answer begins, an interim response, which HTTP/1.1 clients skip, reveals whether a
+  // Before an answer begins, an interim response, which HTTP/1.1 clients skip, shows whether a
   // half-closed client still exists.
   void ProbeHalfClosed(Clock::time_point now) {
     probe_time_ = now + kProbeInterval;
@@ -373,7 +376,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       in_.erase(0, used);
       if (in_.empty()) Free(in_);
       if (parser.is_header_done() && state_ == State::kHead) {
-        // Checked before errors of the body, whose parsing depends on the head.
+        // Checked before errors of the body, because parsing the body depends on the head.
         if (const auto fault = FindHeadFault(parser.fields(), parser.version()))
           return Refuse(fault->status, fault->message);
       }
@@ -528,7 +531,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     }
   }
 
-  // Called once per exchange, when State::kBusy ends.
+  // Ends the record of an exchange. Called once per exchange, when State::kBusy ends.
   void EndRecord() {
     state_ = State::kIdle;
     --core_->num_exchanges;
@@ -560,7 +563,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     EndRecord();
     bool close = false;
     std::function<void()> on_closed,
-        on_writable;  // Destroyed without the lock: they may hold the last writer.
+        on_writable;  // destroyed without the lock, because it may hold the last writer
     {
       const MutexLock lock(mutex_);
       exchange_ = 0;
@@ -582,7 +585,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   }
 
   // After the last answer, reads for a while what the client still sends, so that it sees the
-  // answer and not a reset.
+  // answer instead of a reset.
   void EndConnection() {
     error_code error;
     stream_.EndWriting(error);
@@ -596,27 +599,28 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   HttpIoThread* const io_;
   const MemoryLease tls_memory_;
   HttpStream stream_;
-  Socket& socket_;  // of stream_
+  Socket& socket_;  // the socket of stream_
   std::string client_;
 
-  // Used only by the I/O thread.
+  // The following are used only by the I/O thread.
   State state_ = State::kIdle;
   bool closed_ = false, read_armed_ = false, saw_eof_ = false, writing_ = false, http10_ = false;
   std::string in_;
-  MemoryLease received_;                       // for in_; the parser has its own for the body
+  MemoryLease received_;                       // for in_; the parser has another lease for the body
   std::unique_ptr<IncomingRequest> incoming_;  // null between requests and while one is answered
-  RecordedRequest recorded_;                   // the current request or the last one
+  RecordedRequest recorded_;                   // the current request, or the last one
   std::vector<std::string> sending_;
-  size_t sending_index_ = 0, sent_ = 0;  // the next piece, and how much of it is sent
+  size_t sending_index_ = 0, sent_ = 0;  // index of the next piece to send, and how much of it is
+                                         // sent
   Clock::time_point deadline_ = Clock::time_point::max();
   Clock::time_point write_deadline_ = Clock::time_point::max();
   Clock::time_point probe_time_ = Clock::time_point::max();
 
-  std::atomic<size_t> backlog_{0};  // bytes in out_ and sending_
+  std::atomic<size_t> backlog_{0};  // number of bytes in out_ and sending_
   std::atomic<bool> wants_writable_{false};
 
   Mutex mutex_;
-  std::vector<std::string> out_ GUARDED_BY(mutex_);  // pieces after those of sending_
+  std::vector<std::string> out_ GUARDED_BY(mutex_);  // pieces that follow those in sending_
   MemoryLease unsent_ GUARDED_BY(mutex_);            // memory of the backlog
   uint64_t exchange_ GUARDED_BY(mutex_) = 0;         // 0: no exchange
   uint64_t last_exchange_ GUARDED_BY(mutex_) = 0;
@@ -634,8 +638,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
 class Writer : public ResponseWriter {
  public:
-  // `head`: the request without its body. `memory`: the request's lease; the owner of this writer
-  // may keep data derived from the request as long as the writer.
+  // `head`: the request without its body. `memory`: the request's lease. The owner of this writer
+  // may keep data derived from the request as long as the writer exists.
   Writer(std::shared_ptr<Connection> connection, uint64_t exchange, const HttpRequest& head,
          bool http10, bool close, std::shared_ptr<MemoryLease> memory)
       : connection_(std::move(connection)),
@@ -666,13 +670,14 @@ class Writer : public ResponseWriter {
   void Send(HttpResponse response) override {
     // The handler, which adds headers, may have been destroyed with the server.
     if (closed()) return;
-    // Out of memory after the first head: too late for a second one, so the stream is cut off.
+    // Out of memory after the first head: it is too late for a second one, so the stream is cut
+    // off.
     if (started_) return connection_->Abort(exchange_);
     // Data derived from the request is no longer needed.
     if (memory_ != nullptr) memory_->Shrink(0);
     if (!connection_->MayHold(response.body.size() + kHeadRoom))
       response = Refused(response.body.size());
-    // A 304 has no body; a content-length would denote that of the unsent file.
+    // A 304 has no body. A content-length would state that of the file, which is not sent.
     const std::string head = Head(
         response,
         response.status == 304 ? "" : fmt::format("content-length: {}\r\n", response.body.size()));
@@ -719,7 +724,7 @@ class Writer : public ResponseWriter {
   }
 
  private:
-  // The response if the `bytes` of an answer or of a request do not fit into memory.
+  // Returns the response for an answer or a request whose `bytes` do not fit into memory.
   HttpResponse Refused(uint64_t bytes) const {
     const MemoryRefusal refusal = RefusalOf(*connection_->core().memory, bytes);
     HttpResponse response;
@@ -742,7 +747,7 @@ class Writer : public ResponseWriter {
   const uint64_t exchange_;
   std::unique_ptr<const HttpRequest> head_;  // null once a stream has begun
   const bool http10_;
-  const bool head_only_;  // the response has no body
+  const bool head_only_;  // whether the response has no body
   bool close_;
   bool started_ = false, complete_ = false;
   const std::shared_ptr<MemoryLease> memory_;

@@ -1,5 +1,5 @@
-// One connection, and the data that all connections share. Internal to this folder: it includes
-// Asio.
+// One connection, and the data that all connections share. Internal to this folder, because it
+// includes Asio.
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ namespace sluice {
 
 namespace asio = boost::asio;
 
-// Reads requests and writes their answers, one at a time.
-// Thread safety: all methods are called on the connection's I/O thread.
+// Reads requests and writes their answers, one at a time. Thread safety: all methods are called on
+// the connection's I/O thread.
 class HttpConnection {
  public:
   virtual ~HttpConnection() = default;
@@ -34,11 +34,12 @@ class HttpConnection {
   // Closes the connection if a timeout has passed.
   virtual void CheckDeadline(std::chrono::steady_clock::time_point now) = 0;
   virtual void CloseIfIdle() = 0;
-  // Also tells the handler of a request in progress that its client has disconnected.
+  // Closes the connection. Tells the handler of a request in progress that its client has
+  // disconnected.
   virtual void Close() = 0;
 };
 
-// One thread, its event loop and the connections that only this thread uses.
+// A thread, its event loop, and the connections that only this thread uses.
 struct HttpIoThread {
   asio::io_context context{1};
   asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
@@ -48,7 +49,7 @@ struct HttpIoThread {
   std::thread thread;
 };
 
-// Data shared by all connections. Writers keep it alive through their connection, even after the
+// Data that all connections share. Writers keep it alive through their connection, even after the
 // server is destroyed.
 struct HttpCore {
   ServerConfig config;

@@ -116,7 +116,7 @@ class HttpServerImpl : public HttpServer {
 
   void Stop() override {
     if (core_->stopped.exchange(true)) return;
-    // Posted from the accepting thread, so that the last accepted connection is started before.
+    // Posted to the accepting thread, so that the last accepted connection is started before this.
     asio::post(core_->threads[0]->context, [this] {
       error_code ignored;
       acceptor_->close(ignored);
@@ -203,7 +203,7 @@ class HttpServerImpl : public HttpServer {
                 "host");
   }
 
-  // Whoever may write the file may use the server; its mode is determined by the umask.
+  // Any user who may write the file may use the server. The umask determines the file's mode.
   Status BindPath() {
     const std::string& path = core_->config.uds;
     RETURN_IF_ERROR(RemoveStaleSocket(path));
@@ -223,7 +223,7 @@ class HttpServerImpl : public HttpServer {
     return error;
   }
 
-  // Connections catch their own exceptions; any other exception ends only one handler.
+  // Connections catch their own exceptions. Any other exception ends only one handler.
   static void RunToEnd(asio::io_context& context) {
     while (!RunGuarded("http", "a handler of an I/O thread", [&] { context.run(); })) {
     }
@@ -236,7 +236,7 @@ class HttpServerImpl : public HttpServer {
     acceptor_->async_accept(io->context, [this, io](error_code error, Socket socket) {
       if (error == asio::error::operation_aborted || core_->stopped) return;
       if (error) {
-        // Out of file descriptors: wait until some are free instead of spinning.
+        // Out of file descriptors: waits until some are free instead of spinning.
         LOG_WARNING("http", "cannot accept a connection: {}", error.message());
         retry_->expires_after(std::chrono::milliseconds(100));
         retry_->async_wait([this](error_code cancelled) {
@@ -273,7 +273,7 @@ class HttpServerImpl : public HttpServer {
     });
   }
 
-  // Checks deadlines a few times a second, only while there are connections.
+  // Checks deadlines a few times a second, but only while there are connections.
   static void Tick(HttpIoThread* io) {
     io->tick.expires_after(kTick);
     io->tick.async_wait([io](error_code error) {

@@ -12,19 +12,19 @@
 namespace sluice {
 
 // HTTP/1.1 (and 1.0 without keep-alive) over TCP or a unix socket, with TLS if the configuration
-// has a certificate. Every connection belongs to one I/O thread; a slow client holds only the
+// has a certificate. Every connection belongs to one I/O thread. A slow client holds only the
 // memory of its connection: at most max_body_bytes of a request, and what its handler writes beyond
 // ResponseWriter::backlogged(). Thread safety: all methods may be called from any thread.
 class HttpServer {
  public:
-  // Called on an I/O thread once an answer was sent or its client has disconnected; must not block.
+  // Called on an I/O thread once an answer was sent or its client has disconnected. Must not block.
   using RecordFunction = std::function<void(const HttpExchangeRecord&)>;
 
   // Binds and listens; connections wait in the system's queue until Start(). With
-  // ServerConfig::listen_when_ready it does not listen: connections are refused until OpenDoor().
-  // kAddressInUse if the port or path is taken, kInvalidArgument if the host is not an address of
-  // this machine or a TLS file cannot be used. `handler` outlives the server. The memory of
-  // requests and answers is taken from `memory`.
+  // ServerConfig::listen_when_ready it does not listen, so connections are refused until
+  // OpenDoor(). kAddressInUse if the port or path is taken, kInvalidArgument if the host is not an
+  // address of this machine or a TLS file cannot be used. `handler` must outlive the server. The
+  // memory of requests and answers is taken from `memory`.
   static Result<std::unique_ptr<HttpServer>> Listen(const ServerConfig& config,
                                                     std::shared_ptr<RequestMemory> memory,
                                                     HttpHandler* handler, RecordFunction record);
@@ -32,24 +32,23 @@ class HttpServer {
 
   virtual uint16_t port() const = 0;  // 0 for a unix socket
   virtual void Start() = 0;
-  // Reads the TLS files again. If they are unusable, the old ones stay in use; the outcome is
-  // logged.
+  // Reads the TLS files again. If they are unusable, the old ones stay in use. Logs the outcome.
   virtual void ReloadCertificates() = 0;
-  // Does the same if the files have changed but not since the last call.
+  // Does the same if the files have changed, but not since the last call.
   virtual void RefreshCertificates() = 0;
   // With ServerConfig::listen_when_ready: starts to listen. Does nothing after StopAccepting().
   virtual Status OpenDoor() = 0;
-  // From now on every answer announces that its connection will be closed, and it is. Idle
-  // connections stay open: a request may be on its way.
+  // Makes every later answer announce that its connection will be closed, and closes it. Idle
+  // connections stay open, because a request may be on its way.
   virtual void BeginLeaving() = 0;
-  // Accepts the connections that wait in the system's queue; the system refuses later ones.
+  // Accepts the connections that wait in the system's queue. The system refuses later ones.
   virtual void StopAccepting() = 0;
-  // Closes idle connections now and busy ones after their answer; still accepts new ones.
+  // Closes idle connections now and busy ones after their answer. Still accepts new ones.
   virtual void BeginDrain() = 0;
   // Number of requests whose answer is not completely sent.
   virtual int64_t num_exchanges() const = 0;
   virtual int64_t num_connections() const = 0;
-  // Closes everything and joins the threads. Called by the destructor.
+  // Closes everything and joins the threads. The destructor calls it.
   virtual void Stop() = 0;
 };
 

@@ -1,5 +1,5 @@
-// The bytes of one connection, plain or with TLS. Internal to this folder: it includes Asio and
-// OpenSSL.
+// The bytes of one connection, plain or with TLS. Internal to this folder, because it includes Asio
+// and OpenSSL.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,16 @@
 
 namespace sluice {
 
-// "127.0.0.1:52976"; "unix" for a unix socket.
+// Returns "127.0.0.1:52976", or "unix" for a unix socket.
 std::string NameOf(const boost::asio::generic::stream_protocol::endpoint& endpoint);
 
-// Calls do as much as is possible now and never block. After the error would_block, repeat the call
-// (a Write with the same bytes) once the socket is ready for wanted(). Thread safety: one thread at
-// a time.
+// Calls do as much as possible now and never block. After the error would_block, repeat the call (a
+// Write with the same bytes) once the socket is ready for wanted(). Thread safety: one thread at a
+// time.
 class HttpStream {
  public:
-  // With the concrete executor: asio::any_io_executor takes more memory in each connection.
+  // Names the concrete executor, because asio::any_io_executor takes more memory in each
+  // connection.
   using Socket = boost::asio::basic_stream_socket<boost::asio::generic::stream_protocol,
                                                   boost::asio::io_context::executor_type>;
   using error_code = boost::system::error_code;
@@ -38,18 +39,18 @@ class HttpStream {
 
   Socket& socket() { return socket_; }
   bool tls() const { return tls_ != nullptr; }
-  // The readiness of the socket to wait for before a call that would have blocked is repeated.
+  // What to wait for before repeating a call that would have blocked.
   Socket::wait_type wanted() const { return wanted_; }
 
   // Call until it succeeds, before anything is read or written. REQUIRES: tls().
   void Handshake(error_code& error);
-  // After a failed handshake: returns whether the client speaks plain HTTP. If so, the stream
+  // Call after a failed handshake. Returns whether the client speaks plain HTTP. If so, the stream
   // becomes plain, so that the client gets an answer.
   bool BecomePlainForHttp();
   // Why the last call failed, for the log.
   std::string reason() const;
 
-  // Reads at least a byte, or sets an error: eof if the client sends no more.
+  // Reads at least one byte, or sets an error: eof if the client sends no more.
   size_t Read(char* data, size_t size, error_code& error);
   size_t Write(std::string_view bytes, error_code& error);
   // Tells the client that no more data follows.

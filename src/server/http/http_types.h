@@ -1,4 +1,4 @@
-// HTTP requests, responses and handlers, independent of the library that carries them.
+// HTTP requests, responses and handlers, independent of the library that implements HTTP.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,25 @@
 namespace sluice {
 
 struct HttpHeader {
-  std::string name;  // lower case
+  std::string name;  // in lower case
   std::string value;
 };
 
 struct HttpRequest {
-  std::string method;  // "GET"
+  std::string method;  // for example "GET"
   std::string target;  // as sent
-  std::string path;    // of the target: percent-decoded, without the query
-  std::string query;   // the part after '?', as sent
+  std::string path;    // path of the target: percent-decoded, without the query
+  std::string query;   // the target's part after '?', as sent
   std::vector<HttpHeader> headers;
   std::string body;
-  // The memory that this request holds, including its body; null if memory is not limited. Returned
-  // when its ResponseWriter is destroyed. Used by the thread that works on the request.
+  // The memory that this request holds, including its body; null if memory is not limited. It is
+  // returned when the request's ResponseWriter is destroyed. Used by the thread that works on the
+  // request.
   std::shared_ptr<MemoryLease> memory;
-  std::string client;  // "127.0.0.1:52976"
-  std::string host;    // of the Host header, else the local address
+  std::string client;  // for example "127.0.0.1:52976"
+  std::string host;    // from the Host header, else the local address
 
-  // The first header with this name (lower case), or null.
+  // Returns the first header with this name (in lower case), or null.
   const std::string* Header(std::string_view name) const {
     for (const HttpHeader& header : headers) {
       if (header.name == name) return &header.value;
@@ -42,9 +43,9 @@ struct HttpRequest {
 
 struct HttpResponse {
   int status = 200;
-  std::string content_type = "application/json";  // "": no header
+  std::string content_type = "application/json";  // "": no content-type header
   std::string body;
-  // In addition to date, server, content-length, content-type and connection.
+  // Headers besides date, server, content-length, content-type and connection.
   std::vector<HttpHeader> headers;
 };
 
@@ -72,52 +73,53 @@ class ResponseWriter {
   virtual void WriteChunk(std::string_view data) = 0;
   virtual void EndStream() = 0;
 
-  // Adds to the access log; called before the answer is complete.
+  // Adds notes to the access log. Call before the answer is complete.
   virtual void Describe(AnswerNotes) {}  // NOLINT(performance-unnecessary-value-param)
   // Calls `change` to correct the notes of Describe(), unless the client has disconnected. `change`
   // must not block.
   virtual void CorrectNotes(const std::function<void(AnswerNotes&)>& /*change*/) {}
 
-  // True if so much data is queued that the caller should wait for `on_writable`.
+  // Whether so much data is queued that the caller should wait for `on_writable`.
   virtual bool backlogged() const = 0;
   virtual bool closed() const = 0;
 
-  // `on_closed`: the client disconnected before the answer was complete; called at most once,
-  // immediately if it already has. `on_writable`: see backlogged(). Both are called on an I/O
-  // thread and must not block.
+  // `on_closed`: the client disconnected before the answer was complete. Called at most once, and
+  // immediately if that has already happened. `on_writable`: see backlogged(). Both are called on
+  // an I/O thread and must not block.
   virtual void SetCallbacks(std::function<void()> on_closed, std::function<void()> on_writable) = 0;
 };
 
-// Answers requests. Thread safety: called by several I/O threads at once; must not block them.
+// Answers requests. Thread safety: several I/O threads call it at a time; it must not block them.
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
-  // Called before the body is read. Returning a response ends the request, e.g. for a missing key.
+  // Called before the body is read. Returning a response ends the request, for example if a key is
+  // missing.
   virtual std::optional<HttpResponse> CheckHead(const HttpRequest& head) = 0;
   virtual void Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) = 0;
-  // The JSON of an error that a connection answers itself; `target`: of the request, "" if still
-  // unknown. In OpenAI's shape, unless overridden.
+  // Returns the JSON of an error that a connection itself answers. `target`: that of the request,
+  // "" if still unknown. In OpenAI's shape, unless overridden.
   virtual std::string ErrorBody(std::string_view target, int status, std::string_view type,
                                 std::string_view message) const;
-  // Headers of every answer to this request (CORS, request id).
+  // Returns headers that every answer to this request has (CORS, request id).
   virtual std::vector<HttpHeader> CommonHeaders(const HttpRequest& request, int status) = 0;
 };
 
 // One answered request, for the access log and the metrics.
 struct HttpExchangeRecord {
   std::string_view client, method, target, path;
-  std::string_view version;     // "1.1"
+  std::string_view version;     // for example "1.1"
   int status = 0;               // 499: the client left before any answer; 503: the server ended
-  uint64_t request_bytes = 0;   // of the body
-  uint64_t response_bytes = 0;  // of the body
+  uint64_t request_bytes = 0;   // size of the body
+  uint64_t response_bytes = 0;  // size of the body
   double seconds = 0;
   std::string_view request_id;         // from the header X-Request-Id; "" if absent
-  std::string_view error_body;         // start of the body of an answer with status >= 400
-  const AnswerNotes* notes = nullptr;  // null without Describe()
+  std::string_view error_body;         // beginning of the body, if the status is >= 400
+  const AnswerNotes* notes = nullptr;  // null if Describe() was not called
 };
 
 const char* HttpReason(int status);
-// "%20" -> " "; a '%' without two hex digits stays.
+// Decodes "%20" to " " and so on. A '%' without two hexadecimal digits stays.
 std::string PercentDecode(std::string_view text);
 // Percent-encodes bytes that would break a log line or a header.
 std::string PercentEncodeUnsafe(std::string_view text);

@@ -1,4 +1,4 @@
-// A request while it is received. Internal to this folder: it includes Beast.
+// A request while it is received. Internal to this folder, because it includes Beast.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// The path of a request's target, percent-decoded, and its query.
+// Returns the percent-decoded path of a request's target, and its query.
 inline std::pair<std::string, std::string_view> SplitTarget(std::string_view target) {
   for (const std::string_view scheme : {"http://", "https://"}) {
     if (target.starts_with(scheme)) {
@@ -36,12 +36,12 @@ inline uint64_t HeadBytes(const HttpRequest& head) {
   return bytes;
 }
 
-// Data of a request until it is dispatched. Not kept afterwards, since a stream may be open for
-// hours. Thread safety: one thread at a time.
+// Data of a request until it is dispatched. It is not kept afterwards, because a stream may be open
+// for hours. Thread safety: one thread at a time.
 struct IncomingRequest {
   explicit IncomingRequest(std::shared_ptr<RequestMemory> memory) : parser(std::move(memory)) {}
 
-  // Fills `head` from the parser; calls `local_name` if the request names no host. REQUIRES: the
+  // Fills `head` from the parser. Calls `local_name` if the request names no host. REQUIRES: the
   // parser has the head.
   template <typename LocalName>
   void TakeHead(const std::string& client, const LocalName& local_name) {
@@ -56,13 +56,13 @@ struct IncomingRequest {
   }
 
   HttpRequestParser parser;
-  HttpRequest head;                   // without body
-  std::optional<HttpResponse> early;  // the answer, if the head determines it
+  HttpRequest head;                   // without the body
+  std::optional<HttpResponse> early;  // the answer, if the head alone determines it
 };
 
-// A request's fields in the access log.
+// A request's fields for the access log.
 struct RecordedRequest {
-  std::string method, target, id;  // an empty method: nothing is logged
+  std::string method, target, id;  // if the method is empty, nothing is logged
   uint64_t body_bytes = 0;
   std::chrono::steady_clock::time_point start;
 };

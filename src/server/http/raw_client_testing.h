@@ -1,4 +1,5 @@
-// A client with one TCP connection to 127.0.0.1 that sends any bytes and reads the reply.
+// A test client with one TCP connection to 127.0.0.1 that sends arbitrary bytes and reads the
+// reply.
 #pragma once
 
 #include <arpa/inet.h>

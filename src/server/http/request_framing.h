@@ -1,5 +1,5 @@
 // Checks the parts of a request's head that determine its end and its host. If a server and a proxy
-// in front of it interpret these differently, the body of one request is taken for the next one
+// in front of it interpret these differently, the body of one request is taken for the next request
 // (request smuggling), so ambiguous heads are refused.
 #pragma once
 
@@ -12,12 +12,12 @@ namespace sluice {
 
 struct HeadFault {
   int status;           // 400, 415 or 501; the connection must be closed after it
-  const char* message;  // a sentence, plain ASCII without quotes
+  const char* message;  // a sentence in plain ASCII without quotes
 };
 
-// The first violation of RFC 9112, sections 3.2 and 6, among the header fields (names in lower
-// case), or nullopt. `version`: 10 or 11. Checks what Beast's parser accepts: it treats a request
-// with an unknown Transfer-Encoding as one without a body, and ignores Host.
+// Returns the first violation of RFC 9112, sections 3.2 and 6, among the header fields (names in
+// lower case), or nullopt. `version`: 10 or 11. Checks what Beast's parser accepts: Beast treats a
+// request with an unknown Transfer-Encoding as one without a body, and ignores Host.
 std::optional<HeadFault> FindHeadFault(const std::vector<HttpHeader>& fields, int version);
 
 }  // namespace sluice

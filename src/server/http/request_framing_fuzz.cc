@@ -1,5 +1,6 @@
-// Fuzz target: any bytes as the head of a request. If FindHeadFault finds nothing, a second check
-// of the fields must confirm that the head determines the request's end and host unambiguously.
+// Fuzz target: reads arbitrary bytes as the head of a request. If FindHeadFault finds nothing, a
+// second check of the fields must confirm that the head determines the request's end and host
+// unambiguously.
 #include <algorithm>
 #include <string>
 
@@ -51,10 +52,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   HttpRequestParser parser;
   parser.header_limit(64 << 10);
   boost::system::error_code error;
-  // The fields that Beast's parser accepts, as in a connection.
+  // Checks the fields that Beast's parser accepts, as a connection does.
   (void)parser.put(boost::asio::buffer(bytes), error);
   if (parser.is_header_done()) CheckHead(parser.fields(), parser.version());
-  // And fields that the parser would have refused, one per line.
+  // Also checks fields that the parser would have refused, one per line.
   std::vector<HttpHeader> fields;
   for (std::string_view rest = bytes; !rest.empty();) {
     const size_t end = std::min(rest.find('\n'), rest.size());

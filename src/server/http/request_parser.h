@@ -1,4 +1,4 @@
-// Parses one request into head and body. Internal to this folder: it includes Beast.
+// Parses one request into head and body. Internal to this folder, because it includes Beast.
 #pragma once
 
 #include <algorithm>
@@ -16,30 +16,30 @@
 
 namespace sluice {
 
-// Beast's grammar with our own storage: a field may be as long as the head (Beast's container
+// Uses Beast's grammar but its own storage: a field may be as long as the head (Beast's container
 // throws above 64 KiB), and the body grows with the received bytes, not with the announced length.
 // Thread safety: one thread at a time.
 class HttpRequestParser : public boost::beast::http::basic_parser<true> {
  public:
-  // Reserves the body's memory from `memory` before it is allocated; if it is refused, the error is
+  // Reserves the body's memory in `memory` before allocating it. If it is refused, the error is
   // errc::not_enough_memory.
   explicit HttpRequestParser(std::shared_ptr<RequestMemory> memory) : lease_(std::move(memory)) {}
 
   // A head with more fields is refused as too large.
   static constexpr size_t kMaxFields = 1000;
 
-  // Beast does not know QUERY.
+  // Beast does not know the method QUERY.
   bool known_method() const {
     return verb_ != boost::beast::http::verb::unknown || method_ == "QUERY";
   }
   const std::string& method() const { return method_; }
   const std::string& target() const { return target_; }
   int version() const { return version_; }               // 10 or 11
-  std::vector<HttpHeader>& fields() { return fields_; }  // of the head, in order
-  // If it is not empty, json::kTextPadding bytes after it may be read.
+  std::vector<HttpHeader>& fields() { return fields_; }  // fields of the head, in order
+  // If it is not empty, json::kTextPadding bytes after it are readable.
   std::string& body() { return body_; }
-  MemoryLease& lease() { return lease_; }  // for the body
-  // The size of the last reservation that was tried.
+  MemoryLease& lease() { return lease_; }  // memory of the body
+  // The size of the last reservation that was attempted.
   uint64_t wanted_bytes() const { return wanted_bytes_; }
 
  private:
@@ -94,7 +94,7 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
     if (const auto rest = content_length_remaining())
       space = std::min<size_t>(space, std::max<size_t>(size, body_.size() + *rest));
     space += json::kTextPadding;
-    // Old and new buffer exist at the same time while the bytes are copied.
+    // The old and the new buffer exist at the same time while the bytes are copied.
     wanted_bytes_ = body_.capacity() + space;
     if (!lease_.TryResize(wanted_bytes_)) return false;
     body_.reserve(space);

@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as HTTP requests on one connection. The result must not depend on how the
-// network splits them.
+// Fuzz target: reads arbitrary bytes as HTTP requests on one connection. The result must not depend
+// on how the network splits them.
 #include "base/fuzz_input.h"
 #include "server/http/request_parser.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using namespace sluice;
 
-// A description of the first request as a connection reads it; "" if it is refused or incomplete:
+// Describes the first request as a connection reads it; "" if it is refused or incomplete, because
 // how early bad bytes are detected does depend on the pieces.
 std::string Read(std::string_view bytes, size_t piece) {
   namespace http = boost::beast::http;

@@ -9,9 +9,8 @@
 
 namespace sluice {
 
-// Status line and headers, followed by the empty line: headers of the response and `common`.
-// `framing`: lines that determine the length of the body. `close`: the connection ends after this
-// answer.
+// Returns status line, headers (those of the response, and `common`) and the empty line. `framing`:
+// lines that determine the length of the body. `close`: the connection ends after this answer.
 std::string ResponseHead(const HttpResponse& response, const std::vector<HttpHeader>& common,
                          std::string_view framing, bool close);
 

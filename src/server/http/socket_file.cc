@@ -15,8 +15,8 @@
 namespace sluice {
 namespace {
 
-// Whether no process listens. False also if this is unknown, e.g. for a socket that this user may
-// not write.
+// Whether no process listens. Also false if this is unknown, for example for a socket that this
+// user may not write.
 bool NobodyListens(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_un address{};

@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// Makes `path` available for a socket: removes a socket on which nobody listens, left by a killed
-// process. kAddressInUse if somebody listens there, kInvalidArgument if something else is there or
-// the path is too long for a socket.
+// Makes `path` available for a socket: removes a socket that a killed process has left and on which
+// nobody listens. kAddressInUse if a process listens there, kInvalidArgument if something else is
+// there or the path is too long for a socket.
 Status RemoveStaleSocket(const std::string& path);
 
-// The file of a socket that this process has bound. Removed when destroyed, unless another file has
-// taken its place.
+// The file of a unix socket that this process has bound. Removes the file when destroyed, unless
+// another file has taken its place.
 class SocketFile {
  public:
   explicit SocketFile(std::string path);

@@ -24,7 +24,7 @@ constexpr const char* kCiphers = "ECDHE+AESGCM:ECDHE+CHACHA20";
 constexpr std::array<unsigned char, 9> kHttp11 = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
 constexpr std::string_view kSessionOwner = "sluice";
 
-// The oldest unread error in this thread's OpenSSL queue; clears the queue.
+// Returns the oldest unread error in this thread's OpenSSL queue, and clears the queue.
 std::string ReasonOfTls() {
   const unsigned long code = ERR_get_error();
   const char* reason = ERR_reason_error_string(code);
@@ -48,7 +48,7 @@ Status CheckReadable(std::string_view option, const std::string& file) {
   return {};
 }
 
-// A server cannot ask for a passphrase; `asked` records that one is needed.
+// A server cannot ask for a passphrase. `asked` records that one is needed.
 int NoPassphrase(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;
@@ -66,10 +66,11 @@ int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* size,
 
 void SetRules(SSL_CTX* context) {
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-  // A client may end its connection without a TLS alert: HTTP determines where its requests end.
+  // A client may end its connection without a TLS alert, because HTTP determines where its requests
+  // end.
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                    SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_IGNORE_UNEXPECTED_EOF);
-  // Idle connections hold no buffers; unsent data may move between two attempts.
+  // Idle connections hold no buffers, and unsent data may move between two attempts.
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);

@@ -1,5 +1,5 @@
-// TLS settings shared by connections: certificate, key, and which clients are accepted. Internal to
-// this folder: it includes OpenSSL.
+// TLS settings that connections share: certificate, key, and which clients are accepted. Internal
+// to this folder, because it includes OpenSSL.
 #pragma once
 
 #include <filesystem>
@@ -28,14 +28,14 @@ class TlsCertificates {
   static Result<std::unique_ptr<TlsCertificates>> Load(const TlsConfig& config);
 
   TlsContext context() const;
-  // Reads the files again. If they are unusable, the old ones stay in use; the outcome is logged.
+  // Reads the files again. If they are unusable, the old ones stay in use. Logs the outcome.
   void Reload();
   // Reloads if the files have changed, but only once they are the same in two consecutive calls,
-  // since certificate and key are replaced one after the other.
+  // because certificate and key are replaced one after the other.
   void RefreshIfChanged();
 
  private:
-  // Identifies a version of a file: time, inode and size; changes with every replacement.
+  // Identifies a version of a file by time, inode and size. It changes with every replacement.
   struct Stamp {
     int64_t seconds = 0, nanoseconds = 0;
     uint64_t inode = 0, size = 0;
@@ -49,8 +49,8 @@ class TlsCertificates {
   const TlsConfig config_;
   mutable Mutex mutex_;
   TlsContext context_ GUARDED_BY(mutex_);
-  std::vector<Stamp> loaded_ GUARDED_BY(mutex_);  // before the last attempt to load
-  std::vector<Stamp> seen_ GUARDED_BY(mutex_);    // at the last check
+  std::vector<Stamp> loaded_ GUARDED_BY(mutex_);  // stamps before the last attempt to load
+  std::vector<Stamp> seen_ GUARDED_BY(mutex_);    // stamps at the last check
 };
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Certificates that are generated at test time, and a TLS client.
+// Test helpers: certificates that are generated at test time, and a TLS client.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct CertificateForTest {
   KeyForTest key{EVP_EC_gen("P-256"), EVP_PKEY_free};
   X509ForTest certificate{X509_new(), X509_free};
 
-  // Signed by `issuer`, or self-signed.
+  // Makes a certificate that is signed by `issuer`, or self-signed.
   explicit CertificateForTest(const std::string& name, const CertificateForTest* issuer = nullptr) {
     static long serial = 0;
     X509* x509 = certificate.get();
@@ -47,7 +47,7 @@ struct CertificateForTest {
     const Output out(file);
     PEM_write_bio_X509(out.bio, certificate.get());
   }
-  // Encrypted if there is a passphrase.
+  // Encrypts the key if there is a passphrase.
   void WriteKey(const std::filesystem::path& file, const char* passphrase = nullptr) const {
     const Output out(file);
     PEM_write_bio_PrivateKey(out.bio, key.get(),
@@ -99,8 +99,8 @@ class TlsClient {
   TlsClient(const TlsClient&) = delete;
   TlsClient& operator=(const TlsClient&) = delete;
 
-  // With TLS 1.3, true even if the server refuses this client's certificate: the refusal comes
-  // later.
+  // With TLS 1.3, true even if the server refuses this client's certificate, because the refusal
+  // comes later.
   bool connected() const { return connected_; }
   SSL* ssl() { return ssl_; }
   void Send(const std::string& text) {
@@ -108,7 +108,7 @@ class TlsClient {
       if (SSL_write_ex(ssl_, text.data() + sent, text.size() - sent, &size) != 1) return;
     }
   }
-  // Announces the end of this client's data; it can still read.
+  // Announces the end of this client's data. It can still read.
   void HalfClose() { SSL_shutdown(ssl_); }
   std::string ReadUntil(const std::string& stop) {
     std::string text;
