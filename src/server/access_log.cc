@@ -17,11 +17,10 @@ namespace sluice {
 namespace {
 
 constexpr auto kLastLines = std::chrono::seconds(1);
-// Longer targets are truncated: one may be as long as a request's head.
+// Maximum logged length of a target. A target may be as long as a request's head.
 constexpr size_t kMaxTargetBytes = 2048;
 
-// How long a write waits for a reader that reads nothing: only the end of the process ends the
-// wait.
+// How long a write waits for a reader that does not read: in practice until the process ends.
 constexpr auto kPatience = std::chrono::hours(24 * 7);
 
 // Maximum number of bytes of an id and of an error message.
@@ -33,8 +32,8 @@ bool IsUvicorn() {
   return CurrentLogFormat() == LogFormat::kText && CurrentLogStyle() != LogStyle::kSluice;
 }
 
-// Why a request was refused: the error message in the first bytes of a response body, in any of the
-// API's shapes.
+// Why a request was refused: the error message in the first bytes of a response body, in the shape
+// of any of the APIs.
 std::string ReasonOf(std::string_view body) {
   std::string reason(body);
   if (const auto value = json::Parse(body)) {
@@ -49,7 +48,8 @@ std::string ReasonOf(std::string_view body) {
   return std::string(Utf8Prefix(reason, kMaxReasonBytes));
 }
 
-// 503 is only a warning: the server loads, drains or is full, or has already logged why it ended.
+// 503 is only a warning: the server is loading, draining or full, or has already logged why it
+// ended.
 LogLevel LevelOf(int status) {
   return status >= 500 && status != 503 ? LogLevel::kError
          : status >= 400                ? LogLevel::kWarning
@@ -93,7 +93,7 @@ AccessLog::~AccessLog() {
 }
 
 std::string AccessLog::Line(const HttpExchangeRecord& record) const {
-  // Before truncation: a key may stand where the target is cut.
+  // Done before truncation, because truncation might cut through a key.
   const std::string target = WithoutSecrets(record.target, *keys_);
   const std::string shown =
       PercentEncodeUnsafe(std::string_view(target).substr(0, kMaxTargetBytes)) +

@@ -14,32 +14,34 @@
 
 namespace sluice {
 
-// Writes lines from a thread of its own, so that a slow terminal or a full
-// pipe blocks nothing else. At most kMaxWaiting lines are queued; further ones are dropped, and a
-// line reports their number once there is room. Thread safety: all methods may be called from any
-// thread.
+// Writes lines from its own thread, so that a slow terminal or a full pipe blocks nothing else.
+// Queues at most kMaxWaiting lines and drops further ones; a line reports their number once there
+// is room. Thread safety: all methods may be called from any thread.
 class AccessLog {
  public:
   static constexpr size_t kMaxWaiting = 8192;
 
-  // `file` is an open descriptor; it is not closed.
+  // `file` is an open descriptor, which is not closed.
   AccessLog(const ServerConfig& config, std::shared_ptr<const ApiKeys> keys, int file = LogFile());
-  // Writes the queued lines, but waits at most a second for a blocked output.
+  // Writes the queued lines, but waits at most a second if the output is blocked.
   ~AccessLog();
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
 
-  // The line in the log's format, with the fields of the answer and without the secrets of the
+  // Returns the line in the log's format, with the fields of the answer and without secrets of the
   // target:
+  //
   //   2026-11-21T07:11:03.512Z INFO access POST /v1/completions 200 client=127.0.0.1:52976
   //   seconds=0.120301 request_id=cmpl-1 prompt_tokens=5 completion_tokens=7 cached_tokens=0
   //   finish_reason=stop
-  // In the text log of another program, the line is uvicorn's, for tools that search for it; a
-  // second line gives the reason of a failure:
+  //
+  // In the text log style of another program, the line is uvicorn's, for tools that search for it;
+  // a second line gives the reason of a failure:
+  //
   //   INFO:     127.0.0.1:52976 - "GET /health HTTP/1.1" 200 OK
   std::string Line(const HttpExchangeRecord& record) const;
 
-  // Must not block: called on an I/O thread.
+  // Queues the line of an exchange. Never blocks, because an I/O thread calls it.
   void Add(const HttpExchangeRecord& record);
 
  private:
@@ -49,7 +51,7 @@ class AccessLog {
   const bool disabled_;
   const std::vector<std::string> quiet_paths_;
   const std::shared_ptr<const ApiKeys> keys_;
-  // Shared with the thread, which outlives this object if its output is blocked.
+  // The thread also holds it, because the thread outlives this object if its output is blocked.
   const std::shared_ptr<Queue> queue_;
   std::thread thread_;
 };

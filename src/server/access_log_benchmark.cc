@@ -1,4 +1,4 @@
-// CPU time that a line of the access log costs the server's threads.
+// The CPU time that a line of the access log costs the server's threads.
 #include <benchmark/benchmark.h>
 
 #include <fcntl.h>
@@ -9,7 +9,8 @@
 namespace sluice {
 namespace {
 
-// Formats, queues and writes a line: CPU time of the whole process, including the writing thread.
+// Formats, queues and writes a line. Measures the CPU time of the whole process, including the
+// writing thread.
 void BM_AccessLogLine(benchmark::State& state) {
   SetLogFormat(state.range(0) != 0 ? LogFormat::kJson : LogFormat::kText);
   const int null = open("/dev/null", O_WRONLY);

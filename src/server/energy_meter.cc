@@ -24,7 +24,8 @@ std::string WordIn(const std::filesystem::path& path) {
   return word;
 }
 
-// A subzone such as "intel-rapl:0:1" is named "<name of its parent, intel-rapl:0>/<own name>".
+// Returns the name of a zone. A subzone such as "intel-rapl:0:1" is named "<name of its parent,
+// intel-rapl:0>/<own name>".
 std::string ZoneName(const std::filesystem::path& zone) {
   const std::string folder = zone.filename().string();
   const size_t colon = folder.rfind(':');
@@ -43,7 +44,8 @@ EnergyMeter::EnergyMeter(const std::filesystem::path& folder) {
   for (std::filesystem::directory_iterator entry(folder, error); !error && entry != end;
        entry.increment(error)) {
     const std::filesystem::path zone = entry->path();
-    // AMD's counters have the same name prefix; intel-rapl-mmio would count the same energy twice.
+    // AMD's counters have the same name prefix. intel-rapl-mmio is skipped, because it would count
+    // the same energy twice.
     if (!zone.filename().string().starts_with("intel-rapl:")) continue;
     const std::optional<uint64_t> now = NumberIn(zone / "energy_uj");
     const std::optional<uint64_t> range = NumberIn(zone / "max_energy_range_uj");

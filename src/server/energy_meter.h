@@ -11,25 +11,25 @@
 namespace sluice {
 
 // Measures the whole machine, not only this process. The system's counters wrap to zero after some
-// minutes of full load; Read() must be called more often than that.
+// minutes of full load, so Read() must be called more often than that.
 //
 // Thread safety: all methods may be called from any thread.
 class EnergyMeter {
  public:
   struct Domain {
-    std::string name;   // "package-0"; "dram" with its package's name as prefix
-    double joules = 0;  // since construction
+    std::string name;   // "package-0"; "dram" has its package's name as prefix
+    double joules = 0;  // since construction of the meter
   };
 
   explicit EnergyMeter(const std::filesystem::path& folder = "/sys/class/powercap");
 
-  // Empty if the machine has no counters or this process may not read them.
+  // Reads all counters. Empty if the machine has none, or if this process may not read them.
   std::vector<Domain> Read();
 
  private:
   struct Counter {
     std::filesystem::path file;
-    uint64_t range = 0;  // microjoules; the counter stays below
+    uint64_t range = 0;  // in microjoules; the counter stays below it
     uint64_t last = 0;
     Domain domain;
   };

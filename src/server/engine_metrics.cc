@@ -32,7 +32,7 @@ double MetricValue(uint64_t count) {
   return static_cast<double>(count);
 }
 
-// The value of a counter.
+// Returns a function that reads a counter.
 EngineFamilies::Value CountOf(uint64_t EngineMetrics::*counter) {
   return [counter](const EngineMetrics& engine) { return MetricValue(engine.*counter); };
 }

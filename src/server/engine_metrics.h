@@ -19,14 +19,15 @@ namespace sluice {
 
 // Thread safety: one thread at a time.
 struct EngineMetrics {
-  // Sets the labels and resets the histograms, whose bounds depend on the model; keeps counters.
+  // Sets the labels and resets the histograms, whose bounds depend on the model. Keeps the
+  // counters.
   void SetModel(int number, std::string_view model_name, const EngineInfo& info);
 
   void OnStep(const StepStats& stats);
   void OnFinished(const RequestStats& stats);
 
-  int number = 0;      // the label "engine"
-  std::string labels;  // of every sample: engine="0",model_name="m"
+  int number = 0;      // value of the label "engine"
+  std::string labels;  // labels of every sample: engine="0",model_name="m"
   StepStats last;
   int64_t num_steps = 0;
   uint64_t prompt_tokens = 0;
@@ -34,14 +35,14 @@ struct EngineMetrics {
   uint64_t preemptions = 0;
   uint64_t replayed_steps = 0;
   uint64_t prefix_queries = 0;
-  uint64_t prefix_hits = 0;  // hits in the tiers included
+  uint64_t prefix_hits = 0;  // includes hits in the tiers
   uint64_t tier_queries = 0;
   uint64_t tier_hits = 0;
   uint64_t drafts = 0;
   uint64_t draft_tokens = 0;
-  // Accepted draft tokens, by position in the draft.
+  // Number of accepted draft tokens, indexed by position in the draft.
   std::array<uint64_t, kMaxSpeculativeTokens> accepted_tokens = {};
-  std::array<uint64_t, 4> finished = {};  // sequences, by FinishReason
+  std::array<uint64_t, 4> finished = {};  // number of sequences, indexed by FinishReason
   Histogram first_token;
   Histogram inter_token;
   Histogram per_token;
@@ -71,9 +72,9 @@ class EngineFamilies {
 
   void Gauge(std::string_view name, std::string_view help, const Value& value);
   void Counter(const std::string& name, std::string_view help, const Value& value);
-  // A sample that an additional label tells apart.
+  // A sample with an additional label.
   struct Labelled {
-    std::string value;  // of the label
+    std::string value;  // value of the additional label
     Value sample;
   };
   void Several(std::string_view name, std::string_view type, std::string_view help,
@@ -86,12 +87,12 @@ class EngineFamilies {
   const std::vector<const EngineMetrics*> engines_;
 };
 
-// The counters and histograms of requests, steps and tokens. `num_proposed`: maximum number of
-// draft tokens at a time; 0: none.
+// Writes the counters and histograms of requests, steps and tokens. `num_proposed`: maximum number
+// of draft tokens at a time; 0: none.
 void AppendTokenFamilies(EngineFamilies& families, int num_proposed);
 void AppendRequestFamilies(EngineFamilies& families);
 
-// The counts in ThroughputLines() of Metrics, of one engine or summed over several.
+// The counts in ThroughputLines() of Metrics, for one engine or summed over several.
 struct ThroughputCounts {
   uint64_t prompt = 0, generation = 0, prefix_queries = 0, prefix_hits = 0;
   int64_t running = 0, waiting = 0, used_blocks = 0, total_blocks = 0;

@@ -1,4 +1,4 @@
-// An engine for tests: answers with the tokens that a test chose, from its own thread, and records
+// An engine for tests: answers from its own thread with the tokens that a test chose, and records
 // the requests.
 #pragma once
 
@@ -24,13 +24,13 @@ class FakeEngine : public Engine {
     std::vector<int32_t> tokens;
     FinishReason finish = FinishReason::kLength;
     std::optional<int32_t> stop_token = std::nullopt;
-    std::optional<Error> error = std::nullopt;  // after the tokens, instead of a finish
+    std::optional<Error> error = std::nullopt;  // reported after the tokens instead of a finish
   };
-  // Chooses the script of a request; called on the submitting thread.
+  // Chooses the script for a request. Called on the submitting thread.
   std::function<Script(const Request&)> script = [](const Request&) {
     return Script{{10, 11, 12}};
   };
-  // The vector of a prompt, if the engine's info has pooling.
+  // Returns the vector of a prompt, if the engine's info has pooling.
   std::function<std::vector<float>(const Request&)> vector = [](const Request& request) {
     return std::vector<float>{static_cast<float>(request.prompt.size()), 1, 0, -1};
   };
@@ -49,8 +49,8 @@ class FakeEngine : public Engine {
     thread_ = std::thread([this] { Loop(); });
   }
   ~FakeEngine() override { End(); }
-  // Once it returns, no sink is called any more. As with the real engine, the engine ends before
-  // the server.
+  // Ends the engine: once this returns, no sink is called any more. As with the real engine, call
+  // it before the server ends.
   void End() {
     {
       std::lock_guard lock(mutex_);
@@ -61,7 +61,7 @@ class FakeEngine : public Engine {
   }
 
   // While held, the engine accepts requests but makes no step, so that submitted requests are
-  // certain to run.
+  // certain to be running.
   void Hold(bool is_held) {
     {
       std::lock_guard lock(mutex_);
@@ -112,7 +112,7 @@ class FakeEngine : public Engine {
   void BeginShutdown() override { shutting_down_ = true; }
   bool ResetPrefixCache() override { return true; }
 
-  // The submitted requests, without sinks.
+  // Returns the submitted requests, without sinks.
   std::vector<Request> requests() const {
     std::lock_guard lock(mutex_);
     return requests_;

@@ -1,5 +1,5 @@
-// Resident memory of a server per stream that waits for its next token. Must run in the project's
-// folder.
+// Measures the resident memory of a server for each stream that waits for its next token. Must run
+// in the project's folder.
 #include <sys/wait.h>
 
 #include <csignal>
@@ -26,7 +26,7 @@ int64_t AnonymousBytes(pid_t process) {
   return 0;
 }
 
-// Serves until it is killed; writes its port to `file`.
+// Serves until it is killed. Writes its port to `file`.
 [[noreturn]] void Serve(int file) {
   PrepareProcessMemory();
   ServerConfig config;

@@ -60,7 +60,7 @@ class HoldingEngine : public Engine {
   std::vector<std::shared_ptr<RequestSink>> sinks_ GUARDED_BY(mutex_);
 };
 
-// The client side of chat streams, each requested as by the openai package, with `words` words in
+// The client side of chat streams, each requested as the openai package does, with `words` words in
 // the message. When Open() returns, they have received their first token. Thread safety: one
 // thread.
 class IdleStreams {

@@ -33,7 +33,7 @@ std::string WithoutSecrets(std::string_view target, const ApiKeys& keys) {
   std::string shown(path);
   if (path.size() > 1 && HoldsKey(path, keys)) shown = fmt::format("/{}", kHidden);
   for (size_t begin = question; begin < target.size();) {
-    shown.push_back(target[begin++]);  // '?' or '&'
+    shown.push_back(target[begin++]);  // copies '?' or '&'
     const size_t end = std::min(target.find('&', begin), target.size());
     const std::string_view pair = target.substr(begin, end - begin);
     const size_t equals = pair.find('=');

@@ -1,5 +1,5 @@
-// Removes secrets from the targets of requests before they are logged: some clients put API keys
-// into URLs, and readers of the log are not necessarily authorized to use them.
+// Removes secrets from the targets of requests before they are logged. Some clients put API keys
+// into URLs, and readers of the log are not necessarily authorized to use these keys.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-// `target` for the log: *** replaces the values of query parameters whose names denote secrets
-// (api_key, token, password, ...), and each value, or the whole path, in which one of `keys` is
-// found (ApiKeys::FoundIn), percent-encoded or not.
+// Returns `target` for the log: *** replaces the values of query parameters whose names indicate
+// secrets (api_key, token, password, ...), and each value, or the whole path, in which one of
+// `keys` is found (ApiKeys::FoundIn), percent-encoded or not.
 std::string WithoutSecrets(std::string_view target, const ApiKeys& keys);
 
 }  // namespace sluice

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kUnlimited = 999;  // as in vLLM
+constexpr int64_t kUnlimited = 999;  // the limit in vLLM
 
 Result<json::Value> ObjectOf(const std::string& text, const std::string& option) {
   if (text.empty()) return json::Value(json::Value::Object{});

@@ -1,4 +1,4 @@
-// Options about reading the images of requests; constant once the server runs.
+// Settings for reading the images of requests. They are constant once the server runs.
 #pragma once
 
 #include <array>
@@ -10,15 +10,16 @@
 namespace sluice {
 
 struct MediaConfig {
-  // Hosts, timeouts and sizes of images that are fetched by URL.
+  // Hosts, timeouts and sizes for images that are fetched by URL.
   MediaFetchConfig fetch;
-  std::string local_path;  // the folder of file:// URLs; empty: none are allowed
-  // JSON objects, or empty.
+  std::string local_path;  // the folder for file:// URLs; empty: none are allowed
+  // These are JSON objects or empty.
   std::string limits;               // --limit-mm-per-prompt
   std::string io_settings;          // --media-io-kwargs
   std::string processor_overrides;  // --mm-processor-kwargs
-  std::string model_folder;         // with the processor's files; empty: that of the tokenizer
-  int64_t cache_bytes = 0;  // for processed images; at most a quarter of the memory of requests
+  std::string model_folder;         // folder with the processor's files; empty: that of the
+                                    // tokenizer
+  int64_t cache_bytes = 0;  // for processed images; at most a quarter of the memory for requests
   bool text_only = false;   // --language-model-only
 };
 

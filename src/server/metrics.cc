@@ -106,7 +106,7 @@ void AppendCacheEvents(MetricsText& out, const CacheEventCounts& counts) {
               "Batches that a subscriber missed because it reads too slowly.");
 }
 
-// Writes nothing without tiers.
+// Writes nothing if there are no tiers.
 void AppendTiers(MetricsText& out, const TierCounts& counts) {
   if (!counts.has_ram && !counts.has_disk) return;
   const auto number = [](auto value) { return static_cast<double>(value); };
@@ -147,7 +147,7 @@ void AppendTiers(MetricsText& out, const TierCounts& counts) {
             "1 while blocks are written to disk; 0 once that has failed.");
 }
 
-// As in vLLM, the names are labels and the value is the time.
+// As in vLLM, the adapters' names are labels and the value is the time.
 void AppendAdapters(MetricsText& out, const Adapters* adapters, std::string_view label = "") {
   constexpr std::string_view kName = "vllm:lora_requests_info";
   out.Family(kName, "gauge", "Running stats on lora requests; nothing without --enable-lora.");
@@ -180,7 +180,7 @@ void AppendProcess(MetricsText& out, double start_time) {
   if (DIR* folder = opendir("/proc/self/fd")) {
     while (readdir(folder) != nullptr) ++open_files;
     closedir(folder);
-    open_files -= 3;  // ".", ".." and the folder itself
+    open_files -= 3;  // not counted: ".", ".." and the opened folder itself
   }
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -360,7 +360,7 @@ void Metrics::AppendCacheConfig(MetricsText& out) const {
       {"block_size", std::to_string(info_.block_size)},
       {"cache_dtype", std::string(DtypeName(info_.kv_cache_dtype))},
       {"enable_prefix_caching", boolean(config_.enable_prefix_caching)},
-      {"engine", ""},  // below
+      {"engine", ""},  // written below
       {"gpu_memory_utilization", config_.memory_utilization
                                      ? MetricNumber(*config_.memory_utilization)
                                      : std::string("None")},

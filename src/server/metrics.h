@@ -25,8 +25,8 @@
 
 namespace sluice {
 
-// Collects the metrics of one server. Thread safety: all methods may be called from any thread;
-// each except Text() holds one mutex for well under a microsecond.
+// Collects the metrics of one server. Thread safety: all methods may be called from any thread.
+// Each except Text() holds one mutex for well under a microsecond.
 class Metrics {
  public:
   // `power_folder`: as in EnergyMeter.
@@ -38,51 +38,53 @@ class Metrics {
     exporter_ = std::move(exporter);
   }
 
-  // Until this is called, only metrics of the process and of HTTP are shown. vllm:cache_config_info
-  // shows options from `config`. If the same model is loaded again, its counters continue.
+  // Sets the model. Until then, only metrics of the process and of HTTP are shown.
+  // vllm:cache_config_info shows options from `config`. If the same model is loaded again, its
+  // counters continue.
   void SetModel(std::string model_name, const EngineInfo& info, const ServerConfig& config = {});
 
-  // The observer of the i-th engine, valid as long as this object. Its label is
+  // Returns the observer of the i-th engine, valid as long as this object. Its label is
   // EngineInfo::first_engine + i. REQUIRES: after SetModel, `engine` is below its info's
   // num_engines or was passed before.
   EngineObserver* Of(int engine);
 
-  // `handler`: the route's path, or "none" for requests that match none.
+  // `handler`: the route's path, or "none" for requests that match no route.
   void OnHttp(const HttpExchangeRecord& record, std::string_view handler);
 
-  // A request was answered 503 because there are too many.
+  // Counts a request that was answered 503 because there are too many.
   void OnRejected();
-  // Whether the model sleeps (POST /sleep, /wake_up) or is unloaded.
+  // Sets whether the model sleeps (POST /sleep, /wake_up) or is unloaded.
   void SetSleeping(bool sleeping);
 
   int64_t num_running() const;
   int64_t num_waiting() const;
   double cache_usage() const;
 
-  // The whole text of /metrics. `idle`: nothing runs or waits now, whatever the last step reported
-  // (aborted requests cause no further step). `adapters`: null if none are served.
+  // Returns the whole text of /metrics. `idle`: nothing runs or waits now, whatever the last step
+  // reported (aborted requests cause no further step). `adapters`: null if none are served.
   std::string Text(bool idle, std::span<const EngineState> states = {},
                    const Adapters* adapters = nullptr, const CacheEventCounts& cache_events = {},
                    const TierCounts& tiers = {}) const;
 
-  // The part of Text() about the model. Each sample has the model's name, since other models of the
-  // server have the same families. "" before SetModel().
+  // Returns the part of Text() about the model. Each sample has the model's name, because other
+  // models of the server have the same families. "" before SetModel().
   std::string ModelText(bool idle, std::span<const EngineState> states = {},
                         const Adapters* adapters = nullptr) const;
 
-  // trtllm-serve's /metrics: the steps since the last call, at most kMaxIterations of them, as a
-  // JSON array; [] unless --enable_iter_perf_stats or its YAML key asked for them.
+  // Returns trtllm-serve's /metrics: the steps since the last call, at most kMaxIterations of them,
+  // as a JSON array. [] unless --enable_iter_perf_stats or its YAML key is set.
   std::string TakeIterations();
 
-  // Log lines about the interval since the last call, as vLLM words them: one for each engine, or
-  // for all with --aggregate-engine-logging; none if nothing happened. With --profile-ops, a line
-  // for each operator follows. Called by one thread at a time.
+  // Returns log lines about the interval since the last call, in vLLM's words: one for each engine,
+  // or one for all with --aggregate-engine-logging; none if nothing happened. With --profile-ops, a
+  // line for each operator follows. Called by one thread at a time.
   std::vector<std::string> ThroughputLines();
 
  private:
   struct Handler {
-    std::map<std::pair<std::string, std::string>, uint64_t> requests;  // by method and status class
-    std::map<std::string, Histogram> seconds;                          // by method
+    std::map<std::pair<std::string, std::string>, uint64_t> requests;  // keyed by method and status
+                                                                       // class
+    std::map<std::string, Histogram> seconds;                          // keyed by method
     uint64_t count = 0, request_bytes = 0, response_bytes = 0;
   };
 
@@ -106,7 +108,7 @@ class Metrics {
     Metrics& owner_;
     const size_t engine_;
   };
-  // The counts of the last log line.
+  // The counts as of the last log line.
   struct LastLine {
     uint64_t prompt = 0, generation = 0;
     bool busy = false;
@@ -140,7 +142,7 @@ class Metrics {
   std::chrono::steady_clock::time_point line_time_ GUARDED_BY(mutex_) =
       std::chrono::steady_clock::now();
   std::vector<LastLine> last_lines_ GUARDED_BY(mutex_);
-  std::vector<OpTime> last_op_times_ GUARDED_BY(mutex_);  // as of the last lines
+  std::vector<OpTime> last_op_times_ GUARDED_BY(mutex_);  // as of the last log lines
 };
 
 }  // namespace sluice

@@ -61,12 +61,12 @@ void MetricsText::Buckets(const std::string& name, std::string_view labels,
 
 std::string MergeMetrics(const std::vector<std::string>& texts) {
   struct MergedFamily {
-    const std::string* text = nullptr;  // the text that its HELP and TYPE come from
+    const std::string* text = nullptr;  // the text that the HELP and TYPE come from
     std::string head;
     std::string samples;
   };
   std::vector<MergedFamily> families;
-  std::map<std::string, size_t, std::less<>> places;  // by name
+  std::map<std::string, size_t, std::less<>> places;  // keyed by name
   for (const std::string& text : texts) {
     size_t current = families.size();
     for (size_t at = 0; at < text.size();) {
@@ -80,7 +80,9 @@ std::string MergeMetrics(const std::vector<std::string>& texts) {
         current = places.try_emplace(name, families.size()).first->second;
         if (current == families.size()) families.push_back({&text, "", ""});
       }
-      if (current == families.size()) families.push_back({&text, "", ""});  // no HELP yet
+      if (current == families.size())
+        families.push_back({&text, "", ""});  // a sample without a
+                                              // HELP before it
       MergedFamily& family = families[current];
       if (!line.starts_with(kComment)) {
         family.samples += line;

@@ -1,4 +1,4 @@
-// The text format of Prometheus.
+// Prometheus' text format.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace sluice {
 
 // Formats 1 as 1.0, and NaN and infinities as Prometheus does.
 std::string MetricNumber(double value);
-// Escapes the value of a label; adds no quotes.
+// Escapes the value of a label. Adds no quotes.
 std::string EscapeLabel(std::string_view text);
 
 // Writes families of samples. Labels are given as `a="b",c="d"`.

@@ -1,4 +1,4 @@
-// For tests: the model that most tests of the server use.
+// Test helper: the model that most tests of the server use.
 #pragma once
 
 #include <memory>

@@ -63,7 +63,7 @@ Result<SamplingDefaults> ResolveDefaults(const ServerConfig& config,
   return defaults;
 }
 
-// Finds the configured parsers; if one is not configured, logs which one fits the chat template.
+// Finds the configured parsers. If one is not configured, logs which one fits the chat template.
 Status FindParsers(const ServerConfig& config, ModelText& text) {
   const ChatTemplate* chat_template = text.templates.Select(/*has_tools=*/true);
   const std::string_view source =
@@ -101,7 +101,7 @@ Status FindParsers(const ServerConfig& config, ModelText& text) {
 }
 
 // Creates the image processor if the model has one. If the processor cannot be used, the model
-// serves text; a wrong --mm-processor-kwargs is an error.
+// serves only text; a wrong --mm-processor-kwargs is an error.
 Status LoadImageProcessor(const MediaConfig& config, const std::filesystem::path& model_folder,
                           ModelText& text) {
   ASSIGN_OR_RETURN(text.max_images, MaxImagesOf(config.limits));

@@ -1,5 +1,5 @@
 // The text files of a model: tokenizer, templates, defaults. They are read before the weights, so
-// that errors in them are found before the load.
+// that errors in them are found before the weights are loaded.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@
 
 namespace sluice {
 
-// Values of fields that a request does not set.
+// Values for fields that a request does not set.
 struct SamplingDefaults {
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k;
@@ -35,7 +35,7 @@ struct SamplingDefaults {
 
 struct ModelText {
   // Reads tokenizer and templates of `model_folder`. Errors: a file that cannot be used,
-  // contradictory options, and a tokenizer with more tokens than `vocab_size`.
+  // contradictory options, or a tokenizer with more tokens than `vocab_size`.
   static Result<ModelText> Load(const ServerConfig& config,
                                 const std::filesystem::path& model_folder, int64_t vocab_size,
                                 const GenerationConfig& generation);
@@ -53,13 +53,14 @@ struct ModelText {
   SamplingDefaults defaults;
   std::unique_ptr<const ImageProcessor> image_processor;   // null: images are refused
   std::string no_images;                                   // why images are refused, if known
-  int64_t max_images = 999;                                // per prompt
-  std::array<uint8_t, 3> image_background{255, 255, 255};  // behind transparent pixels
+  int64_t max_images = 999;                                // maximum per prompt
+  std::array<uint8_t, 3> image_background{255, 255, 255};  // colour shown through transparent
+                                                           // pixels
 
-  // Set by the owner after Load.
+  // The owner sets these after Load.
   std::shared_ptr<const ReceiptIssuer> receipts;  // null: answers have no receipt
-  // Called with the path and the body of each request for an answer, on an I/O thread: must not
-  // block. Empty: nothing is recorded.
+  // Called with the path and the body of each request for an answer, on an I/O thread, so it must
+  // not block. Empty: nothing is recorded.
   std::function<void(std::string_view path, std::string_view body)> on_arrival;
 };
 

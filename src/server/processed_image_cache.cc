@@ -20,7 +20,7 @@ ImageParts ProcessedImageCache::Find(const Key& key) {
 }
 
 void ProcessedImageCache::Keep(const Key& key, ImageParts parts) {
-  int64_t bytes = 256;  // of the entry itself
+  int64_t bytes = 256;  // starts with the size of the entry itself
   for (const auto& part : parts) bytes += part->bytes();
   if (bytes > capacity_) return;
   const MutexLock lock(mutex_);

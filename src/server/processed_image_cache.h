@@ -1,5 +1,5 @@
-// Caches processed images by the bytes of their files: the images of a conversation are sent again
-// with every turn.
+// Caches processed images by the bytes of their files, because the images of a conversation are
+// sent again with every turn.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@ class ProcessedImageCache {
 
   explicit ProcessedImageCache(int64_t capacity_bytes) : capacity_(capacity_bytes) {}
 
-  // The key of a file's bytes.
+  // Returns the key for a file's bytes.
   static Key KeyOf(std::string_view bytes);
 
-  // Empty if there is none.
+  // Returns an empty result if the image is not cached.
   ImageParts Find(const Key& key);
-  // Evicts other images if necessary; does not keep an image larger than the cache.
+  // Stores an image and evicts others if necessary. Does not store an image larger than the cache.
   void Keep(const Key& key, ImageParts parts);
 
   int64_t bytes() const;

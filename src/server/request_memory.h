@@ -9,19 +9,19 @@
 
 namespace sluice {
 
-// A budget of bytes: allocations whose size a client determines take a lease first. A large lease
+// A budget of bytes. Allocations whose size a client determines take a lease first. A large lease
 // never takes the last eighth, so that small requests are served while large ones hold their
 // maximum. Thread safety: all methods may be called from any thread.
 class RequestMemory {
  public:
-  // Leases up to this size are always granted: the number of connections bounds them.
+  // Leases up to this size are always granted, because the number of connections limits them.
   static constexpr uint64_t kTiny = uint64_t{4} << 10;
-  // A larger lease counts as large.
+  // Larger leases count as large.
   static constexpr uint64_t kSmall = uint64_t{64} << 10;
 
   explicit RequestMemory(uint64_t capacity) : capacity_(capacity) {}
 
-  // Sets the capacity that the engine has planned. Before, no size counts as too large.
+  // Sets the capacity that the engine has planned. Until then, no size counts as too large.
   void SetPlanned(uint64_t capacity) {
     capacity_ = capacity;
     planned_ = true;
@@ -32,9 +32,9 @@ class RequestMemory {
   uint64_t largest() const { return Allowed(kSmall + 1); }
   uint64_t used() const { return used_; }
   uint64_t num_refused() const { return num_refused_; }
-  // Whether a lease of this size is always refused, regardless of other leases.
+  // Whether a lease of this size is always refused, whatever the other leases are.
   bool IsTooLarge(uint64_t bytes) const { return planned_ && bytes > kTiny && bytes > largest(); }
-  // Number of bytes of large leases that were returned since the last call.
+  // Returns the number of bytes of large leases that were returned since the last call.
   uint64_t TakeReturned() { return returned_.exchange(0); }
 
  private:
@@ -70,7 +70,7 @@ class MemoryLease {
 
   uint64_t bytes() const { return bytes_; }
   const RequestMemory& memory() const { return *memory_; }
-  // Resizes to `bytes` in total; shrinking always succeeds. Returns false, and changes nothing, if
+  // Resizes to `bytes` in total; shrinking always succeeds. Returns false and changes nothing if
   // they do not fit now.
   [[nodiscard]] bool TryResize(uint64_t bytes) {
     if (!memory_->Change(bytes_, bytes)) return false;

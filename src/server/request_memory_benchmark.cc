@@ -1,5 +1,5 @@
-// The cost of counting memory in a step of 256 streams: each takes the memory of an event and
-// returns it once the event is sent.
+// Measures what counting memory costs in a step of 256 streams: each takes the memory of an event
+// and returns it once the event is sent.
 #include <memory>
 #include <vector>
 
@@ -27,7 +27,7 @@ void CountAStepsEvents(benchmark::State& state) {
   }
 }
 
-// Number of threads that write answers, each with its own streams, but one common budget.
+// Number of threads that write answers. Each has its own streams; the budget is shared.
 BENCHMARK(CountAStepsEvents)->Threads(1)->Threads(2)->Unit(benchmark::kMicrosecond);
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace sluice {
 namespace {
 
 constexpr auto kDrainPoll = std::chrono::milliseconds(20);
-// Interval between upkeep of the server's memory and statistics.
+// Interval between upkeeps of the server's memory and statistics.
 constexpr auto kUpkeep = std::chrono::milliseconds(1000);
 // How long a drained server waits for clients that read slowly.
 constexpr auto kLastBytes = std::chrono::seconds(5);
@@ -146,15 +146,15 @@ class ServerImpl : public Server {
   }
 
  private:
-  // Ends all connections and their work; the engine is not used afterwards.
+  // Ends all connections and their work. The engine is not used afterwards.
   void Close() {
-    const MutexLock lock(close_mutex_);  // a second caller returns when everything is closed
+    const MutexLock lock(close_mutex_);  // a second caller returns only when everything is closed
     dispatcher_.BeginDrain();
     if (http_) http_->Stop();
     dispatcher_.Stop();
   }
 
-  // Returns the memory of large requests, which the allocator would keep, to the system.
+  // Returns to the system the memory of large requests, which the allocator would keep.
   void ReturnMemory() {
     if (RefillMemoryReserve()) LOG_WARNING("server", "memory ran out: requests have failed");
     if (memory_->TakeReturned() > 0) ReturnFreeMemory();

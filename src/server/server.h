@@ -13,11 +13,11 @@ namespace sluice {
 
 class Metrics;
 
-// Life cycle. Create binds the port; while the model loads, the server answers /health (503
+// Life cycle: Create binds the port. While the model loads, the server answers /health (503
 // "loading") and /metrics or, with ServerConfig::listen_when_ready, refuses connections. Attach
 // connects the engine, and requests are served. Run blocks until a drain has ended; after it the
-// engine is not used any more. The engine reports to the server's observer and is destroyed before
-// the server. Thread safety: BeginDrain and Stop may be called from any thread, also from a
+// engine is not used any more. The engine reports to the server's observer and must be destroyed
+// before the server. Thread safety: BeginDrain and Stop may be called from any thread, also from a
 // signal-handling thread.
 class Server {
  public:
@@ -27,27 +27,27 @@ class Server {
   virtual ~Server() = default;
 
   virtual uint16_t port() const = 0;
-  // Before Attach: progress of the model's download, for /health; a total of 0: no download.
+  // Sets the progress of the model's download, for /health. A total of 0: no download. Call before
+  // Attach.
   virtual void SetDownload(int64_t done_bytes, int64_t total_bytes) = 0;
   // The observer to which the i-th engine reports.
   virtual EngineObserver* observer(int i) = 0;
-  // Connects the engine. REQUIRES: `text` was loaded with the server's configuration, for the
-  // engine's model. With listen_when_ready: starts to listen, and returns its errors.
+  // Connects the engine. With listen_when_ready, also starts to listen and returns errors of that.
+  // REQUIRES: `text` was loaded with the server's configuration, for the engine's model.
   virtual Status Attach(Engine* engine, ModelText text) = 0;
 
   // Reads the API key file and the TLS files again. If one is unusable, the old contents stay in
-  // use; the outcome is logged.
+  // use. Logs the outcome.
   virtual void Reload() = 0;
 
   // Serves until BeginDrain() has completed or Stop() is called. Returns the exit code.
   virtual int Run() = 0;
-  // /ready answers 503, so that proxies send no more requests here; requests are still served.
+  // Makes /ready answer 503, so that proxies send no more requests here. Requests are still served.
   // Answers announce that their connection will be closed.
   virtual void BeginLeaving() = 0;
-  // New connections are refused; requests on open ones are served. REQUIRES: BeginLeaving() was
-  // called.
+  // Refuses new connections; requests on open ones are served. REQUIRES: BeginLeaving() was called.
   virtual void StopAccepting() = 0;
-  // C9: new requests are answered 503; running ones may finish within the engine's grace time; then
+  // C9: answers new requests with 503. Running ones may finish within the engine's grace time; then
   // Run returns 0.
   virtual void BeginDrain() = 0;
   // Ends immediately: Run returns or, if it was never called, everything is closed when this

@@ -1,5 +1,5 @@
-// For tests: the whole server over sockets, with tokenizer and template of a small model, and a
-// fake engine.
+// Test helper: the whole server over sockets, with the tokenizer and template of a small model, and
+// a fake engine.
 #pragma once
 
 #include <arpa/inet.h>
@@ -30,7 +30,7 @@ struct ServerAnswer {
     EXPECT_TRUE(value) << body;
     return value ? *value : json::Value();
   }
-  // The JSON of all events except [DONE].
+  // Returns the JSON of all events except [DONE].
   std::vector<json::Value> events() const {
     std::vector<json::Value> result;
     size_t at = 0;

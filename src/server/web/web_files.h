@@ -7,17 +7,17 @@
 namespace sluice {
 
 struct WebFile {
-  std::string_view name;  // "main.js"
+  std::string_view name;  // for example "main.js"
   std::string_view content_type;
   std::string_view etag;  // hash of the content, in quotes
   std::string_view content;
 };
 
-// All files of src/server/web, sorted by name. Defined in code that tools/embed_web.py generates
+// All files in src/server/web, sorted by name. Defined in code that tools/embed_web.py generates
 // during the build.
 std::span<const WebFile> WebFiles();
 
-// The file with this name, or null.
+// Returns the file with this name, or null.
 const WebFile* FindWebFile(std::string_view name);
 
 }  // namespace sluice
