@@ -1,4 +1,4 @@
-// What the bits of an answer depend on besides weights, tokens and sampling parameters.
+// Describes what the bits of an answer depend on besides weights, tokens and sampling parameters.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace sluice::cli {
 
-// An object of strings: device, instruction set, a fingerprint of the arithmetic, types, and the
-// options that change values. Machines with equal profiles compute equal bits.
+// Returns an object of strings: device, instruction set, a fingerprint of the arithmetic, types,
+// and the options that change values. Machines with equal profiles compute equal bits.
 json::Value ArithmeticProfile(const options::Settings& settings, const EngineInfo& info);
 
 // Names the first member in which two profiles differ: "isa: amx in the receipt, avx512 here"; ""

@@ -23,7 +23,8 @@ namespace sluice::cli {
 namespace {
 
 constexpr size_t kMaxLineBytes = size_t{64} << 20;
-constexpr int64_t kLinesAhead = 4;  // per worker: how far reading may be ahead of writing
+constexpr int64_t kLinesAhead = 4;  // for each worker: how many lines reading may be ahead of
+                                    // writing
 
 tl::unexpected<Error> Bad(std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message));
@@ -55,8 +56,8 @@ std::string Finish(json::Value record, json::Value body, json::Value error) {
 
 enum class LineEnd { kLine, kInput, kTooLong };
 
-// Like std::getline, but stops at kMaxLineBytes: a line without an end, such as a device's, must
-// not fill the memory.
+// Like std::getline, but stops at kMaxLineBytes, because a line without an end, such as a device's,
+// must not fill the memory.
 LineEnd ReadLine(std::istream& in, std::string& line) {
   line.clear();
   std::streambuf& bytes = *in.rdbuf();
@@ -64,7 +65,7 @@ LineEnd ReadLine(std::istream& in, std::string& line) {
     int byte = EOF;
     try {
       byte = bytes.sbumpc();
-    } catch (const std::ios_base::failure&) {  // A folder, or a disk that fails.
+    } catch (const std::ios_base::failure&) {  // a folder, or a failing disk
       in.setstate(std::ios::badbit);
     }
     if (byte == EOF) {
@@ -87,8 +88,8 @@ class Lines {
  public:
   Lines(std::istream& in, std::ostream& out, int64_t ahead) : in_(in), out_(out), ahead_(ahead) {}
 
-  // The next line and its number; false at the end. Blocks while too many answers wait for an
-  // earlier one.
+  // Returns the next line and its number; false at the end. Blocks while too many answers wait for
+  // an earlier one.
   bool Next(std::string& line, int64_t& number) {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] { return next_read_ - next_written_ < ahead_; });
@@ -121,9 +122,9 @@ class Lines {
   }
 
   const BatchTotals& totals() const { return totals_; }
-  // errno of the first failed write; 0 if none has failed.
+  // errno of the first write that failed; 0 if none has failed.
   int write_error() const { return write_error_; }
-  // The number of the line that exceeded the limit, which ended the reading; or 0.
+  // Number of the line that exceeded the limit and therefore ended reading; 0 if none did.
   int64_t too_long() const { return too_long_; }
 
  private:
@@ -206,8 +207,8 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
     return Fail(ErrorCode::kNotFound,
                 fmt::format("--input-file {}: {}", input, std::strerror(errno)), "input-file");
   }
-  // Pipes, devices and links (/dev/stdout) are written directly: renaming a file onto them would
-  // replace them.
+  // Pipes, devices and links (/dev/stdout) are written directly, because renaming a file onto them
+  // would replace them.
   std::error_code error;
   const auto kind = std::filesystem::symlink_status(output, error).type();
   const bool in_place = kind != std::filesystem::file_type::not_found &&
@@ -241,7 +242,8 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
   const bool written = out.good();
   out.close();
   const int close_error = written && !out ? errno : 0;
-  // A folder can be opened and a disk can fail: distinguish an error from the end of the file.
+  // A folder can be opened, and a disk can fail, so an error must be distinguished from the end of
+  // the file.
   if (in.bad()) {
     return Fail(
         ErrorCode::kInvalidData,

@@ -1,4 +1,4 @@
-// Processes files of requests in the format of OpenAI's batch API: one JSON object per line.
+// Processes request files in the format of OpenAI's batch API: one JSON object per line.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,14 @@ namespace sluice::cli {
 // One line of the input.
 struct BatchRequest {
   std::string custom_id;
-  std::string path;  // "/v1/chat/completions"
-  std::string body;  // JSON
+  std::string path;  // for example "/v1/chat/completions"
+  std::string body;  // JSON text
 };
 
 // kInvalidArgument names the invalid field; even then `custom_id` is set if the line has one.
 Status ParseBatchRequest(std::string_view line, BatchRequest& request);
 
-// One line of the output, without its line break. `body`: the server's parsed response.
+// Returns one line of the output, without its line end. `body`: the server's parsed response.
 std::string BatchAnswer(const std::string& custom_id, int status, const json::Value& body);
 // Like BatchAnswer, for a request that was not sent to the server.
 std::string BatchError(const std::string& custom_id, int status, const std::string& message);
@@ -31,9 +31,9 @@ struct BatchTotals {
 };
 
 // Answers every line of `input` with `answer`, which `workers` threads call concurrently, and
-// writes the answers in input order to `output`.part. This is renamed to `output` when complete,
-// and remains after a failure. Memory: a few lines per worker. kNotFound if the input is missing,
-// kInvalidData if it cannot be read to its end. Stops if writing fails.
+// writes the answers in input order to `output`.part. This file is renamed to `output` when
+// complete, and remains after a failure. Stops if writing fails. Memory: a few lines per worker.
+// kNotFound if the input is missing, kInvalidData if it cannot be read to its end.
 using BatchWork = std::function<std::string(const std::string& line, bool& failed)>;
 Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& output, int workers,
                                  const BatchWork& answer);

@@ -57,7 +57,7 @@ Status WriteJson(const options::Settings& settings, const json::Value& value) {
   return WriteResultFile("output-json", path, json::Write(value) + "\n");
 }
 
-// Prints our own report, unless the program runs under another name.
+// Prints Sluice's own report, unless the program runs under another name.
 void PrintReport(const options::Settings& settings, const BenchReport& report) {
   if (settings.Flag("json")) {
     fmt::print("{}\n", json::Write(report.Json()));

@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kMaxErrorsShown = 10;
 
-// Shows how many requests have ended: on a terminal as a progress bar like Python's tqdm, else as a
-// line for each tenth of a long run.
+// Shows how many requests have ended: on a terminal as a progress bar like Python's tqdm, elsewhere
+// as a line for each tenth of a long run.
 class LoadProgress {
  public:
   LoadProgress(int64_t total, bool shown)
@@ -41,7 +41,7 @@ class LoadProgress {
     const std::string figures =
         fmt::format("| {}/{} [{}<{}, {:.2f}it/s]", done, total_, Clock(seconds),
                     rate > 0 ? Clock(static_cast<double>(total_ - done) / rate) : "?", rate);
-    // Percentage digits and sign, the bar's left end, and a free last column.
+    // Leaves room for the percentage, the bar's left end, and a free last column.
     const auto room = static_cast<size_t>(std::max(terminal_ ? ErrorColumns() : 80, 0));
     const size_t used = figures.size() + 6;
     const size_t columns = std::min(kColumns, room - std::min(used, room));
@@ -70,7 +70,7 @@ class LoadProgress {
   StatusLine line_;
 };
 
-// The first error of `count` copies of a request; "" if all succeed.
+// Returns the first error of `count` copies of a request; "" if all succeed.
 Result<std::string> TryRequests(const BenchPlan& plan, const bench::Prompt& prompt, int64_t count,
                                 int cancel_fd) {
   const std::vector<bench::Prompt> prompts(static_cast<size_t>(count), prompt);
@@ -161,7 +161,7 @@ Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
     fmt::print("Starting initial single prompt test run...\n");
   }
   const int64_t num_prompts = static_cast<int64_t>(data.prompts.size());
-  // From here on, an interrupt ends the load, not the program.
+  // After this, an interrupt ends the load instead of the program.
   BlockSignals({SIGINT});
   InterruptDescriptor interrupt;
   if (plan.test_input || plan.ready_check_seconds > 0) {
@@ -199,7 +199,7 @@ Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
                          [&](int64_t done) { progress.Update(done); }, interrupt.fd()));
   }
   if (plan.profile) {
-    // The profile is fetched even after an interrupt; a second interrupt cancels this.
+    // The profile is fetched even after an interrupt. A second interrupt cancels that.
     interrupt.Clear();
     Profile(plan, "/stop_profile", interrupt.fd());
   }

@@ -83,7 +83,7 @@ Status ReadTarget(const Settings& settings, BenchPlan& plan) {
   load.path = settings.TextOr(
       "endpoint", load.api == bench::Api::kChat ? "/v1/chat/completions" : "/v1/completions");
   if (!load.path.starts_with('/')) load.path.insert(0, "/");
-  // The base URL may already contain the API's own path.
+  // The base URL may already contain the API's path.
   if (load.url.path.ends_with("/v1") && load.path.starts_with("/v1/"))
     load.url.path.resize(load.url.path.size() - 3);
   if (load.api == bench::Api::kChat && !load.path.ends_with("chat/completions")) {
@@ -139,8 +139,8 @@ Status ReadBody(const Settings& settings, BenchPlan& plan) {
   load.ignore_eos = settings.Flag("ignore-eos");
   load.stream = !settings.Flag("no-stream");
   load.logprobs = settings.Integer("bench-logprobs");
-  // TensorRT-LLM's tool opens a connection per request, so connecting counts in the time to first
-  // token.
+  // TensorRT-LLM's tool opens a connection for each request, so connecting counts in the time to
+  // first token.
   load.keep_alive = settings.dialect() != Dialect::kTrtllm;
   return {};
 }
@@ -260,7 +260,7 @@ Status ReadDataset(const Settings& settings, BenchPlan& plan) {
           "Random prompts are made of token ids, as with --random-ids; --dataset-path "
           "SHAREGPT.json makes them of its text.\n");
     }
-    plan.load.ignore_eos = true;  // so that answers have the requested length
+    plan.load.ignore_eos = true;  // gives answers the requested length
   } else if (name == "sharegpt") {
     data.kind = Kind::kShareGpt;
     lengths("", "sharegpt-output-len");
@@ -349,7 +349,7 @@ HttpClient ClientOf(const bench::LoadOptions& load) {
   return HttpClient(load.url, {load.headers.begin(), load.headers.end()}, load.tls);
 }
 
-// The server's first model: its name, and the name under which its files are found.
+// Returns the server's first model: its name, and the name under which its files are found.
 Result<std::pair<std::string, std::string>> FirstModel(const bench::LoadOptions& load) {
   const HttpClient client = ClientOf(load);
   ASSIGN_OR_RETURN(const ClientResponse response, client.Get("/v1/models"));
@@ -369,13 +369,13 @@ Result<std::pair<std::string, std::string>> FirstModel(const bench::LoadOptions&
                    root != nullptr && root->is_string() ? root->as_string() : id->as_string());
 }
 
-// Whether the server has /tokenize; not every server does.
+// Whether the server has /tokenize, which not every server has.
 bool ServerTokenizes(const bench::LoadOptions& load) {
   const bench::ServerTokenizer server(ClientOf(load), load.model);
   return !server.Encode("a", false).empty() && server.status().has_value();
 }
 
-// Whether the files of `name` exist on this machine.
+// Whether the files of `name` are on this machine.
 bool IsHere(const Settings& settings, const std::string& name) {
   return ResolveModel({.argument = name, .download_dir = settings.TextOr("download-dir")})
       .has_value();
@@ -397,7 +397,7 @@ Result<std::filesystem::path> TokenizerFolder(const options::Settings& settings,
   return resolved->folder;
 }
 
-// Wraps texts as user messages in the model's chat template.
+// Makes prompts user messages in the model's chat template.
 Status AddChatTemplate(const std::filesystem::path& folder, BenchPlan& plan) {
   ASSIGN_OR_RETURN(ModelTemplates loaded,
                    ModelTemplates::Load(folder, plan.tokenizer->config(), ""));

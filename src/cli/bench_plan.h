@@ -22,8 +22,9 @@ struct BenchPlan {
   bench::ArrivalOptions arrivals;
   bench::Goodput goodput;
   bench::ReportOptions report;
-  std::unique_ptr<Tokenizer> tokenizer;  // in this process, if its files are here
-  // Creates prompts with `tokenizer` or the server's; null with --skip-tokenizer-init.
+  std::unique_ptr<Tokenizer> tokenizer;  // the tokenizer in this process, if its files are here
+  // Creates prompts with `tokenizer` or with the server's tokenizer; null with
+  // --skip-tokenizer-init.
   std::unique_ptr<bench::PromptTokenizer> prompts;
   int64_t num_warmups = 0;
   int64_t ready_check_seconds = 0;
@@ -34,8 +35,8 @@ struct BenchPlan {
 
 // Asks the server for its model if none is given, and loads the tokenizer; if its files are not on
 // this machine, uses the server's /tokenize. In a sweep, each step sets its own number of prompts,
-// rate and concurrency. kInvalidArgument and kUnsupported name the option; kUnavailable says where
-// the tokenizer was searched for.
+// rate and concurrency. kInvalidArgument and kUnsupported name the option; kUnavailable states
+// where the tokenizer was searched for.
 Result<BenchPlan> MakeBenchPlan(const options::Settings& settings, bool sweep);
 
 // The results of one run, and its exit code.

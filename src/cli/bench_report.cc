@@ -87,7 +87,7 @@ std::string BenchReport::Text() const {
       num_prompts, input_len, output_len, num_threads, runs.size());
   if (limits) {
     text += fmt::format("limits   read {:.1f} GB/s", bound.read_bytes_per_second / 1e9);
-    // Instruction sets that the machine lacks are not measured.
+    // Instruction sets that the machine lacks are not shown.
     const auto add = [&](const char* unit, double flops_per_second) {
       if (flops_per_second > 0)
         text += fmt::format(", {} {:.0f} GFLOP/s", unit, flops_per_second / 1e9);
@@ -131,7 +131,7 @@ json::Value BenchReport::Json() const {
   object.Set("output_len", json::Value(output_len));
   object.Set("num_runs", json::Value(static_cast<int64_t>(runs.size())));
   if (limits) {
-    // As in the text: nothing about instruction sets that the machine lacks.
+    // Like the text, omits instruction sets that the machine lacks.
     const auto set = [&](const char* name, double per_second) {
       if (per_second > 0) object.Set(name, json::Value(per_second));
     };

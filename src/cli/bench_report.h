@@ -1,4 +1,4 @@
-// The results of a benchmark, each with the machine's limit.
+// The results of a benchmark, each together with the machine's limit.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@
 namespace sluice::cli {
 
 struct BenchReport {
-  std::string shape;  // of the model, one line
+  std::string shape;  // shape of the model, in one line
   ModelWork work;
-  int64_t token_weight_bytes = 0;  // read by a step of one token
+  int64_t token_weight_bytes = 0;  // weights that a step of one token reads
   std::optional<MachineLimits> limits;
   int num_threads = 0;
   int64_t num_prompts = 0, input_len = 0, output_len = 0;
-  double prefill_flops = 0;  // of one prompt
+  double prefill_flops = 0;  // for one prompt
   std::vector<BatchResult> runs;
 
   std::string Text() const;

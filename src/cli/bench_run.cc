@@ -29,7 +29,7 @@ struct Step {
 
 }  // namespace
 
-// Records every step and every token. Written by the engine's thread; the thread of Run waits and
+// Records every step and every token. The engine's thread writes; the thread of Run waits and
 // reads.
 class BenchEngine::Watch : public EngineObserver {
  public:
@@ -169,7 +169,7 @@ Result<BatchResult> BenchEngine::Run(int64_t count, int64_t input_len, int64_t o
   result.prompt_tokens = count * input_len;
   result.seconds = Seconds(last_end - submitted[0]);
   result.prefill_seconds = Seconds(all_started - submitted[0]);
-  // Only whole steps after the last one with prompt tokens, while no sequence has ended.
+  // Counts only whole steps after the last one with prompt tokens, while no sequence has ended.
   std::optional<Clock::time_point> begin;
   for (const Step& step : watch_->steps()) {
     if (step.stats.prompt_tokens > 0) {

@@ -11,21 +11,21 @@
 
 namespace sluice::cli {
 
-// Sums over the steps of one batch.
+// Totals over the steps of one batch.
 struct StepTotals {
   int64_t steps = 0;
-  int64_t tokens = 0;        // generated
-  double model_seconds = 0;  // inside Model::Forward
+  int64_t tokens = 0;        // number of generated tokens
+  double model_seconds = 0;  // time inside Model::Forward
 };
 
 struct BatchResult {
   double seconds = 0;          // from the first Submit to the last token
   double prefill_seconds = 0;  // from the first Submit until every prompt has its first token
-  std::vector<double> first_token_seconds;  // of each prompt, since its Submit
+  std::vector<double> first_token_seconds;  // for each prompt, since its Submit
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
-  // Sums over the steps after the last one that computed prompt tokens, while all sequences ran;
-  // zero if prompts had to wait until others had ended.
+  // Totals over the steps after the last one that computed prompt tokens, while all sequences ran.
+  // Zero if prompts had to wait until others had ended.
   double decode_seconds = 0;
   StepTotals decode;
 
@@ -42,14 +42,14 @@ struct BatchResult {
 
 class BenchEngine {
  public:
-  // Loads the model of `settings`. Limits that are not given are set just large enough for
+  // Loads the model of `settings`. Limits that are not given are just large enough for
   // `num_sequences` sequences of `tokens` tokens.
   static Result<std::unique_ptr<BenchEngine>> Load(const options::Settings& settings,
                                                    int64_t num_sequences, int64_t tokens);
   ~BenchEngine();
 
   const EngineInfo& info() const;
-  // Runs `count` different prompts of random tokens, all submitted at once; each answer has exactly
+  // Runs `count` different prompts of random tokens, all submitted at once. Each answer has exactly
   // `output_len` tokens.
   Result<BatchResult> Run(int64_t count, int64_t input_len, int64_t output_len);
 

@@ -12,7 +12,8 @@
 namespace sluice::cli {
 namespace {
 
-// Writes one JSON object to the file; with `append` adds it as a line, completely or not at all.
+// Writes one JSON object to the file. With `append` adds it as a line, either completely or not at
+// all.
 Status WriteResult(const std::filesystem::path& path, const json::Value& result, bool append) {
   std::error_code error;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);

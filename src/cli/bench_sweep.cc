@@ -15,7 +15,7 @@
 namespace sluice::cli {
 namespace {
 
-// The words of a list; words may also be separated by commas.
+// Returns the words of a list, which may also be separated by commas.
 std::vector<std::string> Steps(const options::Settings& settings, std::string_view name) {
   std::vector<std::string> steps;
   for (const std::string& word : settings.List(name)) {
@@ -84,8 +84,8 @@ Result<int> RunBenchSweep(const options::Settings& settings) {
                                    ? *settings.Integer("bench-num-prompts")
                                : sweep.of_rates ? std::max<int64_t>(5, std::llround(10 * values[i]))
                                                 : static_cast<int64_t>(5 * values[i]);
-    // Each step has different prompts, so that none is in the server's prefix cache from a previous
-    // step.
+    // Each step has different prompts, so that the server's prefix cache has none of them from a
+    // previous step.
     plan.dataset.seed = plan.arrivals.seed + i;
     auto outcome = RunBenchPlan(plan, /*quiet=*/true);
     if (!outcome) {

@@ -30,7 +30,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// More than a server accepts by default.
+// Limit of an image, more than a server accepts by default.
 constexpr uint64_t kMaxImageBytes = uint64_t{64} << 20;
 
 struct ChatCommand {
@@ -50,7 +50,7 @@ constexpr std::array kChatCommands = {
     ChatCommand{"/markdown", "", "render, or no longer render, the Markdown of answers"},
     ChatCommand{"/bye", "", "leave, as Ctrl-D does"},
 };
-// Synonyms that other programs use for them.
+// Synonyms for them in other programs.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kChatSynonyms = {{
     {"/?", "/help"},
     {"/h", "/help"},
@@ -118,7 +118,7 @@ class Chat {
     return answer;
   }
 
-  // Runs the conversation at a terminal. Returns the exit code of the last question.
+  // Runs the conversation on a terminal. Returns the exit code of the last question.
   int Converse(const options::Settings& settings) {
     const std::string given = settings.TextOr("history-file");
     const std::filesystem::path history = given == "none" ? ""
@@ -159,7 +159,7 @@ class Chat {
   }
 
  private:
-  // Runs a command; false if it ends the conversation.
+  // Runs a command. Returns false if it ends the conversation.
   Result<bool> Execute(const std::string& line) {
     const size_t space = std::min(line.find(' '), line.size());
     const std::string_view name = CommandOf(std::string_view(line).substr(0, space));
@@ -209,7 +209,7 @@ class Chat {
     fmt::print("/? lists the commands, /bye or Ctrl-D leaves.\n");
   }
 
-  // Reads an image, to be sent with the next question.
+  // Reads an image that is sent with the next question.
   Status Attach(const std::string& file) {
     if (file.empty()) return Fail(ErrorCode::kInvalidArgument, "/image FILE: which file?");
     ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMaxImageBytes));
@@ -295,9 +295,9 @@ class Chat {
 
   Talk& talk_;
   const bool colors_;
-  std::optional<MarkdownStream> markdown_;  // not nullopt: answers are rendered
+  std::optional<MarkdownStream> markdown_;  // nullopt: answers are not rendered
   Conversation conversation_;
-  std::vector<std::string> images_;  // for the next question, as data: URLs
+  std::vector<std::string> images_;  // images for the next question, as data: URLs
 };
 
 Result<int> TalkInChat(const options::Settings& settings, Talk::Openness openness) {

@@ -16,7 +16,7 @@ namespace {
 
 using options::Settings;
 
-// vLLM's names of quantization schemes, including those that are not supported.
+// vLLM's names of quantization schemes, including those that are not supported here.
 constexpr std::string_view kQuantizations =
     "awq|auto_awq|fp8|fbgemm_fp8|fp_quant|modelopt|modelopt_fp4|modelopt_mxfp8|"
     "modelopt_mixed|auto_gptq|gptq|gptq_marlin|awq_marlin|humming|compressed-tensors|"
@@ -63,13 +63,13 @@ Status CheckEffortMap(const Settings& settings) {
 }
 
 Status CheckModel(const Settings& settings) {
-  // With --url both may be given: a text, and the server's name of the model.
+  // With --url both may be given: a text, and the model's name on the server.
   if (settings.dialect() != options::Dialect::kSluice || settings.positionals().empty() ||
       !settings.Given("model") || settings.Given("url")) {
     return {};
   }
   for (const options::Assignment* given : settings.given()) {
-    // A model in a file is only a default.
+    // A model named in a file is only a default.
     if (given->option->name != "model" || given->source != options::Source::kFlag ||
         given->words[0] == settings.positionals()[0]) {
       continue;

@@ -17,19 +17,19 @@ namespace sluice::cli {
 
 Result<checks::DeviceUnderTest> OpenCheckedDevice(const options::Settings& settings);
 
-// "NVIDIA H200, compute capability 9.0, 139.8 GiB, driver 13.0, runtime 13.0".
+// Returns "NVIDIA H200, compute capability 9.0, 139.8 GiB, driver 13.0, runtime 13.0".
 std::string DeviceLine(const DeviceInfo& info);
 
 // Writes `value` to the file of --json, if given.
 Status WriteReport(const options::Settings& settings, const json::Value& value);
 
-// Replaces the file of --json by `value`, the results so far, so that they survive an interrupt. If
-// --json is not a regular file (such as a pipe), does nothing: only the complete report is written
-// there. Ignores errors, which WriteReport will return.
+// Replaces the file of --json by `value`, the results so far, so that they survive an interrupt.
+// Does nothing if --json is not a regular file (such as a pipe), where only the complete report is
+// written. Ignores errors, which WriteReport will return.
 void WriteReportSoFar(const options::Settings& settings, const json::Value& value);
 
-// The parts that --part names, in the order of `all`; all if it is not given. kInvalidArgument for
-// an unknown name.
+// Returns the parts that --part names, in the order of `all`; all of them if it is not given.
+// kInvalidArgument for an unknown name.
 template <typename Part>
 Result<std::vector<const Part*>> ChosenParts(const options::Settings& settings,
                                              std::span<const Part> all) {

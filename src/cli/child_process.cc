@@ -20,7 +20,7 @@
 namespace sluice::cli {
 namespace {
 
-// The child's environment, as NAME=VALUE.
+// Returns the child's environment, as NAME=VALUE.
 std::vector<std::string> EnvironmentOfChild(const std::map<std::string, std::string>& added) {
   std::vector<std::string> result;
   for (const auto& [name, value] : options::ProcessEnvironment()) {

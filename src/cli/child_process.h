@@ -11,18 +11,20 @@
 
 namespace sluice::cli {
 
-// The first executable file with this name in PATH; "" if there is none.
+// Returns the first executable file with this name in PATH; "" if there is none.
 std::string FindInPath(const std::string& name);
 
 // How to start a child, besides its command line.
 struct ChildOptions {
-  int input = -1;  // its standard input; -1: empty
-  // Added to the child's environment, which is this process's without its secrets (rank_secrets.h).
+  int input = -1;  // descriptor for its standard input; -1: empty
+  // Variables added to the child's environment, which is otherwise this process's without its
+  // secrets (rank_secrets.h).
   std::map<std::string, std::string> variables = {};
 };
 
-// Starts `program` with default signal handling, in its own process group, so that it does not get
-// signals that a terminal sends to this process's group. `words` begin with the program's name.
+// Starts `program` with default signal handling. It gets its own process group, so that it does not
+// receive signals that a terminal sends to this process's group. `words` begin with the program's
+// name.
 Result<pid_t> StartProcess(const std::string& program, std::vector<std::string> words,
                            const ChildOptions& options);
 

@@ -23,7 +23,7 @@
 namespace sluice::cli {
 namespace {
 
-// Headings are those of `vllm collect-env`, which bug report forms ask for.
+// The headings are those of `vllm collect-env`, whose output forms for bug reports ask for.
 void Heading(std::string_view title) {
   fmt::print("\n==============================\n{:^30}\n==============================\n", title);
 }

@@ -12,27 +12,27 @@
 
 namespace sluice::cli {
 
-// A value of Command::max_positionals: any number of words, which form a text.
+// A value for Command::max_positionals: any number of words, which form a text.
 inline constexpr int kManyWords = 1 << 20;
 
 struct Command {
-  std::string_view name;       // "serve", "bench latency"
-  std::string_view arguments;  // "MODEL [options]"
+  std::string_view name;       // for example "serve", "bench latency"
+  std::string_view arguments;  // for example "MODEL [options]"
   std::string_view summary;    // one line
   options::Command bit;
-  // Runs the command. Returns the exit code; ExitCode() translates an error.
+  // Runs the command. Returns the exit code; ExitCode() converts an error.
   Result<int> (*run)(const options::Settings& settings);
   int max_positionals = 0;
 };
 
-// In the order of the help page.
+// All commands, in the order of the help page.
 std::span<const Command> Commands();
 
-// The command for which `word` is a synonym known from other programs ("ls" for "list"); "" if
-// there is none.
+// Returns the command for which `word` is a synonym that other programs use ("ls" for "list"); ""
+// if there is none.
 std::string_view SynonymOf(std::string_view word);
 
-// Names to suggest instead of an unknown command; never one that removes something.
+// Names to suggest instead of an unknown command. Never one that removes something.
 std::vector<std::string> SuggestedCommands();
 
 // Each is defined in its own file.
@@ -72,17 +72,17 @@ Result<int> RunVersion(const options::Settings& settings);
 
 // `sluice help [words]`; --markdown prints pages of docs/, --man the manual page.
 Result<int> RunHelp(const std::vector<std::string>& words);
-// The help for an empty command line.
+// Returns the help for an empty command line.
 std::string ShortHelp();
-// The list of all commands.
+// Returns the list of all commands.
 std::string LongHelp();
-// A command's options that contain `filter`. "": the most common ones, if there are many options;
-// "all": all.
+// Returns help on a command's options that contain `filter`. "": only the most common ones, if
+// there are many; "all": all.
 std::string CommandHelp(const Command& command, std::string_view filter);
-// The two-word commands whose first word is `word`; "" if there are none.
+// Lists the two-word commands whose first word is `word`; "" if there are none.
 std::string FamilyHelp(std::string_view word);
 
-// Runs the program; `arguments` begins with the program's name. Returns the exit code.
+// Runs the program. `arguments` begin with the program's name. Returns the exit code.
 int Main(const std::vector<std::string>& arguments);
 
 }  // namespace sluice::cli

@@ -16,7 +16,7 @@ namespace {
 
 using options::ValueKind;
 
-// What to complete for a command's positional argument.
+// How a command's positional argument is completed.
 struct Positional {
   enum Kind { kNothing, kWords, kFile, kModel } kind = kNothing;
   std::vector<std::string_view> words = {};
@@ -34,7 +34,7 @@ Positional PositionalOf(const Command& command) {
   return {};
 }
 
-// The distinct first words of the commands, and "help".
+// Returns the distinct first words of the commands, and "help".
 std::vector<std::string_view> FirstWords() {
   std::vector<std::string_view> words;
   std::set<std::string_view> seen;
@@ -46,7 +46,8 @@ std::vector<std::string_view> FirstWords() {
   return words;
 }
 
-// The second words of the commands whose first word is `first`; empty for one-word commands.
+// Returns the second words of the commands whose first word is `first`; empty for one-word
+// commands.
 std::vector<std::string_view> SecondWords(std::string_view first) {
   std::vector<std::string_view> words;
   for (const Command& command : Commands()) {
@@ -62,7 +63,7 @@ std::vector<std::string_view> HelpTopics() {
   return words;
 }
 
-// The part of a help text that fits into a list of completions.
+// Returns the part of a help text that fits into a list of completions.
 std::string ShortText(std::string_view help) {
   size_t end = help.size();
   for (std::string_view mark : {". ", "; ", ": "}) end = std::min(end, help.find(mark));
@@ -79,8 +80,8 @@ std::string SummaryOf(std::string_view first_word) {
   return parts.empty() ? "help about a command" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// `text` with a backslash before each character in `special`, to be put between single quotes in
-// zsh. A quote in `text` closes them, is escaped, and reopens them.
+// Puts a backslash before each character in `special`, for text between single quotes in zsh. A
+// quote in `text` closes them, is escaped, and reopens them.
 std::string QuotedForZsh(std::string_view text, std::string_view special) {
   std::string result;
   for (char c : text) {
@@ -103,8 +104,8 @@ std::string QuotedForFish(std::string_view text) {
   return result + "'";
 }
 
-// The branches of a bash `case` for the value after an option; options with the same values share
-// one.
+// Returns the branches of a bash `case` for the value after an option. Options with the same values
+// share a branch.
 std::string BashValues(const std::vector<OfferedOption>& offered) {
   std::vector<std::string> words, files, folders, models, plain;
   std::string result;
@@ -154,7 +155,7 @@ std::string BashCommand(const Command& command) {
   return result + "      case $previous in\n" + values + "      esac\n      ;;\n";
 }
 
-// The action for an option's value in zsh's _arguments.
+// Returns the action for an option's value in zsh's _arguments.
 std::string ZshAction(const OfferedOption& item) {
   if (!item.values.empty()) return fmt::format("({})", fmt::join(item.values, " "));
   switch (item.option->value) {

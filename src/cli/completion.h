@@ -1,12 +1,12 @@
-// Completion of command lines in shells.
+// Shell completion of command lines.
 #pragma once
 
 #include <string>
 
 namespace sluice::cli {
 
-// Scripts that complete commands, options, their values, files, folders and ids of cached models,
-// generated from the table of options. Model ids come from running `sluice list`.
+// Return scripts that complete commands, options, their values, files, folders and ids of cached
+// models. They are generated from the table of options; model ids come from running `sluice list`.
 std::string BashCompletion();  // for bash 4.4 and later
 std::string ZshCompletion();
 std::string FishCompletion();

@@ -29,7 +29,7 @@ std::string ModelName(const options::Settings& settings) {
   return settings.positionals().empty() ? settings.TextOr("model") : settings.positionals()[0];
 }
 
-// A model of which only the names are known.
+// Returns a model of which only the names are known.
 ModelArgument NamesOf(std::string as_given) {
   ModelArgument model;
   model.name = as_given;
@@ -47,7 +47,7 @@ ApiDialect ApiDialectOf(options::Dialect dialect) {
   return ApiDialect::kSluice;
 }
 
-// A word that an option accepts, and its value.
+// A word that an option accepts, and the value it stands for.
 template <typename T>
 struct Word {
   std::string_view word;
@@ -106,7 +106,7 @@ constexpr Word<std::optional<kernels::Isa>> kIsas[] = {
     {"neon_bf16", kernels::Isa::kNeonBf16},
 };
 
-// REQUIRES: the option's value is one of `words`; the option table has checked it.
+// REQUIRES: the option's value is one of `words`. The option table has checked that.
 template <typename T, size_t N>
 T ValueOf(const options::Settings& settings, std::string_view option, const Word<T> (&words)[N]) {
   const std::string given = settings.TextOr(option);
@@ -116,7 +116,7 @@ T ValueOf(const options::Settings& settings, std::string_view option, const Word
   return found->value;
 }
 
-// The folder that --generation-config names; "" for the model's own.
+// Returns the folder that --generation-config names; "" for the model's own.
 Result<std::filesystem::path> GenerationConfigFolder(const options::Settings& settings,
                                                      const DownloadHooks& hooks) {
   const std::string source = settings.TextOr("generation-config", "auto");
@@ -133,7 +133,7 @@ Result<std::filesystem::path> GenerationConfigFolder(const options::Settings& se
               "generation-config");
 }
 
-// --hf-overrides merged with the options for its most used keys; null if none is given.
+// Returns --hf-overrides merged with the options for its most used keys; null if none is given.
 Result<json::Value> ConfigOverrides(const options::Settings& settings) {
   json::Value overrides{json::Value::Object{}};
   if (const auto text = settings.Text("hf-overrides")) {
@@ -172,7 +172,7 @@ Result<ResolvedModel> FetchNamedModel(const options::Settings& settings, const s
   how.model.revision = revision;
   how.model.download_dir = settings.TextOr("download-dir");
   how.token = settings.TextOr("hf-token");
-  if (how.token == "true") how.token.clear();  // the flag without a value: use the stored token
+  if (how.token == "true") how.token.clear();  // the flag has no value: use the stored token
   how.before_download = hooks.before;
   ProgressBar bar("downloading");
   how.on_progress = [&](const FetchProgress& progress) {
@@ -186,7 +186,7 @@ Result<ResolvedModel> FetchNamedModel(const options::Settings& settings, const s
 
 ModelArgument NamedModel(const options::Settings& settings) {
   ModelArgument model = NamesOf(ModelName(settings));
-  // Replaces the address of a model's page by the model id.
+  // Replaces the URL of a model's page by the model id.
   const auto place = FindModelPlace({.argument = model.name}, HubEnvironment::OfProcess());
   if (place && place->name != model.name) model.as_given = model.name = place->name;
   return model;
@@ -297,7 +297,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.model_folder = model.folder;
   ASSIGN_OR_RETURN(config.config_overrides, ConfigOverrides(settings));
   config.load_quantization = LoadQuantizationOf(settings);
-  // Report a model that cannot be quantized this way before the engine is created.
+  // Reports a model that cannot be quantized this way before the engine is created.
   if (!config.load_quantization.empty()) {
     const auto described =
         LoadModelConfig(model.folder, config.config_overrides, config.load_quantization);
@@ -363,7 +363,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.fast_accumulation = settings.Flag("fast-accumulation");
   config.tensor_parallel_size = static_cast<int>(*settings.Integer("tensor-parallel-size"));
   config.pipeline_parallel_size = static_cast<int>(*settings.Integer("pipeline-parallel-size"));
-  // Without sizes, all simulated devices share each layer.
+  // If no sizes are given, all simulated devices share each layer.
   if (config.simulation.is_given() && !settings.Given("tensor-parallel-size") &&
       !settings.Given("pipeline-parallel-size")) {
     config.tensor_parallel_size = config.simulation.count;
@@ -462,7 +462,7 @@ void AddLimits(const options::Settings& settings, ServerConfig& config) {
   config.max_bad_words = static_cast<int>(*settings.Integer("max-num-bad-words"));
 }
 
-// Checks the keys of --weight-transfer-config that concern uploads of tensors.
+// Checks the keys of --weight-transfer-config about uploads of tensors.
 Status CheckUploads(const json::Value& object, std::string_view backend) {
   const auto refuse = [](std::string_view what) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("--weight-transfer-config: {}", what),
@@ -517,7 +517,7 @@ Status AddServeOptions(const options::Settings& settings, EngineConfig& config) 
 }
 
 void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
-  // The engine's configuration reports what is invalid.
+  // The engine's configuration reports invalid settings.
   if (const auto simulation = SimulationOf(settings); simulation && simulation->is_given()) {
     config.simulated = SimulatedName(*simulation);
     config.simulate_speed = simulation->speed;

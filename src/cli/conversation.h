@@ -1,4 +1,4 @@
-// The messages of a chat, in the API's format.
+// The messages of a chat in the API's format.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ class Conversation {
   void Add(std::string_view role, std::string_view content);
   // Adds a question with images (data: URLs), which precede the text.
   void Add(std::string_view question, const std::vector<std::string>& images);
-  // Adds the answer, in the form that the next request must repeat.
+  // Adds the answer in the form in which the next request must repeat it.
   void Add(const AnswerEnd& answer);
   // Removes the last message. REQUIRES: there is one.
   void TakeBack() { messages_.pop_back(); }
@@ -30,11 +30,11 @@ class Conversation {
   size_t size() const { return messages_.size(); }
   json::Value ToJson() const { return json::Value(messages_); }
 
-  // Writes {"messages": [...]}, a body for /v1/chat/completions without the model. Replaces an
-  // existing file.
+  // Writes {"messages": [...]}, which is a body for /v1/chat/completions without the model.
+  // Replaces an existing file.
   Status Save(const std::filesystem::path& file) const;
-  // Replaces the messages by those of a file that Save() wrote, or of a list of messages. Does not
-  // change them on failure.
+  // Replaces the messages by those in a file that Save() wrote, or by a list of messages. Changes
+  // nothing on failure.
   Status Load(const std::filesystem::path& file);
 
  private:

@@ -21,7 +21,7 @@ struct Split {
   int tensor_size = 1, num_stages = 1, num_engines = 1;
 };
 
-// All ways to make `count` of powers of two, those with few stages first.
+// Returns all ways to write `count` as a product of powers of two, those with few stages first.
 std::vector<Split> SplitsOf(int count) {
   std::vector<Split> splits;
   for (int stages = 1; stages <= count; stages *= 2) {
@@ -77,7 +77,8 @@ class Search {
       std::vector<Deployment> kept;
       bool any_fits = false;
       for (const Split& split : SplitsOf(count)) {
-        // Stages compute one after the other: they only help a model that does not fit otherwise.
+        // Stages compute one after the other, so they only help a model that does not fit
+        // otherwise.
         if (split.num_stages > 1 && any_fits) break;
         auto tried = Try(device, model, split);
         if (!tried) {
@@ -93,7 +94,7 @@ class Search {
         if (*tried) kept.push_back(**std::move(tried));
       }
       if (kept.empty()) continue;
-      // They cost the same: takes the one that most requests are satisfied with.
+      // They cost the same, so the one that satisfies most requests is taken.
       std::ranges::stable_sort(kept, std::greater(), &Deployment::share);
       search_.found.push_back(std::move(kept.front()));
       return {};
@@ -103,7 +104,7 @@ class Search {
     return {};
   }
 
-  // nullopt if it does not keep the level.
+  // Tries one deployment. nullopt if it does not reach the service level.
   Result<std::optional<Deployment>> Try(const DeviceProfile& device, const ModelConfig& model,
                                         const Split& split) {
     EngineConfig config = query_.config;

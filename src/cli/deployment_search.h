@@ -1,5 +1,5 @@
-// Searches for the machines on which a model serves a trace of requests as wanted: replays the
-// trace on simulated devices, for each way to divide the model among them.
+// Searches for machines on which a model serves a trace of requests at a given service level.
+// Replays the trace on simulated devices for each way to divide the model among them.
 #pragma once
 
 #include <cstdint>
@@ -18,45 +18,45 @@ namespace sluice::cli {
 
 struct DeploymentQuery {
   EngineConfig config;                  // the model's folder, and options of the engine
-  std::vector<ReplayRequest> requests;  // by arrival
+  std::vector<ReplayRequest> requests;  // sorted by arrival
   ServiceLevel level;
-  std::vector<DeviceProfile> devices;                 // to try
-  int most_devices = 8;                               // of one kind
-  std::vector<std::string> formats = {""};            // LoadQuantization::weights; "": as stored
-  std::map<std::string, double, std::less<>> prices;  // per hour, by the device's name
+  std::vector<DeviceProfile> devices;                 // devices to try
+  int most_devices = 8;                               // maximum number of devices of one kind
+  std::vector<std::string> formats = {""};            // as LoadQuantization::weights; "": as stored
+  std::map<std::string, double, std::less<>> prices;  // price per hour, keyed by the device's name
 };
 
-// A deployment that keeps the level.
+// A deployment that reaches the service level.
 struct Deployment {
   std::string device;
   int tensor_size = 1, num_stages = 1, num_engines = 1;
-  std::string format;  // of the weights: the scheme's name
+  std::string format;  // format of the weights: the scheme's name
   bool has_price = false;
-  double price = 0;  // per hour; without a price, the number of devices
+  double price = 0;  // price per hour; without known prices, the number of devices
   double error = 0;  // typical relative error of its times
-  // Times of which ServiceLevel::share of the requests have less, seconds.
+  // Times, in seconds, that ServiceLevel::share of the requests stay below.
   double ttft = 0, tpot = 0;
-  double share = 0;  // of the requests that keep the level
+  double share = 0;  // share of the requests that meet the service level
   double output_per_second = 0;
-  int64_t kv_tokens = 0;     // of all engines
-  int64_t weight_bytes = 0;  // on a device, at most
-  // Whether it would keep the level if all times were longer by `error`.
+  int64_t kv_tokens = 0;     // total of all engines
+  int64_t weight_bytes = 0;  // maximum on a device
+  // Whether it would still reach the service level if all times were longer by `error`.
   bool is_safe = false;
 
   int num_devices() const { return tensor_size * num_stages * num_engines; }
 };
 
 struct DeploymentSearch {
-  // Cheapest first: those with a price, then those without. For each device and format only the
-  // smallest number of devices that keeps the level.
+  // Deployments with a price first, the cheapest first, then those without a price. For each device
+  // and format, only the smallest number of devices that reaches the service level.
   std::vector<Deployment> found;
   // Why a device and format was left out, one line each.
   std::vector<std::string> notes;
   int num_tried = 0;
 };
 
-// Engines of a deployment are given the requests in turn. `on_try` (may be empty) is called with
-// the number of replays before each. Errors: a model that cannot be read; an empty trace.
+// Engines of a deployment get the requests in turn. Calls `on_try` (may be empty) before each
+// replay with the number of replays. Errors: a model that cannot be read, or an empty trace.
 Result<DeploymentSearch> FindDeployments(const DeploymentQuery& query,
                                          const std::function<void(int)>& on_try = {});
 

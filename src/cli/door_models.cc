@@ -35,7 +35,7 @@ using options::Assignment;
 using options::ModelEntry;
 using options::Settings;
 
-// Options of the whole server: port, connections, logs and process.
+// Options that apply to the whole server: port, connections, logs and process.
 constexpr std::string_view kServerOptions =
     "host|port|uds|api-key-file|protect-all|root-path|allowed-origins|allowed-methods|"
     "allowed-headers|allow-credentials|max-request-bytes|request-memory-bytes|"
@@ -50,7 +50,7 @@ constexpr std::string_view kServerOptions =
     "log-stats-interval|log-level|log-format|otlp-traces-endpoint|fail-on-environ-validation|"
     "record|record-size|record-privacy|receipts|receipts-with-tokens|"
     "config|set|models|models-memory|models-wait|models-max-waiting";
-// Options that are refused with --models, on the command line and in entries. `why` completes the
+// An option that is refused with --models, on the command line and in entries. `why` completes the
 // error message.
 struct Refused {
   std::string_view option;
@@ -94,7 +94,7 @@ Result<EngineConfig> EngineConfigOf(const Settings& settings, const ModelArgumen
   config.loop.drain_seconds = *settings.Number("shutdown-timeout");
   config.memory_budget_bytes = memory.budget_bytes;
   config.memory_sharers = static_cast<int>(num_models);
-  // For this model's images; the memory that requests hold is planned for all models together.
+  // For this model's images. The memory that requests hold is planned for all models together.
   config.request_memory_bytes = std::min(int64_t{64} << 20, memory.budget_bytes / 64);
   return config;
 }
@@ -171,14 +171,14 @@ class EntryLoader final : public ModelLoader {
   const ServerConfig config_;
   const DoorMemory memory_;
   const size_t num_models_;
-  ModelArgument model_;  // of the last Plan()
+  ModelArgument model_;  // result of the last Plan()
   EngineConfig engine_;
   // The recording of the last Load(); outlives the engine, which is destroyed before the next one
   // and before this loader.
   std::shared_ptr<recording::FlightRecorder> recorder_;
 };
 
-// Reports a missing folder at startup; its contents are checked when the model is loaded.
+// Reports a missing folder at startup. Its contents are checked when the model is loaded.
 Status CheckPath(const ModelEntry& entry) {
   const auto place = FindModelPlace({.argument = entry.path}, HubEnvironment::OfProcess());
   if (!place) return BadEntry(entry, entry.place, "path: " + place.error().message);
@@ -195,7 +195,7 @@ bool ComputesOnDevice(const Settings& settings) {
 }  // namespace
 
 Result<Settings> SettingsOfEntry(const Settings& settings, const ModelEntry& entry) {
-  // The server's API keys apply to models without keys of their own; the two are not merged.
+  // The server's API keys apply to models that have no keys of their own. The two are not merged.
   const bool has_keys = std::ranges::any_of(
       entry.options, [](const Assignment& own) { return own.option->name == "api-key"; });
   std::vector<Assignment> all;
@@ -287,7 +287,7 @@ Result<std::vector<DoorModel>> DoorModelsOf(const Settings& settings,
                   std::string(name));
     }
   }
-  std::map<std::string, std::string> names;  // model or adapter to its model
+  std::map<std::string, std::string> names;  // maps a model or an adapter to its model
   for (const ModelEntry& entry : entries) names[entry.name] = entry.name;
   std::vector<DoorModel> models;
   for (const ModelEntry& entry : entries) {

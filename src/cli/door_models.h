@@ -1,4 +1,4 @@
-// Turns the entries of the --models file into models to serve.
+// Converts the entries of the --models file to models to serve.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace sluice::cli {
 
-// The settings of an entry: those of the command line, overridden by the entry's own.
-// kInvalidArgument, with the entry's place, for options of the whole server, for options that are
-// refused with several models, and for what CheckSettings refuses.
+// Returns the settings of an entry: those of the command line, overridden by the entry's own.
+// kInvalidArgument, with the entry's place, for options that apply to the whole server, for options
+// that are refused with several models, and for what CheckSettings refuses.
 Result<options::Settings> SettingsOfEntry(const options::Settings& settings,
                                           const options::ModelEntry& entry);
 
@@ -27,15 +27,15 @@ struct DoorMemory {
 // it.
 Result<DoorMemory> DoorMemoryOf(const options::Settings& settings);
 
-// The models of all entries. Errors: those of SettingsOfEntry; kInvalidArgument for an option of
-// the command line that does not go with --models, for a path that is neither a folder nor a model
-// id, for an adapter with the name of another model or adapter, and for a model on a device without
-// --models-memory.
+// Returns the models of all entries. Errors: those of SettingsOfEntry; kInvalidArgument for an
+// option on the command line that cannot be combined with --models, for a path that is neither a
+// folder nor a model id, for an adapter with the name of another model or adapter, and for a model
+// on a device without --models-memory.
 Result<std::vector<DoorModel>> DoorModelsOf(const options::Settings& settings,
                                             const std::vector<options::ModelEntry>& entries,
                                             const DoorMemory& memory);
 
-// Checks whether each model could be loaded, as far as that is known without its weights; prints
+// Checks whether each model could be loaded, as far as this is known without its weights. Prints
 // the memory that each takes.
 Status CheckDoorModels(const options::Settings& settings,
                        const std::vector<options::ModelEntry>& entries, const DoorMemory& memory);

@@ -27,8 +27,8 @@ namespace sluice::cli {
 namespace {
 
 constexpr int kExitBelowBaseline = 1;
-constexpr int64_t kPlainExamples = 5;  // as lm_eval's gsm8k
-// Number of questions asked again in another form, to estimate its score.
+constexpr int64_t kPlainExamples = 5;  // as in lm_eval's gsm8k
+// Number of questions that are also asked in another form, to estimate the score of that form.
 constexpr size_t kHintQuestions = 8;
 
 // The server to ask: a remote one, or one started here.
@@ -36,13 +36,13 @@ struct Target {
   std::unique_ptr<Serving> serving;
   Remote remote;
   std::string model;
-  std::string description;  // for the line above the table
-  // The endpoint in the address: true for /chat/completions, false for /completions, nullopt for
-  // neither.
+  std::string description;  // shown above the table
+  // Which endpoint the address names: true for /chat/completions, false for /completions, nullopt
+  // for neither.
   std::optional<bool> chat;
 };
 
-// Strips the endpoint from an address: lm_eval's base_url contains the whole path.
+// Strips the endpoint from an address, because lm_eval's base_url contains the whole path.
 Url ServerOf(Url url) {
   for (std::string_view end : {"/chat/completions", "/completions", "/v1"}) {
     if (url.path.ends_with(end)) url.path.resize(url.path.size() - end.size());
@@ -153,7 +153,7 @@ struct Asked {
   std::vector<std::string> answers;
 };
 
-// Asks the first `limit` questions; `shows`: shows progress on a terminal.
+// Asks the first `limit` questions. `shows`: shows progress on a terminal.
 Result<Asked> AskInForm(const options::Settings& settings, const HttpClient& client,
                         const Target& target, const Form& form,
                         const std::vector<EvalQuestion>& questions,
@@ -185,7 +185,7 @@ double BestOf(const EvalScore& score) {
   return best;
 }
 
-// Asks the first `count` questions in another form; if its score is higher, prints how to use it.
+// Asks the first `count` questions in another form. If its score is higher, prints how to use it.
 void PrintHint(const options::Settings& settings, const HttpClient& client, const Target& target,
                const Form& other, std::vector<EvalQuestion> questions,
                const std::vector<EvalQuestion>& pool, size_t count,
@@ -235,7 +235,7 @@ Result<int> RunEval(const options::Settings& settings) {
                 "which questions? Give a file of JSON lines with \"question\" and \"answer\"",
                 "file");
   }
-  // Check all files first: the questions take minutes.
+  // Checks all files first, because the questions take minutes.
   ASSIGN_OR_RETURN(std::vector<EvalQuestion> questions,
                    ReadEvalQuestions(settings.positionals()[0]));
   std::vector<EvalQuestion> pool = questions;

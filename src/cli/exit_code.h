@@ -1,4 +1,4 @@
-// Exit codes of the program.
+// The program's exit codes.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ inline constexpr int kExitUsage = 2;
 
 int ExitCode(ErrorCode code);
 
-// The table of `sluice help exit-codes`.
+// Returns the table of `sluice help exit-codes`.
 std::string ExitCodeHelp();
 
 }  // namespace sluice::cli

@@ -1,4 +1,4 @@
-// The effect of each option, YAML key and variable of all dialects.
+// Explains the effect of each option, YAML key and variable of all dialects.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 namespace sluice::cli {
 
 struct Explanation {
-  std::string what;       // with its other spellings
-  std::string_view kind;  // "option", "environment", ...
-  std::string dialects;   // "sluice vllm trtllm"
+  std::string what;       // its name and its other spellings
+  std::string_view kind;  // for example "option", "environment"
+  std::string dialects;   // for example "sluice vllm trtllm"
   std::string effect;     // acts | mapped | no effect | refused
   std::string text;       // what it does or is mapped to, or the reason
 };
 
-// In the order of the tables.
+// Returns all explanations, in the order of the tables.
 std::vector<Explanation> ExplainOptions();
 
 }  // namespace sluice::cli

@@ -8,14 +8,14 @@
 
 namespace sluice::cli {
 
-// Calls `act` once, on its own thread, after the first Report. The thread is created at
-// construction, so that a system that refuses new threads cannot hide a failure.
+// Calls `act` once, on its own thread, after the first Report. The thread is created in the
+// constructor, so that a system that refuses new threads cannot hide a failure.
 //
-// Thread safety: Report may be called by any thread until the destructor begins. Ownership: after a
-// report, the destructor waits for `act`, which uses nothing afterwards.
+// Thread safety: any thread may call Report until the destructor begins. Ownership: after a report,
+// the destructor waits for `act`; nothing is used after that.
 class FailureThread {
  public:
-  // Throws std::system_error if the system refuses the thread.
+  // Throws std::system_error if the system cannot start the thread.
   explicit FailureThread(std::function<void()> act);
   ~FailureThread();
   FailureThread(const FailureThread&) = delete;

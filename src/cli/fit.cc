@@ -1,4 +1,4 @@
-// `sluice fit`: a description of a device from measured runs.
+// `sluice fit`: makes the description of a device from measured runs.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -22,7 +22,8 @@ tl::unexpected<Error> BadFit(std::string_view option, std::string message) {
               std::string(option));
 }
 
-// The rows of a table that are of the device and to be fitted, or the result of a bench run.
+// Returns the rows of a table that are about the device and to be fitted, or the result of a bench
+// run.
 Result<std::vector<Measurement>> RowsOf(const std::filesystem::path& file,
                                         const DeviceProfile& device,
                                         const options::Settings& settings) {
@@ -88,7 +89,7 @@ Result<int> RunFit(const options::Settings& settings) {
                1e3 * run.measured.ttft, 1e3 * predicted.tpot, 1e3 * run.measured.tpot);
   }
   std::ranges::sort(errors);
-  // What was fitted says little about what was not.
+  // How well the fitted runs match says little about other runs, so the error is at least 5 %.
   device.error = std::max(0.05, 2 * errors[errors.size() / 2]);
   device.source = fmt::format("sluice fit, {} rows", runs.size());
   device.name = settings.TextOr("fit-name", device.name);
