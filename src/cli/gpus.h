@@ -20,8 +20,8 @@ struct GpuFinding {
 
 struct GpuFindings {
   std::vector<GpuFinding> gpus;
-  std::string reason;   // why there are none
-  std::string library;  // for large matrix products, or why it was not found
+  std::string reason;   // why there are no GPUs
+  std::string library;  // the library for large matrix products, or why it was not found
 };
 
 // Opens each GPU that the driver lists, which briefly takes about 300 MB of its memory.
@@ -29,7 +29,7 @@ GpuFindings ExamineGpus();
 
 std::string GpuLines(const GpuFindings& findings);
 // Adds "gpus" (an array), "gpus_reason" (null if there are GPUs) and "cublaslt" (null if there are
-// none).
+// no GPUs).
 void AddGpuFields(const GpuFindings& findings, json::Value& object);
 
 }  // namespace sluice::cli

@@ -1,5 +1,5 @@
-// Runs one of the host's hot paths COUNT times, so that tools/regressions.py can count its
-// instructions: host_paths CASE COUNT.
+// Runs one of the host's frequently executed code paths COUNT times, so that tools/regressions.py
+// can count its instructions: host_paths CASE COUNT.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr int64_t kVocab = 128256;
 
-// A scheduler step with 256 decoding and 1,024 waiting sequences.
+// Plans a step with 256 decoding and 1,024 waiting sequences.
 std::function<void()> SchedulerStep() {
   struct State {
     State() : pool(256 * MostBlocks(Limits(), 4096)), scheduler(Limits(), pool, nullptr) {}

@@ -12,7 +12,7 @@ namespace sluice::cli {
 
 namespace {
 
-// The exit code that `serve` would have for the model.
+// Returns the exit code with which `serve` would end for the model.
 int CodeOf(const InspectReport& report) {
   return report.refusal ? ExitCode(ErrorCode::kUnsupported) : 0;
 }
@@ -28,7 +28,7 @@ Result<int> RunInspect(const options::Settings& settings) {
   ASSIGN_OR_RETURN(const std::optional<StepCost> cost, StepCostOf(settings, report));
   const bool wants_program = settings.Flag("program");
   if (wants_program && report.refusal) return Fail(ErrorCode::kUnsupported, *report.refusal);
-  // With several ranks: the program of the first one.
+  // With several ranks, shows the program of the first one.
   RankPlace place;
   if (!report.ranks.empty()) place = report.ranks.front().place;
   if (settings.Flag("json")) {

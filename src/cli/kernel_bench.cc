@@ -39,7 +39,7 @@ Result<int> RunKernelBench(const options::Settings& settings) {
     WriteReportSoFar(settings, ReportOf(*rows, info, false));
   });
   rows = &run;
-  // Always runs the first part, with whose results the others are compared.
+  // Always runs the first part, because the others are compared with its results.
   const selftest::MeasurePart* limits = &selftest::MeasureParts().front();
   if (parts.front() != limits) parts.insert(parts.begin(), limits);
   for (const selftest::MeasurePart* part : parts) run.RunPart(*part);

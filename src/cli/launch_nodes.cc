@@ -42,7 +42,7 @@ namespace {
 
 using LaunchClock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kAnswerTime(5);  // for a message
+constexpr std::chrono::seconds kAnswerTime(5);  // for receiving a message
 constexpr std::chrono::milliseconds kTimeBetweenTries(200);
 constexpr std::chrono::seconds kTimeToEndNode(10);  // for a daemon to end after its group has ended
 constexpr const char* kAgentVariable = "SLUICE_LAUNCH_SOCKET";
@@ -106,12 +106,13 @@ std::string ProgramLine() {
   return fmt::format("{} ({})", Version(), Commit());
 }
 
-// A machine's introduction: program, machine, number of machines, number of ranks, one per line.
+// Returns how a machine introduces itself: program, its number, number of machines, number of
+// ranks, one per line.
 std::string HelloOf(const NodeSettings& node) {
   return fmt::format("{}\n{}\n{}\n{}", ProgramLine(), node.node, node.num_nodes, node.num_ranks);
 }
 
-// Why the machine may not take part; "" if it may.
+// Returns why the machine may not take part; "" if it may.
 std::string RefusalOf(const NodeSettings& node, const std::string& hello,
                       const std::map<int, NodeLink>& others, int& number) {
   const std::vector<std::string_view> lines = options::Split(hello, '\n');
@@ -143,11 +144,11 @@ std::vector<int> MissingNodes(const NodeSettings& node, const std::map<int, Node
   return missing;
 }
 
-// The address at which the first machine waits: --master-addr, else its only address.
+// Returns the address at which the first machine waits: --master-addr, else its only address.
 Result<std::string> AddressOfFirst(const NodeSettings& node) {
   if (!node.first.empty()) {
     auto address = AddressOfHost(node.first);
-    // A pod's name becomes known some time after its start.
+    // A pod's name becomes known only some time after the pod starts.
     while (!address && LaunchClock::now() < node.deadline) {
       std::this_thread::sleep_for(kTimeBetweenTries);
       address = AddressOfHost(node.first);
@@ -215,7 +216,8 @@ Result<std::map<int, NodeLink>> WaitForNodes(const NodeSettings& node) {
   return others;
 }
 
-// An abstract socket name, which leaves no file; Serve() checks that the peer is the same user.
+// Returns an abstract socket name, which leaves no file. Serve() checks that the peer is the same
+// user.
 sockaddr_un AgentAddress(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -228,7 +230,7 @@ OwnedFd AgentSocket() {
   return OwnedFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
 }
 
-// Passes mpirun's requests on to other machines, and reports when one is lost.
+// Passes mpirun's requests on to other machines, and reports when a machine is lost.
 class NodeDesk {
  public:
   static Result<std::unique_ptr<NodeDesk>> Open(std::map<int, NodeLink> others) {
@@ -248,7 +250,7 @@ class NodeDesk {
         new NodeDesk(std::move(socket), std::move(others), std::move(wake)));
   }
 
-  // Tells the machines that the group has ended, and its exit code.
+  // Tells the machines that the group has ended, and with which exit code.
   void Close(int code) {
     stopping_ = true;
     eventfd_write(wake_.get(), 1);
@@ -269,10 +271,10 @@ class NodeDesk {
     while (!stopping_) RunGuarded("serve", "to start daemons", [&] { ServeOnce(any_lost); });
   }
 
-  // Waits for an event. Sets `any_lost` if a machine was lost; the others then end, too.
+  // Waits for an event. Sets `any_lost` if a machine was lost; the other machines then end, too.
   void ServeOnce(bool& any_lost) {
     std::vector<pollfd> polled{{wake_.get(), POLLIN, 0}, {agents_.get(), POLLIN, 0}};
-    // A machine sends nothing while its group runs, unless it is lost.
+    // A machine sends nothing while its group runs, so data means that it is lost.
     for (const auto& [number, link] : others_) {
       if (!any_lost) polled.push_back({link.socket().get(), POLLIN, 0});
     }
@@ -296,7 +298,7 @@ class NodeDesk {
         peer.uid != geteuid()) {
       return;
     }
-    // mpirun's agent sends its arguments at once and closes its sending side; a client that has not
+    // mpirun's agent sends its arguments at once and closes its sending side. A client that has not
     // done so within kAgentTime is ignored.
     const auto text = ReceiveToEndBy(agent, kMostAgentBytes, LaunchClock::now() + kAgentTime);
     if (!text) return;
@@ -322,12 +324,12 @@ class NodeDesk {
   std::map<int, NodeLink> others_;
   const OwnedFd wake_;
   std::atomic<bool> stopping_{false};
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last member, because it uses all of the above
 };
 
 Result<int> LaunchAsFirst(const options::Settings& settings, const NodeSettings& node) {
   ASSIGN_OR_RETURN(auto others, WaitForNodes(node));
-  // Uses the address that the others see, and so the network that leads to them.
+  // Uses the address that the other machines see, and therefore the network that leads to them.
   const std::string own = LocalAddress(others.begin()->second.socket());
   std::vector<std::string> hosts{fmt::format("{}:{}", own, node.ranks_a_node())};
   for (const auto& [number, link] : others)
@@ -377,7 +379,7 @@ Result<NodeLink> LinkToFirst(const NodeSettings& node) {
 // A daemon and its ranks, which form a process group.
 class Daemon {
  public:
-  // Takes over the process; ends it on failure.
+  // Takes ownership of the process. Ends it on failure.
   static Result<std::unique_ptr<Daemon>> Of(pid_t process) {
     auto fd = OwnFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)), "pidfd_open");
     if (!fd) {
@@ -395,7 +397,7 @@ class Daemon {
 
   int fd() const { return fd_.get(); }
   int Wait() { return WaitForProcess(std::exchange(process_, 0)); }
-  // Waits for it to end by itself, then kills it.
+  // Waits until it ends by itself, then kills it.
   int End() {
     kill(process_, SIGTERM);
     pollfd polled{fd_.get(), POLLIN, 0};
@@ -427,7 +429,7 @@ Result<std::unique_ptr<Daemon>> StartDaemon(const std::string& message,
   return Daemon::Of(process);
 }
 
-// `options`: for the daemon.
+// `options`: used to start the daemon.
 Result<int> FollowFirst(const NodeSettings& node, NodeLink& link, int interrupted,
                         const ChildOptions& options) {
   std::unique_ptr<Daemon> daemon;

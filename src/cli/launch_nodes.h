@@ -1,6 +1,6 @@
 // Runs ranks on several machines without ssh. Every machine runs the same command except for
-// --node-rank. The first one waits for the others, then runs mpirun; the waiting processes start
-// its daemons on their machines.
+// --node-rank. The first machine waits for the others, then runs mpirun; the waiting processes
+// start mpirun's daemons on their machines.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace sluice::cli {
 // Whether --nnodes requests several machines.
 bool IsOnSeveralNodes(const options::Settings& settings);
 
-// On the first machine: serves, as in LaunchRanks; on the others: takes part until the first one
+// On the first machine, serves as LaunchRanks does; on the others, takes part until the first one
 // ends. Returns the ranks' exit code. kInvalidArgument if ranks cannot be divided evenly, if there
 // is no secret, or if a machine has another secret, version or number; kUnavailable if the machines
 // do not connect within --distributed-timeout-seconds.

@@ -26,9 +26,9 @@ namespace {
 
 // Time for the ranks to end after draining.
 constexpr std::chrono::seconds kTimeToEndRanks(75);
-constexpr int kKilled = 128;  // exit codes above it mean signals
+constexpr int kKilled = 128;  // exit codes above this mean signals
 
-// The words of this process's command line.
+// Returns the words of this process's command line.
 std::vector<std::string> OwnCommand() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
@@ -36,14 +36,15 @@ std::vector<std::string> OwnCommand() {
   return words;
 }
 
-// The path of the program under the name it was called by, which determines its options.
+// Returns the path of the program under the name by which it was called, which determines its
+// options.
 std::string OwnProgram(const std::string& called) {
   if (called.find('/') != std::string::npos) return std::filesystem::absolute(called);
   const std::string found = FindInPath(called);
   return found.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : found;
 }
 
-// The environment of mpirun.
+// Returns how to start mpirun, including its environment.
 Result<ChildOptions> OptionsOfLauncher(const std::string& address) {
   ChildOptions options;
   ASSIGN_OR_RETURN(options.variables, ListenGuard(address));
@@ -55,18 +56,18 @@ Result<ChildOptions> OptionsOfLauncher(const std::string& address) {
 
 void SetMpiEnvironment(bool several_machines, const std::string& network) {
   const std::pair<const char*, std::string> defaults[] = {
-      // Allow threads on all CPUs: by default two ranks would be bound to one core each.
+      // Allows threads on all CPUs. By default two ranks would be bound to one core each.
       {"OMPI_MCA_hwloc_base_binding_policy", "none"},
-      // More ranks than CPUs only make it slower.
+      // More ranks than CPUs are allowed; they are only slower.
       {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
       {"OMPI_MCA_pml", "ob1"},
       {"OMPI_MCA_btl", several_machines ? "self,vader,tcp" : "self,vader"},
-      // Shared memory without system calls that containers forbid.
+      // Uses shared memory without system calls that containers forbid.
       {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
       // After a rank ends, rank 0 has 4 seconds to tell its clients.
       {"OMPI_MCA_odls_base_sigkill_timeout", "4"},
       {"OMPI_MCA_orte_execute_quiet", "1"},
-      // Notice an unreachable machine within seconds.
+      // Notices an unreachable machine within seconds.
       {"OMPI_MCA_oob_tcp_keepalive_time", "2"},
       {"OMPI_MCA_oob_tcp_keepalive_intvl", "1"},
       {"OMPI_MCA_oob_tcp_keepalive_probes", "3"},
@@ -76,7 +77,7 @@ void SetMpiEnvironment(bool several_machines, const std::string& network) {
   for (const auto& [name, value] : defaults) {
     if (!value.empty()) setenv(name, value.c_str(), /*overwrite=*/0);
   }
-  if (geteuid() == 0) {  // containers
+  if (geteuid() == 0) {  // as in containers
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
   }

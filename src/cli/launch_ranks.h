@@ -10,23 +10,22 @@
 namespace sluice::cli {
 
 // Where ranks run, and this machine's numeric IPv4 address, at which mpirun, its daemons and the
-// ranks listen for each other; they listen at no other address.
+// ranks listen for each other. They listen at no other address.
 struct RankPlaces {
   std::string address = "127.0.0.1";
-  std::vector<std::string> hosts = {};  // with several machines: "address:ranks" each
+  std::vector<std::string> hosts = {};  // with several machines: "address:ranks" for each
 };
 
 // Starts `num_ranks` processes of this program with the same command line through mpirun, and
-// returns the exit code when they have ended. Rank 0 serves. On SIGTERM and SIGINT it drains, on
-// SIGHUP it reloads. Its standard input is a pipe from this process, so that the ranks end when
-// this process does, for whatever reason. Secrets are in no command line and no environment
-// (rank_secrets.h). kUnsupported if mpirun is missing.
-// REQUIRES: BlockSignals(kWatched) was called.
+// returns the exit code once they have ended. Rank 0 serves; it drains on SIGTERM and SIGINT, and
+// reloads on SIGHUP. Its standard input is a pipe from this process, so that the ranks end when
+// this process ends, for whatever reason. Secrets are in no command line and no environment
+// (rank_secrets.h). kUnsupported if mpirun is missing. REQUIRES: BlockSignals(kWatched) was called.
 Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
                         const RankPlaces& places = {});
 
-// Configures Open MPI by environment variables, which, unlike flags, other MPI implementations
-// ignore. Does not override the user's values. `network`: the one between machines, "10.55.0.0/24";
+// Configures Open MPI by environment variables, which other MPI implementations ignore, unlike
+// flags. Does not override the user's values. `network`: the one between machines, "10.55.0.0/24";
 // "": Open MPI chooses.
 void SetMpiEnvironment(bool several_machines, const std::string& network);
 

@@ -7,7 +7,7 @@
 
 namespace sluice::cli {
 
-// Measured in about a second with `num_threads` threads; 0 if the CPU lacks the instructions.
+// Measured in about a second with `num_threads` threads. 0 if the CPU lacks the instructions.
 struct MachineLimits {
   double read_bytes_per_second = 0;
   double avx512_bf16_flops_per_second = 0;  // dot products of AVX-512
@@ -15,7 +15,7 @@ struct MachineLimits {
   double neon_bf16_flops_per_second = 0;  // matrix products of NEON
   double f32_flops_per_second = 0;
 
-  // The rate of the fastest BF16 instructions, or of FP32 if there are none.
+  // The rate of the fastest BF16 instructions, or of FP32 if the CPU has none.
   double bf16_flops_per_second() const;
 };
 MachineLimits MeasureLimits(int num_threads);
@@ -23,11 +23,11 @@ MachineLimits MeasureLimits(int num_threads);
 // The arithmetic of a model, independent of the implementation.
 struct ModelWork {
   int64_t matrix_weights =
-      0;  // weights used by one token in all layers, including only chosen experts
-  int64_t logit_weights = 0;  // of the output matrix
+      0;  // number of weights that one token uses in all layers, with only the chosen experts
+  int64_t logit_weights = 0;  // number of weights of the output matrix
 };
 ModelWork WorkOf(const ModelConfig& config);
-// Floating-point operations for a prompt of `tokens` tokens, with the logits of its last token.
+// Floating-point operations for a prompt of `tokens` tokens and the logits of its last token.
 double PrefillFlops(const ModelConfig& config, const ModelWork& work, int64_t tokens);
 
 }  // namespace sluice::cli

@@ -22,7 +22,7 @@ namespace sluice::cli {
 struct LineEditor::State {
   LineEditorOptions options;
   std::string prompt, next_prompt;
-  bool continued = false;  // the line continues the previous one
+  bool continued = false;  // whether the line continues the previous one
   EditLine* editor = nullptr;
   History* history = nullptr;
   std::string history_problem;
@@ -40,8 +40,8 @@ constexpr std::string_view kPasteBegins = "\x1b[200~";
 constexpr std::string_view kPasteEnds = "\x1b[201~";
 constexpr std::string_view kAskForMarks = "\x1b[?2004h";
 constexpr std::string_view kNoMarks = "\x1b[?2004l";
-// The editor's lines cannot contain line breaks and tabs: those of pasted text are shown as these
-// characters (U+2424 and U+2409) until the line is done.
+// The editor's lines cannot contain line breaks and tabs. In pasted text these are shown as the
+// characters U+2424 and U+2409 until the line is done.
 constexpr std::string_view kShownBreak = "\xe2\x90\xa4";
 constexpr std::string_view kShownTab = "\xe2\x90\x89";
 // Maximum time between an escape byte and the rest of its sequence.
@@ -57,7 +57,7 @@ void Tell(std::string_view sequence) {
   std::fflush(stdout);
 }
 
-// Waits for more bytes. False at the end of input or if the line is aborted.
+// Waits for more bytes. Returns false at the end of input, or if the line is aborted.
 bool ReadMore(LineEditor::State& state, int milliseconds = -1) {
   pollfd fds[2] = {{STDIN_FILENO, POLLIN, 0}, {state.options.interrupt_fd, POLLIN, 0}};
   while (true) {
@@ -77,7 +77,7 @@ bool ReadMore(LineEditor::State& state, int milliseconds = -1) {
   }
 }
 
-// Removes `mark` from the front of the input; if a part of it has arrived, waits for the rest.
+// Removes `mark` from the front of the input. If only a part of it has arrived, waits for the rest.
 bool TakeMark(LineEditor::State& state, std::string_view mark) {
   while (state.bytes.size() < mark.size() && mark.starts_with(state.bytes)) {
     if (!ReadMore(state, kSequenceMilliseconds)) return false;
@@ -93,7 +93,7 @@ LineEditor::State& StateOf(EditLine* editor) {
   return *static_cast<LineEditor::State*>(data);
 }
 
-// libedit's callback for the next character: returns 1, or 0 at the end.
+// libedit's callback for the next character. Returns 1, or 0 at the end.
 int NextCharacter(EditLine* editor, wchar_t* result) {
   LineEditor::State& state = StateOf(editor);
   while (true) {
@@ -108,7 +108,7 @@ int NextCharacter(EditLine* editor, wchar_t* result) {
     }
     std::mbstate_t conversion{};
     const size_t length = std::mbrtowc(result, state.bytes.data(), state.bytes.size(), &conversion);
-    if (length == static_cast<size_t>(-2)) {  // an incomplete character
+    if (length == static_cast<size_t>(-2)) {  // the character is incomplete
       if (!ReadMore(state)) return 0;
       continue;
     }
@@ -166,7 +166,7 @@ void LoadHistory(LineEditor::State& state) {
   if (!file.empty()) ::history(state.history, &event, H_LOAD, file.c_str());
 }
 
-// Writes to a temporary file first, since an interrupted write would lose the history.
+// Writes to a temporary file first, because an interrupted write would lose the history.
 void SaveHistory(LineEditor::State& state) {
   const std::filesystem::path& file = state.options.history_file;
   if (file.empty() || !state.history_problem.empty()) return;
@@ -197,7 +197,7 @@ LineEditor::LineEditor(LineEditorOptions options) : state_(std::make_unique<Stat
   state.next_prompt = bold(std::string(state.options.prompt.size(), '.')) + " ";
   if (state.options.prompt.ends_with(' '))
     state.next_prompt = bold(std::string(state.options.prompt.size() - 1, '.')) + " ";
-  // The locale determines the decoding of multi-byte characters.
+  // The locale determines how multi-byte characters are decoded.
   std::setlocale(LC_CTYPE, "");
   if (std::string_view(nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
   state.editor = el_init("sluice", stdin, stdout, stderr);

@@ -14,19 +14,20 @@ struct LineEditorOptions {
   std::string prompt;
   bool colors = true;
   std::filesystem::path history_file = {};  // empty: no history is kept
-  // Returns possible completions, as whole lines; empty: complete file names.
+  // Returns possible completions, as whole lines. Empty: completes file names.
   std::function<std::vector<std::string>(std::string_view line)> complete = {};
   int interrupt_fd = -1;  // becomes readable when the line is to be aborted
 };
 
-// REQUIRES: standard input and output are a terminal; only one instance. Thread safety: one thread.
+// REQUIRES: standard input and output are a terminal; there is only one instance. Thread safety:
+// one thread.
 class LineEditor {
  public:
   enum class End { kLine, kInterrupted, kEndOfInput };
   struct Line {
     End end = End::kEndOfInput;
-    // Without the final line break. Contains line breaks of pasted text, and of lines that were
-    // continued with a final backslash.
+    // Without the final line break. Contains the line breaks of pasted text, and those of lines
+    // that a final backslash continued.
     std::string text = {};
   };
 
@@ -45,8 +46,8 @@ class LineEditor {
   const std::unique_ptr<State> state_;
 };
 
-// The place of a history file: sluice/NAME in XDG_STATE_HOME, else in ~/.local/state; empty without
-// a home.
+// Returns the path of a history file: sluice/NAME in XDG_STATE_HOME, else in ~/.local/state; empty
+// without a home folder.
 std::filesystem::path HistoryFile(std::string_view name);
 
 }  // namespace sluice::cli

@@ -40,7 +40,7 @@ Dialect DialectOf(const std::string& program) {
   return Dialect::kSluice;
 }
 
-// Removes the command, one or two words, from the front of `words`; null if there is none.
+// Removes the command, one or two words, from the front of `words`. Returns null if there is none.
 const Command* TakeCommand(std::vector<std::string>& words) {
   const std::string_view known = SynonymOf(words[0]);
   if (!known.empty()) words[0] = known;
@@ -62,7 +62,7 @@ const Command* FindCommand(std::string_view name) {
   return nullptr;
 }
 
-// Logs the options that have no effect; `serve` logs them in its own format.
+// Logs the options that have no effect. `serve` logs them in its own format.
 void LogWithoutEffect(const options::Settings& settings) {
   const OptionEffects effects = EffectsOf(settings);
   for (const std::string& line : UnansweredLines(effects)) LOG_WARNING("options", "{}", line);
@@ -88,8 +88,8 @@ std::string AbbreviationsIn(const options::Settings& settings, const Command& co
 }
 
 int RunCommand(const Command& command, const std::vector<std::string>& words, Dialect dialect) {
-  // A SIGHUP to reload must not end a server that is still reading its options. Other commands end
-  // with their terminal.
+  // A SIGHUP that asks for a reload must not end a server that is still reading its options. Other
+  // commands end with their terminal.
   if (command.bit == options::kServe) BlockSignals({SIGHUP});
   auto resolved = options::Resolve(words, options::ProcessEnvironment(), command.bit, dialect);
   if (!resolved) return ReportUsage(dialect, command, resolved.error());
@@ -122,7 +122,7 @@ int ReportTrtllmCommand(const std::string& word) {
 }
 
 // Whether a first word that is not a command means a model: an existing folder, or a name with a
-// slash, as in paths, ids and addresses.
+// slash, as in paths, ids and URLs.
 bool MeansModel(const std::string& word) {
   std::error_code ignored;
   return !word.starts_with('-') &&
@@ -167,17 +167,17 @@ int RunArguments(const std::vector<std::string>& arguments) {
     return 0;
   }
   const Command* command = TakeCommand(words);
-  // `sluice MODEL` is `sluice run MODEL`.
+  // `sluice MODEL` means `sluice run MODEL`.
   if (command == nullptr && dialect == Dialect::kSluice && MeansModel(words[0]))
     command = FindCommand("run");
-  // `trtllm-serve MODEL` is `trtllm-serve serve MODEL`.
+  // `trtllm-serve MODEL` means `trtllm-serve serve MODEL`.
   if (command == nullptr && dialect == Dialect::kTrtllm) command = FindCommand("serve");
   if (command == nullptr) return ReportUnknownCommand(dialect, words);
   return RunCommand(*command, words, dialect);
 }
 
-// 0 if standard output was written completely. If the reader has closed it, as `head` does, only
-// the exit code shows it.
+// Returns 0 if standard output was written completely. If the reader has closed it, as `head` does,
+// only the exit code shows that.
 int EndOutput() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   if (errno != EPIPE) PrintError(fmt::format("error: standard output: {}\n", std::strerror(errno)));
@@ -185,13 +185,14 @@ int EndOutput() {
 }
 
 int ReportSystemError(const std::system_error& problem) {
-  // fmt::print throws this.
+  // fmt::print throws an error with this text.
   const bool is_output = std::string_view(problem.what()).starts_with("cannot write");
   if (is_output && problem.code() == std::errc::broken_pipe) return ExitCode(ErrorCode::kInternal);
   std::string text = problem.what();
   if (is_output) {
     text = "standard output: " + problem.code().message();
-  } else if (problem.code() == std::errc::resource_unavailable_try_again) {  // std::thread
+  } else if (problem.code() == std::errc::resource_unavailable_try_again) {  // thrown by
+                                                                             // std::thread
     text = ThreadsRefused("a thread", text, "");
   }
   PrintError(fmt::format("error: {}\n", text));
@@ -207,7 +208,7 @@ int Main(const std::vector<std::string>& arguments) {
     const int code = RunArguments(arguments);
     const int written = EndOutput();
     return code != 0 ? code : written;
-  } catch (const std::system_error& problem) {  // fmt::print on a full disk; no more threads
+  } catch (const std::system_error& problem) {  // fmt::print on a full disk, or no more threads
     return ReportSystemError(problem);
   } catch (const std::bad_alloc&) {  // outside the memory that the plan counts
     PrintError(

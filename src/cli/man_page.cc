@@ -15,7 +15,7 @@
 namespace sluice::cli {
 namespace {
 
-// `text` with roff's special characters escaped, and with dashes that remain dashes when copied.
+// Escapes roff's special characters, and writes dashes that remain dashes when copied.
 std::string Roff(std::string_view text) {
   std::string result;
   if (text.starts_with('.') || text.starts_with('\'')) result += "\\&";
@@ -52,6 +52,7 @@ std::string OptionEntry(const OfferedOption& item) {
     std::vector<std::string> words;
     for (const auto& word : item.values) words.push_back(Roff(word));
     value = fmt::format(" \\fI{}\\fR", fmt::join(words, "|\\:"));  // allows a line break after each
+                                                                   // word
   }
   std::string text =
       fmt::format(".TP\n{}{}\n{}\n", fmt::join(flags, ", "), value, Roff(option.help));

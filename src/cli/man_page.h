@@ -5,7 +5,7 @@
 
 namespace sluice::cli {
 
-// sluice.1 with man(7) macros, generated from the commands and the table of options.
+// Returns sluice.1 with man(7) macros, generated from the commands and the table of options.
 std::string ManPage();
 
 }  // namespace sluice::cli

@@ -35,8 +35,8 @@ constexpr int kDeepest = 4;
 constexpr int kRuleColumns = 40;
 
 constexpr std::string_view kSpecial = "\\`*_~[!";
-// Special results of functions that consume a part of a line: more text is needed, or it is plain
-// text.
+// Special results of functions that consume a part of a line: more text is needed, or the mark is
+// plain text.
 constexpr size_t kMore = static_cast<size_t>(-1);
 constexpr size_t kPlain = 0;
 
@@ -59,7 +59,7 @@ size_t RunLength(std::string_view text, size_t at) {
   return end - at;
 }
 
-// Position of the first run of exactly `length` characters `mark` at or after `at`.
+// Returns the position of the first run of exactly `length` characters `mark` at or after `at`.
 size_t FindRun(std::string_view text, char mark, size_t length, size_t at) {
   while ((at = text.find(mark, at)) != std::string_view::npos) {
     const size_t run = RunLength(text, at);
@@ -69,7 +69,7 @@ size_t FindRun(std::string_view text, char mark, size_t length, size_t at) {
   return std::string_view::npos;
 }
 
-// Number of bytes before a trailing incomplete character.
+// Number of bytes before an incomplete character at the end.
 size_t WholeCharacters(std::string_view text) {
   const size_t tail = std::min<size_t>(text.size(), 3);
   for (size_t back = 1; back <= tail; ++back) {
@@ -132,7 +132,7 @@ std::vector<std::string> CellsOf(std::string_view row) {
   return cells;
 }
 
-// "|---|:-:|"
+// Whether the row is like "|---|:-:|".
 bool IsDelimiterRow(std::string_view row) {
   return row.find('-') != std::string_view::npos &&
          row.find_first_not_of("|-: \t\r") == std::string_view::npos;
@@ -166,7 +166,7 @@ bool MarkdownStream::Step(std::string& out, bool ended) {
              .whole = line_end != std::string::npos};
   if (!line.whole && ended) line.whole = true;
   if (!line.whole) line.text = line.text.substr(0, WholeCharacters(line.text));
-  // Remove the '\r' of "\r\n"; at the end of the text it is an ordinary control character.
+  // Removes the '\r' of "\r\n". At the end of the text it is an ordinary control character.
   if (line.text.ends_with('\r') && (!line.whole || line_end != std::string::npos))
     line.text.remove_suffix(1);
   if (line.text.empty() && line_end == std::string::npos) {
@@ -301,7 +301,8 @@ bool MarkdownStream::TakeTableLine(std::string& out, const Known& line) {
 void MarkdownStream::PrintTable(std::string& out) {
   const std::vector<std::string> rows = std::exchange(rows_, {});
   table_bytes_ = 0;
-  if (rows.size() < 2 || !IsDelimiterRow(rows[1])) {  // lines that begin with a bar
+  if (rows.size() < 2 || !IsDelimiterRow(rows[1])) {  // lines that begin with a bar, but are no
+                                                      // table
     for (const std::string& row : rows) {
       before_ = ' ';
       Inline(out, {.text = row, .whole = true}, 0, 0);

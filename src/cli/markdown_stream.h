@@ -1,4 +1,4 @@
-// Renders streamed Markdown on a terminal; printed text is never rewritten.
+// Renders streamed Markdown on a terminal. Printed text is never rewritten.
 #pragma once
 
 #include <string>
@@ -8,26 +8,26 @@
 namespace sluice::cli {
 
 struct MarkdownOptions {
-  bool styles = true;  // style by SGR sequences; false: marks of emphasis and code are kept
-  int columns = 80;    // of the terminal; wider tables are not aligned
+  bool styles = true;  // whether to style with SGR sequences; false: marks of emphasis and code are
+                       // kept
+  int columns = 80;    // width of the terminal; wider tables are not aligned
 };
 
 // Renders headings, emphasis, code, lists, quotes, links and tables. Text is returned as soon as
 // its appearance is certain: after an opening mark, at most some hundred bytes of the line are held
-// back, then the mark counts as plain text; a table is held back until it ends. The result does not
+// back, then the mark counts as plain text. A table is held back until it ends. The result does not
 // depend on how the text is cut into pieces. Control characters except line breaks and tabs are
-// escaped, so that an answer cannot control the terminal.
-// Thread safety: one thread.
+// escaped, so that an answer cannot control the terminal. Thread safety: one thread.
 class MarkdownStream {
  public:
   explicit MarkdownStream(MarkdownOptions options) : options_(options) {}
 
-  // Adds text; returns what can be printed now.
+  // Adds text. Returns what can be printed now.
   std::string Add(std::string_view piece);
   // Returns the text held back so far. Another text may follow.
   std::string End();
 
-  // Number of bytes held back, excluding a table's rows.
+  // Number of bytes held back, not counting a table's rows.
   size_t held() const { return pending_.size(); }
 
  private:
@@ -35,17 +35,17 @@ class MarkdownStream {
   // The available text of the current line.
   struct Known {
     std::string_view text;  // up to the end of the line, or of the available text
-    bool whole;             // the text reaches the end of the line
+    bool whole;             // whether the text reaches the end of the line
   };
 
-  // Each consumes the beginning of pending_; returns false if it needs more text.
+  // Each consumes the beginning of pending_, and returns false if it needs more text.
   bool Step(std::string& out, bool ended);
   bool BeginLine(std::string& out, const Known& line);
   bool TakeCodeLine(std::string& out, const Known& line);
   bool TakeTableLine(std::string& out, const Known& line);
 
   bool BeginBlock(std::string& out, const Known& line, size_t indent);
-  // Renders text that is certain; returns the number of bytes consumed.
+  // Renders text whose appearance is certain. Returns the number of bytes consumed.
   size_t Inline(std::string& out, const Known& line, Style style, int depth);
   size_t Span(std::string& out, const Known& line, size_t at, Style style, int depth);
   size_t CodeSpan(std::string& out, const Known& line, size_t at, Style style);
@@ -64,9 +64,9 @@ class MarkdownStream {
   std::string pending_;
   bool line_begins_ = true;
   bool is_quote_ = false;          // whether this line is a quote
-  Style line_style_ = 0;           // of a heading
+  Style line_style_ = 0;           // style of a heading
   std::string fence_;              // the marks that opened the code block; "" outside of one
-  std::vector<std::string> rows_;  // of the table that is held back
+  std::vector<std::string> rows_;  // rows of the table that is held back
   std::vector<size_t> widths_;     // column widths of the table being printed
   size_t table_bytes_ = 0;
   Style current_ = 0;  // the terminal's current style

@@ -18,7 +18,7 @@ struct Family {
   std::string name, type, help, labels;
 };
 
-// The label names in `{a="x",b="y"}`, without le.
+// Returns the label names in `{a="x",b="y"}`, except le.
 std::string LabelNames(const std::string& sample) {
   const size_t begin = sample.find('{');
   const size_t end = sample.find('}');

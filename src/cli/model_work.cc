@@ -41,7 +41,7 @@ ModelWork WorkOf(const ModelConfig& config) {
 
 double PrefillFlops(const ModelConfig& config, const ModelWork& work, int64_t tokens) {
   const double n = static_cast<double>(tokens);
-  // Scores and values: each token attends to half of the tokens on average.
+  // For scores and values: on average each token attends to half of the tokens.
   const double attention = 2.0 * n * n *
                            static_cast<double>(config.num_attention_heads * config.head_dim) *
                            static_cast<double>(config.num_hidden_layers);

@@ -1,4 +1,4 @@
-// pull, list, rm: the models in the Hugging Face cache.
+// The commands pull, list and rm, for the models in the Hugging Face cache.
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ json::Value JsonOf(const CachedModel& model) {
                              {"snapshots", std::move(snapshots)}};
 }
 
-// "main 0123456789ab", or "0123456789ab (incomplete)".
+// Returns "main 0123456789ab", or "0123456789ab (incomplete)".
 std::string RevisionOf(const CachedSnapshot& snapshot) {
   std::string text = fmt::format("{}", fmt::join(snapshot.references, ","));
   if (!text.empty()) text += " ";
@@ -50,7 +50,7 @@ std::string RevisionOf(const CachedSnapshot& snapshot) {
   return snapshot.complete ? text : text + " (incomplete)";
 }
 
-// Asks before removing, since it would have to be downloaded again; scripts use --yes.
+// Asks before removing, because the model would have to be downloaded again. Scripts use --yes.
 Status AskBeforeRemoving(const options::Settings& settings, const ModelPlace& place) {
   if (settings.Flag("yes")) return {};
   std::string what = place.id;
@@ -83,7 +83,7 @@ tl::unexpected<Error> WhichModel() {
 Result<int> RunPull(const options::Settings& settings) {
   const ModelArgument model = NamedModel(settings);
   if (model.name.empty()) return WhichModel();
-  // The name as given, since an address may include a revision.
+  // Uses the name as given, because an address may include a revision.
   const std::string& name = settings.positionals().empty() ? model.name : settings.positionals()[0];
   ASSIGN_OR_RETURN(const ResolvedModel resolved,
                    FetchNamedModel(settings, name, settings.TextOr("revision"), ModelPart::kAll,

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders with more entries are skipped: they hardly contain models and take long to read.
+// Folders with more entries are skipped: they are unlikely to contain models and take long to read.
 constexpr size_t kMostEntries = 10000;
 
 std::vector<std::string> FoldersIn(const fs::path& folder) {
@@ -32,7 +32,7 @@ std::string NearModelFolder(const std::string& path) {
   std::error_code error;
   fs::path found;
   for (const fs::path& part : fs::path(path)) {
-    if (part.empty()) continue;  // after a trailing slash
+    if (part.empty()) continue;  // follows a trailing slash
     if (part == "/" || part == "." || part == ".." || fs::is_directory(found / part, error)) {
       found /= part;
       continue;

@@ -5,8 +5,8 @@
 
 namespace sluice::cli {
 
-// An existing model folder whose path is similar to `path`, which does not exist; "" if there is
-// none. Reads only the folders along the path.
+// Returns an existing model folder whose path is similar to `path`, which does not exist; "" if
+// there is none. Reads only the folders along the path.
 std::string NearModelFolder(const std::string& path);
 
 }  // namespace sluice::cli

@@ -22,8 +22,8 @@ std::vector<OfferedOption> OfferedOptions(options::Commands commands) {
       item.flags.push_back(fmt::format("--no-{}", name));
     for (std::string_view alias : options::Split(option.aliases, '|'))
       item.flags.emplace_back(alias);
-    // `words` are the accepted choices of a partly refused option; otherwise words accepted besides
-    // numbers.
+    // For a partly refused option, `words` are the accepted choices; otherwise words accepted
+    // besides numbers.
     if (option.type == options::Type::kChoice && !partly) {
       item.values = options::Split(option.choices, '|');
     } else {

@@ -1,4 +1,4 @@
-// The options that act, for completion scripts and the manual page.
+// The options that have an effect, for completion scripts and the manual page.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ namespace sluice::cli {
 
 struct OfferedOption {
   const options::Option* option = nullptr;
-  // With dashes; the first is the preferred one. For a flag, the form that changes its default.
+  // With dashes, the preferred one first. For a flag, the form that changes its default.
   std::vector<std::string> flags = {};
   std::vector<std::string_view> values = {};  // suggested values; others may be valid, too
 
   bool TakesValue() const { return option->type != options::Type::kFlag; }
 };
 
-// The options of the subcommands `commands` (bits) under the name sluice, in table order. Excludes
-// options without an effect and options that refuse every value.
+// Returns the options of the subcommands `commands` (bits) under the name sluice, in table order.
+// Excludes options without an effect, and options that refuse every value.
 std::vector<OfferedOption> OfferedOptions(options::Commands commands);
 
 }  // namespace sluice::cli

@@ -31,7 +31,7 @@ void AddTo(std::vector<Group>& groups, const std::string& reason, std::string wh
   place->what.push_back(std::move(what));
 }
 
-// "--port 8080", "--no-x (config.yaml:3)".
+// Formats an assignment: "--port 8080", "--no-x (config.yaml:3)".
 std::string Shown(const Assignment& given) {
   const Option& option = *given.option;
   const bool flag = option.type == Type::kFlag;
@@ -51,7 +51,7 @@ bool Has(std::string_view words, std::string_view word) {
   return std::ranges::find(all, word) != all.end();
 }
 
-// Why `option` has no effect because another option is missing; "" if its needs are met.
+// Returns why `option` has no effect because another option is missing; "" if its needs are met.
 std::string UnmetNeed(const Settings& settings, const Option& option) {
   if (option.needs.empty()) return "";
   const std::string_view name = option.needs.substr(0, option.needs.find('='));
@@ -72,8 +72,8 @@ std::string UnmetNeed(const Settings& settings, const Option& option) {
   return fmt::format("it counts with --{} {} only", FlagName(needed), words);
 }
 
-// For an option with Option::keys: notes each key that has no effect; `acts`: whether any key has
-// one.
+// For an option with Option::keys: notes each key that has no effect. `acts`: whether any key has
+// an effect.
 void AddKeys(const Assignment& given, OptionEffects& effects, bool& acts) {
   const Option& option = *given.option;
   const auto object = json::Parse(given.words[0]);
@@ -109,7 +109,9 @@ void AddOption(const Settings& settings, const Assignment& given, OptionEffects&
       break;
     case Effect::kActs: break;
   }
-  if (given.source == options::Source::kYamlOverFlags) return;  // keys of such a file have notes
+  if (given.source == options::Source::kYamlOverFlags)
+    return;  // the keys of such a file have
+             // notes
   if (const std::string need = UnmetNeed(settings, option); !need.empty())
     return add_idle(need, asks());
   if (const std::string reason = UnknownSpeculation(settings, option); !reason.empty())

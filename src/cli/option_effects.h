@@ -11,18 +11,18 @@ namespace sluice::cli {
 struct OptionEffects {
   // Options and keys with the same reason, such as "--port 8080" and "NCCL_DEBUG".
   struct Group {
-    std::string reason;  // for mapped ones: the target
+    std::string reason;  // for mapped ones, the target
     std::vector<std::string> what;
   };
   std::vector<std::string> acting;
   std::vector<Group> mapped;
-  std::vector<Group> unanswered;  // no effect, although their values request something
-  std::vector<Group> idle;        // no effect, and nothing is requested
+  std::vector<Group> unanswered;  // have no effect, although their values request something
+  std::vector<Group> idle;        // have no effect, and request nothing
 };
 
-// An option that acts according to the table still counts as without effect if its needs are not
-// met (Option::needs), if none of its keys acts (Option::keys), or if this program does not
-// implement its value.
+// An option that has an effect according to the table still counts as without effect if its needs
+// are not met (Option::needs), if none of its keys has an effect (Option::keys), or if this program
+// does not implement its value.
 OptionEffects EffectsOf(const options::Settings& settings);
 
 }  // namespace sluice::cli

@@ -1,4 +1,4 @@
-// `sluice plan`: the machines on which a model serves a trace as wanted.
+// `sluice plan`: finds machines on which a model serves a trace at a given service level.
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ tl::unexpected<Error> BadPlan(std::string_view option, std::string message) {
               std::string(option));
 }
 
-// NAME=NUMBER, with a number above 0.
+// Parses NAME=NUMBER, with a number above 0.
 Result<std::pair<std::string, double>> NameAndNumber(std::string_view option,
                                                      std::string_view word) {
   const size_t equals = word.find('=');

@@ -51,7 +51,7 @@ int ErrorColumns() {
 }
 
 void StatusLine::Show(std::string_view text) {
-  // Leaves the last column free: some terminals wrap once it is written.
+  // Leaves the last column free, because some terminals wrap once it is written.
   const auto room = static_cast<size_t>(std::max(ErrorColumns() - 1, 1));
   std::string line(text.substr(0, room));
   const size_t width = line.size();
@@ -102,7 +102,7 @@ std::string ProgressText(std::string_view what, int64_t done, int64_t total, dou
     text += part;
   }
   constexpr size_t kLeastBar = 8;
-  const size_t used = what.size() + text.size() + 4;  // blanks and brackets
+  const size_t used = what.size() + text.size() + 4;  // includes blanks and brackets
   std::string bar = " ";
   if (used + kLeastBar <= room) {
     const size_t size = std::min(room - used, kBarColumns);

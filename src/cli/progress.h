@@ -8,12 +8,12 @@
 
 namespace sluice::cli {
 
-std::string FormatBytes(int64_t bytes);  // "1.23 GiB"
+std::string FormatBytes(int64_t bytes);  // for example "1.23 GiB"
 
-// Writes to standard error; ignores errors.
+// Writes to standard error. Ignores errors.
 void PrintError(std::string_view text);
-// Like PrintError, but drops output that is not read within a second: a server must not block on
-// the reader of its output.
+// Like PrintError, but drops output that is not read within a second, because a server must not
+// block on the reader of its output.
 void PrintErrorOrDrop(std::string_view text);
 
 // The current width of standard error's terminal in columns; 80 if unknown.
@@ -24,7 +24,7 @@ int ErrorColumns();
 // at a time.
 class StatusLine {
  public:
-  // `text`: printable ASCII; cut if it does not fit.
+  // `text`: printable ASCII. It is truncated if it does not fit.
   void Show(std::string_view text);
   // Goes to the next line, if anything was shown.
   void End();
@@ -35,8 +35,8 @@ class StatusLine {
 
 enum class ProgressUnit { kBytes, kTokens };
 
-// "loading [####......] 45 % 1.20 GiB of 2.67 GiB 300.00 MiB/s 5 s left", shorter than `columns`:
-// parts that do not fit are left out, beginning with the bar.
+// Returns "loading [####......] 45 % 1.20 GiB of 2.67 GiB 300.00 MiB/s 5 s left", shorter than
+// `columns`. Parts that do not fit are left out, beginning with the bar.
 std::string ProgressText(std::string_view what, int64_t done, int64_t total, double seconds,
                          ProgressUnit unit, int columns);
 

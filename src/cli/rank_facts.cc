@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMostHeaderBytes = uint64_t{100} << 20;
 
-// The first `size` bytes of a file, or fewer if it is shorter; "" if it cannot be read. Takes no
-// more memory than the file has bytes.
+// Returns the first `size` bytes of a file, or fewer if it is shorter; "" if it cannot be read.
+// Takes no more memory than the file has bytes.
 std::string FirstBytes(const fs::path& file, uint64_t size) {
   std::error_code failed;
   const uintmax_t file_bytes = fs::file_size(file, failed);
@@ -32,8 +32,8 @@ std::string FirstBytes(const fs::path& file, uint64_t size) {
   return bytes;
 }
 
-// The header of a safetensors file, including its length; for other files some first bytes: reading
-// the file will report the error.
+// Returns the header of a safetensors file, including its length; for other files some first bytes,
+// because reading the file later reports the error.
 std::string HeaderOf(const fs::path& file) {
   const std::string length = FirstBytes(file, 8);
   uint64_t header_bytes = 0;

@@ -9,8 +9,9 @@
 
 namespace sluice::cli {
 
-// The model's config.json and the headers of its files, the kernels' instruction set, which this
-// selects, and how this machine computes. kNotFound and kInvalidData as for reading the files.
+// Returns the model's config.json and the headers of its files, the kernels' instruction set, which
+// this call selects, and how this machine computes. kNotFound and kInvalidData as for reading the
+// files.
 Result<std::vector<Fact>> ModelFacts(const EngineConfig& config);
 
 }  // namespace sluice::cli

@@ -25,7 +25,7 @@ namespace {
 
 // Until steps begin, all ranks are present at the same time.
 constexpr std::chrono::seconds kHandshakeDeadline(20);
-constexpr size_t kMostShownOptions = 150;  // characters
+constexpr size_t kMostShownOptions = 150;  // in characters
 
 // Whether the option may differ between ranks: where rank 0 listens, what it logs, where files are.
 bool IsOfOneRank(const options::Option& option) {
@@ -55,8 +55,8 @@ Fact OptionsFact(const options::Settings& settings) {
   return {"options", text, "start all ranks with the same options"};
 }
 
-// The address at which rank 0 waits for ranks of other machines: the one from `sluice serve`, if
-// that started it, else --master-addr; "" if neither is given.
+// Returns the address at which rank 0 waits for ranks on other machines: the one from
+// `sluice serve`, if that started the ranks, else --master-addr; "" if neither is given.
 Result<std::string> AddressOfGroup(const options::Settings& settings) {
   const char* const said = std::getenv(kListenAddressVariable);
   if (said != nullptr) return said;
@@ -91,7 +91,7 @@ class MpiRankProcess final : public RankProcess {
   std::string library() const override { return group_->library(); }
 
   Status Compare(const std::vector<Fact>& facts) override {
-    // Waits without a timeout, since ranks may be downloading.
+    // Waits without a timeout, because ranks may be downloading.
     for (int rank = 0; rank < all().size(); ++rank) {
       char is_there = 1;
       all().Broadcast(&is_there, sizeof(is_there), rank, Patience::kIdle);
@@ -143,11 +143,11 @@ class MpiRankProcess final : public RankProcess {
 
   std::unique_ptr<MpiGroup> group_;
   const double step_seconds_;
-  const std::string address_;  // RankWatchOptions::address
+  const std::string address_;  // used as RankWatchOptions::address
   Mutex mutex_;
   std::function<void(const std::string&)> act_ GUARDED_BY(mutex_);
   std::function<void(std::string_view)> on_word_ GUARDED_BY(mutex_);
-  std::unique_ptr<RankWatch> watch_;  // last: its thread uses the above
+  std::unique_ptr<RankWatch> watch_;  // last member, because its thread uses those above
 };
 
 }  // namespace

@@ -14,8 +14,8 @@
 
 namespace sluice::cli {
 
-// Environment variable of ranks that `sluice serve` itself started: rank 0's standard input is then
-// its pipe.
+// Environment variable of ranks that `sluice serve` itself started. Rank 0's standard input is then
+// a pipe from it.
 inline constexpr const char* kLaunchedVariable = "SLUICE_LAUNCHED";
 
 class RankProcess {
@@ -30,24 +30,24 @@ class RankProcess {
   virtual Communicator& all() = 0;
   // Number of ranks on this rank's machine, including this one.
   virtual int ranks_here() const = 0;
-  // "Open MPI v4.1.4".
+  // for example "Open MPI v4.1.4".
   virtual std::string library() const = 0;
-  // Collective: compares `facts` with those of the other ranks.
+  // Compares `facts` with those of the other ranks. Collective: all ranks must call it.
   virtual Status Compare(const std::vector<Fact>& facts) = 0;
-  // From now on, operations of a step time out after --distributed-timeout-seconds.
+  // After this, operations of a step time out after --distributed-timeout-seconds.
   virtual void BeginSteps() = 0;
 
-  // Sets what rank 0 does when the group fails: called once, on any thread; must return soon. Null
-  // (the initial value): the process ends. A replaced function is not called anymore. Ranks other
-  // than 0 end when rank 0 has ended.
+  // Sets what rank 0 does when the group fails. `act` is called once, on any thread, and must
+  // return soon. Null (the initial value): the process ends. A replaced function is not called any
+  // more. Ranks other than 0 end when rank 0 has ended.
   virtual void OnFailure(std::function<void(const std::string& reason)> act) = 0;
-  // Sets the handler of the launcher's words to rank 0: "drain", "reload". Called on the thread
-  // that watches the other ranks, so it must return soon.
+  // Sets the handler for the words that the launcher sends to rank 0: "drain", "reload". Called on
+  // the thread that watches the other ranks, so it must return soon.
   virtual void OnWord(std::function<void(std::string_view word)> act) = 0;
 
   // Tells the other ranks that this one cannot continue.
   virtual void Fail(const std::string& reason) = 0;
-  // For ranks other than 0: waits for rank 0 to end, then ends this process.
+  // For ranks other than 0: waits until rank 0 ends, then ends this process.
   [[noreturn]] virtual void EndWithFirst() = 0;
   // Leaves the group in order, together with all ranks.
   virtual void Leave() = 0;

@@ -21,7 +21,7 @@
 namespace sluice::cli {
 namespace {
 
-// Secret variables that do not set an option of the table.
+// Secret variables that do not set an option in the table.
 constexpr std::array<std::string_view, 3> kOtherSecrets = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN",
                                                            "OPENAI_API_KEY"};
 constexpr size_t kMostSecretBytes = size_t{1} << 20;

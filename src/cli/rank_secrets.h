@@ -1,8 +1,8 @@
 // Secrets for ranks that are processes: API keys, tokens, the secret of the group. Every user of
 // the machine can read a rank's command line, and every process of the same user, and its children,
-// its environment. So neither contains secrets: the process that starts the ranks keeps them in a
-// memory file that only it holds open. A variable names its path, by which a rank, as a process of
-// the same user, can open it.
+// can read its environment. So neither contains secrets: the process that starts the ranks keeps
+// them in a memory file that only it holds open. A variable names the file's path, by which a rank,
+// as a process of the same user, can open it.
 #pragma once
 
 #include <string>
@@ -14,22 +14,23 @@
 
 namespace sluice::cli {
 
-// Environment variable of ranks, such as "/proc/4711/fd/12".
+// Environment variable of ranks, for example "/proc/4711/fd/12".
 inline constexpr const char* kSecretsVariable = "SLUICE_SECRETS_FILE";
 
-// Whether an environment variable holds a secret that this program reads.
+// Whether an environment variable contains a secret that this program reads.
 bool IsSecretVariable(const std::string& name);
 
-// The command line without secret options and their values. REQUIRES: `settings` were read from it.
+// Returns the command line without secret options and their values. REQUIRES: `settings` were read
+// from it.
 Result<std::vector<std::string>> WithoutSecrets(const std::vector<std::string>& command,
                                                 const options::Settings& settings);
 
 // Ownership: destroying it removes the file, so it must outlive the start of the ranks.
 class RankSecrets {
  public:
-  // Keeps secrets that were given by flags, and those in this process's environment.
+  // Stores secrets that were given by flags, and those in this process's environment.
   static Result<RankSecrets> Keep(const options::Settings& settings);
-  // The value for kSecretsVariable.
+  // Returns the value for kSecretsVariable.
   std::string path() const;
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kExitFound = 1;
 
-// The shape of a model in a folder or in the cache.
+// Returns the shape of a model in a folder or in the cache.
 std::optional<ModelShape> ShapeOfLocalModel(const std::string& model_id) {
   const auto resolved = ResolveModel(ResolveOptions{.argument = model_id});
   if (!resolved) return std::nullopt;
