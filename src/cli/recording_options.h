@@ -1,4 +1,4 @@
-// --record and --receipts of `sluice serve`.
+// Implements --record and --receipts of `sluice serve`.
 #pragma once
 
 #include <filesystem>
@@ -16,11 +16,11 @@
 
 namespace sluice::cli {
 
-// Starts the recorder and loads the key, as the options say, for a server that has not loaded its
-// model yet.
+// Starts the recorder and loads the key, as the options request. Call before the server loads its
+// model.
 Status UseRecordingOptions(const options::Settings& settings, const ModelArgument& model,
                            Serving& serving);
-// Checks the same without starting anything.
+// Makes the same checks without starting anything.
 Status CheckRecordingOptions(const options::Settings& settings);
 // Starts a recorder of one model into `folder`, as the options say. REQUIRES: --record is given.
 Result<std::unique_ptr<recording::FlightRecorder>> StartRecorder(
@@ -33,8 +33,8 @@ Result<std::shared_ptr<const ReceiptIssuer>> ReceiptIssuerOf(const options::Sett
                                                              const std::string& digest,
                                                              const EngineInfo& info);
 
-// The options that decide what the engine computes, as words of a command line. No other option is
-// recorded: they may hold keys.
+// Returns the options that determine what the engine computes, as words of a command line. No other
+// option is recorded, because it may contain keys.
 std::vector<std::string> EngineWords(const options::Settings& settings);
 
 }  // namespace sluice::cli

@@ -26,7 +26,7 @@ LogLevel LevelOf(const std::string& word) {
   return LogLevel::kInfo;
 }
 
-// The options whose values differ in `now`, except --log-level.
+// Returns the options whose values differ in `now`, except --log-level.
 std::set<std::string_view> ChangedOptions(const Settings& before, const Settings& now) {
   std::map<std::string_view, std::vector<std::string>> words;
   for (const options::Assignment* given : before.given()) words[given->option->name] = given->words;

@@ -1,5 +1,5 @@
-// The running server to which a command connects, from the options common to such commands: --url,
-// --cacert, --insecure, --cert, --key, --api-key, --api-key-file.
+// The running server to which a command connects. Read from the options that all such commands
+// share: --url, --cacert, --insecure, --cert, --key, --api-key, --api-key-file.
 #pragma once
 
 #include <map>
@@ -20,16 +20,16 @@ struct Remote {
   std::shared_ptr<const ClientTls> tls = {};  // null without TLS
   std::string api_key = {};                   // "": no key is sent
 
-  // "Authorization" with the key, if there is one.
+  // Returns "Authorization" with the key, if there is one.
   std::map<std::string, std::string> headers() const;
   HttpClient http() const { return HttpClient(url, headers(), tls); }
   OpenAiClient openai() const { return {url, api_key, tls}; }
 };
 
-// The server at `address`. kInvalidArgument names the invalid option.
+// Returns the server at `address`. kInvalidArgument names the invalid option.
 Result<Remote> RemoteAt(const options::Settings& settings, const std::string& address);
 
-// The key to send: --api-key-file, else --api-key (SLUICE_API_KEY, VLLM_API_KEY), else
+// Returns the key to send: --api-key-file, else --api-key (SLUICE_API_KEY, VLLM_API_KEY), else
 // OPENAI_API_KEY; "" if there is none.
 Result<std::string> ClientKey(const options::Settings& settings);
 

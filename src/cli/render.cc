@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kMaxConfigBytes = 64 << 20;
 
-// A JSON file of a model folder, or null if it does not exist.
+// Reads a JSON file from a model folder; null if it does not exist.
 Result<json::Value> ReadOptionalJson(const std::filesystem::path& folder, const char* name) {
   const auto text = ReadModelFile(folder, name, kMaxConfigBytes);
   if (!text && text.error().code == ErrorCode::kNotFound) return json::Value();

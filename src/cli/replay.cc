@@ -40,7 +40,7 @@ std::string TextFact(const Recording& recorded, std::string_view name) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// The recorded options and, after them, those of this command, as settings of `sluice serve`.
+// Returns the recorded options, followed by those of this command, as settings of `sluice serve`.
 Result<options::Settings> ServeSettings(const options::Settings& settings,
                                         const Recording& recorded) {
   std::vector<std::string> words;
@@ -67,7 +67,8 @@ Result<options::Settings> ServeSettings(const options::Settings& settings,
   return std::move(resolved.settings);
 }
 
-// The configuration of one recorded engine. What it gets from machines and memory is as recorded.
+// Returns the configuration of one recorded engine. What depends on the machine and its memory is
+// as recorded.
 Result<EngineConfig> ReplayConfig(const options::Settings& serve, const ModelArgument& model,
                                   const std::vector<RecordedEvent>& events) {
   ASSIGN_OR_RETURN(EngineConfig config, MakeEngineConfig(serve, model));
@@ -76,7 +77,7 @@ Result<EngineConfig> ReplayConfig(const options::Settings& serve, const ModelArg
   config.adapters = {};
   config.offload = {};
   config.enable_sleep_mode = config.enable_weight_updates = false;
-  // Draft tokens are in the recording; the plan still has rows for them.
+  // Draft tokens are in the recording, but the plan still needs rows for them.
   if (config.draft.is_given()) {
     config.speculation.method = SpeculationConfig::Method::kNgram;
     config.speculation.num_tokens = config.draft.num_tokens;
@@ -96,15 +97,17 @@ Result<EngineConfig> ReplayConfig(const options::Settings& serve, const ModelArg
   return config;
 }
 
-// What was found for one engine.
+// The findings for one engine.
 struct EngineReplay {
   ReplayResult result;
-  std::vector<uint64_t> smallest;  // with --minimize, of the requests that show the difference
+  std::vector<uint64_t> smallest;  // with --minimize: the smallest set of requests that shows the
+                                   // difference
   std::vector<std::string> smallest_ids;
-  std::string why_not_smaller;  // "": there was nothing to minimize, or it was done
+  std::string why_not_smaller;  // why minimizing failed; "": it succeeded, or there was nothing to
+                                // minimize
 };
 
-// Whether two replays found the same: for answers, in the same request.
+// Whether two replays found the same difference; for answers, in the same request.
 bool IsSame(const Difference& a, const std::optional<Difference>& b) {
   return b && a.kind == b->kind && a.handle == b->handle;
 }
@@ -147,7 +150,7 @@ Result<EngineReplay> ReplayEngine(const options::Settings& settings, const Engin
     journal.Replay(seat);
     found.result = journal.result();
     if (!settings.Flag("minimize")) return;
-    // Subsets have other steps, so that only answers and failures can be compared.
+    // Subsets have other steps, so only answers and failures can be compared.
     if (follows_steps && found.result.first) {
       journal.set_options({.follows_steps = false,
                            .until = std::nullopt,

@@ -60,7 +60,7 @@ class LoadAnswer final : public StreamHandler {
   std::string error_;
 };
 
-// Replaces the model of a body, if one is asked for.
+// Replaces the model in a body, if another one is requested.
 std::string WithModel(std::string body, const std::optional<std::string>& model) {
   if (!model) return body;
   auto value = json::Parse(body);
@@ -69,7 +69,8 @@ std::string WithModel(std::string body, const std::optional<std::string>& model)
   return json::Write(*value);
 }
 
-// Token ids that are equal where the hashed blocks were. Small ids, which every vocabulary has.
+// Returns token ids that are equal where the hashed blocks were equal. Uses small ids, which every
+// vocabulary has.
 json::Value::Array IdsOf(const recording::AddEvent& add) {
   constexpr uint64_t kFirst = 100, kCount = 900;
   constexpr int64_t kMostTokens = int64_t{1} << 22;
@@ -106,7 +107,7 @@ std::vector<LoadRequest> LoadOf(const recording::Recording& recorded,
   for (const recording::RecordedEvent& event : stream->second) {
     if (event.kind != recording::EventKind::kArrival) continue;
     auto arrival = recording::ReadEvent<recording::ArrivalEvent>(event.fields);
-    // The path goes into the request's first line.
+    // The path becomes part of the request's first line, so it must be safe.
     const bool is_sound = arrival && arrival->path.starts_with('/') &&
                           arrival->path.find_first_of(" \r\n") == std::string::npos;
     if (is_sound && !arrival->body.empty()) {

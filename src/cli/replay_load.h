@@ -8,8 +8,8 @@
 namespace sluice::cli {
 
 // Sends each recorded request to --url at its recorded time, divided by --speed. A recording of
-// hashes has no bodies: requests for completions with token ids are made up, which share the
-// prefixes that the recorded ones shared, and ask for as many tokens as were generated. Prints how
+// hashes has no bodies, so requests for completions with token ids are made up; they share the
+// prefixes that the recorded ones shared, and request as many tokens as were generated. Prints how
 // many were answered, and the latencies. Returns 1 if a request failed.
 Result<int> ReplayLoad(const options::Settings& settings, const recording::Recording& recorded);
 

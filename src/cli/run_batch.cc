@@ -77,7 +77,7 @@ Result<BatchTarget> FindBatchTarget(const options::Settings& settings) {
   ServerConfig server_config = MakeServerConfig(settings, model);
   server_config.host = "127.0.0.1";
   server_config.port = 0;
-  server_config.api_keys.clear();  // the port is not published
+  server_config.api_keys.clear();  // no keys are needed, because the port is not published
   server_config.disable_access_log = true;
   server_config.log_stats_seconds = 0;
   server_config.served_model_names = settings.List("served-model-name");

@@ -13,8 +13,8 @@
 namespace sluice::cli {
 namespace {
 
-// The bundled model: beside the program's folder, in the source tree of the build, or in the
-// current folder.
+// Returns the bundled model: next to the program's folder, in the source tree of the build, or in
+// the current folder.
 std::filesystem::path BundledModel() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);

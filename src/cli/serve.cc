@@ -41,13 +41,13 @@ namespace {
 
 // Time after the drain for the step in progress and for releasing memory.
 constexpr std::chrono::seconds kEndTime(60);
-// Maximum time from a launcher's signal to the failure report of the rank that caused it.
+// Maximum time from a launcher's signal until the rank that caused it reports its failure.
 constexpr std::chrono::milliseconds kTimeToHear(300);
 // After a rank is lost: time for requests to fail, then for their last bytes and for /health.
 constexpr std::chrono::seconds kTimeToFail(2);
 constexpr std::chrono::seconds kTimeToTell(2);
 
-// 1048576 as 1,048,576.
+// Formats 1048576 as 1,048,576.
 std::string Grouped(int64_t number) {
   std::string digits = std::to_string(number);
   for (int64_t place = std::ssize(digits) - 3; place > 0; place -= 3)
@@ -108,7 +108,7 @@ void NameAsTrtllm(const options::Settings& settings, const ModelArgument& named,
   if (settings.Given("served-model-name") || !std::filesystem::is_directory(named.name, error))
     return;
   std::filesystem::path folder(named.name);
-  if (!folder.has_filename()) folder = folder.parent_path();  // "folder/"
+  if (!folder.has_filename()) folder = folder.parent_path();  // given as "folder/"
   if (folder.filename() == "." || folder.filename() == "..")
     folder = std::filesystem::canonical(folder, error);
   if (folder.has_filename()) config.served_model_names = {folder.filename().string()};
@@ -117,8 +117,8 @@ void NameAsTrtllm(const options::Settings& settings, const ModelArgument& named,
 // How ranks are started, if they are not just threads of this process.
 struct RankLaunch {
   RankSizes sizes;
-  bool is_rank = false;   // a launcher has started this process as a rank
-  bool launches = false;  // this process starts the ranks
+  bool is_rank = false;   // whether a launcher has started this process as a rank
+  bool launches = false;  // whether this process starts the ranks
 };
 
 Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
@@ -149,8 +149,8 @@ Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
   return plan;
 }
 
-// Checks, before processes are started, what can be told from config.json alone. Downloads a model
-// except for its weights.
+// Checks, before processes are started, what can be decided from config.json alone. Downloads a
+// model except for its weights.
 Status CheckRankSizes(const options::Settings& settings, const RankSizes& sizes) {
   ASSIGN_OR_RETURN(const ModelArgument model,
                    ResolveModelArgument(settings, ModelPart::kAllButWeights));
@@ -161,8 +161,8 @@ Status CheckRankSizes(const options::Settings& settings, const RankSizes& sizes)
   return CheckRanks(config.spec, sizes.tensor_size, sizes.num_stages);
 }
 
-// A launcher that sees a rank end asks the others to end, sometimes before they know the cause.
-// Returns whether a failure is reported within kTimeToHear.
+// A launcher that sees a rank end asks the other ranks to end, sometimes before they know the
+// cause. Returns whether a failure is reported within kTimeToHear.
 bool HasFailedSoon(RankProcess& process) {
   const auto start = std::chrono::steady_clock::now();
   while (process.all().failure().empty()) {
@@ -186,7 +186,7 @@ ServerConfig ServerConfigOf(const options::Settings& settings) {
   const ModelArgument named = NamedModel(settings);
   ServerConfig config = MakeServerConfig(settings, named);
   AddServeOptions(settings, config);
-  // Clients copy the name from the command line, with its trailing slash.
+  // Clients copy the name from the command line, including its trailing slash.
   if (config.served_model_names.empty() && named.as_given != named.name)
     config.served_model_names = {named.as_given, named.name};
   if (settings.dialect() == options::Dialect::kTrtllm) NameAsTrtllm(settings, named, config);
@@ -195,8 +195,8 @@ ServerConfig ServerConfigOf(const options::Settings& settings) {
 
 // The server of this process, which computes with all ranks or is rank 0 of several processes.
 //
-// Thread safety: Run by one thread, which alone creates and destroys serving_. Signals, messages of
-// the launcher and failures of ranks arrive on other threads.
+// Thread safety: Run by one thread, which alone creates and destroys serving_. Signals, messages
+// from the launcher and failures of ranks arrive on other threads.
 class ServeRun {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -212,7 +212,7 @@ class ServeRun {
         drain_seconds_(*settings.Number("shutdown-timeout")),
         server_config_(ServerConfigOf(settings)) {}
 
-  // Serves until it is asked to end; returns the exit code.
+  // Serves until it is asked to end. Returns the exit code.
   Result<int> Run() {
     const SignalWatcher watcher(
         [this](int) { OnSignal(); },
@@ -227,11 +227,11 @@ class ServeRun {
     }
     Result<int> code = Serve();
     if (process_) {
-      // From here on a failure ends the process at once.
+      // After this a failure ends the process at once.
       process_->OnWord(nullptr);
       process_->OnFailure(nullptr);
     }
-    failure_thread.reset();  // ends the process if a rank was lost before
+    failure_thread.reset();  // ends the process if a rank was lost earlier
     EndServing();            // tells the other ranks that there are no more steps
     drain_thread.reset();
     if (process_ && code) process_->Leave();
@@ -249,7 +249,7 @@ class ServeRun {
     if (Bound() != nullptr) return {};
     // Raises the limit of open files: the shell's default is low, and each connection uses one.
     StreamClient::MaxConnections();
-    // Without the lock: Bind first reads stored responses, which may take long, and a signal
+    // Done without the lock: Bind first reads stored responses, which may take long, and a signal
     // meanwhile must end the process at once. The next start removes a socket file that is left.
     ASSIGN_OR_RETURN(std::unique_ptr<Serving> bound, Serving::Bind(server_config_));
     const MutexLock lock(mutex_);
@@ -274,9 +274,9 @@ class ServeRun {
     Leave();
     const MutexLock lock(mutex_);
     if (!loaded_) {
-      // While the model is loaded there are no requests to finish: the process may end at once.
+      // While the model is loaded there are no requests to finish, so the process may end at once.
       LOG_INFO("serve", "stopped while loading");
-      if (serving_) serving_->server().Stop();  // which removes the file of a unix socket
+      if (serving_) serving_->server().Stop();  // removes the file of a unix socket
       EndAtOnce(0);
     }
     if (!serving_) return;  // the server is ending already
@@ -288,14 +288,14 @@ class ServeRun {
   }
 
   void OnSignal() {
-    // After a failure the process ends by itself, with an exit code that reports it.
+    // After a failure the process ends by itself, with an exit code that reports the failure.
     if (!process_ || !HasFailedSoon(*process_)) Drain();
   }
 
   void Reload() {
     LOG_INFO("serve", "SIGHUP: log level, API keys and certificates are read again");
     ReloadLogLevel(settings_);
-    // Reading files may take long: a drain does not wait for it, but the end of the server does.
+    // Reading files may take long. A drain does not wait for it, but the end of the server does.
     const MutexLock in_use(reload_mutex_);
     if (Serving* const serving = Bound(); serving != nullptr) serving->server().Reload();
   }
@@ -310,7 +310,7 @@ class ServeRun {
     delay_.End();
   }
 
-  // The callbacks run in the thread that watches the ranks and must not block.
+  // The callbacks run on the thread that watches the ranks, so they must not block.
   void ListenToRanks(FailureThread& failure_thread, FailureThread& drain_thread) {
     process_->OnWord([this, &drain_thread](std::string_view word) {
       if (word == "drain") drain_thread.Report();
@@ -328,7 +328,7 @@ class ServeRun {
   }
 
   Status Load() {
-    // A download takes long: meanwhile the port is open, and /health reports the progress.
+    // A download takes long. Meanwhile the port is open, and /health reports the progress.
     const DownloadHooks hooks{.before = [this] { return Bind(); },
                               .on_progress =
                                   [this](const FetchProgress& progress) {
@@ -395,7 +395,7 @@ class ServeRun {
   Mutex reload_mutex_;  // held while a reload or the end of serving_ uses the server
 };
 
-// With --check: checks whether the server would start, like `nginx -t`; starts nothing.
+// Implements --check: checks whether the server would start, like `nginx -t`. Starts nothing.
 Result<int> CheckServing(const options::Settings& settings) {
   ASSIGN_OR_RETURN(const ModelArgument model,
                    ResolveModelArgument(settings, ModelPart::kAllButWeights));

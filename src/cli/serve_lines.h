@@ -1,4 +1,4 @@
-// Lines of the log of `sluice serve` that people and scripts wait for.
+// Log lines of `sluice serve` that people and scripts wait for.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace sluice::cli {
 
-// "http://127.0.0.1:8000" or "unix:PATH"
+// Returns "http://127.0.0.1:8000" or "unix:PATH".
 std::string AddressOf(const ServerConfig& config, uint16_t port);
 // Logs how to talk to the server.
 void LogNextStep(const ServerConfig& config, uint16_t port);
 
-// Write lines that scripts wait for, at every log level. If `dialect` is another program's and logs
-// are text, these are uvicorn's lines in its format, on stderr.
+// Writes lines that scripts wait for, at every log level. If `dialect` is another program's and
+// logs are text, these are uvicorn's lines in its format, on stderr.
 void Say(options::Dialect dialect, std::initializer_list<std::string> lines);
 void SayReady(options::Dialect dialect);
 void SayEnded(options::Dialect dialect);

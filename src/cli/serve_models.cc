@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kDoorEndTime(60);
 constexpr std::chrono::milliseconds kLookForModels(20);
 
-// The configuration of the port, which belongs to no model.
+// Returns the configuration of the port, which belongs to no model.
 ServerConfig DoorServerConfig(const options::Settings& settings, const DoorMemory& memory) {
   ServerConfig config = MakeServerConfig(settings, ModelArgument());
   AddServeOptions(settings, config);
@@ -72,7 +72,7 @@ class DoorRun {
     }
     const int code = server_->Run();
     SayEnded(settings_.dialect());
-    // A load cannot be interrupted, and nobody waits for its end.
+    // A load cannot be interrupted, so the process ends without waiting for it.
     if (server_->IsLoading()) EndAtOnce(code);
     return code;
   }

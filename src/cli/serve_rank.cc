@@ -10,7 +10,7 @@
 namespace sluice::cli {
 namespace {
 
-// Errors that all ranks have are reported by rank 0, as without ranks; other ranks wait this long
+// Rank 0 reports errors that all ranks have, as it would without ranks. Other ranks wait this long
 // before they report.
 constexpr std::chrono::seconds kTimeForFirst(1);
 

@@ -26,7 +26,8 @@ Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engin
                    LoadModelConfig(engine.model_folder, engine.config_overrides));
   ASSIGN_OR_RETURN(const GenerationConfig generation,
                    LoadGenerationConfig(engine.GenerationConfigFolder()));
-  // With --tokenizer, images are still processed as the model's own folder says.
+  // With --tokenizer, the processor files in the model's own folder still determine how images are
+  // processed.
   ServerConfig config = server;
   config.media.model_folder = engine.model_folder.string();
   return ModelText::Load(config, model.tokenizer_folder, described.vocab_size, generation);
@@ -84,12 +85,12 @@ Result<std::unique_ptr<Serving>> Serving::Bind(ServerConfig config) {
   return serving;
 }
 
-// The server's threads end first, since they call the engine; then the engine, since it reports to
-// the server's observer.
+// The server's threads end first, because they call the engine; then the engine, because it reports
+// to the server's observer.
 Serving::~Serving() {
   if (server_) {
     server_->Stop();
-    server_->Run();  // returns at once, its threads joined
+    server_->Run();  // returns at once; its threads have been joined
   }
   engine_.reset();
 }

@@ -1,4 +1,4 @@
-// A server and its engine in this process, in the order in which they must start and stop.
+// A server and its engine in this process, which must start and stop in a certain order.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,29 @@
 
 namespace sluice::cli {
 
-// Where plan and progress of a load are shown. kProgress: only a progress bar. kTerminal and kLog:
-// also the plan, on stderr or in the log.
+// Where the plan and the progress of a load are shown. kProgress: only a progress bar. kTerminal
+// and kLog: also the plan, on stderr or in the log.
 enum class LoadReport { kNowhere, kProgress, kTerminal, kLog };
 
 // Loads tokenizer and templates. They are small and may be invalid, so load them before the
 // weights.
 Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engine,
                            const ModelArgument& model);
-// Ids of the tokens that the classifier consists of.
+// Returns the ids of the tokens that the classifier consists of.
 Result<std::vector<int32_t>> ClassifierTokenIds(const EngineConfig& engine, const ModelText& text);
 
 // How receipts are made.
 struct ReceiptSettings {
   SigningKey key;
   bool with_tokens = false;
-  // The engine's profile, once it is loaded.
+  // Returns the engine's profile, once it is loaded.
   std::function<json::Value(const EngineInfo& info)> profile;
 };
 
 class Serving {
  public:
   Serving();
-  // Binds the port; until a model is attached, /health answers 503.
+  // Binds the port. Until a model is attached, /health answers 503.
   static Result<std::unique_ptr<Serving>> Bind(ServerConfig config);
   ~Serving();
 
@@ -51,15 +51,15 @@ class Serving {
   // is a local folder, also checks that no shard is missing.
   static Status Check(ServerConfig config, const EngineConfig& engine, const ModelArgument& model);
 
-  // Loads the model, its text before its weights, and attaches it to the server. `report`: where
-  // plan and progress are shown. `processes`: the ranks that compute the model, null if they are
-  // threads of this process.
+  // Loads the model, its text files before its weights, and attaches it to the server. `report`:
+  // where plan and progress are shown. `processes`: the ranks that compute the model, null if they
+  // are threads of this process.
   Status Load(EngineConfig config, const ModelArgument& model, LoadReport report,
               const ProcessRanks* processes = nullptr);
 
   // Makes later calls of Load() record requests and steps. `recorder` is kept until the end.
   void Record(std::unique_ptr<recording::FlightRecorder> recorder);
-  // Makes later calls of Load() issue receipts, signed with the key.
+  // Makes later calls of Load() issue receipts that are signed with the key.
   void IssueReceipts(ReceiptSettings settings) { receipts_ = std::move(settings); }
 
   // Makes later calls of Load() create engines that publish cache events.
@@ -70,12 +70,12 @@ class Serving {
   Engine& engine() { return *engine_; }
 
  private:
-  // The digest of a model's weights, computed on a thread of its own.
+  // Computes the digest of a model's weights on its own thread.
   class DigestThread;
 
   ServerConfig config_;
   std::optional<CacheEventSettings> cache_events_;  // nullopt: nothing is published
-  std::optional<ReceiptSettings> receipts_;         // nullopt: none are issued
+  std::optional<ReceiptSettings> receipts_;         // nullopt: no receipts are issued
   // Outlives the server and the engine, which report to it; null: nothing is recorded.
   std::unique_ptr<recording::FlightRecorder> recorder_;
   std::unique_ptr<DigestThread> digest_;

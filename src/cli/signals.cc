@@ -52,7 +52,7 @@ void EndAtOnce(int code, const std::string& last_words) {
       written.release();
     }).detach();
   } catch (const std::system_error&) {
-    std::_Exit(code);  // no thread for writing
+    std::_Exit(code);  // there is no thread for writing
   }
   static_cast<void>(written.try_acquire_for(std::chrono::seconds(2)));
   std::_Exit(code);

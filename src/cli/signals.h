@@ -16,25 +16,25 @@
 
 namespace sluice::cli {
 
-// Blocks the signals in the calling thread and in all threads that it starts afterwards, so that
-// they can be waited for. Call before any other thread exists. A SIGHUP that the caller ignores
-// (nohup) stays ignored.
+// Blocks the signals in the calling thread and in all threads that it starts later, so that they
+// can be waited for. Call before any other thread exists. A SIGHUP that the caller ignores (nohup)
+// stays ignored.
 void BlockSignals(std::initializer_list<int> signals);
 
-// Makes writes fail rather than raise a signal that ends the program: to a closed pipe or
+// Makes certain writes fail instead of raising a signal that ends the program: to a closed pipe or
 // connection (SIGPIPE), or beyond the file size limit (SIGXFSZ).
 void LetWritesFail();
 
 // Opens /dev/null read-only for each of the descriptors 0 to 2 that is closed, so that no other
-// file or socket gets its number; writing to it still fails. REQUIRES: this process has opened
+// file or socket gets its number. Writing to it still fails. REQUIRES: this process has opened
 // nothing yet.
 void OpenStandardDescriptors();
 
-// Ends the process. First writes pending output and `last_words` (to stderr), with a short timeout:
-// a write to a full pipe without a reader would block forever.
+// Ends the process. First writes pending output and `last_words` (to stderr) with a short timeout,
+// because a write to a full pipe without a reader would block forever.
 [[noreturn]] void EndAtOnce(int code, const std::string& last_words = "");
 
-// A time limit for calls that may never return, such as a hanging GPU kernel or driver. `why`:
+// A time limit for calls that may never return, such as a hanging GPU kernel or driver. `why` is
 // printed to stderr.
 struct EndLimit {
   std::chrono::duration<double> time;
@@ -46,8 +46,8 @@ struct EndLimit {
 // process ends immediately with 128 + the signal's number, even while `on_first` runs. If the
 // process still exists `limit.time` after the first signal, it ends with 1. A SIGHUP calls
 // `on_hangup` on another thread and ends nothing; SIGHUPs that arrive while it runs cause one more
-// call. All threads are created in the constructor: a system that refuses new ones must not cut a
-// drain short. REQUIRES: BlockSignals(kWatched) was called.
+// call. All threads are created in the constructor, because a system that refuses new ones must not
+// cut a drain short. REQUIRES: BlockSignals(kWatched) was called.
 inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM, SIGHUP,
                                                         SIGUSR1};  // the last one ends the thread
 class SignalWatcher {
@@ -77,7 +77,7 @@ class SignalWatcher {
   std::thread watching_thread_;
 };
 
-// During its lifetime, SIGINT ends the process immediately with 130: for long operations that may
+// During its lifetime, SIGINT ends the process immediately with 130. For long operations that may
 // be interrupted at any time. Throws std::system_error if the system refuses a descriptor or
 // thread. REQUIRES: BlockSignals({SIGINT}) was called.
 class EndOnInterrupt {

@@ -10,7 +10,7 @@
 namespace sluice::cli {
 namespace {
 
-// The length of the name of a YAML file at the beginning of `text`; 0 if there is none.
+// Returns the length of the name of a YAML file at the beginning of `text`; 0 if there is none.
 size_t FileNameLength(std::string_view text) {
   for (const std::string_view ending : {".yaml", ".yml"}) {
     if (const size_t found = text.rfind(ending); found != std::string_view::npos && found > 0)

@@ -1,4 +1,4 @@
-// Reads --simulate and the options that go with it.
+// Reads --simulate and the options that belong to it.
 #pragma once
 
 #include <string_view>
@@ -10,11 +10,11 @@
 
 namespace sluice::cli {
 
-// "H200x8", "my.yaml" or "my.yamlx8": a device of the table or one that a file describes.
-// kInvalidArgument if there is no such device, or for a description that is invalid.
+// Parses "H200x8", "my.yaml" or "my.yamlx8": a device in the table, or one that a file describes.
+// kInvalidArgument if there is no such device, or for an invalid description.
 Result<DeviceCount> DevicesOf(std::string_view text);
 
-// No simulation if --simulate is not given.
+// Returns no simulation if --simulate is not given.
 Result<SimulationConfig> SimulationOf(const options::Settings& settings);
 
 }  // namespace sluice::cli

@@ -33,7 +33,7 @@ tl::unexpected<Error> Bad(std::string_view key, std::string_view expected,
       std::string(kOption));
 }
 
-// Reads keys of an object and records which were read.
+// Reads the keys of an object and records which were read.
 class Keys {
  public:
   explicit Keys(const json::Value& object) : object_(object) {}
@@ -76,7 +76,7 @@ class Keys {
   std::vector<std::string> read_;
 };
 
-// The value of a setting with two spellings, whichever is given.
+// Returns the value of a setting that has two spellings, whichever is given.
 Result<std::optional<int>> Either(Keys& keys, std::string_view key, std::string_view other,
                                   int most) {
   ASSIGN_OR_RETURN(const std::optional<int> value, keys.Count(key, most));
@@ -114,8 +114,8 @@ Status ReadSuffix(Keys& keys, SpeculationConfig& config) {
   return {};
 }
 
-// The method of a model whose name or config.json shows that it continues the target's hidden
-// states, such as "eagle"; "" for an independent model.
+// For a model whose name or config.json shows that it continues the target's hidden states, returns
+// the method, such as "eagle"; "" for an independent model.
 std::string HiddenStateMethod(std::string_view text) {
   constexpr std::array kMethods = {"eagle3", "eagle",  "medusa",     "mlp_speculator",
                                    "dflash", "dspark", "speculator", "mtp"};
@@ -132,7 +132,7 @@ bool IsMtp(const std::string& method) {
   return method == "mtp" || method.ends_with("_mtp");
 }
 
-// The text in a folder's config.json that shows the model's kind.
+// Returns the text in a folder's config.json that shows the model's kind.
 std::string KindOf(const std::filesystem::path& folder) {
   const auto text = ReadFile(folder / "config.json");
   if (!text) return "";  // reported when the model is loaded
@@ -145,7 +145,7 @@ std::string KindOf(const std::filesystem::path& folder) {
   return kind;
 }
 
-// Finds the draft's files; downloads its weights only if it can be used.
+// Finds the draft model's files. Downloads its weights only if it can be used.
 Status FindDraft(const options::Settings& settings, Keys& keys, const std::string& model,
                  const DownloadHooks& hooks, bool are_processes, DraftConfig& draft) {
   if (model.empty()) {
@@ -204,8 +204,8 @@ Result<json::Value> SpeculationObject(const options::Settings& settings) {
   return object;
 }
 
-// Number of tokens to propose at a time. Default for the model's own layers: one, since there is
-// one such layer.
+// Returns the number of tokens to propose at a time. The default for the model's own layers is one,
+// because there is one such layer.
 Result<std::optional<int>> ReadNumTokens(Keys& keys, bool is_mtp) {
   constexpr int kMost = kMaxSpeculativeTokens;
   ASSIGN_OR_RETURN(std::optional<int> tokens,
@@ -218,7 +218,8 @@ Result<std::optional<int>> ReadNumTokens(Keys& keys, bool is_mtp) {
 
 struct MethodChoice {
   std::string method, model;  // "" if not given
-  bool is_named = false;      // whether the method was given, not derived from the model's name
+  bool is_named = false;      // whether the method was given explicitly, not derived from the
+                              // model's name
 };
 
 Result<MethodChoice> ReadMethod(Keys& keys) {
@@ -245,7 +246,8 @@ bool IsKnown(const std::string& method) {
          method == "eagle" || IsMtp(method);
 }
 
-// What this program lacks for a method that other servers have; "" if nothing is known of it.
+// Returns what this program lacks for a method that other servers have; "" if the method is
+// unknown.
 std::string_view LackFor(std::string_view method) {
   if (method == "dflash" || method == "dspark")
     return " (it drafts a block of tokens at once, by attention that is not causal)";
@@ -271,7 +273,7 @@ std::string UnknownSpeculation(const options::Settings& settings, const options:
   if (!object || object->as_object().empty()) return "";
   Keys keys(*object);
   const auto choice = ReadMethod(keys);
-  // Errors are reported when the method is read; a model without a method is examined then.
+  // Errors are reported when the method is read. A model without a method is examined then.
   if (!choice || IsKnown(choice->method) || (choice->method.empty() && !choice->model.empty()))
     return "";
   return UnknownMethod(choice->method);
@@ -313,7 +315,7 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
   ASSIGN_OR_RETURN(const MethodChoice choice, ReadMethod(keys));
   const auto& [named_method, model, is_named] = choice;
   std::string method = named_method;
-  const bool was_known = !method.empty();  // and so reported by UnknownSpeculation
+  const bool was_known = !method.empty();  // UnknownSpeculation reports it in this case
   Speculation found;
   using Kind = DraftConfig::Kind;
   if (IsMtp(method)) {

@@ -24,7 +24,7 @@ using options::Option;
 using options::Settings;
 using options::Type;
 
-// The option's name in Python code.
+// Returns the option's name in Python code.
 std::string PythonName(const Option& option) {
   std::string name(FlagName(option));
   std::replace(name.begin(), name.end(), '-', '_');

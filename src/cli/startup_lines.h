@@ -15,14 +15,15 @@ void UseLogStyleOf(options::Dialect dialect);
 // Logs version, arguments and effects.
 void LogStartup(const options::Settings& settings);
 
-// `{'model_tag': 'm', 'port': 8000}`: arguments that differ from the defaults, in vLLM's format.
+// Returns the arguments that differ from the defaults in vLLM's format:
+// `{'model_tag': 'm', 'port': 8000}`.
 std::string NonDefaultArguments(const options::Settings& settings);
 
-// Warnings such as "--cpu-offload-gb 4 has no effect: ...", one line per reason.
+// Returns warnings such as "--cpu-offload-gb 4 has no effect: ...", one line per reason.
 std::vector<std::string> UnansweredLines(const OptionEffects& effects);
 
-// The options that act, that are mapped, or that have no effect and request nothing, with the
-// reasons; and how many have no effect. Empty if no options were given.
+// Lists the options that have an effect, that are mapped, or that have no effect and request
+// nothing, with the reasons, and how many have no effect. Empty if no options were given.
 std::vector<std::string> EffectBlock(const OptionEffects& effects);
 
 }  // namespace sluice::cli

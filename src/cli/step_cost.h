@@ -17,12 +17,12 @@ struct StepCost {
   StoredModel model;
   DeviceGroup group;
   double batch = 0, context = 0;
-  double link_bytes_per_second = 0, link_latency = 0;  // seconds
+  double link_bytes_per_second = 0, link_latency = 0;  // in seconds
   ParallelStep step;
   LinkTraffic traffic;
 };
 
-// nullopt without --device-kind. kInvalidArgument for an unknown accelerator; errors of
+// nullopt without --device-kind. kInvalidArgument for an unknown accelerator; otherwise errors of
 // ShapeOfConfig.
 Result<std::optional<StepCost>> StepCostOf(const options::Settings& settings,
                                            const InspectReport& report);

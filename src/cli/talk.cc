@@ -27,11 +27,11 @@ namespace {
 
 constexpr size_t kMaxToolsBytes = size_t{16} << 20;
 
-// Limits for use at a terminal: one answer at a time, and a few guests.
+// Limit for use at a terminal: one answer at a time, and a few guests.
 constexpr int64_t kTalkSequences = 4;
 constexpr int64_t kTalkCacheBytes = int64_t{1} << 30;
 
-// Limits the memory of a server for one person, unless the user gives limits.
+// Limits the memory of a server for one person, unless the user sets limits.
 void TakeLittle(const options::Settings& settings, EngineConfig& config) {
   if (!config.max_num_seqs) config.max_num_seqs = kTalkSequences;
   for (const std::string_view name : {"gpu-memory-utilization", "kv-cache-memory-bytes",
@@ -213,7 +213,7 @@ std::string Shown(std::string_view text) {
 
 void PrintPiece(std::string_view text) {
   fmt::print("{}", text);
-  // As fmt::print does: nobody reads the rest of the answer.
+  // Throws as fmt::print does: nobody reads the rest of the answer.
   if (std::fflush(stdout) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot write to standard output");
 }

@@ -20,8 +20,8 @@ class Talk {
   // interface; or others, too, at --host and --port.
   enum class Openness { kPrivate, kForOthers };
 
-  // With a model and without --url: starts a server. Otherwise connects to --url. SIGINT ends the
-  // process until this returns; afterwards interrupt() receives it.
+  // With a model and without --url, starts a server; otherwise connects to --url. Until this
+  // returns, SIGINT ends the process; after that, interrupt() receives it.
   static Result<std::unique_ptr<Talk>> Start(const options::Settings& settings,
                                              Openness openness = Openness::kPrivate);
   ~Talk();
@@ -35,13 +35,13 @@ class Talk {
   InterruptDescriptor& interrupt() { return interrupt_; }
 
   // Calls `ask` with each line of standard input until its end. On a terminal, SIGINT clears the
-  // line or ends the current answer; otherwise it ends the loop, so that an interrupted script does
+  // line or ends the current answer. Otherwise it ends the loop, so that an interrupted script does
   // not ask its next question. Returns the exit code of the last question; a failed question does
   // not end the conversation.
   int ForEachLine(const std::function<Result<AnswerEnd>(const std::string& line)>& ask);
 
  private:
-  // nullopt at the end of the input, or if a script is interrupted.
+  // Returns nullopt at the end of the input, or if a script is interrupted.
   std::optional<std::string> ReadLine(bool is_terminal);
 
   // StartServer and Connect set url_ and client_.
@@ -59,8 +59,8 @@ class Talk {
   bool input_ended_ = false;
 };
 
-// The form in which to print `text` of an answer: on a terminal, control characters are escaped;
-// otherwise it is unchanged.
+// Returns an answer's `text` in the form in which to print it: on a terminal, control characters
+// are escaped; otherwise it is unchanged.
 std::string Shown(std::string_view text);
 
 // Prints a fragment of an answer and flushes. Throws std::system_error if writing fails, as

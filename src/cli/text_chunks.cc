@@ -18,7 +18,7 @@ std::string StringOf(const json::Value& object, std::string_view key) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// The text of one line; "" if it has none.
+// Returns the text of one line; "" if it has none.
 std::string TextOf(const json::Value& line) {
   if (line.is_string()) return line.as_string();
   for (const char* key : {"text", "prompt", "question", "content"}) {

@@ -10,8 +10,8 @@
 
 namespace sluice::cli {
 
-// Reads a plain text file, or JSON lines (a name ending in .jsonl or .json) whose objects have a
-// "text", "prompt" or "question" string, or "messages" with "content". Tokenizes with the tokenizer
+// Reads a plain text file, or JSON lines (if the name ends in .jsonl or .json) whose objects have a
+// string "text", "prompt" or "question", or "messages" with "content". Tokenizes with the tokenizer
 // in `tokenizer_folder`; every document starts with the special tokens that the tokenizer adds.
 // Chunks have at most `chunk_tokens` tokens and together at most `max_tokens`; those of a single
 // token are omitted. An error names the file and line.

@@ -1,4 +1,4 @@
-// Reports errors of the command line; the exit codes depend on the program's name.
+// Reports errors in the command line. The exit codes depend on the program's name.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace sluice::cli {
 
-// The version as shown under each name: "0.33.0+sluice.0.1.0" for vLLM.
+// Returns the version as shown under each name: "0.33.0+sluice.0.1.0" for vLLM.
 std::string VersionIn(options::Dialect dialect);
 
-// Each prints to standard error and returns the exit code.
+// Each of these prints to standard error and returns the exit code.
 int ReportUnknownCommand(options::Dialect dialect, const std::vector<std::string>& words);
 // Reports an invalid command line, variable or file.
 int ReportUsage(options::Dialect dialect, const Command& command, const Error& error);

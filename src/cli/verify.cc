@@ -27,7 +27,7 @@ namespace {
 
 constexpr uint64_t kMaxReceiptBytes = uint64_t{256} << 20;
 constexpr int kExitDifferent = 1;     // the receipt is wrong
-constexpr int kExitUnverifiable = 3;  // this machine cannot tell
+constexpr int kExitUnverifiable = 3;  // this machine cannot decide
 
 Result<json::Value> ReadJson(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxReceiptBytes));
@@ -46,7 +46,7 @@ int Unverifiable(const std::string& text) {
   return kExitUnverifiable;
 }
 
-// Whether the signature is that of the key, which may come from the receipt itself.
+// Returns whether the key's signature is correct. The key may come from the receipt itself.
 Result<bool> IsSigned(const options::Settings& settings, const ReadReceipt& read) {
   ASSIGN_OR_RETURN(SigningKey key, SigningKey::FromPublicHex(read.public_key));
   const auto file = settings.Text("public-key");
@@ -105,7 +105,8 @@ std::string ProfileText(const Receipt& receipt, std::string_view name) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// This command's options, and those that the receipt's profile asks for where none is given.
+// Returns this command's options and, where they are not given, those that the receipt's profile
+// requires.
 Result<options::Settings> ProfileSettings(const options::Settings& settings,
                                           const Receipt& receipt) {
   constexpr std::pair<std::string_view, std::string_view> kOptions[] = {
@@ -135,7 +136,7 @@ Result<options::Settings> ProfileSettings(const options::Settings& settings,
   return options::Settings(all, {}, settings.dialect());
 }
 
-// The token ids of the request's prompts, as a server here makes them.
+// Returns the token ids of the request's prompts, as a server on this machine makes them.
 Result<std::vector<std::vector<int32_t>>> TokenizeRequest(uint16_t port, const json::Value& body) {
   std::vector<json::Value> requests;
   const json::Value* prompt = body.Find("prompt");

@@ -5,8 +5,8 @@
 
 namespace sluice::cli {
 
-std::string Version();  // "0.1.0"
-std::string Commit();   // of the sources, "unknown" outside a repository
+std::string Version();  // for example "0.1.0"
+std::string Commit();   // commit of the sources; "unknown" outside a repository
 std::string BuildType();
 
 }  // namespace sluice::cli

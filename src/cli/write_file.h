@@ -9,11 +9,11 @@
 
 namespace sluice::cli {
 
-// The error for `file`, which `option` names, if it could not be written, with the exit code for
-// errno `number` (base/write_error.h); 0: unknown.
+// Returns the error for `file`, which `option` names, if it could not be written. The exit code
+// depends on errno `number` (base/write_error.h); 0: unknown.
 Error WriteFailure(std::string_view option, const std::filesystem::path& file, int number);
 
-// Writes a whole file, replacing an existing one.
+// Writes a whole file. Replaces an existing one.
 Status WriteResultFile(std::string_view option, const std::filesystem::path& file,
                        std::string_view text);
 
