@@ -145,7 +145,7 @@ void BlockPool::Release(BlockId block, uint64_t owner) {
     state.where = Where::kCached;
     cached_.PushBack(block, owner);
   } else {
-    // To be reused first: its memory is still in the CPU's caches.
+    // Is reused first, because its memory is still in the CPU's caches.
     state.where = Where::kFree;
     ++num_free_;
     lists_.PushFront(free_, block);

@@ -50,7 +50,7 @@ constexpr std::array kChatCommands = {
     ChatCommand{"/markdown", "", "render, or no longer render, the Markdown of answers"},
     ChatCommand{"/bye", "", "leave, as Ctrl-D does"},
 };
-// Synonyms for them in other programs.
+// Names of these commands in other programs.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kChatSynonyms = {{
     {"/?", "/help"},
     {"/h", "/help"},

@@ -119,7 +119,7 @@ Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
     return tl::unexpected<Error>(child.error());
   }
   const auto say = [&ends](std::string_view word) {
-    // Fails if the ranks have ended and closed the pipe.
+    // The write fails if the ranks have ended and closed the pipe. They then need no word.
     static_cast<void>(!write(ends[1], word.data(), word.size()));
   };
   const double delay_seconds = *settings.Number("drain-delay");

@@ -106,7 +106,7 @@ SignalWatcher::~SignalWatcher() {
 }
 
 void SignalWatcher::EndThreads() {
-  // While on_first completes, the time limit still applies.
+  // The time limit still applies until on_first has returned.
   over_ = true;
   hangups_.release();
   if (hangup_thread_.joinable()) hangup_thread_.join();

@@ -135,7 +135,7 @@ class RuleLexer {
     } else if (name == "%import" || name == "%declare") {
       SkipLine();
     } else {
-      Add('d', name);  // %ignore or a nested grammar, which ends the previous rule
+      Add('d', name);  // ends the previous rule: this is %ignore or a nested grammar
     }
   }
 
@@ -373,7 +373,8 @@ class RuleReader {
     }
   }
 
-  // Adds each rule that alone can make up the whole node, because the rest is nullable.
+  // Adds each rule that can match everything that the node matches, because the rest of the node
+  // can be empty.
   void AddDerived(size_t index, std::vector<size_t>& rules) const {
     const RuleNode& node = nodes_[index];
     if (node.kind == Kind::kRule) rules.push_back(node.rule);
@@ -388,7 +389,7 @@ class RuleReader {
     }
   }
 
-  // Adds the rule that is the whole node, repeated or not.
+  // If the node consists of a single rule, repeated or not, adds that rule.
   void AddSole(size_t index, std::vector<size_t>& rules) const {
     const RuleNode& node = nodes_[index];
     if (node.kind == Kind::kRule) rules.push_back(node.rule);

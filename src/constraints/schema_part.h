@@ -66,7 +66,7 @@ struct Part {
   // Schemas for items after the prefix, or for properties that are not listed and match no pattern.
   SchemaPieces rest;
   bool rest_is_stated = false;        // whether the client has set `rest`
-  bool is_closed_by_default = false;  // whether nothing is allowed there unless stated
+  bool is_closed_by_default = false;  // whether no others are allowed unless `rest` is stated
 
   const Property* FindProperty(std::string_view name) const;
   bool Requires(std::string_view name) const;

@@ -25,7 +25,8 @@ bool IsLocalReference(const json::Value* ref);
 
 struct RewrittenSchema {
   json::Value schema;
-  std::vector<std::string> not_enforced;  // keywords, each with its place
+  std::vector<std::string> not_enforced;  // keywords that are not enforced, each with its place in
+                                          // the schema
 };
 
 // Follows vLLM where it deviates from JSON Schema: a schema with `properties` or `items` and

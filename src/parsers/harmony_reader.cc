@@ -83,7 +83,7 @@ void HarmonyReader::BeginMessage(ParserOutput& output) {
     part_ = Part::kContent;
     state_ = State::kForm;
   } else if (!role.empty() && role != "assistant") {
-    // The text of this message is a tool's output.
+    // Drops the message, which is the output of a tool.
   } else if (!tool.empty()) {
     if (parts_.calls) {
       part_ = Part::kCall;

@@ -33,8 +33,8 @@ struct DrawRow {
     }
   }
   float Distance(float logit) const { return (cut.largest - logit) * cut.scale; }
-  // Whether the cuts remove the whole block with this maximum. Rounding preserves the order of
-  // distances.
+  // Whether the cuts remove all logits of a block with this maximum. Smaller logits have larger
+  // distances, even after rounding, so the maximum decides.
   bool IsCut(float maximum) const {
     return maximum < cut.smallest || Distance(maximum) > cut.farthest;
   }

@@ -37,8 +37,8 @@ class DrawPlanner {
   // token.
   DrawPlanner(int64_t vocab_size, int64_t most_words, int32_t most_top);
 
-  // Plans the draws of a step. `words()` contains the jobs' lists and masks until the next call. A
-  // job's result depends on other jobs only through the space that earlier ones take.
+  // Plans the draws of a step. `words()` contains the jobs' lists and masks until the next call.
+  // Other jobs change a job's result only if they leave too little space for it (is_possible).
   void Plan(ThreadPool& pool, std::span<DrawJob> jobs);
   std::span<const uint32_t> words() const {
     return std::span(words_).first(static_cast<size_t>(num_words_));

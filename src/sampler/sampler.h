@@ -20,7 +20,7 @@ namespace sluice {
 // What sampling keeps for a sequence between steps.
 struct SequenceSampling {
   const SamplingParams* params = nullptr;
-  uint64_t seed = 0;               // of sequence j in the request: the request's seed + j
+  uint64_t seed = 0;               // the request's seed + the sequence's index in the request
   SharedList<int32_t> end_tokens;  // masked until min_tokens is reached
   TokenCounts counts;
   // Null: no constraint. Shared with the queue that prepares masks between steps.

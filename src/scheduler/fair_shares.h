@@ -49,7 +49,8 @@ struct Share
 // engine's thread only.
 class FairShares {
  public:
-  // `ageing`: how waiting improves ranks. REQUIRES: quantum > 0.
+  // `quantum`: number of tokens that a share gets per round. `ageing`: how waiting improves ranks.
+  // REQUIRES: quantum > 0.
   FairShares(int64_t quantum, const Ageing& ageing) : quantum_(quantum), ageing_(ageing) {}
   FairShares(const FairShares&) = delete;
   FairShares& operator=(const FairShares&) = delete;

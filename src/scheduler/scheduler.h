@@ -192,7 +192,8 @@ class Scheduler {
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
   int64_t num_waiting() const { return num_waiting_; }
   std::span<ScheduledSequence* const> running() const { return running_; }
-  // Maximum number of sequences that the next step decodes: the first in the list that can.
+  // Maximum number of sequences that the next step decodes. If more can decode, the first ones in
+  // the list are taken.
   int64_t MostDecodes() const;
   // Calls `visit` with each waiting sequence that does not wait for a leader.
   template <typename Visit>

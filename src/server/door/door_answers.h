@@ -15,7 +15,9 @@ namespace sluice {
 //     "status":{"value":"loading","progress":0.25,"pinned":false,...}
 std::vector<ModelCard> DoorCards(const ModelFacts& facts, int64_t created);
 
-// The answers of /health and /ready. `is_ready`: loading all pinned models has been tried.
+// Whether the server serves all requests, has begun to leave (/ready fails), or drains. Passed to
+// the functions that return the answers of /health and /ready. `is_ready`: each pinned model is
+// loaded or has failed.
 enum class DoorPhase { kServing, kLeaving, kDraining };
 HttpResponse DoorHealth(const std::vector<ModelFacts>& models, bool is_ready, DoorPhase phase);
 HttpResponse DoorReadiness(const std::vector<ModelFacts>& models, bool is_ready, DoorPhase phase);

@@ -11,7 +11,8 @@
 
 namespace sluice {
 
-// Thread safety: all members may be used from any thread.
+// The number of requests that a model is answering. Thread safety: all members may be used from any
+// thread.
 struct Flights {
   std::atomic<int64_t> count{0};
   // When a request last began or ended, in ticks of the steady clock.

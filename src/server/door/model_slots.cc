@@ -414,7 +414,8 @@ Result<std::optional<bool>> ModelSlots::TakeRoom(Slot& slot, Placement& placemen
   if (is_now) {
     leaving = slots_[static_cast<size_t>(placement.put_out.front())].get();
     leaving->state = ModelState::kLeaving;
-    // The others are unloaded next.
+    // The other models of the list are unloaded in the next attempts. Until then they take no
+    // requests.
     placement.close = placement.put_out;
   }
   for (const int index : placement.close) slots_[static_cast<size_t>(index)]->closed_for = &slot;

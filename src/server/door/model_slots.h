@@ -149,8 +149,8 @@ class ModelSlots {
       REQUIRES(mutex_);
   Status Fill(Slot& slot);
   void PutOut(Slot& slot);
-  // Reopens the models that take no requests for the sake of `slot`, except those in `but`. Returns
-  // the requests to hand over.
+  // Lets the models that were closed to requests for `slot` take requests again, except those in
+  // `but`. Returns the requests to hand over.
   using Admitted = std::vector<std::pair<Slot*, std::deque<Waiting>>>;
   Admitted Reopen(const Slot& slot, const std::vector<int>& but) REQUIRES(mutex_);
   static void HandOver(Admitted admitted);

@@ -34,7 +34,8 @@ class HttpServer {
   virtual void Start() = 0;
   // Reads the TLS files again. If they are unusable, the old ones stay in use. Logs the outcome.
   virtual void ReloadCertificates() = 0;
-  // Does the same if the files have changed, but not since the last call.
+  // Reads the TLS files again if they have changed and have stayed the same since the previous
+  // call.
   virtual void RefreshCertificates() = 0;
   // With ServerConfig::listen_when_ready: starts to listen. Does nothing after StopAccepting().
   virtual Status OpenDoor() = 0;

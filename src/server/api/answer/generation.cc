@@ -334,7 +334,7 @@ class GenerationImpl : public Generation {
     last.stop_token = update->stop_token;
   }
 
-  // Also frees the memory.
+  // Empties the list and frees its memory.
   void ForgetLastUpdates() REQUIRES(mutex_) { std::vector<size_t>().swap(last_updates_); }
 
   Queue TakeQueue() REQUIRES(mutex_) {

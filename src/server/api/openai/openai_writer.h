@@ -112,7 +112,7 @@ class OpenAiWriter : public AnswerWriter {
   const std::shared_ptr<ResponseWriter> client_;
   std::string head_;  // start of the body and of every chunk, up to the choices
   std::vector<PromptResult> prompt_results_;
-  Choice* changed_ = nullptr;  // by the current step
+  Choice* changed_ = nullptr;  // the choice that the current step changed; null: none
   bool streaming_ = false, opened_ = false;
   KeptMemory kept_{options_};
 };

@@ -127,7 +127,7 @@ ApiResult<std::string> ReadBytes(const RouteCall& call, const FoundImage& image,
           call.media == nullptr ? FetchedMedia::const_iterator() : call.media->find(*image.url);
       if (call.media != nullptr && fetched != call.media->end()) {
         bytes = fetched->second;
-      } else {  // inside a stored conversation
+      } else {  // an image of a stored conversation, whose URL is not in the request
         bytes = call.api.fetcher.Fetch(*image.url,
                                        [&](uint64_t more) { return memory.TryReserve(more); });
       }

@@ -38,7 +38,8 @@ Status ResponseStore::KeepIn(const std::filesystem::path& folder) {
     const auto response = std::make_shared<StoredResponse>(std::move(content), /*is_over=*/true);
     if (!is_over) interrupted.push_back(response);
     const MutexLock lock(mutex_);
-    // The store's limit may be lower than in the previous run.
+    // A stored response may no longer fit, because the store's limit may be lower than in the
+    // previous run.
     if (AddToMemory(response, is_over ? OnFile::kEverything : OnFile::kBeginning) != Added::kYes)
       erased_.push_back(response->id());
   };
