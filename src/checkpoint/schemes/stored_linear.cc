@@ -33,7 +33,8 @@ struct Place {
   std::string DataName(std::string_view suffix) const {
     return num_experts == 0 ? NameOf(suffix) : module;
   }
-  // Returns the shape in the file of a tensor that is [r, c] for this layer.
+  // Returns the shape that a tensor has in the file if its part for this layer has the shape
+  // [r, c].
   std::vector<int64_t> Shape(int64_t r, int64_t c) const {
     if (transposed) std::swap(r, c);
     if (num_experts == 0) return {r, c};

@@ -51,7 +51,8 @@ class WordsFinder {
   int64_t groups() const {
     return layout_.format.group_size == 0 ? 1 : cols_ / layout_.format.group_size;
   }
-  // Returns the shape in the file of a tensor that is [r, c] if not transposed.
+  // Returns the shape that a tensor has in the file if its shape without the transposition is
+  // [r, c].
   std::vector<int64_t> Shape(int64_t r, int64_t c) const {
     if (layout_.words.transposed) std::swap(r, c);
     return {r, c};

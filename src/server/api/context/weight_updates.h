@@ -1,4 +1,5 @@
-// Replaces the weights in the steps that a trainer requests.
+// Replaces the weights while the server runs, in the separate steps (start, load, finish) that a
+// trainer requests.
 #pragma once
 
 #include <cstdint>

@@ -70,7 +70,8 @@ void ReadTextFormat(FieldReader& reader, TextFormat& format, json::Value& shown)
     if (fields.Read("schema", members, {.required = true})) format.schema = value.Find("schema");
     shown.Set("format", ShownObject(&value, {"name", "schema", "type", "description", "strict"}));
   } else {
-    // As in vLLM, the location names the type that vLLM tries first.
+    // vLLM tries several types of `format`. Its error names a location inside the first of them,
+    // and so does this one.
     const json::Value* type = value.Find("type");
     reader.Add("text.format.ResponseFormatText.type", R"("text", "json_object" or "json_schema")",
                type == nullptr ? json::Value() : *type);

@@ -193,7 +193,7 @@ class ResponsesWriter : public AnswerWriter {
     if (options_.stream) events_.Close(items_.back());
   }
 
-  // Adds the logprobs of a message's tokens to its item.
+  // Adds the logprobs of the message's tokens to the message's item.
   void AttachLogprobs() {
     if (!options_.logprobs || items_.empty() || items_.back().kind != Kind::kMessage) return;
     OutputItem& item = items_.back();
