@@ -27,7 +27,7 @@ class ModelFileTest : public ::testing::Test {
     fs::create_directories((place_ / path).parent_path());
     std::ofstream(place_ / path) << text;
   }
-  // The content of the file, or the error.
+  // Returns the content of the file, or the error.
   std::string Read(const fs::path& folder, const fs::path& name, uint64_t max_bytes = 100) {
     const auto text = ReadModelFile(place_ / folder, name, max_bytes);
     return text ? *text : "error: " + text.error().message;

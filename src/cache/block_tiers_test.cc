@@ -321,7 +321,7 @@ TEST(DiskTier, AFolderThatCannotBeWrittenIsRefused) {
 // sequences keep states: a snapshot holds a hash of the tokens that it stands for.
 class Machine {
  public:
-  static constexpr int64_t kStates = 99;  // as group of Content()
+  static constexpr int64_t kStates = 99;  // the group number with which Content() hashes states
 
   Machine(int64_t num_blocks, std::vector<AttentionSpan> groups, int64_t ram_blocks,
           std::shared_ptr<DiskTier> disk, int64_t step_blocks, int64_t num_slots = 0,

@@ -18,14 +18,14 @@ std::vector<int32_t> Tokens(int first, int count) {
   return tokens;
 }
 
-// Count for a sequence that was not looked up before.
+// Calls Count for a sequence that was not looked up before.
 PrefixIndex::Found Count(PrefixIndex& index, const std::vector<int32_t>& tokens, int64_t max_blocks,
                          std::string_view salt) {
   PrefixLookup lookup;
   return index.Count(tokens, max_blocks, salt, lookup);
 }
 
-// A sequence whose KV is computed: its full blocks are in the index.
+// A sequence whose keys and values are computed, with its full blocks in the index.
 struct Filled {
   BlockTables blocks;
   PrefixCursor cursor;
@@ -165,7 +165,7 @@ TEST(PrefixIndex, EvictsTheLongestUnusedAndTheTailOfASequenceFirst) {
   BlockPool pool(4);
   PrefixIndex index(pool, kBlock);
   Fill(pool, index, Tokens(0, 8));    // released immediately: cached
-  Fill(pool, index, Tokens(100, 8));  // likewise, more recently
+  Fill(pool, index, Tokens(100, 8));  // released later, so more recently used
   EXPECT_EQ(pool.num_cached(), 4);
   BlockList list;
   ASSERT_TRUE(pool.Take(1, list));

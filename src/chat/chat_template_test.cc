@@ -18,7 +18,7 @@ namespace {
 // CPU seconds, far more than any of these tests takes. Without its work limit, a template would
 // practically never end.
 constexpr double kPatienceS = 120;
-// Around an expression: it is computed ten billion times.
+// Put around an expression, computes it ten billion times.
 constexpr const char* kManyTimes = "{% for i in range(100000) %}{% for j in range(100000) %}{{ ";
 constexpr const char* kManyTimesEnd = " }}{% endfor %}{% endfor %}";
 

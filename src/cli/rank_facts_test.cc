@@ -11,7 +11,7 @@
 namespace sluice::cli {
 namespace {
 
-// The value of a line of /proc/self/status, in KiB.
+// Returns the value of a line of /proc/self/status, in KiB.
 int64_t KibibytesOf(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {

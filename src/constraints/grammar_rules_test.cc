@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// "" if the grammar is accepted.
+// Returns the error message; "" if the grammar is accepted.
 std::string ErrorOf(ConstraintKind kind, std::string_view grammar) {
   const Status checked = CheckGrammarRules(kind, grammar);
   return checked ? "" : checked.error().message;

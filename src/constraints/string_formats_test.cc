@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// What the engine compiles for strings with this value of a keyword.
+// Returns what the engine compiles for strings with this value of a keyword.
 std::shared_ptr<const Constraint> CompileString(const char* keyword, const std::string& value) {
   static const auto engine = MakeXgrammarEngine(ByteVocabulary());
   json::Value schema(json::Value::Object{});
@@ -41,7 +41,7 @@ bool AcceptsFormat(const std::string& format, const std::string& text) {
   return Accepts(*CompileString("format", format), text);
 }
 
-// A random regex over "abc", at most `depth` deep.
+// Returns a random regex over "abc", at most `depth` deep.
 std::string RandomPattern(std::mt19937& random, int depth) {
   const auto draw = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const int kind = depth == 0 ? 0 : draw(8);

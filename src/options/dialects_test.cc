@@ -32,7 +32,7 @@ std::string VllmError(const std::vector<std::string>& words) {
   return resolved ? "" : resolved.error().message;
 }
 
-// The text of the note about `what`; "" if there is none.
+// Returns the text of the note about `what`; "" if there is none.
 std::string NoteOn(const Settings& settings, std::string_view what) {
   for (const Note& note : settings.notes()) {
     if (note.what == what) return note.text;

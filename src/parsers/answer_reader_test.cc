@@ -32,7 +32,7 @@ std::string Member(const json::Value& row, std::string_view key) {
   return value == nullptr ? "" : value->as_string();
 }
 
-// Arguments as JSON if they are valid JSON.
+// Returns arguments as JSON if they are valid JSON, else as text.
 json::Value Comparable(const std::string& arguments) {
   auto value = json::Parse(arguments);
   return value ? *std::move(value) : json::Value(arguments);
@@ -161,8 +161,9 @@ TEST(AnswerReaderTest, OfACutCallNothingIsKnownBeforeItsName) {
       (Calls{{"f", "{}"}}));
 }
 
-// For a call cut off at any byte, every parser returns the same in one piece as byte by byte, never
-// a mark as content, and the name only once it is complete.
+// Cuts a call off at any byte. Every parser must return the same whether the text comes in one
+// piece or byte by byte. It must never return a mark as content, and the name only if it is
+// complete.
 TEST(AnswerReaderTest, EveryCutOfEveryFormat) {
   std::mt19937 random(11);
   const std::string file = ReadFile(SourcePath("tests/data/parsers/cases.jsonl"), 1 << 24).value();

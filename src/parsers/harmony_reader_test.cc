@@ -10,7 +10,8 @@ namespace {
 
 using Calls = std::vector<std::pair<std::string, std::string>>;
 
-// The result of both parsers for `text`; checks that it does not depend on how the text is cut.
+// Returns the result of both parsers for `text`. Checks that it does not depend on how the text is
+// cut into pieces.
 ReadParts ReadHarmony(std::string_view text, std::string_view tools = "openai",
                       std::string_view reasoning = "openai_gptoss") {
   std::mt19937 random(3);

@@ -19,7 +19,7 @@ constexpr char kTools[] = R"([{"function": {"name": "order", "parameters": {"pro
         "zip": {"type": "string"}}, "additionalProperties": {"type": "number"}}]},
     "tags": {"items": {"type": "string"}}}}}}])";
 
-// `text` with the mark before each of its tags.
+// Returns `text` with the mark before each of its tags.
 std::string Marked(std::string_view text) {
   std::string marked;
   for (const char c : text) {
@@ -41,7 +41,7 @@ ReadParts ReadMinimax(const std::string& text) {
   return whole;
 }
 
-// The arguments of one call of the tool.
+// Returns the arguments of one call of the tool.
 std::string ArgumentsOf(std::string_view elements) {
   const ReadParts answer = ReadMinimax(Marked("<tool_call>\n<invoke name=\"order\">\n" +
                                               std::string(elements) + "</invoke>\n</tool_call>"));

@@ -69,7 +69,7 @@ class Row {
     return *this;
   }
 
-  // Number of occurrences of each token in `draws` draws.
+  // Returns the number of occurrences of each token in `draws` draws.
   std::vector<int> Count(const SamplingParams& params, int draws) {
     std::vector<int> counts(logits_.size());
     for (int i = 0; i < draws; ++i) {
@@ -130,7 +130,7 @@ std::vector<float> RandomLogits(size_t count, unsigned seed, float spread = 3) {
   return logits;
 }
 
-// The expected probabilities, computed in the simplest way: a full sort in double.
+// Returns the expected probabilities, computed in the simplest way: a full sort in double.
 std::vector<double> PlainProbabilities(const std::vector<float>& logits,
                                        const SamplingParams& params) {
   const size_t count = logits.size();
@@ -363,7 +363,7 @@ TEST(Sampler, MasksAndBias) {
   EXPECT_EQ(Row({1, 2, 3}).Sample(params).token, 1) << "both are clamped to 100";
 }
 
-// A mask costs more than asking for one token; the choice is the same.
+// Computing a mask costs more than checking one token. The choice is the same.
 TEST(Sampler, TheGreedyChoiceNeedsNoMaskWhereItIsAllowed) {
   std::vector<float> logits = RandomLogits(128, 11);
   logits[7] = logits[20] = logits[90] = 50;

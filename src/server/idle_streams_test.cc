@@ -25,7 +25,8 @@ int64_t AllocatedBytes() {
 
 class IdleStreamsTest : public ServerTest {
  protected:
-  // Bytes per stream of `count` streams that have received a token and wait for the next.
+  // Returns the bytes per stream of `count` streams that have received a token and wait for the
+  // next.
   int64_t BytesPerStream(int count, int words) {
     ServerConfig config = DefaultConfig();
     config.max_connections = config.max_pending_requests = 4 * count;

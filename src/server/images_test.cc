@@ -28,7 +28,7 @@ std::string DataUrl(std::string_view name) {
   return "data:image/png;base64," + Base64Of(name);
 }
 
-// A part of a chat message, as JSON.
+// Returns a part of a chat message, as JSON.
 std::string UrlPart(const std::string& url) {
   return fmt::format(R"({{"type":"image_url","image_url":{{"url":"{}"}}}})", url);
 }
@@ -64,7 +64,7 @@ class ImagesTest : public ServerTest {
             R"({{"model":"abacus","max_tokens":3,"messages":[{{"role":"user","content":[{}]}}]}})",
             parts));
   }
-  // The message of a 400 and its `param`.
+  // Returns the message of a 400 and its `param`.
   static std::string Refusal(const ServerAnswer& answer) {
     EXPECT_EQ(answer.status, 400) << answer.body;
     const json::Value body = answer.json();

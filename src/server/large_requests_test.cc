@@ -26,7 +26,7 @@ class LargeRequestsTest : public ServerTest {
     EXPECT_EQ(answer.status, 400);
     EXPECT_THAT(answer.body.substr(0, 1000), HasSubstr(words));
   }
-  // Number of name comparisons for a body with `names` additional names.
+  // Returns the number of name comparisons for a body with `names` additional names.
   uint64_t WorkOf(const std::string& path, const std::string& begin, int names,
                   const std::string& end) {
     std::string body = begin;

@@ -56,7 +56,7 @@ std::string TextOrNone(const json::Value& object, std::string_view name) {
   return IsText(value) ? value->as_string() : "";
 }
 
-// The content of a chat's choice as text; "" and null are equal.
+// Returns the content of a chat's choice as text; "" and null are equal.
 std::string Said(const json::Value& message) {
   std::string said = fmt::format("content {} reasoning {}", TextOrNone(message, "content"),
                                  TextOrNone(message, "reasoning"));
@@ -114,7 +114,7 @@ Assembled AssembleChat(const ServerAnswer& answer) {
   return whole;
 }
 
-// The items of a response, without the parts that differ between answers.
+// Returns the items of a response, without the parts that differ between answers.
 std::string Items(const json::Value& output) {
   std::string items;
   for (const json::Value& item : output.as_array()) {
@@ -126,13 +126,13 @@ std::string Items(const json::Value& output) {
   return items;
 }
 
-// The input of a call as clients read it: always an object.
+// Returns the input of a call as clients read it: always an object.
 json::Value InputOf(const std::string& text) {
   const Result<json::Value> input = json::Parse(text);
   return input && input->is_object() ? *input : json::Value(JsonObject{});
 }
 
-// The blocks of a stream of /v1/messages, and how it ends.
+// Returns the blocks of a stream of /v1/messages, and how it ends.
 std::pair<JsonArray, std::string> AssembleBlocks(const ServerAnswer& answer) {
   JsonArray blocks;
   std::string end, input;
@@ -174,8 +174,8 @@ std::vector<std::string> AllToolParsers() {
 
 class ReplayTest : public ServerTest, public ::testing::WithParamInterface<std::string> {
  protected:
-  // At most `most` recorded texts with calls in the parser's format, in random order; the parser's
-  // example if there are none.
+  // Returns at most `most` recorded texts with calls in the parser's format, in random order; the
+  // parser's example if there are none.
   std::vector<std::string> Texts(size_t most) {
     std::vector<std::string> texts;
     const std::string file =

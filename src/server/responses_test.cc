@@ -24,7 +24,7 @@ class ResponsesTest : public ServerTest {
   static std::string StatusOf(const json::Value& response) {
     return At(response, {"status"}).as_string();
   }
-  // The types of the events; consecutive equal types count once.
+  // Returns the types of the events; consecutive equal types count once.
   static std::vector<std::string> Types(const Answer& answer) {
     std::vector<std::string> types;
     for (const json::Value& event : answer.events()) {
@@ -33,14 +33,14 @@ class ResponsesTest : public ServerTest {
     }
     return types;
   }
-  // The error of `answer`: status, type, param.
+  // Returns the error of `answer`: status, type, param.
   static std::string ErrorOf(const Answer& answer) {
     const json::Value body = answer.json();
     const json::Value& param = At(body, {"error", "param"});
     return fmt::format("{} {} {}", answer.status, At(body, {"error", "type"}).as_string(),
                        param.is_string() ? param.as_string() : "null");
   }
-  // The tokens that the engine received.
+  // Returns the tokens that the engine received.
   std::string PromptOf(size_t request) {
     return fmt::format("{}", fmt::join(engine_.requests().at(request).prompt, " "));
   }

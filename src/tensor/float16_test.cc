@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// The value of a code by the format's definition.
+// Returns the value of a code by the format's definition.
 double HalfOf(int code) {
   const int exponent = code >> 10 & 31;
   const int mantissa = code & 1023;

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// The value of a code by the format's definition.
+// Returns the value of a code by the format's definition.
 double Float8Of(int code) {
   const int exponent = code >> 3 & 15;
   const int mantissa = code & 7;

@@ -22,13 +22,13 @@ using ::testing::HasSubstr;
 
 const std::string kLlamaLike = SourcePath("tests/data/tokenizers/v03_llama3_ignore_merges_bos");
 
-// A pre-tokenizer that splits by a regex, given as JSON string content.
+// Returns a pre-tokenizer that splits by a regex, given as JSON string content.
 std::string Split(const std::string& regex) {
   return R"({"type":"Split","pattern":{"Regex":")" + regex +
          R"("},"behavior":"Isolated","invert":false})";
 }
 
-// A tokenizer.json with one part replaced.
+// Returns a tokenizer.json with one part replaced.
 std::string Json(const std::string& key, const std::string& value) {
   std::string out = R"({"version":"1.0")";
   const std::pair<const char*, const char*> parts[] = {

@@ -36,7 +36,7 @@ std::string Refusal(const std::string& block) {
 
 constexpr const char* kUp = "model.layers.0.mlp.up_proj";
 
-// The text with `from` replaced, which must occur.
+// Returns `text` with `from` replaced. REQUIRES: `from` occurs in it.
 std::string With(std::string text, std::string_view from, std::string_view to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;

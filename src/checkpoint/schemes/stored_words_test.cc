@@ -32,7 +32,7 @@ constexpr const char* kGptqBlock =
 constexpr const char* kAwqBlock =
     R"({"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": true})";
 
-// The text with each %s replaced.
+// Returns the text with each %s replaced.
 std::string Filled(std::string text, std::initializer_list<std::string_view> words) {
   for (const std::string_view word : words) text.replace(text.find("%s"), 2, word);
   return text;
@@ -58,7 +58,8 @@ float ScaleOf(int64_t n, int64_t group) {
 
 using At = std::function<uint32_t(int64_t, int64_t)>;
 
-// 4-bit codes [rows, cols]: eight neighbours in a row share a word, the first in the lowest bits.
+// Returns 4-bit codes [rows, cols]. Eight neighbours in a row share a word, the first in the lowest
+// bits.
 std::string AlongCols(int64_t rows, int64_t cols, const At& at) {
   std::vector<uint32_t> words;
   for (int64_t r = 0; r < rows; ++r) {
@@ -70,7 +71,7 @@ std::string AlongCols(int64_t rows, int64_t cols, const At& at) {
   }
   return BytesOf(words);
 }
-// Eight neighbours in a column share a word.
+// Returns the same codes, but eight neighbours in a column share a word.
 std::string AlongRows(int64_t rows, int64_t cols, const At& at) {
   std::vector<uint32_t> words;
   for (int64_t r = 0; r < rows; r += 8) {
@@ -90,7 +91,7 @@ std::string Scales(bool transposed) {
   }
   return BytesOf(scales);
 }
-// The order of outputs in an AWQ word: element [0 2 4 6 1 3 5 7][place].
+// Returns the codes in the order of outputs in an AWQ word: element [0 2 4 6 1 3 5 7][place].
 At Interleaved(const At& at) {
   return [at](int64_t r, int64_t c) {
     constexpr std::array<int64_t, 8> kOutputs = {0, 2, 4, 6, 1, 3, 5, 7};

@@ -23,10 +23,10 @@ using ::testing::HasSubstr;
 // Controls and counts the loads of a model.
 struct LoadScript {
   int64_t bytes = 40;
-  std::string error;  // of each load; "": it succeeds
+  std::string error;  // the error of each load; "": it succeeds
   bool throws = false;
   std::atomic<int> num_loads{0};
-  std::atomic<FakeEngine*> engine{nullptr};  // of the last load
+  std::atomic<FakeEngine*> engine{nullptr};  // the engine of the last load; null: none
 
   // While held, loads wait.
   void Hold(bool is_held) {

@@ -121,7 +121,8 @@ class HttpServerTest : public ::testing::Test {
     }
     return false;
   }
-  // The server's reply to these bytes, up to `until` or until the server closes the connection.
+  // Sends the bytes. Returns the server's reply up to `until`, or until the server closes the
+  // connection.
   std::string Exchange(const std::string& bytes, const std::string& until = "") {
     RawClient client(server_->port());
     client.Send(bytes);

@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-// The body of a request that arrives byte by byte; nullopt if it is refused or incomplete.
+// Returns the body of a request that arrives byte by byte; nullopt if it is refused or incomplete.
 std::optional<std::string> ReadByteByByte(std::string_view request) {
   HttpRequestParser parser(std::make_shared<RequestMemory>(uint64_t{64} << 20));
   parser.eager(true);

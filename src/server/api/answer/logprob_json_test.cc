@@ -13,7 +13,7 @@ const Tokenizer& LogprobTokenizer() {
   return *tokenizer;
 }
 
-// The result of Push() for each of `tokens` after `prompt`.
+// Returns the result of Push() for each of `tokens` after `prompt`.
 std::vector<std::string> PushedTexts(const std::vector<int32_t>& prompt,
                                      const std::vector<int32_t>& tokens) {
   PendingTokens pending(LogprobTokenizer(), prompt);

@@ -19,7 +19,7 @@ Vocabulary ByteVocabulary() {
   return vocabulary;
 }
 
-// An answer of random bytes that the constraint allows; "" if it does not end.
+// Returns an answer of random bytes that the constraint allows; "" if it does not end.
 std::string RandomAnswer(const Constraint& constraint, std::mt19937& random) {
   const auto matcher = constraint.NewMatcher();
   std::vector<uint32_t> mask(MaskWords(257));

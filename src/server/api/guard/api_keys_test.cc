@@ -26,7 +26,7 @@ class ApiKeysTest : public ::testing::Test {
     std::ofstream(file_) << text;
     EXPECT_EQ(chmod(file_.c_str(), mode), 0);
   }
-  // The error message for a file of `text`; "" if it is accepted.
+  // Returns the error message for a file of `text`; "" if it is accepted.
   std::string Refusal(const std::string& text) {
     Write(text);
     auto keys = ApiKeys::Load({}, file_);

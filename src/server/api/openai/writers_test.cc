@@ -43,8 +43,8 @@ class WritersTest : public ::testing::Test {
     options_.include_usage = true;
   }
 
-  // The output for one choice in two steps, without the start that bodies and chunks have in
-  // common.
+  // Returns the output for one choice in two steps, without the start that bodies and chunks have
+  // in common.
   std::string Text(WriterFactory* make, bool stream) {
     AnswerOptions options = options_;
     options.stream = stream;
@@ -183,7 +183,7 @@ std::vector<AnswerStep> MessageSteps() {
           {usage}};
 }
 
-// The signature of a thinking block is random.
+// Removes the signature of a thinking block, which is random.
 std::string WithoutSignature(std::string text) {
   const std::string_view name = R"("signature":")";
   const size_t at = text.find(name);

@@ -55,7 +55,7 @@ class ResponseDatabaseTest : public ::testing::Test {
         << sqlite3_errmsg(database);
     sqlite3_close(database);
   }
-  // The ids in the file.
+  // Returns the ids in the file.
   std::vector<std::string> Ids() {
     std::vector<std::string> ids;
     const auto opened = ResponseDatabase::Open(folder_);
