@@ -30,7 +30,8 @@ constexpr DeviceFactors kFactors[] = {
     {"B200", 0.09, kBlackwell,
      "InferenceMAX 2025-10-29, vLLM, Llama 3.1 70B FP8 and NVFP4, 72 rows"},
     {"GB200", 0.2, kBlackwell, "those of B200"},
-    // 2.7 tok/s with FP8 weights, 4.0 to 4.2 with NVFP4, where all else would allow 3.9 and 6.7.
+    // Measured: 2.7 tok/s with FP8 weights, 4.0 to 4.2 with NVFP4; all other limits would allow 3.9
+    // and 6.7.
     {"GB10", 0.25, WithWeights(kHopper, 1.5),
      "those of H200; weights by LMSYS's review of DGX Spark (2025-10) and "
      "NVIDIA/dgx-spark-playbooks issue 79 (2026)"},
@@ -38,7 +39,7 @@ constexpr DeviceFactors kFactors[] = {
     {"MI355X", 0.25, kMi355x, "vLLM recipe 2025, Llama 3.3 70B FP8, one row; else those of B200"},
     {"L40S", 0.25, kHopper, "those of H200"},
     {"RTX-PRO-6000", 0.25, kBlackwell, "those of B200"},
-    // One socket has no exchanges, and its host is the device.
+    // A single socket exchanges nothing, and its host is the device.
     {"Xeon-8480", 0.4, WithWeights(kHopper, 1.3), "those of H200; weights by a guess"},
     {"EPYC-9755", 0.4, WithWeights(kHopper, 1.3), "those of H200; weights by a guess"},
 };

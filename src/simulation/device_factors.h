@@ -1,4 +1,5 @@
-// The factors of the table's devices (DeviceProfile::factors), and the figures of its CPUs.
+// The factors of the table's devices (DeviceProfile::factors), and the data-sheet figures of the
+// table's CPUs.
 #pragma once
 
 #include <string_view>
@@ -10,15 +11,16 @@ namespace sluice {
 
 struct DeviceFactors {
   std::string_view name;
-  double error = 0;  // typical relative error on held rows of the device; else a guess
+  // Typical relative error on rows of the device that were not fitted, or else a guess.
+  double error = 0;
   StepParts factors{};
   std::string_view source;
 };
 
-// REQUIRES: `name` is a device of the table.
+// Returns the factors of a device. REQUIRES: `name` is a device of the table.
 const DeviceFactors& FactorsOf(std::string_view name);
 
-// CPUs, without factors.
+// Returns the table's CPUs. Their factors are not set yet.
 std::vector<DeviceProfile> CpuProfiles();
 
 }  // namespace sluice

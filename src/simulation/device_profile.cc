@@ -34,7 +34,7 @@ DeviceProfile FromAccelerator(const Accelerator& accelerator) {
   profile.bf16_flops = accelerator.bf16_flops;
   profile.fp8_flops = accelerator.fp8_flops;
   profile.fp4_flops = accelerator.fp4_flops;
-  // Devices of other vendors are planned like the NVIDIA generation with the same formats.
+  // Devices of other vendors are planned as the NVIDIA generation with the same formats.
   profile.compute_capability = accelerator.fp4_flops > 0 ? 100 : 90;
   if (const std::string_view capability = accelerator.compute_capability; !capability.empty()) {
     const size_t dot = capability.find('.');
@@ -86,7 +86,7 @@ tl::unexpected<Error> Unknown(std::string_view name) {
               "simulate");
 }
 
-// Reads a description's numbers, all above 0 unless `least` says otherwise.
+// Reads a description's numbers. They must be above 0, or at least `least` if it is given.
 class Reader {
  public:
   Reader(const json::Value& description, std::string_view place)
@@ -132,7 +132,7 @@ Status ReadFactors(const json::Value& factors, std::string_view place, bool has_
   RETURN_IF_ERROR(CheckKeys(factors, kPartNames, fmt::format("{}: factors", place)));
   Reader reader(factors, fmt::format("{}: factors", place));
   for (size_t i = 0; i < kNumStepParts; ++i) {
-    // A part may cost nothing.
+    // The factor of a part may be 0.
     if (!has_others && factors.Find(kPartNames[i]) == nullptr)
       return reader.fields().Missing(kPartNames[i]);
     RETURN_IF_ERROR(reader.Number(kPartNames[i], profile.factors[i], /*is_required=*/false, 0));
@@ -188,7 +188,7 @@ Result<DeviceProfile> ReadDeviceProfile(const json::Value& description, std::str
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_' || c == '.' || c == ' ';
   };
-  // Answers carry it in a header.
+  // Responses carry the name in a header.
   if (name->size() > 64 || !std::ranges::all_of(*name, is_plain)) {
     return fields.Bad("name", "up to 64 letters, digits, spaces, dots and dashes",
                       *description.Find("name"));
@@ -215,7 +215,8 @@ Result<DeviceProfile> ReadDeviceProfile(const json::Value& description, std::str
                             profile.system_bytes, profile.memory_bytes),
                 "simulate");
   }
-  // A device without links is used alone; exchanges of several would take no time.
+  // A device without links runs alone. The rate only keeps exchanges between several from taking no
+  // time.
   if (profile.link_bytes_per_second <= 0) profile.link_bytes_per_second = 25e9;
   ASSIGN_OR_RETURN(const json::Value* const factors, fields.Object("factors"));
   if (factors == nullptr && !like) return fields.Missing("like or factors");

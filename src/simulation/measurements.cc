@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kMostFileBytes = uint64_t{16} << 20;
 constexpr int kBlockSize = 16;
-// Activations, graphs and the driver's context.
+// Memory for activations, graphs and the driver's context.
 constexpr double kOtherBytes = 4e9;
 
 std::vector<std::string_view> CellsOf(std::string_view line) {
@@ -91,24 +91,24 @@ Status ReadLine(std::string_view line, std::span<const std::string_view> names,
                           place));
 }
 
-// A number in [0, 1) that depends on `index` alone.
+// Returns a number in [0, 1) that depends only on `index`.
 double EvenAt(uint64_t index) {
   uint64_t value = (index + 1) * 0x9E3779B97F4A7C15u;
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
   return static_cast<double>((value ^ (value >> 31)) >> 11) * 0x1p-53;
 }
 
-// One equation of the fit: amounts times factors should be `target`.
+// One equation of the fit: the sum of amounts times factors should equal `target`.
 struct Equation {
   StepParts amounts{};
   double target = 0;
   double weight = 1;
 };
 
-// No device is faster than its sheet.
+// Lower bounds of the factors: no device is faster than its data sheet.
 constexpr StepParts kLeast = {1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0};
 
-// Least squares of relative errors with a slight pull towards `prior`, by coordinate descent.
+// Minimizes the squared relative errors, with a slight pull towards `prior`, by coordinate descent.
 StepParts Solve(std::span<const Equation> equations, const StepParts& prior) {
   constexpr double kPull = 1e-3;
   constexpr int kSweeps = 4000;
@@ -142,8 +142,8 @@ StepParts Solve(std::span<const Equation> equations, const StepParts& prior) {
   return solution;
 }
 
-// The mean of a figure and of its parts over all requests, or over the twentieth around the
-// median.
+// Returns the mean of a figure and of its parts: over all requests, or over the twentieth of them
+// around the median.
 double Typical(std::vector<ReplayedRequest>& requests, bool is_median,
                double ReplayedRequest::*figure, StepParts ReplayedRequest::*parts,
                StepParts& amounts) {

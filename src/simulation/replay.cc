@@ -19,7 +19,7 @@ struct ReplaySequence : ScheduledSequence {
   StepParts at_arrival{}, at_first{};
 };
 
-// A token of a prompt: of its own, unless `hash_ids` says what it is.
+// Returns a token of a prompt. Prompts share tokens only where their `hash_ids` are equal.
 int32_t TokenOf(const ReplayRequest& request, size_t number, int64_t position) {
   const auto block = static_cast<size_t>(position / kHashTokens);
   const bool is_shared = block < request.hash_ids.size();
@@ -114,7 +114,7 @@ class Replayer {
     sequences_.push_back(std::move(sequence));
   }
 
-  // The sum of all steps' amounts up to a time within the last step.
+  // Returns the sum of all steps' amounts up to a time within the last step.
   StepParts PartsAt(double time) const {
     if (last_seconds_ <= 0) return parts_;
     const double left = std::clamp((now_ - time) / last_seconds_, 0.0, 1.0);
@@ -123,7 +123,7 @@ class Replayer {
     return parts;
   }
 
-  // False if nothing could be planned.
+  // Runs a step. Returns false if no step could be planned.
   bool Step() {
     scheduler_.SetTime(static_cast<int64_t>(now_ * 1e6));
     const StepPlan& plan = scheduler_.Plan();

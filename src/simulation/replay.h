@@ -1,5 +1,5 @@
-// Runs requests through the scheduler at virtual time: steps take what StepClock says, and nothing
-// waits.
+// Runs requests through the scheduler in virtual time: each step takes the time that StepClock
+// predicts, and the program does not wait.
 #pragma once
 
 #include <cstdint>
@@ -18,28 +18,28 @@ struct ReplayRequest {
   double arrival = 0;  // seconds, ascending
   int64_t input = 0;   // tokens
   int64_t output = 0;  // tokens
-  // Content of the prompt: one id for each `hash_tokens` tokens. Prompts whose first ids are equal
-  // share that prefix. Empty: it shares none.
+  // Identifies the prompt's content: one id per kHashTokens tokens. Prompts whose first ids are
+  // equal share that prefix. Empty: the prompt shares no prefix.
   std::vector<int64_t> hash_ids = {};
 };
-// Tokens for which an id of ReplayRequest::hash_ids stands: Mooncake's blocks.
+// Number of tokens per id in ReplayRequest::hash_ids, as in Mooncake's traces.
 inline constexpr int64_t kHashTokens = 512;
 
-// Limits of a request, in seconds, and the share of requests that must keep them.
+// Maximum times of a request in seconds, and the share of requests that must meet them.
 struct ServiceLevel {
   double ttft = std::numeric_limits<double>::infinity();
   double tpot = std::numeric_limits<double>::infinity();
-  double share = 1;  // of the requests
+  double share = 1;  // share of the requests
 };
 
 struct ReplayOptions {
   SchedulerLimits limits;
   int64_t num_blocks = 0;
   bool prefix_caching = true;
-  // Not 0: so many requests run at a time, and the next begins when one ends; their arrivals are
+  // > 0: this many requests run at a time, and the next one starts when one ends; arrival times are
   // ignored.
   int64_t concurrency = 0;
-  // Ends as soon as it is certain that too few requests keep it.
+  // The replay ends as soon as it is certain that too few requests meet this level.
   std::optional<ServiceLevel> level = std::nullopt;
 };
 
@@ -47,30 +47,31 @@ struct ReplayedRequest {
   double ttft = 0;     // seconds from its arrival to its first token
   double tpot = 0;     // seconds per further token
   double latency = 0;  // seconds from its arrival to its last token
-  // The amounts of the steps in these times, for fits.
+  // The amounts of the steps within these times, for fitting factors.
   StepParts ttft_parts{}, tpot_parts{};
 };
 
 struct ReplayResult {
-  std::vector<ReplayedRequest> requests;  // in the order given
+  std::vector<ReplayedRequest> requests;  // in the caller's order
   double seconds = 0;                     // from the first arrival to the last token
   int64_t output_tokens = 0;
   int64_t num_steps = 0;
   int64_t num_preemptions = 0;
-  int64_t cached_tokens = 0;  // of prompts, found in the prefix cache
-  bool was_ended = false;     // as too few requests kept ReplayOptions::level
+  int64_t cached_tokens = 0;  // tokens of prompts that were found in the prefix cache
+  // Whether it ended early because too few requests met ReplayOptions::level.
+  bool was_ended = false;
 
   double output_tokens_per_second() const {
     return seconds > 0 ? static_cast<double>(output_tokens) / seconds : 0;
   }
 };
 
-// kResourceExhausted if a request needs more blocks than there are; kInvalidArgument for one
-// without tokens.
+// Replays all requests. kResourceExhausted if a request needs more blocks than the cache has;
+// kInvalidArgument if a request has no tokens.
 Result<ReplayResult> Replay(const StepClock& clock, const ReplayOptions& options,
                             std::span<const ReplayRequest> requests);
 
-// The mean of a figure of all requests.
+// Returns the mean of a figure over all requests.
 double MeanOf(const ReplayResult& result, double ReplayedRequest::*figure);
 
 }  // namespace sluice

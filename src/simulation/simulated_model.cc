@@ -17,17 +17,17 @@ namespace {
 
 // If a step begins at most this long after the last one ended, the device was not idle.
 constexpr std::chrono::milliseconds kBusy(5);
-// Steps in a row that began late before the log says so.
+// After this number of consecutive late steps, the log reports it.
 constexpr int64_t kManyLate = 200;
-// Allowed tokens among which a constrained draw chooses: those with small ids are single characters
-// in most vocabularies, so that strings end.
+// A constrained draw chooses among this many allowed tokens. Small ids are single characters in
+// most vocabularies, so strings end.
 constexpr int kFewAllowed = 96;
 
 bool Allows(std::span<const uint32_t> mask, int64_t token) {
   return (mask[static_cast<size_t>(token / 32)] >> (token % 32) & 1u) != 0;
 }
 
-// Slots of adapters without memory.
+// An adapter store that uses no memory.
 class SimulatedLora final : public LoraStore {
  public:
   SimulatedLora(const ModelConfig& config, const LoraOptions& options)
@@ -38,7 +38,7 @@ class SimulatedLora final : public LoraStore {
   Status Fill(int /*slot*/, const LoraAdapter& /*adapter*/) override { return {}; }
 
  private:
-  DecoderWeights weights_;  // without numbers; the layout refers to it
+  DecoderWeights weights_;  // the layout refers to it; it contains no weights
   LoraLayout layout_;
 };
 
@@ -56,7 +56,8 @@ SimulatedModel::SimulatedModel(ModelConfig config, StepClock clock, SimulatedMod
 }
 
 DrawLimits SimulatedModel::draw_limits() const {
-  // Masks of 64 constrained sequences, each with a list of its own; more are drawn by the sampler.
+  // Masks for 64 constrained sequences, each of which also has a list of its own. The sampler draws
+  // for further sequences.
   constexpr int64_t kMasks = 128;
   constexpr int32_t kTop = 20;
   return {.words = kMasks * ((config_.vocab_size + 31) / 32), .top = kTop};
@@ -95,7 +96,8 @@ int32_t SimulatedModel::Choose(const TokenDraw& draw, std::span<const uint32_t> 
   }
   const int64_t size = config_.vocab_size;
   if (mask.empty() && listed.empty()) {
-    // A free draw: the first token from a hashed place on that is neither an end nor removed.
+    // A draw without constraint: starts at a hashed token and takes the first that is neither an
+    // end token nor removed.
     auto token = static_cast<int64_t>(hash % static_cast<uint64_t>(size));
     for (int64_t i = 0; i < size; ++i, token = (token + 1) % size) {
       if (!IsEnd(static_cast<int32_t>(token)) && !is_removed(token))
@@ -110,7 +112,8 @@ int32_t SimulatedModel::Choose(const TokenDraw& draw, std::span<const uint32_t> 
   return count == 0 ? -1 : few[hash % static_cast<uint64_t>(count)];
 }
 
-// The token has a probability of 0.8; each of its neighbours has less than the one before.
+// Sets the drawn token's probability to 0.8. Each of its neighbours in the list is less likely than
+// the previous one.
 void SimulatedModel::SetLogprobs(TokenDraw& draw) const {
   constexpr double kSum = 1.25;
   draw.logprobs = {.sum = kSum, .largest = 0, .chosen = 0, .rank = 1};
@@ -122,7 +125,8 @@ void SimulatedModel::SetLogprobs(TokenDraw& draw) const {
   }
 }
 
-// Noise by token, so that what a constraint leaves is not always the same, and one token above.
+// Fills logits with noise that depends on the token, and one token above all others. The noise
+// makes a constrained choice vary.
 void SimulatedModel::FillLogits(uint64_t hash, float* logits) const {
   constexpr float kEnd = -60, kChosen = 60;
   const auto size = static_cast<uint64_t>(config_.vocab_size);

@@ -1,5 +1,4 @@
-// A model whose device is a clock: it computes nothing, and a step takes the time that StepClock
-// predicts.
+// A model that computes nothing: each step takes the time that StepClock predicts.
 #pragma once
 
 #include <chrono>
@@ -14,25 +13,27 @@
 namespace sluice {
 
 struct SimulatedModelOptions {
-  double speed = 1;         // steps take 1 / speed of the predicted time
-  int64_t mean_output = 0;  // tokens after which answers end, on average; 0: never by themselves
-  std::vector<int32_t> end_tokens;  // that end an answer
+  double speed = 1;  // steps take 1 / speed of the predicted time
+  // Mean number of tokens after which answers end; 0: answers end only at their limits.
+  int64_t mean_output = 0;
+  std::vector<int32_t> end_tokens;  // tokens that end an answer
   LoraOptions lora = {};            // adapters are read and checked, not applied
-  bool sleeps = true;               // false: steps take no time, for tests
+  bool sleeps = true;               // whether steps take time; tests set false
 };
 
-// Tokens follow from a hash of the request's seed and the number of its tokens, or, if it is
-// greedy, of the last token and its position: the same request gets the same tokens, whatever else
-// runs. A constraint's mask, a list of allowed tokens and removed tokens are respected: among many
-// allowed tokens, one with a small id is taken, and an end token as soon as a constraint allows it.
-// Adapters change nothing. Rows whose token the sampler draws get logits that favour that token.
+// Tokens are derived from a hash of the request's seed and its number of tokens; if the request is
+// greedy, of the last token and its position. So the same request gets the same tokens whatever
+// else runs. A constraint's mask, a list of allowed tokens and removed tokens are respected: if
+// many tokens are allowed, one with a small id is taken; an end token is taken as soon as a
+// constraint allows it. Adapters change nothing. Rows whose token the sampler draws get logits that
+// favour that token.
 //
-// A step ends at the time at which the device would be done. The time that the engine spends
-// between two steps counts as part of the next one, as long as it is short: a real device works
-// meanwhile, or the factors of its profile include it.
+// A step returns when the simulated device would be done. The time that the engine spends between
+// two steps counts towards the next one if it is short: a real device would be busy meanwhile, or
+// its factors include that time.
 class SimulatedModel final : public Model {
  public:
-  // Error: adapters that the model cannot have.
+  // Error: the model cannot have these adapters.
   static Result<std::unique_ptr<SimulatedModel>> Create(ModelConfig config, StepClock clock,
                                                         SimulatedModelOptions options);
 
@@ -42,7 +43,7 @@ class SimulatedModel final : public Model {
   std::shared_ptr<LoraStore> lora() override { return lora_; }
 
   const StepClock& clock() const { return clock_; }
-  double simulated_seconds() const { return simulated_seconds_; }  // of all steps
+  double simulated_seconds() const { return simulated_seconds_; }  // sum over all steps
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -59,8 +60,8 @@ class SimulatedModel final : public Model {
   std::shared_ptr<LoraStore> lora_;
   std::vector<SliceLoad> loads_;
   double simulated_seconds_ = 0;
-  Clock::time_point done_{};  // of the last step
-  int64_t num_late_ = 0;      // consecutive steps that could not begin in time
+  Clock::time_point done_{};  // end of the last step
+  int64_t num_late_ = 0;      // number of consecutive steps that could not begin in time
   bool told_late_ = false;
 };
 

@@ -8,25 +8,25 @@
 namespace sluice {
 namespace {
 
-// Rows from which a product runs at its best rate.
+// From this number of rows on, a product reaches its best rate.
 constexpr double kWideRows = 256;
 
 double& At(StepParts& parts, StepPart part) {
   return parts[static_cast<size_t>(part)];
 }
 
-// Number of positions that tokens [context, context + count) attend to, together.
+// Returns the number of positions that tokens [context, context + count) attend to, added up.
 double AttendedPositions(const AttentionSpan& span, int64_t context, int64_t count) {
   const auto first = static_cast<double>(context), tokens = static_cast<double>(count);
   const double all = tokens * first + tokens * (tokens + 1) / 2;
   if (span.sees_all()) return all;
-  // The seen part of the middle token's context stands for all.
+  // The number of positions that the middle token sees stands for the average.
   const int64_t middle = context + count / 2;
   const auto seen = static_cast<double>(middle + 1 - span.FirstSeen(middle));
   return std::min(all, tokens * seen);
 }
 
-// Number of positions whose keys and values a slice reads.
+// Returns the number of positions whose keys and values a slice reads.
 double ReadPositions(const AttentionSpan& span, int64_t context, int64_t count) {
   return static_cast<double>(context + count - span.FirstSeen(context));
 }
@@ -60,7 +60,7 @@ StepParts StepClock::AmountsOf(std::span<const SliceLoad> slices) const {
     if (wanted > 0) weights += stage.head.bytes;
     products += wanted * stage.head.row_operations / device_.bf16_flops;
     if (stage.num_experts > 0) {
-      // Rows choose experts evenly and independently.
+      // Assumes that rows choose experts uniformly and independently.
       const double missed = 1 - stage.experts_per_row / stage.num_experts;
       weights += stage.num_experts * (1 - std::pow(missed, rows)) * stage.expert_bytes;
       products += rows * stage.expert_operations / RateOf(stage.expert_rate);

@@ -1,4 +1,4 @@
-// How long a step takes on a simulated device.
+// Predicts how long a step takes on a simulated device.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,23 @@ namespace sluice {
 
 // The tokens of one sequence in a step.
 struct SliceLoad {
-  int64_t context = 0;      // tokens before them in the cache
+  int64_t context = 0;      // number of tokens before them in the cache
   int64_t num_tokens = 0;   // computed in the step
-  int64_t wanted_rows = 0;  // of them, those whose logits are computed
+  int64_t wanted_rows = 0;  // number of those tokens whose logits are computed
 };
 
-// Thread safety: constant.
+// Thread safety: all methods are const.
 class StepClock {
  public:
   StepClock(DeviceProfile device, StepCosts costs);
 
-  // The amounts of a step's parts, for DeviceProfile::factors; kRequest is 0.
+  // Returns the amounts of a step's parts, which DeviceProfile::factors multiply. The amount of
+  // kRequest is 0.
   StepParts AmountsOf(std::span<const SliceLoad> slices) const;
-  // Seconds of the step: the sum over its parts. Stages compute one after the other.
+  // Returns the seconds of the step: the sum over its parts. Pipeline stages compute one after the
+  // other.
   double SecondsOf(std::span<const SliceLoad> slices) const;
-  // Seconds that a request spends before it can be scheduled.
+  // Returns the seconds that a request takes before it can be scheduled.
   double request_seconds() const { return device_.factor(StepPart::kRequest); }
 
   const DeviceProfile& device() const { return device_; }
@@ -39,7 +41,7 @@ class StepClock {
   StepCosts costs_;
 };
 
-// The sum of amounts times factors.
+// Returns the sum of amounts times factors.
 double SecondsOf(const StepParts& amounts, const StepParts& factors);
 
 }  // namespace sluice

@@ -24,7 +24,7 @@ struct StoredMatrix {
 };
 using StoredMatrices = std::map<const kernels::PackedMatrix*, StoredMatrix>;
 
-// Eight-bit integers have the rate of FP8; four-bit integers are expanded to BF16.
+// INT8 products run at the FP8 rate; four-bit integers are expanded to BF16.
 ProductRate RateOf(ElementType type) {
   switch (type) {
     case ElementType::kF8E4M3:
@@ -137,11 +137,11 @@ Result<StepCosts> StepCostsOf(const ModelConfig& config, const ModelOptions& opt
         config, options, {.tensor_size = tensor_size, .stage = stage, .num_stages = num_stages}));
   }
   if (tensor_size > 1) {
-    constexpr double kHalf = 2;  // bytes of a BF16 number
+    constexpr double kHalf = 2;  // bytes of a BF16 element
     const auto layers = static_cast<double>(config.spec.layers.size());
     const auto ranks = static_cast<double>(tensor_size);
     costs.num_exchanges = 2 * layers;
-    // A ring reduces a row and passes the sum on: each rank sends 2 (n - 1) / n of it.
+    // A ring reduces a row and distributes the sum: each rank sends 2 (n - 1) / n of the row.
     costs.link_bytes = costs.num_exchanges * static_cast<double>(config.spec.hidden_size) * kHalf *
                        2 * (ranks - 1) / ranks;
   }

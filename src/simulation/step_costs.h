@@ -1,5 +1,5 @@
-// What the operators of a model's program read and compute, summed up once, so that a step can be
-// priced without walking the program.
+// Sums up what the operators of a model's program read and compute, so that a step's time can be
+// predicted without the program.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,24 @@
 
 namespace sluice {
 
-// At which of a device's rates products with these weights are computed.
+// The rate of the device at which products with these weights are computed.
 enum class ProductRate : uint8_t { kBf16, kFp8, kFp4 };
 
-// The share of one rank, in all layers of its stage together.
+// The costs of one rank in all layers of its stage.
 struct StageCosts {
   struct Products {
     double bytes = 0;           // of weights
     double row_operations = 0;  // per row
   };
-  std::vector<Products> dense = std::vector<Products>(3);  // by ProductRate
-  Products head;                                           // rows whose logits are wanted
-  // Experts: of each expert in all layers, and per row the chosen ones.
+  std::vector<Products> dense = std::vector<Products>(3);  // indexed by ProductRate
+  // Its rows are those whose logits are computed.
+  Products head;
+  // Mixture of experts: bytes and operations of one expert, summed over all layers. A row visits
+  // `experts_per_row` of `num_experts`.
   double expert_bytes = 0, expert_operations = 0;
   ProductRate expert_rate = ProductRate::kBf16;
   double num_experts = 0, experts_per_row = 0;
-  // Attention by the positions that its layers see.
+  // Costs of attention in all layers with the same span.
   struct Attention {
     AttentionSpan span;
     double position_bytes = 0;       // per position of a sequence
@@ -38,16 +40,17 @@ struct StageCosts {
 };
 
 struct StepCosts {
-  std::vector<StageCosts> stages;  // of the rank with most to do
+  std::vector<StageCosts> stages;  // for each stage, the rank with the most work
   int tensor_size = 1;
-  // Per row: bytes that a rank sends in the exchanges of all stages, two a layer, by a ring.
+  // Bytes that a rank sends per row in the exchanges of all stages: two exchanges per layer, each
+  // in a ring.
   double link_bytes = 0;
   double num_exchanges = 0;
   int64_t vocab_size = 0;
 };
 
-// The costs of the decoder that `config` describes, from config.json alone. kUnsupported for
-// encoders; errors of CheckRanks.
+// Computes the costs of the decoder that `config` describes; reads no checkpoint. kUnsupported for
+// encoders. Other errors are those of CheckRanks.
 Result<StepCosts> StepCostsOf(const ModelConfig& config, const ModelOptions& options,
                               int tensor_size, int num_stages);
 
