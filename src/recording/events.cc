@@ -15,7 +15,8 @@ void Fields(Archive& archive, SamplingParams& params) {
 
 namespace sluice::recording {
 
-// Not in an unnamed namespace: FieldWriter and FieldReader find them by their arguments.
+// Not in an unnamed namespace, so that FieldWriter and FieldReader find these functions by
+// argument-dependent lookup.
 template <typename Archive>
 void Fields(Archive& archive, SequenceName& name) {
   archive(name.handle, name.index);

@@ -15,7 +15,7 @@
 
 namespace sluice::recording {
 
-// Values are part of the format.
+// The values are part of the file format.
 enum class EventKind : uint8_t {
   kStart = 1,
   kAdd = 2,
@@ -33,7 +33,7 @@ enum class EventKind : uint8_t {
   kFacts = 14,
 };
 
-// Largest event; larger ones are dropped and leave a gap.
+// Maximum bytes of an event. Larger events are dropped and leave a gap.
 inline constexpr size_t kMaxEventBytes = size_t{16} << 20;
 
 // A sequence of a request.
@@ -44,8 +44,8 @@ struct SequenceName {
   bool operator==(const SequenceName&) const = default;
 };
 
-// A core begins. `plan`: JSON with what steps depend on (plan_facts.h). `unix_us`: the wall time of
-// the scheduler's time 0.
+// An engine core starts. `plan`: JSON with the facts that steps depend on (plan_facts.h).
+// `unix_us`: wall time at the scheduler's time 0.
 struct StartEvent {
   static constexpr EventKind kKind = EventKind::kStart;
   int64_t unix_us = 0;
@@ -56,26 +56,29 @@ struct StartEvent {
 struct AddEvent {
   static constexpr EventKind kKind = EventKind::kAdd;
   uint64_t handle = 0;
-  int64_t time_us = 0;     // the scheduler's time
-  int64_t arrival_us = 0;  // of the request at the server, likewise; may be negative
+  int64_t time_us = 0;  // on the scheduler's clock
+  // Arrival of the request at the server, on the same clock; may be negative.
+  int64_t arrival_us = 0;
   std::string id;
-  uint64_t seed = 0;  // of sequence 0; sequence j uses seed + j
+  uint64_t seed = 0;  // seed of sequence 0; sequence j uses seed + j
   bool siblings_wait = false;
   int32_t num_sequences = 1;
   int64_t priority = 0;
   uint64_t client = 0;
-  // Equal salts and adapters have equal numbers; 0: none. The salt itself is not recorded.
+  // Number of the cache salt and of the adapter. Equal ones have equal numbers; 0: none. The salt
+  // itself is not recorded.
   uint64_t salt = 0;
-  std::string adapter;  // "": the base model
+  std::string adapter;  // name of the adapter; "": the base model
   bool use_prefix_cache = true;
-  bool is_constrained = false;  // its tokens cannot be computed again from this event
-  // What a replay does not have; 0 or false in requests that it can repeat.
+  bool is_constrained = false;  // whether its tokens cannot be computed again from this event
+  // Inputs that are not recorded; 0 or false in requests that can be replayed.
   int32_t num_images = 0;
   bool has_rows = false;
   std::optional<int32_t> second_text;
   int64_t num_prompt_tokens = 0;
   std::vector<int32_t> prompt;  // empty in a recording of hashes
-  // In a recording of hashes: of each whole block of the prompt, with all blocks before it.
+  // In a recording of hashes: for each whole block of the prompt, a hash of it and all blocks
+  // before it.
   std::vector<uint64_t> block_hashes;
   SamplingParams sampling;
   SharedList<int32_t> end_tokens;
@@ -111,7 +114,7 @@ struct SliceRecord {
   bool operator==(const SliceRecord&) const = default;
 };
 
-// A plan: what it depended on besides requests and earlier plans, and what was decided.
+// A plan of the scheduler: its inputs besides requests and earlier plans, and its decisions.
 struct PlanEvent {
   static constexpr EventKind kKind = EventKind::kPlan;
   int64_t time_us = 0;
@@ -144,13 +147,13 @@ struct StepFailedEvent {
   std::string reason;
 };
 
-// What follows cannot be replayed from what came before.
+// The events after this one cannot be replayed from those before it.
 struct BreakEvent {
   static constexpr EventKind kKind = EventKind::kBreak;
   std::string what;
 };
 
-// Events were dropped here, since the writer could not keep up or an event was too large.
+// Events were dropped here because the writer could not keep up or an event was too large.
 struct GapEvent {
   static constexpr EventKind kKind = EventKind::kGap;
   uint64_t num_dropped = 0;
@@ -166,25 +169,25 @@ struct ArrivalEvent {
   std::string body;
 };
 
-// JSON: facts that were known only after the recording began, such as the digest of the weights.
+// JSON with facts that became known after the recording began, such as the digest of the weights.
 struct FactsEvent {
   static constexpr EventKind kKind = EventKind::kFacts;
   std::string facts;
 };
 
-// Appends an event: its kind, its size, its fields.
+// Appends an event: its kind, its size and its fields.
 template <typename Event>
 void AppendEvent(std::string& out, const Event& event);
 
-// Takes the next event from the front of `bytes`: its kind and its fields. False, with `bytes`
-// unchanged, if there is none or it is not whole.
+// Removes the next event from the front of `bytes` and returns its kind and its fields. Returns
+// false, with `bytes` unchanged, if there is none or it is incomplete.
 bool TakeEvent(std::string_view& bytes, EventKind& kind, std::string_view& fields);
 
-// nullopt if `fields` are not those of an `Event`, or do not fit each other.
+// Parses an event's fields. nullopt if they are not those of an `Event` or contradict each other.
 template <typename Event>
 std::optional<Event> ReadEvent(std::string_view fields);
 
-// "a plan", "a request" and so on.
+// Returns "a plan", "a request" and so on.
 std::string_view EventName(EventKind kind);
 
 }  // namespace sluice::recording

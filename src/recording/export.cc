@@ -9,17 +9,18 @@
 namespace sluice::recording {
 namespace {
 
-// Numbers blocks in the order in which they are first seen.
+// Numbers blocks in the order of their first occurrence.
 class BlockNumbers {
  public:
-  // `keys`: of the prompt's blocks of kHashedTokens tokens, each with all before it.
+  // Returns the numbers of a prompt's blocks. `keys`: for each block of kHashedTokens tokens, a
+  // hash of it and all blocks before it.
   json::Value::Array Of(const std::vector<uint64_t>& keys, int64_t num_tokens) {
     constexpr int64_t kStep = kMooncakeBlock / kHashedTokens;
     const int64_t count = (num_tokens + kMooncakeBlock - 1) / kMooncakeBlock;
     json::Value::Array ids;
     for (int64_t i = 0; i < count; ++i) {
-      // A partial block has the key of its last whole part; it is equal only to another partial
-      // block of that length.
+      // A partial block gets the key of its last whole hashed part, so it equals only partial
+      // blocks of the same length.
       const int64_t last = std::min<int64_t>((i + 1) * kStep, std::ssize(keys)) - 1;
       const bool is_whole = (i + 1) * kMooncakeBlock <= num_tokens;
       const uint64_t key = last < 0 ? 0 : keys[static_cast<size_t>(last)];
@@ -52,7 +53,7 @@ std::string Trace(const std::vector<RecordedRequest>& requests, const TextOfToke
                numbers.Of(add.prompt.empty() ? add.block_hashes : HashBlocks(key, add.prompt),
                           add.num_prompt_tokens));
     }
-    // A trace has one answer to a request: that of the longest sequence.
+    // A trace has one answer per request; the longest sequence is used.
     int64_t length = 0;
     for (const auto& output : request.outputs) length = std::max(length, std::ssize(output));
     line.Set("output_length", length);

@@ -21,11 +21,11 @@
 namespace sluice::recording {
 namespace {
 
-// Bytes of a stream that wait for the thread.
+// Maximum bytes of a stream that wait for the thread.
 constexpr size_t kMostWaiting = size_t{32} << 20;
-// Time between two looks at the buffers.
+// The thread looks at the buffers at this interval.
 constexpr std::chrono::milliseconds kInterval(50);
-// A recording of max_bytes has this many files; the oldest goes as a whole.
+// Number of files in a recording of max_bytes. The oldest file is deleted as a whole.
 constexpr uint64_t kNumSegments = 8;
 constexpr uint64_t kLeastSegment = uint64_t{64} << 10;
 
@@ -49,7 +49,7 @@ class StreamBuffer final : public EventSink {
     waiting_ += bytes;
   }
 
-  // Exchanges the events that wait for `taken`, whose memory is used again.
+  // Swaps the waiting events with `taken`, whose memory is used again.
   void Take(std::string& taken) {
     taken.clear();
     const MutexLock lock(mutex_);
@@ -68,11 +68,12 @@ class StreamBuffer final : public EventSink {
   std::string waiting_ GUARDED_BY(mutex_);
   uint64_t num_events_ GUARDED_BY(mutex_) = 0;
   uint64_t num_dropped_ GUARDED_BY(mutex_) = 0;
-  uint64_t gap_ GUARDED_BY(mutex_) = 0;  // dropped since the last event that was not
+  // Number of events dropped since the last one that was kept.
+  uint64_t gap_ GUARDED_BY(mutex_) = 0;
 };
 
-// Deletes the oldest recorded files of the folder until they take at most `max_bytes`, except
-// `kept`. Names sort by age.
+// Deletes the folder's oldest recorded files until they take at most `max_bytes`; never deletes
+// `kept`. The names sort by age.
 void Trim(const std::filesystem::path& folder, uint64_t max_bytes,
           const std::filesystem::path& kept) {
   std::error_code error;
@@ -227,7 +228,7 @@ class FlightRecorderImpl final : public FlightRecorder {
     }
   }
 
-  // Takes whole events of about kChunkBytes from the front.
+  // Removes whole events of about kChunkBytes from the front of `rest` and returns them.
   static std::string_view TakeChunk(std::string_view& rest) {
     std::string_view after = rest, fields;
     EventKind kind{};
@@ -242,7 +243,7 @@ class FlightRecorderImpl final : public FlightRecorder {
     Try(segment_->Flush());
     if (has_failed_) return;
     Try(OpenSegment());
-    // Room for the file that was just begun.
+    // Leaves room for the file that was just begun.
     const uint64_t next = std::max(kLeastSegment, settings_.max_bytes / kNumSegments);
     Trim(settings_.folder, settings_.max_bytes > next ? settings_.max_bytes - next : 0,
          segment_->path());
@@ -263,7 +264,7 @@ class FlightRecorderImpl final : public FlightRecorder {
   std::deque<RecordedEngine> engines_ GUARDED_BY(mutex_);  // elements stay in place
   std::atomic<uint64_t> bytes_{0};
   std::atomic<bool> has_failed_{false};
-  // Used by the thread.
+  // Used only by the thread.
   std::unique_ptr<SegmentWriter> segment_;
   int64_t num_segments_ = 0;
   std::string taken_, redacted_;

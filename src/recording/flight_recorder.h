@@ -16,34 +16,35 @@ namespace sluice::recording {
 
 struct RecorderSettings {
   std::filesystem::path folder;  // created if it does not exist
-  uint64_t max_bytes = 0;        // of all recordings in the folder together
-  bool hashes_only = false;      // no token ids and no bodies
-  // Members of each file's header: version, options, model.
+  uint64_t max_bytes = 0;        // maximum bytes of all recordings in the folder together
+  bool hashes_only = false;      // whether to omit token ids and bodies
+  // Members of each file's header, such as version, options and model.
   json::Value facts{json::Value::Object{}};
 };
 
-// What was recorded so far.
+// Totals since the start.
 struct RecorderCounts {
-  uint64_t events = 0;          // given to the recorder
-  uint64_t dropped_events = 0;  // of these, not recorded
-  uint64_t bytes = 0;           // written
-  bool has_failed = false;      // the disk refused; nothing is recorded any more
+  uint64_t events = 0;          // passed to the recorder
+  uint64_t dropped_events = 0;  // those that were not recorded
+  uint64_t bytes = 0;           // bytes written
+  bool has_failed = false;      // a write to the disk failed, so recording has ended
 };
 
-// Events go into a bounded buffer for each stream, and a thread writes them to files. Nothing waits
-// for the thread: what does not fit into a buffer is dropped, and the recording has a gap there. A
-// disk that fails ends the recording, not the server.
-// Thread safety: all methods may be called from any thread; a journal is used by one engine.
+// Events go into a bounded buffer for each stream, and a thread writes them to files. Callers never
+// wait for the thread: events that do not fit into a buffer are dropped, which leaves a gap in the
+// recording. A disk failure ends the recording, not the server. Thread safety: all methods may be
+// called from any thread; a journal is used by one engine.
 class FlightRecorder {
  public:
-  // Errors name the folder. Deletes the oldest files if the folder holds more than `max_bytes`.
+  // Creates the folder if needed, and deletes its oldest files while they exceed `max_bytes`.
+  // Errors name the folder.
   static Result<std::unique_ptr<FlightRecorder>> Start(RecorderSettings settings);
-  // Writes everything out.
+  // Writes all buffered events.
   virtual ~FlightRecorder() = default;
 
-  // The journal of the i-th engine. Owned by the recorder.
+  // Returns the journal of the i-th engine. The recorder owns it.
   virtual EngineJournal* journal(int engine) = 0;
-  // An HTTP request with a body has arrived. A body of more than kMaxBodyBytes is not recorded.
+  // Records that an HTTP request with a body has arrived, unless the body exceeds kMaxBodyBytes.
   virtual void OnArrival(std::string_view path, std::string_view body) = 0;
   // Adds facts that were not known at the start.
   virtual void AddFacts(const json::Value& facts) = 0;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{4} << 30;
 
-// "RUN-NUMBER.flight": the run, and the number; false for other names.
+// Splits "RUN-NUMBER.flight" into the run and the number. Returns false for other names.
 bool SplitName(const std::filesystem::path& path, std::string& run, int64_t& number) {
   constexpr size_t kDigits = 8;
   if (path.extension() != kExtension) return false;
@@ -131,7 +131,7 @@ std::vector<RecordedRequest> RequestsOf(const Recording& recording) {
   std::vector<RecordedRequest> requests;
   for (const auto& [stream, events] : recording.streams()) {
     if (stream == 0) continue;
-    std::map<uint64_t, size_t> places;  // by handle
+    std::map<uint64_t, size_t> places;  // index in `requests`, by handle
     int64_t start_us = 0;
     const auto find = [&](uint64_t handle) -> RecordedRequest* {
       const auto found = places.find(handle);
@@ -145,7 +145,7 @@ std::vector<RecordedRequest> RequestsOf(const Recording& recording) {
         if (!add) continue;
         places[add->handle] = requests.size();
         const int64_t unix_us = start_us + add->arrival_us;
-        // Untrusted: bounded by what was sampled, not by what the event says.
+        // The event is untrusted, so the outputs are sized by the sampled tokens.
         requests.push_back({.add = *std::move(add), .unix_us = unix_us, .outputs = {}});
       } else if (event.kind == EventKind::kAbort) {
         const auto abort = ReadEvent<AbortEvent>(event.fields);

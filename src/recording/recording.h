@@ -1,4 +1,4 @@
-// A recording that is read from its folder.
+// Reads a recording from its folder.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace sluice::recording {
 
-// One run of a server. Ownership: events are views into the files' bytes, which it owns; moving it
-// keeps them valid.
+// One run of a server. Ownership: owns the files' bytes, of which events are views. Moving it keeps
+// the views valid.
 class Recording {
  public:
   // Reads the newest run in the folder, or the run whose name begins with `run`. `path` may also be
@@ -25,15 +25,15 @@ class Recording {
   static Result<Recording> Open(const std::filesystem::path& path, std::string_view run = "");
 
   const json::Value& header() const { return header_; }
-  // Streams by number: 0 has arrivals and facts, 1 + i the i-th engine. Where a file is missing or
-  // damaged in the middle of a stream, there is a kGap.
+  // Events of each stream, by number: stream 0 contains arrivals and facts, stream 1 + i the i-th
+  // engine. A file that is missing or damaged in the middle of a stream is replaced by a kGap.
   const std::map<uint16_t, std::vector<RecordedEvent>>& streams() const { return streams_; }
-  // What is wrong with its files, one line each.
+  // Problems found in its files, one line each.
   const std::vector<std::string>& warnings() const { return warnings_; }
-  // Whether the first file is there, so that steps can be replayed.
+  // Whether the run's first file exists. Only then can steps be replayed.
   bool has_beginning() const { return has_beginning_; }
   bool is_of_hashes() const;
-  // The member of the header, or of later facts; null if there is none.
+  // Returns the member of the header, or of facts added later; null if there is none.
   const json::Value* Fact(std::string_view name) const;
 
  private:
@@ -47,16 +47,17 @@ class Recording {
   std::vector<std::unique_ptr<const std::string>> files_;
 };
 
-// A request of an engine, with what came of it.
+// A request of an engine, with its outcome.
 struct RecordedRequest {
   AddEvent add;
-  int64_t unix_us = 0;  // of its arrival
+  int64_t unix_us = 0;  // wall time of its arrival
   bool was_aborted = false;
-  std::vector<std::vector<int32_t>> outputs;  // by sequence; zeros in a recording of hashes
+  // Tokens of each sequence; zeros in a recording of hashes.
+  std::vector<std::vector<int32_t>> outputs;
   int64_t num_output_tokens() const;
 };
 
-// All requests of all engines, by time of arrival.
+// Returns all requests of all engines, sorted by time of arrival.
 std::vector<RecordedRequest> RequestsOf(const Recording& recording);
 
 }  // namespace sluice::recording

@@ -20,7 +20,7 @@ HashKey RandomHashKey() {
 std::vector<uint64_t> HashBlocks(const HashKey& key, std::span<const int32_t> tokens) {
   std::vector<uint64_t> hashes;
   hashes.reserve(tokens.size() / kHashedTokens);
-  // The key, the hash of the blocks before, and the block.
+  // Input of the hash: the key, the hash of the preceding blocks, and the block's tokens.
   std::array<unsigned char, sizeof(HashKey) + SHA256_DIGEST_LENGTH + 4 * kHashedTokens> input{};
   std::memcpy(input.data(), key.data(), key.size());
   unsigned char* const chain = input.data() + key.size();

@@ -12,11 +12,11 @@
 namespace sluice::recording {
 namespace {
 
-// Steps after the recorded ones, until all requests have ended.
+// Maximum number of steps after the recorded ones, in which the remaining requests end.
 constexpr int64_t kMostFurtherSteps = int64_t{1} << 20;
 constexpr int64_t kMostOwedTokens = int64_t{1} << 40;
 
-// Drops all results: the journal compares them.
+// Discards all results, because the journal compares them.
 class NoSink final : public RequestSink {
  public:
   void OnPrompt(PromptResult /*result*/) override {}
@@ -35,7 +35,7 @@ std::string SliceText(const SliceRecord& slice) {
                      slice.samples ? ", sampling" : "");
 }
 
-// Why a replay cannot compute the request; "" if it can.
+// Returns why a replay cannot compute the request; "" if it can.
 std::string_view WhyNot(const AddEvent& event) {
   if (event.num_images > 0) return "its images are not in the recording";
   if (event.has_rows) return "its prompt embeddings are not in the recording";
@@ -79,7 +79,8 @@ void ReplayJournal::Replay(const ReplaySeat& seat) {
 }
 
 void ReplayJournal::ReadAnswers() {
-  // Requests that ran when events were lost: only the tokens before that are known.
+  // `cut`: requests that were running when events were lost; only their tokens before that are
+  // known.
   std::set<uint64_t> added, cut;
   for (const RecordedEvent& event : events_) {
     if (event.kind == EventKind::kAdd) {
@@ -103,7 +104,8 @@ void ReplayJournal::Run(const ReplaySeat& seat) {
     if (!Apply(seat)) return;
   }
   if (ended_ || options_.follows_steps || core_ == nullptr) return;
-  // The recording ended while requests ran, or they take more steps alone.
+  // The recording may have ended while requests were running, or they take more steps when replayed
+  // alone.
   for (int64_t i = 0; core_->has_work() && !ended_ && i < kMostFurtherSteps; ++i) {
     ++result_.num_steps;
     core_->Step();
@@ -160,7 +162,7 @@ bool ReplayJournal::Apply(const ReplaySeat& seat) {
       return true;
     case EventKind::kStep: ++next_; return Step();
     case EventKind::kBreak: {
-      if (next_ + 1 == events_.size()) {  // the server ended so
+      if (next_ + 1 == events_.size()) {  // the recording ends here: the server stopped
         ++next_;
         return true;
       }
@@ -179,7 +181,7 @@ bool ReplayJournal::Apply(const ReplaySeat& seat) {
     }
     case EventKind::kArrival:
     case EventKind::kFacts:
-    // The end of the steps in flight when all requests were aborted.
+    // This plan event ends the step that was in flight when all requests were aborted.
     case EventKind::kPlan:
     case EventKind::kSampled:
     case EventKind::kStepFailed: ++next_; return true;
@@ -201,7 +203,7 @@ std::optional<Event> ReplayJournal::Take() {
   const bool is_lost = next_ < events_.size() && (events_[next_].kind == EventKind::kGap ||
                                                   events_[next_].kind == EventKind::kBreak);
   if (is_lost) Stop("events were dropped here");
-  // A server that is killed stops recording within a step.
+  // A recording of a killed server may end in the middle of a step.
   ended_ = ended_ || next_ == events_.size();
   if (ended_) return std::nullopt;
   Differ({.kind = Difference::Kind::kPlan,
@@ -447,7 +449,7 @@ void ReplayJournal::OnSampled(std::span<SampledRow> rows) {
       }
       row.has_failed = true;
     } else {
-      row.has_failed = false;  // late: the token is computed again
+      row.has_failed = false;  // the step was late: the token is computed again
     }
   }
 }
@@ -460,7 +462,8 @@ void ReplayJournal::SampleFreely(std::span<SampledRow> rows) {
     const auto found = answers_.find({name.handle, name.index});
     if (found == answers_.end()) continue;
     const auto place = static_cast<size_t>(row.sequence->num_output_tokens());
-    // Beyond what was recorded: the answer was stopped or aborted, or its request had failed.
+    // There is no recorded token if the answer was stopped or aborted, or if its request had
+    // failed.
     if (place < found->second.tokens.size() && !found->second.is_different)
       CompareToken(row, found->second.tokens[place], /*replaces=*/false);
   }

@@ -1,4 +1,4 @@
-// Computes a recording again, and compares.
+// Computes a recording again and compares the results.
 #pragma once
 
 #include <cstdint>
@@ -23,25 +23,26 @@ struct Difference {
     kRecording  // the recording cannot be replayed beyond this place
   };
   Kind kind = Kind::kPlan;
-  int64_t step = 0;      // number of steps begun before it
-  uint64_t handle = 0;   // of the request; 0: of none
-  std::string id = {};   // likewise
-  int32_t sequence = 0;  // of the request
+  int64_t step = 0;      // number of steps that began before it
+  uint64_t handle = 0;   // the request's handle; 0: it concerns no request
+  std::string id = {};   // the request's id; "": it concerns no request
+  int32_t sequence = 0;  // index of the request's sequence
   int64_t position = 0;  // kToken: index of the token in the answer
   std::string expected = {}, found = {};
 
-  // "request a, sequence 0, token 3: expected 12, found 14 (step 7)"
+  // Returns, for example, "request a, sequence 0, token 3: expected 12, found 14 (step 7)".
   std::string Text() const;
 };
 
 struct ReplayOptions {
-  // Whether steps and decisions must be as recorded. Otherwise only answers are compared: each
-  // request is added at its recorded place, and the engine decides for itself.
+  // Whether steps and decisions must equal the recorded ones. If not, only answers are compared:
+  // each request is added at its recorded place, and the engine plans its own steps.
   bool follows_steps = true;
-  std::optional<int64_t> until;      // stop after that many steps
-  std::set<uint64_t> only;           // handles of the requests to replay; empty: all
-  bool stops_at_difference = false;  // at the first one; else a different token is counted and
-                                     // replaced by the recorded one (follows_steps), or kept
+  std::optional<int64_t> until;  // stop after that many steps
+  std::set<uint64_t> only;       // handles of the requests to replay; empty: all
+  // Whether to end at the first difference. If not, a different token is counted; with
+  // follows_steps, the recorded token replaces it.
+  bool stops_at_difference = false;
 };
 
 struct ReplayResult {
@@ -49,29 +50,30 @@ struct ReplayResult {
   int64_t num_requests = 0;
   int64_t num_answers = 0;  // sequences whose tokens were compared
   int64_t num_different_answers = 0;
-  int64_t num_tokens = 0;             // compared
-  int64_t num_unchecked_answers = 0;  // their tokens were taken from the recording: constraints
+  int64_t num_tokens = 0;  // number of tokens compared
+  // Sequences with constraints, whose tokens were taken from the recording.
+  int64_t num_unchecked_answers = 0;
   int64_t num_preemptions = 0;
   int64_t prefix_hits = 0;
   std::optional<Difference> first;
-  std::string note;     // why the replay ended before the recording; "" if it did not
-  PlanEvent last_plan;  // of the last step, for `until`
+  std::string note;     // why the replay ended earlier than the recording; "" if it did not
+  PlanEvent last_plan;  // the plan of the last step, for use with `until`
 };
 
-// The events of one engine. Views into the recording.
+// An event of one engine. A view into the recording.
 struct RecordedEvent {
   EventKind kind = EventKind::kStart;
   std::string_view fields;
 };
 
-// Replays on the engine's thread. Thread safety: construct, let one engine run it, then read
-// result().
+// Replays a recording on an engine's thread. Thread safety: construct it, let one engine run it,
+// then read result().
 class ReplayJournal final : public EngineJournal {
  public:
   ReplayJournal(std::vector<RecordedEvent> events, ReplayOptions options);
 
   bool replays() const override { return true; }
-  // May be called again with other options.
+  // May be called again after set_options.
   void Replay(const ReplaySeat& seat) override;
   void set_options(ReplayOptions options) { options_ = std::move(options); }
   const ReplayResult& result() const { return result_; }
@@ -90,7 +92,7 @@ class ReplayJournal final : public EngineJournal {
   void OnBreak(std::string_view /*what*/) override {}
 
  private:
-  // An answer as recorded.
+  // A recorded answer.
   struct Answer {
     std::vector<int32_t> tokens;
     bool is_different = false, is_compared = false;
@@ -98,23 +100,24 @@ class ReplayJournal final : public EngineJournal {
   using Key = std::pair<uint64_t, int32_t>;
 
   void Run(const ReplaySeat& seat);
-  // Applies the event at next_. False if the replay ends.
+  // Applies the event at next_. Returns whether the replay continues.
   bool Apply(const ReplaySeat& seat);
   bool StartCore(const ReplaySeat& seat);
   bool Add(const ReplaySeat& seat, const AddEvent& event);
   bool Step();
-  // Takes the event at next_. nullopt, with a difference noted, if it is another or damaged.
+  // Takes the event at next_. If it has another kind or is damaged, records a difference and
+  // returns nullopt.
   template <typename Event>
   std::optional<Event> Take();
   void ReadAnswers();
-  // Notes a difference; the first one is kept.
+  // Records a difference; only the first one is kept.
   void Differ(Difference difference);
   void Stop(std::string note);
   const std::string& IdOf(uint64_t handle) const;
-  // Compares a sampled row with the recorded token; makes it the recorded one if that is asked for.
+  // Compares a sampled row with the recorded token. If `replaces`, the row gets the recorded token.
   void CompareToken(SampledRow& row, int32_t recorded, bool replaces);
   void SampleFreely(std::span<SampledRow> rows);
-  // The place of a row, for a difference.
+  // Returns a difference that names the row's place.
   Difference At(const SampledRow& row, Difference::Kind kind) const;
 
   const std::vector<RecordedEvent> events_;
@@ -126,7 +129,7 @@ class ReplayJournal final : public EngineJournal {
   EngineCore* core_ = nullptr;
   int64_t vocab_size_ = 0;
   int64_t last_time_us_ = 0;
-  std::map<uint64_t, std::string> ids_;  // of the requests added
+  std::map<uint64_t, std::string> ids_;  // ids of the added requests, by handle
   std::set<uint64_t> unchecked_;         // requests whose tokens are taken from the recording
   std::map<Key, Answer> answers_;
   PlanEvent planning_;  // the plan being replayed

@@ -8,7 +8,7 @@
 namespace sluice::recording {
 namespace {
 
-// Passes an engine's thread to the work, and what the engine reports to the replay.
+// Passes the engine's thread to the work, and the engine's reports to the replay.
 class WorkingJournal final : public EngineJournal {
  public:
   WorkingJournal(std::vector<RecordedEvent> events, const ReplayWork& work)

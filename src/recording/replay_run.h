@@ -1,4 +1,4 @@
-// Replays on an engine of its own.
+// Creates an engine and replays a recording on it.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,12 @@
 
 namespace sluice::recording {
 
-// Calls journal.Replay(seat), as often as it likes.
+// Calls journal.Replay(seat) as often as it needs.
 using ReplayWork = std::function<void(ReplayJournal& journal, const ReplaySeat& seat)>;
 
-// Creates an engine with `config`, which must be of one engine, calls `work` on its thread, and
-// ends it. Errors of Engine::Create. Blocks its caller until then.
+// Creates an engine with `config`, which must describe a single engine, calls `work` on the
+// engine's thread, and destroys the engine. Blocks the caller until then. Errors are those of
+// Engine::Create.
 Status RunOnEngine(const EngineConfig& config, std::vector<RecordedEvent> events,
                    const ReplayWork& work);
 

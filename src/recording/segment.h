@@ -1,4 +1,4 @@
-// The files of a recording (docs/recording.md).
+// Reads and writes the files of a recording (docs/recording.md).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace sluice::recording {
 // Version of the format. Readers refuse others.
 inline constexpr int64_t kFormatVersion = 1;
 inline constexpr std::string_view kExtension = ".flight";
-// Largest chunk: one event, or several that take kChunkBytes together.
+// A chunk ends with the event at which it reaches this size.
 inline constexpr size_t kChunkBytes = size_t{1} << 20;
 
 // CRC-32C (Castagnoli) of `bytes`, continued from `crc`.
@@ -26,12 +26,12 @@ uint32_t Crc32c(std::string_view bytes, uint32_t crc = 0);
 // Writes one file. Thread safety: none.
 class SegmentWriter {
  public:
-  // Creates the file, readable by its owner only, and writes its header. Errors name the file.
+  // Creates the file, readable only by its owner, and writes its header. Errors name the file.
   static Result<std::unique_ptr<SegmentWriter>> Create(const std::filesystem::path& path,
                                                        const json::Value& header);
-  // `events`: whole events of a stream.
+  // Appends whole events of a stream.
   Status Append(uint16_t stream, std::string_view events);
-  // Passes what was appended to the system.
+  // Passes the appended events to the operating system.
   Status Flush();
 
   uint64_t bytes() const { return bytes_; }
@@ -56,15 +56,16 @@ struct Chunk {
   std::string_view events;
 };
 
-// A file, taken apart. Views into its bytes.
+// The parsed file. Views into the file's bytes.
 struct Segment {
   json::Value header;
   std::vector<Chunk> chunks;
-  // Why the rest of the file is missing: cut off, as after a crash, or damaged; "": nothing is.
+  // Why the rest of the file is missing: it is cut off, as after a crash, or damaged. "" if it is
+  // complete.
   std::string damage;
 };
 
-// Reads untrusted bytes in time and memory in proportion to their number. kInvalidData, with what
+// Parses untrusted bytes, in time and memory proportional to their number. kInvalidData, with what
 // was expected and found, if there is no header of a known version.
 Result<Segment> ReadSegment(std::string_view bytes);
 
