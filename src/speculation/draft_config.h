@@ -1,4 +1,5 @@
-// A draft model that proposes tokens: a smaller model, or a head on the model's own hidden states.
+// Settings of a draft model that proposes tokens: a smaller model, or a head on the model's own
+// hidden states.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace sluice {
 
-// The names are those of vLLM's --speculative-config, except `adaptive`.
+// The names of members are those of vLLM's --speculative-config, except `adaptive`.
 struct DraftConfig {
   enum class Kind {
     kModel,   // a separate decoder
@@ -16,12 +17,13 @@ struct DraftConfig {
     kMtp,     // MTP layers of the model's own checkpoint; needs no folder
   };
   Kind kind = Kind::kModel;
-  std::filesystem::path folder;  // of its checkpoint; "": none
+  std::filesystem::path folder;  // folder of its checkpoint; "": none
   int num_tokens = 0;            // maximum draft tokens per sequence and step
-  // Maximum length of a sequence that it proposes for; nullopt: the limit of its checkpoint.
+  // Maximum length of a sequence for which it proposes tokens; nullopt: its checkpoint's limit.
   std::optional<int64_t> max_model_len;
-  std::string quantization;  // format to quantize its weights to while loading; "": none
-  // Proposes fewer tokens, or none, if drafting takes longer than it saves.
+  // Format to which its weights are quantized while loading; "": not quantized.
+  std::string quantization;
+  // Whether to propose fewer tokens, or none, if drafting takes longer than it saves.
   bool adaptive = true;
 
   bool is_given() const { return is_mtp() || !folder.empty(); }

@@ -7,11 +7,12 @@
 namespace sluice {
 namespace {
 
-constexpr double kWeight = 0.2;      // weight of a new measurement in an average
-constexpr double kRowShare = 0.02;   // prior of the cost of one more row, as a share of a step
-constexpr double kMostShare = 8;     // longer steps had to wait for something else
+constexpr double kWeight = 0.2;     // weight of a new measurement in an average
+constexpr double kRowShare = 0.02;  // prior of the cost of one more row, as a share of a step
+// Upper limit of the share; longer steps had to wait for something else.
+constexpr double kMostShare = 8;
 constexpr int64_t kKeptSteps = 128;  // number of steps after which a share is measured again
-// Prior: catching up computes many tokens per pass.
+// Prior: a catch-up pass computes this many tokens in the time of a pass that proposes one.
 constexpr double kTokensOfAPass = 16;
 
 }  // namespace
@@ -87,7 +88,7 @@ double DraftCosts::MoreShare(int group, int64_t num_proposed) const {
   const double least = below > 0 ? shares[static_cast<size_t>(below)].value : 0;
   if (below == wanted) return least;
   const auto more = static_cast<double>(wanted - below);
-  // Beyond what is known: at most the prior, as it costs one step to find out.
+  // Beyond the measured numbers, at most the prior: if it is too low, a single step shows it.
   if (above > kMostProposed) {
     const double slope = below > 0 ? least / static_cast<double>(below) : kRowShare;
     return least + more * std::min(slope, kRowShare);

@@ -6,49 +6,50 @@
 
 namespace sluice {
 
-// Times depend on the number of sequences and of draft tokens, and not in proportion: a product of
-// few rows may cost as much as one of 16. So each number of draft tokens has its own average, and
-// only numbers without one are estimated from the others. Averages decay exponentially; those of
-// draft tokens are dropped if they are old, so that a single slow step does not count for ever.
-// All in seconds. Thread safety: one thread at a time.
+// Times are not proportional to the number of sequences or draft tokens: a product of few rows may
+// cost as much as one of 16. So each number of draft tokens has its own average, and only numbers
+// without one are estimated from the others. Averages decay exponentially; those of draft tokens
+// are dropped if they are old, so that a single slow step does not count forever. All times are in
+// seconds. Thread safety: one thread at a time.
 class DraftCosts {
  public:
   // `cost_ratio`: time of a pass divided by the time of a step, used until both are measured.
   explicit DraftCosts(double cost_ratio) : cost_ratio_(cost_ratio) {}
 
-  // Records a step that only decoded.
+  // Records the time of a step without draft tokens.
   void LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds);
-  // Records a pass that proposed a token for each of `num_sequences`. The first one does not count:
-  // it touches memory for the first time, and may take ten times as long.
+  // Records the time of a pass that proposed a token for each of `num_sequences`. Ignores the first
+  // pass: it touches memory for the first time and may take ten times as long.
   void LearnPass(int64_t num_sequences, double seconds);
-  // Records a pass that only computed missing tokens.
+  // Records the time of a pass that only computed missing tokens.
   void LearnCatchUp(int64_t num_tokens, double seconds);
 
-  // A step without draft tokens, and one with `num_proposed` in total.
+  // Returns the time of a step without draft tokens, or of one with `num_proposed` in total.
   double Step(int64_t num_sequences) const;
   double Step(int64_t num_sequences, int64_t num_proposed) const;
-  // An additional draft token in a step like the last ones.
+  // Returns the time of one more draft token in a step like the last ones.
   double Row(int64_t num_sequences) const;
   double Pass(int64_t num_sequences) const;
   double CatchUpToken() const;
 
  private:
   static constexpr int64_t kMostSequences = 32;  // more sequences count as this many
-  static constexpr int64_t kMostProposed = 64;   // likewise
+  static constexpr int64_t kMostProposed = 64;   // more draft tokens count as this many
   static constexpr int kNumGroups = 6;           // 1, 2, 3 to 4, 5 to 8, 9 to 16, more
 
   struct Average {
     double value = 0;
     int64_t count = 0;  // number of measurements
-    int64_t time = 0;   // number of steps recorded when it was measured last
+    int64_t time = 0;   // number of steps recorded at the last measurement
     bool known() const { return count > 0; }
     void Add(double sample, int64_t now);
-    // `prior` counts as one measurement, so that a single slow one is not believed.
+    // Adds a measurement. `prior` counts as one measurement, so that a single slow one has less
+    // effect.
     void Add(double sample, double prior, int64_t now);
   };
 
   static int GroupOf(int64_t num_sequences);
-  // By how much `num_proposed` draft tokens prolong a step, as a share of it.
+  // Returns by what share of its time `num_proposed` draft tokens prolong a step.
   double MoreShare(int group, int64_t num_proposed) const;
 
   const double cost_ratio_;
@@ -56,7 +57,7 @@ class DraftCosts {
   bool has_passed_ = false;
   std::array<Average, kMostSequences + 1> steps_ = {};
   std::array<std::array<Average, kMostProposed + 1>, kNumGroups> shares_ = {};
-  std::array<int64_t, kNumGroups> last_proposed_ = {};  // 0: none yet
+  std::array<int64_t, kNumGroups> last_proposed_ = {};  // 0: no step yet
   std::array<Average, kNumGroups> passes_ = {};
   Average token_;
 };

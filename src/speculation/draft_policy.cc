@@ -6,23 +6,26 @@
 namespace sluice {
 namespace {
 
-constexpr double kKeepOfOne = 0.95;   // decay per token of a sequence's acceptance
-constexpr double kKeepOfAll = 0.995;  // decay per token of the acceptance of all sequences
+constexpr double kKeepOfOne = 0.95;   // decay per token of a sequence's acceptance average
+constexpr double kKeepOfAll = 0.995;  // decay per token of the average over all sequences
 constexpr double kFirstShare = 0.7;   // prior of the share of accepted tokens
 constexpr double kFirstTokens = 4;    // weight of that prior, in tokens
-constexpr double kPlaceTokens = 4;    // weight of the acceptance of all places in that of one
-constexpr double kLeastShare = 1e-3;  // so that places can be compared with it
+// Weight, in tokens, of the acceptance over all places in that of one place.
+constexpr double kPlaceTokens = 4;
+// Minimum, so that the acceptance of places can be divided by it.
+constexpr double kLeastShare = 1e-3;
 constexpr double kLeastGain = 1.03;
-// Most answers end well before their limit: assume at most this many more tokens.
+// Most answers end well before their limit, so assume at most this many more tokens.
 constexpr double kLikelyLeft = 256;
 constexpr int64_t kPlainEvery = 32;
 constexpr int64_t kTriedLength = 2;
 constexpr double kMostCredit = 8;
-// The first try of a sequence that gets at least so many tokens takes no credit, if it takes at
-// most this share of a step of one sequence.
+// The first try of a sequence that may get at least this many tokens takes no credit, provided that
+// it takes at most this share of a step of one sequence.
 constexpr double kShareOfFirstTry = 0.3;
 constexpr int64_t kLeastLeft = 32;
-constexpr int64_t kTriedBehind = 64;  // tokens that are caught up together with those of others
+// A try includes sequences at most this many tokens further behind than the nearest one.
+constexpr int64_t kTriedBehind = 64;
 
 }  // namespace
 
@@ -30,7 +33,7 @@ DraftPolicy::DraftPolicy(double cost_ratio, bool adaptive)
     : adaptive_(adaptive), costs_(cost_ratio), all_{kFirstTokens, kFirstShare * kFirstTokens} {}
 
 double DraftPolicy::AcceptanceOf(const DraftAcceptance& acceptance) const {
-  // The acceptance of all sequences counts as a few tokens of this one.
+  // The acceptance over all sequences counts as a few tokens of this sequence.
   const double share = all_.accepted / all_.verified;
   return (acceptance.accepted + kFirstTokens * share) / (acceptance.verified + kFirstTokens);
 }
@@ -59,10 +62,10 @@ int64_t DraftPolicy::BestLength(int64_t num_sequences, std::span<const Candidate
     for (size_t i = 0; i < candidates.size(); ++i) {
       const Candidate& candidate = candidates[i];
       if (candidate.most < length) continue;
-      // Candidates beyond the first ones count as these.
+      // Candidates beyond the size of `right` share its elements.
       double& more = right[i % right.size()];
       if (i < right.size()) more *= AcceptanceAt(*candidate.acceptance, length - 1);
-      // Does not pay for this sequence, even if the pass cost nothing.
+      // The draft token would not pay for this sequence even if the pass cost nothing.
       if (more * step < row * plain) continue;
       tokens += more;
       ++num_proposed;
@@ -100,13 +103,13 @@ bool DraftPolicy::PaysToCatchUp(int64_t num_sequences, int64_t behind, int64_t l
 void DraftPolicy::Choose(int64_t num_sequences, std::span<Candidate> candidates) {
   for (Candidate& candidate : candidates) candidate.length = adaptive_ ? 0 : candidate.most;
   if (!adaptive_ || candidates.empty()) return;
-  if (steps_since_plain_ >= kPlainEvery) return;  // measures a step without drafts
+  if (steps_since_plain_ >= kPlainEvery) return;  // this step measures the time without drafts
   double gain = 1;
   const int64_t length = BestLength(num_sequences, candidates, gain);
   if (length == 0) return Try(num_sequences, candidates);
   const double step = costs_.Step(num_sequences);
   for (Candidate& candidate : candidates) {
-    // The time of catching up must be saved again before the answer ends.
+    // The time for catching up must be regained before the answer ends.
     const double saved = SavedSeconds(num_sequences, candidate.left, gain);
     if (static_cast<double>(candidate.behind) * costs_.CatchUpToken() > saved / 2) continue;
     const double row = costs_.Row(num_sequences) * static_cast<double>(num_sequences);

@@ -1,4 +1,4 @@
-// Decides how many tokens a draft model proposes: as many as save more time than they cost.
+// Decides how many tokens a draft model proposes: only as many as save more time than they cost.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@ struct DraftAcceptance {
   double accepted = 0;
 };
 
-// A step takes longer with draft tokens, and each of K passes of the drafter takes its time. A
-// sequence whose i-th token is accepted with probability a_i, if those before it are, gains
-// a_1 + a_1 a_2 + ... tokens on average. The policy chooses the K with the most tokens per second,
-// from measured times (draft_costs.h) and acceptance: that of the sequence, and by how much later
-// tokens are worse than the first ones. If K = 0 is best, it still tries a few tokens now and then;
-// tries take at most kShareOfTries of the time. The policy affects how many tokens a step yields,
-// never which. Thread safety: one thread at a time.
+// Draft tokens make a step longer, and drafting K tokens takes K passes of the drafter. A sequence
+// whose i-th token is accepted with probability a_i, if those before it are, gains a_1 + a_1 a_2 +
+// ... tokens on average. The policy chooses the K with the most tokens per second, from measured
+// times (draft_costs.h), the sequence's acceptance, and how much less often later draft tokens are
+// accepted than first ones. If K = 0 is best, it still tries a few tokens occasionally; such tries
+// take at most kShareOfTries of the time. The policy affects how many tokens a step yields, never
+// which. Thread safety: one thread at a time.
 class DraftPolicy {
  public:
   static constexpr double kShareOfTries = 0.015;
@@ -32,21 +32,22 @@ class DraftPolicy {
 
   struct Candidate {
     const DraftAcceptance* acceptance = nullptr;
-    int64_t most = 0;    // maximum draft tokens
-    int64_t behind = 0;  // tokens that the draft model must compute first, without the last one
-    int64_t left = 0;    // maximum number of tokens that the sequence still gets
+    int64_t most = 0;  // maximum draft tokens
+    // Tokens that the draft model must compute first, not counting the last one.
+    int64_t behind = 0;
+    int64_t left = 0;    // maximum number of tokens that the sequence may still get
     int64_t length = 0;  // output: number of draft tokens
   };
-  // Sets the length of each candidate, before a step that decodes `num_sequences`, candidates
-  // included.
+  // Sets the length of each candidate before a step that decodes `num_sequences`, including the
+  // candidates.
   void Choose(int64_t num_sequences, std::span<Candidate> candidates);
 
-  // Whether it pays to compute `behind` tokens, for which nothing is proposed yet, before the
-  // sequence has got `left` more tokens.
+  // Returns whether it pays to compute `behind` tokens without proposing any for them, given that
+  // the sequence gets at most `left` more tokens.
   bool PaysToCatchUp(int64_t num_sequences, int64_t behind, int64_t left,
                      const DraftAcceptance& acceptance) const;
 
-  // As in DraftCosts; the time of a step excludes the drafter's.
+  // These are as in DraftCosts, but the time of a step excludes the drafter's.
   void LearnPass(int64_t num_sequences, double seconds) {
     costs_.LearnPass(num_sequences, seconds);
   }
@@ -57,20 +58,20 @@ class DraftPolicy {
   // Updates the acceptance of a sequence whose draft tokens were verified.
   void LearnAcceptance(int num_proposed, int num_accepted, DraftAcceptance& acceptance);
 
-  // Estimated probability that the first draft token of a sequence is accepted.
+  // Returns the estimated probability that the first draft token of a sequence is accepted.
   double AcceptanceOf(const DraftAcceptance& acceptance) const;
 
  private:
   static constexpr int64_t kMostSequences = 32;  // more sequences count as this many
-  static constexpr size_t kMostPlaces = 16;      // later tokens count as this one
+  static constexpr size_t kMostPlaces = 16;      // later draft tokens count as this one
 
-  // Probability that the draft token at `place` is accepted, if those before it are.
+  // Returns the probability that the draft token at `place` is accepted if all before it are.
   double AcceptanceAt(const DraftAcceptance& acceptance, int64_t place) const;
-  // The time that drafts save a sequence until it has got `left` tokens. `gain`: speedup of
-  // decoding.
+  // Returns the time that draft tokens save until the sequence has got `left` tokens. `gain`:
+  // speedup of decoding.
   double SavedSeconds(int64_t num_sequences, int64_t left, double gain) const;
-  // Returns the best number of passes, or 0 if none pays. `gain`: its tokens per second over those
-  // without drafts.
+  // Returns the best number of passes, or 0 if none pays. `gain`: receives the tokens per second
+  // divided by those without drafts.
   int64_t BestLength(int64_t num_sequences, std::span<const Candidate> candidates,
                      double& gain) const;
   void Try(int64_t num_sequences, std::span<Candidate> candidates);
@@ -78,9 +79,9 @@ class DraftPolicy {
   const bool adaptive_;
   DraftCosts costs_;
   DraftAcceptance all_;
-  std::array<DraftAcceptance, kMostPlaces> places_ = {};  // of all sequences, by place
+  std::array<DraftAcceptance, kMostPlaces> places_ = {};  // acceptance over all sequences, by place
   int64_t steps_since_plain_ = 0;
-  double credit_ = 1;  // time that tries may take, in steps
+  double credit_ = 1;  // time that tries may take, in units of steps
 };
 
 }  // namespace sluice

@@ -7,12 +7,12 @@
 namespace sluice {
 namespace {
 
-// Maximum number of indexed tokens of a sequence: most repetitions are near.
+// Maximum number of indexed tokens of a sequence. Most repetitions are near.
 constexpr int64_t kMostIndexed = int64_t{1} << 16;
-// Maximum number of matches that vote: enough to tell likely tokens from unlikely ones.
+// Maximum number of matches that vote, enough to distinguish likely tokens from unlikely ones.
 constexpr int kMostCandidates = 32;
 constexpr int kLongestPause = 128;
-// Separates past answers; equals no token.
+// Separates past answers in the index. No token has this value.
 constexpr int32_t kEnd = -1;
 
 }  // namespace
@@ -61,12 +61,12 @@ void Proposer::Vote(const TokenIndex& own, size_t most, std::vector<int32_t>& pr
   const size_t num_candidates = candidates_.size();
   const auto next = [&](const Candidate& candidate) {
     if (candidate.index->Keeps(candidate.position)) return candidate.index->At(candidate.position);
-    // After the sequence's last token come the tokens proposed so far.
+    // Positions after the sequence's last token are those of the tokens proposed so far.
     const size_t place = candidate.position - own.size();
     return candidate.index == &own && place < proposal.size() ? proposal[place] : kEnd;
   };
   while (proposal.size() < most) {
-    // The most frequent token; among equals the one of the first candidate, which is the latest.
+    // Takes the most frequent token. Ties go to the first candidate, which is the latest.
     int32_t token = kEnd;
     int64_t votes = 0;
     for (const Candidate& candidate : candidates_) {

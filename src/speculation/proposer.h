@@ -1,4 +1,4 @@
-// Proposes draft tokens: those that followed earlier occurrences of the last tokens.
+// Proposes as draft tokens those that followed earlier occurrences of the sequence's last tokens.
 #pragma once
 
 #include <cstdint>
@@ -13,32 +13,34 @@ namespace sluice {
 
 // The proposer's state for one sequence.
 struct SequenceProposals {
-  std::unique_ptr<TokenIndex> index;  // of its tokens
-  // At most `limit` tokens are proposed: twice as many as were accepted last. If a single token was
-  // rejected, nothing is proposed in the next `pause` steps.
+  std::unique_ptr<TokenIndex> index;  // index of the sequence's tokens
+  // Maximum number of tokens to propose: twice as many as were accepted last. After a single
+  // proposed token was rejected, nothing is proposed in the next `pause` steps.
   int limit = kMaxSpeculativeTokens;
   int pause = 0;
   int next_pause = 1;
 };
 
 // Proposals affect how many tokens a step yields, never which. Thread safety: one thread at a time.
-// Memory: the constructor allocates that of past answers, the first proposal that of a sequence.
+// Memory: the constructor allocates the memory for past answers; the first proposal for a sequence
+// allocates that sequence's.
 class Proposer {
  public:
   explicit Proposer(const SpeculationConfig& config);
 
-  // Bytes for the tokens of past answers, and maximum bytes for a sequence of `max_tokens` tokens.
+  // Returns the bytes for the tokens of past answers, and the maximum bytes for a sequence of
+  // `max_tokens` tokens.
   static int64_t SharedBytes(const SpeculationConfig& config);
   static int64_t SequenceBytes(const SpeculationConfig& config, int64_t max_tokens);
 
   // Replaces `proposal` by at most `most` tokens that may follow `tokens`: the prompt and the
-  // answer so far, which only grow from call to call. `max_tokens`: their maximum number. `shares`:
-  // past answers are searched, too.
+  // answer so far, which must only grow between calls. `max_tokens`: their maximum number.
+  // `shares`: whether past answers are searched, too.
   void Propose(std::span<const int32_t> tokens, int64_t max_tokens, bool shares, int64_t most,
                SequenceProposals& state, std::vector<int32_t>& proposal);
-  // Adapts the state to the result of a step.
+  // Adapts the state to the number of draft tokens that a step accepted.
   static void Learn(int num_proposed, int num_accepted, SequenceProposals& state);
-  // Stores an answer, for other sequences.
+  // Stores an answer for use by other sequences.
   void Remember(std::span<const int32_t> answer);
 
  private:

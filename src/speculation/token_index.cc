@@ -36,7 +36,8 @@ size_t TokenIndex::Bucket(std::span<const int32_t> gram) const {
   return static_cast<size_t>(hash >> 32) & mask_;
 }
 
-// An n-gram is indexed together with the token after it, so every indexed position has a token.
+// An n-gram is indexed only together with the token after it, so a token exists at every indexed
+// position.
 void TokenIndex::Append(std::span<const int32_t> tokens) {
   int32_t gram[128];
   CHECK_LE(gram_, std::size(gram));

@@ -1,4 +1,4 @@
-// Finds earlier occurrences of the last tokens of a list.
+// Finds earlier occurrences of a list's last tokens.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// The last tokens of a growing list, with hash chains over their n-grams, as in compressors.
-// Positions count from the list's first token and wrap at 2^32. The constructor allocates all
-// memory: 12 bytes per token. Thread safety: one thread at a time.
+// The last tokens of a growing list, with hash chains over their n-grams. Positions count from the
+// list's first token and wrap at 2^32. The constructor allocates all memory: 12 bytes per token.
+// Thread safety: one thread at a time.
 class TokenIndex {
  public:
   // Keeps the last `capacity` tokens, rounded up to a power of two; n-grams have `gram` tokens.
@@ -22,11 +22,12 @@ class TokenIndex {
   void Append(std::span<const int32_t> tokens);
   // Number of tokens appended so far.
   uint32_t size() const { return size_; }
-  // REQUIRES: Keeps(position).
+  // Returns the token at a position. REQUIRES: Keeps(position).
   int32_t At(uint32_t position) const { return tokens_[position & mask_]; }
   bool Keeps(uint32_t position) const { return size_ - position - 1 < kept(); }
 
-  // Number of tokens before `position` that equal the last tokens of `tail`; at most all of `tail`.
+  // Returns the number of tokens directly before `position` that equal the last tokens of `tail`;
+  // at most the length of `tail`.
   int MatchLength(uint32_t position, std::span<const int32_t> tail) const;
 
   // Calls visit(position) for stored positions that may follow an occurrence of the last `gram`
@@ -51,9 +52,10 @@ class TokenIndex {
   const uint32_t mask_;
   uint32_t size_ = 0;
   std::vector<int32_t> tokens_;  // ring buffer
-  // For the position after an n-gram: the previous position in the same bucket; itself if none.
+  // For each position after an n-gram: the previous position in the same hash bucket, or itself if
+  // there is none.
   std::vector<uint32_t> previous_;
-  std::vector<uint32_t> heads_;  // latest position of each bucket
+  std::vector<uint32_t> heads_;  // latest position in each hash bucket
 };
 
 }  // namespace sluice
