@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// Writes a CBOR head (RFC 8949, 3): a major type and its argument in shortest form.
+// Appends a CBOR head (RFC 8949, section 3): a major type and its argument, in the shortest form.
 void AppendCborHead(std::string& out, uint8_t major, uint64_t argument) {
   const auto byte = [&out](uint64_t value) { out.push_back(static_cast<char>(value & 0xff)); };
   const uint8_t type = static_cast<uint8_t>(major << 5);

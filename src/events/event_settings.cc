@@ -26,7 +26,7 @@ tl::unexpected<Error> BadSetting(std::string message) {
               std::string(kOption));
 }
 
-// The port after the last colon; nullopt if there is no number.
+// Returns the port after the last colon; nullopt if there is no number.
 std::optional<int64_t> PortOf(std::string_view endpoint) {
   const size_t colon = endpoint.rfind(':');
   int64_t port = 0;
