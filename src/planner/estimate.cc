@@ -7,7 +7,7 @@ namespace sluice {
 namespace {
 
 constexpr double kEmbeddingBytes = 2;  // BF16
-constexpr double kContextBytes = 3e9;  // the driver's, and activations
+constexpr double kContextBytes = 3e9;  // context of the driver, and activations
 
 double FlopsPerSecond(const StoredModel& model, const Accelerator& accelerator) {
   switch (model.format) {

@@ -11,11 +11,11 @@ namespace sluice {
 namespace {
 
 struct PublishedModel {
-  std::string_view part;  // of the lower-case id, without the organisation
+  std::string_view part;  // part of the lower-case id, without the organization
   ModelShape shape;
 };
 
-// From each model's config.json. A longer part precedes parts that it contains.
+// From each model's config.json. A longer `part` comes before parts that it contains.
 const PublishedModel kPublished[] = {
     {"llama-4-scout",
      {"Llama 4 Scout", 48, 5120, 40, 8, 128, 202048, false, 48, 0, 8192, 8192, 16, 1, 10485760}},
@@ -49,7 +49,7 @@ std::string LowerName(std::string_view id) {
 
 class ConfigReader {
  public:
-  // Text models inside a multimodal model have their dimensions in text_config.
+  // Multimodal models have the dimensions of their text model in text_config.
   explicit ConfigReader(const json::Value& config) : config_(config) {
     if (const json::Value* text = config.Find("text_config"); text != nullptr && text->is_object())
       text_ = text;
@@ -147,7 +147,8 @@ Result<ModelShape> ShapeOfConfig(const json::Value& config, std::string name) {
   shape.expert_intermediate_size =
       reader.Integer("moe_intermediate_size", shape.dense_intermediate_size);
   shape.experts_per_token = reader.Integer("num_experts_per_tok", 1);
-  // Llama 4 has a shared expert of the experts' size, and dense layers of a different size.
+  // Llama 4 has a shared expert of the same size as other experts, and dense layers of a different
+  // size.
   if (reader.Find("intermediate_size_mlp") != nullptr) {
     shape.shared_intermediate_size = shape.expert_intermediate_size;
     shape.dense_intermediate_size = reader.Integer("intermediate_size_mlp", 0);

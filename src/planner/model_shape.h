@@ -20,33 +20,34 @@ struct ModelShape {
   int64_t head_dim = 0;
   int64_t vocab_size = 0;
   bool tied_embeddings = false;
-  // Dense layers have one MLP; the others have `num_experts`, of which a token visits some.
+  // Dense layers have one MLP. The num_moe_layers others have `num_experts` experts, of which a
+  // token visits some.
   int64_t num_moe_layers = 0;
   int64_t dense_intermediate_size = 0;
   int64_t expert_intermediate_size = 0;
-  int64_t shared_intermediate_size = 0;  // of an expert that all tokens visit; 0: none
+  int64_t shared_intermediate_size = 0;  // of the shared expert, which all tokens visit; 0: none
   int64_t num_experts = 0;
   int64_t experts_per_token = 0;
   int64_t max_positions = 0;
-  bool norms_whole_rows = false;  // q and k are normed over all heads together
+  bool norms_whole_rows = false;  // whether q and k are normalized over all heads together
 
-  // Number of weights in matrices that quantized checkpoints quantize: all but embedding and head.
+  // Number of weights that quantized checkpoints quantize: all matrices but embedding and head.
   int64_t AttentionWeights() const;
   int64_t DenseMlpWeights() const;
   int64_t SharedExpertWeights() const;
   int64_t OneExpertWeights() const;  // in all layers together
-  int64_t LinearWeights() const;     // all of the above, including every expert
-  int64_t EmbeddingWeights() const;  // of a single table
+  int64_t LinearWeights() const;     // attention, MLPs and every expert
+  int64_t EmbeddingWeights() const;  // of one table
   int64_t TotalWeights() const;
-  // Number of linear weights by which a token is multiplied.
+  // Returns the number of weights of linear layers by which a token is multiplied.
   int64_t ActiveWeights() const;
 };
 
-// The shape of a published model by its id, ignoring organisation, quantization and "Instruct".
-// nullopt if unknown.
+// Returns the shape of a published model by its id, ignoring organization, quantization and
+// "Instruct". nullopt if unknown.
 std::optional<ModelShape> PublishedShape(std::string_view model_id);
 
-// The shape in a config.json. kInvalidData names a missing field.
+// Reads the shape from a config.json. kInvalidData names a missing field.
 Result<ModelShape> ShapeOfConfig(const json::Value& config, std::string name);
 
 }  // namespace sluice

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-constexpr double kHalf = 2, kFloat = 4;  // bytes of BF16 and F32
+constexpr double kHalf = 2, kFloat = 4;  // bytes of a BF16 and an F32 number
 
 double Number(int64_t value) {
   return static_cast<double>(value);
@@ -17,7 +17,7 @@ double Number(int64_t value) {
 
 LinkTraffic TrafficOf(const ModelShape& shape, const DeviceGroup& group) {
   const int64_t dense_layers = shape.num_layers - shape.num_moe_layers;
-  // If q and k rows are normed as a whole, each head's sum of squares is gathered, too.
+  // If q and k are normalized as a whole, each head's sum of squares is gathered, too.
   const double normed =
       shape.norms_whole_rows ? Number(shape.num_heads + shape.num_kv_heads) * kFloat : 0;
   const double attention = Number(shape.num_heads * shape.head_dim) * kHalf +
@@ -32,7 +32,7 @@ LinkTraffic TrafficOf(const ModelShape& shape, const DeviceGroup& group) {
       Number(shape.num_layers) * (attention + Number(shape.hidden_size) * kFloat) + activated;
   const double ends = Number(shape.hidden_size + shape.vocab_size) * kFloat;
   const double others = Number(group.tensor - 1) / Number(group.tensor);
-  // Each stage sends its residual to the next, the last one to the first.
+  // Each stage sends its residual to the next stage, and the last one to the first.
   const double handed =
       group.stages > 1 ? Number(group.stages) * Number(shape.hidden_size) * kFloat : 0;
   if (group.tensor > 1) {
@@ -65,9 +65,9 @@ ParallelStep PlanParallelStep(const StoredModel& model, const Accelerator& accel
   ParallelStep step;
   step.num_sequences = std::ceil(batch / Number(group.engines));
   const double linear = Number(shape.LinearWeights()) * BytesPerWeight(model.format);
-  // Embedding and head are BF16 and divided among the ranks of the first stage.
+  // Embedding and head are BF16; the ranks of the first stage divide them.
   step.weight_bytes = linear / ranks + (ResidentBytes(model) - linear) / tensor;
-  // With more ranks than KV heads, several ranks hold the same head.
+  // If there are more ranks than KV heads, several ranks have the same head.
   const double kv_parts = std::min(tensor, Number(shape.num_kv_heads));
   const double kv_all = Number(KvBytesPerToken(model));
   step.kv_token_bytes = kv_all / kv_parts / Number(group.stages);
