@@ -21,20 +21,20 @@ struct Finding {
   Severity severity = Severity::kNote;
   int line = 0;
   std::string rule;  // "early-expansion"
-  std::string text;  // what is wrong, why, and how to fix it
+  std::string text;  // what is wrong, why, and how to fix it, as one text
 };
 
-// Input of the rules.
+// What the rules examine.
 struct RecipeFacts {
   const RecipeDocument& document;
   const std::vector<ShellScript>& scripts;
   const ScriptRun& run;
   const RecipeCommands& commands;
   const std::vector<LaunchFacts>& launches;
-  const std::vector<const Accelerator*>& accelerators;  // those that the recipe is about
+  const std::vector<const Accelerator*>& accelerators;  // that the recipe is about
 };
 
-// One function per file.
+// Each function appends the findings of one group of rules.
 void CheckShell(const RecipeFacts& facts, std::vector<Finding>& findings);      // rules_shell.cc
 void CheckNames(const RecipeFacts& facts, std::vector<Finding>& findings);      // rules_names.cc
 void CheckFiles(const RecipeFacts& facts, std::vector<Finding>& findings);      // rules_files.cc

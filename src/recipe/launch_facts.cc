@@ -39,7 +39,7 @@ class ScratchFolder {
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
-  // Writes a file and returns its path; "" if it cannot be written.
+  // Writes a file. Returns its path; "" if it cannot be written.
   std::string Write(const std::string& name, const std::string& text) const {
     if (path_.empty()) return "";
     const std::filesystem::path file = path_ / std::filesystem::path(name).filename();
@@ -53,7 +53,7 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-// Replaces file names in `words` by paths.
+// Replaces names of the recipe's files in `words` by paths.
 void PointToFiles(std::vector<std::string>& words, const RecipeCommands& commands,
                   const std::filesystem::path& folder, const ScratchFolder& scratch) {
   std::error_code ignored;
@@ -70,7 +70,8 @@ void PointToFiles(std::vector<std::string>& words, const RecipeCommands& command
   }
 }
 
-// The text as given by the user. Files are shown without their folder, which may be temporary.
+// Returns the assignment as the user wrote it. Files appear without their folder, which may be
+// temporary.
 std::string Given(const options::Assignment& assignment) {
   std::string text = assignment.origin;
   if (assignment.source == options::Source::kYaml)
@@ -88,7 +89,8 @@ std::string Given(const options::Assignment& assignment) {
 OptionFact Explain(const options::Settings& settings, const options::Assignment& assignment,
                    const IdleFinder& find_idle) {
   const options::Option& option = *assignment.option;
-  // A refused option without an error has an accepted value; it acts unless the option is foreign.
+  // A refused option without an error has a value that is accepted; it has an effect unless the
+  // option is foreign.
   Effect effect = option.effect;
   if (effect == Effect::kRefused)
     effect = options::IsForeign(option) ? Effect::kNoEffect : Effect::kActs;
@@ -159,7 +161,7 @@ bool LeaveOut(const Error& error, std::vector<std::string>& words) {
   const auto is_flag = [](const std::string& word) {
     return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9');
   };
-  // The longest flag that the message names: --max-model is not --max-model-len.
+  // Finds the longest flag that the message names: --max-model is not --max-model-len.
   size_t found = words.size();
   for (size_t i = 0; i < words.size(); ++i) {
     if (!is_flag(words[i])) continue;

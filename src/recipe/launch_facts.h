@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// The effect of an option, variable or key of a launch.
+// The effect of an option, environment variable or key of a launch.
 struct OptionFact {
   std::string given;   // "--max-num-seqs 512", "VLLM_USE_V1=1", "cuda_graph_config.enable_padding"
   std::string effect;  // "acts", "mapped", "no effect", "refused", "retired", "warning"
@@ -24,13 +24,13 @@ struct OptionFact {
 struct LaunchFacts {
   RecipeLaunch launch;
   std::string model;             // without a trailing slash; "" if not given
-  bool is_options_file = false;  // an options file without a launch command
-  // nullopt if the command line is wrong; then `errors` has one message per wrong option.
+  bool is_options_file = false;  // whether it is an options file without a launch command
+  // nullopt if the command line is wrong; then `errors` has a message for each wrong option.
   std::optional<options::Settings> settings;
   std::vector<std::string> errors;
   std::vector<OptionFact> options;
-  std::optional<StoredModel> stored;  // if the model's shape is known
-  int64_t max_model_len = 0;          // as given, else the model's own; 0: unknown
+  std::optional<StoredModel> stored;  // known if the model's shape is
+  int64_t max_model_len = 0;          // as given, or else the model's own; 0: unknown
   int64_t max_num_seqs = 0;
   int64_t max_num_batched_tokens = 0;
   // Number of accelerators per copy of the model (tensor times pipeline parallel), and number of
@@ -38,26 +38,28 @@ struct LaunchFacts {
   int64_t devices_each = 1, copies = 1;
 };
 
-// Finds the shape of a model that is not in the table of published ones; nullopt if it cannot.
+// Finds the shape of a model that is not in the table of published models. Returns nullopt if it
+// cannot.
 using ShapeFinder = std::function<std::optional<ModelShape>(const std::string& model_id)>;
 
-// Why an option that acts with other settings has no effect with these; "" if it acts.
+// Returns why an option that has an effect with other settings has none with these; "" if it has an
+// effect.
 using IdleFinder =
     std::function<std::string(const options::Settings& settings, const options::Option& option)>;
 
-// Files for --config are those shown in the recipe, or files in `folder`.
+// Analyzes a launch. Finds files for --config among those that the recipe shows, then in `folder`.
 LaunchFacts ExamineLaunch(const RecipeLaunch& launch, const RecipeCommands& commands,
                           const std::filesystem::path& folder, const ShapeFinder& find_shape,
                           const IdleFinder& find_idle);
 
-// The accelerators that hold one copy of the model, combined into one.
+// Returns the accelerators that one copy of the model needs, combined into one.
 Accelerator DevicesOf(const LaunchFacts& facts, const Accelerator& accelerator);
-// "one H100", "4 H100", "8 H100 (2 copies on 4 each)".
+// Returns, for example, "one H100", "4 H100", "8 H100 (2 copies on 4 each)".
 std::string DevicesText(const LaunchFacts& facts, const Accelerator& accelerator);
 
-// Number of bytes for the KV cache of one copy of the model: the share of --gpu-memory-utilization
-// minus the weights; for trtllm-serve, its fraction of the memory that the weights leave.
-// `fraction` overrides the launch's own. REQUIRES: the model is known.
+// Returns the number of bytes for the KV cache of one copy of the model: the share of
+// --gpu-memory-utilization minus the weights; for trtllm-serve, its fraction of the memory that the
+// weights leave. `fraction` overrides the launch's own. REQUIRES: the model is known.
 double KvCacheBytesOf(const LaunchFacts& facts, const Accelerator& accelerator,
                       std::optional<double> fraction = std::nullopt);
 

@@ -29,7 +29,8 @@ bool Mentions(const RecipeDocument& document, std::string_view word) {
                      [&](const ProseLine& line) { return HasWord(line.text, word); });
 }
 
-// The accelerators that a recipe names. If it names only a family, the members of the family.
+// Returns the accelerators that a recipe names. If it names only a family, returns the family's
+// members.
 std::vector<const Accelerator*> NamedAccelerators(const RecipeDocument& document) {
   static const std::map<std::string_view, std::vector<std::string_view>> kFamilies = {
       {"Hopper", {"H100", "H200"}}, {"Blackwell", {"B200", "GB10"}}};
@@ -87,7 +88,7 @@ std::vector<const Accelerator*> ForLaunch(const LaunchFacts& launch,
   return all;
 }
 
-// The launch that would use an options file, in the dialect that knows its keys.
+// Returns the launch that would use an options file, in the dialect that knows its keys.
 std::vector<LaunchFacts> LaunchOfOptionsFile(const RecipeDocument& document,
                                              const RecipeCommands& commands,
                                              const LintOptions& options) {
@@ -160,7 +161,7 @@ Result<RecipeReport> LintRecipe(const std::filesystem::path& path, std::string_v
     CheckLaunches(part, report.findings);
     CheckWorkloads(part, report.findings);
   }
-  // Paths that differ only in details no rule checks give duplicate findings.
+  // Paths that differ only in details that no rule checks give duplicate findings.
   std::stable_sort(
       report.findings.begin(), report.findings.end(), [](const Finding& a, const Finding& b) {
         return std::tie(a.severity, a.line, a.text) < std::tie(b.severity, b.line, b.text);

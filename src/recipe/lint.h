@@ -1,4 +1,4 @@
-// Reads a recipe and reports the effect of its commands, the memory they need, and errors.
+// Reads a recipe and reports the effect of its commands, the memory that they need, and errors.
 #pragma once
 
 #include <filesystem>
@@ -14,20 +14,24 @@
 namespace sluice {
 
 struct LintOptions {
-  std::vector<std::string> accelerators;  // names; empty: the recipe's, else all known
-  ShapeFinder find_shape;                 // for models without a published shape in the table
-  IdleFinder find_idle = {};              // null: options that act with some settings act
+  // Names to check; empty: those in the recipe, or else all known ones.
+  std::vector<std::string> accelerators;
+  // For models that the table of published shapes does not contain.
+  ShapeFinder find_shape;
+  // null: assumes that options which have an effect with some settings have it.
+  IdleFinder find_idle = {};
 };
 
 struct RecipeReport {
   std::filesystem::path path;
   std::vector<LaunchFacts> launches;
   std::vector<RecipeRequest> requests;
-  std::vector<const Accelerator*> accelerators;  // accelerators for which memory is estimated
-  std::vector<Finding> findings;                 // by severity, then by line
+  std::vector<const Accelerator*> accelerators;  // those for which memory is estimated
+  std::vector<Finding> findings;                 // sorted by severity, then by line
 };
 
-// `text`: the content of the file at `path`. kInvalidArgument for an unknown accelerator.
+// Checks a recipe. `text`: the content of the file at `path`. kInvalidArgument for an unknown
+// accelerator.
 Result<RecipeReport> LintRecipe(const std::filesystem::path& path, std::string_view text,
                                 const LintOptions& options);
 

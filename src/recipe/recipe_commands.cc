@@ -24,7 +24,7 @@ std::optional<int64_t> NumberOf(std::string_view text) {
   return value;
 }
 
-// The value of --name VALUE or --name=VALUE; - and _ are equal; the last occurrence counts.
+// Returns the value of --name VALUE or --name=VALUE. - and _ are equal; the last occurrence counts.
 std::optional<std::string> ValueOf(const std::vector<std::string>& words, std::string_view name) {
   std::optional<std::string> value;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -47,7 +47,7 @@ std::optional<int64_t> IntegerOf(const std::vector<std::string>& words, std::str
   return value ? NumberOf(*value) : std::nullopt;
 }
 
-// Host and port of the first address in a text.
+// Finds host and port of the first address in a text.
 void FindAddress(const std::string& text, RecipeRequest& request) {
   static const std::regex kAddress(R"(https?://([A-Za-z0-9._-]{1,200})(?::(\d{1,5}))?)");
   std::smatch match;
@@ -56,7 +56,7 @@ void FindAddress(const std::string& text, RecipeRequest& request) {
   request.port = match[2].matched ? static_cast<int>(NumberOf(match[2].str()).value_or(0)) : 80;
 }
 
-// Removes leading programs that run another one.
+// Removes leading programs that only run another one.
 std::vector<std::string> WithoutRunners(std::vector<std::string> words) {
   while (!words.empty()) {
     const std::string name = NameOf(words[0]);
@@ -111,7 +111,7 @@ bool StandsAlone(std::string_view option) {
   return option.find_first_not_of("ditPq", 1) == std::string_view::npos;
 }
 
-// Whether the image's own program is `vllm serve`, which gets a container's arguments.
+// Returns whether the image runs `vllm serve` with the container's arguments.
 bool ServesByItself(std::string_view image) {
   return image.find("vllm-openai") != std::string_view::npos;
 }
@@ -128,7 +128,7 @@ struct Contained {
   std::map<std::string, std::string> environment;
 };
 
-// The program of a container (its entry point, else the image's) and its arguments.
+// Returns the program of a container (its entry point, or else the image's) and its arguments.
 std::vector<std::string> ProgramOf(const std::string& image, std::vector<std::string> entry_point,
                                    const std::vector<std::string>& words) {
   if (entry_point.empty() && ServesByItself(image) && (words.empty() || words[0] != "vllm"))
@@ -163,14 +163,14 @@ std::optional<Contained> AsContainer(const std::vector<std::string>& words) {
   return contained;
 }
 
-// The script of `sh -c SCRIPT`; "" for other commands.
+// Returns the script of `sh -c SCRIPT`; "" for other commands.
 std::string ScriptOf(const std::vector<std::string>& words) {
   const std::string shell = words.empty() ? "" : NameOf(words[0]);
   if ((shell != "sh" && shell != "bash") || words.size() < 3) return "";
   return words[1].starts_with('-') && words[1].ends_with('c') ? words[2] : "";
 }
 
-// A list of words, or a text that a shell would split into words.
+// Returns the elements of a list, or the words into which a shell would split a text.
 std::vector<std::string> WordsOf(const YAML::Node& node) {
   std::vector<std::string> words;
   if (node.IsSequence()) {
@@ -188,7 +188,7 @@ std::string ScalarOf(const YAML::Node& node) {
   return node && node.IsScalar() ? node.Scalar() : "";
 }
 
-// {NAME: VALUE}, [NAME=VALUE], or, in manifests of Kubernetes, [{name: NAME, value: VALUE}].
+// Reads {NAME: VALUE}, [NAME=VALUE], or, in Kubernetes manifests, [{name: NAME, value: VALUE}].
 std::map<std::string, std::string> EnvironmentOf(const YAML::Node& node) {
   std::map<std::string, std::string> environment;
   if (!node) return environment;
@@ -288,8 +288,8 @@ class CommandFinder {
         if (command.output_file.empty()) continue;
         found_.files[command.output_file] = document.body;
         if (!command.output_file.ends_with(".sh")) continue;
-        // As the author intended: the script's variables are set when it runs, not when it is
-        // written.
+        // Follows the author's intention: the script's variables are set when it runs, not when it
+        // is written.
         const ScriptRun inner = RunScripts({ReadShellScript(document.body, document.line)});
         for (const ScriptWay& inner_way : inner.ways) Ways(inner_way);
       }
@@ -336,7 +336,7 @@ class CommandFinder {
     AddRequest(*std::move(request));
   }
 
-  // Launches that are equal on several paths are merged; only the common conditions are kept.
+  // Merges launches that are equal on several paths and keeps only their common conditions.
   void AddLaunch(RecipeLaunch launch) {
     for (RecipeLaunch& known : found_.launches) {
       if (known.line != launch.line || known.words != launch.words ||
@@ -359,13 +359,14 @@ class CommandFinder {
       found_.requests.push_back(std::move(request));
   }
 
-  // Compose files, at the top or under `services`, and manifests of Kubernetes.
+  // Finds launches in Compose files (at the top level or under `services`) and in Kubernetes
+  // manifests.
   void Services(const RecipeBlock& block) {
     std::vector<YAML::Node> documents;
     try {
       documents = YAML::LoadAll(block.text);
     } catch (const YAML::Exception&) {
-      return;  // reported by CheckFiles
+      return;  // CheckFiles reports it
     }
     for (const YAML::Node& root : documents) {
       if (!root.IsMap()) continue;

@@ -1,4 +1,4 @@
-// The commands of a recipe: the servers it launches and the requests it sends.
+// Finds the commands of a recipe: the servers it launches and the requests it sends.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// A server's launch on one path through the recipe.
+// A launch of a server on one path through the recipe.
 struct RecipeLaunch {
   int line = 0;
   options::Dialect dialect = options::Dialect::kVllm;
@@ -33,18 +33,18 @@ struct RecipeRequest {
   std::string host;
   int port = 0;  // 0 if not given
   std::vector<std::string> conditions;
-  // Settings of benchmarks.
+  // Settings of a benchmark.
   std::optional<int64_t> input_len, output_len, num_prompts, max_concurrency;
 };
 
 struct RecipeCommands {
   std::vector<RecipeLaunch> launches;  // without duplicates from different paths
   std::vector<RecipeRequest> requests;
-  std::map<std::string, std::string> files;  // shown or written by the recipe: name to text
+  std::map<std::string, std::string> files;  // files that the recipe shows or writes: name to text
 };
 
-// All launches and requests of the document: in its shell blocks on all paths, in scripts that
-// these write, in YAML services, and in Python examples.
+// Finds all launches and requests of the document: in its shell blocks on all paths, in scripts
+// that those blocks write, in YAML services, and in Python examples.
 RecipeCommands FindCommands(const RecipeDocument& document, const ScriptRun& run);
 
 }  // namespace sluice

@@ -16,7 +16,7 @@ std::string_view Trimmed(std::string_view text) {
   return text;
 }
 
-// Lines without their ends.
+// Returns the lines of a text without line ends.
 std::vector<std::string_view> LinesOf(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -27,7 +27,7 @@ std::vector<std::string_view> LinesOf(std::string_view text) {
   return lines;
 }
 
-// The first line that is neither empty nor a comment.
+// Returns the first line that is neither empty nor a comment.
 std::string_view FirstCode(std::string_view text) {
   for (std::string_view line : LinesOf(text)) {
     line = Trimmed(line);
@@ -85,7 +85,7 @@ BlockKind KindOf(const RecipeBlock& block) {
   if (first.starts_with("--")) return BlockKind::kOptions;
   if (LooksLikeCommand(first)) return BlockKind::kShell;
   if (!shell && LooksLikeYaml(first)) return BlockKind::kYaml;
-  // Blocks marked as shell often contain output of commands: tables, rules, JSON.
+  // Blocks marked as shell often contain the output of commands: tables, rules, JSON.
   if (!shell || first.empty()) return BlockKind::kOther;
   return std::isalpha(static_cast<unsigned char>(first[0])) != 0 ? BlockKind::kShell
                                                                  : BlockKind::kOther;
@@ -134,7 +134,7 @@ class MarkdownReader {
       Close();
       return;
     }
-    // Remove the indentation of a block inside a list.
+    // Removes the indentation of a block inside a list.
     size_t spaces = 0;
     while (spaces < indent_ && spaces < line.size() && line[spaces] == ' ') ++spaces;
     block_.text += std::string(line.substr(spaces)) + "\n";

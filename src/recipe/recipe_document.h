@@ -1,4 +1,4 @@
-// The parts of a recipe: prose, typed code blocks, and files.
+// Splits a recipe into prose, typed code blocks, and files.
 #pragma once
 
 #include <filesystem>
@@ -14,9 +14,9 @@ enum class BlockKind { kShell, kYaml, kPython, kOptions, kOther };
 
 struct RecipeBlock {
   BlockKind kind = BlockKind::kOther;
-  int line = 0;          // number of its first line of code
-  std::string title;     // the `name` on the line above it; "" if there is none
-  std::string language;  // from the fence
+  int line = 0;          // line number of its first line of code
+  std::string title;     // the `name` on the line above the block; "" if there is none
+  std::string language;  // as named by the fence
   std::string text;
 };
 
@@ -29,11 +29,11 @@ struct RecipeDocument {
   std::filesystem::path path;
   bool is_markdown = false;
   std::vector<RecipeBlock> blocks;
-  std::vector<ProseLine> prose;  // lines outside of blocks, without empty ones
+  std::vector<ProseLine> prose;  // nonempty lines outside of blocks
 };
 
-// Parses a recipe in Markdown, a shell script or a YAML file, depending on the extension; other
-// files are a launch command or a script. `text`: the file's content.
+// Parses a recipe in Markdown, a shell script or a YAML file, depending on the extension. Files
+// with another extension are parsed as a launch command or a script. `text`: the file's content.
 RecipeDocument ParseRecipe(std::filesystem::path path, std::string_view text);
 
 }  // namespace sluice

@@ -18,13 +18,13 @@ std::string_view SeverityName(Severity severity) {
 
 namespace {
 
-// Memory and speed of a launch on one accelerator.
+// Memory and speed of one launch on one accelerator.
 struct MemoryLine {
   const Accelerator* accelerator = nullptr;
   double cache_bytes = 0;
   int64_t cache_tokens = 0;
   int64_t full_sequences = 0;    // number of sequences of maximum length that fit
-  double tokens_per_second = 0;  // upper limit for a single sequence
+  double tokens_per_second = 0;  // upper limit of a single sequence's speed
 };
 
 MemoryLine MemoryOn(const LaunchFacts& launch, const Accelerator& accelerator) {

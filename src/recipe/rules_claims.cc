@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr double kTolerance = 1.25;  // "~40 GB" for 35 is acceptable
+constexpr double kTolerance = 1.25;  // "~40 GB" for 35 GB is acceptable
 constexpr size_t kMaxLine = 2000;
 constexpr int64_t kShortContext = 1024;
 
@@ -60,7 +60,7 @@ std::vector<Amount> Speeds(const std::string& text) {
   return Amounts(text, kPattern);
 }
 
-// "64K context", "context of 128K".
+// Returns the number of tokens in texts such as "64K context" and "context of 128K".
 std::optional<int64_t> ContextTokens(const std::string& words) {
   static const std::regex kPattern(
       R"((\d{1,5})k(?:\stokens?)?\scontext|context(?:\sof|:)?\s(\d{1,5})k\b)");
@@ -114,7 +114,7 @@ class ClaimChecker {
 
   void CheckWeights(const Claim& claim, const Amount& amount) {
     const double gb = ResidentBytes(claim.model) / kGB;
-    // Stated free space may exceed the need, but not fall short of it.
+    // The free space that a recipe asks for may exceed the need, but not be less.
     const bool space = Has(claim.words, {"free", "disk", "need"});
     const bool too_little = amount.high * (space ? 1 : kTolerance) < gb;
     if (!too_little && (space || amount.low <= gb * kTolerance)) return;
@@ -213,7 +213,7 @@ std::vector<std::string> Cells(std::string_view row) {
   return cells;
 }
 
-// The model in a column's heading, with its format; else the recipe's.
+// Returns the model in a column's heading, with its format; else `otherwise`, the recipe's model.
 StoredModel ModelOfHeading(const std::string& heading, const StoredModel& otherwise) {
   std::string id = heading;
   id.erase(0, std::min(id.find_first_not_of(" *"), id.size()));
@@ -228,7 +228,7 @@ StoredModel ModelOfHeading(const std::string& heading, const StoredModel& otherw
   return model;
 }
 
-// All claims about the model, in lines, table cells and comments of scripts.
+// Returns all claims about the model: in lines, table cells and comments of scripts.
 std::vector<Claim> ClaimsOf(const RecipeFacts& facts, const StoredModel& model) {
   std::vector<Claim> claims;
   std::vector<std::string> headings;

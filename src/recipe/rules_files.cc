@@ -1,4 +1,4 @@
-// Checks files shown in a recipe: unreadable YAML, services that compose would not find.
+// Checks files that a recipe shows: unreadable YAML, and services that Compose would not find.
 #include <yaml-cpp/yaml.h>
 
 #include <fmt/format.h>

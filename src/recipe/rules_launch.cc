@@ -12,7 +12,8 @@ namespace sluice {
 namespace {
 
 void CheckTwice(const LaunchFacts& launch, std::vector<Finding>& findings) {
-  std::map<std::string, std::string> seen;  // flag without "no-", and its original spelling
+  // Original spelling of each flag, by the flag without "no-".
+  std::map<std::string, std::string> seen;
   for (const std::string& word : launch.launch.words) {
     if (!word.starts_with("--")) continue;
     std::string flag = word.substr(2, word.find('=') - 2);
@@ -89,7 +90,7 @@ void CheckRetired(const LaunchFacts& launch, std::vector<Finding>& findings) {
   }
 }
 
-// `elsewhere`: the weights fit on another accelerator that the recipe is about.
+// `elsewhere`: whether the weights fit on another accelerator that the recipe is about.
 void CheckFits(const LaunchFacts& launch, const Accelerator& accelerator, bool elsewhere,
                std::vector<Finding>& findings) {
   const StoredModel& stored = *launch.stored;

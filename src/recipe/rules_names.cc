@@ -27,7 +27,7 @@ std::string_view KindName(RequestKind kind) {
   return "";
 }
 
-// The model names that a launched server accepts.
+// Returns the model names that a launched server accepts.
 std::vector<std::string> NamesServed(const LaunchFacts& launch) {
   if (launch.settings) {
     if (auto names = launch.settings->List("served-model-name"); !names.empty()) return names;
@@ -41,14 +41,14 @@ bool Serves(const LaunchFacts& launch, const std::string& model) {
                      [&](const std::string& name) { return Bare(name) == Bare(model); });
 }
 
-// The conditions under which a launch runs.
+// Returns the conditions under which a launch runs, as text for a message.
 std::string When(const RecipeLaunch& launch) {
   return launch.conditions.empty() ? "" : fmt::format("{}", fmt::join(launch.conditions, " and "));
 }
 
 void CheckRequest(const RecipeRequest& request, const std::vector<LaunchFacts>& launches,
                   std::vector<Finding>& findings) {
-  // Unset or unknown variables are not names.
+  // Skips unset or unknown variables, which are no names.
   if (request.model.empty() || request.model.starts_with('-') ||
       request.model.find('$') != std::string::npos)
     return;
@@ -89,7 +89,7 @@ void CheckRequest(const RecipeRequest& request, const std::vector<LaunchFacts>& 
   }
 }
 
-// Model ids that the recipe links to, presumably for download.
+// Returns the model ids that the recipe links to, presumably for download.
 std::vector<std::string> LinkedIds(const RecipeDocument& document) {
   static const std::regex kLink(
       R"(huggingface\.co/([A-Za-z0-9_.-]{1,96}/[A-Za-z0-9_.-]{1,96})(?=[)\]\s/]|$))");
@@ -112,7 +112,8 @@ void CheckLinks(const RecipeFacts& facts, std::vector<Finding>& findings) {
         launch.model.starts_with('/') ||
         std::find(ids.begin(), ids.end(), launch.model) != ids.end())
       continue;
-    // The id with the longest common prefix and suffix with the launched name, added up.
+    // Finds the linked id whose common prefix and suffix with the launched name are longest in
+    // total.
     const auto shared = [&](const std::string& id) {
       const auto front =
           std::mismatch(id.begin(), id.end(), launch.model.begin(), launch.model.end());

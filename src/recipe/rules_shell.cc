@@ -15,8 +15,8 @@ namespace {
 // Maximum number of characters of a function's first line.
 constexpr size_t kLongestHead = 200;
 
-// An unquoted here-document is expanded when it is written; variables that only the written script
-// sets are empty then.
+// The shell expands an unquoted here-document when it writes it. Variables that only the written
+// script sets are empty at that time.
 void CheckHereDocument(const ShellHereDocument& document, const RecipeFacts& facts,
                        std::vector<Finding>& findings) {
   if (document.quoted) return;
@@ -47,7 +47,7 @@ void CheckHereDocument(const ShellHereDocument& document, const RecipeFacts& fac
   }
 }
 
-// Line of a comment that shows how to set the variable: `# model="..."`.
+// Returns the line of a comment that shows how to set the variable: `# model="..."`.
 int CommentThatSets(const std::string& name, const std::vector<ShellScript>& scripts) {
   for (const ShellScript& script : scripts) {
     for (size_t i = 0; i < script.comments.size(); ++i) {
@@ -60,8 +60,8 @@ int CommentThatSets(const std::string& name, const std::vector<ShellScript>& scr
   return 0;
 }
 
-// For each line of the document: whether it is in a function's body, which only runs when the
-// function is called.
+// Returns for each line of the document whether it is in a function's body, which runs only when
+// the function is called.
 std::vector<bool> LinesOfFunctions(const RecipeDocument& document) {
   static const std::regex kBegin(R"(^(?:function\s+)?[A-Za-z_][A-Za-z0-9_-]*\s*\(\)\s*\{\s*$)");
   std::vector<bool> lines;
@@ -101,7 +101,7 @@ void CheckVariables(const RecipeFacts& facts, std::vector<Finding>& findings) {
 
 void CheckCommand(const ShellCommand& command, std::vector<Finding>& findings) {
   for (const ShellRedirect& redirect : command.redirects) {
-    // <path/to/models> would read one file and write another.
+    // The shell would read <path/to/models> as a redirection from one file and to another.
     if (redirect.symbol != "<" || redirect.target.size() != 1) continue;
     findings.push_back({Severity::kNote, command.line, "placeholder",
                         fmt::format("<{}> stands for something of your own; as it is the shell "

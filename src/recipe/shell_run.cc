@@ -14,7 +14,7 @@ constexpr size_t kMaxWays = 16;
 struct Fork {
   size_t script;
   int if_id;
-  int num_branches;  // including an implicit `else`
+  int num_branches;  // number of branches, including an implicit `else`
 };
 
 bool LooksLikeName(const std::string& word) {
@@ -78,7 +78,7 @@ class Shell {
                        });
   }
 
-  // The value of a part; an unset variable is recorded and empty.
+  // Returns the value of a part. An unset variable is recorded and its value is "".
   std::string ValueOf(const ShellPart& part, int line) {
     switch (part.kind) {
       case ShellPart::Kind::kText: return part.text;
@@ -128,7 +128,7 @@ class Shell {
     return text;
   }
 
-  // Unquoted expansions are split at spaces and removed if empty.
+  // Unquoted expansions are split at spaces, and removed if empty.
   void Expand(const ShellWord& word, int line, std::vector<std::string>& words) {
     std::string text;
     bool exists = false;
@@ -183,7 +183,7 @@ class Shell {
       return;
     }
     if (ran.words.size() > 1 && ran.words[0] == "for") {
-      // Run a loop's body only once, with the first value.
+      // A loop's body runs only once, with the first value.
       Assign(ran.words[1], ran.words.size() > 3 ? ran.words[3] : "", command.line);
       return;
     }
@@ -248,7 +248,7 @@ ScriptRun RunScripts(const std::vector<ShellScript>& scripts) {
 }
 
 std::vector<std::string> ExpandedVariables(const std::string& text) {
-  // As if inside double quotes, where single quotes are literal.
+  // Expands as inside double quotes, where single quotes are literal.
   std::string plain;
   for (const char c : text)
     plain += c == '"' || c == '\'' ? std::string(1, ' ') : std::string(1, c);

@@ -95,7 +95,7 @@ class ShellReader {
 
   void Redirect() {
     Begin();
-    // A number before the redirection is the file descriptor.
+    // A number before the redirection is a file descriptor, not a word.
     if (!current_.words.empty() && at_ > 0 &&
         std::isdigit(static_cast<unsigned char>(text_[at_ - 1])) != 0) {
       current_.words.pop_back();
@@ -118,7 +118,7 @@ class ShellReader {
     current_.here_documents.push_back(std::move(document));
   }
 
-  // Here-document bodies begin after the line of the command.
+  // The bodies of here-documents begin after the line of the command.
   void ReadHereDocuments() {
     for (const Pending& pending : pending_) {
       if (pending.command >= script_.commands.size()) continue;
@@ -213,7 +213,7 @@ class ShellReader {
     if (!any) word.push_back({ShellPart::Kind::kText, "", true});
   }
 
-  // Text up to the matching closing bracket, which is consumed and not returned.
+  // Returns the text up to the matching closing bracket. Consumes the bracket.
   std::string Until(char open, char close) {
     std::string text;
     int depth = 1;
@@ -226,7 +226,7 @@ class ShellReader {
     return text;
   }
 
-  // Parses an expansion at a dollar sign, which is consumed; nullopt if the dollar is literal.
+  // Parses an expansion at a dollar sign and consumes it. nullopt if the dollar sign is literal.
   std::optional<ShellPart> Expansion(bool quoted) {
     Take();
     const char c = Peek();
@@ -288,7 +288,7 @@ class ShellReader {
     return text;
   }
 
-  // Removes leading keywords of the language; returns true if a command is left.
+  // Removes leading keywords of the language. Returns whether a command is left.
   bool TakeKeywords() {
     auto& words = current_.words;
     const auto drop = [&] { words.erase(words.begin()); };

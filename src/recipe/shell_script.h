@@ -12,8 +12,8 @@ namespace sluice {
 struct ShellPart {
   enum class Kind { kText, kVariable, kCommand, kArithmetic } kind = Kind::kText;
   std::string text;     // the text, the variable's name, or the content of the brackets
-  bool quoted = false;  // its value stays one word
-  // ${NAME:-TEXT} and ${NAME:=TEXT}: TEXT, which replaces an unset variable after expansion.
+  bool quoted = false;  // whether its value stays one word
+  // ${NAME:-TEXT} and ${NAME:=TEXT}: TEXT, which is used if the variable is unset.
   std::optional<std::string> otherwise = {};
 };
 
@@ -21,9 +21,9 @@ using ShellWord = std::vector<ShellPart>;
 
 struct ShellHereDocument {
   std::string delimiter;
-  bool quoted = false;  // if not, the shell expands the body
+  bool quoted = false;  // whether the body is literal; if not, the shell expands it
   std::string body;
-  int line = 0;  // of the body's first line
+  int line = 0;  // line number of the body's first line
 };
 
 struct ShellRedirect {
@@ -31,10 +31,10 @@ struct ShellRedirect {
   ShellWord target;
 };
 
-// The branch of an `if` that a command is in.
+// The branch of an `if` that contains a command.
 struct ShellBranch {
   int if_id = 0;   // unique in a script
-  int branch = 0;  // 0 for `then`, counting up
+  int branch = 0;  // 0 for `then`, then counting up
   friend bool operator==(const ShellBranch&, const ShellBranch&) = default;
 };
 
@@ -51,24 +51,25 @@ struct ShellCommand {
   std::vector<ShellWord> words;
   std::vector<ShellRedirect> redirects;
   std::vector<ShellHereDocument> here_documents;
-  std::vector<ShellBranch> branches;  // outermost first
+  std::vector<ShellBranch> branches;  // outermost branch first
   bool background = false;
 };
 
 struct ShellIf {
-  std::vector<std::string> conditions;  // of each branch, as written; "" for `else`
+  std::vector<std::string> conditions;  // condition of each branch, as written; "" for `else`
   bool has_else = false;
 };
 
 struct ShellScript {
   std::vector<ShellCommand> commands;
   std::vector<ShellIf> ifs;           // by id
-  std::vector<std::string> comments;  // whole lines, without the sign
+  std::vector<std::string> comments;  // whole-line comments, without "#"
   std::vector<int> comment_lines;     // their line numbers
-  int trailing_backslash_line = 0;    // line number, if the last line of code ends with a backslash
+  // Line number of the last line of code if it ends with a backslash.
+  int trailing_backslash_line = 0;
 };
 
-// Parses a script whose first line has the number `first_line`. Unsupported constructs (case,
+// Parses a script. Its first line has the number `first_line`. Unsupported constructs (case,
 // functions) are parsed as commands.
 ShellScript ReadShellScript(std::string_view text, int first_line);
 
