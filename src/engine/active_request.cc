@@ -27,7 +27,7 @@ Status CheckIds(std::span<const int32_t> ids, int64_t vocab_size, const char* pa
 
 Status CheckSampling(const SamplingParams& params, int64_t vocab_size) {
   const auto range = [](const char* param, double value, double low, double high) -> Status {
-    if (value >= low && value <= high) return {};  // false for NaN
+    if (value >= low && value <= high) return {};  // also refuses NaN
     return Invalid(param, fmt::format("{} must be in [{}, {}], got {}.", param, low, high, value));
   };
   constexpr double kLarge = 1e9;
@@ -196,7 +196,8 @@ Status CheckRequest(const Request& request, const RequestLimits& limits) {
 
 namespace {
 
-// Keys and values depend on the adapter: its serial is part of the salt.
+// Returns the salt of a request's prefixes. Keys and values depend on the adapter, so its serial is
+// part of the salt.
 std::string CacheSaltOf(const Request& request) {
   CacheSaltParts parts{.client = request.cache_salt, .adapter = {}};
   if (request.adapter != nullptr) {
@@ -206,7 +207,7 @@ std::string CacheSaltOf(const Request& request) {
   return MakeCacheSalt(parts);
 }
 
-// Fills in what the request needs for its images, except their places in the pool.
+// Prepares the request's images: all members but their places in the pool.
 void PrepareImages(const RequestLimits::Images& limits, const ImageHasher& hasher,
                    ActiveRequest& active) {
   const Request& request = active.request;
@@ -216,7 +217,7 @@ void PrepareImages(const RequestLimits::Images& limits, const ImageHasher& hashe
     placed.push_back({input.position, &image});
     active.image_hashes.push_back(hasher.HashOf(image.values, image.hash, request.cache_salt));
     if (!limits.tower->sees_both_ways) continue;
-    // Consecutive rows attend to each other.
+    // Consecutive image rows attend to each other.
     for (size_t i = 0; i < image.is_embedding.size(); ++i) {
       if (image.is_embedding[i] == 0) continue;
       const auto position = static_cast<int32_t>(input.position) + static_cast<int32_t>(i);

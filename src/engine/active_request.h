@@ -37,8 +37,8 @@ struct ActiveSequence : ScheduledSequence {
   std::vector<double> pooled;          // sum of the wanted rows so far, if the model pools
   std::optional<FinishReason> finish;  // set once it has ended
   int64_t num_prompt_counted = 0;      // prompt tokens counted in StepStats so far
-  // Index of the draw in the last step begun. Valid if that step draws the sequence's token and
-  // num_drawn counts it.
+  // Index of this sequence's draw within the last step that was begun. Valid if that step draws the
+  // sequence's token and num_drawn counts it.
   int32_t last_draw = 0;
   Clock::time_point last_update{};  // time of its last token
 
@@ -47,24 +47,24 @@ struct ActiveSequence : ScheduledSequence {
   }
 };
 
-// A request in the engine. Ownership: the engine holds it from Submit until it ends; it owns its
-// sequences, which point back at it.
+// A request in the engine. Ownership: the engine owns it from Submit until it ends; it owns its
+// sequences, which point back to it.
 struct ActiveRequest {
   RequestHandle handle = 0;
   Request request;
-  std::vector<int32_t> end_tokens;  // of the model and of the request
+  std::vector<int32_t> end_tokens;  // those of the model and of the request
   std::vector<std::unique_ptr<ActiveSequence>> sequences;
   int num_unfinished = 0;
-  bool ended = false;  // its sink is no longer called
+  bool ended = false;  // whether it has ended; its sink is not called any more
   int num_slices_in_flight = 0;
-  // For its images: the hash of each, the RoPE positions of all tokens on each axis, and the spans
-  // of tokens that attend to each other.
+  // If it has images: the hash of each, the RoPE positions of all tokens on each axis, and the
+  // spans of tokens that attend to each other.
   std::vector<ImageHash> image_hashes;
   RopePositions rope;
   std::vector<kernels::SeenSpan> spans;
-  bool holds_images = false;  // in the engine's ImagePool
+  bool holds_images = false;  // whether its images are in the engine's ImagePool
   // For a prompt of rows (Request::rows), one entry per kPromptPart rows: its hash, and its id
-  // while the engine holds it.
+  // while the engine stores it.
   std::vector<ImageHash> row_hashes;
   std::vector<ImageId> row_ids;
   PromptResult prompt;
@@ -81,7 +81,7 @@ struct RequestLimits {
   int64_t vocab_size = 0;
   int64_t max_model_len = 0;
   std::optional<PoolingMethod> pooling = std::nullopt;  // nullopt: leave room for a token
-  // nullopt if prompts may not hold images; no_images gives the reason.
+  // nullopt if prompts may not contain images; no_images gives the reason.
   struct Images {
     const TowerSpec* tower = nullptr;
     TowerOptions options;
@@ -92,23 +92,24 @@ struct RequestLimits {
   };
   std::optional<Images> images = std::nullopt;
   std::string no_images = {};
-  // 0 if prompts may not be rows (EngineInfo::prompt_row_width); no_rows gives the reason.
+  // Width of a row; 0 if prompts may not be rows (EngineInfo::prompt_row_width), for the reason in
+  // no_rows.
   int64_t row_width = 0;
   std::string no_rows = {};
-  // Hashes the content of images and rows. Not null if prompts may hold either.
+  // Hashes the content of images and rows. Not null if prompts may contain either.
   const ImageHasher* hasher = nullptr;
 };
 
-// kInvalidArgument with the name of the field: a prompt that is empty or leaves no room for a
-// token, ids outside the vocabulary, numbers out of range, or more prompt logprobs than the engine
-// stores (kMaxPromptLogprobBytes).
+// Returns kInvalidArgument, with the name of the field, for a prompt that is empty or leaves no
+// room for a token, ids outside the vocabulary, numbers out of range, or more prompt logprobs than
+// the engine stores (kMaxPromptLogprobBytes).
 Status CheckRequest(const Request& request, const RequestLimits& limits);
 
 inline constexpr int64_t kMaxPromptLogprobBytes = int64_t{256} << 20;
 
 // Creates the sequences. `model_end_tokens`: the model's end-of-sequence tokens. `seed`: for a
-// request without one. `siblings_wait`: all other sequences wait until the first has computed the
-// prompt. REQUIRES: CheckRequest passed.
+// request without one. `siblings_wait`: whether all other sequences wait until the first has
+// computed the prompt. REQUIRES: CheckRequest passed.
 std::unique_ptr<ActiveRequest> MakeActiveRequest(RequestHandle handle, Request request,
                                                  const RequestLimits& limits,
                                                  std::span<const int32_t> model_end_tokens,

@@ -22,13 +22,13 @@ struct AdapterSource {
 
 struct AdapterSettings {
   bool enabled = false;
-  std::vector<AdapterSource> modules;    // loaded at startup
-  int64_t max_loras = 1;                 // maximum number in a step
-  std::optional<int64_t> max_cpu_loras;  // maximum number in memory
+  std::vector<AdapterSource> modules;    // adapters to load at startup
+  int64_t max_loras = 1;                 // maximum number of adapters in a step
+  std::optional<int64_t> max_cpu_loras;  // maximum number of adapters in memory
   int64_t max_rank = 16;
   std::optional<ElementType> dtype;  // BF16 or F16 (stored as BF16); nullopt: the type of products
   std::vector<std::string> target_modules;  // as LoraOptions::target_modules
-  // As LoraOptions::replaced_modules, in addition to those that `modules` replace.
+  // Modules as in LoraOptions::replaced_modules, in addition to those that `modules` replace.
   std::vector<std::string> modules_to_save;
 
   bool operator==(const AdapterSettings&) const = default;

@@ -127,8 +127,8 @@ Status Adapters::Add(const AdapterSource& source, bool replace) {
   }
   const uint64_t id = state_->next_id++;
   *entry = {.source = source, .id = id};
-  // Load immediately if a slot is free: the first request need not wait, and non-finite weights are
-  // found now.
+  // Loads immediately if a slot is free, so that the first request need not wait and non-finite
+  // weights are found now.
   const int slot = state_->TakeSlot(*entry);
   Status filled = slot < 0 ? Status() : Fill(slot, adapter, lock);
   if (!filled) {
@@ -175,7 +175,7 @@ std::vector<AdapterSource> Adapters::List() const {
 }
 
 Result<std::shared_ptr<const AdapterUse>> Adapters::Acquire(std::string_view name) {
-  // Destroyed after the lock is released, as its destructor takes it.
+  // Destroyed after the lock is released, because its destructor takes the lock.
   std::shared_ptr<const AdapterUse> use;
   MutexLock lock(state_->mutex);
   for (;;) {
@@ -211,7 +211,7 @@ void Adapters::WhenReady(const std::shared_ptr<const AdapterUse>& use,
     const MutexLock lock(state_->mutex);
     if (use->error_) status = tl::unexpected(*use->error_);
     if (use->slot_ < 0 && !use->error_) {
-      // Compare without taking a reference: releasing the last one under the lock would deadlock.
+      // Compares without taking a reference: releasing the last one under the lock would deadlock.
       const auto waiter =
           std::find_if(state_->waiters.begin(), state_->waiters.end(), [&](const Waiter& waiter) {
             return !waiter.use.owner_before(use) && !use.owner_before(waiter.use);

@@ -22,7 +22,7 @@ namespace sluice {
 
 class AdapterUse;
 
-// Maximum number of known names.
+// Maximum number of registered adapters.
 inline constexpr size_t kMostAdapters = 10000;
 
 // Keeps names and paths of all adapters, but weights only of as many as the model has slots. An
@@ -36,28 +36,28 @@ inline constexpr size_t kMostAdapters = 10000;
 // the models; an AdapterUse may outlive it.
 class Adapters {
  public:
-  // The requests that use an adapter: those that wait to be computed, and the others.
+  // The number of requests that use an adapter: those that wait to be computed, and the others.
   struct Counts {
     int64_t waiting = 0, running = 0;
   };
 
-  // `max_loras`: for the metric only.
+  // `max_loras` is only reported as a metric.
   Adapters(std::shared_ptr<LoraStore> slots, int64_t max_loras);
   ~Adapters();
 
-  // Reads and registers the adapter. Errors of LoraAdapter::Open and LoraSlots::Fill;
+  // Reads and registers the adapter. Errors are those of LoraAdapter::Open and LoraSlots::Fill;
   // kInvalidArgument if the name is known and `replace` is false, or if kMostAdapters are known.
   // With `replace`, running requests keep the old adapter.
   Status Add(const AdapterSource& source, bool replace);
-  // kNotFound if the name is unknown.
+  // Removes an adapter; running requests keep it. kNotFound if the name is unknown.
   Status Remove(std::string_view name);
   bool Has(std::string_view name) const;
-  // In the order of addition.
+  // Returns the adapters in the order of their addition.
   std::vector<AdapterSource> List() const;
 
   // Makes a request use the adapter: its weights stay in their slot until the use is destroyed. If
-  // no slot is free, the use is not ready yet. kNotFound if the name is unknown; errors of Add if
-  // the adapter must be read again.
+  // no slot is free, the use is not ready yet. kNotFound if the name is unknown; the errors of Add
+  // if the adapter must be read again.
   Result<std::shared_ptr<const AdapterUse>> Acquire(std::string_view name);
   // Calls `then` once the use is ready, or with an error if its adapter was removed or cannot be
   // read: either immediately, or later on this class's thread, which `then` must not block for
@@ -77,7 +77,7 @@ class Adapters {
     int slot = -1;  // -1: not in memory
   };
   struct Slot {
-    uint64_t owner = 0;  // Entry::id; 0: none; may be the id of a removed entry
+    uint64_t owner = 0;  // Entry::id of the slot's adapter, which may have been removed; 0: none
     uint64_t serial = 0;
     int64_t uses = 0;
     uint64_t last_use = 0;
@@ -106,8 +106,8 @@ class Adapters {
     uint64_t clock GUARDED_BY(mutex) = 1;
 
     Entry* Find(std::string_view name) REQUIRES(mutex);
-    // Empties a slot that no request uses and assigns it to `entry`; the caller must fill it. -1 if
-    // there is none.
+    // Empties a slot that no request uses and assigns it to `entry`; the caller must fill it.
+    // Returns the slot, or -1 if there is none.
     int TakeSlot(Entry& entry) REQUIRES(mutex);
     // Marks the slot as filled or, if `failed`, as empty.
     void EndFilling(int slot, bool failed) REQUIRES(mutex);
@@ -118,9 +118,9 @@ class Adapters {
   // Fills the slot that TakeSlot returned; releases the lock meanwhile.
   Status Fill(int slot, const LoraAdapter& adapter, MutexLock& lock) REQUIRES(state_->mutex);
   Status Fill(int slot, const std::filesystem::path& path, MutexLock& lock) REQUIRES(state_->mutex);
-  // The main function of `thread_`.
+  // Runs on `thread_`.
   void ServeWaiters();
-  // Serves one waiter; false if none can be served now.
+  // Serves one waiter. Returns false if none can be served now.
   bool ServeOne(MutexLock& lock) REQUIRES(state_->mutex);
   // Removes the waiter from the list and reports `status` to it; releases the lock meanwhile.
   void Tell(std::list<Waiter>::iterator waiter, const Status& status, MutexLock& lock)
@@ -129,7 +129,7 @@ class Adapters {
   const std::shared_ptr<LoraStore> slots_;
   const int64_t max_loras_;
   const std::shared_ptr<State> state_ = std::make_shared<State>();
-  std::thread thread_;  // last: uses all members above
+  std::thread thread_;  // last member, because it uses all others
 };
 
 // A request's use of an adapter, or its wait for one. The slot keeps its content until this is
@@ -144,11 +144,11 @@ class AdapterUse {
 
   const std::string& name() const { return name_; }
   bool is_ready() const;
-  // REQUIRES: ready, as reported by Adapters::WhenReady or is_ready().
+  // Returns the slot. REQUIRES: ready, as reported by Adapters::WhenReady or is_ready().
   int slot() const { return slot_; }
-  // Serial number of the slot's content; never reused. REQUIRES: as slot().
+  // Returns the serial number of the slot's content, which is never reused. REQUIRES: ready.
   uint64_t serial() const { return serial_; }
-  // Counts its request as running.
+  // Marks the request as running, for Adapters::Counts.
   void MarkRunning() const;
 
  private:

@@ -1,4 +1,4 @@
-// Seeds of requests that specify none.
+// Seeds of requests that specify no seed.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline uint64_t RandomSeed() {
   return (uint64_t{random()} << 32) | random();
 }
 
-// The seed of request `number`, derived from the engine's seed.
+// Returns the seed of request `number`, derived from the engine's seed.
 inline uint64_t DefaultSeed(uint64_t base_seed, uint64_t number) {
   return kernels::MixBits(base_seed ^ kernels::MixBits(number));
 }

@@ -12,26 +12,27 @@ namespace sluice {
 struct DraftPlan {
   ModelConfig model;
   ModelOptions options;       // for loading the model
-  kernels::KvLayout layout;   // of the draft's cache
-  int64_t num_blocks = 0;     // per engine
-  int64_t max_sequences = 0;  // per step
+  kernels::KvLayout layout;   // layout of the draft's cache
+  int64_t num_blocks = 0;     // number of blocks per engine
+  int64_t max_sequences = 0;  // maximum number of sequences per step
   bool keeps_prefixes = true;
   bool adaptive = true;
   double cost_ratio = 0.1;  // bytes read by a pass / bytes read by a step of the target
 
-  // For a head: F32 hidden rows that a step of each engine hands to the head.
+  // For a head: number of F32 hidden rows that a step of each engine passes to the head.
   int64_t handed_rows = 0;
   HandedRows Handed() const { return is_head() ? head().takes : HandedRows(); }
   int64_t HandedNumbers() const { return is_head() ? handed_rows * head().target_width() : 0; }
 
-  int64_t weight_bytes = 0;     // includes copied_bytes
-  int64_t copied_bytes = 0;     // of the target's embedding and head, if the target has ranks
-  int64_t workspace_bytes = 0;  // of all engines, like kv_bytes
+  int64_t weight_bytes = 0;  // includes copied_bytes
+  // Size of the copies of the target's embedding and head, which are made if the target has ranks.
+  int64_t copied_bytes = 0;
+  int64_t workspace_bytes = 0;  // total of all engines, as is kv_bytes
   int64_t kv_bytes = 0;
 
   bool is_head() const { return options.drafter != nullptr; }
   const DrafterSpec& head() const { return *options.drafter; }  // REQUIRES: is_head()
-  // The groups of the draft's cache: a single group, so that a sequence has one table.
+  // Returns the groups of the draft's cache: a single one, so that a sequence has one block table.
   KvGroups kv_groups() const { return KvGroups::Uniform(model.spec); }
   int64_t kv_bytes_per_block() const {
     return KvCache::BytesPerBlock(layout, kv_groups().layers_per_group);

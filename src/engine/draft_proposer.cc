@@ -55,7 +55,7 @@ DraftProposer::DraftProposer(const DraftPlan& plan, Model& model, ThreadPool& po
 }
 
 DraftProposer::~DraftProposer() {
-  model_.PrepareLogits({});  // Frees the memory of the logits before the model.
+  model_.PrepareLogits({});  // frees the memory of the logits before the model is destroyed
 }
 
 void DraftProposer::Follow(Job& job) {
@@ -74,7 +74,7 @@ void DraftProposer::Follow(Job& job) {
       state.num_computed = found * block_size;
     }
   } else {
-    // Keep the proposed tokens that the sequence accepted.
+    // Keeps the proposed tokens that the sequence accepted.
     const std::span<const int32_t> proposed =
         std::span(state.tokens).subspan(static_cast<size_t>(state.num_confirmed));
     const std::span<const int32_t> added = tokens.subspan(static_cast<size_t>(state.num_confirmed));
@@ -99,7 +99,7 @@ bool DraftProposer::TakeBlocks(Job& job, int64_t& length) {
   BlockList& list = job.state->blocks[0];
   const int64_t block_size = plan_.layout.block_size;
   const int64_t room = (list.size() + blocks_.num_available()) * block_size;
-  // The last proposed token is not computed.
+  // The last proposed token need not be computed.
   length = std::min(length, room - job.state->num_confirmed + 1);
   if (length < 1) return false;
   const int64_t needed = BlocksForTokens(job.state->num_confirmed + length - 1, block_size);
@@ -187,7 +187,7 @@ void DraftProposer::RunPass() {
   active_.clear();
   for (size_t i = 0; i < drawing_.size(); ++i) {
     Active active = drawing_[i];
-    if (!samples_[i].error.empty()) continue;  // only errors of the target fail requests
+    if (!samples_[i].error.empty()) continue;  // only errors of the target's sampling fail requests
     DraftSequence& state = *active.job->state;
     state.tokens.push_back(samples_[i].token);
     active.job->proposal->push_back(samples_[i].token);

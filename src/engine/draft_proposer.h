@@ -1,4 +1,4 @@
-// Proposes draft tokens, using a smaller model of the same vocabulary.
+// Proposes draft tokens with a smaller model that has the same vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ namespace sluice {
 // constraint: where both models agree on the probabilities, they draw the same token. It has its
 // own KV cache and its own prefix index, independent of the scheduler. It lags behind a sequence
 // after the prompt, after a preemption, and while nothing was proposed. Before it proposes again,
-// it computes the missing tokens, kMostCaughtUp per step of the engine. If its cache is full or the
-// sequence is too long for it, nothing is proposed.
+// it computes the missing tokens, at most kMostCaughtUp per step of the engine. If its cache is
+// full or the sequence is too long for it, nothing is proposed.
 //
-// Thread safety: one thread at a time. Create allocates everything except the tables of
-// sequences. Ownership: owns cache and arrays; model and pool outlive it.
+// Thread safety: one thread at a time. Create allocates everything except the tables of sequences.
+// Ownership: owns cache and arrays; model and pool outlive it.
 class DraftProposer final : public Drafter {
  public:
   // Maximum number of missing tokens that are computed before a step.
@@ -40,7 +40,7 @@ class DraftProposer final : public Drafter {
   DraftProposer& operator=(const DraftProposer&) = delete;
   ~DraftProposer() override;
 
-  // Bytes that it allocates besides model and cache.
+  // Returns the bytes that it allocates in addition to model and cache.
   static int64_t Bytes(const DraftPlan& plan, int64_t vocab_size, int num_threads);
 
   void Propose(int64_t num_sequences, std::span<Job> jobs) override;
@@ -53,8 +53,8 @@ class DraftProposer final : public Drafter {
   struct Active {
     Job* job = nullptr;
     SequenceSampling* sampling = nullptr;
-    int64_t length = 0;  // tokens to propose; 0: only computes missing tokens
-    int64_t end = 0;     // tokens that are computed after the next pass
+    int64_t length = 0;  // number of tokens to propose; 0: only computes missing tokens
+    int64_t end = 0;     // number of tokens that are computed after the next pass
   };
 
   DraftProposer(const DraftPlan& plan, Model& model, ThreadPool& pool, KvCache cache,
@@ -83,7 +83,7 @@ class DraftProposer final : public Drafter {
   std::vector<SequenceSampling> samplings_;
   std::vector<int32_t> tokens_, positions_, logit_rows_;
   std::vector<kernels::AttentionSlice> slices_;
-  bool is_broken_ = false;  // a pass failed
+  bool is_broken_ = false;  // whether a pass has failed
 };
 
 }  // namespace sluice

@@ -23,7 +23,7 @@ namespace sluice {
 struct DraftSequence {
   // The sequence's tokens, followed by those that were proposed last.
   std::vector<int32_t> tokens;
-  int64_t num_confirmed = 0;  // how many of `tokens` belong to the sequence
+  int64_t num_confirmed = 0;  // number of leading `tokens` that belong to the sequence
   // Number of leading tokens (for a head: rows, see head_proposer.h) whose keys and values are in
   // `blocks`.
   int64_t num_computed = 0;
@@ -32,8 +32,8 @@ struct DraftSequence {
   std::optional<SamplingParams> params;  // the request's, without logprobs
   DraftAcceptance acceptance;
 
-  // For a head: the target's hidden rows that the head has not computed yet, beginning at position
-  // `hidden_first`; the number of earlier positions that it will never compute; the salt of its
+  // For a head: the target's hidden rows that the head has not computed yet, the position of the
+  // first one; the number of earlier positions that it will never compute; the salt of its
   // prefixes.
   std::vector<float> hidden;
   int64_t hidden_first = 0;
@@ -46,27 +46,27 @@ class Drafter {
  public:
   virtual ~Drafter() = default;
 
-  // A sequence that decodes.
+  // A sequence for which to propose tokens.
   struct Job {
     TokenHistory history;
     const SequenceSampling* sampling = nullptr;
     std::string_view cache_salt;
     int64_t most = 0;  // maximum number of tokens to propose
-    int64_t left = 0;  // tokens that the sequence may still get
+    int64_t left = 0;  // maximum number of tokens that the sequence may still get
     DraftSequence* state = nullptr;
-    std::vector<int32_t>* proposal = nullptr;  // out
+    std::vector<int32_t>* proposal = nullptr;  // receives the proposed tokens
   };
-  // Proposes tokens for `jobs` before a step that decodes `num_sequences` sequences, which include
-  // those of `jobs`. REQUIRES: at most DraftPlan::max_sequences jobs; a sequence's tokens change
-  // only at their end.
+  // Proposes tokens for `jobs` before a step that decodes `num_sequences` sequences, including
+  // those of `jobs`. REQUIRES: at most DraftPlan::max_sequences jobs; between calls, tokens of a
+  // sequence are only appended or removed at the end.
   virtual void Propose(int64_t num_sequences, std::span<Job> jobs) = 0;
 
-  // Hidden rows of a sequence that a step computed, for drafting heads.
+  // Hidden rows of a sequence that a step computed, for a drafting head.
   struct Hidden {
     std::span<const int32_t> tokens;  // the sequence, including tokens that the step sampled
     std::string_view cache_salt;
     const SequenceSampling* sampling = nullptr;
-    int64_t left = 0;   // tokens that the sequence may still get
+    int64_t left = 0;   // maximum number of tokens that the sequence may still get
     int64_t first = 0;  // position of the first row
     int64_t count = 0;
     const float* rows = nullptr;  // [count, HandedRows::Width]
@@ -78,12 +78,12 @@ class Drafter {
   void Learn(int num_proposed, int num_accepted, DraftSequence& state) {
     policy_.LearnAcceptance(num_proposed, num_accepted, state.acceptance);
   }
-  // Records the time of a step that only decoded.
+  // Records the time of a step without prompt tokens.
   void LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds) {
     policy_.LearnStep(num_sequences, num_proposed, seconds);
   }
 
-  // Drops cached prefixes that no sequence holds.
+  // Drops cached prefixes that no sequence uses.
   virtual void ResetPrefixCache() = 0;
 
   // For tests.
@@ -95,12 +95,13 @@ class Drafter {
   explicit Drafter(const DraftPolicy& policy) : policy_(policy) {}
 
   static double SecondsSince(Clock::time_point start);
-  // A request's parameters, for sampling by a drafter.
+  // Returns a request's parameters for sampling by a drafter, without logprobs.
   static SamplingParams WithoutLogprobs(SamplingParams params);
-  // The job's sampling parameters without its constraint. REQUIRES: job.state has parameters and
-  // outlives the result.
+  // Returns the job's sampling parameters without its constraint. REQUIRES: job.state has
+  // parameters and outlives the result.
   static SequenceSampling SamplingOf(const Job& job);
-  // Records the time of a pass of `num_rows` rows for `num_sequences` that began at `start`.
+  // Records the time of a pass that began at `start`. It had `num_rows` rows of `num_sequences`
+  // sequences.
   void LearnPass(Clock::time_point start, size_t num_sequences, size_t num_rows);
 
   DraftPolicy policy_;

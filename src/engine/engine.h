@@ -1,4 +1,4 @@
-// The engine: one model, one KV cache, and one thread that owns all state of sequences, cache and
+// The engine: one model, one KV cache, and one thread that owns the state of sequences, cache and
 // scheduler.
 #pragma once
 
@@ -33,12 +33,12 @@ struct ProcessRanks;
 // Identifies an accepted request. Handles are never reused.
 using RequestHandle = uint64_t;
 
-// Describes the engine: the parts of its plan that answers, metrics and logs show.
+// Describes the engine: the parts of its plan that responses, metrics and logs show.
 struct EngineInfo {
   ModelConfig model;
   GenerationConfig generation;
   std::optional<PoolingConfig> pooling;  // nullopt: the model generates
-  // Length of the vector that a request gets, if the model pools.
+  // Returns the length of the vector that a request gets, if the model pools.
   int64_t VectorSize() const {
     return pooling && !pooling->dense.empty() ? pooling->dense.back().out_features
                                               : model.spec.ResultSize();
@@ -47,30 +47,32 @@ struct EngineInfo {
   bool takes_images = false;
   std::string no_images = "the model has no image tower";
   int64_t max_image_rows = 0;  // maximum number of rows of the tower per image
-  // Width of a row of a prompt (Request::rows); 0: rows are not accepted, for the reason given.
+  // Width of a row of a prompt (Request::rows). 0: rows are not accepted, for the reason in the
+  // next member.
   int64_t prompt_row_width = 0;
   std::string no_prompt_rows;
   std::vector<int32_t> end_tokens;  // of model and generation config, within the vocabulary, sorted
   int64_t max_model_len = 0;
   int64_t max_num_seqs = 0;
-  int num_speculative_tokens = 0;  // maximum per sequence and step; 0: no speculation
+  int num_speculative_tokens = 0;  // maximum draft tokens per sequence and step; 0: no speculation
   int64_t max_num_batched_tokens = 0;
   int64_t num_blocks = 0;
   int block_size = 0;
-  int64_t kv_tokens = 0;  // number of tokens that the KV cache holds in sequences of max_model_len
+  // Number of tokens that fit into the KV cache, in sequences of max_model_len.
+  int64_t kv_tokens = 0;
   int64_t weight_bytes = 0, workspace_bytes = 0, kv_bytes = 0;
-  int64_t request_memory_bytes = 0;        // that requests may take besides the engine
+  int64_t request_memory_bytes = 0;        // bytes that requests may use outside of the engine
   int64_t token_weight_bytes = 0;          // part of weight_bytes that a step of one token reads
   ElementType dtype = ElementType::kBF16;  // BF16 or F32
   ElementType kv_cache_dtype = ElementType::kBF16;  // BF16, F16, F32 or F8_E4M3
   std::optional<DeviceKind> device;                 // nullopt: the CPU
-  std::string isa;        // instruction set of the CPU's kernels, or the device's name
-  std::string simulated;  // "H200x8": devices that answers only simulate; "": none
-  int num_threads = 0;    // of all ranks together
-  int tensor_ranks = 1;   // ranks that share each layer
+  std::string isa;        // instruction set of the CPU's kernels, or name of the device
+  std::string simulated;  // the devices that are simulated, such as "H200x8"; "": none
+  int num_threads = 0;    // total of all ranks
+  int tensor_ranks = 1;   // number of ranks that share each layer
   int pipeline_stages = 1;
-  // If there are several engines, the above is per engine, except weights, request memory and
-  // threads, which are totals.
+  // If there are several engines, the members above are per engine, except weights, request memory
+  // and threads, which are totals.
   int num_engines = 1;
   int first_engine = 0;  // number of the first engine
   // Time spent in each operator of the model, over all steps and engines. Null without
@@ -87,10 +89,10 @@ struct Residency {
 // Health of an engine.
 struct EngineState {
   bool is_healthy = true;
-  std::string reason;  // why it is unhealthy; may be empty even then
+  std::string reason;  // why it is unhealthy; may be ""
 };
 
-// "bfloat16", "float16", "float32" or "fp8": the spelling of --dtype and --kv-cache-dtype.
+// Returns "bfloat16", "float16", "float32" or "fp8", as in --dtype and --kv-cache-dtype.
 std::string_view DtypeName(ElementType type);
 
 // Thread safety: all methods may be called from any thread. Commands reach the engine's thread
@@ -99,22 +101,23 @@ class Engine {
  public:
   struct Hooks {
     EngineObserver* observer = nullptr;  // outlives the engine
-    // With several engines, used instead of `observer`: returns the observer of engine i. If empty,
-    // all engines report to `observer`, each from a thread of its own.
+    // If there are several engines, used instead of `observer`: returns the observer of engine i,
+    // which calls it from its own thread. If empty, all engines report to `observer`.
     std::function<EngineObserver*(int i)> observer_of;
     // Returns the listener for the prefix cache events of the engine with this data-parallel rank;
     // empty: no listener. The engine owns it. Called before anything is loaded.
     std::function<Result<std::unique_ptr<CacheListener>>(int64_t rank)> listener_of;
-    // Returns the journal of the i-th engine of this process (journal.h), null for none; empty: no
-    // engine has one. Journals outlive the engine.
+    // Returns the journal of the i-th engine of this process (journal.h), or null; empty: no engine
+    // has a journal. Journals outlive the engine.
     std::function<EngineJournal*(int i)> journal_of;
     // Called with each line of the memory plan, before anything is allocated.
     std::function<void(const std::string& line)> print_plan;
-    // Called with the total bytes of the plan, out of the memory that it divides.
+    // Called with the number of bytes that the plan takes from the memory that it divides.
     std::function<void(int64_t bytes)> planned_bytes;
     std::function<void(int64_t done_bytes, int64_t total_bytes)> load_progress;
-    // The processes that compute the model, with this one as rank 0; null: this process alone. Used
-    // until the engine is created; its communicator is used as long as the engine lives.
+    // The processes that compute the model, of which this is rank 0. Null: this process computes
+    // alone. Used until the engine is created; its communicator is used as long as the engine
+    // lives.
     const ProcessRanks* processes = nullptr;
   };
 
@@ -122,7 +125,7 @@ class Engine {
   // engines as configured, combined into one (replica_engine.h). kResourceExhausted if the model
   // does not fit; the message names the option that would help.
   static Result<std::unique_ptr<Engine>> Create(const EngineConfig& config, Hooks hooks);
-  // Does the same up to the plan, which is reported to `hooks`: returns the errors that occur
+  // Does the same up to the plan, which is reported to `hooks`. Returns the errors that occur
   // before anything is loaded. REQUIRES: hooks.processes is null.
   static Status Check(const EngineConfig& config, const Hooks& hooks);
   // Aborts running requests and stops the thread.
@@ -131,30 +134,30 @@ class Engine {
   virtual const EngineInfo& info() const = 0;
 
   // Accepts a request. kInvalidArgument for a prompt that is empty, outside the vocabulary or
-  // longer than the context allows; kUnavailable when shutting down or when the queue is full.
-  // After success everything else is reported to the sink.
+  // longer than the context allows; kUnavailable during shutdown or if the queue is full. After
+  // success, all later results and errors go to the sink.
   virtual Result<RequestHandle> Submit(Request request) = 0;
   // The client disconnected: ends every sequence and frees its blocks within one step. The sink
-  // receives nothing after the abort has been processed; updates that are on their way may still
-  // arrive. Unknown handles are ignored.
+  // receives nothing after the abort has been processed; until then, updates may still arrive.
+  // Unknown handles are ignored.
   virtual void Abort(RequestHandle handle) = 0;
   // The text matched a stop string: ends this sequence as kStop, with no more tokens. Its siblings
   // continue.
   virtual void StopSequence(RequestHandle handle, int sequence) = 0;
 
-  // The LoRA adapters that requests may ask for; null if none are served.
+  // Returns the LoRA adapters that requests may use; null if none are served.
   virtual Adapters* adapters() { return nullptr; }
 
-  // Whether the engine's thread makes progress: no failure, and no step or pending work older than
-  // the watchdog allows.
+  // Returns whether the engine's thread makes progress: no failure, and no step or pending work
+  // older than the watchdog allows.
   virtual bool healthy() const = 0;
-  // Why the engine stopped computing until the server is restarted; "" while it works.
+  // Returns why the engine has stopped computing until the server is restarted; "" while it works.
   virtual std::string failure() const { return ""; }
-  // Whether there is work, and none of it has been done for longer than the watchdog allows.
+  // Returns whether there is work of which none has been done for longer than the watchdog allows.
   virtual bool stalled() const { return false; }
-  // The state of each engine, in order.
+  // Returns the state of each engine, in order.
   virtual std::vector<EngineState> states() const { return {{healthy(), failure()}}; }
-  // Number of requests accepted and not finished.
+  // Returns the number of requests that were accepted and have not finished.
   virtual int64_t num_unfinished() const = 0;
 
   // C9: Submit returns kUnavailable from now on, except if Request::was_accepted. Running requests
@@ -162,8 +165,8 @@ class Engine {
   // Returns immediately; num_unfinished() falls to 0.
   virtual void BeginShutdown() = 0;
 
-  // Removes the blocks that no sequence holds from the prefix cache. Returns false if some were
-  // held. Waits for the engine's thread, so sinks and observers must not call it, unlike the
+  // Removes all blocks that no sequence uses from the prefix cache. Returns false if sequences used
+  // some. Waits for the engine's thread, so sinks and observers must not call it, unlike the
   // methods above.
   virtual bool ResetPrefixCache() = 0;
 
@@ -176,26 +179,27 @@ class Engine {
   // files. Submit then returns kUnavailable until WakeUp() has restored both. kUnavailable while
   // requests are unfinished.
   virtual Status Sleep(bool /*drops_files*/) { return NotReloadable(); }
-  // Reloads the weights or reallocates the cache, if absent. After an error the engine still
-  // sleeps, and WakeUp() may be called again.
+  // Reloads the weights and reallocates the cache, if requested and absent. After an error the
+  // engine still sleeps, and WakeUp() may be called again.
   virtual Status WakeUp(bool /*weights*/, bool /*cache*/) { return NotReloadable(); }
   virtual Residency residency() const { return {}; }
 
-  // Loads the checkpoint in `folder`, which has the same configuration, beside the weights in use;
-  // requests are served meanwhile. Replaces weights staged before; after an error none are staged.
+  // Loads the checkpoint in `folder`, which must have the same configuration, beside the weights in
+  // use. Requests are served meanwhile. Replaces weights that were staged earlier; after an error,
+  // none are staged.
   virtual Status StageWeights(const std::filesystem::path& /*folder*/) { return NotReloadable(); }
   // Switches to the staged weights before the next step: no step uses both. Running requests
   // continue; the keys and values of all their tokens are recomputed. The prefix cache is emptied.
   // WakeUp() loads from this folder afterwards. kInvalidArgument if nothing is staged.
   virtual Status CommitWeights() { return NotReloadable(); }
-  // The folder of the checkpoint in use; "" if the engine does not report it.
+  // Returns the folder of the checkpoint in use; "" if the engine does not report it.
   virtual std::filesystem::path weights_folder() const { return {}; }
   // Drops the staged weights.
   virtual void DropStagedWeights() {}
 
-  // Totals of all engines.
+  // Returns totals over all engines.
   virtual CacheEventCounts cache_event_counts() const { return {}; }
-  // Counts of blocks evicted from the prefix cache's pool to the tiers, over all engines.
+  // Returns counts of blocks evicted from the prefix cache's pool to the tiers, over all engines.
   virtual TierCounts tier_counts() const { return {}; }
 
  private:

@@ -1,4 +1,4 @@
-// What the core reports to its journal.
+// Reports the core's events to its journal.
 #include "engine/engine_core.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-// Steps of pooling models: vectors of texts instead of tokens.
+// Steps of pooling models: they compute vectors of texts instead of tokens.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -13,8 +13,8 @@ void EngineCore::Pool(const Flight& flight) {
     if (!slice.is_wanted) continue;
     ActiveSequence& sequence = slice.active();
     ActiveRequest& request = *sequence.request;
-    // Sum rows in the order of their positions: the sum does not depend on the chunks of the
-    // prompt.
+    // Sums rows in the order of their positions, so the sum does not depend on how the prompt is
+    // divided into chunks.
     std::vector<double>& pooled = sequence.pooled;
     const auto [begin, end] = WantedRows(slice, 0);
     for (int64_t row = 0; row < end - begin; ++row) {

@@ -1,4 +1,4 @@
-// Samples the tokens of a step, and holds sequences whose constraints are not ready.
+// Samples the tokens of a step, and makes sequences wait whose constraints are not ready.
 #include <memory>
 #include <span>
 
@@ -69,8 +69,8 @@ void EngineCore::Sample(const Flight& flight, StepStats& stats) {
         if (!sequence.finish) Hold(sequence);
         continue;
       }
-      // The draft token of the previous round matched: its KV counts as computed now that the row
-      // after it is sampled. Until then it may be computed again.
+      // The draft token of the previous round matched. Its keys and values count as computed only
+      // now that the row after it is sampled; until then it may be computed again.
       if (round > 0 && !sequence.finish) scheduler_.AcceptProposed(sequence);
       const int32_t token = jobs_[i].token;
       const bool appended = AppendToken(sequence, jobs_[i], now, sampling.update);
@@ -96,7 +96,7 @@ void EngineCore::Hold(ActiveSequence& sequence) {
   const std::shared_ptr<SequenceMatcher>& matcher = sequence.sampling.matcher;
   sequence.is_held = true;
   if (replays()) return;
-  if (matcher->is_away()) return;  // already in the queue, as the sequence was preempted
+  if (matcher->is_away()) return;  // already in the queue, because the sequence was preempted
   const std::span<const int32_t> tokens = sequence.tokens;
   matchers_.Submit(matcher, tokens.subspan(static_cast<size_t>(sequence.num_prompt_tokens)),
                    sequence.client);

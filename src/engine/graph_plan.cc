@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 std::vector<int64_t> ChosenSizes(int64_t largest, bool pads) {
-  constexpr int64_t kEachUpTo = 32;  // without padding, every size up to this one
+  constexpr int64_t kEachUpTo = 32;  // without padding, all sizes up to this one are captured
   std::vector<int64_t> sizes;
   if (pads) {
     for (int64_t size = 1; size <= largest; size *= 2) {

@@ -91,7 +91,7 @@ HeadProposer::HeadProposer(const DraftPlan& plan, Model& model, ThreadPool& pool
 }
 
 HeadProposer::~HeadProposer() {
-  model_.PrepareLogits({});  // Frees the memory of the logits before the model.
+  model_.PrepareLogits({});  // frees the memory of the logits before the model is destroyed
 }
 
 void HeadProposer::Begin(std::span<const int32_t> tokens, std::string_view cache_salt,
@@ -100,7 +100,8 @@ void HeadProposer::Begin(std::span<const int32_t> tokens, std::string_view cache
   state.params = WithoutLogprobs(*sampling.params);
   if (index_ == nullptr) return;
   PrefixLookup lookup;
-  // Rows belong to tokens from the second on, but depend on the first one, too: add it to the salt.
+  // The head's rows start with the second token, but depend on the first one, too, so it is part of
+  // the salt.
   state.salt = fmt::format("{}\n{}", cache_salt, tokens.front());
   state.cursor = index_->Start(state.salt);
   const auto most = std::max<int64_t>(0, std::ssize(tokens) - 2) / plan_.layout.block_size;
@@ -235,7 +236,7 @@ void HeadProposer::Forward(bool takes_target, bool wants) {
 
 void HeadProposer::Insert(std::span<const int32_t> tokens, DraftSequence& state) {
   const int64_t block_size = plan_.layout.block_size;
-  // Blocks of a sequence with skipped rows are incomplete.
+  // Skips sequences with skipped rows, whose blocks are incomplete.
   if (index_ == nullptr || state.num_skipped > 0) return;
   while ((state.cursor.num_blocks + 1) * block_size <= state.num_computed) {
     const auto first = static_cast<size_t>(1 + state.cursor.num_blocks * block_size);
@@ -256,7 +257,7 @@ void HeadProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
     if (!is_broken_ && length > 1) {
       Begin(job.history.tokens, job.cache_salt, *job.sampling, state);
       SkipMissing(state);
-      // The hidden rows up to the last token's must be there.
+      // Ready if the hidden rows up to the last token's are available.
       const bool is_ready =
           !state.hidden.empty() && state.hidden_first + NumHidden(state) == length - 1;
       const int64_t slots = plan_.options.max_context - state.num_computed - NumHidden(state);
@@ -329,7 +330,7 @@ void HeadProposer::Draw() {
   size_t num_left = 0;
   for (size_t i = 0; i < active_.size(); ++i) {
     Active active = active_[i];
-    if (!samples_[i].error.empty()) continue;  // only errors of the target fail requests
+    if (!samples_[i].error.empty()) continue;  // only errors of the target's sampling fail requests
     DraftSequence& state = *active.job->state;
     state.tokens.push_back(samples_[i].token);
     active.job->proposal->push_back(samples_[i].token);

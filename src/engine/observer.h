@@ -11,38 +11,40 @@
 
 namespace sluice {
 
-// Reported for each step, and once without tokens when the engine becomes idle, so that gauges
-// return to zero.
+// Reported for each step, and once without tokens when the engine becomes idle, which resets gauges
+// to zero.
 struct StepStats {
   int64_t running = 0;
   int64_t waiting = 0;
-  int64_t used_blocks = 0;  // held by sequences
+  int64_t used_blocks = 0;  // blocks that sequences use
   int64_t total_blocks = 0;
-  // Slots for recurrent states of sequences: held by running sequences, holding snapshots, and
-  // total; 0 if sequences keep no states.
+  // Slots for recurrent states: those of running sequences, those with snapshots, and the total. 0
+  // if sequences have no states.
   int64_t held_states = 0;
   int64_t kept_states = 0;
   int64_t total_states = 0;
-  // Counts of this step:
+  // Counts of this step. Prompt tokens that it computed, without those found in the cache:
   int64_t prompt_tokens = 0;  // computed, not taken from the cache
-  // Prompt tokens that were neither computed nor found before. Over all steps, each token counts
-  // once per sequence, here or in prefix_hits, even if the sequence is preempted.
+  // Prompt tokens that were neither computed nor found before. Summed over all steps, each token
+  // counts once per sequence, here or in prefix_hits, even if the sequence is preempted.
   int64_t new_prompt_tokens = 0;
   int64_t generated_tokens = 0;
   int64_t preemptions = 0;
   int64_t prefix_queries = 0;  // prompt tokens looked up in the prefix index
   int64_t prefix_hits = 0;     // tokens found there
-  // Tokens looked up in the tiers, and those found there. The latter also count in prefix_hits.
+  // Tokens that were looked up in the tiers, and tokens that were found there. The latter also
+  // count in prefix_hits.
   int64_t tier_queries = 0;
   int64_t tier_hits = 0;
-  int64_t drafts = 0;        // sequences whose draft tokens were verified
-  int64_t draft_tokens = 0;  // draft tokens of those sequences
-  // Accepted draft tokens, by their index among the draft tokens.
+  int64_t drafts = 0;        // number of sequences whose draft tokens were verified
+  int64_t draft_tokens = 0;  // number of draft tokens of those sequences
+  // Number of accepted draft tokens, by their index among the draft tokens of a sequence.
   std::array<int16_t, kMaxSpeculativeTokens> accepted_tokens = {};
-  int64_t replayed = 0;      // steps replayed as graphs on a device since the last report
+  // Number of steps that a device replayed as graphs since the last report.
+  int64_t replayed = 0;
   int64_t in_flight = 0;     // number of steps in flight when this one ended, including it
   double step_seconds = 0;   // from planning, or the end of the previous step, to sampled tokens
-  double model_seconds = 0;  // of these, the seconds inside Model::Begin and Finish
+  double model_seconds = 0;  // the part of it inside Model::Begin and Finish
 };
 
 // How one sequence of a request ended.
@@ -52,30 +54,32 @@ struct SequenceStats {
   int64_t preemptions = 0;
 };
 
-// Reported when the last sequence of a request has ended.
+// Describes a request whose last sequence has ended.
 struct RequestStats {
   FinishReason reason = FinishReason::kStop;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
-  int64_t generated_tokens = 0;  // over all sequences
+  int64_t generated_tokens = 0;  // sum over all sequences
   int64_t max_tokens = 0;
   std::vector<SequenceStats> sequences;
   double queue_seconds = 0;                   // arrival to first scheduled
   double prefill_seconds = 0;                 // first scheduled to first token
   double decode_seconds = 0;                  // first to last token
   double inference_seconds = 0;               // first scheduled to last token
-  double total_seconds = 0;                   // arrival to last token, or to the abort or error
+  double total_seconds = 0;                   // arrival to the last token, abort or error
   std::optional<double> first_token_seconds;  // arrival to first token; none if there was no token
 };
 
 // Called on the engine's thread, OnFinished on any thread; must not block. A step is reported here
-// before its results go to the sinks, so that an answer is counted by the time it arrives.
+// before its results go to the sinks, so that an answer has been counted when it arrives.
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
   virtual void OnStep(const StepStats& stats) = 0;
-  virtual void OnFirstToken(double seconds_since_arrival) = 0;  // of a sequence, or its vector
-  virtual void OnInterToken(double seconds) = 0;                // between two updates of a sequence
+  // First token of a sequence, or the prompt's vector.
+  virtual void OnFirstToken(double seconds_since_arrival) = 0;
+  // Time between two updates of a sequence.
+  virtual void OnInterToken(double seconds) = 0;
   virtual void OnFinished(const RequestStats& stats) = 0;
 };
 

@@ -101,7 +101,7 @@ int64_t OpenRequests::size() const {
 }
 
 void OpenRequests::FailAt(int engine, const Error& error) {
-  // Release the references without the mutex: a sink's destructor takes it.
+  // Releases the references without the mutex, because a sink's destructor takes it.
   std::vector<std::shared_ptr<RoutedSink>> failed;
   {
     const MutexLock lock(mutex_);

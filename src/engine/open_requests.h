@@ -15,7 +15,7 @@ namespace sluice {
 
 class OpenRequests;
 
-// Sits between an engine and a request's sink: reports finished tokens to the router, and can end
+// Stands between an engine and a request's sink. Reports finished tokens to the router, and can end
 // the request if the engine does not.
 class RoutedSink final : public RequestSink {
  public:
@@ -35,8 +35,8 @@ class RoutedSink final : public RequestSink {
   int engine() const { return route_.engine; }
 
  private:
-  // Reports up to `tokens` generated tokens to the router as done. At least one expected token per
-  // unfinished sequence stays outstanding.
+  // Reports up to `tokens` generated tokens to the router as done. Keeps at least one expected
+  // token per unfinished sequence.
   void FinishOutput(int64_t tokens, bool is_end) REQUIRES(mutex_);
   void FinishPrompt() REQUIRES(mutex_);
   void End() REQUIRES(mutex_);
@@ -51,12 +51,13 @@ class RoutedSink final : public RequestSink {
   int64_t prompt_left_ GUARDED_BY(mutex_);
   int64_t output_left_ GUARDED_BY(mutex_);
   int64_t sequences_left_ GUARDED_BY(mutex_);
-  bool is_told_ GUARDED_BY(mutex_) = false;  // the inner sink got its end from Fail()
+  // Whether Fail() has reported the end to the inner sink.
+  bool is_told_ GUARDED_BY(mutex_) = false;
   bool has_ended_ GUARDED_BY(mutex_) = false;
 };
 
-// Thread safety: all methods may be called from any thread. Memory: one entry per open request, a
-// number that the engines limit. Ownership: outlives the sinks.
+// Thread safety: all methods may be called from any thread. Memory: one entry per open request; the
+// engines limit their number. Ownership: outlives the sinks.
 class OpenRequests {
  public:
   void Add(const std::shared_ptr<RoutedSink>& sink);

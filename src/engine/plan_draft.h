@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// For messages: "the draft model in FOLDER".
+// Returns a name for messages: "the draft model in FOLDER".
 std::string DrafterName(const DraftConfig& draft);
 
 // Fills in `plan.draft` except for its sizes in bytes. kUnsupported and kInvalidArgument name

@@ -35,7 +35,7 @@ Result<ModelTask> ResolveTask(const PoolingOptions& options, const ModelConfig& 
   return ModelTask::kGenerate;
 }
 
-// The activation for scores according to the sentence-transformers or transformers settings.
+// Returns the activation for scores from the sentence-transformers or transformers settings.
 Result<PoolingActivation> ScoreActivation(const JsonFields& config, int64_t num_scores) {
   ASSIGN_OR_RETURN(const json::Value* inner, config.Object("sentence_transformers"));
   std::optional<std::string> name;
@@ -62,7 +62,7 @@ Result<PoolingActivation> ScoreActivation(const JsonFields& config, int64_t num_
   return PoolingActivation::kSoftmax;
 }
 
-// Label names of id2label, by class number.
+// Returns the label names in id2label, by class number.
 std::vector<std::string> Labels(const json::Value& config, int64_t num_scores) {
   std::vector<std::string> labels;
   const json::Value* map = config.Find("id2label");

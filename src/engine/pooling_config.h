@@ -1,4 +1,4 @@
-// How the engine of a pooling model turns a prompt into a vector.
+// Settings with which a pooling model turns a prompt into a vector.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ enum class PoolingActivation { kNone, kNormalize, kSigmoid, kSoftmax };
 struct PoolingConfig {
   ModelTask task = ModelTask::kEmbed;  // or kClassify
   PoolingMethod method = PoolingMethod::kLast;
-  std::vector<DenseModule> dense;  // dense layers between pooling and activation
+  std::vector<DenseModule> dense;  // layers between pooling and activation
   PoolingActivation activation = PoolingActivation::kNormalize;
   std::optional<int64_t> max_tokens;  // limit from the sentence-transformers files
-  // Texts that are too long are truncated, not rejected, unless the request says otherwise. Set if
-  // the folder has sentence-transformers files, as that library truncates.
+  // Whether texts that are too long are truncated and not rejected; a request may override it. Set
+  // if the folder has sentence-transformers files, because that library truncates.
   bool truncates = false;
   bool lower_case = false;
   std::string prompt;                          // prepended to every text
-  std::map<std::string, std::string> prompts;  // by the purpose of a text
+  std::map<std::string, std::string> prompts;  // keyed by the purpose of a text
   // Whether embeddings may be shortened: to a length in `dimensions`, or to any if it is empty.
   bool is_matryoshka = false;
   std::vector<int64_t> dimensions;
-  std::vector<std::string> labels;  // of the classes; may be empty
+  std::vector<std::string> labels;  // names of the classes; may be empty
   // Whether two texts to compare are joined with the tokenizer's special tokens between them.
   bool separates_texts = false;
   int64_t num_token_types = 1;  // token types that the model distinguishes; 0: it has none
@@ -42,7 +42,7 @@ struct PoolingConfig {
 enum class RunnerChoice { kAuto, kGenerate, kPooling };
 enum class ConvertChoice { kAuto, kNone, kEmbed, kClassify };
 
-// The pooling options as given.
+// The pooling options as the user gave them.
 struct PoolingOptions {
   RunnerChoice runner = RunnerChoice::kAuto;
   ConvertChoice convert = ConvertChoice::kAuto;
@@ -52,8 +52,8 @@ struct PoolingOptions {
   bool operator==(const PoolingOptions&) const = default;
 };
 
-// The pooling of the model in `folder`; nullopt if it generates text. Sets the task's head in
-// `model`. By default, a model pools if it has no language-model head, if it has
+// Returns the pooling of the model in `folder`; nullopt if it generates text. Also sets the task's
+// head in `model`. By default, a model pools if it has no language-model head, if it has
 // sentence-transformers files, or if `convert` names a pooling task. kInvalidArgument if options
 // contradict each other; kUnsupported names a pooler setting that is not implemented.
 Result<std::optional<PoolingConfig>> ResolvePooling(const PoolingOptions& options,

@@ -1,4 +1,5 @@
-// Estimates which prefixes each of several engines has cached, from the prompts that it was given.
+// Estimates which prefixes each of several engines has cached from the prompts that were routed to
+// it.
 #pragma once
 
 #include <cstdint>
@@ -8,32 +9,32 @@
 
 namespace sluice {
 
-// For each engine, a table of the last prompt blocks that it was given, about as many as its cache
-// has. A block's keyed 64-bit hash covers all preceding blocks, too. On a collision, a request goes
-// to an engine that has less of its prefix than expected. Thread safety: one thread at a time,
-// except Chain. Only the constructor and Chain allocate.
+// For each engine, a table of the last prompt blocks that were routed to it, about as many as its
+// cache has. A block's keyed 64-bit hash covers all preceding blocks, too. On a collision, a
+// request goes to an engine that has less of its prefix than expected. Thread safety: one thread at
+// a time, except Chain. Only the constructor and Chain allocate.
 class PrefixRoutes {
  public:
-  // `num_blocks`: of each engine's cache; 0: remember nothing.
+  // `num_blocks`: number of blocks in each engine's cache; 0: remember nothing.
   PrefixRoutes(int num_engines, int block_size, int64_t num_blocks);
 
-  // Hashes of the full blocks of `tokens`; they depend on the salt, too. May be called from any
-  // thread.
+  // Returns hashes of the full blocks of `tokens`, which also depend on the salt. May be called
+  // from any thread.
   std::vector<uint64_t> Chain(std::span<const int32_t> tokens, std::string_view salt) const;
 
-  // Number of tokens at the start of `chain` that the engine was given before.
+  // Returns the number of tokens at the start of `chain` that were routed to the engine before.
   int64_t Find(int engine, std::span<const uint64_t> chain) const;
-  // Records that the engine is given all blocks of `chain`.
+  // Records that all blocks of `chain` are routed to the engine.
   void Add(int engine, std::span<const uint64_t> chain);
-  // Call when the engines' caches were emptied.
+  // Call when the engines' caches have been emptied.
   void Clear();
 
  private:
-  // Entries of a bucket; a new block replaces the oldest entry.
+  // Number of entries in a bucket; a new block replaces the oldest entry.
   static constexpr size_t kWays = 8;
   struct Entry {
     uint64_t hash = 0;
-    uint64_t given = 0;  // clock_ when last given; 0: empty
+    uint64_t given = 0;  // value of clock_ at the last routing; 0: empty
   };
   using Bucket = Entry[kWays];
 

@@ -1,4 +1,4 @@
-// How many ranks compute a model on this machine's CPUs or devices, and with which threads.
+// Plans how many ranks compute a model on this machine's CPUs or devices, and with which threads.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@
 namespace sluice {
 
 struct RankPlan {
-  int tensor_size = 1;                      // ranks that share each layer
-  int num_stages = 1;                       // groups of consecutive layers
-  std::vector<RankThreads> threads = {{}};  // by rank
-  std::string note;                         // if several ranks were requested: what was planned
-  bool fewer = false;                       // fewer ranks than requested
+  int tensor_size = 1;                      // number of ranks that share each layer
+  int num_stages = 1;                       // number of groups of consecutive layers
+  std::vector<RankThreads> threads = {{}};  // threads of each rank
+  std::string note;                         // describes the plan if several ranks were requested
+  bool fewer = false;                       // whether there are fewer ranks than requested
 
   int num_ranks() const { return tensor_size * num_stages; }
   int num_threads() const;
@@ -32,8 +32,8 @@ struct RankPlan {
 Result<RankPlan> PlanRanks(const EngineConfig& config, const Topology& topology, int num_threads,
                            const std::string& device_name);
 
-// The threads, by rank, of one of several engines, which divide the threads of `ranks`; at least
-// one per rank. The last engine has the most.
+// Returns the threads of each rank for one of several engines. The engines divide the threads of
+// `ranks`, at least one per rank and engine. The last engine has the most.
 std::vector<RankThreads> ThreadsOfEngine(const RankPlan& ranks, int engine, int num_engines);
 
 }  // namespace sluice

@@ -36,7 +36,7 @@ struct SequenceUpdate {
   int sequence = 0;  // [0, n)
   std::vector<int32_t> tokens;
   std::vector<TokenLogprobs> logprobs;  // one per token, if requested
-  int64_t weights = 0;  // how often the weights had been replaced when these tokens were sampled
+  int64_t weights = 0;  // number of weight replacements before these tokens were sampled
   std::optional<FinishReason> finish;
   // The entry of stop_token_ids that ended the sequence; nullopt for an end-of-sequence token.
   std::optional<int32_t> stop_token;
@@ -44,25 +44,26 @@ struct SequenceUpdate {
 
 // Sent once per request, before or with its first tokens.
 struct PromptResult {
-  int64_t cached_tokens = 0;  // taken from the prefix cache
+  int64_t cached_tokens = 0;  // number of tokens taken from the prefix cache
   double queue_seconds = 0;   // from arrival until first scheduled
   // With prompt_logprobs: one entry per prompt token. The first token has no logprob, so its entry
   // is empty.
   std::vector<std::optional<TokenLogprobs>> logprobs;
 };
 
-// Receives the results of a request. Called on the engine's thread, in order: until OnUpdate with
-// the last sequence's finish, OnPooled or OnError, and never afterwards. Must not block:
-// implementations put the results into a queue. If that fails for lack of memory, the sink ends its
-// own request; exceptions are logged and otherwise ignored.
+// Receives the results of a request. Called on the engine's thread, in order. The last call is
+// OnUpdate with the last sequence's finish, OnPooled or OnError. Must not block: implementations
+// put the results into a queue. If that fails for lack of memory, the sink ends its own request;
+// exceptions are logged and otherwise ignored.
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
   virtual void OnPrompt(PromptResult result) = 0;
   virtual void OnUpdate(SequenceUpdate update) = 0;
-  // The vector of the prompt, if the model pools. Nothing follows, and OnUpdate is not called.
+  // Receives the prompt's vector if the model pools. It is the last call, and OnUpdate is not
+  // called.
   virtual void OnPooled(std::vector<float>&& /*vector*/) {}
-  // The request failed; nothing follows.
+  // The request has failed. It is the last call.
   virtual void OnError(Error error) = 0;
   // Called once when the request's last sequence has ended, or the request has failed or was
   // aborted; in any order with the calls above. Returns true if the sink itself will report the
@@ -92,32 +93,35 @@ struct PromptRows {
 struct Request {
   std::string id;               // for the log
   std::vector<int32_t> prompt;  // >= 1 tokens, within the vocabulary
-  // Images, if the model takes them (EngineInfo::takes_images): ascending, not overlapping.
+  // Images, if the model takes them (EngineInfo::takes_images), in ascending order of position,
+  // without overlap.
   std::vector<ImageInput> images;
   // Rows that replace the embeddings of the whole prompt; null: none. The prompt's tokens are then
   // placeholders, and penalties ignore them. Only for engines that take rows
   // (EngineInfo::prompt_row_width), without images and prompt_logprobs.
   std::shared_ptr<const PromptRows> rows;
-  // Index of the second text's first token, if the prompt holds two texts that the model
-  // distinguishes by token type. Only within PoolingConfig::num_token_types.
+  // Index of the second text's first token, if the prompt consists of two texts that the model
+  // distinguishes by token type. REQUIRES: PoolingConfig::num_token_types >= 2.
   std::optional<int32_t> second_text;
   SamplingParams sampling;
-  // The tokenizer's end-of-sequence tokens, in addition to the model's.
+  // The tokenizer's end-of-sequence tokens. Those of the model end the request, too.
   SharedList<int32_t> end_tokens;
-  std::shared_ptr<const Constraint> constraint;  // on the answer; may be null
+  std::shared_ptr<const Constraint> constraint;  // constraint on the answer; may be null
   int num_sequences = 1;                         // n
-  int64_t priority = 0;  // smaller is sooner; ignored if the policy is first come first served
-  uint64_t client = 0;   // under the fair policy, requests with the same number share one part
-  // Seed of a request that gives none; nullopt: the engine derives one from its base seed and the
+  // Requests with smaller numbers run first; ignored if the policy is first come first served.
+  int64_t priority = 0;
+  // Under the fair policy, requests with the same number share one client's part.
+  uint64_t client = 0;
+  // Seed if the request specifies none; nullopt: the engine derives one from its base seed and the
   // request's number.
   std::optional<uint64_t> default_seed;
-  std::string cache_salt;  // prefixes are shared only between requests of equal salt
-  // One of Engine::adapters(); null: the base model. Prefixes are shared only between requests with
-  // the same adapter.
+  std::string cache_salt;  // only requests with equal salts share prefixes
+  // One of Engine::adapters(); null: the base model. Only requests with the same adapter share
+  // prefixes.
   std::shared_ptr<const AdapterUse> adapter;
   bool use_prefix_cache = true;
-  // Continues something that was accepted before (the next step of a beam search, a request that
-  // waited for its adapter): a drain finishes it, too.
+  // Whether it continues work that was accepted before, such as the next step of a beam search or a
+  // request that waited for its adapter. A drain finishes it, too.
   bool was_accepted = false;
   std::optional<int> engine;  // index of the engine to use; nullopt: the one with the least work
   std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();

@@ -12,7 +12,7 @@ Router::Router(int num_engines, int block_size, int64_t num_blocks)
       unfinished_(static_cast<size_t>(num_engines)) {}
 
 Router::Route Router::Choose(const Request& request, std::span<const bool> may_be_chosen) {
-  // A prompt of rows has placeholder tokens, which do not identify it.
+  // A prompt of rows has placeholder tokens, which do not identify the prompt.
   const bool has_prefix = request.use_prefix_cache && request.rows == nullptr;
   const std::vector<uint64_t> chain =
       has_prefix ? prefixes_.Chain(request.prompt, request.cache_salt) : std::vector<uint64_t>();

@@ -1,4 +1,4 @@
-// Chooses which of several engines computes a request.
+// Chooses the engine, among several, that computes a request.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,16 @@
 
 namespace sluice {
 
-// Chooses the engine that would finish first: the one with the fewest tokens left to compute,
-// without those of the prompt that its cache probably has. So a request goes to the engine that has
-// its prefix, unless that engine has more other work than the prefix saves. Engines with equal work
-// take turns.
-// At most kExpectedTokens tokens of an answer are counted, since most answers end long before
-// max_tokens.
-// Thread safety: all methods may be called from any thread.
+// Chooses the engine that would finish first: the one with the fewest tokens left to compute, not
+// counting prompt tokens that its cache probably has. So a request goes to the engine that has its
+// prefix, unless that engine has more other work than the prefix saves. Engines with equal work
+// take turns. Counts at most kExpectedTokens tokens of an answer, because most answers end long
+// before max_tokens. Thread safety: all methods may be called from any thread.
 class Router {
  public:
   static constexpr int64_t kExpectedTokens = 256;
 
-  // As PrefixRoutes; `num_blocks` is 0 if the engines have no prefix cache.
+  // Parameters as in PrefixRoutes; `num_blocks` is 0 if the engines have no prefix cache.
   Router(int num_engines, int block_size, int64_t num_blocks);
 
   struct Route {
@@ -34,17 +32,18 @@ class Router {
   // Chooses among the engines in `may_be_chosen`, and counts the request there as unfinished.
   // REQUIRES: at least one may be chosen.
   Route Choose(const Request& request, std::span<const bool> may_be_chosen);
-  // `tokens` of the engine's tokens are finished, or will not be computed.
+  // Records that `tokens` of the engine's tokens are finished or will not be computed.
   void Finish(int engine, int64_t tokens);
   int64_t unfinished_tokens(int engine) const;
-  // Call when the engines' caches were emptied.
+  // Call when the engines' caches have been emptied.
   void ForgetPrefixes();
 
  private:
   mutable Mutex mutex_;
   PrefixRoutes prefixes_;                               // guarded, except Chain()
-  std::vector<int64_t> unfinished_ GUARDED_BY(mutex_);  // tokens, by engine
-  int next_ GUARDED_BY(mutex_) = 0;                     // the engine whose turn it is
+  std::vector<int64_t> unfinished_ GUARDED_BY(mutex_);  // tokens of unfinished requests, by engine
+  // The engine that is chosen next among equals.
+  int next_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace sluice

@@ -10,22 +10,22 @@
 
 namespace sluice {
 
-// "H200x8": what EngineConfig::simulation simulates; "" if it simulates nothing.
+// Returns what EngineConfig::simulation simulates, such as "H200x8"; "" if nothing is simulated.
 std::string SimulatedName(const SimulationConfig& simulation);
 
-// kInvalidArgument or kUnsupported for settings that a simulation cannot have.
+// Returns kInvalidArgument or kUnsupported for settings that cannot be simulated.
 Status CheckSimulation(const EngineConfig& config, const std::optional<PoolingConfig>& pooling,
                        bool are_processes);
 
-// The plan of an engine on the simulated devices, as PlanEngine makes it for real ones: blocks of
-// the cache are what the memory of a device leaves. Models for which this program has no kernels on
-// devices are planned as on a CPU, with a note.
+// Plans an engine on the simulated devices, as PlanEngine does for real ones: the cache gets the
+// memory of a device that the weights and workspace leave. Models without device kernels in this
+// program are planned as on a CPU, with a note.
 Result<EnginePlan> PlanSimulated(const EngineConfig& config, const ModelConfig& model);
 
-// Sets what the engine tells of its device.
+// Sets the members of EngineInfo that describe the device.
 void DescribeSimulation(const SimulationConfig& simulation, EngineInfo& info);
 
-// Adds the simulated model, and a cache without memory.
+// Adds the simulated model, and a cache that uses no memory.
 Status LoadSimulated(const EnginePlan& plan, const ModelConfig& model,
                      const std::vector<int32_t>& end_tokens, EngineLoop::Parts& parts);
 

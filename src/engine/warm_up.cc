@@ -19,10 +19,11 @@ struct StepShape {
   int64_t slices = 1;
   int64_t tokens = 1;   // of each slice
   int64_t context = 0;  // tokens of each slice that are already in the cache
-  bool draws = true;    // draws a token for each slice; else returns its logits
+  bool draws = true;    // whether to draw a token for each slice; if not, the step returns logits
 };
 
-// Shapes from one row up to the limits: products use other kernels from 17, 33 and 65 rows on.
+// Returns shapes from one row up to the limits. Products use other kernels from 17, 33 and 65 rows
+// on.
 std::vector<StepShape> ShapesWithin(const WarmUpLimits& limits, bool is_encoder) {
   const int64_t most = std::min(limits.max_rows, limits.max_slices);
   std::vector<StepShape> shapes = {{.tokens = 1}};
@@ -41,8 +42,8 @@ struct StepMemory {
   std::vector<int32_t> tokens, positions, logit_rows, table;
   std::vector<kernels::AttentionSlice> slices;
   std::vector<TokenDraw> draws;
-  std::vector<int32_t> adapters;  // if the model serves adapters: the one in the first slot
-  std::vector<StateSlot> states;  // if the cache has state slots: one for each slice
+  std::vector<int32_t> adapters;  // the first slot's adapter, if the model serves adapters
+  std::vector<StateSlot> states;  // one slot for each slice, if the cache has state slots
   std::vector<float> logits;
 };
 

@@ -12,15 +12,15 @@ namespace sluice {
 
 struct WarmUpLimits {
   int64_t max_rows = 256;   // of a warm-up step; at most the limit in ModelOptions
-  int64_t max_slices = 64;  // likewise
+  int64_t max_slices = 64;  // of a warm-up step; at most the limit in ModelOptions
   int64_t max_context = 4096;
 };
 
-// Runs steps of the kinds that requests cause: prompts, one token of few and of many sequences, a
-// long context, tokens drawn and logits kept. At a kernel's first launch, a driver loads its code
-// and allocates its memory: this way not during the first request. The content of the first block
-// of `cache` is undefined afterwards. kInternal, with the model's message, if a step fails: then no
-// request would succeed.
+// Runs steps like those of requests: prompts, one token of few and of many sequences, a long
+// context, drawn tokens and returned logits. At a kernel's first launch, the driver loads its code
+// and allocates its memory; warm-up steps keep that out of the first request. The content of the
+// first block of `cache` is undefined afterwards. kInternal, with the model's message, if a step
+// fails, because then no request would succeed.
 Status WarmUp(Model& model, ThreadPool& pool, KvCache& cache, const WarmUpLimits& limits);
 
 }  // namespace sluice
