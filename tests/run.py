@@ -75,13 +75,13 @@ ARM_KERNELS_FILTER = ARM_FILTER + ":*KernelChecks*:SeededOrders*:DeviceLinear*:E
 # For the engine's promise, only the tests with adapters, which also ask the base model: the tests of each model take
 # qemu more than twenty minutes. The tests of `models` cover every format and family.
 ARM_FILTERS = {"engine": "AdapterPromiseTest.*", "models": ARM_FILTER + ":*Device*"}
-ARM_CPUS = {"max": ("reference neon neon_dotprod neon_bf16", ARM_KERNELS_FILTER),
-            "neoverse-n1": ("reference neon neon_dotprod", "DispatchTest.*:Isa/LinearTest*neon_dotprod"),
-            "cortex-a72": ("reference neon", "DispatchTest.*:Isa/LinearTest*neon:Isa/SamplingTest*neon")}
+ARM_CPUS = {"max": ("reference portable neon neon_dotprod neon_bf16", ARM_KERNELS_FILTER),
+            "neoverse-n1": ("reference portable neon neon_dotprod", "DispatchTest.*:PortableTest.*:Isa/LinearTest*neon_dotprod"),
+            "cortex-a72": ("reference portable neon", "DispatchTest.*:PortableTest.*:Isa/LinearTest*neon:Isa/SamplingTest*neon")}
 # Targets with code specific to aarch64, which every change compiles.
 ARM_COMPILED = ["sluice_kernels_neon", "sluice_kernels_neon_dotprod", "sluice_kernels_neon_bf16", "hardware_test"]
 # The bundled model's answers, and small checkpoints compared with transformers.
-ARM_E2E = ["tests/e2e/test_calculator.py", "tests/e2e/test_golden.py", "-k", "not held_out"]
+ARM_E2E = ["tests/e2e/test_calculator.py", "tests/e2e/test_golden.py", "tests/e2e/test_receipts.py::test_portable_receipts", "-k", "not held_out"]
 # Folders that the address sanitizer leaves out to save time: their parts have tests elsewhere, and they read untrusted
 # input only through those parts.
 NOT_ASAN_FOLDERS = ["cli", "selftest"]

@@ -1,7 +1,10 @@
 #include "cli/arithmetic_profile.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "kernels/dispatch.h"
 #include "kernels/numeric_fingerprint.h"
 
 namespace sluice::cli {
@@ -11,6 +14,23 @@ namespace {
 constexpr std::string_view kValueOptions[] = {"activation-format", "quantization", "head-format",
                                               "hf-overrides",      "rope-scaling", "rope-theta"};
 
+// Whether the model needs a function of the math library that differs between architectures: the
+// softplus of states, gates and routers, or the tanh that caps logits.
+bool NeedsOtherMath(const DecoderSpec& spec) {
+  const auto needs = [](const LayerSpec& layer) {
+    return layer.attention.gate_is_softplus || layer.attention.temperature_tuning.has_value() ||
+           (layer.moe &&
+            (layer.moe->soft_cap != 0 || layer.moe->score != kernels::RouterScore::kSoftmax));
+  };
+  return spec.KeepsStates() || spec.logit_soft_cap != 0 || std::ranges::any_of(spec.layers, needs);
+}
+
+uint64_t FingerprintOf(const EngineInfo& info) {
+  const bool is_portable = info.isa == kernels::IsaName(kernels::Isa::kPortable);
+  return is_portable && !NeedsOtherMath(info.model.spec) ? kernels::PortableFingerprint()
+                                                         : kernels::NumericFingerprint();
+}
+
 }  // namespace
 
 json::Value ArithmeticProfile(const options::Settings& settings, const EngineInfo& info) {
@@ -18,7 +38,7 @@ json::Value ArithmeticProfile(const options::Settings& settings, const EngineInf
   const bool is_cpu = !info.device.has_value();
   profile.Set("device", is_cpu ? "cpu" : info.device == DeviceKind::kCuda ? "cuda" : "emulated");
   profile.Set("isa", info.isa);
-  if (is_cpu) profile.Set("fingerprint", fmt::format("{:016x}", kernels::NumericFingerprint()));
+  if (is_cpu) profile.Set("fingerprint", fmt::format("{:016x}", FingerprintOf(info)));
   profile.Set("dtype", DtypeName(info.dtype));
   profile.Set("kv_cache_dtype", DtypeName(info.kv_cache_dtype));
   for (const std::string_view name : kValueOptions) {

@@ -170,6 +170,26 @@ Status CheckEngines(const Settings& settings) {
   return {};
 }
 
+Status CheckArithmetic(const Settings& settings) {
+  if (settings.TextOr("arithmetic") != "portable") return {};
+  const std::string isa = settings.TextOr("cpu-isa", "auto");
+  if (isa != "auto" && isa != "portable") {
+    return Contradiction(
+        fmt::format("--arithmetic portable and --cpu-isa {} contradict each other: the portable "
+                    "kernels use instructions of their own choice; give one of them",
+                    isa),
+        "arithmetic");
+  }
+  const std::string device = settings.TextOr("device", "cpu");
+  if (device != "cpu" && device != "auto") {
+    return Contradiction(fmt::format("--arithmetic portable is of the CPU, and --device is {}: "
+                                     "leave one of them out",
+                                     device),
+                         "arithmetic");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckSettings(const Settings& settings) {
@@ -179,6 +199,7 @@ Status CheckSettings(const Settings& settings) {
   RETURN_IF_ERROR(CheckCaptureSizes(settings));
   RETURN_IF_ERROR(CheckTls(settings));
   RETURN_IF_ERROR(CheckEngines(settings));
+  RETURN_IF_ERROR(CheckArithmetic(settings));
   if (settings.Flag("enable-auto-tool-choice") && !settings.Given("tool-call-parser")) {
     return Contradiction(
         "--enable-auto-tool-choice requires --tool-call-parser: say how the model writes its calls",

@@ -95,6 +95,7 @@ constexpr Word<SchedulingPolicy> kPolicies[] = {
 constexpr Word<std::optional<kernels::Isa>> kIsas[] = {
     {"auto", std::nullopt},
     {"reference", kernels::Isa::kReference},
+    {"portable", kernels::Isa::kPortable},
     {"avx2", kernels::Isa::kAvx2},
     {"avx2_vnni", kernels::Isa::kAvx2Vnni},
     {"avx512", kernels::Isa::kAvx512},
@@ -358,6 +359,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.offload.disk_bytes_per_second = *settings.Integer("kv-offloading-write-rate");
   config.num_threads = static_cast<int>(*settings.Integer("threads"));
   config.cpu_isa = ValueOf(settings, "cpu-isa", kIsas);
+  if (settings.TextOr("arithmetic") == "portable") config.cpu_isa = kernels::Isa::kPortable;
   config.device = ValueOf(settings, "device", kDevices);
   config.batch_invariant = settings.Flag("batch-invariant");
   config.fast_accumulation = settings.Flag("fast-accumulation");
@@ -366,7 +368,8 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   // If no sizes are given, all simulated devices share each layer.
   if (config.simulation.is_given() && !settings.Given("tensor-parallel-size") &&
       !settings.Given("pipeline-parallel-size")) {
-    config.tensor_parallel_size = config.simulation.count;
+    const int engines = std::max(1, EnginesOf(settings).count);
+    config.tensor_parallel_size = std::max(1, config.simulation.count / engines);
   }
   config.exact_ranks = settings.TextOr("tensor-parallel-mode") == "exact";
   const EnginesHere engines = EnginesOf(settings);

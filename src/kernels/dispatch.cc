@@ -11,6 +11,7 @@
 #include "hardware/cpu_features.h"
 #include "kernels/cpu/tables.h"
 #include "kernels/kernel_table.h"
+#include "kernels/portable/portable.h"
 #include "kernels/vector_kernel.h"
 
 namespace sluice::kernels {
@@ -27,6 +28,8 @@ struct Variant {
 constexpr std::array kVariants = {
     Variant{Isa::kReference, &kReferenceKernels, 0, [](const CpuFeatures&) { return true; }},
 #if defined(__x86_64__)
+    Variant{Isa::kPortable, &kPortableKernels, kPortableVersion,
+            [](const CpuFeatures& cpu) { return cpu.avx2; }},
     Variant{Isa::kAvx2, &kAvx2Kernels, 1, [](const CpuFeatures& cpu) { return cpu.avx2; }},
     Variant{Isa::kAvx2Vnni, &kAvx2VnniKernels, 1,
             [](const CpuFeatures& cpu) { return cpu.avx2 && cpu.avx_vnni; }},
@@ -42,6 +45,8 @@ constexpr std::array kVariants = {
     Variant{Isa::kAmx, &kAmxKernels, 2,
             [](const CpuFeatures& cpu) { return cpu.amx_bf16 && cpu.amx_int8 && cpu.avx512_bf16; }},
 #elif defined(__aarch64__)
+    Variant{Isa::kPortable, &kPortableKernels, kPortableVersion,
+            [](const CpuFeatures& cpu) { return cpu.neon; }},
     Variant{Isa::kNeon, &kNeonKernels, 1, [](const CpuFeatures& cpu) { return cpu.neon; }},
     Variant{Isa::kNeonDotprod, &kNeonDotprodKernels, 1,
             [](const CpuFeatures& cpu) { return cpu.neon_dotprod; }},
@@ -84,6 +89,7 @@ int VectorVersion() {
 std::string_view IsaName(Isa isa) {
   switch (isa) {
     case Isa::kReference: return "reference";
+    case Isa::kPortable: return "portable";
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx2Vnni: return "avx2_vnni";
     case Isa::kAvx512: return "avx512";
@@ -122,8 +128,8 @@ Status SelectIsa(std::string_view name) {
     }
     available += fmt::format("{}{}", available.empty() ? "" : ", ", IsaName(isa));
   }
-  for (Isa isa : {Isa::kAvx2, Isa::kAvx2Vnni, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAvx512Bf16,
-                  Isa::kAmx, Isa::kNeon, Isa::kNeonDotprod, Isa::kNeonBf16}) {
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx2Vnni, Isa::kAvx512, Isa::kAvx512Vnni,
+                  Isa::kAvx512Bf16, Isa::kAmx, Isa::kNeon, Isa::kNeonDotprod, Isa::kNeonBf16}) {
     if (IsaName(isa) == name) {
       return Fail(ErrorCode::kUnsupported,
                   fmt::format("this machine cannot run the {} kernels; it can run: auto, {}", name,

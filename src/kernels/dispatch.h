@@ -10,6 +10,7 @@ namespace sluice::kernels {
 
 enum class Isa {
   kReference,
+  kPortable,
   kAvx2,
   kAvx2Vnni,
   kAvx512,
@@ -21,8 +22,10 @@ enum class Isa {
   kNeonBf16,
 };
 
-// The values of --cpu-isa: "reference"; on x86-64 "avx2", "avx2_vnni", "avx512", "avx512_vnni",
-// "avx512_bf16", "amx"; on aarch64 "neon", "neon_dotprod", "neon_bf16".
+// The values of --cpu-isa: "reference"; "portable", whose results have the same bits on AVX2 and
+// NEON (portable/portable.h); on x86-64 "avx2",
+// "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx"; on aarch64 "neon", "neon_dotprod",
+// "neon_bf16".
 std::string_view IsaName(Isa isa);
 // The instruction sets that this machine (CPU and operating system) and this build can run, the
 // best last. Always contains kReference.

@@ -11,6 +11,7 @@ namespace {
 int ExpectedVersion(Isa isa) {
   switch (isa) {
     case Isa::kReference: return 0;
+    case Isa::kPortable: return kPortableVersion;
     case Isa::kAvx2:
     case Isa::kAvx2Vnni:
     case Isa::kNeon:

@@ -25,7 +25,7 @@ void LayerNormRow(float* x, const float* weight, const float* bias, float eps, i
 
 }  // namespace reference
 
-SLUICE_VECTOR_KERNEL(LayerNormRow);
+SLUICE_LANE_SUM_KERNEL(LayerNormRow);
 
 void LayerNorm(ThreadPool& pool, float* x, const float* weight, const float* bias, float eps,
                int64_t rows, int64_t cols, void* y, ElementType y_type) {

@@ -29,9 +29,7 @@ class ProbeHash {
   uint64_t hash_ = 14695981039346656037U;
 };
 
-}  // namespace
-
-uint64_t NumericFingerprint() {
+uint64_t Fingerprint(bool is_portable) {
   ThreadPool pool(1);
   ProbeHash hash;
   // From -8 to 8, in mixed order.
@@ -49,10 +47,22 @@ uint64_t NumericFingerprint() {
   RopeTable(pool, positions, frequencies, table.data());
   hash.Add(frequencies);
   hash.Add(table);
-  for (size_t i = 0; i < inputs.size(); ++i)
-    results[i] = std::exp(inputs[i]) + std::log1p(inputs[i] * inputs[i]) + std::tanh(inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    results[i] = std::exp(inputs[i]);
+    if (!is_portable) results[i] += std::log1p(inputs[i] * inputs[i]) + std::tanh(inputs[i]);
+  }
   hash.Add(results);
   return hash.value();
+}
+
+}  // namespace
+
+uint64_t NumericFingerprint() {
+  return Fingerprint(/*is_portable=*/false);
+}
+
+uint64_t PortableFingerprint() {
+  return Fingerprint(/*is_portable=*/true);
 }
 
 }  // namespace sluice::kernels

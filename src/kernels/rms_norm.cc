@@ -24,7 +24,7 @@ void AddRow(float* sum, const float* delta, int64_t count) {
 
 }  // namespace reference
 
-SLUICE_VECTOR_KERNEL(RmsNormRow);
+SLUICE_LANE_SUM_KERNEL(RmsNormRow);
 SLUICE_VECTOR_KERNEL(AddRow);
 
 void RmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* weight, float eps,

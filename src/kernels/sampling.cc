@@ -70,7 +70,7 @@ void DrawBlockSums(const float* weights, int64_t count, double* sums) {
 
 SLUICE_VECTOR_KERNEL(ArgMax);
 SLUICE_VECTOR_KERNEL(Largest);
-SLUICE_VECTOR_KERNEL(SumExp);
+SLUICE_LANE_SUM_KERNEL(SumExp);
 SLUICE_VECTOR_KERNEL(CountNan);
 SLUICE_VECTOR_KERNEL(CountGreater);
 SLUICE_VECTOR_KERNEL(DrawWeights);

@@ -45,7 +45,7 @@ void ScaleRowToLength(float* x, int64_t cols, float eps, float factor) {
 }  // namespace reference
 
 SLUICE_VECTOR_KERNEL(UpdateStateColumns);
-SLUICE_VECTOR_KERNEL(ScaleRowToLength);
+SLUICE_LANE_SUM_KERNEL(ScaleRowToLength);
 
 void UpdateState(const StateTokens& tokens, bool corrects, float skip, int64_t key_dim,
                  int64_t head_dim, int64_t begin, int64_t end, float* state,

@@ -11,11 +11,19 @@
 // cpu/ops/silu_mul.cc defines SLUICE_ISA::SiluMulRow with the same parameters; the linker reports
 // one that is missing or differs.
 #pragma once
+//
+// SLUICE_LANE_SUM_KERNEL declares an operator whose vector versions add numbers of different lanes,
+// so that bits depend on the number of lanes; the portable kernels (portable/portable.h) use its
+// scalar version. All other operators have the same bits for any number of lanes: an element of the
+// result depends on the same operations in the same order.
+#pragma once
 
 namespace sluice::kernels {
 
+inline constexpr int kPortableVersion = 3;
+
 // Index of the vector version in use (dispatch.cc): 0 scalar; on x86-64 1 AVX2, 2 AVX-512; on
-// aarch64 1 NEON.
+// aarch64 1 NEON; 3 portable.
 int VectorVersion();
 
 template <typename Function>
@@ -30,11 +38,11 @@ class VectorKernel<Result(Args...)> {
   Result operator()(Args... args) const { return versions_[VectorVersion()](args...); }
 
  private:
-  Result (*versions_[3])(Args...);
+  Result (*versions_[kPortableVersion + 1])(Args...);
 };
 
 #if defined(__x86_64__)
-#define SLUICE_VECTOR_KERNEL(name)                                                       \
+#define SLUICE_VECTOR_KERNEL_OF(name, portable)                                          \
   namespace avx2 {                                                                       \
   decltype(reference::name) name;                                                        \
   }                                                                                      \
@@ -42,16 +50,22 @@ class VectorKernel<Result(Args...)> {
   decltype(reference::name) name;                                                        \
   }                                                                                      \
   constexpr VectorKernel<decltype(reference::name)> k##name(reference::name, avx2::name, \
-                                                            avx512::name)
+                                                            avx512::name, portable::name)
+#define SLUICE_VECTOR_KERNEL(name) SLUICE_VECTOR_KERNEL_OF(name, avx2)
 #elif defined(__aarch64__)
-#define SLUICE_VECTOR_KERNEL(name) \
-  namespace neon {                 \
-  decltype(reference::name) name;  \
-  }                                \
-  constexpr VectorKernel<decltype(reference::name)> k##name(reference::name, neon::name)
+#define SLUICE_VECTOR_KERNEL_OF(name, portable)                                          \
+  namespace neon {                                                                       \
+  decltype(reference::name) name;                                                        \
+  }                                                                                      \
+  constexpr VectorKernel<decltype(reference::name)> k##name(reference::name, neon::name, \
+                                                            neon::name, portable::name)
+#define SLUICE_VECTOR_KERNEL(name) SLUICE_VECTOR_KERNEL_OF(name, neon)
 #else
-#define SLUICE_VECTOR_KERNEL(name) \
-  constexpr VectorKernel<decltype(reference::name)> k##name(reference::name)
+#define SLUICE_VECTOR_KERNEL_OF(name, portable)                                               \
+  constexpr VectorKernel<decltype(reference::name)> k##name(reference::name, reference::name, \
+                                                            reference::name, reference::name)
+#define SLUICE_VECTOR_KERNEL(name) SLUICE_VECTOR_KERNEL_OF(name, reference)
 #endif
+#define SLUICE_LANE_SUM_KERNEL(name) SLUICE_VECTOR_KERNEL_OF(name, reference)
 
 }  // namespace sluice::kernels

@@ -206,11 +206,16 @@ void AddMachineRows(std::vector<Option>& table) {
       "Threads that compute; 0: one for each core of the cgroup. Answers do not depend on it.",
       {.commands = kEngineCommands | kDoctor | kQuantize | kDiff, .range = {0, 4096}});
   rows.Choice("cpu-isa", "auto",
-              "auto|reference|avx2|avx2_vnni|avx512|avx512_vnni|avx512_bf16|amx|neon|neon_dotprod|"
-              "neon_bf16",
+              "auto|reference|portable|avx2|avx2_vnni|avx512|avx512_vnni|avx512_bf16|amx|neon|"
+              "neon_dotprod|neon_bf16",
               "Instruction set of the kernels; auto: the best that this machine has (`sluice "
               "doctor` lists them). One that the machine lacks is refused.",
               {.commands = kEngineCommands | kDoctor});
+  rows.Choice(
+      "arithmetic", "native", "native|portable",
+      "portable: answers whose bits are the same on every CPU with AVX2 and on every "
+      "aarch64 CPU, so that receipts can be verified on other machines; slower than native, "
+      "which uses what this CPU is best at (docs/receipts.md).");
 }
 
 }  // namespace

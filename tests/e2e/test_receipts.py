@@ -4,7 +4,9 @@ import shutil
 
 import pytest
 
-from serving import ABACUS, run, serving
+from serving import ABACUS, DATA, run, serving
+
+PORTABLE = DATA / "receipts"
 
 CHAT = {"messages": [{"role": "user", "content": "What is 12 + 30?"}], "max_tokens": 24, "temperature": 0.8}
 
@@ -114,6 +116,29 @@ def test_another_instruction_set(key, tmp_path):
         assert receipt["profile"]["isa"] == isa
         code, text = verify(tmp_path, receipt, "--model", ABACUS)
         assert code == 0 and "bit for bit" in text
+
+
+def test_portable_receipts():
+    """A receipt that was signed on an x86-64 CPU with AVX-512: the same bits here, whatever CPU this is."""
+    for name in ("chat.json", "completions.json"):
+        done = run("verify", PORTABLE / name, "--model", ABACUS, "--public-key", PORTABLE / "test.key.pub")
+        assert done.returncode == 0 and "bit for bit" in done.stdout, (name, done.stdout, done.stderr)
+        assert '"isa":"portable"' in done.stdout
+
+
+def test_portable_answers(key, tmp_path):
+    with serving(ABACUS, "--receipts", key, "--receipts-with-tokens", "--arithmetic", "portable") as server:
+        for temperature in (0, 1.0):
+            receipt = server.post("/v1/chat/completions", {**CHAT, "temperature": temperature, "max_tokens": 48})[1]["receipt"]
+            assert receipt["profile"]["isa"] == "portable"
+            code, text = verify(tmp_path, receipt, "--model", ABACUS)
+            assert code == 0 and "bit for bit" in text
+            code, text = verify(tmp_path, receipt, "--model", ABACUS, "--cpu-isa", "reference")
+            assert code == 3 and "profiles differ" in text
+    done = run("serve", ABACUS, "--arithmetic", "portable", "--cpu-isa", "reference", "--port", "0")
+    assert done.returncode == 2 and "contradict each other" in done.stderr
+    done = run("serve", ABACUS, "--arithmetic", "portable", "--device", "emulated", "--port", "0")
+    assert done.returncode == 2 and "is of the CPU" in done.stderr
 
 
 def test_other_weights(server, tmp_path):

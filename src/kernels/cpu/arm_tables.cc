@@ -4,6 +4,7 @@
 #include "kernels/cpu/neon_bf16/kernels.h"
 #include "kernels/cpu/neon_dotprod/kernels.h"
 #include "kernels/cpu/tables.h"
+#include "kernels/portable/portable.h"
 
 namespace sluice::kernels {
 namespace {
@@ -40,8 +41,21 @@ constexpr KernelTable NeonBf16Table() {
   return table;
 }
 
+void PortableAttentionChunk(const AttentionChunkArgs& args) {
+  neon::AttentionChunk(args);
+  portable::SumWeights(args);
+}
+
+// Products are chains of multiply-adds in F32, which are the same for any number of lanes.
+constexpr KernelTable PortableTable() {
+  KernelTable table = kNeonTable;
+  table.attention_chunk = PortableAttentionChunk;
+  return table;
+}
+
 }  // namespace
 
+const KernelTable kPortableKernels = PortableTable();
 const KernelTable kNeonKernels = kNeonTable;
 const KernelTable kNeonDotprodKernels = NeonDotprodTable();
 const KernelTable kNeonBf16Kernels = NeonBf16Table();

@@ -8,6 +8,7 @@
 #include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512_bf16/kernels.h"
 #include "kernels/cpu/avx512_vnni/kernels.h"
+#include "kernels/portable/portable.h"
 #include "kernels/reference/reference.h"
 
 namespace sluice::kernels {
@@ -84,8 +85,21 @@ constexpr KernelTable AmxTable() {
   return table;
 }
 
+void PortableAttentionChunk(const AttentionChunkArgs& args) {
+  avx2::AttentionChunk(args);
+  portable::SumWeights(args);
+}
+
+// Products are chains of multiply-adds in F32, which are the same for any number of lanes.
+constexpr KernelTable PortableTable() {
+  KernelTable table = kAvx2Table;
+  table.attention_chunk = PortableAttentionChunk;
+  return table;
+}
+
 }  // namespace
 
+const KernelTable kPortableKernels = PortableTable();
 const KernelTable kAvx2Kernels = kAvx2Table;
 const KernelTable kAvx2VnniKernels = Avx2VnniTable(avx2_vnni::LinearI8);
 const KernelTable kAvx2VnniEvexKernels = Avx2VnniTable(avx2_vnni::LinearI8Evex);
