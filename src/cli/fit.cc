@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/json_file.h"
 #include "cli/command.h"
@@ -12,6 +13,7 @@
 #include "cli/simulation_settings.h"
 #include "cli/write_file.h"
 #include "models/model_config.h"
+#include "simulation/kernel_rates.h"
 #include "simulation/measurements.h"
 
 namespace sluice::cli {
@@ -50,6 +52,20 @@ Result<std::vector<Measurement>> RowsOf(const std::filesystem::path& file,
   return rows;
 }
 
+// Takes the factors of `file`, if it is a report of kernel-bench. Runs of servers are fitted after
+// all of them, and start from these factors.
+Result<bool> UseKernelReport(const std::filesystem::path& file, DeviceProfile& device,
+                             std::vector<std::string>& sources) {
+  if (file.extension() == ".csv") return false;
+  ASSIGN_OR_RETURN(const json::Value report, ReadJsonObject(file));
+  if (!IsKernelReport(report)) return false;
+  ASSIGN_OR_RETURN(const KernelFactors found, FactorsOfKernels(report, device, file.string()));
+  device.factors = found.factors;
+  sources.push_back("kernel-bench: " + found.determined);
+  fmt::print(stderr, "{}: {}\n", file.string(), found.determined);
+  return true;
+}
+
 }  // namespace
 
 Result<int> RunFit(const options::Settings& settings) {
@@ -62,7 +78,10 @@ Result<int> RunFit(const options::Settings& settings) {
   DeviceProfile device = std::move(like->device);
   std::map<std::string, ModelConfig> models;
   std::vector<MeasuredRun> runs;
+  std::vector<std::string> sources;
   for (const std::string& file : settings.positionals()) {
+    ASSIGN_OR_RETURN(const bool is_kernels, UseKernelReport(file, device, sources));
+    if (is_kernels) continue;
     ASSIGN_OR_RETURN(const std::vector<Measurement> rows, RowsOf(file, device, settings));
     for (const Measurement& row : rows) {
       if (!models.contains(row.model)) {
@@ -73,10 +92,13 @@ Result<int> RunFit(const options::Settings& settings) {
       runs.push_back(std::move(run));
     }
   }
-  if (runs.empty()) {
+  if (runs.empty() && sources.empty()) {
     return BadFit("like", fmt::format("the files have no row of {} to be fitted", device.name));
   }
-  ASSIGN_OR_RETURN(device.factors, FitFactors(runs, device));
+  if (!runs.empty()) {
+    ASSIGN_OR_RETURN(device.factors, FitFactors(runs, device));
+    sources.push_back(fmt::format("{} measured rows", runs.size()));
+  }
   std::vector<double> errors;
   for (const MeasuredRun& run : runs) {
     ASSIGN_OR_RETURN(const Prediction predicted, Predict(run, device));
@@ -90,8 +112,8 @@ Result<int> RunFit(const options::Settings& settings) {
   }
   std::ranges::sort(errors);
   // How well the fitted runs match says little about other runs, so the error is at least 5 %.
-  device.error = std::max(0.05, 2 * errors[errors.size() / 2]);
-  device.source = fmt::format("sluice fit, {} rows", runs.size());
+  if (!errors.empty()) device.error = std::max(0.05, 2 * errors[errors.size() / 2]);
+  device.source = fmt::format("sluice fit, {}", fmt::join(sources, "; "));
   device.name = settings.TextOr("fit-name", device.name);
   const std::string text = ToYaml(device);
   const std::string output = settings.TextOr("fit-output");

@@ -495,6 +495,24 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
                                          plan.config.enable_prefix_caching);
 }
 
+// Starts the engines of a simulation, each on simulated devices of its own.
+Result<std::unique_ptr<Engine>> StartSimulated(const EnginePlan& plan, const ModelConfig& model,
+                                               const EngineInfo& info, const Engine::Hooks& hooks) {
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (int i = 0; i < plan.num_engines; ++i) {
+    EngineLoop::Parts parts;
+    RETURN_IF_ERROR(AddListener(plan.config, hooks, i, parts));
+    ASSIGN_OR_RETURN(parts.pool, StartRankThreads(plan.ranks.threads.front()));
+    RETURN_IF_ERROR(LoadSimulated(plan, model, info.end_tokens, parts));
+    ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
+    ASSIGN_OR_RETURN(engines.emplace_back(),
+                     EngineLoop::Start(std::move(parts), info, plan, ObserverOf(hooks, i)));
+  }
+  if (engines.size() == 1) return std::move(engines.front());
+  return std::make_unique<ReplicaEngine>(std::move(engines), info, plan.config.seed,
+                                         plan.config.enable_prefix_caching);
+}
+
 // Creates the engine in rank 0 of several processes that compute the model.
 Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                                                   const ModelConfig& model,
@@ -656,19 +674,16 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
 
   const kernels::KvLayout layout = KvLayoutOf(model_config, ModelOptionsOf(plan));
   EngineInfo info = InfoOf(plan, model_config, generation, device);
-  if (config.simulation.is_given()) DescribeSimulation(config.simulation, info);
+  if (config.simulation.is_given()) {
+    DescribeSimulation(config.simulation, info);
+    return StartSimulated(plan, model_config, info, hooks);
+  }
   if (plan.num_engines > 1) return CreateReplicas(plan, model_config, layout, info, hooks);
   RETURN_IF_ERROR(AddListener(config, hooks, 0, parts));
 
   // Pin threads only to the NUMA node of a rank: the server's threads use the same cores, and the
   // kernel's scheduler places the workers better around them.
   ASSIGN_OR_RETURN(parts.pool, StartRankThreads(plan.ranks.threads.front()));
-  if (config.simulation.is_given()) {
-    RETURN_IF_ERROR(LoadSimulated(plan, model_config, info.end_tokens, parts));
-    ASSIGN_OR_RETURN(parts.adapters, LoadAdapters(plan, *parts.model));
-    return EngineLoop::Start(std::move(parts), std::move(info), std::move(plan),
-                             ObserverOf(hooks, 0));
-  }
   const LoadProgress progress = std::move(hooks.load_progress);
   RETURN_IF_ERROR(LoadWeights(plan, model_config, layout, progress, parts));
   if (parts.cache == nullptr) RETURN_IF_ERROR(AllocateCache(plan, model_config, layout, parts));

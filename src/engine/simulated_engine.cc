@@ -47,10 +47,9 @@ Status CheckSimulation(const EngineConfig& config, const std::optional<PoolingCo
   };
   if (pooling) return refuse("models that generate text are simulated, and this one pools");
   if (are_processes) return refuse("ranks are not processes: leave the launcher out");
-  if (config.data_parallel_size > 1) {
+  if (config.data_parallel_size > 1 && config.adapters.enabled) {
     return refuse(
-        "one engine is simulated: leave --data-parallel-size out, and run several servers behind a "
-        "balancer");
+        "several engines have no adapters: leave --data-parallel-size or --enable-lora out");
   }
   if (config.draft.is_given())
     return refuse("draft models are not simulated: leave --speculative-config out");
@@ -62,13 +61,16 @@ Status CheckSimulation(const EngineConfig& config, const std::optional<PoolingCo
   if (config.offload.is_given())
     return refuse("blocks hold nothing: leave --kv-offloading-size and --kv-offloading-path out");
   const SimulationConfig& simulation = config.simulation;
-  const int64_t ranks = int64_t{config.tensor_parallel_size} * config.pipeline_parallel_size;
+  const int64_t ranks = int64_t{config.tensor_parallel_size} * config.pipeline_parallel_size *
+                        config.data_parallel_size;
   if (ranks > simulation.count) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--simulate {}: tensor_parallel_size {} times pipeline_parallel_size "
-                            "{} make {} ranks, which take a device each; say {}x{}, or lower them",
+                            "{} times data_parallel_size {} make {} ranks, which take a device "
+                            "each; say {}x{}, or lower them",
                             SimulatedName(simulation), config.tensor_parallel_size,
-                            config.pipeline_parallel_size, ranks, simulation.device->name, ranks),
+                            config.pipeline_parallel_size, config.data_parallel_size, ranks,
+                            simulation.device->name, ranks),
                 "simulate");
   }
   if (simulation.device->is_cpu && ranks > 1)
@@ -108,12 +110,17 @@ Result<EnginePlan> PlanSimulated(const EngineConfig& config, const ModelConfig& 
   EngineConfig asked = config;
   asked.exact_ranks = true;
   asked.graphs = {};
+  // Each engine has devices of its own, and so its own weights and cache.
+  asked.data_parallel_size = 1;
   ResolvedTower tower;
   tower.reason = "images are not simulated";
   ASSIGN_OR_RETURN(EnginePlan plan, PlanEngine(asked, model, memory, DetectTopology(), plan_model,
                                                device.is_cpu ? nullptr : &info, ReadMemoryLimits(),
                                                std::nullopt, nullptr, tower, nullptr));
   if (!note.empty()) plan.notes.push_back(note);
+  plan.config.data_parallel_size = plan.num_engines = config.data_parallel_size;
+  plan.weight_bytes *= plan.num_engines;
+  plan.kv_bytes *= plan.num_engines;
   plan.no_prompt_rows = "rows of prompts are not simulated";
   // Steps are computed as they come; the clock of a pipeline adds its stages up.
   plan.scheduler.num_stages = plan.scheduler.steps_in_flight = 1;

@@ -1,5 +1,6 @@
 """`serve --simulate`, `plan` and `fit`: the server without weights, whose steps take the time of another machine."""
 import json
+import re
 import shutil
 import time
 
@@ -127,6 +128,19 @@ def test_answers_end_by_themselves_after_the_mean_length(llama):
         assert all(choice["finish_reason"] == "stop" for choice in choices)
 
 
+def test_engines_of_data_parallelism_have_devices_of_their_own(llama):
+    """Twice the devices: the same cache for each engine, and as many steps at a time."""
+    flags = ("--simulate-speed", 20, "--max-model-len", 4096)
+    with serving(llama, "--simulate", "H200x2", *flags) as one, serving(llama, "--simulate", "H200x4", "-dp", 2, *flags) as two:
+        blocks = [re.search(r"KV cache size: (\d+) tokens", server.log())[1] for server in (one, two)]
+        assert blocks[0] == blocks[1], (blocks, two.log())
+        assert "engines 0 to 1 divide the requests" in two.log()
+        at_once([lambda i=i: two.complete("p%d" % i, max_tokens=20) for i in range(8)])
+        counted = [float(line.rsplit(" ", 1)[1]) for line in two.get("/metrics")[1].decode().splitlines()
+                   if line.startswith("vllm:generation_tokens_total{")]
+        assert len(counted) == 2 and all(counted) and sum(counted) == 160, counted
+
+
 def refused(*words):
     done = run("serve", *words)
     assert done.returncode != 0
@@ -136,8 +150,7 @@ def refused(*words):
 def test_bad_devices_are_named(llama, tmp_path):
     assert "expected one of H100, H200, B200" in refused(llama, "--simulate", "H300x8")
     assert "lower them" in refused(llama, "--simulate", "H200x2", "-tp", 4)
-    for devices in ("H200x2", "Xeon-8480"):
-        assert "one engine is simulated" in refused(llama, "--simulate", devices, "-dp", 2)
+    assert "make 4 ranks" in refused(llama, "--simulate", "H200x2", "-tp", 2, "-dp", 2)
     assert "leave --device out" in refused(llama, "--simulate", "H200", "--device", "cpu")
     file = tmp_path / "d.yaml"
     file.write_text("name: x\nlike: H200\nmemory: -1\n")
