@@ -43,6 +43,7 @@ ARROWS = {
     "server": ["receipt", "vision", "media", "tracing", "engine", "constraints", "chat", "parsers", "tokenizer", "device", "checkpoint",
                "base"],
     "client": ["base"],
+    "shadow": ["server", "client", "engine", "tokenizer", "sampler", "base"],
     "eval": ["client", "chat", "tokenizer", "base"],
     "bench": ["client", "media", "chat", "tokenizer", "base"],
     "options": ["base"],

@@ -89,6 +89,14 @@ def receipts():
                         "public_key": "ed25519:" + 64 * "0", "signature": base64.b64encode(bytes(64)).decode()}).encode()]
 
 
+def answers():
+    chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "token_ids": [5], "logprobs": {"content": [{"token": "a", "logprob": -0.5}]},
+                          "finish_reason": "stop", "stop_reason": None}], "prompt_token_ids": [1], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+    body = {"prompt": ["a", [1, 2]], "n": 2, "temperature": 0.5, "top_k": 3, "stop": ["b"], "messages": [{"role": "user", "content": "a"}]}
+    return [json.dumps(body).encode(), json.dumps({"choices": [{"text": "a", "logprobs": {"token_logprobs": [-1.5]}}]}).encode(),
+            b"data: %s\n\ndata: [DONE]\n\n" % json.dumps(chunk).encode()]
+
+
 def client_requests():
     return [json.loads(line) for line in (DATA / "clients/requests.jsonl").read_text().splitlines()]
 
@@ -242,6 +250,7 @@ SEEDS = {
     "step_message_fuzz": step_messages,
     "recording_fuzz": recordings,
     "receipt_fuzz": receipts,
+    "answer_fuzz": answers,
     "png_fuzz": lambda: images(".png"),
     "jpeg_fuzz": lambda: images(".jpg"),
     "webp_fuzz": lambda: images(".webp"),

@@ -66,6 +66,7 @@ Result<int> RunList(const options::Settings& settings);
 Result<int> RunRemove(const options::Settings& settings);
 Result<int> RunReplay(const options::Settings& settings);
 Result<int> RunVerify(const options::Settings& settings);
+Result<int> RunShadow(const options::Settings& settings);
 Result<int> RunReceiptKey(const options::Settings& settings);
 Result<int> RunCompletion(const options::Settings& settings);
 Result<int> RunVersion(const options::Settings& settings);

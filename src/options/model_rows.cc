@@ -92,11 +92,11 @@ void AddModelRows(std::vector<Option>& table) {
             "with a scale for each row, fp8_per_block with blocks of 128, mxfp4). Of a quantized "
             "one: what it must be (modelopt, modelopt_fp4, fp8, quark, compressed-tensors, awq, "
             "gptq, ...); another is refused. Of diff: what the second model is loaded as.",
-            {.commands = kEngineArguments | kDiff, .aliases = "-q"});
+            {.commands = kEngineArguments | kDiff | kVerify | kShadow, .aliases = "-q"});
   rows.Choice("head-format", "auto", "auto|fp8|int8|mxfp4",
               "Round the language model's head while loading, which a step of few sequences reads "
               "whole; a tied embedding is rounded with it. auto: as it is stored.",
-              {.commands = kEngineArguments | kDiff});
+              {.commands = kEngineArguments | kDiff | kVerify | kShadow});
   rows.Choice("activation-format", "auto", "auto|bf16|checkpoint",
               "Format that the inputs of quantized products are rounded to: bf16, or the "
               "checkpoint's own; auto is bf16 on a CPU, which is more accurate at no cost, and on "

@@ -60,6 +60,7 @@ enum Command : uint64_t {
   kReceiptKey = 1ULL << 30,
   kPlan = 1ULL << 31,
   kFit = 1ULL << 32,
+  kShadow = 1ULL << 33,
 };
 // A set of commands: bits of Command.
 using Commands = uint64_t;
@@ -67,7 +68,7 @@ using Commands = uint64_t;
 // Commands that may run an engine in their own process.
 inline constexpr Commands kEngineCommands = kServe | kChat | kComplete | kBenchLatency |
                                             kBenchThroughput | kRunBatch | kEval | kRun | kReplay |
-                                            kVerify;
+                                            kVerify | kShadow;
 inline constexpr Commands kAllCommands = ~Commands{0};
 
 // Whose command line is parsed. The name under which the program was started determines it.

@@ -22,16 +22,18 @@ void AddBenchRows(std::vector<Option>& table);        // bench serve, bench swee
 void AddEvalRows(std::vector<Option>& table);         // eval, recipe
 void AddQuantizeRows(std::vector<Option>& table);     // quantize, diff
 void AddSelftestRows(std::vector<Option>& table);     // selftest, kernel-bench
+void AddShadowRows(std::vector<Option>& table);       // shadow
 void AddSimulationRows(std::vector<Option>& table);   // simulated devices, plan, fit
 
 // Sets of commands that share options.
 inline constexpr Commands kEngineArguments = kServe | kBenchLatency | kBenchThroughput | kRunBatch;
-inline constexpr Commands kAnswering = kServe | kChat | kComplete | kRunBatch;
+inline constexpr Commands kAnswering = kServe | kChat | kComplete | kRunBatch | kShadow;
 inline constexpr Commands kClients = kChat | kComplete;
 inline constexpr Commands kBench = kBenchLatency | kBenchThroughput;
 inline constexpr Commands kLoad = kBenchServe | kBenchSweep;
 // Commands that may connect to a running server.
-inline constexpr Commands kRemote = kClients | kLoad | kEval | kRunBatch | kServed | kReplay;
+inline constexpr Commands kRemote =
+    kClients | kLoad | kEval | kRunBatch | kServed | kReplay | kShadow;
 
 // Appends the rows of one group. `more`: the less common members; its commands, if any, replace
 // those of the group.

@@ -9,9 +9,11 @@ void AddHttpRows(std::vector<Option>& table) {
       "host", "127.0.0.1",
       "Address to listen on: 127.0.0.1 for this machine alone, 0.0.0.0 for others, too; under "
       "the name vllm it is 0.0.0.0, under trtllm-serve localhost.",
-      {.commands = kServe | kRun, .vllm_default = "0.0.0.0", .trtllm_default = "localhost"});
+      {.commands = kServe | kRun | kShadow,
+       .vllm_default = "0.0.0.0",
+       .trtllm_default = "localhost"});
   rows.Integer("port", "8000", "Port to listen on; 0: any free port, shown in the log.",
-               {.commands = kServe | kRun, .range = {0, 65535}});
+               {.commands = kServe | kRun | kShadow, .range = {0, 65535}});
   rows.Text("uds", "",
             "Path of a unix socket to listen on, in place of --host and --port. Users with write "
             "permission on the file (see umask) may connect. It is removed at the end.",

@@ -14,6 +14,7 @@ std::span<const Option> Table() {
     AddModelRows(rows);
     AddEngineRows(rows);
     AddRecordingRows(rows);
+    AddShadowRows(rows);
     AddServerRows(rows);
     AddMediaRows(rows);
     AddAdapterRows(rows);
@@ -113,7 +114,8 @@ std::span<const std::string_view> CommandNames() {
                                                 "verify",
                                                 "receipt-key",
                                                 "plan",
-                                                "fit"};
+                                                "fit",
+                                                "shadow"};
   return kNames;
 }
 

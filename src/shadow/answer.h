@@ -1,0 +1,35 @@
+// What a server answered to a completion or a chat, whole or streamed, as far as it can be
+// compared.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice::shadow {
+
+struct AnswerChoice {
+  std::string text;
+  std::vector<int32_t> tokens;   // token ids; empty if the server does not tell them
+  std::vector<double> logprobs;  // of the chosen tokens; empty if the client did not ask for them
+  std::vector<int32_t> prompt;   // token ids of the prompt; empty if the server does not tell them
+  std::string finish_reason;     // "" if the answer did not end
+  bool matched_stop = false;     // the server says that a stop string or token ended the answer
+  std::string other;             // parts besides text: "reasoning", "tool calls"; "" if none
+};
+
+struct Answer {
+  std::vector<AnswerChoice> choices;                        // by their index
+  std::optional<int64_t> prompt_tokens, completion_tokens;  // of the usage
+};
+
+// Reads the body of an answer with status 200. `is_stream`: it is a stream of server-sent events.
+// kInvalidData if it is not in the form of the OpenAI API, or a stream that ended early or with an
+// error.
+Result<Answer> ReadAnswer(std::string_view body, bool is_stream);
+
+}  // namespace sluice::shadow

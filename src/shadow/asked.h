@@ -1,0 +1,51 @@
+// What a request asked for, as far as a comparison needs it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "server/model_text.h"
+
+namespace sluice::shadow {
+
+// How tokens were to be chosen.
+struct Choosing {
+  double temperature = 1;  // 0: greedy
+  double top_p = 1;
+  int64_t top_k = 0;  // 0: off
+  double min_p = 0;
+
+  bool is_greedy() const { return temperature < 1e-5; }
+};
+
+struct Asked {
+  bool is_chat = false;
+  json::Value body;  // the request's
+  // The prompts of a completion, each a text or a list of ids; one null for a chat.
+  std::vector<json::Value> prompts;
+  int64_t num_choices = 1;  // n
+  Choosing choosing;
+  int64_t min_tokens = 0;
+  bool ignores_end = false;
+  bool has_stops = false;  // stop strings or tokens
+  // What else decides which token is chosen ("repetition_penalty", "response_format", ...), so that
+  // scores alone do not tell what should have been chosen; "" if nothing does.
+  std::string also;
+  // Why the answer is not compared at all; "" if it is.
+  std::string not_compared;
+};
+
+// The paths whose answers are compared.
+bool IsCompared(std::string_view method, std::string_view path);
+
+// Reads a request's body. `defaults`: for fields that it leaves out. kInvalidData if it is no JSON
+// object with a prompt.
+Result<Asked> ReadAsked(std::string_view path, std::string_view body,
+                        const SamplingDefaults& defaults);
+
+}  // namespace sluice::shadow

@@ -1,0 +1,88 @@
+// Compares an answer of the upstream with what the model here would have answered.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "client/http_client.h"
+#include "engine/engine.h"
+#include "server/model_text.h"
+#include "shadow/answer.h"
+#include "shadow/asked.h"
+#include "shadow/findings.h"
+#include "shadow/scorer.h"
+#include "shadow/upstream_view.h"
+#include "tokenizer/tokenizer.h"
+
+namespace sluice::shadow {
+
+// One forwarded request and its answer. Holds no headers, so no keys.
+struct Exchange {
+  int64_t number = 0;
+  std::string path;
+  std::string request, response;  // bodies
+  bool is_stream = false;
+};
+
+// Ours, and what to compare with. All outlive the comparer.
+struct ComparerParts {
+  Engine* ours = nullptr;
+  Engine* reference = nullptr;         // computes in float32; may be `ours`
+  const HttpClient* server = nullptr;  // the API of `ours`: templates, and answers computed again
+  const Tokenizer* tokenizer = nullptr;
+  SamplingDefaults defaults;
+  const UpstreamView* upstream = nullptr;
+  bool asks_upstream = true;  // whether `upstream` may be asked
+  double epsilon = 0;         // nats
+  Findings* findings = nullptr;
+};
+
+// Thread safety: Compare may be called from several threads at once.
+class Comparer {
+ public:
+  explicit Comparer(ComparerParts parts);
+
+  // Judges every choice of the answer, and reports it. Blocks until the engines have computed it.
+  void Compare(const Exchange& exchange);
+
+ private:
+  // One choice of an answer, while it is judged.
+  struct Case {
+    const Exchange& exchange;
+    const Asked& asked;
+    const Answer& answer;
+    const AnswerChoice& choice;
+    size_t index = 0;
+    std::vector<int32_t> prompt;           // ours
+    std::vector<int32_t> upstream_prompt;  // empty if not known
+    std::vector<int32_t> tokens;           // of the answer
+    bool are_upstream_tokens = false;
+    Finding finding;
+  };
+
+  Status CompareAnswer(const Exchange& exchange);
+  // Our token ids of a prompt.
+  Result<std::vector<int32_t>> OurPrompt(const Asked& asked, const json::Value& prompt) const;
+  // Sets the verdict if the prompts differ.
+  void JudgePrompt(Case& item, const json::Value& prompt);
+  Status JudgeChoice(Case& item);
+  Status JudgeTokens(Case& item);
+  // Refines a kReal or kSampling verdict by the upstream's own log probabilities.
+  void JudgeNumbers(Case& item, const Scores& reference, Judgement& judgement) const;
+  // Whether the answer computed here has the same text; for a greedy request.
+  Result<bool> IsComputedAlike(const Case& item) const;
+  std::string TokenText(int32_t token) const;
+  // Tokens of the answer that can be judged: a stop string cuts the text, perhaps within its last
+  // token, so that the tokens of the text end with others.
+  size_t NumJudged(const Case& item, const Scores& reference) const;
+
+  const ComparerParts parts_;
+  std::vector<int32_t> end_tokens_;
+  std::atomic<int64_t> num_prompts_{0};
+};
+
+}  // namespace sluice::shadow

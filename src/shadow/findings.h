@@ -1,0 +1,78 @@
+// What the comparisons found: counts and the ten worst, as JSON and as a page.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/mutex.h"
+#include "shadow/judge.h"
+
+namespace sluice::shadow {
+
+// One compared answer.
+struct Finding {
+  Verdict verdict = Verdict::kEqual;
+  std::string id;  // number of the request, counted from 1, and of the choice
+  std::string path;
+  bool is_greedy = true;
+  std::string evidence;  // what the verdict rests on
+  std::string detail;    // what differs; may quote prompt and answer
+  // What was found besides: the verdict on the answer after a prompt that differs.
+  std::optional<Verdict> answer;
+  double gap = 0;      // nats
+  std::string nearer;  // "upstream" or "ours": whose token the reference prefers; "": none
+  int64_t num_tokens = 0, num_departures = 0;
+  std::string prompt, text;  // ends of the prompt and the answer; "" with private reports
+};
+
+// Facts about the run, for the head of the report.
+struct RunFacts {
+  std::string upstream, model, ours, reference;
+  double epsilon = 0;
+};
+
+// Thread safety: all methods may be called from any thread.
+class Findings {
+ public:
+  // `is_private`: the report quotes neither prompts nor answers.
+  Findings(RunFacts facts, bool is_private) : facts_(std::move(facts)), is_private_(is_private) {}
+
+  void Add(Finding finding);
+  void AddDrawn(const DrawnSums& sums);
+  // A difference of log probabilities that the upstream told with its answers.
+  void AddLogprobDifference(double difference);
+  // An answer that was not judged.
+  void NotJudged(const std::string& why);
+  void Forwarded();  // a request of any kind was forwarded
+  void Failed();     // the upstream could not be reached, or broke off
+  void Dropped();    // an answer was not compared since the queue was full
+
+  json::Value Json() const;
+  // One HTML page without scripts or anything loaded.
+  std::string Page() const;
+  // "judged 500: equal 490, tie 10; not judged 3; dropped 0"
+  std::string Line() const;
+  int64_t count(Verdict verdict) const;
+
+ private:
+  struct Counts {
+    std::array<int64_t, kNumVerdicts> verdicts{};
+    int64_t judged = 0, forwarded = 0, failed = 0, dropped = 0, not_judged = 0, tokens = 0;
+  };
+
+  const RunFacts facts_;
+  const bool is_private_;
+  mutable Mutex mutex_;
+  Counts counts_ GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> why_not_ GUARDED_BY(mutex_);
+  DrawnSums drawn_ GUARDED_BY(mutex_);
+  std::optional<double> logprob_difference_ GUARDED_BY(mutex_);
+  std::vector<Finding> worst_ GUARDED_BY(mutex_);  // at most ten, the worst first
+};
+
+}  // namespace sluice::shadow

@@ -1,0 +1,334 @@
+#include "shadow/relay.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/ascii.h"
+#include "base/firewall.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/owned_fd.h"
+#include "client/stream_client.h"
+#include "server/http/http_server.h"
+
+namespace sluice::shadow {
+namespace {
+
+// A whole answer up to this size is sent with its length.
+constexpr size_t kMaxWholeBytes = size_t{4} << 20;
+
+// Headers that belong to one connection, or that the relay or its libraries write themselves.
+bool IsOfConnection(std::string_view name) {
+  constexpr std::string_view kNames[] = {
+      "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "te", "trailer",
+      "transfer-encoding", "upgrade", "content-length", "host", "expect", "date", "server",
+      // Copies could not be read if they were compressed.
+      "accept-encoding"};
+  return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
+// The headers of the upstream's answer, and its content type.
+HttpResponse HeadOf(int status, std::string_view head) {
+  HttpResponse response{.status = status, .content_type = "", .body = "", .headers = {}};
+  size_t line = head.find("\r\n");
+  while (line != std::string_view::npos) {
+    head.remove_prefix(line + 2);
+    line = head.find("\r\n");
+    const std::string_view text = head.substr(0, line);
+    const size_t colon = text.find(':');
+    if (colon == std::string_view::npos) continue;
+    const std::string name = AsciiLower(text.substr(0, colon));
+    const std::string value(AsciiTrim(text.substr(colon + 1), " \t\r"));
+    if (name == "content-type") {
+      response.content_type = value;
+    } else if (!IsOfConnection(name)) {
+      response.headers.push_back({name, value});
+    }
+  }
+  return response;
+}
+
+bool HasLength(std::string_view head) {
+  return AsciiLower(head).find("\r\ncontent-length:") != std::string::npos;
+}
+
+HttpResponse BadGateway(const std::string& problem) {
+  json::Value error{json::Value::Object{}};
+  error.Set("message", fmt::format("the upstream of this server does not answer: {}", problem));
+  error.Set("type", "BadGatewayError");
+  error.Set("param", nullptr);
+  error.Set("code", 502);
+  json::Value body{json::Value::Object{}};
+  body.Set("error", std::move(error));
+  HttpResponse response;
+  response.status = 502;
+  response.body = json::Write(body);
+  return response;
+}
+
+// The body with return_token_ids, if it is a JSON object.
+std::string WithTokenIds(std::string body) {
+  auto value = json::Parse(body);
+  if (!value || !value->is_object()) return body;
+  value->Set("return_token_ids", true);
+  return json::Write(*value);
+}
+
+class RelayImpl;
+
+// One request on its way. Belongs to the relay's thread, except for the writer.
+class Passage final : public StreamHandler {
+ public:
+  Passage(RelayImpl& relay, HttpRequest request, std::shared_ptr<ResponseWriter> writer)
+      : relay_(relay), request_(std::move(request)), writer_(std::move(writer)) {}
+
+  bool wants_bytes() const override { return true; }
+  void OnEvent(double /*now*/, std::string_view /*data*/) override {}
+  void OnHead(int status, std::string_view head) override;
+  void OnBytes(std::string_view bytes) override;
+  void OnEnd(double now, StreamEnd end) override;
+
+  void Send(StreamClient& client);
+  ResponseWriter& writer() { return *writer_; }
+  uint64_t number = 0;
+
+ private:
+  void Keep();
+
+  RelayImpl& relay_;
+  HttpRequest request_;
+  const std::shared_ptr<ResponseWriter> writer_;
+  HttpResponse response_;
+  bool has_head_ = false;
+  bool is_streamed_ = false;
+  bool is_event_stream_ = false;
+  bool is_compared_ = false;
+  bool is_too_long_ = false;
+  std::string copy_;
+};
+
+// The I/O threads of the HTTP server hand tasks to the relay's thread, which alone uses the client.
+class RelayImpl final : public Relay, public HttpHandler {
+ public:
+  RelayImpl(RelayOptions options, ExchangeQueue* queue, Findings* findings)
+      : options_(std::move(options)), queue_(queue), findings_(findings) {}
+  ~RelayImpl() override {
+    if (http_) http_->Stop();
+    is_ending_ = true;
+    if (wake_) Wake();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Status Open() {
+    ASSIGN_OR_RETURN(client_,
+                     StreamClient::Create({.url = options_.upstream, .tls = options_.tls}));
+    ASSIGN_OR_RETURN(wake_, OwnFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"));
+    const auto memory = std::make_shared<RequestMemory>(options_.server.request_memory_bytes);
+    ASSIGN_OR_RETURN(
+        http_, HttpServer::Listen(options_.server, memory, this, [](const HttpExchangeRecord&) {}));
+    thread_ = StartThread("relay", [this] { Run(); });
+    http_->Start();
+    return {};
+  }
+
+  uint16_t port() const override { return http_->port(); }
+  void BeginDrain() override {
+    http_->StopAccepting();
+    http_->BeginDrain();
+  }
+  int64_t num_exchanges() const override { return http_->num_exchanges(); }
+
+  std::optional<HttpResponse> CheckHead(const HttpRequest& /*head*/) override {
+    return std::nullopt;
+  }
+  void Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) override {
+    findings_->Forwarded();
+    auto passage = std::make_shared<Passage>(*this, std::move(request), std::move(writer));
+    const uint64_t number = ++num_requests_;
+    passage->number = number;
+    passage->writer().SetCallbacks([this, number] { Do([this, number] { Abandon(number); }); },
+                                   [this, number] { Do([this, number] { GoOn(number); }); });
+    Do([this, passage = std::move(passage)]() mutable {
+      Passage& begun = *passage;
+      passages_.emplace(begun.number, std::move(passage));
+      begun.Send(*client_);
+    });
+  }
+  std::vector<HttpHeader> CommonHeaders(const HttpRequest& /*request*/, int /*status*/) override {
+    return {};
+  }
+
+  const RelayOptions& options() const { return options_; }
+  ExchangeQueue& queue() { return *queue_; }
+  Findings& findings() { return *findings_; }
+  // On the relay's thread.
+  StreamClient& client() { return *client_; }
+  void Forget(uint64_t number) { passages_.erase(number); }
+
+ private:
+  using Task = std::function<void()>;
+
+  void Wake() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+  }
+
+  void Do(Task task) {
+    {
+      const MutexLock lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    Wake();
+  }
+
+  // The client left: the upstream need not go on.
+  void Abandon(uint64_t number) {
+    const auto found = passages_.find(number);
+    if (found == passages_.end()) return;
+    client_->Cancel(*found->second);
+    passages_.erase(found);
+  }
+
+  void GoOn(uint64_t number) {
+    const auto found = passages_.find(number);
+    if (found != passages_.end()) client_->Pause(*found->second, false);
+  }
+
+  void Run() {
+    constexpr double kForever = std::numeric_limits<double>::infinity();
+    while (!is_ending_) {
+      client_->Poll(kForever, wake_.get());
+      uint64_t times = 0;
+      [[maybe_unused]] const ssize_t got = read(wake_.get(), &times, sizeof(times));
+      std::vector<Task> tasks;
+      {
+        const MutexLock lock(mutex_);
+        tasks.swap(tasks_);
+      }
+      for (const Task& task : tasks) RunGuarded("relay", "a forwarded request", task);
+    }
+    for (const auto& [number, passage] : passages_) client_->Cancel(*passage);
+    passages_.clear();
+  }
+
+  const RelayOptions options_;
+  ExchangeQueue* const queue_;
+  Findings* const findings_;
+  OwnedFd wake_;  // an eventfd
+  std::atomic<bool> is_ending_{false};
+  std::atomic<uint64_t> num_requests_{0};
+  Mutex mutex_;
+  std::vector<Task> tasks_ GUARDED_BY(mutex_);
+  // Used by the relay's thread alone.
+  std::unique_ptr<StreamClient> client_;
+  std::map<uint64_t, std::shared_ptr<Passage>> passages_;
+  std::unique_ptr<HttpServer> http_;
+  std::thread thread_;
+};
+
+void Passage::Send(StreamClient& client) {
+  is_compared_ = IsCompared(request_.method, request_.path);
+  if (is_compared_ && relay_.options().asks_for_token_ids)
+    request_.body = WithTokenIds(std::move(request_.body));
+  std::string headers;
+  for (const auto& [name, value] : request_.headers) {
+    if (!IsOfConnection(name)) headers += fmt::format("{}: {}\r\n", name, value);
+  }
+  if (!request_.body.empty() || request_.method == "POST" || request_.method == "PUT")
+    headers += fmt::format("content-length: {}\r\n", request_.body.size());
+  // The connection to the client leaves the body of an answer to HEAD out.
+  const std::string_view method = request_.method == "HEAD" ? "GET" : request_.method;
+  client.Forward(method, request_.target, headers, request_.body, *this);
+  // Keys are not needed any more, nor bodies of which there is no copy.
+  request_.headers.clear();
+  if (!is_compared_) request_.body.clear();
+}
+
+void Passage::OnHead(int status, std::string_view head) {
+  has_head_ = true;
+  response_ = HeadOf(status, head);
+  is_event_stream_ = AsciiLower(response_.content_type).starts_with("text/event-stream");
+  is_streamed_ = !HasLength(head) && status != 204 && status != 304;
+  if (is_streamed_) writer_->StartStream(response_);
+}
+
+void Passage::OnBytes(std::string_view bytes) {
+  if (is_streamed_) {
+    writer_->WriteChunk(bytes);
+    if (writer_->backlogged()) relay_.client().Pause(*this, true);
+  } else if (response_.body.size() + bytes.size() <= kMaxWholeBytes) {
+    response_.body += bytes;
+  } else {
+    is_streamed_ = true;
+    writer_->StartStream(response_);
+    writer_->WriteChunk(response_.body);
+    writer_->WriteChunk(bytes);
+    if (is_compared_) copy_ = std::move(response_.body);
+    response_.body.clear();
+  }
+  if (!is_compared_ || !is_streamed_ || is_too_long_) return;
+  is_too_long_ = copy_.size() + bytes.size() > relay_.options().max_copied_bytes;
+  if (is_too_long_) {
+    copy_ = {};
+  } else {
+    copy_ += bytes;
+  }
+}
+
+void Passage::OnEnd(double /*now*/, StreamEnd end) {
+  const bool is_complete = has_head_ && end.error.empty();
+  if (!is_complete) {
+    relay_.findings().Failed();
+    LOG_WARNING("shadow", "{} {}: the upstream failed: {}", request_.method, request_.path,
+                end.error);
+  }
+  if (is_complete && is_compared_ && response_.status == 200) {
+    if (!is_streamed_) copy_ = response_.body;
+    Keep();
+  }
+  if (!has_head_) {
+    writer_->Send(BadGateway(end.error));
+  } else if (!is_streamed_) {
+    writer_->Send(is_complete ? std::move(response_) : BadGateway(end.error));
+  } else if (is_complete) {
+    writer_->EndStream();
+  }  // else the destroyed writer cuts the stream off, as the upstream did
+  relay_.Forget(number);
+}
+
+void Passage::Keep() {
+  if (is_too_long_) {
+    relay_.findings().NotJudged("an answer that is too long to be copied");
+    return;
+  }
+  Exchange exchange{.number = static_cast<int64_t>(number),
+                    .path = request_.path,
+                    .request = std::move(request_.body),
+                    .response = std::move(copy_),
+                    .is_stream = is_event_stream_};
+  if (!relay_.queue().Offer(std::move(exchange))) relay_.findings().Dropped();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Relay>> Relay::Start(RelayOptions options, ExchangeQueue* queue,
+                                            Findings* findings) {
+  auto relay = std::make_unique<RelayImpl>(std::move(options), queue, findings);
+  RETURN_IF_ERROR(relay->Open());
+  return relay;
+}
+
+}  // namespace sluice::shadow

@@ -1,0 +1,44 @@
+// An HTTP server that forwards every request to the upstream and its answer to the client, byte by
+// byte, and keeps copies of those that are compared.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "client/client_tls.h"
+#include "client/url.h"
+#include "server/server_config.h"
+#include "shadow/exchange_queue.h"
+#include "shadow/findings.h"
+
+namespace sluice::shadow {
+
+struct RelayOptions {
+  ServerConfig server;  // where to listen, and the limits of requests
+  Url upstream;
+  std::shared_ptr<const ClientTls> tls;  // for https; null: trusts the system's issuers
+  // Adds return_token_ids to requests that are compared; clients see the ids, too.
+  bool asks_for_token_ids = false;
+  uint64_t max_copied_bytes = uint64_t{16} << 20;  // of one answer; a longer one is not compared
+};
+
+// Clients' headers, keys among them, are sent to the upstream and kept nowhere. Thread safety: all
+// methods may be called from any thread.
+class Relay {
+ public:
+  // Binds, listens and starts to forward. Complete answers with status 200 to completions and chats
+  // go to `queue`; what becomes of requests is counted in `findings`. Both outlive the relay.
+  // Errors: those of HttpServer::Listen and StreamClient::Create.
+  static Result<std::unique_ptr<Relay>> Start(RelayOptions options, ExchangeQueue* queue,
+                                              Findings* findings);
+  virtual ~Relay() = default;
+
+  virtual uint16_t port() const = 0;
+  // Accepts no more connections; requests in flight go on.
+  virtual void BeginDrain() = 0;
+  // Requests whose answer is not completely sent.
+  virtual int64_t num_exchanges() const = 0;
+};
+
+}  // namespace sluice::shadow

@@ -1,0 +1,58 @@
+// Questions to the upstream besides the forwarded requests: how it makes prompts, and its log
+// probabilities at a disputed position.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/mutex.h"
+#include "client/client_tls.h"
+#include "client/http_client.h"
+#include "client/url.h"
+#include "shadow/asked.h"
+#include "shadow/judge.h"
+#include "tokenizer/tokenizer.h"
+
+namespace sluice::shadow {
+
+// A prompt as the upstream makes it.
+struct UpstreamPrompt {
+  std::vector<int32_t> ids;
+  std::string text;  // "" if it does not tell
+};
+
+// Knows the ways of vLLM (and sluice) and of llama.cpp's server. Clients' keys are never used: only
+// the key given here, if any. Thread safety: all methods may be called from any thread.
+class UpstreamView {
+ public:
+  // `api_key`: "" for none.
+  UpstreamView(const Url& url, const std::string& api_key, std::shared_ptr<const ClientTls> tls);
+
+  // The prompt of a request; nullopt if the upstream does not tell.
+  std::optional<UpstreamPrompt> Prompt(const Asked& asked, const json::Value& prompt) const;
+  // The text of ids by the upstream's tokenizer; nullopt if it does not tell.
+  std::optional<std::string> Detokenize(std::span<const int32_t> ids) const;
+  // The best tokens after `ids`. Tokens that are told as texts are looked up among those of
+  // `candidates`.
+  std::optional<UpstreamLogprobs> Logprobs(const Asked& asked, std::span<const int32_t> ids,
+                                           const TokenLogprobs& candidates,
+                                           const Tokenizer& tokenizer) const;
+
+ private:
+  enum class Kind { kUnknown, kVllm, kLlamaCpp };
+  Kind kind() const;
+  // The answer's body; nullopt unless the status is 200 and the body an object.
+  std::optional<json::Value> Ask(std::string_view path, const json::Value& body) const;
+
+  const HttpClient http_;
+  mutable Mutex mutex_;
+  mutable Kind kind_ GUARDED_BY(mutex_) = Kind::kUnknown;
+};
+
+}  // namespace sluice::shadow
