@@ -1,23 +1,14 @@
 #include "device/cuda_device.h"
 
-#include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <mutex>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include "base/check.h"
-#include "base/log.h"
 #include "device/architectures.h"
 #include "device/cuda_errors.h"
-#include "device/device_bytes.h"
-#include "device/library_failure.h"
+#include "device/gpu_device.h"
 
 #ifndef SLUICE_CUDA_ARCHITECTURES
 #error "SLUICE_CUDA_ARCHITECTURES names what the kernels are compiled for (cmake/Cuda.cmake)"
@@ -26,354 +17,113 @@
 namespace sluice {
 namespace {
 
+static_assert(kGpuSuccess == cudaSuccess && kGpuOutOfMemory == cudaErrorMemoryAllocation &&
+              kGpuNotReady == cudaErrorNotReady);
+
+cudaStream_t Stream(void* stream) {
+  return static_cast<cudaStream_t>(stream);
+}
+cudaEvent_t Event(void* event) {
+  return static_cast<cudaEvent_t>(event);
+}
+cudaGraph_t Recorded(void* recorded) {
+  return static_cast<cudaGraph_t>(recorded);
+}
+cudaGraphExec_t Graph(void* graph) {
+  return static_cast<cudaGraphExec_t>(graph);
+}
+// Has the runtime make a handle.
+template <typename Handle, typename Make>
+int Made(void** handle, const Make& make) {
+  Handle made = nullptr;
+  const cudaError_t code = make(&made);
+  *handle = made;
+  return code;
+}
+template <cudaMemcpyKind kKind>
+int Copy(void* to, const void* from, size_t bytes, void* stream) {
+  return cudaMemcpyAsync(to, from, bytes, kKind, Stream(stream));
+}
+
+constexpr GpuRuntime kCudaRuntime = {
+    .name = "CUDA",
+    .take_last_error = []() -> int { return cudaGetLastError(); },
+    .set_device = [](int ordinal) -> int { return cudaSetDevice(ordinal); },
+    .memory_info = [](size_t* free, size_t* total) -> int { return cudaMemGetInfo(free, total); },
+    .allocate = [](void** data, size_t bytes) -> int { return cudaMalloc(data, bytes); },
+    .free = [](void* data) -> int { return cudaFree(data); },
+    .allocate_host = [](void** data, size_t bytes) -> int {
+      return cudaHostAlloc(data, bytes, cudaHostAllocPortable);
+    },
+    .free_host = [](void* data) -> int { return cudaFreeHost(data); },
+    .lock_host = [](void* data, size_t bytes) -> int {
+      return cudaHostRegister(data, bytes, cudaHostRegisterPortable);
+    },
+    .unlock_host = [](void* data) -> int { return cudaHostUnregister(data); },
+    .create_stream = [](void** stream) -> int {
+      return Made<cudaStream_t>(stream, [](cudaStream_t* made) {
+        return cudaStreamCreateWithFlags(made, cudaStreamNonBlocking);
+      });
+    },
+    .destroy_stream = [](void* stream) -> int { return cudaStreamDestroy(Stream(stream)); },
+    .wait_for_stream = [](void* stream) -> int { return cudaStreamSynchronize(Stream(stream)); },
+    .query_stream = [](void* stream) -> int { return cudaStreamQuery(Stream(stream)); },
+    .have_stream_wait = [](void* stream, void* event) -> int {
+      return cudaStreamWaitEvent(Stream(stream), Event(event), 0);
+    },
+    .copy_to_device = Copy<cudaMemcpyHostToDevice>,
+    .copy_to_host = Copy<cudaMemcpyDeviceToHost>,
+    .copy_on_device = Copy<cudaMemcpyDeviceToDevice>,
+    .fill = [](void* to, int byte, size_t bytes, void* stream) -> int {
+      return cudaMemsetAsync(to, byte, bytes, Stream(stream));
+    },
+    .begin_capture = [](void* stream) -> int {
+      return cudaStreamBeginCapture(Stream(stream), cudaStreamCaptureModeThreadLocal);
+    },
+    .end_capture = [](void* stream, void** recorded) -> int {
+      return Made<cudaGraph_t>(recorded, [stream](cudaGraph_t* made) {
+        return cudaStreamEndCapture(Stream(stream), made);
+      });
+    },
+    .count_operations = [](void* recorded, size_t* count) -> int {
+      return cudaGraphGetNodes(Recorded(recorded), nullptr, count);
+    },
+    .destroy_recorded = [](void* recorded) -> int { return cudaGraphDestroy(Recorded(recorded)); },
+    .instantiate = [](void** graph, void* recorded) -> int {
+      return Made<cudaGraphExec_t>(graph, [recorded](cudaGraphExec_t* made) {
+        return cudaGraphInstantiate(made, Recorded(recorded), 0);
+      });
+    },
+    .upload = [](void* graph, void* stream) -> int {
+      return cudaGraphUpload(Graph(graph), Stream(stream));
+    },
+    .launch_graph = [](void* graph, void* stream) -> int {
+      return cudaGraphLaunch(Graph(graph), Stream(stream));
+    },
+    .destroy_graph = [](void* graph) -> int { return cudaGraphExecDestroy(Graph(graph)); },
+    .create_event = [](void** event) -> int {
+      return Made<cudaEvent_t>(event, [](cudaEvent_t* made) { return cudaEventCreate(made); });
+    },
+    .destroy_event = [](void* event) -> int { return cudaEventDestroy(Event(event)); },
+    .record_event = [](void* event, void* stream) -> int {
+      return cudaEventRecord(Event(event), Stream(stream));
+    },
+    .wait_for_event = [](void* event) -> int { return cudaEventSynchronize(Event(event)); },
+    .milliseconds_between = [](float* milliseconds, void* begin, void* end) -> int {
+      return cudaEventElapsedTime(milliseconds, Event(begin), Event(end));
+    },
+    .is_fatal = [](int code) { return IsFatalCudaError(static_cast<cudaError_t>(code)); },
+    .failure = [](const std::string& purpose,
+                  int code) { return CudaFailure(purpose, static_cast<cudaError_t>(code)); },
+    .blocking_variable = "CUDA_LAUNCH_BLOCKING",
+    .blocking_value = "1",
+};
+
 // Returns `code` and clears the runtime's last error, so that no launcher reports it.
 cudaError_t Forget(cudaError_t code) {
   if (code != cudaSuccess) cudaGetLastError();
   return code;
 }
-
-// Remembers the first error after which the device is unusable. Thread safe.
-class Health {
- public:
-  // The error to report; remembers fatal ones.
-  Error Failure(const std::string& purpose, cudaError_t code) {
-    Error error = CudaFailure(purpose, code);
-    if (IsFatalCudaError(code)) {
-      const std::lock_guard lock(mutex_);
-      if (!lost_) LOG_ERROR("device", "{}", error.message);
-      if (!lost_) lost_ = error;
-    }
-    return error;
-  }
-  Status Check() const {
-    const std::lock_guard lock(mutex_);
-    if (lost_) return tl::unexpected<Error>(*lost_);
-    return {};
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::optional<Error> lost_;
-};
-
-// The device of a stream or an event.
-struct Home {
-  int ordinal;
-  Health* health;
-
-  // Makes the device the calling thread's current one, then calls `call`. Returns the error of
-  // either.
-  template <typename Call>
-  cudaError_t Try(Call&& call) const {
-    const cudaError_t entered = Forget(cudaSetDevice(ordinal));
-    return entered != cudaSuccess ? entered : Forget(call());
-  }
-  template <typename Call>
-  Status Do(const char* purpose, Call&& call) const {
-    RETURN_IF_ERROR(health->Check());
-    return Report(purpose, Try(call));
-  }
-  Status Report(const char* purpose, cudaError_t code) const {
-    if (code != cudaSuccess) return tl::unexpected<Error>(health->Failure(purpose, code));
-    return {};
-  }
-};
-
-class CudaEvent final : public DeviceEvent {
- public:
-  CudaEvent(Home home, cudaEvent_t event) : home_(home), event_(event) {}
-  ~CudaEvent() override {
-    home_.Try([&] { return cudaEventDestroy(event_); });
-  }
-
-  Status Synchronize() override {
-    return home_.Do("waiting for an event", [&] { return cudaEventSynchronize(event_); });
-  }
-  Result<double> SecondsSince(DeviceEvent& begin) override {
-    float milliseconds = 0;
-    RETURN_IF_ERROR(home_.Do("measuring the time between two events", [&] {
-      return cudaEventElapsedTime(&milliseconds, static_cast<CudaEvent&>(begin).event_, event_);
-    }));
-    return milliseconds * 1e-3;
-  }
-  cudaEvent_t native() const { return event_; }
-
- private:
-  Home home_;
-  cudaEvent_t event_;
-};
-
-class CudaGraph final : public DeviceGraph {
- public:
-  CudaGraph(Home home, cudaGraphExec_t graph, int64_t num_operations)
-      : home_(home), graph_(graph), num_operations_(num_operations) {}
-  ~CudaGraph() override {
-    home_.Try([&] { return cudaGraphExecDestroy(graph_); });
-  }
-  int64_t num_operations() const override { return num_operations_; }
-  cudaGraphExec_t native() const { return graph_; }
-
- private:
-  Home home_;
-  cudaGraphExec_t graph_;
-  int64_t num_operations_;
-};
-
-class CudaStream final : public DeviceStream {
- public:
-  CudaStream(Home home, cudaStream_t stream) : home_(home), stream_(stream) {}
-  // Waits, since pending work may use memory that is freed next.
-  ~CudaStream() override {
-    home_.Try([&] { return cudaStreamSynchronize(stream_); });
-    home_.Try([&] { return cudaStreamDestroy(stream_); });
-  }
-
-  void CopyToDevice(void* to, const void* host, int64_t bytes) override {
-    Copy("to the device", to, host, bytes, cudaMemcpyHostToDevice);
-  }
-  void CopyToHost(void* host, const void* from, int64_t bytes) override {
-    Copy("to the host", host, from, bytes, cudaMemcpyDeviceToHost);
-  }
-  void CopyOnDevice(void* to, const void* from, int64_t bytes) override {
-    Copy("on the device", to, from, bytes, cudaMemcpyDeviceToDevice);
-  }
-  void Fill(void* to, uint8_t byte, int64_t bytes) override {
-    CHECK_GE(bytes, 0);
-    if (bytes == 0) return;
-    const cudaError_t code =
-        home_.Try([&] { return cudaMemsetAsync(to, byte, static_cast<size_t>(bytes), stream_); });
-    if (code != cudaSuccess) Note(fmt::format("filling {} bytes of the device", bytes), code);
-  }
-  void Record(DeviceEvent& event) override {
-    const cudaError_t code = home_.Try(
-        [&] { return cudaEventRecord(static_cast<CudaEvent&>(event).native(), stream_); });
-    if (code != cudaSuccess) Note("recording an event", code);
-  }
-  void WaitFor(DeviceEvent& event) override {
-    const cudaError_t code = home_.Try(
-        [&] { return cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).native(), 0); });
-    if (code != cudaSuccess) Note("having a stream wait for an event", code);
-  }
-
-  Status Synchronize() override {
-    return ReportAfter([&] { return cudaStreamSynchronize(stream_); });
-  }
-  Status SynchronizeUntil(DeviceEvent& event) override {
-    return ReportAfter(
-        [&] { return cudaEventSynchronize(static_cast<CudaEvent&>(event).native()); });
-  }
-
-  bool IsIdle() override {
-    return home_.Try([&] { return cudaStreamQuery(stream_); }) != cudaErrorNotReady;
-  }
-
-  // While recording, other threads may allocate and copy.
-  Status BeginCapture() override {
-    RETURN_IF_ERROR(Synchronize());
-    return home_.Do("beginning to record a graph", [&] {
-      return cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
-    });
-  }
-  Result<std::unique_ptr<DeviceGraph>> EndCapture() override {
-    const std::optional<Error> noted = std::exchange(noted_, std::nullopt);
-    const LaunchFailure failure = std::exchange(launch_failure_, {});
-    cudaGraph_t recorded = nullptr;
-    const cudaError_t code = home_.Try([&] { return cudaStreamEndCapture(stream_, &recorded); });
-    auto graph = Instantiate(noted, failure, code, recorded);
-    if (recorded != nullptr) home_.Try([&] { return cudaGraphDestroy(recorded); });
-    return graph;
-  }
-  void Replay(DeviceGraph& graph) override {
-    const cudaError_t code = home_.Try(
-        [&] { return cudaGraphLaunch(static_cast<CudaGraph&>(graph).native(), stream_); });
-    if (code != cudaSuccess) return Note("launching a graph", code);
-    launch_failure_.launched[launch_failure_.num_launched++ % LaunchFailure::kRemembered] =
-        "a graph";
-  }
-
-  // Makes the device current, since launches go to the thread's current device.
-  StreamHandle handle() override {
-    const cudaError_t code = home_.Try([] { return cudaSuccess; });
-    if (code != cudaSuccess) Note("selecting the device", code);
-    return {stream_, &launch_failure_};
-  }
-
- private:
-  // Makes a graph from the recorded work, unless something failed during recording.
-  Result<std::unique_ptr<DeviceGraph>> Instantiate(const std::optional<Error>& noted,
-                                                   const LaunchFailure& failure, cudaError_t code,
-                                                   cudaGraph_t recorded) {
-    RETURN_IF_ERROR(home_.health->Check());
-    if (failure.kernel != nullptr) RETURN_IF_ERROR(ReportLaunch(failure, code));
-    if (noted) return tl::unexpected<Error>(*noted);
-    RETURN_IF_ERROR(home_.Report("recording a graph", code));
-    size_t num_operations = 0;
-    RETURN_IF_ERROR(home_.Do("counting what a graph does", [&] {
-      return cudaGraphGetNodes(recorded, nullptr, &num_operations);
-    }));
-    cudaGraphExec_t native = nullptr;
-    RETURN_IF_ERROR(home_.Do("making a graph of what was recorded",
-                             [&] { return cudaGraphInstantiate(&native, recorded, 0); }));
-    auto graph = std::make_unique<CudaGraph>(home_, native, static_cast<int64_t>(num_operations));
-    RETURN_IF_ERROR(home_.Do("bringing a graph to the device",
-                             [&] { return cudaGraphUpload(native, stream_); }));
-    RETURN_IF_ERROR(Synchronize());
-    return graph;
-  }
-  // Reports failures so far, after `wait` has returned.
-  template <typename Wait>
-  Status ReportAfter(const Wait& wait) {
-    const std::optional<Error> noted = std::exchange(noted_, std::nullopt);
-    const LaunchFailure failure = std::exchange(launch_failure_, {});
-    RETURN_IF_ERROR(home_.health->Check());
-    const cudaError_t code = home_.Try(wait);
-    if (failure.kernel != nullptr) return ReportLaunch(failure, code);
-    if (noted) return tl::unexpected<Error>(*noted);
-    std::string purpose = "running a stream's kernels and copies";
-    if (IsFatalCudaError(code)) purpose += Suspects(failure);
-    return home_.Report(purpose.c_str(), code);
-  }
-  // A launch or a wait can report the failure of an earlier kernel, unless every launch waits.
-  static bool LaunchesWait() {
-    const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
-    return value != nullptr && std::string_view(value) == "1";
-  }
-  static std::string Suspects(const LaunchFailure& failure) {
-    std::string names;
-    const unsigned count = std::min(failure.num_launched, LaunchFailure::kRemembered);
-    for (unsigned i = failure.num_launched - count; i < failure.num_launched; ++i) {
-      names += names.empty() ? "" : ", ";
-      names += failure.launched[i % LaunchFailure::kRemembered];
-    }
-    if (names.empty()) return "";
-    return fmt::format(
-        " (the last kernels that were launched: {}; with CUDA_LAUNCH_BLOCKING=1 the "
-        "one that fails is named)",
-        names);
-  }
-
-  // `code`: the stream's later error. If it is fatal for the device, it says more than the launch
-  // failure.
-  Status ReportLaunch(const LaunchFailure& failure, cudaError_t code) const {
-    std::string purpose = fmt::format("launching kernel {}", failure.kernel);
-    const auto launch_code = static_cast<cudaError_t>(failure.code);
-    if (failure.code != kFailedInLibrary && IsFatalCudaError(launch_code)) {
-      purpose = LaunchesWait()
-                    ? fmt::format("running kernel {}", failure.kernel)
-                    : fmt::format("a kernel before {} failed{}", failure.kernel, Suspects(failure));
-      return home_.Report(purpose.c_str(), launch_code);
-    }
-    if (IsFatalCudaError(code)) return home_.Report((purpose + Suspects(failure)).c_str(), code);
-    if (failure.code == kFailedInLibrary)
-      return Fail(ErrorCode::kInternal,
-                  fmt::format("{} failed; the log tells its library's reason", failure.kernel));
-    return home_.Report(purpose.c_str(), static_cast<cudaError_t>(failure.code));
-  }
-  void Note(const std::string& purpose, cudaError_t code) {
-    Error error = home_.health->Failure(purpose, code);
-    if (!noted_) noted_ = std::move(error);
-  }
-  void Copy(const char* where, void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
-    CHECK_GE(bytes, 0);
-    if (bytes == 0) return;
-    const cudaError_t code = home_.Try(
-        [&] { return cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_); });
-    if (code != cudaSuccess) Note(fmt::format("copying {} bytes {}", bytes, where), code);
-  }
-
-  Home home_;
-  cudaStream_t stream_;
-  LaunchFailure launch_failure_;
-  std::optional<Error> noted_;
-};
-
-class CudaDevice final : public Device {
- public:
-  explicit CudaDevice(DeviceInfo info) : info_(std::move(info)), home_{info_.ordinal, &health_} {}
-
-  const DeviceInfo& info() const override { return info_; }
-  Status CheckAlive() const override { return health_.Check(); }
-
-  // Creates the driver's context: the first call that can fail.
-  Status Enter() {
-    return home_.Do(fmt::format("selecting CUDA device {} ({})", info_.ordinal, info_.name).c_str(),
-                    [] { return cudaSuccess; });
-  }
-
-  Result<int64_t> FreeBytes() override {
-    size_t free = 0;
-    size_t total = 0;
-    RETURN_IF_ERROR(
-        home_.Do("asking for free device memory", [&] { return cudaMemGetInfo(&free, &total); }));
-    return static_cast<int64_t>(free);
-  }
-
-  Result<DeviceBuffer> Allocate(int64_t bytes, const char* what) override {
-    CHECK_GE(bytes, 0);
-    RETURN_IF_ERROR(health_.Check());
-    if (bytes == 0) return DeviceBuffer();
-    void* data = nullptr;
-    const cudaError_t code =
-        home_.Try([&] { return cudaMalloc(&data, static_cast<size_t>(bytes)); });
-    if (code == cudaErrorMemoryAllocation) {
-      ASSIGN_OR_RETURN(const int64_t free, FreeBytes());
-      return Fail(ErrorCode::kResourceExhausted,
-                  OutOfDeviceMemoryText(what, info_.name, bytes, free, info_.total_bytes));
-    }
-    RETURN_IF_ERROR(home_.Report(what, code));
-    return DeviceBuffer(this, data, bytes, /*is_host=*/false);
-  }
-
-  Result<DeviceBuffer> AllocatePinned(int64_t bytes, const char* what) override {
-    CHECK_GE(bytes, 0);
-    RETURN_IF_ERROR(health_.Check());
-    if (bytes == 0) return DeviceBuffer();
-    void* data = nullptr;
-    const cudaError_t code = home_.Try(
-        [&] { return cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable); });
-    if (code == cudaErrorMemoryAllocation)
-      return Fail(
-          ErrorCode::kResourceExhausted,
-          fmt::format("{}: the host could not give {} of page-locked memory; free memory of "
-                      "the host, or raise the container's limits (memory, memlock)",
-                      what, DeviceBytesText(bytes)));
-    RETURN_IF_ERROR(home_.Report(what, code));
-    return DeviceBuffer(this, data, bytes, /*is_host=*/true);
-  }
-
-  bool Pin(void* data, int64_t bytes) override {
-    return health_.Check() && home_.Try([&] {
-      return cudaHostRegister(data, static_cast<size_t>(bytes), cudaHostRegisterPortable);
-    }) == cudaSuccess;
-  }
-  void Unpin(void* data) override {
-    home_.Try([&] { return cudaHostUnregister(data); });
-  }
-
-  Result<std::unique_ptr<DeviceStream>> CreateStream() override {
-    cudaStream_t stream = nullptr;
-    RETURN_IF_ERROR(home_.Do("creating a stream", [&] {
-      return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-    }));
-    return std::make_unique<CudaStream>(home_, stream);
-  }
-
-  Result<std::unique_ptr<DeviceEvent>> CreateEvent() override {
-    cudaEvent_t event = nullptr;
-    RETURN_IF_ERROR(home_.Do("creating an event", [&] { return cudaEventCreate(&event); }));
-    return std::make_unique<CudaEvent>(home_, event);
-  }
-
- protected:
-  void Free(void* data, bool is_host) override {
-    home_.Try([&] { return is_host ? cudaFreeHost(data) : cudaFree(data); });
-  }
-
- private:
-  DeviceInfo info_;
-  Health health_;
-  Home home_;
-};
 
 std::string UuidText(const cudaUUID_t& uuid) {
   std::string text = "GPU";
@@ -444,9 +194,7 @@ Result<std::unique_ptr<Device>> OpenCudaDevice(int ordinal) {
                     "GPUs by a build with -DSLUICE_CUDA_ARCHITECTURES",
                     ordinal, info.name, info.compute_major, info.compute_minor,
                     SLUICE_CUDA_ARCHITECTURES));
-  auto device = std::make_unique<CudaDevice>(info);
-  RETURN_IF_ERROR(device->Enter());
-  return device;
+  return OpenGpuDevice(kCudaRuntime, info);
 }
 
 }  // namespace sluice

@@ -1,0 +1,15 @@
+// A GPU behind a vendor's runtime (gpu_runtime.h): an implementation of device.h.
+#pragma once
+
+#include <memory>
+
+#include "device/device.h"
+#include "device/gpu_runtime.h"
+
+namespace sluice {
+
+// Makes the device of `info` the one that the runtime uses, which creates the driver's context: the
+// first call that can fail. `runtime` outlives the device.
+Result<std::unique_ptr<Device>> OpenGpuDevice(const GpuRuntime& runtime, const DeviceInfo& info);
+
+}  // namespace sluice
