@@ -127,7 +127,7 @@ class AttentionBlock {
   static constexpr bool kKeepsQuery = Tile::kFitsRegisters;
   // Two stages: while one tile is computed the next one is copied. One stage for heads so wide that
   // two would not fit in a block's shared memory: then other blocks compute while one copies.
-  static constexpr int kStages = kDim > 256 ? 1 : 2;
+  static constexpr int kStages = kDim > 256 || !kCopiesRunAside ? 1 : 2;
   static constexpr int kTiles =
       Tile::kIsLatent ? 1 : 2;  // of a stage: keys and values, or both in one
   // Whether weights overwrite the keys, which all warps have read when they know the largest
@@ -417,9 +417,11 @@ class AttentionBlock {
       Tile::Multiply(weight_sums_, weights[k + 1], ones);
       SLUICE_UNROLL
       for (int j = 0; j < kOwnSteps; ++j) {
-        if (Step(j) >= tile_.value_steps()) break;
+        // Where warps go in pairs, one may multiply what it does not need.
+        const int step = kWarpsGoInPairs ? min(Step(j), tile_.value_steps() - 1) : Step(j);
+        if ((kWarpsGoInPairs && !kIsWide ? Step(j) / 2 * 2 : step) >= tile_.value_steps()) break;
         uint32_t b[2][2][2];
-        tile_.LoadValues(b, Values(index), k * 16, Step(j), lane);
+        tile_.LoadValues(b, Values(index), k * 16, step, lane);
         SLUICE_UNROLL
         for (int i = 0; i < 4; ++i)
           Tile::Multiply(sums_[j][i % 2], weights[k + i / 2], b[i / 2][i % 2]);

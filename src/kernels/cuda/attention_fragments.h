@@ -101,13 +101,13 @@ struct KvTile {
     }
   }
 
-  // Warp. d += a b.
+  // Pair of warps. d += a b.
   static __device__ __forceinline__ void Multiply(float (&d)[4], const uint32_t (&a)[4],
                                                   const uint32_t (&b)[2]) {
     if constexpr (kIsE4m3)
-      MmaF16(d, a, b);
+      PairMmaF16(d, a, b);
     else
-      MmaBf16(d, a, b);
+      PairMmaBf16(d, a, b);
   }
   // Packs two numbers for an operand of Multiply; kOnes: two ones.
   static __device__ __forceinline__ uint32_t Pack(float low, float high) {

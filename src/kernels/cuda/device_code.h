@@ -17,12 +17,21 @@
 
 #include "device/stream_handle.h"
 
-#if defined(__HIP__)
+#if defined(__HIP__) || defined(SLUICE_EMULATED_HIP)
+#ifndef SLUICE_EMULATED_HIP
+#include "device/hip_launch.h"
+#endif
 #include "kernels/cuda/hip_code.h"
 #define SLUICE_DEVICE_NAMESPACE hip
+#ifdef SLUICE_EMULATED_HIP
+#define SLUICE_UNROLL
+#define SLUICE_ROLLED
+#define SLUICE_KEPT static thread_local
+#else
 #define SLUICE_UNROLL _Pragma("unroll")
 #define SLUICE_ROLLED _Pragma("unroll 1")
 #define SLUICE_KEPT static __device__
+#endif
 #elif defined(__CUDACC__)
 #include <cuda_runtime.h>
 #include "device/shared_memory_grant.h"
@@ -48,16 +57,42 @@ struct LaunchShape {
   unsigned shared_bytes = 0;
 };
 
-#if defined(__HIP__)
+// The most shared memory that a block may have on every GPU, and whether AsyncCopy16 runs beside
+// what follows it.
+#if defined(__HIP__) || defined(SLUICE_EMULATED_HIP)
+constexpr int kMostSharedBytes = 64 * 1024;
+constexpr bool kCopiesRunAside = false;
+#else
+constexpr int kMostSharedBytes = 99 * 1024;
+constexpr bool kCopiesRunAside = true;
+#endif
 
-// Launching needs a HIP runtime, which is not linked: kernels are only compiled.
+#if defined(SLUICE_EMULATED_HIP)
+
+// Kernels are launched by the program, through HIP's runtime: here they are only named for its
+// stand-in.
 template <auto kKernel, typename Args>
-void Launch(const StreamHandle& stream, const char* name, const LaunchShape&, const Args&) {
-  constexpr int kNoRuntime = 1;
-  static_cast<void>(kKernel);
-  if (stream.failure->kernel != nullptr) return;
-  stream.failure->kernel = name;
-  stream.failure->code = kNoRuntime;
+void Launch(const StreamHandle&, const char*, const LaunchShape&, const Args&) {
+  static_cast<void>(emulator::Named<kKernel, Args>::kIsKnown);
+}
+
+#elif defined(__HIP__)
+
+template <auto kKernel, typename Args>
+void Launch(const StreamHandle& stream, const char* name, const LaunchShape& shape,
+            const Args& args) {
+  if (shape.grid_x == 0 || shape.grid_y == 0 || shape.grid_z == 0) return;
+  const int code =
+      LaunchHipKernel({reinterpret_cast<const void*>(kKernel), shape.grid_x, shape.grid_y,
+                       shape.grid_z, shape.threads, shape.shared_bytes, stream.native, &args});
+  LaunchFailure& failure = *stream.failure;
+  if (failure.kernel != nullptr) return;
+  if (code == 0) {
+    failure.launched[failure.num_launched++ % LaunchFailure::kRemembered] = name;
+  } else {
+    failure.kernel = name;
+    failure.code = code;
+  }
 }
 
 #elif defined(__CUDACC__)
@@ -351,7 +386,7 @@ __device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
 
 }  // namespace arithmetic
 
-#if defined(__HIP__)
+#if defined(__HIP__) || defined(SLUICE_EMULATED_HIP)
 // AMD's instruction encodes another FP8 format.
 namespace instruction {
 using arithmetic::PackE4m3;
@@ -407,6 +442,37 @@ __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
   else
     instruction::MmaE4m3(d, a, b);
 }
+
+// Pair of warps. MmaBf16, MmaF16 and MmaE4m3, called by warps 2i and 2i + 1 of a block together: an
+// AMD GPU multiplies what both hold by one instruction.
+#if defined(__HIP__) || defined(SLUICE_EMULATED_HIP)
+__device__ __forceinline__ void PairMmaE4m3(float (&d)[4], const uint32_t (&a)[4],
+                                            const uint32_t (&b)[2]) {
+  if (machine::HasMfmaE4m3()) return WaveMmaE4m3(d, a, b);
+  uint32_t low_a[4], high_a[4], low_b[2], high_b[2];
+  SLUICE_UNROLL
+  for (int i = 0; i < 4; ++i) instruction::E4m3x4ToF16(a[i], low_a[i], high_a[i]);
+  SLUICE_UNROLL
+  for (int i = 0; i < 2; ++i) instruction::E4m3x4ToF16(b[i], low_b[i], high_b[i]);
+  PairMmaF16(d, {low_a[0], low_a[1], high_a[0], high_a[1]}, {low_b[0], high_b[0]});
+  PairMmaF16(d, {low_a[2], low_a[3], high_a[2], high_a[3]}, {low_b[1], high_b[1]});
+}
+constexpr bool kWarpsGoInPairs = true;
+#else
+constexpr bool kWarpsGoInPairs = false;
+__device__ __forceinline__ void PairMmaF16(float (&d)[4], const uint32_t (&a)[4],
+                                           const uint32_t (&b)[2]) {
+  MmaF16(d, a, b);
+}
+__device__ __forceinline__ void PairMmaBf16(float (&d)[4], const uint32_t (&a)[4],
+                                            const uint32_t (&b)[2]) {
+  MmaBf16(d, a, b);
+}
+__device__ __forceinline__ void PairMmaE4m3(float (&d)[4], const uint32_t (&a)[4],
+                                            const uint32_t (&b)[2]) {
+  MmaE4m3(d, a, b);
+}
+#endif
 
 // Conversions of numbers. The same formulas as in tensor/bfloat16.h and tensor/float8.h, for device
 // code.

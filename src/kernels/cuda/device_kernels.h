@@ -682,8 +682,8 @@ struct DeviceKernels {
 
 }  // namespace sluice::device
 
-// Each launcher is defined by one file of kernels, once for GPUs (namespace cuda) and once
-// emulated.
+// Each launcher is defined by one file of kernels, once for NVIDIA's GPUs (namespace cuda), once
+// for AMD's (hip) and once emulated.
 #define SLUICE_DECLARE_LAUNCHERS                                                       \
   void LaunchEmbedding(const StreamHandle&, const device::EmbeddingArgs&);             \
   void LaunchAddEmbeddings(const StreamHandle&, const device::AddEmbeddingsArgs&);     \
@@ -730,5 +730,8 @@ namespace sluice::emulated {
 SLUICE_DECLARE_LAUNCHERS
 }
 namespace sluice::cuda {
+SLUICE_DECLARE_LAUNCHERS
+}
+namespace sluice::hip {
 SLUICE_DECLARE_LAUNCHERS
 }

@@ -182,6 +182,9 @@ void Machine::Begin(Block& block, Index3 index) {
     warp.ready = ~0u;
     block.ready |= 1u << i;
   }
+  if (block.waves.size() < grid_.threads / kLanes / 2)
+    block.waves.resize(grid_.threads / kLanes / 2);
+  for (Wave& wave : block.waves) wave.num_arrived = 0;
   for (auto& thread : block.threads) thread->has_fenced = thread->has_looked = false;
   while (block.threads.size() < grid_.threads) block.threads.push_back(std::make_unique<Thread>());
   for (unsigned i = 0; i < grid_.threads; ++i) {
@@ -376,6 +379,27 @@ void Machine::Collective(const char* what, const void* input, int input_bytes, v
   } else {
     CopyBytes(output, warp.inputs[half], kLanes * in_bytes);
   }
+}
+
+void Machine::WaveGather(const void* input, int bytes, void* outputs) {
+  const unsigned lane = self_->index % (2 * kLanes), first = self_->index - lane;
+  Block& block = OwnBlock();
+  if (first + 2 * kLanes > grid_.threads) Die("half a wave called a function of whole waves");
+  Wave& wave = block.waves[first / (2 * kLanes)];
+  const uint64_t generation = wave.generation;
+  unsigned char* const inputs = wave.inputs[generation % 2];
+  const auto size = static_cast<size_t>(bytes);
+  if (bytes > kMostBytes) Die("a lane gives too many bytes");
+  CopyBytes(inputs + lane * size, input, size);
+  if (++wave.num_arrived == 2 * kLanes) {
+    wave.num_arrived = 0;
+    ++wave.generation;
+    for (unsigned i = 0; i < 2 * kLanes; ++i)
+      if (i != lane) MakeReady(*block.threads[first + i]);
+  } else {
+    while (wave.generation == generation) Yield();
+  }
+  CopyBytes(outputs, inputs, 2 * kLanes * size);
 }
 
 }  // namespace sluice::emulator

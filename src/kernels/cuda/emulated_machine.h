@@ -31,6 +31,8 @@ class Machine {
   unsigned char* SharedMemory();
   void Collective(const char* what, const void* input, int input_bytes, void* output,
                   int output_bytes, Combine combine);
+  // Gives every lane of a wave of 64, which is two warps, the inputs of all: 64 of `bytes` each.
+  void WaveGather(const void* input, int bytes, void* outputs);
   void AsyncCopy16(void* shared, const void* global, bool is_valid);
   void AsyncCommit();
   void AsyncWait(int pending);
@@ -90,6 +92,12 @@ class Machine {
     alignas(16) unsigned char inputs[2][kLanes * kMostBytes];
     alignas(16) unsigned char outputs[2][kLanes * kMostBytes];
   };
+  // Two warps that an AMD GPU runs as one.
+  struct Wave {
+    unsigned num_arrived = 0;
+    uint64_t generation = 0;
+    alignas(16) unsigned char inputs[2][2 * kLanes * kMostBytes];
+  };
   // A slot for a running block.
   struct Block {
     Index3 index;
@@ -98,6 +106,7 @@ class Machine {
     uint32_t ready = 0;  // warps with lanes that can run
     std::vector<std::unique_ptr<Thread>> threads;
     std::vector<Warp> warps;
+    std::vector<Wave> waves;
     unsigned char* shared = nullptr;
     uint64_t run = 0;  // number of blocks that have run in this slot
     // Addresses for races::Acquire and Release. arrived: alternate barriers, since a thread may

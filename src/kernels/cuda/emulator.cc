@@ -130,6 +130,10 @@ void WarpGather(const void* input, int bytes, void* outputs) {
   TheMachine().Collective("shuffle", input, bytes, outputs, 0, nullptr);
 }
 
+void WaveGather(const void* input, int bytes, void* outputs) {
+  TheMachine().WaveGather(input, bytes, outputs);
+}
+
 void AsyncCopy16(void* shared, const void* global, bool is_valid) {
   TheMachine().AsyncCopy16(shared, global, is_valid);
 }

@@ -1,59 +1,31 @@
-// The language of kernels on AMD's CDNA 3 GPUs (gfx942: MI300X, MI325X), compiled by Clang with -x
-// hip: `make build-hip` compiles kernels but runs nothing. Replaces HIP's own headers, as those of
-// Debian 12 predate these GPUs.
+// The language of kernels on AMD's CDNA GPUs (gfx942: MI300X, MI325X; gfx950: MI350X, MI355X),
+// compiled by Clang with -x hip. Replaces HIP's own headers, as those of Debian 12 predate these
+// GPUs.
 //
 // A wave has 64 lanes. Kernels use warps of 32: the halves of a wave, which are separate in
 // shuffles, ballots and the functions of tiles. Both halves run the same instructions, since blocks
 // have whole warps and branch by warp only around code that both halves treat alike.
 //
-// Products of tiles are computed lane by lane, from numbers that shuffles bring: the matrix
-// instructions of these GPUs (v_mfma_f32_16x16x16) take operands of a whole wave in another order,
-// which would need other tiles in the kernels. FP8 of these GPUs is another format (its bias is
-// larger by one and it has no negative zero), so E4M3 codes are converted to F16 by arithmetic.
+// Matrix instructions (MFMA) take operands of a whole wave, so they compute what the two warps of a
+// wave multiply together (PairMma...). Where halves may go different ways, products are computed
+// lane by lane, from numbers that shuffles bring. FP8 of gfx942 is another format (its bias is
+// larger by one and it has no negative zero): there E4M3 codes are converted to F16 by arithmetic.
 #pragma once
 
 #include <stdint.h>
 
-#define __global__ __attribute__((global))
-#define __device__ __attribute__((device))
-#define __host__ __attribute__((host))
-#define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(...) \
-  __attribute__((amdgpu_flat_work_group_size(1, ::sluice::hip::FirstOf(__VA_ARGS__))))
+#ifdef SLUICE_EMULATED_HIP
+#include "kernels/cuda/hip_emulated.h"
+#else
+#include "kernels/cuda/hip_instructions.h"
+#endif
+#include "kernels/cuda/hip_math.h"
 
 namespace sluice::hip {
 
 constexpr int kWarp = 32;
 
-// Threads of a block. The compiler chooses how many blocks run together.
-template <typename... Others>
-constexpr unsigned FirstOf(unsigned threads, Others...) {
-  return threads;
-}
-
-struct Coordinates {
-  unsigned x, y, z;
-};
 // NOLINTBEGIN: names of CUDA
-#define threadIdx (::sluice::hip::ThreadIndex())
-#define blockIdx (::sluice::hip::BlockIndex())
-#define blockDim (::sluice::hip::BlockSize())
-#define gridDim (::sluice::hip::GridSize())
-__device__ __forceinline__ Coordinates ThreadIndex() {
-  return {__builtin_amdgcn_workitem_id_x(), 0, 0};
-}
-__device__ __forceinline__ Coordinates BlockIndex() {
-  return {__builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(),
-          __builtin_amdgcn_workgroup_id_z()};
-}
-__device__ __forceinline__ Coordinates BlockSize() {
-  return {__builtin_amdgcn_workgroup_size_x(), 1, 1};
-}
-__device__ __forceinline__ Coordinates GridSize() {
-  return {__builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x(),
-          __builtin_amdgcn_grid_size_y(), __builtin_amdgcn_grid_size_z()};
-}
-
 struct alignas(8) [[gnu::may_alias]] uint2 {
   unsigned x, y;
 };
@@ -88,19 +60,14 @@ __host__ __device__ constexpr T max(T a, T b) {
   return a < b ? b : a;
 }
 
-// Declarations of OCML, ROCm's math library (package rocm-device-libs), for the linker.
-#define SLUICE_OF_OCML extern "C" __device__ __attribute__((visibility("default"))) float
-SLUICE_OF_OCML __ocml_sin_f32(float);
-SLUICE_OF_OCML __ocml_cos_f32(float);
-SLUICE_OF_OCML __ocml_log1p_f32(float);
 __device__ __forceinline__ float sinf(float x) {
-  return __ocml_sin_f32(x);
+  return hip_math::Sine(x);
 }
 __device__ __forceinline__ float cosf(float x) {
-  return __ocml_cos_f32(x);
+  return hip_math::Cosine(x);
 }
 __device__ __forceinline__ float log1pf(float x) {
-  return __ocml_log1p_f32(x);
+  return hip_math::LogOnePlus(x);
 }
 __device__ __forceinline__ float expf(float x) {
   return __builtin_expf(x);
@@ -144,49 +111,41 @@ __device__ __forceinline__ unsigned __byte_perm(unsigned low, unsigned high, uns
   return result;
 }
 
-// Must be called by all threads of a block.
 __device__ __forceinline__ void __syncthreads() {
-  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
-  __builtin_amdgcn_s_barrier();
-  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+  machine::BlockBarrier();
 }
 __device__ __forceinline__ void __syncwarp() {
-  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
-  __builtin_amdgcn_wave_barrier();
+  machine::HalfBarrier();
 }
 __device__ __forceinline__ void __threadfence() {
-  __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");
+  machine::DeviceFence();
 }
 template <typename T>
 __device__ __forceinline__ T atomicAdd(T* address, T value) {
-  return __hip_atomic_fetch_add(address, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  return machine::AtomicAdd(address, value);
 }
 template <typename T>
 __device__ __forceinline__ T atomicExch(T* address, T value) {
-  return __hip_atomic_exchange(address, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  return machine::AtomicExchange(address, value);
 }
 template <typename T>
 __device__ __forceinline__ T __ldg(const T* address) {
   return *address;
 }
-// Bypasses the cache of this compute unit.
 __device__ __forceinline__ float __ldcg(const float* address) {
-  return __hip_atomic_load(address, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  return machine::LoadPastCache(address);
 }
 
-__device__ __forceinline__ int LaneOfWave() {
-  return static_cast<int>(__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)));
-}
 // The value of lane `lane` in this lane's half of the wave.
 template <typename T>
 __device__ __forceinline__ T FromLane(T value, int lane) {
   static_assert(sizeof(T) % 4 == 0);
-  const int from = (LaneOfWave() & kWarp) | (lane & (kWarp - 1));
+  const int from = (machine::Lane() & kWarp) | (lane & (kWarp - 1));
   T result;
   for (unsigned i = 0; i < sizeof(T) / 4; ++i) {
     int word;
     __builtin_memcpy(&word, reinterpret_cast<const char*>(&value) + 4 * i, 4);
-    word = __builtin_amdgcn_ds_bpermute(from * 4, word);
+    word = machine::FromHalf(from, word);
     __builtin_memcpy(reinterpret_cast<char*>(&result) + 4 * i, &word, 4);
   }
   return result;
@@ -197,40 +156,31 @@ __device__ __forceinline__ T __shfl_sync(unsigned, T value, int lane) {
 }
 template <typename T>
 __device__ __forceinline__ T __shfl_xor_sync(unsigned, T value, int mask) {
-  return FromLane(value, (LaneOfWave() & (kWarp - 1)) ^ mask);
+  return FromLane(value, (machine::Lane() & (kWarp - 1)) ^ mask);
 }
 template <typename T>
 __device__ __forceinline__ T __shfl_up_sync(unsigned, T value, unsigned delta) {
-  const int lane = LaneOfWave() & (kWarp - 1);
+  const int lane = machine::Lane() & (kWarp - 1);
   return FromLane(value, lane >= static_cast<int>(delta) ? lane - static_cast<int>(delta) : lane);
 }
 template <typename T>
 __device__ __forceinline__ T __shfl_down_sync(unsigned, T value, unsigned delta) {
-  const int lane = LaneOfWave() & (kWarp - 1);
+  const int lane = machine::Lane() & (kWarp - 1);
   const int from = lane + static_cast<int>(delta);
   return FromLane(value, from < kWarp ? from : lane);
 }
 __device__ __forceinline__ unsigned __ballot_sync(unsigned, int predicate) {
-  const uint64_t wave = __builtin_amdgcn_ballot_w64(predicate != 0);
-  return static_cast<unsigned>(LaneOfWave() < kWarp ? wave : wave >> kWarp);
+  const uint64_t wave = machine::Ballot(predicate != 0);
+  return static_cast<unsigned>(machine::Lane() < kWarp ? wave : wave >> kWarp);
 }
 // NOLINTEND
 
-__device__ __forceinline__ unsigned char* SharedMemory() {
-  extern __attribute__((shared, aligned(128))) unsigned char memory[];
-  return memory;
-}
 __device__ __forceinline__ float FloatFromBits(uint32_t bits) {
   return __builtin_bit_cast(float, bits);
 }
 __device__ __forceinline__ uint32_t BitsOf(float value) {
   return __builtin_bit_cast(uint32_t, value);
 }
-__device__ __forceinline__ int KeptInLoop(int value) {
-  asm volatile("" : "+v"(value));
-  return value;
-}
-
 // These GPUs copy at most 4 bytes at a time to shared memory without registers (gfx950 copies 16),
 // so copies are synchronous here.
 __device__ __forceinline__ void AsyncCopy16(void* shared, const void* global, bool is_valid) {
@@ -242,7 +192,7 @@ __device__ __forceinline__ void AsyncWait() {}
 
 // Contracts: device_code.h.
 __device__ __forceinline__ void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row) {
-  const int lane = LaneOfWave() & (kWarp - 1);
+  const int lane = machine::Lane() & (kWarp - 1);
   const auto address = reinterpret_cast<uint64_t>(shared_row);
   for (int m = 0; m < 4; ++m) {
     const uint64_t row = FromLane(address, m * 8 + lane / 4);
@@ -251,7 +201,7 @@ __device__ __forceinline__ void LoadMatrix4(uint32_t (&registers)[4], const void
 }
 __device__ __forceinline__ void LoadMatrix4Transposed(uint32_t (&registers)[4],
                                                       const void* shared_row) {
-  const int lane = LaneOfWave() & (kWarp - 1);
+  const int lane = machine::Lane() & (kWarp - 1);
   const auto address = reinterpret_cast<uint64_t>(shared_row);
   for (int m = 0; m < 4; ++m) {
     uint32_t pair[2];
@@ -266,7 +216,7 @@ __device__ __forceinline__ void LoadMatrix4Transposed(uint32_t (&registers)[4],
 template <typename Number>
 __device__ __forceinline__ void MultiplyTiles(float (&d)[4], const uint32_t (&a)[4],
                                               const uint32_t (&b)[2], const Number& number) {
-  const int lane = LaneOfWave() & (kWarp - 1), g = lane / 4, t = lane % 4;
+  const int lane = machine::Lane() & (kWarp - 1), g = lane / 4, t = lane % 4;
   for (int pair = 0; pair < 8; ++pair) {  // columns 2 * pair and 2 * pair + 1 of a, rows of b
     const int from = pair % 4, high = pair / 4;
     const uint32_t rows[2] = {FromLane(a[2 * high], g * 4 + from),
@@ -281,38 +231,92 @@ __device__ __forceinline__ void MultiplyTiles(float (&d)[4], const uint32_t (&a)
     }
   }
 }
-__device__ __forceinline__ float F16ToFloat(uint32_t bits) {
-  return static_cast<float>(__builtin_bit_cast(_Float16, static_cast<uint16_t>(bits)));
-}
 __device__ __forceinline__ void MmaBf16(float (&d)[4], const uint32_t (&a)[4],
                                         const uint32_t (&b)[2]) {
   MultiplyTiles(d, a, b, [](uint32_t bits) { return FloatFromBits(bits << 16); });
 }
 __device__ __forceinline__ void MmaF16(float (&d)[4], const uint32_t (&a)[4],
                                        const uint32_t (&b)[2]) {
-  MultiplyTiles(d, a, b, [](uint32_t bits) { return F16ToFloat(bits); });
+  MultiplyTiles(d, a, b, [](uint32_t bits) { return machine::F16ToFloat(bits); });
 }
-__device__ __forceinline__ uint32_t F16Bits(float value) {
-  return __builtin_bit_cast(uint16_t, static_cast<_Float16>(value));
+
+// MmaBf16, MmaF16 and MmaE4m3 by whole waves: both halves call them together, each with its own
+// operands. `multiply` is a product of [16, k] by [k, 16], of machine::. The matrix instruction is
+// given columns of a (rows of b) in the order in which the halves hold them: quarter q of the wave
+// has those of all lanes with t = q, first of the lower registers, then of the higher ones.
+template <typename Multiply>
+__device__ __forceinline__ void MultiplyByWave(float (&d)[4], const uint32_t (&a)[4],
+                                               const uint32_t (&b)[2], const Multiply& multiply) {
+  const int lane = machine::Lane(), i = lane % 16, quarter = lane / 16;
+  // Eight columns for each half.
+  const int b_from = i / 8 * kWarp + i % 8 * 4 + quarter;
+  const uint32_t columns[2] = {machine::FromWave(b_from, b[0]), machine::FromWave(b_from, b[1])};
+  // Row i of the instruction is row g or, if `is_lower`, g + 8 of a half, with g = 2 * (i / 4) +
+  // i % 2, so that a lane's first two results are rows 2q and 2q+1, and its others those below.
+  const int a_from = (i / 4 * 2 + i % 2) * 4 + quarter;
+  const bool is_lower = i / 2 % 2 != 0;
+  float results[2][4];
+  for (int half = 0; half < 2; ++half) {
+    const int from = half * kWarp + a_from;
+    const uint32_t upper[2] = {machine::FromWave(from, a[0]), machine::FromWave(from, a[2])};
+    const uint32_t lower[2] = {machine::FromWave(from, a[1]), machine::FromWave(from, a[3])};
+    multiply(results[half], {is_lower ? lower[0] : upper[0], is_lower ? lower[1] : upper[1]},
+             columns);
+  }
+  // Columns of the other half's b are of no use.
+  uint32_t own[4];
+  for (int r = 0; r < 4; ++r) own[r] = BitsOf(i < 8 ? results[0][r] : results[1][r]);
+  const int g = lane % kWarp / 4, t = lane % 4;
+  for (int column = 0; column < 2; ++column) {
+    const int from = g / 2 * 16 + lane / kWarp * 8 + 2 * t + column;
+    for (int below = 0; below < 2; ++below) {
+      const uint32_t even = machine::FromWave(from, own[2 * below]);
+      const uint32_t odd = machine::FromWave(from, own[2 * below + 1]);
+      d[2 * below + column] += FloatFromBits(g % 2 == 0 ? even : odd);
+    }
+  }
+}
+__device__ __forceinline__ void PairMmaBf16(float (&d)[4], const uint32_t (&a)[4],
+                                            const uint32_t (&b)[2]) {
+  MultiplyByWave(d, a, b,
+                 [](float(&sums)[4], const uint32_t(&rows)[2], const uint32_t(&columns)[2]) {
+                   machine::Mfma16Bf16(sums, rows, columns);
+                 });
+}
+__device__ __forceinline__ void PairMmaF16(float (&d)[4], const uint32_t (&a)[4],
+                                           const uint32_t (&b)[2]) {
+  MultiplyByWave(d, a, b,
+                 [](float(&sums)[4], const uint32_t(&rows)[2], const uint32_t(&columns)[2]) {
+                   machine::Mfma16F16(sums, rows, columns);
+                 });
+}
+// REQUIRES: machine::HasMfmaE4m3().
+__device__ __forceinline__ void WaveMmaE4m3(float (&d)[4], const uint32_t (&a)[4],
+                                            const uint32_t (&b)[2]) {
+  MultiplyByWave(d, a, b,
+                 [](float(&sums)[4], const uint32_t(&rows)[2], const uint32_t(&columns)[2]) {
+                   machine::Mfma32E4m3(sums, rows, columns);
+                 });
 }
 __device__ __forceinline__ uint32_t PackF16(float low, float high) {
-  return F16Bits(low) | F16Bits(high) << 16;
+  return machine::F16Bits(low) | machine::F16Bits(high) << 16;
 }
 // Raises the exponent's bias from 7 to 15 by a product, which is exact for subnormal codes, too.
 __device__ __forceinline__ uint32_t E4m3ToF16(uint32_t code) {
   const uint32_t raised = (code & 0x80u) << 8 | (code & 0x7Fu) << 7;
-  return (code & 0x7Fu) == 0x7F ? raised | 0x7FFFu : F16Bits(F16ToFloat(raised) * 256.0f);
+  return (code & 0x7Fu) == 0x7F ? raised | 0x7FFFu
+                                : machine::F16Bits(machine::F16ToFloat(raised) * 256.0f);
 }
 __device__ __forceinline__ uint32_t HighHalves(float low, float high) {
   return BitsOf(low) >> 16 | (BitsOf(high) & 0xFFFF0000u);
 }
 // Exact if the F16 numbers are those of E4M3 codes.
 __device__ __forceinline__ uint32_t F16x2ToBf16x2(uint32_t pair) {
-  return HighHalves(F16ToFloat(pair & 0xFFFFu), F16ToFloat(pair >> 16));
+  return HighHalves(machine::F16ToFloat(pair & 0xFFFFu), machine::F16ToFloat(pair >> 16));
 }
 __device__ __forceinline__ uint32_t MultiplyF16x2(uint32_t a, uint32_t b) {
-  return PackF16(F16ToFloat(a & 0xFFFFu) * F16ToFloat(b & 0xFFFFu),
-                 F16ToFloat(a >> 16) * F16ToFloat(b >> 16));
+  return PackF16(machine::F16ToFloat(a & 0xFFFFu) * machine::F16ToFloat(b & 0xFFFFu),
+                 machine::F16ToFloat(a >> 16) * machine::F16ToFloat(b >> 16));
 }
 // Selects the branches for a GPU that multiplies E4M3 as F16.
 __device__ __forceinline__ constexpr int ComputeCapability() {

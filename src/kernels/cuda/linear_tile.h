@@ -42,7 +42,9 @@ struct Tile {
   static constexpr int kWeightBytes = kRows * T::kStageK * T::kBits / 8;
   static constexpr int kStageBytes = kWeightBytes + kTokens * T::kStageK * T::kInputBits / 8;
   // Small enough that at least two blocks fit in the 228 KB of a multiprocessor.
-  static constexpr int kMostBytes = 80 * 1024;
+  static constexpr int kMostBytes =
+      kMostSharedBytes < 80 * 1024 && 2 * kStageBytes <= kMostSharedBytes ? kMostSharedBytes
+                                                                          : 80 * 1024;
   static constexpr int kStages = kMostBytes / kStageBytes > 4 ? 4 : kMostBytes / kStageBytes;
   static constexpr unsigned kSharedBytes = kStages * kStageBytes;
   // Number of blocks per multiprocessor that registers must suffice for; shared memory allows more.
@@ -298,7 +300,7 @@ __device__ __forceinline__ void MultiplyCodes(const unsigned char* weights,
     const uint2 b = LoadByteUnit<kStageK>(inputs, token + j * 8, unit, t);
     SLUICE_UNROLL
     for (int r = 0; r < Shape::kRowTiles; ++r)
-      MmaE4m3(sums[r][j], {a[r][0].x, a[r][1].x, a[r][0].y, a[r][1].y}, {b.x, b.y});
+      PairMmaE4m3(sums[r][j], {a[r][0].x, a[r][1].x, a[r][0].y, a[r][1].y}, {b.x, b.y});
   }
 }
 
@@ -334,8 +336,9 @@ __device__ __forceinline__ void MultiplyExpanded(const unsigned char* weights,
     for (int step = 0; step < 4; step += 2) {
       SLUICE_UNROLL
       for (int r = 0; r < Shape::kRowTiles; ++r) {
-        MmaBf16(sums[r][j], {a[r][0][step], a[r][1][step], a[r][0][step + 1], a[r][1][step + 1]},
-                {b[step], b[step + 1]});
+        PairMmaBf16(sums[r][j],
+                    {a[r][0][step], a[r][1][step], a[r][0][step + 1], a[r][1][step + 1]},
+                    {b[step], b[step + 1]});
       }
     }
   }
@@ -565,7 +568,12 @@ void LaunchTiles(const StreamHandle& stream, int tokens, const LinearTileArgs& a
     case 16: return LaunchTile<kF, 16>(stream, args);
     case 32: return LaunchTile<kF, 32>(stream, args);
     case 64: return LaunchTile<kF, 64>(stream, args);
-    default: return LaunchTile<kF, 128>(stream, args);
+    default:
+      // Tiles of half the size give the same bits.
+      if constexpr (Tile<kF, 128>::kSharedBytes > kMostSharedBytes)
+        return LaunchTile<kF, 64>(stream, args);
+      else
+        return LaunchTile<kF, 128>(stream, args);
   }
 }
 

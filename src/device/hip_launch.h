@@ -1,0 +1,21 @@
+// Launches a HIP kernel. Has no includes of its own kind: Clang reads it for every kernel file.
+#pragma once
+
+#include <stddef.h>
+
+namespace sluice {
+
+struct HipLaunch {
+  const void* kernel;  // the address of the kernel's handle on the host
+  unsigned grid_x, grid_y, grid_z;
+  unsigned threads;
+  unsigned shared_bytes;
+  void* stream;
+  const void* args;  // the kernel's only argument
+};
+
+// Launches on the calling thread's current device, whose kernels are loaded (hip_modules.h).
+// Returns an error of the runtime; 0: none.
+int LaunchHipKernel(const HipLaunch& launch);
+
+}  // namespace sluice

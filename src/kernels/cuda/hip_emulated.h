@@ -1,0 +1,162 @@
+// The functions of hip_instructions.h on the CPU, by the emulator: hip_code.h and the kernels for
+// AMD GPUs run there as they are, in waves of 64 lanes. Compiled with SLUICE_EMULATED_HIP, for the
+// stand-in of HIP's runtime (tests/fake_hip).
+#pragma once
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <vector>
+
+#include "device/emulated_queue.h"
+#include "kernels/cuda/emulator.h"
+
+namespace sluice::emulator {
+
+// A kernel that the stand-in of HIP's runtime may launch.
+struct KnownKernel {
+  const void* function;
+  size_t args_bytes;
+  void (*run)(const void* args);  // a thread of it
+};
+inline std::vector<KnownKernel>& KnownKernels() {
+  static std::vector<KnownKernel> kernels;
+  return kernels;
+}
+
+// Makes a kernel known before main, or when the library that holds it is opened.
+template <auto kKernel, typename Args>
+struct Named {
+  static const bool kIsKnown;
+};
+template <auto kKernel, typename Args>
+const bool Named<kKernel, Args>::kIsKnown = [] {
+  KnownKernels().push_back({reinterpret_cast<const void*>(kKernel), sizeof(Args),
+                            [](const void* args) { kKernel(*static_cast<const Args*>(args)); }});
+  return true;
+}();
+
+// Runs all threads of a launch.
+inline void RunKernel(const KnownKernel& kernel, const char* name, const Grid& grid,
+                      const void* args) {
+  EmulatedQueue queue;
+  Enqueue({&queue, nullptr}, {name, grid, kernel.function, args, kernel.args_bytes, nullptr},
+          [&kernel, args] { kernel.run(args); });
+  queue.RunAll();
+}
+
+}  // namespace sluice::emulator
+
+namespace sluice::hip {
+
+using emulator::SharedMemory;
+
+inline int KeptInLoop(int value) {
+  return value;
+}
+
+namespace machine {
+
+inline void BlockBarrier() {
+  emulator::BlockBarrier();
+}
+inline void HalfBarrier() {
+  emulator::WarpBarrier();
+}
+inline void DeviceFence() {
+  emulator::Fence();
+}
+template <typename T>
+T AtomicAdd(T* address, T value) {
+  return emulated::atomicAdd(address, value);
+}
+template <typename T>
+T AtomicExchange(T* address, T value) {
+  return emulated::atomicExch(address, value);
+}
+inline float LoadPastCache(const float* address) {
+  return emulated::__ldcg(address);
+}
+
+inline int Lane() {
+  return static_cast<int>(threadIdx.x % 64);
+}
+inline int FromHalf(int from, int word) {
+  if (((from ^ Lane()) & 32) != 0) {
+    fprintf(stderr, "lane %d reads lane %d of the wave's other half\n", Lane(), from);
+    abort();
+  }
+  return emulated::__shfl_sync(0, word, from & 31);
+}
+inline uint64_t Ballot(bool predicate) {
+  const uint64_t half = emulated::__ballot_sync(0, predicate);
+  // The other half is where nobody may look.
+  return Lane() < 32 ? half | 0xA5A5A5A5ull << 32 : half << 32 | 0xA5A5A5A5u;
+}
+
+inline uint32_t FromWave(int from, uint32_t word) {
+  uint32_t all[64];
+  emulator::WaveGather(&word, sizeof(word), all);
+  return all[from];
+}
+
+// d = a b for a wave, by `number`, which gives number j of the kPerLane that two registers hold.
+template <int kPerLane, typename Number>
+void EmulateMfma(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2],
+                 const Number& number) {
+  struct Operands {
+    uint32_t a[2], b[2];
+  };
+  const Operands own = {{a[0], a[1]}, {b[0], b[1]}};
+  Operands all[64];
+  emulator::WaveGather(&own, sizeof(own), all);
+  const int column = Lane() % 16;
+  for (int i = 0; i < 4; ++i) {
+    const int row = Lane() / 16 * 4 + i;
+    float sum = 0;
+    for (int q = 0; q < 4; ++q) {
+      for (int j = 0; j < kPerLane; ++j)
+        sum += number(all[q * 16 + row].a, j) * number(all[q * 16 + column].b, j);
+    }
+    d[i] = sum;
+  }
+}
+float F16ToFloat(uint32_t bits);
+inline void Mfma16Bf16(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2]) {
+  EmulateMfma<4>(d, a, b, [](const uint32_t(&words)[2], int j) {
+    return emulator::FloatFromBits(words[j / 2] >> 16 * (j % 2) << 16);
+  });
+}
+inline void Mfma16F16(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2]) {
+  EmulateMfma<4>(d, a, b, [](const uint32_t(&words)[2], int j) {
+    return F16ToFloat(words[j / 2] >> 16 * (j % 2) & 0xFFFFu);
+  });
+}
+// As the stand-in of HIP's runtime sets it for each launch: 94 for gfx942, 95 for gfx950.
+inline bool HasMfmaE4m3() {
+  return emulator::ComputeCapability() == 95;
+}
+inline void Mfma32E4m3(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2]) {
+  EmulateMfma<8>(d, a, b, [](const uint32_t(&words)[2], int j) {
+    uint32_t low, high;
+    emulator::E4m3x4ToF16(words[j / 4] >> 8 * (j % 4) & 0xFFu, low, high);
+    return F16ToFloat(low & 0xFFFFu);
+  });
+}
+
+inline float F16ToFloat(uint32_t bits) {
+  const uint32_t magnitude = bits & 0x7FFFu;
+  // Raises the exponent's bias from 15 to 127.
+  const float value = magnitude > 0x7C00u
+                          ? emulator::FloatFromBits(0x7F800000u | (magnitude & 0x3FFu) << 13)
+                      : magnitude == 0x7C00u ? static_cast<float>(INFINITY)
+                                             : emulator::FloatFromBits(magnitude << 13) * 0x1p112f;
+  return bits & 0x8000u ? -value : value;
+}
+inline uint32_t F16Bits(float value) {
+  return emulator::PackF16(value, 0) & 0xFFFFu;
+}
+
+}  // namespace machine
+}  // namespace sluice::hip

@@ -1,0 +1,170 @@
+// The instructions of AMD's CDNA GPUs that hip_code.h builds on, as Clang's functions of the
+// machine. hip_emulated.h has the same functions on a CPU.
+#pragma once
+
+#include <stdint.h>
+
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __host__ __attribute__((host))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...) \
+  __attribute__((amdgpu_flat_work_group_size(1, ::sluice::hip::FirstOf(__VA_ARGS__))))
+
+// What Clang's code for the host needs a declaration of (hip_modules.cc defines it).
+// NOLINTBEGIN: names of HIP
+struct dim3 {
+  unsigned x, y, z;
+};
+using hipStream_t = void*;
+extern "C" int hipLaunchKernel(const void*, dim3, dim3, void**, unsigned long, hipStream_t);
+// NOLINTEND
+
+namespace sluice::hip {
+
+// Threads of a block. The compiler chooses how many blocks run together.
+template <typename... Others>
+constexpr unsigned FirstOf(unsigned threads, Others...) {
+  return threads;
+}
+
+struct Coordinates {
+  unsigned x, y, z;
+};
+// NOLINTBEGIN: names of CUDA
+#define threadIdx (::sluice::hip::ThreadIndex())
+#define blockIdx (::sluice::hip::BlockIndex())
+#define blockDim (::sluice::hip::BlockSize())
+#define gridDim (::sluice::hip::GridSize())
+// NOLINTEND
+__device__ __forceinline__ Coordinates ThreadIndex() {
+  return {__builtin_amdgcn_workitem_id_x(), 0, 0};
+}
+__device__ __forceinline__ Coordinates BlockIndex() {
+  return {__builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(),
+          __builtin_amdgcn_workgroup_id_z()};
+}
+__device__ __forceinline__ Coordinates BlockSize() {
+  return {__builtin_amdgcn_workgroup_size_x(), 1, 1};
+}
+__device__ __forceinline__ Coordinates GridSize() {
+  return {__builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x(),
+          __builtin_amdgcn_grid_size_y(), __builtin_amdgcn_grid_size_z()};
+}
+
+__device__ __forceinline__ unsigned char* SharedMemory() {
+  extern __attribute__((shared, aligned(128))) unsigned char memory[];
+  return memory;
+}
+__device__ __forceinline__ int KeptInLoop(int value) {
+  asm volatile("" : "+v"(value));
+  return value;
+}
+
+namespace machine {
+
+// Must be called by all threads of a block.
+__device__ __forceinline__ void BlockBarrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+__device__ __forceinline__ void HalfBarrier() {
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+}
+__device__ __forceinline__ void DeviceFence() {
+  __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");
+}
+template <typename T>
+__device__ __forceinline__ T AtomicAdd(T* address, T value) {
+  return __hip_atomic_fetch_add(address, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <typename T>
+__device__ __forceinline__ T AtomicExchange(T* address, T value) {
+  return __hip_atomic_exchange(address, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+// Bypasses the cache of this compute unit.
+__device__ __forceinline__ float LoadPastCache(const float* address) {
+  return __hip_atomic_load(address, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+// This lane's place in the wave: 0 to 63.
+__device__ __forceinline__ int Lane() {
+  return static_cast<int>(__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)));
+}
+// Half of a wave. What the lane `from` of the wave passes as `word`; `from` is in this lane's half.
+__device__ __forceinline__ int FromHalf(int from, int word) {
+  return __builtin_amdgcn_ds_bpermute(from * 4, word);
+}
+// Half of a wave. A bit for each lane of the wave that passes true; those of the other half hold
+// anything.
+__device__ __forceinline__ uint64_t Ballot(bool predicate) {
+  return __builtin_amdgcn_ballot_w64(predicate);
+}
+
+// Wave: all 64 lanes call the functions below together.
+
+// What the lane `from` of the wave passes as `word`.
+__device__ __forceinline__ uint32_t FromWave(int from, uint32_t word) {
+  return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(from * 4, static_cast<int>(word)));
+}
+
+// d = a b: a [16, 16] and b [16, 16] of 16 bits, d [16, 16] F32. With i = lane % 16, q = lane / 16:
+//   a: row i, columns 4q..4q+3;  b: rows 4q..4q+3 of column i;  d: rows 4q..4q+3 of column i
+// The first of two numbers in a register is the low half. (CDNA 3 ISA, V_MFMA_F32_16X16X16.)
+__device__ __forceinline__ void Mfma16Bf16(float (&d)[4], const uint32_t (&a)[2],
+                                           const uint32_t (&b)[2]) {
+  using Words = short __attribute__((ext_vector_type(4)));
+  using Sums = float __attribute__((ext_vector_type(4)));
+  const uint32_t a_words[2] = {a[0], a[1]}, b_words[2] = {b[0], b[1]};
+  const Sums sums = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(Words, a_words),
+                                                              __builtin_bit_cast(Words, b_words),
+                                                              Sums{0, 0, 0, 0}, 0, 0, 0);
+  for (int i = 0; i < 4; ++i) d[i] = sums[i];
+}
+__device__ __forceinline__ void Mfma16F16(float (&d)[4], const uint32_t (&a)[2],
+                                          const uint32_t (&b)[2]) {
+  using Words = _Float16 __attribute__((ext_vector_type(4)));
+  using Sums = float __attribute__((ext_vector_type(4)));
+  const uint32_t a_words[2] = {a[0], a[1]}, b_words[2] = {b[0], b[1]};
+  const Sums sums = __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(Words, a_words),
+                                                          __builtin_bit_cast(Words, b_words),
+                                                          Sums{0, 0, 0, 0}, 0, 0, 0);
+  for (int i = 0; i < 4; ++i) d[i] = sums[i];
+}
+// Whether Mfma32E4m3 may be called: the FP8 of gfx942 is another format.
+__device__ __forceinline__ constexpr bool HasMfmaE4m3() {
+#ifdef __gfx950__
+  return true;
+#else
+  return false;
+#endif
+}
+// The same with a [16, 32] and b [32, 16] E4M3: a lane has columns (rows) 8q..8q+7, the first in
+// the lowest byte. (CDNA 4 ISA, V_MFMA_F32_16X16X32_FP8_FP8.)
+__device__ __forceinline__ void Mfma32E4m3([[maybe_unused]] float (&d)[4],
+                                           [[maybe_unused]] const uint32_t (&a)[2],
+                                           [[maybe_unused]] const uint32_t (&b)[2]) {
+#ifdef __gfx950__
+  using Sums = float __attribute__((ext_vector_type(4)));
+  const auto both = [](const uint32_t(&words)[2]) {
+    return static_cast<long>(words[0] | static_cast<uint64_t>(words[1]) << 32);
+  };
+  const Sums sums =
+      __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(both(a), both(b), Sums{0, 0, 0, 0}, 0, 0, 0);
+  for (int i = 0; i < 4; ++i) d[i] = sums[i];
+#else
+  __builtin_trap();
+#endif
+}
+
+__device__ __forceinline__ float F16ToFloat(uint32_t bits) {
+  return static_cast<float>(__builtin_bit_cast(_Float16, static_cast<uint16_t>(bits)));
+}
+__device__ __forceinline__ uint32_t F16Bits(float value) {
+  return __builtin_bit_cast(uint16_t, static_cast<_Float16>(value));
+}
+
+}  // namespace machine
+}  // namespace sluice::hip
