@@ -24,10 +24,16 @@ build-cuda: build/cuda/build.ninja
 	@cmake --build build/cuda --target sluice
 	@sed -n 's/^SLUICE_CUDA_ARCHITECTURES:[A-Z]*=/build\/cuda\/bin\/sluice has kernels for /p' build/cuda/CMakeCache.txt
 
-# The kernels alone, compiled for AMD's gfx942 by Debian's Clang 19: nothing runs them yet (docs/cuda.md).
-build-hip:
-	@tools/install_packages.sh hip
-	@tools/hip_kernels.sh
+# The same program with kernels for AMD's gfx942 and gfx950, by Debian's Clang 22, in build/hip; it also starts where there
+# is no GPU and no ROCm (docs/hip.md). HIP_ARCHITECTURES=gfx950 compiles for one kind of GPU alone, from then on.
+build-hip: build/hip/build.ninja
+	@$(if $(HIP_ARCHITECTURES),cmake -B build/hip --log-level=WARNING "-DSLUICE_HIP_ARCHITECTURES=$(HIP_ARCHITECTURES)" >/dev/null)
+	@cmake --build build/hip --target sluice
+	@sed -n 's/^SLUICE_HIP_ARCHITECTURES:[A-Z]*=/build\/hip\/bin\/sluice has kernels for /p' build/hip/CMakeCache.txt
+
+build/hip/build.ninja: CMakePresets.json packages.txt
+	@tools/install_packages.sh build hip
+	@cmake --preset hip --log-level=WARNING
 
 build/cuda/build.ninja: CMakePresets.json packages.txt
 	@tools/install_packages.sh build

@@ -2,6 +2,7 @@
 set(SLUICE_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, 'address,undefined' or 'thread'")
 option(SLUICE_WERROR "Treat warnings as errors" ON)
 option(SLUICE_CUDA "Build the CUDA backend; needs nvcc (cmake/Cuda.cmake)" OFF)
+option(SLUICE_HIP "Build the kernels for AMD GPUs; needs Clang 22 (cmake/Hip.cmake)" OFF)
 option(SLUICE_UNITY "Compile the sources of a library in batches, so that a whole build parses headers less often" ON)
 set(SLUICE_UNITY_BATCH 30 CACHE STRING "How many sources of a library are compiled at a time; fewer are better after a change of one")
 option(SLUICE_FUZZ "Build the fuzz targets with libFuzzer (target fuzzers); needs Clang" OFF)

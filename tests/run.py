@@ -2,7 +2,7 @@
 """Builds and runs the test suites; the last line is `N passed, N failed`.
 
 Usage: tests/run.py [--ahead=SUITE] test | more | all | slow | sanitizers | fast | SUITE...
-suites: lint unit e2e asan-core tsan-core cuda arm-compile unit-slow e2e-slow asan tsan robustness web distributed arm races machine-code ptx
+suites: lint unit e2e asan-core tsan-core cuda arm-compile unit-slow e2e-slow asan tsan robustness web distributed arm races machine-code ptx hip
 `test` is e2e and unit, `more` is lint, asan-core, tsan-core, cuda and arm-compile, `all` is both. `--ahead` builds for a later call's suite while e2e runs.
 `slow`, not in `all`, runs the tests that unit and e2e leave out because they take long: tests named `Heavy`, and tests marked slow.
 `sanitizers`, not in `all`, is asan and tsan: most test programs. asan-core and tsan-core are only those of parsers of untrusted input, and of base.
@@ -12,6 +12,7 @@ suites: lint unit e2e asan-core tsan-core cuda arm-compile unit-slow e2e-slow as
 `races`, not in `all`, looks for data races in all kernels (`tsan` checks some of them); tens of minutes.
 `machine-code`, not in `all`, compiles the CUDA kernels for all architectures and checks the machine code; minutes.
 `ptx`, not in `all`, runs the kernels' checks with all shapes on nvcc's PTX (`cuda` runs some of them), and finds seeded faults by what they ask of memory; minutes.
+`hip`, not in `all`, compiles the kernels for AMD GPUs, checks their machine code, and runs them on a stand-in of HIP's runtime; minutes.
 `arm`, not in `all`, compiles for aarch64 and runs tests under qemu, for CPUs with and without newer instructions; slow.
 Exits with 1 if a test failed or a suite ran nothing.
 """
@@ -571,7 +572,7 @@ def cuda(tally):
     code, said = output(program, "doctor")
     check("expected doctor to speak of CUDA", code == 0 and re.search(r"cuda", said, re.I), said)
     code, said = output("tools/hip_kernels.sh", "--check")
-    check("expected the kernels' source to be right for an AMD GPU, too (tools/install_packages.sh lint brings Clang 19)", code == 0, said)
+    check("expected the kernels' source to be right for an AMD GPU, too (tools/install_packages.sh hip brings Clang 22)", code == 0, said)
     names, found = cuda_for_arm(folder)
     check("expected the host's part to compile for aarch64, too, by %s (tools/install_packages.sh arm)" % ARM_COMPILER,
           "cuda_device.cc" in names and not found, "".join(found) or names)
@@ -654,6 +655,27 @@ def check_mutants(tally, program, compiler, folder):
         changed.unlink()
         (folder / (kernel + ".ptx")).write_bytes(right)
     tally.add("ptx mutants", 1 + len(PTX_MUTANTS) - len(faults), len(faults), time.time() - start, "\n".join(faults))
+
+
+def hip(tally):
+    """The kernels for AMD GPUs: their machine code, and the program on a stand-in of HIP's runtime."""
+    run(["tools/install_packages.sh", "hip"], check=True)
+    folder = build("hip", ["sluice", "fake_hip", "hip_device_test"])
+    start = time.time()
+    program, fake = folder / "bin" / "sluice", next(folder.rglob("libfake_hip.so"))
+    checks = {"machine code": (["tools/hip_machine_code.py", folder / "hip"], {}, 0, r"kernels as planned"),
+              "device": ([folder / "bin" / "hip_device_test"], {}, 0, r"PASSED"),
+              "without a runtime": ([program, "serve", "models/abacus", "--device", "hip", "--port", "0"],
+                                    {"SLUICE_HIP_RUNTIME": "/nowhere/libamdhip64.so"}, 3, r"cannot be opened .*install AMD's driver"),
+              "selftest": ([program, "selftest", "--device", "hip"], {"SLUICE_HIP_RUNTIME": str(fake)}, 0, r" passed, 0 failed"),
+              "answer": ([program, "complete", "models/abacus", "1 + 1 =", "--device", "hip", "--max-model-len", "64", "--max-num-batched-tokens", "32",
+                          "--max-tokens", "4"], {"SLUICE_HIP_RUNTIME": str(fake)}, 0, r".")}
+    faults = []
+    for name, (argv, variables, expected, says) in checks.items():
+        result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PROGRAM_TIMEOUT_S, env={**os.environ, **variables})
+        if result.returncode != expected or not re.search(says, result.stdout):
+            faults.append("%s: expected exit code %d and %r, found %d:\n%s" % (name, expected, says, result.returncode, result.stdout[-LAST_WORDS:]))
+    tally.add("hip", len(checks) - len(faults), len(faults), time.time() - start, "\n".join(faults))
 
 
 def check_ptx(tally, suite, *words):
@@ -745,7 +767,7 @@ def arm(tally):
 
 SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan-core": asan_core, "tsan-core": tsan_core, "cuda": cuda, "arm-compile": arm_compile,
           "unit-slow": unit_slow, "e2e-slow": e2e_slow, "asan": asan, "tsan": tsan, "robustness": robustness, "web": web, "distributed": distributed,
-          "arm": arm, "races": races, "machine-code": machine_code, "ptx": ptx}
+          "arm": arm, "races": races, "machine-code": machine_code, "ptx": ptx, "hip": hip}
 # Suites whose builds are made while e2e runs, with preset and targets.
 BUILT_AHEAD = {"unit": lambda: ("release", ["all"]), "asan-core": lambda: ("asan", programs_of(ASAN_CORE)),
                "tsan-core": lambda: ("tsan", programs_of(TSAN_CORE))}

@@ -36,7 +36,7 @@ uint64_t FingerprintOf(const EngineInfo& info) {
 json::Value ArithmeticProfile(const options::Settings& settings, const EngineInfo& info) {
   json::Value profile{json::Value::Object{}};
   const bool is_cpu = !info.device.has_value();
-  profile.Set("device", is_cpu ? "cpu" : info.device == DeviceKind::kCuda ? "cuda" : "emulated");
+  profile.Set("device", is_cpu ? "cpu" : DeviceKindName(*info.device));
   profile.Set("isa", info.isa);
   if (is_cpu) profile.Set("fingerprint", fmt::format("{:016x}", FingerprintOf(info)));
   profile.Set("dtype", DtypeName(info.dtype));

@@ -11,8 +11,11 @@
 namespace sluice::cli {
 
 Result<checks::DeviceUnderTest> OpenCheckedDevice(const options::Settings& settings) {
-  const bool is_emulated = settings.TextOr("checked-device") == "emulated";
-  return checks::DeviceUnderTest::Open(is_emulated ? DeviceKind::kEmulated : DeviceKind::kCuda, 0);
+  const std::string name = settings.TextOr("checked-device");
+  const DeviceKind kind = name == "emulated" ? DeviceKind::kEmulated
+                          : name == "hip"    ? DeviceKind::kHip
+                                             : DeviceKind::kCuda;
+  return checks::DeviceUnderTest::Open(kind, 0);
 }
 
 std::string DeviceLine(const DeviceInfo& info) {
@@ -21,6 +24,8 @@ std::string DeviceLine(const DeviceInfo& info) {
   if (info.kind == DeviceKind::kCuda) {
     text += fmt::format(", driver {}, runtime {}", CudaVersionText(info.driver_version),
                         CudaVersionText(info.runtime_version));
+  } else if (info.kind == DeviceKind::kHip) {
+    text += fmt::format(", HIP runtime {}", HipVersionText(info.runtime_version));
   }
   return text;
 }

@@ -71,9 +71,8 @@ constexpr Word<ModelOptions::ActivationRounding> kActivationFormats[] = {
     {"checkpoint", ModelOptions::ActivationRounding::kCheckpoint},
 };
 constexpr Word<DeviceChoice> kDevices[] = {
-    {"auto", DeviceChoice::kAuto},
-    {"cpu", DeviceChoice::kCpu},
-    {"cuda", DeviceChoice::kCuda},
+    {"auto", DeviceChoice::kAuto},         {"cpu", DeviceChoice::kCpu},
+    {"cuda", DeviceChoice::kCuda},         {"hip", DeviceChoice::kHip},
     {"emulated", DeviceChoice::kEmulated},
 };
 constexpr Word<RunnerChoice> kRunners[] = {

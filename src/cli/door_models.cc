@@ -189,7 +189,8 @@ bool ComputesOnDevice(const Settings& settings) {
   const std::string device = settings.TextOr("device");
   if (device == "cpu") return false;
   if (device != "auto") return true;
-  return BuiltWithCuda() && ListCudaDevices().has_value();
+  return (BuiltWithCuda() && ListCudaDevices().has_value()) ||
+         (BuiltWithHip() && ListHipDevices().has_value());
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ Result<int64_t> FreeBytesOf(int ordinal) {
 
 json::Value DeviceJson(const DeviceInfo& info) {
   json::Value object{json::Value::Object{}};
-  object.Set("kind", info.kind == DeviceKind::kCuda ? "cuda" : "emulated");
+  object.Set("kind", DeviceKindName(info.kind));
   object.Set("index", info.ordinal);
   object.Set("name", info.name);
   object.Set("uuid", info.uuid);

@@ -65,7 +65,8 @@ std::string UnmetNeed(const Settings& settings, const Option& option) {
   if (values.empty())
     return value.empty() ? fmt::format("it counts with --{} only", FlagName(needed)) : "";
   // Whether a device exists is determined later.
-  if (name == "device" && value == "auto") value = BuiltWithCuda() ? "cuda" : "cpu";
+  if (name == "device" && value == "auto")
+    value = BuiltWithCuda() ? "cuda" : BuiltWithHip() ? "hip" : "cpu";
   if (Has(values, value)) return "";
   std::string words(values);
   for (size_t bar; (bar = words.find('|')) != words.npos;) words.replace(bar, 1, " or ");

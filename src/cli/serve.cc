@@ -64,7 +64,7 @@ void LogVllmReady(const EngineInfo& info, const ServerConfig& config, uint16_t p
   LOG_INFO("loader", "Loading weights took {:.2f} seconds", load_seconds);
   LOG_INFO("kv_cache",
            "{} KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2f}x",
-           info.device == DeviceKind::kCuda ? "GPU" : "CPU", Grouped(cache_tokens),
+           info.device && IsGpu(*info.device) ? "GPU" : "CPU", Grouped(cache_tokens),
            Grouped(info.max_model_len),
            static_cast<double>(cache_tokens) / static_cast<double>(info.max_model_len));
   LOG_INFO("serve", "Starting vLLM server on {}", AddressOf(config, port));

@@ -149,7 +149,7 @@ void LogStartup(const Settings& settings) {
   }
   if (const std::string devices = settings.TextOr("simulate"); !devices.empty())
     LOG_INFO("serve", "device: simulated ({})", devices);
-  else if (settings.TextOr("device") == "auto" && !BuiltWithCuda())
+  else if (settings.TextOr("device") == "auto" && !BuiltWithCuda() && !BuiltWithHip())
     LOG_INFO("serve", "device: cpu (this program was built without CUDA)");
 }
 

@@ -1,9 +1,9 @@
 // An accelerator: its memory, its queues of work, and its errors.
 //
-// Two implementations. kCuda is an NVIDIA GPU, accessed through the CUDA runtime, which loads the
-// driver when the first device is opened, so the program also starts on machines without a driver.
-// kEmulated runs the same kernel source on the CPU (kernels/cuda/emulator.h), for tests and for
-// developers without a GPU.
+// kCuda is an NVIDIA GPU, accessed through the CUDA runtime, which loads the driver when the first
+// device is opened, so the program also starts on machines without a driver. kHip is an AMD GPU,
+// accessed through HIP's runtime, which is opened at run time. kEmulated runs the same kernel
+// source on the CPU (kernels/cuda/emulator.h), for tests and for developers without a GPU.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,28 @@
 
 namespace sluice {
 
-enum class DeviceKind : uint8_t { kCuda, kEmulated };
+enum class DeviceKind : uint8_t { kCuda, kEmulated, kHip };
+
+constexpr bool IsGpu(DeviceKind kind) {
+  return kind != DeviceKind::kEmulated;
+}
+// As --device names it.
+constexpr const char* DeviceKindName(DeviceKind kind) {
+  return kind == DeviceKind::kCuda ? "cuda" : kind == DeviceKind::kHip ? "hip" : "emulated";
+}
 
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::kCuda;
   int ordinal = 0;
   std::string name;  // "NVIDIA H200"
   std::string uuid;
-  int compute_major = 0, compute_minor = 0;  // 9, 0: Hopper
+  int compute_major = 0, compute_minor = 0;  // 9, 0: Hopper; of AMD 9, 4: gfx942; 9, 5: gfx950
   int num_multiprocessors = 0;
   int64_t total_bytes = 0;  // of memory
   int64_t l2_bytes = 0;
   int64_t max_shared_bytes = 0;  // maximum for one block of threads
   int64_t memory_bus_bits = 0;
-  int driver_version = 0, runtime_version = 0;  // 13000: CUDA 13.0; 0 where emulated
+  int driver_version = 0, runtime_version = 0;  // as the vendor counts; 0 where emulated
 
   // 90 for 9.0.
   int compute_capability() const { return compute_major * 10 + compute_minor; }
@@ -162,6 +170,11 @@ bool BuiltWithCuda();
 // why there are none: a program built without CUDA, no driver, a driver too old for the runtime
 // (with both versions), or no device.
 Result<std::vector<DeviceInfo>> ListCudaDevices();
+
+// The same for AMD GPUs, as restricted by HIP_VISIBLE_DEVICES: whether the program was built with
+// their kernels (make build-hip), and which devices HIP's runtime shows.
+bool BuiltWithHip();
+Result<std::vector<DeviceInfo>> ListHipDevices();
 
 // Opens a device and checks that it can run this program's kernels. kUnsupported: as
 // ListCudaDevices, or no kernel was compiled for the device's compute capability (the error names

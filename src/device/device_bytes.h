@@ -1,4 +1,4 @@
-// Formats sizes of device memory and CUDA versions for messages.
+// Formats sizes of device memory and versions of runtimes for messages.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,11 @@ inline std::string DeviceBytesText(int64_t bytes) {  // "512 bytes", "1.50 MiB",
 // Formats the CUDA runtime's version numbers: 13000 is "13.0".
 inline std::string CudaVersionText(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+// HIP's: 60342134 is "6.3".
+inline std::string HipVersionText(int version) {
+  return fmt::format("{}.{}", version / 10000000, version / 100000 % 100);
 }
 
 // The error message for an allocation that did not fit.

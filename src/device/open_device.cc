@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "device/emulated_device.h"
 #include "device/gpu_counters.h"
+#include "device/hip_device.h"
 #include "device/integrated_gpu.h"
 #ifdef SLUICE_CUDA
 #include "device/cuda_device.h"
@@ -59,6 +60,28 @@ bool IsIntegratedGpu(const DeviceInfo& /*info*/) {
 
 #endif
 
+#ifdef SLUICE_HIP
+
+bool BuiltWithHip() {
+  return true;
+}
+Result<std::vector<DeviceInfo>> ListHipDevices() {
+  return ExamineHipDevices();
+}
+
+#else
+
+bool BuiltWithHip() {
+  return false;
+}
+Result<std::vector<DeviceInfo>> ListHipDevices() {
+  return Fail(
+      ErrorCode::kUnsupported,
+      "this program was built without kernels for AMD GPUs; build it with `make build-hip`");
+}
+
+#endif
+
 namespace {
 
 Result<std::unique_ptr<Device>> OpenUnwatched(DeviceKind kind, int ordinal) {
@@ -70,6 +93,10 @@ Result<std::unique_ptr<Device>> OpenUnwatched(DeviceKind kind, int ordinal) {
     EmulatedDeviceOptions options;
     options.ordinal = ordinal;
     return std::make_unique<EmulatedDevice>(options);
+  }
+  if (kind == DeviceKind::kHip) {
+    if (!BuiltWithHip()) return tl::unexpected<Error>(ListHipDevices().error());
+    return OpenHipDevice(ordinal);
   }
 #ifdef SLUICE_CUDA
   return OpenCudaDevice(ordinal);

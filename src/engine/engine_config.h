@@ -26,7 +26,7 @@ namespace sluice {
 
 // The value of --device. kAuto: the first CUDA device if this program has the backend and the
 // machine has a device, else the CPU.
-enum class DeviceChoice { kAuto, kCpu, kCuda, kEmulated };
+enum class DeviceChoice { kAuto, kCpu, kCuda, kEmulated, kHip };
 
 struct DeviceProfile;  // simulation/device_profile.h
 

@@ -51,8 +51,9 @@ Result<Devices> OpenDevices(DeviceKind kind, int count) {
       return Fail(ErrorCode::kUnsupported,
                   fmt::format("device 0 ({}) and device {} ({}) are of unlike compute capability: "
                               "ranks need devices that are alike; choose some with "
-                              "CUDA_VISIBLE_DEVICES",
-                              devices.front()->info().name, ordinal, info.name),
+                              "{}_VISIBLE_DEVICES",
+                              devices.front()->info().name, ordinal, info.name,
+                              kind == DeviceKind::kHip ? "HIP" : "CUDA"),
                   "tensor_parallel_size");
     }
     devices.push_back(*std::move(device));
@@ -70,12 +71,21 @@ Result<Devices> ChooseDevices(const EngineConfig& config) {
     case DeviceChoice::kCpu: return Devices();
     case DeviceChoice::kEmulated: return OpenDevices(DeviceKind::kEmulated, count);
     case DeviceChoice::kCuda: return OpenDevices(DeviceKind::kCuda, count);
+    case DeviceChoice::kHip: return OpenDevices(DeviceKind::kHip, count);
     case DeviceChoice::kAuto: break;
   }
-  if (!BuiltWithCuda()) return Devices();
-  const auto devices = ListCudaDevices();
-  if (devices) return OpenDevices(DeviceKind::kCuda, count);
-  LOG_WARNING("engine", "computing on the CPU: {}", devices.error().message);
+  std::string reason;
+  if (BuiltWithCuda()) {
+    const auto devices = ListCudaDevices();
+    if (devices) return OpenDevices(DeviceKind::kCuda, count);
+    reason = devices.error().message;
+  }
+  if (BuiltWithHip()) {
+    const auto devices = ListHipDevices();
+    if (devices) return OpenDevices(DeviceKind::kHip, count);
+    reason += (reason.empty() ? "" : "; ") + devices.error().message;
+  }
+  if (!reason.empty()) LOG_WARNING("engine", "computing on the CPU: {}", reason);
   return Devices();
 }
 
@@ -157,8 +167,7 @@ EngineObserver* ObserverOf(const Engine::Hooks& hooks, int engine) {
 
 ModelOptions DeviceModelOptionsOf(const EnginePlan& plan, const Device& device) {
   ModelOptions options = ModelOptionsOf(plan);
-  if (device.info().kind == DeviceKind::kCuda)
-    options.linear_tactics = device::DefaultTacticsPath();
+  if (IsGpu(device.info().kind)) options.linear_tactics = device::DefaultTacticsPath();
   return options;
 }
 
@@ -408,8 +417,9 @@ Status CheckReloadable(const EngineConfig& config, bool are_processes) {
   }
   if (config.adapters.enabled)
     return refuse("LoRA adapters keep their slots beside the weights; leave --enable-lora out");
-  const bool is_on_cpu = config.device == DeviceChoice::kCpu ||
-                         (config.device == DeviceChoice::kAuto && !BuiltWithCuda());
+  const bool is_on_cpu =
+      config.device == DeviceChoice::kCpu ||
+      (config.device == DeviceChoice::kAuto && !BuiltWithCuda() && !BuiltWithHip());
   if (config.enable_weight_updates && !is_on_cpu) {
     return Fail(ErrorCode::kUnsupported,
                 "--weight-transfer-config: a device's memory is planned for one copy of the "

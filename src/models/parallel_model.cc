@@ -35,6 +35,12 @@ namespace {
 // The communication library for a kind of device, opened once per process.
 Result<const nccl::Functions*> NcclFor(DeviceKind kind) {
   if (kind == DeviceKind::kEmulated) return &EmulatedNccl();
+  if (kind == DeviceKind::kHip)
+    return Fail(
+        ErrorCode::kUnsupported,
+        "ranks on AMD GPUs: devices exchange over NCCL, and RCCL in its place is not opened "
+        "yet: use one GPU (--tensor-parallel-size 1 and --pipeline-parallel-size 1)",
+        "tensor_parallel_size");
   static const Result<std::unique_ptr<const NcclLibrary>> library = [] {
     auto opened = NcclLibrary::Open("");
     if (opened) LOG_INFO("models", "devices exchange by {}", (*opened)->Describe());

@@ -115,7 +115,7 @@ void AddSchedulingRows(std::vector<Option>& table) {
       "wait for their token. Changes nothing on a CPU, whose threads plan a step and then compute "
       "it, "
       "nor with several devices. Answers do not depend on it.",
-      {.needs = "device=cuda|emulated"});
+      {.needs = "device=cuda|hip|emulated"});
   rows.Integer("max-num-scheduled-tokens", "", "Most tokens in one step.",
                {.commands = kEngineArguments,
                 .range = {1, 1e7},
@@ -132,23 +132,24 @@ void AddGraphRows(std::vector<Option>& table) {
             "Also on where sizes are given, by cudagraph_mode of --compilation-config, by "
             "cuda_graph_config of trtllm-serve's file, and on one GPU under the names vllm and "
             "trtllm-serve, whose default they are; else off, as no GPU has run it yet.",
-            {.needs = "device=cuda|emulated"});
+            {.needs = "device=cuda|hip|emulated"});
   rows.List("cudagraph-capture-sizes", "",
             "Numbers of sequences of the steps that are recorded; those beyond --max-num-seqs are "
             "left out. Default: 1, 2, 4, 8, then two between each power of two and the next.",
-            {.needs = "device=cuda|emulated"});
+            {.needs = "device=cuda|hip|emulated"});
   rows.Integer("max-cudagraph-capture-size", "",
                "Largest number of sequences of the steps that are recorded; 0: none. Default: 512.",
-               {.range = {0, 65536}, .needs = "device=cuda|emulated"});
+               {.range = {0, 65536}, .needs = "device=cuda|hip|emulated"});
   rows.List("cuda-graph-sizes", "",
             "One number as --max-cudagraph-capture-size, several as --cudagraph-capture-sizes.",
             {.retired = "before 0.32.0: now --max-cudagraph-capture-size and "
                         "--cudagraph-capture-sizes",
-             .needs = "device=cuda|emulated"});
-  rows.Flag("cudagraph-padding",
-            "Pad steps to the next number of sequences that was recorded; without it steps of "
-            "other numbers are launched kernel by kernel.",
-            {.default_value = "true", .trtllm_default = "false", .needs = "device=cuda|emulated"});
+             .needs = "device=cuda|hip|emulated"});
+  rows.Flag(
+      "cudagraph-padding",
+      "Pad steps to the next number of sequences that was recorded; without it steps of "
+      "other numbers are launched kernel by kernel.",
+      {.default_value = "true", .trtllm_default = "false", .needs = "device=cuda|hip|emulated"});
   rows.Flag("enforce-eager", "Record and replay no CUDA graphs, whatever other options say.");
   rows.Json("compilation-config", "",
             "vLLM's compiler settings: JSON, one number for the mode, or --compilation-config.key "
@@ -181,15 +182,11 @@ void AddSpeculationRows(std::vector<Option>& table) {
 void AddMachineRows(std::vector<Option>& table) {
   Rows rows(table, "Machine", kEngineCommands);
   rows.Choice(
-      "device", "auto", "auto|cpu|cuda|emulated|hip",
-      "Device that computes. auto: the first CUDA device where this program was built with "
-      "CUDA and the machine has one, else the CPU. emulated: the CUDA kernels on the CPU, "
-      "for development; slow. hip: AMD GPUs, not yet.",
-      {.words = "auto|cpu|cuda|emulated",
-       .effect = Effect::kRefused,
-       .reason = "AMD GPUs: the kernels are compiled for gfx942 (make build-hip), but there "
-                 "is no launch through HIP's runtime, no memory or streams of such a device, "
-                 "and no kernel that uses its matrix instructions; use --device cpu"});
+      "device", "auto", "auto|cpu|cuda|hip|emulated",
+      "Device that computes. auto: the first CUDA or HIP device where this program was built "
+      "for such and the machine has one, else the CPU. emulated: the CUDA kernels on the CPU, "
+      "for development; slow. hip: AMD GPUs (gfx942, gfx950), where this program was built by make "
+      "build-hip; compiled and emulated, never run on one (docs/hip.md).");
   rows.Flag("batch-invariant",
             "Tokens of a request do not depend on the rest of the batch, also on a CUDA device: "
             "large steps then use the program's own matrix products instead of a library's. Always "
@@ -200,7 +197,7 @@ void AddMachineRows(std::vector<Option>& table) {
       "FP8 products of a CUDA device may be added up in the tensor cores' own precision, about "
       "13 bits, where that is measured to be faster; without it sums carry on in 32 bits. No "
       "effect on a CPU, with --batch-invariant, or where cuBLASLt is not installed.",
-      {.vllm_default = "true", .trtllm_default = "true", .needs = "device=cuda|emulated"});
+      {.vllm_default = "true", .trtllm_default = "true", .needs = "device=cuda|hip|emulated"});
   rows.Integer(
       "threads", "0",
       "Threads that compute; 0: one for each core of the cgroup. Answers do not depend on it.",

@@ -4,10 +4,11 @@ namespace sluice::options {
 
 void AddSelftestRows(std::vector<Option>& table) {
   Rows rows(table, "Checks of a device", kSelftest | kKernelBench);
-  rows.Choice("checked-device", "cuda", "cuda|emulated",
-              "Device to check or measure: the first CUDA device, or the CUDA kernels emulated on "
-              "the CPU (only checks; slow).",
-              {.flag = "device"});
+  rows.Choice(
+      "checked-device", "cuda", "cuda|hip|emulated",
+      "Device to check or measure: the first CUDA or HIP device, or the CUDA kernels emulated "
+      "on the CPU (only checks; slow).",
+      {.flag = "device"});
   rows.List("part", "", "Run only these parts; --list names them.", {.aliases = "--parts"});
   rows.Flag("list-parts", "List the parts and exit.", {.flag = "list"});
   rows.Text("report-json", "", "Write all results to this file.",

@@ -558,7 +558,7 @@ std::vector<std::string> Metrics::ThroughputLines() {
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - line_time_).count();
   line_time_ = now;
-  const char* const device = info_.device == DeviceKind::kCuda ? "GPU" : "CPU";
+  const char* const device = info_.device && IsGpu(*info_.device) ? "GPU" : "CPU";
   std::vector<std::string> lines;
   const auto add = [&](LastLine& last, const ThroughputCounts& counts, const std::string& name) {
     const uint64_t prompt = counts.prompt - last.prompt,

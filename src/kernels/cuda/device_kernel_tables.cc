@@ -27,6 +27,9 @@ constexpr DeviceKernels kEmulated = SLUICE_KERNEL_TABLE(emulated);
 #ifdef SLUICE_CUDA
 constexpr DeviceKernels kCuda = SLUICE_KERNEL_TABLE(cuda);
 #endif
+#ifdef SLUICE_HIP
+constexpr DeviceKernels kHip = SLUICE_KERNEL_TABLE(hip);
+#endif
 
 }  // namespace
 
@@ -34,7 +37,11 @@ const DeviceKernels& KernelsOf(DeviceKind kind) {
 #ifdef SLUICE_CUDA
   if (kind == DeviceKind::kCuda) return kCuda;
 #endif
-  CHECK(kind == DeviceKind::kEmulated, "this program holds no CUDA kernels");
+#ifdef SLUICE_HIP
+  if (kind == DeviceKind::kHip) return kHip;
+#endif
+  CHECK(kind == DeviceKind::kEmulated, "this program holds no kernels for {}",
+        DeviceKindName(kind));
   return kEmulated;
 }
 

@@ -6,7 +6,7 @@
 
 namespace sluice::device {
 
-// REQUIRES: kCuda only in a program that BuiltWithCuda().
+// REQUIRES: kCuda only in a program that BuiltWithCuda(), kHip in one that BuiltWithHip().
 const DeviceKernels& KernelsOf(DeviceKind kind);
 
 }  // namespace sluice::device

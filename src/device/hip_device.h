@@ -1,0 +1,15 @@
+// AMD GPUs: an implementation of device.h over HIP's runtime. Compiled into every program; only
+// those built with SLUICE_HIP have kernels, so in others OpenDevice returns an error.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "device/device.h"
+
+namespace sluice {
+
+Result<std::vector<DeviceInfo>> ExamineHipDevices();         // implements ListHipDevices
+Result<std::unique_ptr<Device>> OpenHipDevice(int ordinal);  // implements OpenDevice
+
+}  // namespace sluice

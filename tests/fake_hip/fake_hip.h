@@ -1,0 +1,33 @@
+// A stand-in for AMD's HIP runtime, a library that the program opens in its place: a machine of AMD
+// GPUs whose memory is the host's. It reads the code objects that the program loads, checks that
+// they are for its GPU, and runs their kernels by the emulator, from the same source, in waves of
+// 64 lanes. Work runs when somebody waits for it.
+//
+// SLUICE_FAKE_HIP: "gfx950" (the default) or "gfx942", the GPUs' architecture; "none": no GPU.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace fake_hip {
+
+struct Machine {
+  int num_devices = 2;
+  int64_t total_bytes = int64_t{8} << 30;  // of each device
+  std::string architecture = "gfx950";
+  // The next call of the function fails so, by its name in HIP.
+  std::map<std::string, int> next;
+  // Every call from now on fails so, as after an illegal address.
+  int sticky = 0;
+
+  int64_t num_alive = 0;     // buffers, streams, events and graphs
+  int64_t num_modules = 0;   // loaded
+  int64_t num_kernels = 0;   // that ran
+  int64_t num_replayed = 0;  // kernels of them in graphs
+};
+
+// Of the library, for tests that open it as well: "fake_hip_machine".
+using MachineFunction = Machine* (*)();
+
+}  // namespace fake_hip
