@@ -168,6 +168,10 @@ struct KernelTable {
   int attention_code_rows = 0;
   // Same arithmetic as attention_chunk; null: only chunks of single heads are supported.
   AttentionHeadsFunction* attention_heads = nullptr;
+
+  // If not 0: replaces panels_per_unit for a single row with weights as codes, which linear_bf16
+  // then multiplies in units of any number of panels.
+  int one_row_panels = 0;
 };
 
 // The table in use (dispatch.cc).

@@ -39,6 +39,15 @@ int64_t PackedPanelsPerUnit(int64_t rows, int64_t panels, int num_threads) {
   return per_unit;
 }
 
+// Panels that are computed together if activations are not packed.
+int PanelsAtOnce(const LinearPlan& plan, int64_t rows, int64_t panels, int num_threads) {
+  const KernelTable& kernels = Kernels();
+  const bool is_enough = panels >= int64_t{2} * num_threads * kernels.one_row_panels;
+  if (rows == 1 && kernels.one_row_panels != 0 && is_enough && ExpandsItself(plan, rows))
+    return kernels.one_row_panels;
+  return kernels.panels_per_unit;
+}
+
 // The calling thread's memory for permuted rows; grows on demand.
 std::byte* OrderedScratch(int64_t bytes) {
   thread_local Buffer scratch;
@@ -147,9 +156,10 @@ void LinearProducts::AddRows(const LinearPlan& plan, const LinearArgs& args, Pac
   product.packed = packed;
   product.rows = rows;
   product.panels = NumPanels(args.outputs);
+  product.panels_at_once = PanelsAtOnce(plan, rows, product.panels, pool_.num_threads());
   product.panels_per_unit = is_packed
                                 ? PackedPanelsPerUnit(rows, product.panels, pool_.num_threads())
-                                : kernels.panels_per_unit;
+                                : product.panels_at_once;
   product.maxima = maxima;
   if (maxima.data != nullptr)
     product.panels_per_unit = std::lcm(product.panels_per_unit, kMaximaPanels);
@@ -177,7 +187,7 @@ void LinearProducts::RunUnit(const Product& product, int64_t unit, std::byte* sc
     args.lines = reinterpret_cast<uint8_t*>(scratch);
     product.packed(args, panel, panel_end);
   } else {
-    const int64_t at_once = Kernels().panels_per_unit;
+    const int64_t at_once = product.panels_at_once;
     for (int64_t begin = panel; begin < panel_end; begin += at_once) {
       ComputeUnit(product.plan, args, row, row_end, begin, std::min(begin + at_once, panel_end),
                   scratch);

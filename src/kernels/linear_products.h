@@ -42,6 +42,7 @@ class LinearProducts {
     PackedFunction packed;  // null: the activations are not packed
     int64_t rows;
     int64_t panels;
+    int64_t panels_at_once;  // if the activations are not packed
     int64_t panels_per_unit;
     int64_t row_units;
     RowMaxima maxima;

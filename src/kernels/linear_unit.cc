@@ -176,14 +176,17 @@ int64_t UnitScratchBytes(int64_t cols) {
                   Kernels().packed_lines_bytes);
 }
 
+bool ExpandsItself(const LinearPlan& plan, int64_t rows) {
+  const bool blocks_apart = plan.block_inputs != 0 && !plan.folds_blocks;
+  return plan.expand != nullptr && plan.function == Kernels().linear_bf16 && !blocks_apart &&
+         rows <= Kernels().expand_rows;
+}
+
 void ComputeUnit(const LinearPlan& plan, const LinearArgs& args, int64_t row_begin, int64_t row_end,
                  int64_t panel_begin, int64_t panel_end, std::byte* scratch) {
-  const bool blocks_apart = plan.block_inputs != 0 && !plan.folds_blocks;
-  const bool expands_itself = plan.function == Kernels().linear_bf16 && !blocks_apart &&
-                              row_end - row_begin <= Kernels().expand_rows;
-  if (plan.expand == nullptr || expands_itself)
+  if (plan.expand == nullptr || ExpandsItself(plan, row_end - row_begin))
     return plan.function(args, row_begin, row_end, panel_begin, panel_end);
-  if (blocks_apart)
+  if (plan.block_inputs != 0 && !plan.folds_blocks)
     return ComputeBlocks(plan, args, row_begin, row_end, panel_begin, panel_end, scratch);
   LinearArgs lines = args;
   ExpandPanels(lines, panel_begin, panel_end, 0, Steps(args.cols), scratch);

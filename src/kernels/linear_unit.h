@@ -26,8 +26,12 @@ LinearArgs LinearArgsOf(const LinearPlan& plan, const PackedMatrix& w, const Act
 // Scratch bytes that a unit needs for products of at most `cols` inputs; a multiple of 64.
 int64_t UnitScratchBytes(int64_t cols);
 
+// Whether `function` itself expands the codes for products of `rows` rows.
+bool ExpandsItself(const LinearPlan& plan, int64_t rows);
+
 // Computes rows [row_begin, row_end) of the outputs of panels [panel_begin, panel_end): at most
-// Kernels().panels_per_unit panels and kRowsPerUnit rows. scratch: 64-byte aligned.
+// kRowsPerUnit rows, and Kernels().panels_per_unit panels unless `function` itself expands the
+// codes. scratch: 64-byte aligned.
 void ComputeUnit(const LinearPlan& plan, const LinearArgs& args, int64_t row_begin, int64_t row_end,
                  int64_t panel_begin, int64_t panel_end, std::byte* scratch);
 

@@ -65,6 +65,7 @@ constexpr KernelTable Avx512Bf16Table() {
   table.attention_chunk = avx512_bf16::AttentionChunk;
   table.attention_heads = avx512_bf16::AttentionHeads;
   table.attention_code_rows = avx512_bf16::kAttentionCodeRows;
+  table.one_row_panels = avx512_bf16::kOneRowPanels;
   return table;
 }
 

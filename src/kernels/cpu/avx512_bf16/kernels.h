@@ -7,6 +7,7 @@
 namespace sluice::kernels::avx512_bf16 {
 
 constexpr int64_t kExpandRows = 48;  // a multiple of a tile's rows
+constexpr int kOneRowPanels = 8;     // panels of a tile of one row with codes of 4 bits
 LinearFunction LinearBf16;
 AttentionFunction AttentionChunk;
 AttentionHeadsFunction AttentionHeads;

@@ -30,7 +30,7 @@ constexpr int kWidePanels = 4;
 // maximum rows for Among::kFewProducts.
 constexpr int kFewRows = 8;
 constexpr int kFewPanels = 2;
-constexpr int kFewestRows = 3;
+constexpr int kFewestRows = 4;
 // Maximum number of rows for which expanding codes in registers is faster: for formats that need
 // few instructions, and for the others.
 constexpr int64_t kShortCodeRows = 24;
@@ -197,7 +197,7 @@ __attribute__((always_inline)) inline void ReadScales(Codes& format, const uint8
   if constexpr (requires { format.ScalesOfPanels(scales, stride, ready); }) {
     format.ScalesOfPanels(scales, stride, ready);
   } else {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int p = 0; p < kPanels; ++p) ready[p] = format.ScalesOf(scales + p * stride);
   }
 }
@@ -219,7 +219,7 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
       typename Codes::Scales ready[kPanels];
       ReadScales(format, scales, args.panel_scale_bytes, ready);
       if constexpr (Codes::kHasScales) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int p = 0; p < kPanels; ++p) {
           _mm_prefetch(
               reinterpret_cast<const char*>(scales + p * args.panel_scale_bytes + ahead.scales),
@@ -250,7 +250,7 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
             asm("" : "+r"(rows[r]));
           }
         }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int p = 0; p < kPanels; ++p) {
           const uint8_t* from = codes + p * args.panel_bytes;
           // A single row is memory-bound: prefetching to L2 is up to 10 % faster.
@@ -305,7 +305,7 @@ bool MultiplyCodes(const LinearArgs& args, int64_t row, int64_t panel) {
     for (int64_t begin = 0; begin < steps; begin += args.block_steps, ++block) {
       const int64_t end = steps - begin < args.block_steps ? steps : begin + args.block_steps;
       AddCodes(args, x, panel, begin, end, format, acc);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int p = 0; p < kPanels; ++p) {
         const __m512 scale = BlockScales(args, panel + p, block);
 #pragma GCC unroll 8
@@ -585,8 +585,16 @@ void MultiplySegmentRange(const LinearArgs& args, int64_t row_begin, int64_t row
 
 // --- Choice -----------------------------------------------------------------------------------
 
-// One row by four panels, or up to kMaxRows rows by two. Codes are expanded again for each tile of
-// rows, by execution units that would otherwise be mostly idle.
+// Panels of a tile of up to kMaxRows rows. A sum waits for its previous dot product (6 cycles on
+// Zen 5), so few sums would leave the units idle: with four lines per vector of codes, which need
+// the most products for their bytes, one row takes twice as many panels.
+template <typename Codes, int kMaxRows>
+constexpr int kPanelsOfFew = kMaxRows == 1 && Codes::kLines == 4 ? kOneRowPanels
+                             : kMaxRows <= kFewestRows           ? kWidePanels
+                                                                 : kFewPanels;
+
+// Codes are expanded again for each tile of rows, by execution units that would otherwise be mostly
+// idle.
 template <typename Codes, bool kBlocks, int kMaxRows>
 void MultiplyFew(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                  int64_t panel_end) {
@@ -594,8 +602,14 @@ void MultiplyFew(const LinearArgs& args, int64_t row_begin, int64_t row_end, int
     if (!MultiplyCodes<Codes, kBlocks, kRows, kPanels>(args, row, panel)) [[unlikely]]
       MultiplySegments<kPanels>(args, row, kRows, panel);
   };
-  constexpr int kPanels = kMaxRows == 1 ? kWidePanels : kFewPanels;
-  ForEachTile<kMaxRows, kPanels>(row_begin, row_end, panel_begin, panel_end, multiply);
+  constexpr int kPanels = kPanelsOfFew<Codes, kMaxRows>;
+  int64_t wide_end = panel_begin;
+  if constexpr (kPanels > kWidePanels) {
+    wide_end += (panel_end - panel_begin) / kPanels * kPanels;
+    ForEachTile<kMaxRows, kPanels>(row_begin, row_end, panel_begin, wide_end, multiply);
+  }
+  constexpr int kRest = kPanels < kWidePanels ? kPanels : kWidePanels;
+  ForEachTile<kMaxRows, kRest>(row_begin, row_end, wide_end, panel_end, multiply);
 }
 
 template <typename Codes>

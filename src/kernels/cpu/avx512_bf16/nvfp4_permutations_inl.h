@@ -47,17 +47,17 @@ template <Among kAmong>
 struct Nvfp4Permutations : Nvfp4Codes<kAmong> {
   using Scales = typename Nvfp4Codes<kAmong>::Scales;
 
-  // Prepares the scales of kPanels panels, `stride` bytes apart.
-  template <int kPanels>
+  // Prepares the scales of panels kFirst and up, `stride` bytes apart; four at a time.
+  template <int kFirst = 0, int kPanels>
   __attribute__((always_inline)) void ScalesOfPanels(const uint8_t* scales, int64_t stride,
                                                      Scales (&ready)[kPanels]) {
-    static_assert(kPanels <= 4);
+    constexpr int kCount = kPanels - kFirst < 4 ? kPanels - kFirst : 4;
     __m512i codes = _mm512_setzero_si512();
 #pragma GCC unroll 4
-    for (int p = 0; p < kPanels; ++p) {
+    for (int p = 0; p < kCount; ++p) {
       codes = _mm512_mask_broadcast_i32x4(
           codes, static_cast<__mmask16>(0xF << 4 * p),
-          _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales + p * stride)));
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales + (kFirst + p) * stride)));
     }
     if constexpr (kAmong == Among::kFewProducts) largest = _mm512_max_epu8(largest, codes);
     const auto bytes_of = [&](const uint8_t* table) __attribute__((always_inline)) {
@@ -68,11 +68,12 @@ struct Nvfp4Permutations : Nvfp4Codes<kAmong> {
     const __m512i less_upper = bytes_of(kNvfp4ScaleBytes.less_upper);
     const __m512i mask_lower = bytes_of(kNvfp4ScaleBytes.mask_lower);
 #pragma GCC unroll 4
-    for (int p = 0; p < kPanels; ++p) {
+    for (int p = 0; p < kCount; ++p) {
       const __m512i places = _mm512_load_si512(kRowPlaces.bytes[p]);
-      ready[p] = {_mm512_permutex2var_epi8(less_lower, places, less_upper),
-                  _mm512_permutex2var_epi8(mask_lower, places, _mm512_set1_epi32(-1))};
+      ready[kFirst + p] = {_mm512_permutex2var_epi8(less_lower, places, less_upper),
+                           _mm512_permutex2var_epi8(mask_lower, places, _mm512_set1_epi32(-1))};
     }
+    if constexpr (kFirst + kCount < kPanels) ScalesOfPanels<kFirst + kCount>(scales, stride, ready);
   }
   // With many sums, no register is left for `largest`: the scales are checked again.
   bool IsUnusual(const uint8_t* scales, int64_t count) const {
