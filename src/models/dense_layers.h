@@ -1,4 +1,4 @@
-// The dense layers of sentence-transformers, from the pooled vector of a prompt to its embedding.
+// The dense layers of sentence-transformers, which map a prompt's pooled vector to its embedding.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,28 @@
 
 namespace sluice {
 
-// Weights, inputs and sums are F32. The result for a vector depends neither on the others computed
-// with it nor on the number of threads. Thread safety: constant after Load.
+// Weights, inputs and sums are F32. The result for a vector depends neither on other vectors in the
+// same call nor on the number of threads. Thread safety: constant after Load.
 class DenseLayers {
  public:
-  // Bytes of the weights of `modules`, and of the workspace to apply them to `max_rows` vectors.
+  // Return the bytes of the weights of `modules`, and of the workspace for `max_rows` vectors.
   static int64_t WeightBytes(std::span<const DenseModule> modules);
   static int64_t WorkspaceBytes(std::span<const DenseModule> modules, int64_t max_rows,
                                 int num_threads);
 
-  // Loads the modules' folders below `folder`, the model's. kInvalidData names a tensor that does
-  // not match its module's configuration, or has non-finite numbers unless `allow_nonfinite`. Uses
-  // only `load_format` and `allow_nonfinite` of the options; dummy weights are zeros.
+  // Loads the modules from folders below `folder`, the model's. kInvalidData names a tensor that
+  // does not match its module's configuration, or that has non-finite numbers unless
+  // `allow_nonfinite`. Uses only `load_format` and `allow_nonfinite` of the options; dummy weights
+  // are zeros.
   static Result<std::shared_ptr<const DenseLayers>> Load(ThreadPool& pool,
                                                          const std::filesystem::path& folder,
                                                          std::span<const DenseModule> modules,
                                                          const ModelOptions& options);
 
-  // Width of the widest vector, including the first input and the last result.
+  // Returns the width of the widest vector, including the first input and the last result.
   int64_t widest() const { return widest_; }
   // Applies all layers to `rows` vectors [rows, in_features of the first]. Returns the results
-  // [rows, out_features of the last], which are in one of the two buffers; both have room for
+  // [rows, out_features of the last], which are in `vectors` or in `scratch`. Both have room for
   // [rows, widest()] and are overwritten.
   const float* Apply(ThreadPool& pool, int64_t rows, float* vectors, float* scratch) const;
 

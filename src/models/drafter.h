@@ -19,8 +19,8 @@ struct DrafterConfig {
   DrafterSpec head;
 };
 
-// Whether this is the config.json of an EAGLE-3 head: by its architecture, or in speculators'
-// format.
+// Returns whether this is the config.json of an EAGLE-3 head: by its architecture, or in the format
+// of the speculators library.
 bool IsEagle3Config(const json::Value& config);
 
 // Reads the EAGLE-3 head in `folder` for `target`, whose folder is `target_folder`: config.json,
@@ -31,21 +31,21 @@ Result<DrafterConfig> LoadEagle3Config(const std::filesystem::path& folder,
                                        const std::filesystem::path& target_folder,
                                        const LoadQuantization& quantization, bool has_weights);
 
-// Describes the draft (MTP) layer in the checkpoint of `target`. kUnsupported if this program knows
-// none for the model, kInvalidArgument if the checkpoint has none.
+// Describes the draft (MTP) layer in the checkpoint of `target`. kUnsupported if this program
+// implements none for the model; kInvalidArgument if the checkpoint has none.
 Result<DrafterConfig> LoadMtpConfig(const ModelConfig& target,
                                     const std::filesystem::path& target_folder, bool has_weights);
 
-// Loads the head of options.drafter. If it has no embedding or output head of its own, it uses
-// those of `target`, which need not outlive it; of a target that several ranks compute, it loads
-// them again, from `target_folder`. The model takes StepInput::hidden; its vocabulary has
+// Loads the head of options.drafter. If it has no embedding or output head of its own, it shares
+// those of `target`, which need not outlive it. If several ranks compute the target, it loads them
+// again from `target_folder`. The model takes StepInput::hidden; its vocabulary has
 // DrafterSpec::num_outputs tokens.
 Result<std::unique_ptr<Model>> LoadDrafter(ThreadPool& pool, const std::filesystem::path& folder,
                                            const ModelConfig& config, const ModelOptions& options,
                                            const Model& target,
                                            const std::filesystem::path& target_folder);
 
-// Bytes of what LoadDrafter loads again for a target that several ranks compute.
+// Returns the bytes that LoadDrafter loads again if several ranks compute the target.
 int64_t CopiedTableBytes(const ModelConfig& target, const DrafterSpec& head, ElementType type);
 
 }  // namespace sluice

@@ -9,12 +9,13 @@
 
 namespace sluice {
 
-// Hidden rows that a decoder outputs for every row of a step.
+// The hidden rows that a decoder outputs for every row of a step.
 struct HandedRows {
   // The residual at the input of these layers, before their norms: [hidden_size] each,
   // concatenated.
   std::vector<int64_t> layers = {};
-  bool is_normed = false;  // instead of `layers`: the rows after the final norm, [hidden_size]
+  // Whether, instead of `layers`, the rows after the final norm are output: [hidden_size].
+  bool is_normed = false;
 
   bool any() const { return is_normed || !layers.empty(); }
   int64_t Width(int64_t hidden_size) const {
@@ -24,8 +25,8 @@ struct HandedRows {
 };
 
 // Row i of the head takes token i + 1 of the text and the target's hidden row i, at position i; its
-// logits are those of token i + 2. To propose a further token, it takes its own hidden row in place
-// of the target's.
+// logits predict token i + 2. To propose a further token, it takes its own hidden row in place of
+// the target's.
 //
 //   MTP      x = project([norm(embedding), norm(hidden)]), or in the other order; the layers; the
 //            logits of norm(x). Source: DeepSeek V3's report, section 2.2; vLLM's deepseek_mtp.py,
@@ -38,20 +39,22 @@ struct DrafterSpec {
   Kind kind = Kind::kMtp;
   HandedRows takes = {};
   int64_t target_hidden_size = 0;
-  // Full module names: of each layer, and of the modules around them.
+  // Full names of modules: of each layer, and of the modules around the layers.
   std::vector<std::string> layers = {};
   std::string projection = {};
   std::string token_norm = {}, hidden_norm = {};
-  bool hidden_first = false;    // kMtp: the projection reads [norm(hidden), norm(embedding)]
-  bool norms_residual = false;  // kEagle3: norm(x), not x, is the residual
-  bool keeps_norm = false;      // the row that it feeds back to itself is after the final norm
-  // "": the target's is used.
+  // kMtp: whether the projection reads [norm(hidden), norm(embedding)].
+  bool hidden_first = false;
+  bool norms_residual = false;  // kEagle3: whether norm(x), not x, is the residual
+  // Whether the row that it feeds back to itself is taken after the final norm.
+  bool keeps_norm = false;
+  // "": uses the target's.
   std::string embedding = {}, head = {};
-  // Number of logits, and the target's token id of each; empty `target_ids`: the same ids.
+  // Number of logits, and the target's token id of each. Empty `target_ids`: the ids are the same.
   int64_t num_outputs = 0;
   std::vector<int32_t> target_ids = {};
 
-  // The widest product input outside the layers.
+  // Returns the width of the widest product input outside the layers.
   int64_t widest_input(int64_t hidden_size) const {
     return std::max(2 * hidden_size, target_width());
   }

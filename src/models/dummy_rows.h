@@ -11,13 +11,13 @@
 
 namespace sluice {
 
-// The seed of a tensor, from its name and the model's seed.
+// Returns a tensor's seed, derived from its name and the model's seed.
 uint64_t DummySeed(std::string_view name, uint64_t seed);
 
-// Factors for random tensors of a format with rows of `cols` numbers, so that values have a
+// Factors for random tensors of a format with `cols` elements per row, chosen so that values have a
 // standard deviation of 1 / sqrt(cols).
 struct DummyNumbers {
-  float plain_scale = 0;    // plain numbers: a uniform 16-bit integer times this
+  float plain_scale = 0;    // plain elements: a uniform 16-bit integer times this
   float scale = 0;          // scale of codes with F32 scales
   uint8_t scale_power = 0;  // scale of codes with E8M0 scales
   float second_scale = 1;   // of formats with E4M3 scales, which are random
@@ -25,7 +25,7 @@ struct DummyNumbers {
   static DummyNumbers For(const DataFormat& format, int64_t cols);
 };
 
-// A random bias: out [count].
+// Writes a random bias to out [count].
 void FillDummyBias(uint64_t tensor_seed, int64_t count, float* out);
 
 // Generates chunks of random rows in any format, to be packed like stored rows.
@@ -35,7 +35,7 @@ class RandomRows {
 
   int64_t row_bytes() const { return cols_ * BitsPerElement(format_.type) / 8; }
 
-  // Rows [first_row, first_row + rows) of the tensor. Valid until the next call.
+  // Returns rows [first_row, first_row + rows) of the tensor. Valid until the next call.
   StoredMatrix Fill(ThreadPool& pool, uint64_t tensor_seed, int64_t first_row, int64_t rows);
 
  private:

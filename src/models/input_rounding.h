@@ -1,4 +1,4 @@
-// How the CPU rounds inputs of linear layers, and how many rows of experts it computes at once.
+// How the CPU rounds inputs of linear layers, and how many rows of experts it computes in one pass.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,24 @@
 
 namespace sluice {
 
-// How a linear layer's inputs are rounded before the product. Larger values need more memory.
+// How a linear layer's inputs are rounded before the product. Later values need more memory.
 enum class InputRounding : uint8_t {
   kNone,  // not rounded
   kInt8,  // INT8 with one scale per row
   kF32,   // rounded to a narrow format, stored as F32
 };
 
-// The rounding of inputs whose scheme rounds them to `format`, under these options. INT8 is the
-// default if products are not in F32, since it is both the scheme's own format and the fastest;
-// other formats are used only on request.
+// Returns the rounding of inputs whose scheme rounds them to `format`, under these options. INT8 is
+// the default if products are not in F32, because it is both the scheme's own format and the
+// fastest. Other formats are used only on request.
 InputRounding RoundingOf(const ActivationFormat& format, const ModelOptions& options);
 
-// The widest input of any product, including those before the layers of a drafting head.
+// Returns the width of the widest input of any product, including those before the layers of a
+// drafting head.
 int64_t WidestInputOf(const DecoderSpec& spec, const ModelOptions& options);
 
-// Maximum number of (row, expert) pairs computed at once in steps of up to `max_rows` rows with
-// `top_k` experts each; 0 without experts.
+// Returns the maximum number of (row, expert) pairs that are computed together in steps of up to
+// `max_rows` rows with `top_k` experts each; 0 without experts.
 int64_t MostExpertPairs(int64_t top_k, int64_t max_rows);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The program of a model, for `sluice inspect --program`.
+// Shows the program of a model, for `sluice inspect --program`.
 #pragma once
 
 #include <string>
@@ -11,8 +11,9 @@
 
 namespace sluice {
 
-// The program of the rank at `place` on a CPU, with these options, as text (one operator a line) or
-// as JSON (one object each). Sizes of weights assume the storage format that config.json gives.
+// Returns the program of the rank at `place` on a CPU with these options, as text (one line per
+// operator) or as JSON (one object per operator). Sizes of weights assume the storage format in
+// config.json.
 Result<std::string> ProgramText(const ModelConfig& config, const ModelOptions& options,
                                 const RankPlace& place);
 Result<json::Value> ProgramJson(const ModelConfig& config, const ModelOptions& options,

@@ -20,19 +20,20 @@ namespace sluice {
 // a group with fewer layers leaves the rest of its blocks unused. Layers of the same span may be in
 // several groups.
 struct KvGroups {
-  // Each running sequence reserves a block per group, and each group has a block table.
+  // Maximum number of groups. Each running sequence reserves a block per group and has a block
+  // table per group.
   static constexpr int64_t kMostGroups = 8;
 
   struct Place {
     int group = 0;
-    int slot = 0;  // index of the layer in its group; -1: no attention, so no group
+    int slot = 0;  // index of the layer in its group; -1: no attention, so no place in a group
   };
   std::vector<AttentionSpan> spans = {{}};  // by group; group 0 keeps all positions
-  // By layer. A layer that uses another layer's keys and values has the other layer's place.
+  // By layer. A layer that reads another layer's keys and values has that layer's place.
   std::vector<Place> places;
   int64_t layers_per_group = 0;
-  // Size of a layer's keys and values; empty: all layers have the heads of the cache's layout.
-  // Otherwise the layout has the largest.
+  // Size of a layer's keys and values. Empty: all layers have the heads of the cache's layout.
+  // Otherwise the layout has the size of the largest.
   struct Heads {
     int num_kv_heads = 0;
     int head_dim = 0;
@@ -42,24 +43,24 @@ struct KvGroups {
   int64_t num_groups() const { return static_cast<int64_t>(spans.size()); }
   int64_t num_layers() const { return static_cast<int64_t>(places.size()); }
 
-  // One group of all layers, which keeps all positions.
+  // Returns one group that contains all layers and keeps all positions.
   static KvGroups Uniform(int64_t num_layers);
   static KvGroups Uniform(const DecoderSpec& spec);
   // Makes groups from the span of each layer, for sequences of up to `max_context` tokens. If all
   // layers have the same span, there is one group. If no layer sees all positions, the layers with
-  // the first layer's span keep all positions nevertheless: the prefix cache needs such a group.
+  // the first layer's span keep all positions anyway, because the prefix cache needs such a group.
   //
-  // The layers of each span are divided into groups of one common size. Of the sizes that give at
-  // most kMostGroups groups (or one per span, if there are more spans), it is the one with which a
-  // sequence of max_context tokens takes the least memory. Without that limit, the greatest common
-  // divisor of the layer counts would leave nothing unused, but 52 and 10 layers would make 31
-  // groups.
+  // The layers of each span are divided into groups of one common size. Only sizes that give at
+  // most kMostGroups groups are considered (or one group per span, if there are more spans). Among
+  // them, the size is chosen with which a sequence of max_context tokens takes the least memory.
+  // Without that limit, the greatest common divisor of the layer counts would leave nothing unused,
+  // but 52 and 10 layers would make 31 groups.
   static KvGroups For(std::span<const AttentionSpan> layers, int64_t max_context);
-  // The groups for the layers of a decoder.
+  // Makes groups for the layers of a decoder.
   static KvGroups For(const DecoderSpec& spec, int64_t max_context);
 
  private:
-  // Extends groups of the layers that have their own keys and values to all layers.
+  // Extends groups that contain only the layers with their own keys and values to all layers.
   static KvGroups OfAllLayers(KvGroups own, const DecoderSpec& spec);
 };
 
@@ -69,21 +70,21 @@ struct KvGroups {
 // move-only.
 class KvCache {
  public:
-  // kResourceExhausted if the system refuses the memory.
+  // kResourceExhausted if the system refuses to provide the memory.
   static Result<KvCache> Allocate(const kernels::KvLayout& layout, const KvGroups& groups,
                                   int64_t num_blocks);
   static Result<KvCache> Allocate(const kernels::KvLayout& layout, int64_t num_layers,
                                   int64_t num_blocks) {
     return Allocate(layout, KvGroups::Uniform(num_layers), num_blocks);
   }
-  // A cache over the caller's memory, such as a device's: BytesPerBlock(layout,
+  // Makes a cache over the caller's memory, such as a device's: BytesPerBlock(layout,
   // groups.layers_per_group) * num_blocks bytes, which must outlive the cache.
   static KvCache Wrap(const kernels::KvLayout& layout, const KvGroups& groups, int64_t num_blocks,
                       void* memory);
-  // Allocates the states of `num_slots` sequences; kResourceExhausted if the system refuses the
-  // memory.
+  // Allocates the states of `num_slots` sequences. kResourceExhausted if the system refuses to
+  // provide the memory.
   Status AllocateStates(const StateLayout& layout, int64_t num_slots);
-  // The same in the caller's memory: see StateCache::Wrap.
+  // Uses the caller's memory for the states, as StateCache::Wrap.
   void WrapStates(const StateLayout& layout, int64_t num_slots, void* memory) {
     states_ = StateCache::Wrap(layout, num_slots, memory);
   }
@@ -92,20 +93,21 @@ class KvCache {
   // to minutes on virtual machines, for a cache that a small model may never fill.
   void Warm(ThreadPool& pool) const;
 
-  // Bytes of one block for `num_layers` layers: K and V, or only keys in a latent cache.
+  // Returns the bytes of one block for `num_layers` layers: K and V, or only keys in a latent
+  // cache.
   static int64_t BytesPerBlock(const kernels::KvLayout& layout, int64_t num_layers);
 
   const StateCache& states() const { return states_; }
 
-  // Layers of different groups with the same slot share an array. A layer without attention has the
-  // cache's layout but no array.
+  // Returns a layer's arrays. Layers of different groups with the same slot share them. A layer
+  // without attention has the cache's layout but no array.
   const kernels::KvCacheView& layer(int64_t index) const {
     return layers_[static_cast<size_t>(index)];
   }
   int group(int64_t layer) const { return groups_.places[static_cast<size_t>(layer)].group; }
   int64_t num_groups() const { return groups_.num_groups(); }
   int64_t num_blocks() const { return num_blocks_; }
-  // The distinct arrays.
+  // Returns the distinct arrays.
   std::span<const kernels::KvCacheView> slots() const { return slots_; }
 
  private:

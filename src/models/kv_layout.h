@@ -1,4 +1,4 @@
-// Layouts of the KV cache under given options.
+// Determines layouts of the KV cache from options.
 #pragma once
 
 #include "kernels/attention.h"
@@ -7,11 +7,11 @@
 
 namespace sluice {
 
-// The layout of one layer.
+// Returns the layout of one layer.
 kernels::KvLayout KvLayoutOf(const AttentionSpec& attention, const ModelOptions& options);
-// The layout of a decoder's cache: that of the layer with the widest keys.
+// Returns the layout of a decoder's cache: that of the layer with the widest keys.
 kernels::KvLayout KvLayoutOf(const DecoderSpec& spec, const ModelOptions& options);
-// The layout for any model; an encoder has no layers in its DecoderSpec.
+// Returns the layout for any model, including encoders, whose DecoderSpec has no layers.
 kernels::KvLayout KvLayoutOf(const ModelConfig& config, const ModelOptions& options);
 
 }  // namespace sluice

@@ -27,13 +27,13 @@ struct LargestSizes {
 
   int64_t q_width = 0;
   int64_t qkv_width = 0;
-  int64_t normed_heads = 0;  // heads of q, if all are normed together
+  int64_t normed_heads = 0;  // number of q heads, if all are normed together
   int64_t intermediate = 0;
   int64_t experts = 0;  // 0: no layer has experts
   int64_t top_k = 0;
   int64_t expert_intermediate = 0;
-  bool has_own_norms = false;    // MoeSpec::own_norms
-  bool has_output_gate = false;  // MlpSpec::output_gate
+  bool has_own_norms = false;    // whether any layer has MoeSpec::own_norms
+  bool has_output_gate = false;  // whether any layer has MlpSpec::output_gate
 };
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Readers of config.json fields for families with latent attention.
+// Reads config.json fields of families with latent attention.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace sluice {
 
-// Defaults of fields that are absent from config.json.
+// Defaults for fields that are absent from config.json.
 struct LatentDefaults {
-  int64_t q_rank = 0;  // 0: q is computed from the hidden rows directly
+  int64_t q_rank = 0;  // 0: q is computed directly from the hidden rows
   int64_t kv_rank = 0;
   int64_t nope_dim = 0;
   int64_t value_dim = 0;  // 0: hidden_size / num_attention_heads
@@ -23,17 +23,17 @@ struct LatentDefaults {
   bool reads_interleaved = true;
 };
 
-// Makes the attention of all layers latent. kUnsupported for sizes that the kernels do not support.
+// Reads latent attention for all layers. kUnsupported for sizes that the kernels do not support.
 // Source: transformers' DeepseekV3Attention.
 Status ReadLatentAttention(const JsonFields& fields, const LatentDefaults& defaults,
                            ModelConfig& config);
 
-// Which layers have experts: those that mlp_layer_types calls sparse; if it is absent, those after
-// the first first_k_dense_replace (default: `dense`).
+// Returns whether each layer has experts: those that mlp_layer_types calls sparse or, if that is
+// absent, those after the first first_k_dense_replace layers (default: `dense`).
 Result<std::vector<bool>> ReadLayersWithExperts(const JsonFields& fields, const ModelConfig& config,
                                                 int64_t dense);
 
-// Defaults for the expert fields of DeepSeek-like families.
+// Defaults for the expert fields of families that resemble DeepSeek.
 struct DeepseekExpertDefaults {
   int64_t num_experts = 0;
   int64_t top_k = 0;
@@ -46,18 +46,18 @@ struct DeepseekExpertDefaults {
   int64_t draft_layers = 1;  // num_nextn_predict_layers
 };
 
-// Gives the layers their experts, and a shared expert for every token. `moe`: the family's score,
-// choice_bias and group_best. Source: transformers' DeepseekV3MoE.
+// Reads the layers' experts, and a shared expert that every token visits. `moe`: the family's
+// score, choice_bias and group_best. Source: transformers' DeepseekV3MoE.
 Status ReadDeepseekExperts(const JsonFields& fields, const DeepseekExpertDefaults& defaults,
                            MoeSpec moe, ModelConfig& config);
 
-// Like ReadDeepseekExperts for V3: sigmoid scores, with a bias that affects only the choice; also
-// reads the number of draft layers. kUnsupported if a field names another method.
+// As ReadDeepseekExperts, for V3: sigmoid scores with a bias that affects only the choice of
+// experts. Also reads the number of draft layers. kUnsupported if a field names another method.
 Status ReadSigmoidExperts(const JsonFields& fields, const DeepseekExpertDefaults& defaults,
                           ModelConfig& config);
 
-// kUnsupported, naming `field`, if its value (the name of a method) is not in `known`; absent is
-// accepted.
+// Returns kUnsupported, naming `field`, if its value (the name of a method) is not in `known`. An
+// absent field is accepted.
 Status CheckMethod(const JsonFields& fields, const char* field,
                    std::initializer_list<std::string_view> known);
 

@@ -26,13 +26,13 @@ class LoraAdapter {
     const TensorInfo* b = nullptr;
     int64_t rank = 0;
     float scale = 0;
-    // For tensors of all experts (LoraExperts): the expert in them, and the module's first row in
-    // B.
+    // For tensors with all experts (LoraExperts): the expert's index in them, and the module's
+    // first row in B.
     int64_t expert = 0, num_experts = 1;
     int64_t first_row = 0;
   };
 
-  // A tensor that replaces a tensor of the base.
+  // A tensor of the adapter that replaces a tensor of the base.
   struct Replacement {
     const LoraReplaceable* replaced = nullptr;
     const TensorInfo* tensor = nullptr;
@@ -48,51 +48,52 @@ class LoraAdapter {
   std::filesystem::path folder() const { return path().parent_path(); }
   const std::vector<Factors>& factors() const { return factors_; }
   const std::vector<Replacement>& replacements() const { return replacements_; }
-  int64_t rank() const { return rank_; }  // the largest
+  int64_t rank() const { return rank_; }  // the largest rank of any module
   std::span<const std::byte> Bytes(const TensorInfo& tensor) const { return file_.Bytes(tensor); }
-  // A [rank, cols] and B [rows, rank] of the module, in their tensors' types. Rows that are not
-  // contiguous in the file are copied to `scratch`.
+  // Return the module's A [rank, cols] and B [rows, rank], in their tensors' types. Rows that are
+  // not contiguous in the file are copied to `scratch`.
   const std::byte* ABytes(const Factors& factors) const;
   const std::byte* BBytes(const Factors& factors, std::vector<std::byte>& scratch) const;
 
  private:
   LoraAdapter(SafetensorsFile file, LoraConfig config)
       : file_(std::move(file)), config_(std::move(config)) {}
-  // The two factors for all experts of a layer: of module "...experts", or of a wrapper in it.
+  // The two factors for all experts of a layer. They belong to module "...experts", or to a wrapper
+  // inside it.
   struct OfAllExperts {
     const TensorInfo* a = nullptr;
     const TensorInfo* b = nullptr;
   };
 
   Status AddTensor(const TensorInfo& tensor, const LoraLayout& layout);
-  // Adds the tensor with the canonical name `name`.
+  // Adds a tensor; `name`: its canonical name.
   Status AddReplacement(const TensorInfo& tensor, const std::string& name,
                         const LoraLayout& layout);
   Status CheckRoom(const LoraLayout& layout) const;
-  // Checks that the file holds the modules in modules_to_save.
+  // Checks that the file contains the modules listed in modules_to_save.
   Status CheckSavedModules(const LoraLayout& layout) const;
   Status CheckFactors(Factors& factors, const LoraLayout& layout);
-  // Sets the rank and the scale of the module; `name`: the one to match patterns with.
+  // Sets the rank and the scale of the module. `name`: the name to match patterns with.
   Status CheckRank(Factors& factors, const std::string& name, int64_t rank,
                    const LoraLayout& layout);
-  // Makes factors for each expert's modules from the tensors of all experts.
+  // Makes factors for each expert's modules from tensors with all experts.
   Status AddExperts(const std::string& module, const OfAllExperts& tensors,
                     const LoraLayout& layout);
 
   SafetensorsFile file_;
   LoraConfig config_;
   std::vector<Factors> factors_;
-  std::map<const LoraModule*, size_t> numbers_;  // by module: index into `factors_`
-  std::map<std::string, OfAllExperts> experts_;  // by module
+  std::map<const LoraModule*, size_t> numbers_;  // index into `factors_`, by module
+  std::map<std::string, OfAllExperts> experts_;  // by module name
   std::vector<Replacement> replacements_;
   int64_t rank_ = 0;
 };
 
-// Whether the adapter in the folder has factors for experts; false if it cannot be read.
+// Returns whether the adapter in the folder has factors for experts; false if it cannot be read.
 bool ChangesExperts(const std::filesystem::path& folder);
 
-// The modules, by the last part of their names, whose weight matrix the adapter in the folder
-// replaces; empty if it cannot be read.
+// Returns the modules, by the last part of their names, whose weight matrix the adapter in the
+// folder replaces; empty if it cannot be read.
 std::set<std::string> ReplacedModules(const std::filesystem::path& folder);
 
 }  // namespace sluice

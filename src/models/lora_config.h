@@ -1,4 +1,5 @@
-// Reads adapter_config.json of peft: how factors are scaled. Refuses unsupported features.
+// Reads peft's adapter_config.json, which determines how factors are scaled. Refuses unsupported
+// features.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +17,23 @@ namespace sluice {
 struct LoraConfig {
   int64_t rank = 0;              // "r"
   double alpha = 0;              // "lora_alpha"
-  bool rank_stabilized = false;  // alpha / sqrt(rank) instead of alpha / rank
+  bool rank_stabilized = false;  // whether the scale is alpha / sqrt(rank), not alpha / rank
   // Ranks and alphas of modules whose names match a pattern, in file order; the first match counts.
-  // A module's tensors must have the rank given here, or else `rank`.
+  // A module's tensors must have the rank of its pattern, or else `rank`.
   std::vector<std::pair<NamePattern, int64_t>> rank_pattern;
   std::vector<std::pair<NamePattern, double>> alpha_pattern;
-  // Modules whose tensors are in the file (modules_to_save): names, or last parts of names.
+  // Modules whose tensors are in the file (modules_to_save), as names or last parts of names.
   std::vector<std::string> saved_modules;
 
-  // The factor of B A x for `module` ("model.layers.0.self_attn.q_proj") with this rank. Source:
-  // peft tuners/lora/layer.py, update_layer.
+  // Returns the factor of B A x for `module` ("model.layers.0.self_attn.q_proj") with this rank.
+  // Source: peft tuners/lora/layer.py, update_layer.
   float ScaleOf(std::string_view module, int64_t rank) const;
-  // The rank that the configuration gives the factors of `module`.
+  // Returns the rank that the configuration specifies for the factors of `module`.
   int64_t RankOf(std::string_view module) const;
 };
 
-// kUnsupported names a peft field that changes the result in an unsupported way (DoRA, replicated
-// layers, ...); kInvalidData names a field that is missing or has a wrong type.
+// kUnsupported names a peft field that changes the result in a way that sluice does not implement
+// (DoRA, replicated layers, ...). kInvalidData names a field that is missing or has a wrong type.
 Result<LoraConfig> ParseLoraConfig(const json::Value& value);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Which modules of a decoder adapters may change, and where their factors are in an adapter's
+// Which modules of a decoder adapters may change, and the offsets of their factors in an adapter's
 // memory.
 #pragma once
 
@@ -23,28 +23,31 @@ inline constexpr const char* kHeadModule = "lm_head";
 struct LoraModule {
   std::string name;  // "model.layers.0.self_attn.q_proj"
   int64_t rows = 0, cols = 0;
-  bool is_embedding = false;  // A is indexed by token: [rank, cols], cols: vocabulary size
+  // If true, A is indexed by token: [rank, cols], where cols is the vocabulary size.
+  bool is_embedding = false;
   // The output rows that this rank computes, in the order of its results; empty: none. A rank that
-  // computes any has all of A and these rows of B, so that no sum is split.
+  // computes any rows stores all of A and these rows of B, so that no sum is split.
   std::vector<RowRange> held = {};
-  int64_t first_col = 0;               // first column of its results in its layer's
-  int64_t a_offset = 0, b_offset = 0;  // of the held factors in an adapter's memory, bytes
+  int64_t first_col = 0;  // first column of its results in the layer's results
+  // Offsets of the stored factors in an adapter's memory, in bytes.
+  int64_t a_offset = 0, b_offset = 0;
 
   int64_t held_rows() const;
 };
 
-// Modules computed by one product, stacked by rows: [first, first + count) of LoraLayout::modules.
+// Modules that one product computes, stacked by rows: [first, first + count) of
+// LoraLayout::modules.
 struct LoraLayer {
   size_t first = 0, count = 0;
 };
 
-// One linear layer of all experts. peft may store its factors in tensors of all experts
+// One linear layer of all experts. peft may store its factors in tensors with all experts
 // (target_parameters): A [experts * rank, cols] and B [rows, rank * experts], where an expert's
 // columns are `experts` apart.
 struct LoraExperts {
-  std::string name;    // of the module: "model.layers.0.mlp.experts"
+  std::string name;    // name of the module: "model.layers.0.mlp.experts"
   std::string tensor;  // "gate_up_proj"
-  // Expert 0's modules in LoraLayout::modules, by row; those of the other experts follow.
+  // Expert 0's modules in LoraLayout::modules, by row. Those of the other experts follow.
   size_t first_module = 0;
   size_t modules_each = 0;
   int64_t num_experts = 0;
@@ -56,21 +59,22 @@ struct LoraReplaceable {
   enum class Kind {
     kMatrix,  // [rows, cols], the weight of a linear layer or of the head
     kTable,   // [rows, cols], the embedding
-    kVector,  // [rows], or [rows / width, width]: a bias, a norm, the scores' weights
+    kVector,  // [rows], or [rows / width, width]: a bias, a norm, or the weights of the scores
   };
   Kind kind = Kind::kMatrix;
   std::string tensor;  // "model.layers.0.self_attn.q_proj.weight"
   int64_t rows = 0, cols = 1;
-  // Whether slots have room for it. For a matrix: bytes in each slot of this rank.
+  // Whether slots have room for it. For a matrix, bytes in each slot of this rank.
   bool has_room = false;
   int64_t bytes = 0;
-  // The rows that this rank holds, in the order of its results; empty: none.
+  // The rows that this rank has, in the order of its results; empty: none.
   std::vector<RowRange> held = {};
-  // Position of the first held row: column of the layer's results, or index in the vector.
+  // Position of the first of these rows: a column of the layer's results, or an index in the
+  // vector.
   int64_t first = 0;
   // kMatrix: the layer; null for a head tied to the embedding.
   const LinearWeights* linear = nullptr;
-  // kVector: index into LoraLayout::vectors; a stored number x becomes x * factor + add.
+  // kVector: index into LoraLayout::vectors. A stored number x becomes x * factor + add.
   size_t vector = 0;
   float factor = 1, add = 0;
   int64_t width = 0;
@@ -81,25 +85,27 @@ struct LoraReplaceable {
 
 // Constant after For(). LinearWeights::lora_layer is the index of a linear layer's LoraLayer.
 struct LoraLayout {
-  // The layout for the parameters that the rank at `place` holds. Sets `lora_layer` of their
+  // Returns the layout for the parameters of the rank at `place`. Sets `lora_layer` of their
   // LinearWeights and ExpertWeights, and those of the embedding and the head in `weights`.
   static LoraLayout For(const DecoderSpec& spec, const LoraOptions& options,
                         const ParameterList& parameters, DecoderWeights& weights,
                         const RankPlace& place = {});
 
-  // The module with this name, or null.
+  // Returns the module with this name, or null.
   const LoraModule* Find(std::string_view name) const;
-  // The tensor that an adapter may replace, or null.
+  // Returns the tensor with this name if an adapter may replace it, or null.
   const LoraReplaceable* FindReplaceable(std::string_view tensor) const;
-  // The distinct last parts of the modules' names, for error messages.
+  // Returns the distinct last parts of the modules' names, for error messages.
   std::vector<std::string> TargetNames() const;
-  // Largest possible sum of the ranks of a layer's modules, each rounded up as the kernels do.
+  // Returns the largest possible sum of the ranks of a layer's modules, each rounded up as the
+  // kernels do.
   int64_t MostRanks() const;
-  // Experts per row, 0 unless adapters may change experts; and the maximum number of (row, expert)
-  // pairs computed at once in a step of up to `max_rows` rows.
+  // Number of experts per row, 0 unless adapters may change experts; and the maximum number of
+  // (row, expert) pairs that are computed together in a step of up to `max_rows` rows.
   int64_t top_k = 0;
   int64_t MostPairs(int64_t max_rows) const { return MostExpertPairs(top_k, max_rows); }
-  // Bytes of all adapters on this rank, and of the scratch memory of a step with `max_rows` rows.
+  // Return the bytes of all adapters on this rank, and of the scratch memory of a step with
+  // `max_rows` rows.
   int64_t SlotBytes() const { return options.num_slots * (slot_bytes + replaced_bytes); }
   int64_t StepBytes(int64_t max_rows) const;
 
@@ -107,28 +113,29 @@ struct LoraLayout {
   std::vector<LoraModule> modules;  // of the whole model
   std::vector<LoraLayer> layers;
   std::vector<LoraExperts> experts;
-  int64_t slot_bytes = 0;  // for factors
+  int64_t slot_bytes = 0;  // bytes for factors in each slot
   int64_t vocab_size = 0;
   std::vector<LoraReplaceable> replaceables;  // of the whole model
-  // The base's vectors that contain replaceable ones, on this rank.
+  // This rank's vectors of the base that contain replaceable ones.
   struct Vector {
     const std::vector<float>* base = nullptr;  // filled when the base is loaded
     int64_t size = 0;
   };
   std::vector<Vector> vectors;
-  int64_t replaced_bytes = 0;  // per slot, for tensors that replace the base's
+  int64_t replaced_bytes = 0;  // bytes in each slot for tensors that replace the base's
 
  private:
-  // Adds the whole model's replaceable tensors; `whole` has targets in `unfilled`.
+  // Adds the replaceable tensors of the whole model. `whole`: its parameters, with targets in
+  // `unfilled`.
   void AddReplaceables(const DecoderSpec& spec, const ParameterList& whole,
                        const DecoderWeights& unfilled);
-  // Finds this rank's rows of the replaceable tensors, and assigns memory to them.
+  // Finds this rank's rows of the replaceable tensors and assigns memory to them.
   void HoldReplaceables(const DecoderSpec& spec, const ParameterList& parameters,
                         const DecoderWeights& weights, const RankPlace& place);
   // Assigns memory to the module.
   void Hold(LoraModule& module);
   void Add(LoraModule module);
-  // Adds the whole model's modules of an expert.
+  // Adds an expert's modules of the whole model.
   void AddExpert(const MatrixParameter& matrix, bool is_mixed);
   std::map<std::string, size_t, std::less<>> by_name_;
   std::map<std::string, size_t, std::less<>> replaceable_by_name_;

@@ -1,4 +1,4 @@
-// How many LoRA adapters a model has room for, and what they may change.
+// How many LoRA adapters a model has memory for, and what they may change.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 namespace sluice {
 
 struct LoraOptions {
-  int num_slots = 0;  // adapters in memory at a time; 0: adapters are not served
+  int num_slots = 0;  // maximum number of adapters in memory; 0: adapters are not served
   int64_t max_rank = 16;
-  ElementType type = ElementType::kBF16;  // of the factors: BF16 or F32
+  ElementType type = ElementType::kBF16;  // type of the factors: BF16 or F32
   // Last parts of the names of modules ("q_proj") that adapters may change; empty: all.
   std::vector<std::string> target_modules;
-  // Whether there is room for factors of experts; a layer may have hundreds of experts.
+  // Whether slots have room for factors of experts; a layer may have hundreds of experts.
   bool experts = false;
-  // Whether there is room for an adapter's own biases and norms (CPU only).
+  // Whether slots have room for an adapter's own biases and norms. CPU only.
   bool vectors = false;
   // Last parts of the names of modules whose weight adapters may replace ("lm_head"); each slot has
   // room for all of them. CPU only.

@@ -1,4 +1,4 @@
-// The part of an adapter's factors that a rank holds, for copying into a slot.
+// Copies the part of an adapter's factors that a rank needs into a slot.
 #pragma once
 
 #include <functional>
@@ -23,12 +23,12 @@ struct FiniteFactors {
   bool a = true, b = true;
 };
 
-// kInvalidData names the adapter's file and the tensor.
+// Returns kInvalidData, naming the adapter's file and the tensor.
 tl::unexpected<Error> NotFinite(const LoraAdapter& adapter, const std::string& tensor);
 
-// Calls `copy` for each module of `layout` that the adapter changes and of which this rank holds
-// rows. Returns kInvalidData naming the first tensor with a non-finite number, or the first error
-// of `copy`. The adapter may have been opened with another rank's layout.
+// Calls `copy` for each module of `layout` that the adapter changes and of which this rank has
+// rows. Returns the first error of `copy`, or kInvalidData with the name of the first tensor that
+// has a non-finite number. The adapter may have been opened with another rank's layout.
 Status CopyHeldFactors(const LoraLayout& layout, const LoraAdapter& adapter,
                        const std::function<Result<FiniteFactors>(const HeldFactors&)>& copy);
 

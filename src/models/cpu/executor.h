@@ -26,29 +26,30 @@ class StepObserver {
   virtual ~StepObserver() = default;
   // Called before `x`, F32 or BF16, is multiplied by `matrix`.
   virtual void OnInputs(const kernels::PackedMatrix& matrix, const kernels::Activations& x) = 0;
-  // F32, after RoPE, as they enter the cache.
+  // Called with rows as they enter the cache: F32, after RoPE.
   virtual void OnKeysAndValues(const kernels::Activations& keys,
                                const kernels::Activations& values) = 0;
 };
 
 struct TowerStep;
 
-// Arguments of a run of a program.
+// Inputs and results of a run of a program.
 struct CpuStep {
   ThreadPool& pool;
   const StepInput& input;
   KvCache* cache = nullptr;
-  float* results = nullptr;          // of the step
+  float* results = nullptr;          // receives the step's results
   LoraStep* lora = nullptr;          // null: no sequence of the step has an adapter
   StepObserver* observer = nullptr;  // may be null
-  int64_t copy = 0;                  // index of the copy, if steps in flight have copies
+  // Index of the buffers' copy, if steps in flight have separate copies.
+  int64_t copy = 0;
   const TowerStep* tower = nullptr;  // for image towers
 };
 
-// Dependencies of a program besides its buffers. Ownership: all of them outlive the executor.
+// What a program needs besides its buffers. Ownership: all members outlive the executor.
 struct CpuSurroundings {
   RankPlace place = {};
-  Communicator* all = nullptr;                    // over all stages; null: a single rank
+  Communicator* all = nullptr;                    // the ranks of all stages; null: a single rank
   TensorRanks* ranks = nullptr;                   // null: this rank computes whole layers
   const ClassifierWeights* classifier = nullptr;  // for encoders
 };
@@ -70,7 +71,7 @@ class CpuExecutor {
   }
 
   const program::Program& program() const { return program_; }
-  // The memory of a buffer's copy.
+  // Returns the memory of one copy of a buffer.
   std::byte* BufferAt(program::BufferId buffer, int64_t copy = 0) const;
 
  private:
@@ -83,7 +84,7 @@ class CpuExecutor {
   ModelOptions options_;
   CpuSurroundings surroundings_;
   Buffer memory_;
-  std::vector<OpTimes::Count*> counts_;  // by operator; empty: not counted
+  std::vector<OpTimes::Count*> counts_;  // by operator; empty: time is not measured
 };
 
 }  // namespace sluice

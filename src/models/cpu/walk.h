@@ -31,9 +31,10 @@ class CpuWalk {
   using Op = program::Op;
   using BufferId = program::BufferId;
 
-  // Number of the buffer's rows among those computed now: row 0 is the first row of the part.
+  // Returns the number of the buffer's rows that are computed now; the first row of the part is row
+  // 0.
   int64_t CountOf(BufferId buffer) const;
-  // Memory of these rows; each row of the step has `row_bytes` bytes. Null for kNone.
+  // Returns the memory of these rows; a row of the step has `row_bytes` bytes. Null for kNone.
   std::byte* At(BufferId buffer, int64_t row_bytes) const;
   float* F32At(BufferId buffer, int64_t width) const {
     return reinterpret_cast<float*>(At(buffer, width * int64_t{sizeof(float)}));
@@ -46,7 +47,7 @@ class CpuWalk {
     return reinterpret_cast<float*>(At(columns, sizeof(float)));
   }
   kernels::Activations Rows(BufferId buffer, ElementType type, int64_t width) const;
-  // Null for kNone.
+  // Returns a vector's elements; null for kNone.
   const float* Vector(program::VectorId id) const {
     return id == program::kNone ? nullptr : program_.vectors[static_cast<size_t>(id)]->data();
   }
@@ -62,16 +63,16 @@ class CpuWalk {
   void RunOne(const Op& op) {
     std::visit([this](const auto& one) { (*this)(one); }, op);
   }
-  // Runs the operator with this index, and measures its time if requested.
+  // Runs the operator with this index. Measures its time if requested.
   void RunAt(int32_t index);
-  // Returns whether the condition holds, so that nothing is skipped. If it fails for lack of rows,
-  // sets the number of rows to 0.
+  // Returns whether the condition is true, so that no operator is skipped. If it is false for lack
+  // of rows, sets the number of rows to 0.
   bool GoesOn(program::SkipUnless::Condition condition);
   // Returns the index of the operator after the parts.
   int32_t RunParts(int32_t index);
 
-  // For operators that only devices have, which no builder emits for the CPU, and for those that
-  // Run and RunParts handle themselves.
+  // Never called: handles operators that only devices have, and those that Run and RunParts execute
+  // themselves.
   template <typename Other>
   void operator()(const Other& /*op*/) {
     CHECK(false, "{} is no operator of the CPU", Other::kName);
@@ -122,7 +123,7 @@ class CpuWalk {
   void operator()(const program::MeanTexts& op);
   void operator()(const program::Classify& op);
 
-  // images.cc
+  // Defined in images.cc.
   void operator()(const program::PlaceImages& op);
   void operator()(const program::AddImages& op);
   void operator()(const program::TakePatches& op);
@@ -133,12 +134,13 @@ class CpuWalk {
   void operator()(const program::Standardize& op);
   void operator()(const program::StoreImage& op);
 
-  // products.cc
+  // Defined in products.cc.
   kernels::Activations RoundToInt8(const program::RoundingBuffers& buffers,
                                    const kernels::Activations& x) const;
   kernels::Activations Split(const program::RoundingBuffers& buffers,
                              const kernels::Activations& x) const;
-  // Whether rows are split into two BF16 rows each: F32 rows are, if products compute in BF16.
+  // Returns whether rows are split into two BF16 rows each. F32 rows are split if products compute
+  // in BF16.
   bool IsSplit(const kernels::Activations& x) const {
     return x.type == ElementType::kF32 && options_.compute_type == ElementType::kBF16;
   }
@@ -153,13 +155,13 @@ class CpuWalk {
   // Computes y for F32 rows that are not rounded, including the adapters' contribution.
   void MultiplyPlain(program::LinearId linear, int32_t lora, const kernels::Activations& x,
                      float* y) const;
-  // Replaces the results of `weights` by those of adapters that have their own matrix, and adds the
-  // others' contributions. `weights` is null for a head tied to the embedding table.
+  // Replaces the results of `weights` in rows whose adapter has its own matrix, and adds the
+  // contributions of the other adapters. `weights` is null for a head tied to the embedding table.
   void ApplyLora(int32_t layer, const LinearWeights* weights, const kernels::Activations& x,
                  float* y, int64_t y_stride) const;
   // Divides `rows` rows into pieces [begin, begin + count) and calls norm(weight, begin, count)
-  // once for each piece. `weight` is the vector `id`, or the vector that replaces it in the rows'
-  // adapter. REQUIRES: rows of the step.
+  // once for each piece. `weight` is the vector `id`, or the rows' adapter's replacement of it.
+  // REQUIRES: rows of the step.
   template <typename Norm>
   void ForEachWeight(program::VectorId id, int64_t rows, Norm&& norm) const {
     const std::vector<float>& base = VectorOf(id);
@@ -176,30 +178,30 @@ class CpuWalk {
     if (next < rows) norm(base, next, rows - next);
   }
 
-  // latent.cc
+  // Defined in latent.cc.
   void MultiplyHeads(const ExpertWeights& weights, const float* x, int64_t x_width,
                      int64_t x_stride, float* y, int64_t y_width, int64_t y_stride) const;
 
-  // attention.cc
+  // Defined in attention.cc.
   kernels::KvCacheView CacheOf(int64_t layer, float k_scale, float v_scale) const;
   std::span<const kernels::AttentionSlice> SlicesOf(int64_t layer) const;
   void NormQk(const program::RopeAppend& op, const AttentionSpec& spec, float* q) const;
   void NormWholeRows(const program::RopeAppend& op, const AttentionSpec& spec, float* q) const;
   void MakeValues(const program::RopeAppend& op, const AttentionSpec& spec, float* k) const;
-  // `stride`: from one row of q to the next.
+  // `stride`: number of elements from one row of q to the next.
   void TuneTemperature(const AttentionSpec& spec, float* q, int64_t stride) const;
   // Adds position embeddings only, without type embeddings.
   void AddPositionsOf(const program::AddEmbeddings& op, float* x) const;
   void CopyColumnsOf(const float* from, int64_t from_stride, int64_t width, int64_t rows, float* to,
                      int64_t to_stride) const;
 
-  // mixers.cc
+  // Defined in mixers.cc.
   const MixerSpec& Mixer(program::MixerId id) const {
     return program_.mixers[static_cast<size_t>(id)];
   }
   void MakeGates(const program::UpdateState& op, const MixerSpec& spec) const;
   void MakeKeyDecays(const program::UpdateState& op, const MixerSpec& spec) const;
-  // Writes x times the sigmoids of z, both F32, to out [rows, width].
+  // Writes x times sigmoid(z), both F32, to out [rows, width].
   void GateBySigmoids(const float* z, int64_t z_stride, const float* x, int64_t stride,
                       int64_t width, std::byte* out, ElementType type) const;
 
@@ -210,9 +212,9 @@ class CpuWalk {
   TensorRanks* const ranks_;
   const CpuStep& step_;
   ThreadPool& pool_;
-  const int64_t step_rows_;  // at the beginning of the step
-  int64_t rows_;             // rows that are still computed
-  // The part that is computed now:
+  const int64_t step_rows_;  // number of rows at the beginning of the step
+  int64_t rows_;             // number of rows that are still computed
+  // The part of the step that is computed now:
   bool is_part_ = false;
   int64_t first_ = 0, part_rows_ = 0, pairs_each_ = 1;
 };

@@ -27,14 +27,15 @@ class DeviceEncoder final : public Model {
     std::unique_ptr<device::DeviceLinear> linear;
     std::unique_ptr<DeviceExecutor> executor;
     DeviceEncoderStep inputs;
-    ClassifierWeights classifier;  // empty unless the model classifies
+    ClassifierWeights classifier;  // empty if the model does not classify
   };
 
   DeviceEncoder(ModelConfig config, const ModelOptions& options, const EncoderSpec& spec,
                 Parts parts);
   ~DeviceEncoder() override;
 
-  // Chooses kernels for products by measuring, where there is a choice. Call before the first step.
+  // Measures products for which several kernels exist, and chooses the fastest. Call before the
+  // first step.
   Status Tune() { return parts_.executor->Tune(); }
 
   void PrepareLogits(std::span<float> results) override;

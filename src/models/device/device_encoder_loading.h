@@ -10,12 +10,12 @@
 
 namespace sluice {
 
-// PlanDeviceModel for encoders. The cache holds keys and values of one layer, for a single step.
-// kUnsupported as in PlanDeviceModel.
+// As PlanDeviceModel, for encoders. The cache contains keys and values of one layer, for a single
+// step. kUnsupported as in PlanDeviceModel.
 Result<ModelMemory> PlanDeviceEncoder(const ModelConfig& config, const ModelOptions& options,
                                       const DeviceInfo& device);
 
-// LoadDeviceModel for encoders.
+// As LoadDeviceModel, for encoders.
 Result<std::unique_ptr<Model>> LoadDeviceEncoder(Device& device, DevicePool& pool,
                                                  ThreadPool& threads,
                                                  const std::filesystem::path& folder,

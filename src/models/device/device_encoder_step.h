@@ -19,18 +19,19 @@ namespace sluice {
 // Ownership: owns the host buffer; the device buffer is the caller's and outlives it; move-only.
 class DeviceEncoderStep final : public DeviceStepView {
  public:
-  // Bytes of the largest step within the options, for the device and for the host buffer.
+  // Returns the bytes of the largest step within the options, for the device and for the host
+  // buffer.
   static int64_t MaxBytes(const EncoderSpec& spec, const ModelOptions& options);
 
-  // `memory`: MaxBytes on the device, aligned to 256.
+  // `memory`: MaxBytes bytes on the device, aligned to 256.
   static Result<DeviceEncoderStep> Create(Device& device, const EncoderSpec& spec,
                                           const ModelOptions& options, std::byte* memory);
 
-  // Lays out the step and enqueues its copy. The stream must have completed the previous step.
-  // Allocates nothing. REQUIRES: every slice is a whole sequence (context 0).
+  // Lays out the step in the host buffer and enqueues its copy. The stream must have completed the
+  // previous step. Allocates nothing. REQUIRES: every slice is a whole sequence (context 0).
   void Send(DeviceStream& stream, const StepInput& input);
 
-  // Inputs of the last step that was sent, on the device.
+  // The inputs of the last step that was sent, on the device.
   const int32_t* tokens() const override { return OnDevice<int32_t>(tokens_); }
   const int32_t* positions() const override { return OnDevice<int32_t>(positions_); }
   const int32_t* types() const override {  // null: all tokens have type 0
@@ -38,8 +39,8 @@ class DeviceEncoderStep final : public DeviceStepView {
   }
   const int32_t* logit_rows() const override { return OnDevice<int32_t>(logit_rows_); }
   const int64_t* slots(int64_t /*group*/) const override { return OnDevice<int64_t>(slots_); }
-  // Sets the items, slices and tables for layers with or without a window; the caller sets the
-  // rest.
+  // Sets the work items, slices and tables for layers with or without a window; the caller sets the
+  // other members.
   device::AttentionArgs Attention(const program::Attend& op, const AttentionSpec& spec,
                                   int64_t group) const override;
 
@@ -49,7 +50,7 @@ class DeviceEncoderStep final : public DeviceStepView {
     AttentionSpan span;
     int32_t ahead = device::kSeesAllBehind;
     device::AttentionPlan plan;
-    int64_t items = 0;  // offset
+    int64_t items = 0;  // offset of the items in the buffer
   };
 
   DeviceEncoderStep() = default;
@@ -57,18 +58,18 @@ class DeviceEncoderStep final : public DeviceStepView {
   const T* OnDevice(int64_t offset) const {
     return reinterpret_cast<const T*>(device_memory_ + offset);
   }
-  // Reserves the next `count` elements of the host buffer; `offset`: set to their position.
+  // Reserves the next `count` elements of the host buffer. `offset`: receives their position.
   template <typename T>
   std::span<T> Take(int64_t count, int64_t& offset);
   void WriteTypes(const StepInput& input);
-  // Writes slots, slices, and the slices' tables consecutively.
+  // Writes slots and slices, then the block tables of all slices.
   void WriteSlices(const StepInput& input);
   void WritePlans(int64_t num_slices);
 
   int block_size_ = 0;
   int64_t num_types_ = 0;
   device::AttentionLimits limits_;
-  std::vector<SpanPlan> plans_;  // without a window, then with windows
+  std::vector<SpanPlan> plans_;  // first the plan without a window, then those with windows
   DeviceBuffer host_;
   std::byte* device_memory_ = nullptr;
   int64_t end_ = 0;

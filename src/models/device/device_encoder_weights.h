@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// Offsets of the parameters of `list` in one allocation. `formats`: as in DeviceWeightLayout::For;
-// kUnsupported names a matrix that no kernel supports.
+// Returns offsets of the parameters of `list` in one allocation. `formats`: as in
+// DeviceWeightLayout::For. kUnsupported names a matrix that no kernel supports.
 Result<DeviceWeightLayout> LayOutEncoder(const EncoderSpec& spec, const ParameterList& list,
                                          const std::vector<DataFormat>& formats,
                                          bool keeps_apart = false);
 
-// See DecoderSpec::rope_tables.
+// Returns tables as in DecoderSpec::rope_tables.
 std::vector<std::vector<float>> EncoderRopeTables(const EncoderSpec& spec);
 
 }  // namespace sluice

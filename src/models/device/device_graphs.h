@@ -11,36 +11,37 @@
 
 namespace sluice {
 
-// Estimated device memory of the graphs for options.recorded, which the driver allocates during
-// capture. CUDA documents only that a graph holds its kernels' parameters. So each operation counts
-// as kGraphOperationBytes, the parameter limit of all CUDA versions. Parameters of sluice's kernels
-// take some hundred bytes of it; the rest allows for the driver's other data.
+// Returns the estimated device memory of the graphs for options.recorded, which the driver
+// allocates during capture. CUDA documents only that a graph stores its kernels' parameters. So
+// each operation counts as kGraphOperationBytes, the parameter limit of all CUDA versions.
+// Parameters of sluice's kernels take some hundred bytes of it; the rest allows for the driver's
+// other data.
 inline constexpr int64_t kGraphOperationBytes = 4096;
 int64_t GraphBytes(const DecoderSpec& spec, const ModelOptions& options);
 
-// Ownership: owns its graphs, which must be destroyed before the memory used in their steps.
+// Ownership: owns its graphs. Destroy it before the memory that their steps use.
 class StepGraphs {
  public:
-  // Graphs for steps of up to `sequences` sequences.
+  // The graphs for steps of up to `sequences` sequences.
   struct Size {
     int64_t sequences = 0;
     std::vector<std::unique_ptr<DeviceGraph>>
-        graphs;  // by PaddedStep::level; of all levels or none
+        graphs;  // by PaddedStep::level; either of all levels or empty
   };
 
   StepGraphs() = default;
-  // Creates it without graphs. `keys`: those of the cache that the steps use.
+  // Creates it without graphs. `keys`: address of the keys in the cache that the steps use.
   StepGraphs(const RecordedSteps& steps, const void* keys);
 
   std::vector<Size>& sizes() { return sizes_; }
-  // The size to which a step of `sequences` sequences is padded; null if there is none, or no graph
-  // for it.
+  // Returns the size to which a step of `sequences` sequences is padded; null if there is none or
+  // it has no graph.
   const Size* Find(int64_t sequences, const void* keys) const;
 
  private:
   bool pads_ = false;
   const void* keys_ = nullptr;
-  std::vector<Size> sizes_;  // ascending
+  std::vector<Size> sizes_;  // in ascending order
 };
 
 }  // namespace sluice

@@ -18,36 +18,37 @@
 namespace sluice {
 
 // The slots of one rank: A and B of each module at its layout offsets, in the format of
-// AddLoraArgs; after all slots, the ranks and scales of each slot's modules.
+// AddLoraArgs. After all slots come the ranks and scales of each slot's modules.
 //
 // Thread safety: Fill may be called by any thread; it waits for steps that use the slot. Other
 // non-const functions: by the computing thread. Ownership: the device and the memory outlive
 // Close().
 class DeviceLoraSlots final : public LoraStore {
  public:
-  // Bytes of device memory.
+  // Returns the bytes of device memory that Create needs.
   static int64_t Bytes(const LoraLayout& layout);
-  // `memory`: Bytes(layout), aligned to 256 bytes. All slots are empty.
+  // `memory`: Bytes(layout) bytes, aligned to 256 bytes. All slots are empty at first.
   static Result<std::shared_ptr<DeviceLoraSlots>> Create(Device& device, LoraLayout layout,
                                                          std::byte* memory);
 
   const LoraLayout& layout() const override { return layout_; }
-  // kUnavailable after Close().
+  // As in LoraStore; kUnavailable after Close().
   Status Fill(int slot, const LoraAdapter& adapter) override;
 
-  // Mark the slots as used by a step, and as no longer used; -1 is ignored.
+  // Mark the slots as used by a step, and as no longer used by it; -1 is ignored.
   void BeginUse(std::span<const int32_t> slots) { CountUses(slots, 1); }
   void EndUse(std::span<const int32_t> slots) { CountUses(slots, -1); }
   // Waits for a Fill in progress and frees device resources; any later Fill fails.
   void Close();
 
-  // Whether the slot's adapter changes the layer or, if it is the first expert's layer, any expert.
-  // REQUIRES: a step uses the slot.
+  // Returns whether the slot's adapter changes the layer or, if it is the first expert's layer, any
+  // expert. REQUIRES: a step uses the slot.
   bool Changes(int slot, int layer) const {
     return changes_[static_cast<size_t>(slot) * layout_.layers.size() + static_cast<size_t>(layer)];
   }
-  // Sets the modules of the layer (or of all experts, if it is the first expert's layer), the
-  // strides between adapters and experts, cols and max_rank; the caller sets the rest.
+  // Returns the kernel's arguments with the modules of the layer (or of all experts, if it is the
+  // first expert's layer), the strides between adapters and experts, cols and max_rank. The caller
+  // sets the other members.
   device::AddLoraArgs ArgsOf(int layer) const;
 
  private:
@@ -58,17 +59,17 @@ class DeviceLoraSlots final : public LoraStore {
 
   const LoraLayout layout_;
   std::byte* const memory_;
-  // By module: the layer whose entry in changes_ covers it (for experts, the first one's); -1:
-  // none.
+  // For each module, the layer whose entry in changes_ covers it (for experts, the first expert's);
+  // -1: none.
   std::vector<int> layer_of_;
   std::vector<uint8_t> changes_;  // [slots, layers]
 
   Mutex filling_;
-  std::optional<Uploader> uploader_ GUARDED_BY(filling_);  // nullopt: closed
+  std::optional<Uploader> uploader_ GUARDED_BY(filling_);  // nullopt after Close()
 
   Mutex mutex_;
   CondVar changed_;
-  std::vector<int> uses_ GUARDED_BY(mutex_);  // by slot: number of steps
+  std::vector<int> uses_ GUARDED_BY(mutex_);  // by slot: number of steps that use it
   bool is_closed_ GUARDED_BY(mutex_) = false;
 };
 

@@ -16,40 +16,41 @@ namespace sluice {
 
 class DevicePool;
 
-// Memory that LoadDeviceModel, or LoadDeviceShare for the rank at `place`, will take from the pool,
-// from config.json alone. weight_bytes, lora_bytes and workspace_bytes (activations, step inputs,
-// logits) are exact if the checkpoint is stored as its configuration says. graph_bytes (GraphBytes)
-// is separate. Excludes page-locked host memory. A block of the cache takes the part of
-// kv_bytes_per_block for the layers of one group (KvCache::Wrap).
+// Returns the memory that LoadDeviceModel, or LoadDeviceShare for the rank at `place`, will take
+// from the pool. Reads only config.json. weight_bytes, lora_bytes and workspace_bytes (activations,
+// step inputs, logits) are exact if the checkpoint is stored as its configuration says. graph_bytes
+// (GraphBytes) is separate. Excludes page-locked host memory. A block of the cache takes the part
+// of kv_bytes_per_block for the layers of one group (KvCache::Wrap).
 //
-// kUnsupported names what has no device kernel: `dtype` other than BF16, `kv_cache_dtype` other
-// than BF16 and FP8, unsupported shapes, or an architecture that is not in the registry.
+// kUnsupported names the option or operator without a device kernel: `dtype` other than BF16,
+// `kv_cache_dtype` other than BF16 and FP8, unsupported shapes, or an architecture that is not in
+// the registry.
 Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOptions& options,
                                     const DeviceInfo& device, const RankPlace& place = {});
 
 // Like LoadModel, into memory of `pool`. If the checkpoint rounds inputs to E4M3 per tensor or per
-// row and the device multiplies E4M3 (compute capability 8.9 and later), kAuto and kCheckpoint do
-// so; all other inputs are BF16. `threads` prepare the weights and are not used afterwards. Forward
-// requires a cache of KvCache::Wrap over memory of the same device; if a step fails it throws
-// std::runtime_error with the device's error. The device and the pool's memory must outlive the
-// model.
+// row and the device multiplies E4M3 (compute capability 8.9 and later), kAuto and kCheckpoint
+// round them, too; all other inputs are BF16. `threads` prepare the weights and are not used
+// afterwards. Forward requires a cache of KvCache::Wrap over memory of the same device; if a step
+// fails it throws std::runtime_error with the device's error. The device and the pool's memory must
+// outlive the model.
 Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
                                                ThreadPool& threads,
                                                const std::filesystem::path& folder,
                                                ModelConfig config, const ModelOptions& options,
                                                const LoadProgress& progress = {});
 
-// A rank of a group in which each rank has its own device. `group` uses `stream`; null for a single
-// rank.
+// A rank of a group in which each rank has its own device. `group` runs its exchanges on `stream`;
+// null for a single rank.
 struct DeviceRank {
   RankPlace place;
   std::unique_ptr<DeviceStream> stream;
   std::unique_ptr<DeviceCommunicator> group;
 };
 
-// Loads the rank's share, from a checkpoint of OpenChecked (null: random weights), which several
-// ranks may read concurrently. The share and its cache, which has the share's heads and layers,
-// follow DecoderModel's rules for ranks.
+// Loads the rank's share from a checkpoint of OpenChecked, which several ranks may read
+// concurrently; null: random weights. The share and its cache, which has the share's heads and
+// layers, follow DecoderModel's rules for ranks.
 Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
                                                ThreadPool& threads, const Checkpoint* checkpoint,
                                                ModelConfig config, const ModelOptions& options,

@@ -1,4 +1,4 @@
-// Functions of ModelOptions for all models on devices.
+// Functions of ModelOptions that all models on devices share.
 #pragma once
 
 #include <vector>
@@ -11,15 +11,16 @@
 
 namespace sluice {
 
-// Products multiply BF16; plain weights are rounded to BF16.
+// Products on devices multiply BF16 numbers; plain weights are rounded to BF16.
 inline constexpr ElementType kDeviceComputeType = ElementType::kBF16;
 
-// kUnsupported names the option whose type devices do not support.
+// Returns kUnsupported, naming the option, if an option has a type that devices do not support.
 Status CheckDeviceOptions(const ModelOptions& options);
 
 device::DeviceLinearOptions LinearOptionsOf(const ModelOptions& options);
 
-// The format of each matrix of the list: as config.json gives it, and as in the checkpoint.
+// Returns the format of each matrix of the list: from config.json (PlannedFormats), or from the
+// checkpoint.
 std::vector<DataFormat> PlannedFormats(const ParameterList& list, const QuantizationScheme& scheme);
 Result<std::vector<DataFormat>> StoredFormats(const ParameterList& list,
                                               const Checkpoint& checkpoint,

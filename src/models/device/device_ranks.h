@@ -1,8 +1,8 @@
 // The ranks that share each layer, each on its own device, and how they gather results; the
 // counterpart of cpu/tensor_ranks.h.
 //
-// A rank writes its columns of an array to its own memory. The pieces of all ranks are gathered one
-// after the other, then joined to whole rows.
+// A rank writes its columns of an array to its own memory. A gather concatenates the pieces of all
+// ranks; a kernel then joins them to whole rows.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-// Thread safety: only the rank's thread.
+// Thread safety: used only by the rank's thread.
 class DeviceRanks {
  public:
   DeviceRanks(std::unique_ptr<DeviceCommunicator> group, const device::DeviceKernels& kernels,
@@ -26,31 +26,31 @@ class DeviceRanks {
 
   DeviceCommunicator& group() { return *group_; }
 
-  // Buffers to gather an array of `rows` rows. own: this rank's columns, dense. joined: room for
-  // the pieces of all ranks; unused for a single row. all: the whole rows.
+  // Buffers to gather an array of `rows` rows. own: this rank's columns, contiguous. joined: room
+  // for the pieces of all ranks; unused for a single row. all: the whole rows.
   struct Place {
     int64_t rows = 0;
     const void* own = nullptr;
     void* joined = nullptr;
     void* all = nullptr;
   };
-  // Gathers query heads, `bytes` each; `attention`: with the heads of all ranks.
+  // Gathers query heads of `bytes` bytes each. `attention` has the heads of all ranks.
   void GatherHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
                    const Place& place);
-  // Gathers KV heads; each rank gives those of FirstHeldKeys.
+  // Gathers KV heads; each rank contributes those of FirstHeldKeys.
   void GatherKeyHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
                       const Place& place);
   // Gathers columns of `bytes` bytes that are divided like the rows of a matrix with `count` rows.
   void GatherRowsOf(DeviceStream& stream, int64_t count, int64_t bytes, const Place& place);
   // Gathers F32 logits at the first rank.
   void GatherLogits(DeviceStream& stream, const Place& place);
-  // Gathers F32 rows of the hidden size, rows[i] from rank i, in the order of ranks.
+  // Gathers F32 rows of the hidden size, in the order of ranks: rows[i] rows from rank i.
   void GatherEmbeddings(DeviceStream& stream, std::span<const int64_t> rows, const void* own,
                         void* all);
 
  private:
   void Cut(int64_t count, int64_t bytes);
-  // Gathers the columns in `widths_`.
+  // Gathers the columns whose sizes are in `widths_`.
   void Gather(DeviceStream& stream, const Place& place, std::optional<int> root = {});
 
   std::unique_ptr<DeviceCommunicator> group_;
@@ -58,8 +58,8 @@ class DeviceRanks {
   RankPlace place_;
   int64_t hidden_size_;
   int64_t vocab_size_;
-  std::vector<int64_t> widths_;  // bytes of a row, by rank
-  std::vector<int64_t> sizes_;   // bytes of a piece, by rank
+  std::vector<int64_t> widths_;  // bytes of a row of each rank
+  std::vector<int64_t> sizes_;   // bytes of the piece of each rank
 };
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// The parameters of a decoder on a device: their offsets in one allocation, and the kernels'
-// arguments for them.
+// The offsets of a decoder's parameters in one allocation on a device, and the kernels' arguments
+// for them.
 #pragma once
 
 #include <cstdint>
@@ -24,36 +24,36 @@ struct DeviceMatrixPlace {
   DataFormat format;  // BF16 without scales, or a narrow format that kernels expand
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t whole_rows = 0;  // of the matrix over all ranks of a layer
-  // Block scales: number of rows per block, the checkpoint's or a divisor of it, so that no block
-  // spans two parts of the matrix or two ranks. INT4: 1.
+  int64_t whole_rows = 0;  // rows of the matrix over all ranks of a layer
+  // For block scales: number of rows per block. It is the checkpoint's or a divisor of it, so that
+  // no block spans two parts of the matrix or two ranks. For INT4: 1.
   int64_t block_rows = 0;
   int64_t codes = 0;
   std::optional<int64_t> group_scales = {};
   std::optional<int64_t> row_scales = {};
-  std::optional<int64_t> input_order = {};  // of INT4: I32 [cols]
-  // Row scales that are equal within each of a few parts of the rows; known after the upload.
+  std::optional<int64_t> input_order = {};  // for INT4, the offset of I32 [cols]
+  // Parts of the rows within which all row scales are equal; known after the upload.
   std::vector<device::ScaledPart> scaled_parts = {};
-  int64_t total_bytes = 0;  // counted in the plan
+  int64_t total_bytes = 0;  // bytes as counted in the memory plan
 
   int64_t row_bytes() const { return cols * BitsPerElement(format.type) / 8; }
-  // Elements along k per group or block scale, and number of such scales per row; 0 if there are
-  // none. An INT4 row scale counts as a single group.
+  // Returns the number of elements along k per group or block scale, and the number of such scales
+  // per row; 0 if there are none. An INT4 row scale counts as a single group.
   int64_t group_size() const;
   int64_t groups() const;
   int64_t group_scale_bytes() const;
-  bool has_nvf4_scales() const;  // E4M3, in the order of kernels/cuda/nvf4_scales.h
+  bool has_nvf4_scales() const;  // E4M3 scales, in the order of kernels/cuda/nvf4_scales.h
   device::Weights At(std::byte* memory) const;
-  const int32_t* InputOrderAt(const std::byte* memory) const;  // null if there is none
+  const int32_t* InputOrderAt(const std::byte* memory) const;  // null if the order is unchanged
 };
 
 // Offsets of all parameters. Consecutive matrices of equal shape and format, such as experts, have
 // a constant stride.
 class DeviceWeightLayout {
  public:
-  // `formats`: the format of each matrix of the list (PackedFormat with BF16). kUnsupported names a
-  // matrix that no kernel supports, and the reason. `rope_tables`: see DecoderSpec. `keeps_apart`:
-  // see ArrayCutter.
+  // `formats`: the format of each matrix of the list, as PackedFormat returns it for BF16.
+  // kUnsupported names a matrix that no kernel supports, and the reason. `rope_tables`: as in
+  // DecoderSpec. `keeps_apart`: as in ArrayCutter.
   static Result<DeviceWeightLayout> For(const std::vector<std::vector<float>>& rope_tables,
                                         const ParameterList& list,
                                         const std::vector<DataFormat>& formats,
@@ -75,7 +75,7 @@ class DeviceWeightLayout {
   std::vector<ArrayGap> gaps_;
 };
 
-// Finds parameters by their targets in the list. The constructor's arguments outlive it.
+// Finds a parameter's place by its target in the list. The constructor's arguments outlive it.
 class DeviceParameterPlaces {
  public:
   DeviceParameterPlaces(const ParameterList& list, const DeviceWeightLayout& layout,
@@ -91,9 +91,9 @@ class DeviceParameterPlaces {
   const int32_t* InputOrder(const kernels::PackedMatrix& target) const {
     return PlaceOf(target).InputOrderAt(memory_);
   }
-  // REQUIRES: the matrix is stored in BF16.
+  // Returns a matrix's elements. REQUIRES: the matrix is stored in BF16.
   const uint16_t* Bf16(const kernels::PackedMatrix& target) const;
-  // Null if the model does not have the vector.
+  // Returns a vector's elements; null if the model does not have the vector.
   const float* Vector(const std::vector<float>& target) const;
   const float* RopeFrequencies() const;
 
@@ -114,7 +114,7 @@ struct DeviceInputs {
   bool is_rounded() const {
     return type == ElementType::kF8E4M3 || row_scale == device::RowScale::kNvF4;
   }
-  // Whether a number's rounding depends on the rest of its row.
+  // Whether the rounding of an element depends on the rest of its row.
   bool RoundsWholeRows() const { return row_scale != device::RowScale::kStatic; }
   friend bool operator==(const DeviceInputs&, const DeviceInputs&) = default;
 };
@@ -123,16 +123,17 @@ struct DeviceLinearWeights {
   device::Weights matrix = {};
   const float* bias = nullptr;
   DeviceInputs inputs = {};
-  // [k] on the device: order of inputs in the matrix's columns; null: unchanged.
+  // I32 [k] on the device: order of inputs in the matrix's columns; null: unchanged.
   const int32_t* input_order = nullptr;
-  int lora_layer = -1;  // LinearWeights::lora_layer; for experts ExpertWeights::lora_layer
+  int lora_layer = -1;  // as LinearWeights::lora_layer; for experts ExpertWeights::lora_layer
 };
 
-// The same linear layer of every expert.
+// One linear layer of every expert.
 struct DeviceExpertWeights {
-  DeviceLinearWeights first;                          // its bias: of all experts, [experts, out]
+  // The first expert's; its bias is that of all experts, [experts, out].
+  DeviceLinearWeights first;
   int64_t codes_stride = 0, group_scales_stride = 0;  // bytes from one expert to the next
-  int64_t row_scales_stride = 0;                      // elements
+  int64_t row_scales_stride = 0;                      // elements from one expert to the next
 };
 
 // The weights in a program's tables, on the device.
@@ -140,22 +141,24 @@ struct DeviceProgramWeights {
   std::vector<DeviceLinearWeights> linears;
   std::vector<DeviceExpertWeights> experts;
   std::vector<const float*> vectors;
-  std::vector<float> first_numbers;  // first number of each vector, on the host; 1 if it is empty
+  // First element of each vector, on the host; 1 if the vector is empty.
+  std::vector<float> first_numbers;
   std::vector<device::Weights> tables;
-  const float* rope_frequencies = nullptr;  // the tables, contiguous
+  const float* rope_frequencies = nullptr;  // all tables, contiguous
 
   const DeviceInputs& InputsOf(const program::Reader& reader) const;
 };
 
-// How inputs of products are rounded if the checkpoint specifies a rounding. BF16 results are
-// closer to the unquantized model's; rounding only makes products faster. So the default rounds if
-// such products exist: E4M3 from compute capability 8.9, and NVFP4 from 10.0 with the vendor's
-// library (not for experts, nor with our own kernels only). `checkpoint` rounds to NVFP4 on all
-// devices; our own kernels read NVFP4 inputs as well as others.
+// How inputs of products are rounded if the checkpoint specifies a rounding. Unrounded BF16 inputs
+// give results closer to the unquantized model's; rounding only makes products faster. So the
+// default rounds where the device has fast products for the format: E4M3 from compute capability
+// 8.9, and NVFP4 from 10.0 with the vendor's library (not for experts, and not with our own kernels
+// alone). `checkpoint` rounds to NVFP4 on all devices; our own kernels read NVFP4 inputs as well as
+// others.
 struct DeviceRounding {
   bool e4m3 = false;
-  bool nvf4 = false;          // inputs of dense layers
-  bool nvf4_experts = false;  // of experts
+  bool nvf4 = false;          // whether inputs of dense layers are rounded to NVFP4
+  bool nvf4_experts = false;  // whether inputs of experts are
 
   static DeviceRounding For(const ModelOptions& options, const DeviceInfo& device);
 };

@@ -9,11 +9,11 @@
 
 namespace sluice {
 
-// Number of scores per text; 0 if the model does not classify.
+// Returns the number of scores per text; 0 if the model does not classify.
 int64_t NumScores(const ModelConfig& config);
 
-// Replaces row i of x [rows of the step, width] by the mean over the text with the i-th wanted row;
-// each text has one. Sums in F64.
+// Replaces row i of x [rows of the step, width] by the mean over the text that contains the i-th
+// wanted row. Each text has one wanted row. Sums in F64.
 void TakeTextMeans(ThreadPool& pool, const StepInput& input, int64_t width, float* x);
 
 // Computes scores [rows, num_scores] from x [rows, hidden], in F64. `scratch`: [rows, hidden].

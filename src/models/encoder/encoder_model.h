@@ -10,11 +10,11 @@
 
 namespace sluice {
 
-// Sets the cache's fields in `memory`, on any device. The cache holds keys and values of one layer,
-// for the current step only.
+// Sets the cache's fields in `memory`, for any device. The cache contains keys and values of one
+// layer, for the current step only.
 void PlanEncoderCache(const EncoderSpec& spec, const ModelOptions& options, ModelMemory& memory);
 
-// The memory that loading will take.
+// Returns the memory that loading will take.
 Result<ModelMemory> PlanEncoder(const ModelConfig& config, const ModelOptions& options,
                                 int num_threads);
 

@@ -16,7 +16,7 @@ namespace sluice {
 // Source: transformers modeling_bert.py, modeling_xlm_roberta.py, modeling_nomic_bert.py and
 // modeling_gte.py.
 struct EncoderSpec {
-  // Determines names and biases of the parameters, and the head of classifiers.
+  // Determines names and biases of the parameters, and the classifier's head.
   enum class Family { kBert, kRoberta, kNomic, kGte, kModern };
   enum class Activation { kGelu, kRelu, kGatedSilu, kGatedGelu };
 
@@ -26,25 +26,26 @@ struct EncoderSpec {
   int64_t intermediate_size = 0;
   int64_t num_layers = 0;
   int64_t num_heads = 0;
-  int64_t num_positions = 0;   // rows of the position table, or maximum text length
+  int64_t num_positions = 0;   // rows of the position table, or maximum length of a text
   int64_t first_position = 0;  // the row of a text's first token
-  int64_t num_types = 0;       // rows of the token type table, two of which are used; 0: none
+  int64_t num_types = 0;       // rows of the token type table, of which two are used; 0: no table
   float norm_eps = 1e-12F;
   Activation activation = Activation::kGelu;  // GELU by erf
   std::vector<float> rope_frequencies;        // [head_dim / 2]; empty: positions are learned
-  // True: norms before attention and MLP, and one after the last layer. False: norms after both.
+  // Whether norms come before attention and MLP, with one more after the last layer. Otherwise they
+  // come after both.
   bool norms_before = false;
-  // Layers with a window, whose tokens attend to `reach` others on either side, and which have
-  // their own frequencies; empty: all layers attend to all tokens.
+  // Whether each layer has a window. Its tokens attend to `reach` others on either side, and it has
+  // frequencies of its own. Empty: all layers attend to all tokens.
   std::vector<bool> has_window;
   int32_t reach = 0;
   std::vector<float> window_frequencies;
-  // Which parts of a kModern encoder have biases.
+  // Which modules of a kModern encoder have biases.
   struct Biases {
     bool attention = false, mlp = false, norms = false, classifier = false;
   };
   Biases biases = {};
-  // Scores are computed from the mean of all hidden states, not from the first one.
+  // Whether scores are computed from the mean of all hidden states, not from the first one.
   bool classifies_mean = false;
 
   bool is_gated() const {
@@ -53,16 +54,16 @@ struct EncoderSpec {
   int64_t head_dim() const { return hidden_size / num_heads; }
 };
 
-// kUnsupported if heads are too narrow or too wide, or do not divide the hidden size.
+// Returns kUnsupported if heads are too narrow or too wide, or do not divide the hidden size.
 Status CheckEncoderHeads(const EncoderSpec& spec);
 
-// Whether the architecture is an encoder.
+// Returns whether the architecture is an encoder.
 bool IsEncoder(std::string_view architecture);
 
 // Reads an encoder's config.json. kUnsupported names a setting that is not implemented.
 Result<EncoderSpec> ReadEncoderSpec(const json::Value& config);
 
-// The configuration that the engine uses for planning.
+// Returns the configuration that the engine uses for planning.
 Result<ModelConfig> ParseEncoderShape(const json::Value& config);
 
 }  // namespace sluice

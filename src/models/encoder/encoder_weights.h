@@ -17,18 +17,18 @@ struct LayerNormWeights {
 struct EncoderLayerWeights {
   LinearWeights qkv;                // [3 * hidden, hidden]: rows of q, then k, then v
   LinearWeights output;             // [hidden, hidden]
-  LayerNormWeights attention_norm;  // or empty
+  LayerNormWeights attention_norm;  // empty if there is none
   LinearWeights up;    // [intermediate, hidden]; with a gate [2 * intermediate, hidden]: rows of
                        // gate, then up
   LinearWeights down;  // [hidden, intermediate]
   LayerNormWeights mlp_norm;
 };
 
-// A classifier on a hidden state h: scores = out(tanh(dense(h))) or, with a norm,
+// Weights of a classifier of a hidden state h: scores = out(tanh(dense(h))) or, with a norm,
 // out(norm(gelu(dense(h)))). In F32.
 struct ClassifierWeights {
   std::vector<float> dense, dense_bias;  // [hidden, hidden]; [hidden], or empty
-  LayerNormWeights norm;                 // or empty
+  LayerNormWeights norm;                 // empty if there is none
   std::vector<float> out, out_bias;      // [num_scores, hidden], [num_scores]
 };
 
@@ -42,19 +42,19 @@ struct EncoderWeights {
   ClassifierWeights classifier;  // empty if the model does not classify
 };
 
-// Lists the parameters, with targets in `weights`, whose layers are created here. `prefix`: prefix
-// of the checkpoint's tensor names ("bert.", or "").
+// Lists the parameters, with targets in `weights`, whose layers this function creates. `prefix`:
+// prefix of the checkpoint's tensor names ("bert.", or "").
 ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
                                     const std::string& prefix, EncoderWeights& weights);
 
 // Sets missing biases of norms to zeros.
 void FillEncoderBiases(const EncoderSpec& spec, EncoderWeights& weights);
 
-// The prefix of the checkpoint's tensor names: "bert.", "roberta.", "new.", ... or "".
+// Returns the prefix of the checkpoint's tensor names: "bert.", "roberta.", "new.", ... or "".
 std::string EncoderPrefix(const Checkpoint& checkpoint);
 
-// Checks that the checkpoint holds these parameters with their shapes, and otherwise only tensors
-// known to be superfluous. One error lists all problems.
+// Checks that the checkpoint contains these parameters with their shapes and, besides them, only
+// tensors that are known to be unused. One error lists all problems.
 Status CheckEncoderParameters(const ParameterList& list, const Checkpoint& checkpoint,
                               const QuantizationScheme& scheme);
 

@@ -11,13 +11,13 @@
 
 namespace sluice {
 
-// Whether it is "ModernBertModel", "...ForMaskedLM" (used for its hidden states) or
+// Returns whether it is "ModernBertModel", "...ForMaskedLM" (used for its hidden states) or
 // "...ForSequenceClassification".
 bool IsModernBert(std::string_view architecture);
 
 Result<EncoderSpec> ReadModernBert(const JsonFields& fields);
 
-// See ListEncoderParameters.
+// As ListEncoderParameters.
 ParameterList ListModernBertParameters(const EncoderSpec& spec, int64_t num_scores,
                                        const std::string& prefix, EncoderWeights& weights);
 

@@ -7,8 +7,8 @@ namespace sluice {
 
 Status ReadMistral4(const JsonFields& fields, ModelConfig& config);
 
-// Reads llama_4_scaling_beta into the layers: q is scaled up with its position beyond
-// original_max_position_embeddings. Source: transformers' get_llama_4_attn_scale.
+// Reads llama_4_scaling_beta into the layers: q is multiplied by a factor that grows with its
+// position beyond original_max_position_embeddings. Source: transformers' get_llama_4_attn_scale.
 Status ReadTemperature(const JsonFields& fields, ModelConfig& config);
 
 // Source: transformers' Mistral4Config.

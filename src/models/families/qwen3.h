@@ -1,4 +1,4 @@
-// Functions shared by Qwen3-VL's families.
+// Functions that Qwen3-VL's families share.
 #pragma once
 
 #include "base/json_fields.h"
