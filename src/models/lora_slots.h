@@ -17,34 +17,35 @@
 
 namespace sluice {
 
-// The adapters of one rank. Ownership: owns the adapters' memory.
+// Memory for the adapters of one rank. Ownership: owns it.
 class LoraSlots final : public LoraStore {
  public:
-  // Allocates all slots for a base with these weights, to which the layout refers.
-  // kResourceExhausted if the system refuses the memory.
+  // Allocates all slots for a base with these weights, which must outlive the slots.
+  // kResourceExhausted if the system refuses to provide the memory.
   static Result<LoraSlots> Allocate(LoraLayout layout,
                                     std::shared_ptr<const DecoderWeights> weights);
 
   const LoraLayout& layout() const override { return layout_; }
-  // The adapter may have been opened with the layout of another rank.
+  // As in LoraStore. The adapter may have been opened with the layout of another rank.
   Status Fill(int slot, const LoraAdapter& adapter) override;
 
-  // The factors of a layer's modules in the slot.
+  // Returns the factors of a layer's modules in the slot.
   std::span<const kernels::LoraFactors> Factors(int slot, int layer) const;
 
-  // An adapter's own weight; its results are the columns from `first_col` on.
+  // A matrix of an adapter that replaces the base's; its results are the columns from `first_col`
+  // on.
   struct OwnMatrix {
     const kernels::PackedMatrix* matrix = nullptr;
     int64_t first_col = 0;
   };
-  // Whether the adapter in the slot replaces any tensor of the base.
+  // Returns whether the adapter in the slot replaces any tensor of the base.
   bool Replaces(int slot) const { return replaces_[static_cast<size_t>(slot)] != 0; }
-  // The adapter's own matrices that replace modules of the layer; `linear`: see
+  // Returns the adapter's own matrices that replace modules of the layer. `linear`: as
   // LoraReplaceable::linear.
   std::span<const OwnMatrix> MatricesOf(int slot, const LinearWeights* linear) const;
-  // The adapter's own embedding; null if it uses the base's.
+  // Returns the adapter's own embedding; null if it uses the base's.
   const kernels::PackedMatrix* TableOf(int slot) const;
-  // The adapter's replacement of the whole vector `base`; null if it has none.
+  // Returns the adapter's replacement of the whole vector `base`; null if it has none.
   const std::vector<float>* VectorOf(int slot, const std::vector<float>& base) const;
 
  private:
@@ -55,12 +56,12 @@ class LoraSlots final : public LoraStore {
   std::shared_ptr<const DecoderWeights> weights_;
   Buffer memory_;
   std::vector<kernels::LoraFactors> factors_;  // [slots, modules]
-  // Tensors that replace those of the base. `matrices` [replaceables] (empty if slots have no room
-  // or this rank no rows) and `vectors` [vectors] are memory for the slot.
+  // Tensors of a slot that replace those of the base. `matrices` [replaceables] (empty if slots
+  // have no room or this rank has no rows) and `vectors` [vectors] are the slot's memory.
   struct Own {
     std::vector<kernels::PackedMatrix> matrices;
     std::vector<std::vector<float>> vectors;
-    // Contents of the slot's adapter.
+    // What the slot's adapter uses of it:
     std::vector<uint8_t> has_vector;                // [vectors]
     std::vector<std::vector<OwnMatrix>> of_linear;  // [linears]
     const kernels::PackedMatrix* table = nullptr;
@@ -71,8 +72,8 @@ class LoraSlots final : public LoraStore {
   std::map<const std::vector<float>*, size_t> vectors_;  // index into Own::vectors
 };
 
-// The order of a step's rows by expert, from kernels::GroupByExpert: row i is the step's row first
-// + order[i] / top_k.
+// The order of a step's rows by expert, from kernels::GroupByExpert: row i is row first + order[i]
+// / top_k of the step.
 struct ExpertRows {
   const int32_t* order = nullptr;
   int64_t top_k = 1;
@@ -87,20 +88,20 @@ class LoraStep {
  public:
   static Result<LoraStep> Allocate(std::shared_ptr<const LoraSlots> slots, int64_t max_rows);
 
-  // Begins a step; `adapters`: the slot of each slice, or -1.
+  // Begins a step. `adapters`: the slot of each slice, or -1.
   void Begin(std::span<const kernels::AttentionSlice> slices, std::span<const int32_t> adapters);
-  // For the rest of a step; `adapters`: the slot of each row, or -1.
+  // Begins the remainder of a step. `adapters`: the slot of each row, or -1.
   void BeginRows(std::span<const int32_t> adapters);
-  // Appends the slots of these rows, or -1, to `adapters`.
+  // Appends the slot of each of these rows, or -1, to `adapters`.
   void AppendAdaptersOf(std::span<const int32_t> rows, std::vector<int32_t>& adapters) const;
-  // Row i is now the former row rows[i]. `rows` is ascending.
+  // Keeps only rows `rows`, in ascending order: row i is the former row rows[i].
   void KeepRows(std::span<const int32_t> rows);
 
-  // Whether any adapter of the step replaces tensors of the base.
+  // Returns whether any adapter of the step replaces tensors of the base.
   bool replaces() const { return replaces_; }
   // Calls run(slot, begin, n) for each maximal run of consecutive rows with the same adapter, if
-  // that replaces tensors: rows [begin, begin + n) of the `count` rows that begin at row `first` of
-  // the step, counted from `first`.
+  // that adapter replaces tensors. The rows are [begin, begin + n) among the `count` rows that
+  // begin at row `first` of the step.
   template <typename Run>
   void ForReplacing(int64_t first, int64_t count, Run&& run) const {
     if (!replaces_) return;
@@ -111,43 +112,44 @@ class LoraStep {
     }
   }
   const LoraSlots& slots() const { return *slots_; }
-  // For rows of `x` (the first is row `first_row` of the step) whose adapter replaces `linear`:
-  // computes the layer's results `y` anew with the adapter's weights. `bias`: the bias already
-  // added to `y`, may be null. `linear`: see LoraReplaceable::linear.
+  // Computes the layer's results `y` again with the adapter's weights, for rows of `x` whose
+  // adapter replaces `linear`. The first row of `x` is row `first_row` of the step. `bias`: the
+  // bias already added to `y`, may be null. `linear`: as LoraReplaceable::linear.
   void Replace(ThreadPool& pool, const LinearWeights* linear, const std::vector<float>* bias,
                const kernels::Activations& x, int64_t first_row, float* y, int64_t y_stride) const;
-  // Like Replace for the embeddings of `tokens`, all rows of the step, times `scale`.
+  // As Replace, for the embeddings of `tokens` (all rows of the step), times `scale`.
   void ReplaceEmbedding(ThreadPool& pool, std::span<const int32_t> tokens, float scale, float* y,
                         int64_t y_stride) const;
 
-  // Adds to `y` what the step's adapters contribute to the layer's results for rows `x`, the first
-  // of which is row `first_row` of the step (kernels/lora.h). Does nothing if layer is -1.
+  // Adds the contributions of the step's adapters to the layer's results `y` for rows `x`, the
+  // first of which is row `first_row` of the step (kernels/lora.h). Does nothing if layer is -1.
   void Add(ThreadPool& pool, int layer, const kernels::Activations& x, int64_t first_row, float* y,
            int64_t y_stride);
-  // Like Add for experts, whose weights' `lora_layer` is `layer`: rows [row_begin[e], row_begin[e +
+  // As Add, for experts whose weights' `lora_layer` is `layer`: rows [row_begin[e], row_begin[e +
   // 1]) of `x` and `y` belong to expert e.
   void AddExperts(ThreadPool& pool, int layer, std::span<const int32_t> row_begin,
                   const ExpertRows& rows, const kernels::Activations& x, float* y,
                   int64_t y_stride);
-  // Like Add for the embedding, times `scale`.
+  // As Add, for the embedding, times `scale`.
   void AddEmbedding(ThreadPool& pool, int layer, std::span<const int32_t> tokens, float scale,
                     float* y, int64_t y_stride);
 
  private:
   explicit LoraStep(std::shared_ptr<const LoraSlots> slots) : slots_(std::move(slots)) {}
-  // Rows [first, first + count) grouped by adapter, with the adapters' factors for the layer.
+  // Returns rows [first, first + count) grouped by adapter, with the adapters' factors for the
+  // layer.
   std::span<const kernels::LoraGroup> GroupsOf(int layer, int64_t first, int64_t count);
   std::span<const int32_t> RowsOf(int slot) const;
   void Group();
 
   std::shared_ptr<const LoraSlots> slots_;
   bool replaces_ = false;
-  std::vector<int32_t> adapters_;  // by row: slot or -1
-  std::vector<int32_t> rows_;      // by slot, ascending within each
+  std::vector<int32_t> adapters_;  // slot of each row, or -1
+  std::vector<int32_t> rows_;      // rows grouped by slot, ascending within each
   std::vector<int32_t> begin_;     // [slots + 1], into rows_
   std::vector<kernels::LoraGroup> groups_;
-  std::vector<kernels::LoraFactors> scaled_;  // of the embedding, by slot
-  std::vector<int32_t> pair_rows_;            // of experts, grouped by expert and slot
+  std::vector<kernels::LoraFactors> scaled_;  // factors of the embedding, by slot
+  std::vector<int32_t> pair_rows_;            // rows of experts, grouped by expert and slot
   Buffer scratch_;
 };
 

@@ -7,16 +7,17 @@
 
 namespace sluice {
 
-// Thread safety: a slot may be filled by any thread while steps use others, not by two threads.
+// Thread safety: any thread may fill a slot while steps use other slots, but only one thread at a
+// time may fill the same slot.
 class LoraStore {
  public:
   virtual ~LoraStore() = default;
 
-  // The layout on the calling rank; it lists the modules of the whole model.
+  // Returns the layout on the calling rank. It lists the modules of the whole model.
   virtual const LoraLayout& layout() const = 0;
   int num_slots() const { return layout().options.num_slots; }
 
-  // Copies the adapter's factors into the slot, on each rank what it computes. On failure the
+  // Copies the adapter's factors into the slot; each rank copies what it computes. On failure the
   // slot's content is undefined: kInvalidData for non-finite numbers; errors of other ranks name
   // the rank. REQUIRES: `adapter` was opened with this layout; no step uses the slot.
   virtual Status Fill(int slot, const LoraAdapter& adapter) = 0;

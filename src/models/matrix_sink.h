@@ -12,19 +12,19 @@
 
 namespace sluice {
 
-// Takes one matrix at a time, and its parts from top to bottom. Thread safety: one thread at a
+// Receives one matrix at a time, and its parts from top to bottom. Thread safety: one thread at a
 // time.
 class MatrixSink {
  public:
-  // Progress: bytes read from the checkpoint, or generated, since the last call.
+  // Receives the bytes that were read from the checkpoint, or generated, since the last call.
   using Done = std::function<void(int64_t bytes)>;
-  // Called for rows [begin, end) of a part with non-finite values, while its pages are mapped. An
-  // error ends the loading.
+  // Called for rows [begin, end) of a part that have non-finite values, while their pages are
+  // mapped. An error ends the loading.
   using NotFinite = std::function<Status(int64_t begin, int64_t end)>;
 
   virtual ~MatrixSink() = default;
 
-  // Prepares the rows.
+  // Returns the pool whose threads prepare the rows.
   virtual ThreadPool& pool() = 0;
 
   // Begins the matrix to which the next parts belong; `format`: its format (PackedFormat).
@@ -33,10 +33,10 @@ class MatrixSink {
   // pages are then released. If `decodes`, takes the part's values instead of its codes.
   virtual Status AddStored(const StoredLinear& part, const RowRange& rows, bool decodes,
                            int64_t first_row, const Done& done, const NotFinite& not_finite) = 0;
-  // Like AddStored, for `rows` of a matrix that the caller made in the packed format and may change
+  // As AddStored, for `rows` of a matrix that the caller made in the packed format and may change
   // afterwards.
   virtual Status AddMade(const StoredMatrix& made, const RowRange& rows, int64_t first_row) = 0;
-  // Like AddStored, for the random tensor with this seed (dummy_rows.h).
+  // As AddStored, for the random tensor with this seed (dummy_rows.h).
   virtual Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                            const Done& done) = 0;
 };

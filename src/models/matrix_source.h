@@ -1,4 +1,4 @@
-// The stored parts of a matrix, as the checkpoint's scheme finds them.
+// Finds the stored parts of a matrix according to the checkpoint's scheme.
 #pragma once
 
 #include <vector>
@@ -11,14 +11,15 @@ namespace sluice {
 
 struct MatrixSource {
   std::vector<StoredLinear> parts;  // stacked by rows; a single one for a fused expert
-  // The pieces of the parts that the matrix consists of, from top to bottom.
+  // The pieces of the parts that make up the matrix, from top to bottom.
   struct Piece {
     size_t part = 0;
     RowRange rows;
   };
   std::vector<Piece> pieces;
-  DataFormat packed;     // in memory
-  bool decodes = false;  // parts have different formats: values are packed, not codes
+  DataFormat packed;  // format in memory
+  // Whether the parts have different formats, so that values are packed, not codes.
+  bool decodes = false;
   LinearInputs inputs;
 
   int64_t stored_bytes() const;

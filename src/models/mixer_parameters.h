@@ -1,4 +1,5 @@
-// The parameters of mixers: their names in the checkpoint and the order of their rows in memory.
+// Lists the parameters of mixers: their names in the checkpoint and the order of their rows in
+// memory.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace sluice {
 
-// Adds the parameters of the mixer `name` ("model.layers.0.mamba") that the rank at `place` holds.
+// Adds the parameters of the mixer `name` ("model.layers.0.mamba") for the rank at `place`.
 void AddMixer(ParameterList& list, const std::string& name, const MixerSpec& spec,
               int64_t hidden_size, const RankPlace& place, MixerWeights& weights);
 

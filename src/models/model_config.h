@@ -35,13 +35,13 @@ struct ModelConfig {
   RopeConfig rope;
   int64_t max_position_embeddings = 0;  // including the extension by RoPE scaling
   bool tie_word_embeddings = false;
-  // text_config and the enclosing config disagree on tied embeddings: LoadModelConfig looks for a
-  // head.
+  // Whether text_config and the enclosing config disagree on tied embeddings; LoadModelConfig then
+  // looks for a head.
   bool tie_is_contradicted = false;
   bool attention_bias = false;
   bool mlp_bias = false;
   DecoderSpec spec;                        // what is computed, layer by layer
-  ElementType dtype = ElementType::kBF16;  // of the published weights: F32, F16 or BF16
+  ElementType dtype = ElementType::kBF16;  // type of the published weights: F32, F16 or BF16
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;
   json::Value raw;  // the whole config.json

@@ -21,7 +21,7 @@ class PackingSink final : public MatrixSink {
 
  private:
   ThreadPool& pool_;
-  kernels::PackedMatrix* target_ = nullptr;  // of the current matrix
+  kernels::PackedMatrix* target_ = nullptr;  // target of the current matrix
 };
 
 }  // namespace sluice

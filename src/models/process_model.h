@@ -1,4 +1,4 @@
-// A model computed by several processes, each of which holds one rank's share.
+// A model that several processes compute; each has one rank's share.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,8 @@
 
 namespace sluice {
 
-// This process's part of a model. Ownership: owns share and cache; the communicator outlives it.
+// This process's part of a model. Ownership: owns the share and the cache; the communicator
+// outlives it.
 class RankProcessModel {
  public:
   // Collective: returns when every rank has loaded its share, or throws GroupError. `parallel`:
@@ -23,10 +24,9 @@ class RankProcessModel {
                                                         const LoadProgress& progress = {});
   virtual ~RankProcessModel() = default;
 
-  // Rank 0: returns the model for the engine. When it is destroyed, the other ranks are told to
-  // end.
+  // Call only at rank 0: returns the model for the engine. Its destruction ends the other ranks.
   virtual ParallelShare TakeLead() = 0;
-  // Other ranks: computes steps until rank 0 ends. Throws GroupError.
+  // Call at other ranks: computes steps until rank 0 ends. Throws GroupError.
   virtual void Follow() = 0;
 };
 

@@ -1,5 +1,5 @@
-// RoPE of models with a block per kind of layer in rope_parameters, of type default or
-// proportional.
+// Reads RoPE settings of models that have a block per kind of layer in rope_parameters, of type
+// default or proportional.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace sluice {
 
-// Angular frequencies [head_dim / 2] for the layers that layer_types calls `kind`. Type
-// proportional: only the first `partial_rotary_factor` of a head is rotated, the other frequencies
-// are 0. The defaults apply without rope_parameters.
+// Returns the angular frequencies [head_dim / 2] for the layers that layer_types calls `kind`. With
+// type proportional, only the first `partial_rotary_factor` of a head is rotated; the other
+// frequencies are 0. The defaults apply if there are no rope_parameters.
 Result<std::vector<float>> ReadRopeOfKind(const JsonFields& fields, const char* kind,
                                           int64_t head_dim, double default_theta,
                                           double default_part);

@@ -17,11 +17,11 @@ class RoundedRows {
   // REQUIRES: the encoding has no per-tensor scale.
   explicit RoundedRows(const Encoding& encoding) : encoding_(encoding) {}
 
-  // Rows [first_row, first_row + rows) of `source` in the encoding's format; valid until the next
-  // call. REQUIRES: first_row begins a block of the format.
+  // Returns rows [first_row, first_row + rows) of `source` in the encoding's format. Valid until
+  // the next call. REQUIRES: first_row begins a block of the format.
   StoredMatrix Round(ThreadPool& pool, const StoredMatrix& source, int64_t first_row, int64_t rows);
 
-  // Whether all values of the last call were finite before rounding.
+  // Returns whether all values of the last call were finite before rounding.
   bool are_finite() const { return are_finite_; }
 
  private:

@@ -1,4 +1,4 @@
-// Scores computed from hidden states: the head HeadSpec::Kind::kScores.
+// Computes scores from hidden states, for the head HeadSpec::Kind::kScores.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ namespace sluice {
 Status ReadTokenScores(const Checkpoint& checkpoint, const DecoderSpec& spec,
                        std::vector<float>& scores);
 
-// scores[m, n] = weights[n, :] . x[m, :], summed in F64. x: [rows, width], scores: [rows,
+// Computes scores[m, n] = weights[n, :] . x[m, :], summed in F64. x: [rows, width], scores: [rows,
 // num_scores].
 void ScoreRows(ThreadPool& pool, const std::vector<float>& weights, int64_t width,
                int64_t num_scores, const float* x, int64_t rows, float* scores);

@@ -25,10 +25,10 @@
 
 namespace sluice {
 
-// The place of a rank: rank `stage * tensor_size + tensor_rank`.
+// The place of a rank in the group; its number is stage * tensor_size + tensor_rank.
 struct RankPlace {
   int tensor_rank = 0;
-  int tensor_size = 1;  // ranks that share a layer
+  int tensor_size = 1;  // number of ranks that share a layer
   int stage = 0;
   int num_stages = 1;
 
@@ -46,47 +46,48 @@ struct RankPlace {
 // Maximum number of ranks in a group.
 inline constexpr int kMostRanks = 256;
 
-// The rows of `count` that rank `rank` of `size` holds: whole panels of packed matrices if there is
-// at least one per rank.
+// Returns the rows, out of `count`, of rank `rank` of `size`: whole panels of packed matrices if
+// there is at least one per rank.
 RowRange CutRows(int64_t count, int rank, int size);
 
-// Ranges of query heads and KV heads.
+// A rank's query heads and KV heads.
 struct HeadCut {
   RowRange q;
   RowRange kv;
 };
 HeadCut CutHeads(const AttentionSpec& attention, int rank, int size);
 
-// The KV heads of this rank that no earlier rank holds, so that each head is assigned once.
+// Returns the KV heads of this rank that no earlier rank has, so that each head is assigned to one
+// rank.
 RowRange FirstHeldKeys(const AttentionSpec& attention, int rank, int size);
 
-// The heads of a mixer that the rank computes: whole key heads with their value heads if the ranks
-// divide them evenly, else all heads. For a short convolution, channels as in CutRows.
+// A rank's heads of a mixer: whole key heads with their value heads if the ranks divide them
+// evenly, else all heads. For a short convolution, channels as in CutRows.
 struct MixerCut {
   RowRange heads;
   RowRange key_heads;
 };
 MixerCut CutMixer(const MixerSpec& mixer, int rank, int size);
 
-// Layers of a stage. The first stage, which also has embedding and head, never has more than
-// others.
+// Returns the layers of a stage. The first stage also has embedding and head, so it never has more
+// layers than others.
 RowRange CutLayers(int64_t num_layers, int stage, int num_stages);
-// Layers of `spec` (the whole model) that the rank at `place` holds.
+// Returns the layers of `spec` (the whole model) at the rank at `place`.
 RowRange LayersOf(const DecoderSpec& spec, const RankPlace& place);
 
-// kInvalidArgument, naming the option, for an encoder or if the decoder has fewer heads, rows or
-// layers than `tensor_size` or `num_stages` require.
+// Returns kInvalidArgument, naming the option, for an encoder, or if the decoder has fewer heads,
+// rows or layers than `tensor_size` or `num_stages` require.
 Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages);
 
-// The part that the rank at `place` computes, as a decoder: its layers, with its heads and
+// Returns the part that the rank at `place` computes as a decoder: its layers, with its heads and
 // intermediate rows.
 DecoderSpec ShareOf(const DecoderSpec& spec, const RankPlace& place);
 
-// The groups of a rank's cache. Block ids are those of `groups` (for the whole `spec`), but the
-// cache has memory only for the rank's heads, in its own layers and in the layers of other stages
+// Returns the groups of a rank's cache. Block ids are those of `groups` (for the whole `spec`), but
+// the cache has memory only for the rank's heads: in its own layers, and in layers of other stages
 // whose keys and values it reads.
 KvGroups ShareGroups(const KvGroups& groups, const DecoderSpec& spec, const RankPlace& place);
-// Number of layers whose keys and values the rank's cache holds.
+// Returns the number of layers whose keys and values are in the rank's cache.
 int64_t NumHeldKvLayers(const DecoderSpec& spec, const RankPlace& place);
 
 }  // namespace sluice

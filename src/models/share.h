@@ -1,4 +1,4 @@
-// One rank's share of a model: its memory, and loading it.
+// Loads one rank's share of a model, and plans its memory.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,15 @@
 
 namespace sluice {
 
-// Checks the options, opens the checkpoint and checks it against the model; nullopt if the options
-// ask for random weights.
+// Checks the options, opens the checkpoint and checks it against the model. Returns nullopt if the
+// options request random weights.
 Result<std::optional<Checkpoint>> OpenChecked(const std::filesystem::path& folder,
                                               const ModelConfig& config,
                                               const ModelOptions& options);
 
-// Loads only the checkpoint rows that the rank at `place` holds. `checkpoint`: from OpenChecked,
-// null for random weights; several ranks may read it concurrently. `target`: for a drafting head,
-// the weights whose embedding and head it shares.
+// Loads only the checkpoint rows of the rank at `place`. `checkpoint`: from OpenChecked, null for
+// random weights; several ranks may read it concurrently. `target`: for a drafting head, the
+// weights whose embedding and head it shares.
 Result<std::unique_ptr<DecoderModel>> LoadShare(ThreadPool& pool, const Checkpoint* checkpoint,
                                                 const ModelConfig& config,
                                                 const ModelOptions& options, const RankPlace& place,

@@ -1,6 +1,6 @@
-// What a stage sends to the next one for every row of a step, in one message: the residual; the
-// embeddings of the layers after the first stage (LayerEmbeddingSpec), which the first stage
-// computes; and the keys and values to which layers of later stages attend
+// The content of the message that a stage sends to the next one, for every row of a step: the
+// residual; the embeddings of the layers after the first stage (LayerEmbeddingSpec), which the
+// first stage computes; and the keys and values to which layers of later stages attend
 // (AttentionSpec::kv_layer). F32 arrays in this order:
 //   [rows, hidden], [rows, embedding_layers, width], and [rows, 2, kv_width] for each of `keys`.
 #pragma once
@@ -14,33 +14,35 @@
 namespace sluice {
 
 struct StageRows {
-  // A layer whose keys and values are sent on.
+  // A layer whose keys and values are sent to later stages.
   struct Keys {
-    int64_t layer = 0;  // of the whole model
-    int64_t width = 0;  // of the heads on this rank
-    int64_t first = 0;  // numbers of a row that precede them
-    // The rank's first layer that attends to them; -1: the rank only forwards them.
+    int64_t layer = 0;  // index in the whole model
+    int64_t width = 0;  // width of this rank's heads
+    int64_t first = 0;  // number of elements of a row before them
+    // The rank's first layer that attends to them. -1: the rank only forwards them.
     int64_t user = -1;
   };
 
-  // The rows of the rank at `place`. The last stage returns only the residual, to the first.
+  // Returns the rows of the rank at `place`. The last stage sends only the residual, to the first
+  // stage.
   static StageRows For(const DecoderSpec& spec, const RankPlace& place);
 
-  // Width of a row received from the previous stage, and of a row sent to the next.
+  // Return the width of a row received from the previous stage, and of a row sent to the next.
   int64_t received() const { return WidthOf(num_received); }
   int64_t handed_on(bool is_last_stage) const {
     return is_last_stage ? hidden : WidthOf(keys.size());
   }
-  // Maximum width of a row in a message.
+  // Returns the maximum width of a row in a message.
   int64_t widest() const { return WidthOf(keys.size()); }
-  // The layer's entry in `keys`; null if its keys and values are not sent.
+  // Returns the layer's entry in `keys`; null if its keys and values are not sent.
   const Keys* Find(int64_t layer) const;
 
   int64_t hidden = 0;
-  int64_t first_embedding_layer = 0;  // of the whole model: the first layer after the first stage
+  // Index in the whole model of the first layer after the first stage.
+  int64_t first_embedding_layer = 0;
   int64_t embedding_layers = 0;
-  int64_t embedding_width = 0;  // per row and layer; 0: no embeddings
-  // By layer; the first `num_received` come from previous stages.
+  int64_t embedding_width = 0;  // elements per row and layer; 0: no embeddings
+  // In order of layers; the first `num_received` come from previous stages.
   std::vector<Keys> keys;
   size_t num_received = 0;
 

@@ -1,5 +1,5 @@
-// The memory of the states that sequences keep besides KV blocks (MixerSpec): each slot has the
-// states of one sequence in all layers of a rank.
+// The memory of the states that sequences have in addition to KV blocks (MixerSpec). Each slot
+// contains the states of one sequence in all layers of a rank.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@ namespace sluice {
 // Offsets of the layers' states in a slot.
 class StateLayout {
  public:
-  // The layout for the layers of a rank's share of a model.
+  // Returns the layout for the layers of a rank's share of a model.
   static StateLayout For(const DecoderSpec& share);
 
-  // Bytes of a slot; 0 if no layer keeps a state.
+  // Returns the bytes of a slot; 0 if no layer has a state.
   int64_t slot_bytes() const { return slot_numbers_ * int64_t{sizeof(float)}; }
 
  private:
   friend class StateCache;
-  // Offsets in a slot, in F32 numbers; -1: the layer has none.
+  // Offsets in a slot, in F32 elements; -1: the layer has no such state.
   struct Place {
     int64_t tail = -1, matrix = -1;
   };
@@ -35,23 +35,24 @@ class StateLayout {
 class StateCache {
  public:
   StateCache() = default;
-  // kResourceExhausted if the system refuses the memory. A layout without states takes no memory.
+  // kResourceExhausted if the system refuses to provide the memory. A layout without states takes
+  // no memory.
   static Result<StateCache> Allocate(const StateLayout& layout, int64_t num_slots);
-  // States in the caller's memory, such as a device's: num_slots * layout.slot_bytes() bytes, which
-  // outlive the cache. Clear and Copy are for the host's memory alone.
+  // Uses the caller's memory, such as a device's, for the states: num_slots * layout.slot_bytes()
+  // bytes, which outlive the cache. Clear and Copy work only in the host's memory.
   static StateCache Wrap(const StateLayout& layout, int64_t num_slots, void* memory);
 
   int64_t num_slots() const { return num_slots_; }
   int64_t slot_bytes() const { return layout_.slot_bytes(); }
-  // Numbers from one slot to the next.
+  // Returns the number of F32 elements from one slot to the next.
   int64_t slot_numbers() const { return layout_.slot_numbers_; }
-  // All states of a slot, slot_bytes() bytes.
+  // Returns all states of a slot, slot_bytes() bytes.
   std::byte* slot(int32_t slot) const { return reinterpret_cast<std::byte*>(SlotAt(slot)); }
-  // The last inputs of a layer's convolution, F32 [conv_width - 1, channels], oldest first.
+  // Returns the last inputs of a layer's convolution, F32 [conv_width - 1, channels], oldest first.
   float* tail(int64_t layer, int32_t slot) const {
     return SlotAt(slot) + layout_.places_[static_cast<size_t>(layer)].tail;
   }
-  // The state matrices of its heads, F32 [num_heads, key_dim, head_dim].
+  // Returns the state matrices of a layer's heads, F32 [num_heads, key_dim, head_dim].
   float* matrix(int64_t layer, int32_t slot) const {
     return SlotAt(slot) + layout_.places_[static_cast<size_t>(layer)].matrix;
   }
@@ -67,7 +68,7 @@ class StateCache {
   StateLayout layout_;
   int64_t num_slots_ = 0;
   Buffer memory_;
-  void* outside_ = nullptr;  // the caller's memory, instead
+  void* outside_ = nullptr;  // the caller's memory, used instead of the cache's own
 };
 
 }  // namespace sluice

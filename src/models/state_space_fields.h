@@ -1,4 +1,4 @@
-// Readers of config.json fields for families with Mamba-2.
+// Reads config.json fields of families with Mamba-2.
 #pragma once
 
 #include "base/json_fields.h"
@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-// The mixer "mamba" that mamba_n_heads, mamba_d_head, mamba_d_state, ... describe, with a norm of
-// groups after the gate, as in Bamba and Granite 4. `width`: mamba_n_heads * mamba_d_head must
-// equal it; -1: mamba_expand * hidden_size.
+// Returns the mixer "mamba" that mamba_n_heads, mamba_d_head, mamba_d_state, ... describe, with a
+// norm of groups after the gate, as in Bamba and Granite 4. `width`: must equal mamba_n_heads *
+// mamba_d_head; -1: mamba_expand * hidden_size.
 Result<MixerSpec> ReadStateSpace(const JsonFields& fields, const ModelConfig& config,
                                  int64_t width = -1);
 

@@ -13,56 +13,56 @@
 
 namespace sluice {
 
-// The format in memory of a matrix whose parts are stored in these formats. Narrow formats are
-// kept. Plain numbers: BF16 inputs need BF16 weights; in F32 mode weights keep their exact values,
-// BF16 as BF16, F16 and F32 as F32. If parts have different formats (q in FP8, k in BF16), the
-// matrix has plain numbers in the compute type. REQUIRES: `stored` is not empty.
+// Returns the format in memory of a matrix whose parts are stored in these formats. Narrow formats
+// are kept. Plain numbers: BF16 inputs need BF16 weights; in F32 mode weights keep their exact
+// values, BF16 as BF16, F16 and F32 as F32. If parts have different formats (q in FP8, k in BF16),
+// the matrix has plain numbers in the compute type. REQUIRES: `stored` is not empty.
 DataFormat PackedFormat(const std::vector<DataFormat>& stored, ElementType compute_type);
 
-// Like PackedFormat for values taken from a module stored in this format (TakenRows): plain
-// numbers.
+// As PackedFormat, for values taken from a module stored in this format (TakenRows). Returns a
+// plain format.
 DataFormat TakenFormat(const DataFormat& stored, ElementType compute_type);
 
-// Like PackedFormat for a matrix whose parts have the storage format that the configuration gives.
+// As PackedFormat, for a matrix whose parts have the storage format in the configuration.
 DataFormat PlannedMatrixFormat(const MatrixParameter& matrix, const QuantizationScheme& scheme,
                                ElementType compute_type);
 
-// Bytes of the parameters if everything is stored as the configuration says.
+// Returns the bytes of the parameters if everything is stored as the configuration says.
 int64_t ParameterBytes(const ParameterList& list, const QuantizationScheme& scheme,
                        ElementType compute_type);
 
-// Whether the inputs of any matrix are reordered (PackedMatrix::input_order).
+// Returns whether the inputs of any matrix are reordered (PackedMatrix::input_order).
 bool OrdersInputs(const ParameterList& list, const QuantizationScheme& scheme,
                   ElementType compute_type);
 
-// Checks that the checkpoint holds exactly these parameters, with the right shapes and types and
-// valid scales: no tensor is missing, and none is left over that is not known to be superfluous.
-// One error lists all problems. Reads all scales, no weights.
+// Checks that the checkpoint contains these parameters with the right shapes and types and valid
+// scales, and no other tensors except those known to be unused. One error lists all problems. Reads
+// all scales, but no weights.
 Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
                        const QuantizationScheme& scheme, const DecoderSpec& spec);
 
-// Like CheckParameters, but ignores other tensors in the checkpoint.
+// As CheckParameters, but ignores other tensors in the checkpoint.
 Status CheckListed(const ParameterList& list, const Checkpoint& checkpoint,
                    const QuantizationScheme& scheme);
 
-// Like CheckParameters, for the model that `config` describes.
+// As CheckParameters, for the model that `config` describes.
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint);
 
-// Reads every parameter directly from the mapped files, matrices into the sink, vectors into their
-// targets. A NaN or infinite number is an error that names the tensor, or a warning if
+// Reads every parameter directly from the mapped files: matrices into the sink, vectors into their
+// targets. A NaN or infinite number causes an error that names the tensor, or a warning if
 // `allow_nonfinite`. REQUIRES: CheckParameters succeeded.
 Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpoint& checkpoint,
                       const QuantizationScheme& scheme, ElementType compute_type,
                       const LoadProgress& progress, bool allow_nonfinite = false);
 
-// Packs the matrices into their targets, in parallel.
+// As above, but packs the matrices into their targets, in parallel.
 Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpoint& checkpoint,
                       const QuantizationScheme& scheme, ElementType compute_type,
                       const LoadProgress& progress, bool allow_nonfinite = false);
 
 // Fills the parameters with random numbers whose magnitude keeps activations finite (norms with 1),
-// in the formats that the configuration gives. The values depend only on the seed and the modules'
-// names, not on the number of threads.
+// in the formats of the configuration. The values depend only on the seed and the modules' names,
+// not on the number of threads.
 Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t seed,
                            const QuantizationScheme& scheme, ElementType compute_type,
                            const LoadProgress& progress);
@@ -70,11 +70,11 @@ Status FillDummyParameters(ThreadPool& pool, const ParameterList& list, uint64_t
                            const QuantizationScheme& scheme, ElementType compute_type,
                            const LoadProgress& progress);
 
-// Reorders numbers from the tensors' order to the target's, if that differs
+// Reorders elements from the tensors' order to the target's, if that differs
 // (VectorParameter::taps).
 void TransposeTaps(const VectorParameter& vector);
 
-// Logs where the scales of an FP8 cache come from.
+// Logs whether the scales of an FP8 cache come from the checkpoint.
 void LogKvScales(const DecoderWeights& weights);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The parameters of a decoder: their place in memory, and their names in the checkpoint.
+// The parameters of a decoder: where they are in memory, and their names in the checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace sluice {
 // How the checkpoint's scheme rounds the inputs of a linear layer.
 struct LinearInputs {
   ActivationFormat format;
-  float scale = 1;  // the stored scale of kFp8Static and kInt8Static, the global one of kNvfp4
+  float scale = 1;  // the stored scale for kFp8Static and kInt8Static, the global scale for kNvfp4
 
   friend bool operator==(const LinearInputs&, const LinearInputs&) = default;
 };
@@ -31,7 +31,7 @@ struct LinearWeights {
   int lora_layer = -1;  // index into LoraLayout::layers; -1: no adapter changes it
 };
 
-// A linear layer of all experts.
+// A linear layer of every expert.
 struct ExpertWeights {
   std::vector<kernels::PackedMatrix> matrices;  // [experts] of [out, in]
   std::vector<LinearInputs> inputs;             // [experts]
@@ -42,47 +42,48 @@ struct ExpertWeights {
 };
 
 struct AttentionWeights {
-  // [q_width + 2 * kv_width, hidden]: rows of q, then k, then v; without v if
-  // AttentionSpec::values_are_keys, without k and v if the layer uses those of kv_layer.
+  // [q_width + 2 * kv_width, hidden]: rows of q, then k, then v. No v if
+  // AttentionSpec::values_are_keys; no k and v if the layer uses those of kv_layer.
   LinearWeights qkv;
-  // [head_dim], with QkNorm::kWholeWidth [q_width] and [kv_width], or empty.
+  // [head_dim]; with QkNorm::kWholeWidth [q_width] and [kv_width]; or empty.
   std::vector<float> q_norm, k_norm;
   std::vector<float> v_norm;  // [head_dim] of ones if values are normed, else empty
-  // QkNorm::kLayerBeforeRope: q_norm and k_norm are [head_dim], or one such row per head; biases
-  // likewise, or empty.
+  // With QkNorm::kLayerBeforeRope, q_norm and k_norm are [head_dim], or one such row per head. The
+  // biases have the same shape, or are empty.
   std::vector<float> q_norm_bias, k_norm_bias;
-  LinearWeights gate;              // AttentionSpec::gate, or empty
+  LinearWeights gate;              // for AttentionSpec::gate; else empty
   std::vector<float> gate_bias;    // [num_heads], or empty
   std::vector<float> output_norm;  // [all ranks' output_width], or empty
   LinearWeights output;            // [hidden, q_width]
   std::vector<float> sinks;        // [num_heads], or empty
   KvScales kv_scales;              // for an FP8 cache
-  // Latent attention, else empty. `qkv` is then [first_width, hidden]: rows of q_a (of q if q_rank
-  // is 0), then of the latent vector and the shared key. q_norm is [q_rank], k_norm [kv_rank].
+  // For latent attention, else empty. `qkv` is then [first_width, hidden]: rows of q_a (of q if
+  // q_rank is 0), then of the latent vector and the shared key. q_norm is [q_rank], k_norm
+  // [kv_rank].
   LinearWeights q_b;       // [num_heads * (nope_dim + rope_dim), q_rank]
   ExpertWeights key_up;    // per head [kv_rank, nope_dim]: W_UK, transposed
   ExpertWeights value_up;  // per head [value_dim, kv_rank]: W_UV
-  // If the layer has its own indexer (IndexerSpec), else empty.
+  // If the layer has an indexer of its own (IndexerSpec), else empty.
   LinearWeights index_q;                           // [heads * head_dim, q_rank]
   LinearWeights index_k;                           // [head_dim, hidden]
   LinearWeights index_weights;                     // [heads, hidden]
   std::vector<float> index_norm, index_norm_bias;  // [head_dim] each
 };
 
-// MixerSpec. For Mamba-2, q, k and v are C, B and x.
+// The weights of a mixer (MixerSpec). For Mamba-2, q, k and v are C, B and x.
 struct MixerWeights {
-  // [InputRows(), hidden]: for a short convolution rows of B, C, x; else of q, k, v, z, and for
-  // Mamba-2 of the steps.
+  // [InputRows(), hidden]. For a short convolution: rows of B, C, x. Otherwise rows of q, k, v, z
+  // and, for Mamba-2, of the steps.
   LinearWeights in;
-  // The delta rule: rows of b, then a [2 * num_heads, hidden]; with decays_keys rows of b, then of
-  // f_proj [num_heads * key_dim], except with low_rank.
+  // For the delta rule: rows of b, then a [2 * num_heads, hidden]. With decays_keys: rows of b,
+  // then, except with low_rank, of f_proj [num_heads * key_dim].
   LinearWeights steps;
-  // MixerSpec::low_rank, else empty. The down matrices for decays and z are [low_rank, hidden], the
-  // up matrices [num_heads * key_dim or values_width, low_rank].
+  // For MixerSpec::low_rank, else empty. The down matrices for decays and z are [low_rank, hidden],
+  // the up matrices [num_heads * key_dim or values_width, low_rank].
   LinearWeights decay_down, decay_up, gate_down, gate_up;
   std::vector<float> conv;       // [conv_width, conv_channels]
   std::vector<float> conv_bias;  // [conv_channels], or empty
-  // [num_heads] each; with decays_keys step_bias is [num_heads * key_dim]; or empty.
+  // [num_heads] each, or empty; with decays_keys, step_bias is [num_heads * key_dim].
   std::vector<float> a_log, step_bias, skip;
   std::vector<float> norm;  // [head_dim] or [values_width], or empty
   LinearWeights output;     // [hidden, values_width]
@@ -93,7 +94,7 @@ struct MlpWeights {
   LinearWeights down;             // [hidden, intermediate]
   LinearWeights output_gate;      // [1, hidden], or empty
   std::vector<float> inner_norm;  // [all ranks' intermediate], or empty
-  // Activation::kXielu: alpha_p, alpha_n, beta and eps as stored, or empty.
+  // For Activation::kXielu: alpha_p, alpha_n, beta and eps as stored; else empty.
   std::vector<float> activation;
 };
 
@@ -102,13 +103,13 @@ struct MoeWeights {
   std::vector<float> choice_bias;  // [experts], or empty
   ExpertWeights gate_up;           // per expert [2 * intermediate, hidden], or only up
   ExpertWeights down;              // per expert [hidden, intermediate]
-  // MoeSpec::latent, or empty. Its width replaces hidden in gate_up and down.
+  // For MoeSpec::latent, else empty. The width of `latent` replaces hidden in gate_up and down.
   LinearWeights latent_down, latent_up;
-  // MoeSpec::own_norms, or empty: [hidden] each, expert_factors [experts].
+  // For MoeSpec::own_norms, else empty: [hidden] each; expert_factors [experts].
   std::vector<float> router_norm, mlp_after, experts_before, experts_after, expert_factors;
 };
 
-// LayerEmbeddingSpec, for one layer.
+// The weights of a LayerEmbeddingSpec in one layer.
 struct LayerEmbeddingWeights {
   LinearWeights gate;        // [width, hidden]
   LinearWeights projection;  // [hidden, width]
@@ -132,7 +133,7 @@ struct LayerWeights {
   std::vector<float> residual_factor;  // [1], or empty
 };
 
-// DrafterSpec.
+// The weights of a DrafterSpec.
 struct DrafterWeights {
   LinearWeights projection;                    // [hidden, 2 * hidden], or [hidden, target_width()]
   std::vector<float> token_norm, hidden_norm;  // [hidden] each
@@ -143,122 +144,126 @@ struct DecoderWeights {
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;       // [hidden]
   std::vector<float> final_norm_bias;  // [hidden] for a layer norm, or empty
-  std::vector<float> embedding_norm;   // [hidden] of ones: DecoderSpec::norms_embedding; or empty
-  std::vector<float> positions;        // DecoderSpec::positions: [first + rows, hidden]; or empty
-  // LayerEmbeddingSpec, or empty.
+  std::vector<float> embedding_norm;   // [hidden] ones for DecoderSpec::norms_embedding, else empty
+  // [first + rows, hidden] for DecoderSpec::positions, else empty.
+  std::vector<float> positions;
+  // For LayerEmbeddingSpec, else empty.
   kernels::PackedMatrix layer_embeddings;  // [its vocab, layers * width]
   LinearWeights layer_projection;          // [layers * width, hidden]
   std::vector<float> layer_norm;           // [width]
   LinearWeights head;                      // [vocab, hidden]; empty unless DecoderSpec::LoadsHead
   std::vector<float> scores;               // [num_scores, hidden]; only for HeadSpec::Kind::kScores
-  // Like LinearWeights::lora_layer.
+  // As LinearWeights::lora_layer.
   int embedding_lora = -1, head_lora = -1;
   DrafterWeights drafter;  // for a drafting head, or empty
 };
 
-// Rows of a matrix, or elements of a vector. A part of a matrix has its module's name
-// ("model.layers.0.mlp.up_proj"; the scheme knows the names of the module's tensors), a part of a
-// vector its tensor's name ("model.norm.weight").
+// Rows of a matrix, or elements of a vector. The name of a matrix's part is its module's
+// ("model.layers.0.mlp.up_proj"; the scheme knows the names of the module's tensors), that of a
+// vector's part is its tensor's ("model.norm.weight").
 struct ParameterPart {
   std::string name;
-  int64_t rows = 0;                   // in the checkpoint
-  std::optional<RowRange> held = {};  // the rows that a rank holds; nullopt: all
+  int64_t rows = 0;                   // number of rows in the checkpoint
+  std::optional<RowRange> held = {};  // this rank's rows; nullopt: all
   float factor = 1;                   // multiplies the numbers of a vector
-  // For a matrix of an expert: the tensor of all experts that contains this part; "": none.
+  // For a matrix of an expert: name of the tensor with all experts that contains this part; "":
+  // none.
   std::string fused = {};
 
   RowRange held_rows() const { return held.value_or(RowRange{0, rows}); }
 };
 
-// The matrix of one expert in a tensor of all experts: [experts, rows, cols], or [experts, cols,
-// rows] if `transposed`. With `either` the tensor's shape decides, and if it is ambiguous,
-// `transposed`.
+// The matrix of one expert within a tensor of all experts: [experts, rows, cols], or [experts,
+// cols, rows] if `transposed`. With `either`, the tensor's shape decides; if it is ambiguous,
+// `transposed` does.
 struct FusedExpert {
   std::string module;  // "model.layers.0.mlp.experts.gate_up_proj"
   int64_t expert = 0;
   int64_t num_experts = 0;
   bool transposed = false;
   bool either = false;
-  // The tensor is [experts * intermediate size, hidden size]. If `transposed`, an expert's rows in
-  // it are the columns of its matrix.
+  // Whether the tensor is [experts * intermediate size, hidden size]. If `transposed`, an expert's
+  // rows in it are the columns of its matrix.
   bool flat = false;
 };
 
-// Some rows of a module's matrix, decoded from any format to plain numbers, as a separate matrix.
-// The module has the name of the only part; that part's rows are the rows in memory.
+// Some rows of a module's matrix, decoded from any format to plain numbers, as a matrix of its own.
+// The matrix has one part, with the module's name; the rows of that part are the rows in memory.
 struct TakenRows {
   int64_t module_rows = 0, module_cols = 0;
   RowRange rows = {};
-  bool transposed = false;  // [cols, rows]
+  bool transposed = false;  // whether the matrix in memory is [cols, rows]
 };
 
-// A matrix [sum of held rows, cols] in memory, filled from the weights [rows, cols] of one or more
-// modules, one after the other; or, if the checkpoint has the tensor of `fused`, only from that.
+// A matrix [sum of held rows, cols] in memory. It consists of the weights [rows, cols] of one or
+// more modules, stacked by rows. If the checkpoint has the tensor of `fused`, it is read only from
+// that.
 struct MatrixParameter {
   std::vector<ParameterPart> parts;
   int64_t cols = 0;
   kernels::PackedMatrix* target = nullptr;
   LinearInputs* inputs = nullptr;   // may be null
-  LinearWeights* linear = nullptr;  // layer that an adapter may change; null: none
+  LinearWeights* linear = nullptr;  // the layer, if an adapter may change it; else null
   std::optional<FusedExpert> fused = {};
   std::optional<TakenRows> taken = {};
-  ExpertWeights* experts = nullptr;  // this is matrix fused->expert of these
-  // Not empty: all parts are pieces of a tensor of this shape. Its first size is the rows, the
+  ExpertWeights* experts = nullptr;  // if not null, this is matrix fused->expert of these
+  // If not empty, all parts are pieces of a tensor of this shape. Its first size is the rows, the
   // others are the columns; if `is_transposed`, it is [columns, rows]. The tensor has the part's
   // name; for a `linear` layer, ".weight" is appended.
   std::vector<int64_t> shape = {};
   bool is_transposed = false;
-  // No product with rounded inputs reads it (embedding, router), so devices hold it as BF16.
+  // Whether no product with rounded inputs reads it (embedding, router), so that devices store it
+  // as BF16.
   bool plain_on_device = false;
 
-  int64_t rows() const;         // in memory
-  int64_t stored_rows() const;  // total of all parts in the checkpoint
+  int64_t rows() const;         // number of rows in memory
+  int64_t stored_rows() const;  // number of rows of all parts in the checkpoint
 };
 
-// A vector of F32 in memory, from the held numbers of one or more tensors [rows], one after the
-// other (consecutive parts with the same name are pieces of one tensor); or a small matrix that no
-// kernel multiplies.
+// A vector of F32 in memory. It consists of the held elements of one or more tensors [rows],
+// concatenated; consecutive parts with the same name are pieces of one tensor. Also used for a
+// small matrix that no kernel multiplies.
 struct VectorParameter {
   enum class Kind { kNorm, kBias };
   Kind kind = Kind::kNorm;
   std::vector<ParameterPart> parts;
   std::vector<float>* target = nullptr;
-  float offset = 0;   // added to every stored number
-  float factor = 1;   // multiplies every stored number
-  int64_t width = 0;  // not 0: the tensors are [rows / width, width]
-  // Not 0: the tensors are convolution weights [rows / taps, 1, taps], and the target is [taps,
-  // rows / taps]. Rows of parts are counted in numbers.
+  float offset = 0;   // added to every stored element
+  float factor = 1;   // multiplies every stored element
+  int64_t width = 0;  // if not 0, the tensors are [rows / width, width]
+  // If not 0, the tensors are convolution weights [rows / taps, 1, taps], and the target is [taps,
+  // rows / taps]. Rows of parts are counted in elements.
   int64_t taps = 0;
-  // Not empty: tensors that together replace the tensor that all parts name, one after the other,
-  // whatever their sizes.
+  // If not empty: names of tensors that together, concatenated, replace the tensor that all parts
+  // name.
   std::vector<std::string> joined = {};
-  // Not empty: the shape of the only part's tensor.
+  // If not empty: the shape of the only part's tensor.
   std::vector<int64_t> shape = {};
-  bool allows_infinite = false;  // infinite numbers are accepted
-  bool is_optional = false;      // a missing tensor is replaced by zeros
+  bool allows_infinite = false;  // whether infinite numbers are accepted
+  bool is_optional = false;      // whether a missing tensor is replaced by zeros
 
   int64_t rows() const;
 };
 
-// The scales of one layer's FP8 keys and values.
+// Where to store the scales of one layer's FP8 keys and values.
 struct KvScaleParameter {
   std::string attention;  // "model.layers.0.self_attn"
   KvScales* target = nullptr;
 };
 
-// Every parameter of the decoder, each exactly once.
+// All parameters of a decoder, each exactly once.
 struct ParameterList {
   std::vector<MatrixParameter> matrices;
   std::vector<VectorParameter> vectors;
   std::vector<KvScaleParameter> kv_scales;
-  // Name prefixes of tensors that a checkpoint may contain and that are ignored.
+  // Name prefixes of tensors that a checkpoint may contain and that are not read.
   std::vector<std::string> unread;
-  // The checkpoint also contains another model; unknown tensors are not checked.
+  // Whether the checkpoint also contains another model; then unknown tensors are accepted.
   bool is_part = false;
 };
 
-// Lists the parameters of `spec` that the rank at `place` holds, with targets in `weights`, whose
-// layers are created here. `drafter`: for a drafting head, else null.
+// Lists the parameters of `spec` for the rank at `place`, with targets in `weights`. Creates the
+// layers in `weights`. `drafter`: for a drafting head, else null.
 ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
                              const RankPlace& place = {}, const DrafterSpec* drafter = nullptr);
 

@@ -1,4 +1,4 @@
-// The memory of a program's buffers.
+// Plans the memory of a program's buffers.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace sluice::program {
 
-// Byte offsets, aligned to `alignment`. Buffers that are alive at the same operator do not overlap;
-// others share memory.
+// Byte offsets, multiples of `alignment`. Buffers that are in use at the same operator do not
+// overlap; others share memory.
 struct BufferPlan {
-  std::vector<int64_t> offsets;  // by BufferId: the first copy
-  std::vector<int64_t> bytes;    // by BufferId: size of one copy
+  std::vector<int64_t> offsets;  // offset of the first copy, by BufferId
+  std::vector<int64_t> bytes;    // size of one copy, by BufferId
   int64_t total_bytes = 0;
 
   static BufferPlan For(const Program& program, int64_t alignment = 64);

@@ -14,24 +14,25 @@
 namespace sluice::program {
 
 struct DecoderParts {
-  const DecoderSpec& spec;  // the whole model
+  const DecoderSpec& spec;  // spec of the whole model
   const ModelOptions& options;
   RankPlace place = {};
-  // CPU only: the widest rounding of inputs in any layer, and the number of threads of a step.
+  // For the CPU: the widest rounding of inputs in any layer, and the number of threads of a step.
   InputRounding rounding = InputRounding::kNone;
   int num_threads = 1;
   const DeviceTarget* device = nullptr;  // null: for the CPU
-  // From ListParameters. Need not be filled for planning memory and shapes.
+  // Made by ListParameters. The weights need not be loaded to plan memory and shapes.
   const DecoderWeights& weights;
-  // For a drafting head: the weights whose embedding and head it uses if it has none.
+  // For a drafting head that has no embedding or output head of its own: the weights whose tables
+  // it uses.
   const DecoderWeights* target = nullptr;
 };
 
-// The program of the rank at `place`. The weights outlive the program.
+// Returns the program of the rank at `place`. The weights outlive the program.
 Program BuildDecoder(const DecoderParts& parts);
 
-// The program of a single layer, for all rows of a step, from the buffer "residual" to the same
-// buffer. Its keys and values are in layer 0 of the cache.
+// Returns the program of a single layer for all rows of a step. It reads and writes the buffer
+// "residual". The layer's keys and values are in layer 0 of the cache.
 Program BuildDecoderLayer(const DecoderParts& parts, int64_t layer);
 
 }  // namespace sluice::program

@@ -13,14 +13,14 @@ struct EncoderParts {
   const EncoderSpec& spec;
   const ModelOptions& options;
   int num_threads = 1;
-  bool classifies = false;  // results are scores, not hidden states
+  bool classifies = false;  // whether results are scores, not hidden states
   // Null: for the CPU. On a device, results are the rows from which the host computes scores.
   const DeviceTarget* device = nullptr;
-  // From ListEncoderParameters. Need not be filled for planning memory and shapes.
+  // Made by ListEncoderParameters. The weights need not be loaded to plan memory and shapes.
   const EncoderWeights& weights;
 };
 
-// The weights outlive the program.
+// Returns the program. The weights outlive it.
 Program BuildEncoder(const EncoderParts& parts);
 
 }  // namespace sluice::program

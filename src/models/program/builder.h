@@ -1,4 +1,4 @@
-// Builds programs: their tables, and the operators common to several models.
+// Builds programs: their tables, and the operators that several models share.
 #pragma once
 
 #include <cstdint>
@@ -15,37 +15,37 @@ namespace sluice::program {
 
 // Properties of a device that its programs depend on.
 struct DeviceTarget {
-  // Type of products that a nonlinear function reads: keys, values, gates. F32 in models with
-  // experts, since rounding can change the choice between two nearly equal experts; otherwise BF16,
-  // which halves the memory traffic.
+  // Type of product results that a nonlinear function reads: keys, values, gates. F32 in models
+  // with experts, because rounding can change the choice between two nearly equal experts.
+  // Otherwise BF16, which halves the memory traffic.
   ElementType wide = ElementType::kBF16;
-  int64_t attention_partials = 0;  // bytes
-  int64_t lora_ranks = 0;          // F32 numbers per row that adapters compute; 0: no adapters
-  // Whether rounding of an MLP's row may depend on the whole row: if so, ranks gather it in F32
-  // first.
+  int64_t attention_partials = 0;  // bytes of attention's partial results
+  int64_t lora_ranks = 0;          // F32 elements per row that adapters compute; 0: no adapters
+  // Whether the rounding of an MLP's row may depend on the whole row. If so, ranks gather the row
+  // in F32 first.
   bool rounds_whole_rows = false;
 };
 
 // Input rows of a product.
 struct RowsIn {
   BufferId data = kNone;
-  BufferId scales = kNone;  // on a device
-  BufferId narrow = kNone;  // on a device: output of Convert
+  BufferId scales = kNone;  // scales of the rows; only on a device
+  BufferId narrow = kNone;  // output of Convert; only on a device
 };
 
 class Builder {
  public:
-  // `rounding`: the widest rounding of inputs in any layer. `splits_inputs`:
+  // `rounding`: the widest rounding of inputs in any layer. `splits_inputs`: result of
   // DecoderSpec::SplitsInputs. `device`: null for the CPU.
   Builder(const ModelOptions& options, InputRounding rounding, bool splits_inputs,
           const DeviceTarget* device);
 
   bool is_device() const { return device_ != nullptr; }
   const DeviceTarget& device() const { return *device_; }
-  // Type of products that a nonlinear function reads.
+  // Returns the type of product results that a nonlinear function reads.
   ElementType wide() const { return is_device() ? device_->wide : ElementType::kF32; }
 
-  // The buffer with this name; its size is that of its largest use.
+  // Returns the buffer with this name, adding it if necessary. Its size is that of its largest use.
   BufferId Array(std::string_view name, Extent extent, int64_t row_bytes);
   BufferId F32(std::string_view name, Extent extent, int64_t width) {
     return Array(name, extent, width * int64_t{sizeof(float)});
@@ -53,10 +53,10 @@ class Builder {
   BufferId Wide(std::string_view name, Extent extent, int64_t width) {
     return Array(name, extent, width * BitsPerElement(wide()) / 8);
   }
-  // Input rows of a product: BF16 on a device; F32 if any layer rounds or splits its inputs; else
-  // the compute type.
+  // Returns a buffer for input rows of a product. They are BF16 on a device, F32 if any layer
+  // rounds or splits its inputs, else in the compute type.
   BufferId Inputs(std::string_view name, Extent extent, int64_t width);
-  // Like Inputs, with the buffers needed to round the rows as they are written.
+  // As Inputs, with the buffers needed to round the rows when they are written.
   RowsIn Rows(std::string_view name, Extent extent, int64_t width);
   BufferId Results(int64_t width);
   void Keep(BufferId buffer, int64_t copies = 1) {
@@ -64,7 +64,8 @@ class Builder {
     at(buffer).is_kept = true;
   }
 
-  // kNone unless `exists`. (A vector that is not loaded yet is empty, too.)
+  // Returns the vector's id, or kNone unless `exists`. (A vector that is not loaded yet is empty,
+  // too.)
   VectorId Vector(const std::vector<float>& vector, bool exists);
   LinearId Linear(const LinearWeights& weights);
   ExpertsId Experts(const ExpertWeights& weights);
@@ -73,7 +74,7 @@ class Builder {
   MoeId Moe(const MoeSpec& moe);
   MixerId Mixer(const MixerSpec& mixer);
 
-  // The type of a linear layer's input rows.
+  // Returns the type of a linear layer's input rows.
   ElementType InputType(const LinearInputs& inputs) const;
 
   // --- operators ---
@@ -82,14 +83,14 @@ class Builder {
     return std::get<T>(program_.ops.emplace_back(std::move(op)));
   }
   int32_t next() const { return static_cast<int32_t>(program_.ops.size()); }
-  // Multiplies x, in its input type, into dense F32 rows of y; the matrix is [n, k].
+  // Multiplies x, in its input type, by the matrix [n, k]. Writes contiguous F32 rows to y.
   Project& Multiply(const LinearWeights& weights, const RowsIn& x, BufferId y, int64_t n,
                     int64_t k);
   ProjectExperts& MultiplyExperts(const ExpertWeights& weights, const RowsIn& x, BufferId y,
                                   int64_t n, int64_t k);
-  // On a device: buffer for the adapters' intermediate results.
+  // Returns the device buffer for the adapters' intermediate results.
   BufferId LoraScratch(Extent extent);
-  // Emits the operators of `emit` so that they run in parts of at most `rows` rows.
+  // Emits the operators that `emit` adds, so that they run in parts of at most `rows` rows.
   template <typename Emitter>
   void InParts(int64_t rows, int64_t pairs_each, Emitter&& emit) {
     const int32_t begin = next();
@@ -114,7 +115,7 @@ class Builder {
  private:
   Buffer& at(BufferId buffer) { return program_.buffers[static_cast<size_t>(buffer)]; }
   DeviceInputBuffers DeviceBuffers(const RowsIn& x, Extent extent);
-  // For rows with `k` inputs and `n` results.
+  // Returns the rounding buffers for rows with `k` inputs and `n` results.
   RoundingBuffers Rounding(Extent extent, int64_t n, int64_t k);
 
   const ModelOptions& options_;

@@ -1,10 +1,9 @@
-// The operators of a forward pass. A model is a list of operators (program.h), which
-// build_decoder.cc and build_encoder.cc make once from its description, and which an executor walks
-// through in every step.
+// The operators of a forward pass. A model is a list of operators (program.h). build_decoder.cc and
+// build_encoder.cc make it once from the model's description; an executor runs it in every step.
 //
-// An executor runs an operator in one call. Its operands are handles of buffers and weights, its
-// attributes are values; it has no pointers into a step. Operands() lists its buffers, from which
-// memory is planned (buffers.h).
+// An executor runs an operator in one call. An operator's operands are handles of buffers and
+// weights, and its attributes are values; it has no pointers into a step. Operands() lists its
+// buffers, from which memory is planned (buffers.h).
 #pragma once
 
 #include <array>
@@ -24,9 +23,9 @@ namespace sluice::program {
 
 // --- Control flow -------------------------------------------------------------------------------
 
-// Continues at operator `to` if the condition does not hold. kHasRows, kWantsRows: if the step has
-// no rows, or no wanted ones; it then has no rows from there on. kTakesTarget, kTakesOwn: if the
-// hidden rows of a drafting head are not the target's, or not its own; all rows are kept.
+// Continues at operator `to` if the condition is false. kHasRows, kWantsRows: the step has rows, or
+// rows whose results are wanted; if not, it has no rows from `to` on. kTakesTarget, kTakesOwn: the
+// hidden rows of a drafting head are the target's, or its own; rows are kept in either case.
 struct SkipUnless {
   static constexpr const char* kName = "SkipUnless";
   enum class Condition { kHasRows, kWantsRows, kTakesTarget, kTakesOwn };
@@ -36,8 +35,8 @@ struct SkipUnless {
   void Operands(Use&&) const {}
 };
 
-// Runs the next `count` operators for parts of the step, one after the other, of at most `rows`
-// rows. With experts, each row makes `pairs_each` pairs (row, expert).
+// Runs the next `count` operators for consecutive parts of the step with at most `rows` rows each.
+// With experts, each row makes `pairs_each` (row, expert) pairs.
 struct Parts {
   static constexpr const char* kName = "Parts";
   int32_t count = 0;
@@ -49,18 +48,19 @@ struct Parts {
 
 // --- Inputs, and messages between stages --------------------------------------------------------
 
-// Looks up the step's tokens in a table, times `scale`. Each rank holds a part of the table.
+// Looks up the step's tokens in a table and multiplies by `scale`. Each rank has a part of the
+// table.
 struct Embed {
   static constexpr const char* kName = "Embed";
   TableId table = kNone;
   BufferId out = kNone;  // F32 [rows, width]
-  // With several ranks, rows of the same size: this rank's (on a device), and those of all ranks.
+  // With several ranks: rows of the same size, this rank's (on a device) and those of all ranks.
   BufferId own = kNone, scratch = kNone;
   int64_t vocab = 0, width = 0;
   float scale = 1;
-  std::array<int32_t, 2> placeholders = {-1, -1};  // DecoderSpec::placeholders
+  std::array<int32_t, 2> placeholders = {-1, -1};  // as DecoderSpec::placeholders
   int32_t lora = kNone;
-  BufferId lora_scratch = kNone;  // on a device
+  BufferId lora_scratch = kNone;  // only on a device
   template <typename Use>
   void Operands(Use&& use) const {
     use(out, Access::kWrite);
@@ -71,8 +71,8 @@ struct Embed {
 };
 
 // Combines the layers' embeddings of the step's tokens with `x`, the projection of the token
-// embeddings (LayerEmbeddingsArgs of kernels/cuda/device_kernels.h). Only on devices; for the CPU
-// several operators are emitted instead.
+// embeddings (LayerEmbeddingsArgs of kernels/cuda/device_kernels.h). Only on devices; the CPU's
+// programs have several operators instead.
 struct MixTable {
   static constexpr const char* kName = "MixTable";
   TableId table = kNone;
@@ -86,7 +86,7 @@ struct MixTable {
   }
 };
 
-// Adds the embeddings of positions and of types, if the model has them.
+// Adds the embeddings of positions and, if the model has them, of types.
 struct AddEmbeddings {
   static constexpr const char* kName = "AddEmbeddings";
   BufferId x = kNone;      // F32 [rows, width]
@@ -100,12 +100,12 @@ struct AddEmbeddings {
   }
 };
 
-// Cosines and sines of the step's positions: F32 [rows, 2 * frequencies].
+// Computes cosines and sines of the step's positions: F32 [rows, 2 * frequencies].
 struct RopeTable {
   static constexpr const char* kName = "RopeTable";
   int32_t table = 0;  // index into Program::rope_tables
-  // Index of Program::rope_axes: the axis of each frequency, if a row may have a position on
-  // several (StepInput::rope_positions); kNone: all turn with the row's position.
+  // Index into Program::rope_axes: the axis of each frequency, if a row may have a position on each
+  // of several axes (StepInput::rope_positions). kNone: all frequencies use the row's position.
   int32_t axes = kNone;
   float amplitude = 1;
   BufferId out = kNone;
@@ -115,11 +115,12 @@ struct RopeTable {
   }
 };
 
-// Messages between stages: rows of `width` F32 numbers. Both are also run if a step has no rows.
+// Exchange messages between stages: rows of `width` F32 elements. Both also run if a step has no
+// rows.
 struct Receive {
   static constexpr const char* kName = "Receive";
   BufferId out = kNone;
-  BufferId wanted_out = kNone;  // on a device: used instead of `out` if all rows are wanted
+  BufferId wanted_out = kNone;  // on a device, used instead of `out` if all rows are wanted
   int64_t width = 0;
   int32_t from_stage = 0;
   template <typename Use>
@@ -137,7 +138,7 @@ struct Send {
     use(x, Access::kRead);
   }
 };
-// Lets messages to and from other stages make progress.
+// Gives messages to and from other stages a chance to advance.
 struct Progress {
   static constexpr const char* kName = "Progress";
   template <typename Use>
@@ -146,7 +147,7 @@ struct Progress {
 
 // --- Whole rows ---------------------------------------------------------------------------------
 
-// residual = (residual + delta * delta_factor) * sum_factor, if there is a delta; then out = its
+// residual = (residual + delta * delta_factor) * sum_factor, if there is a delta. Then out = its
 // RMS norm, or the residual itself without `weight`. Only devices use the factors; the CPU has
 // separate operators for them.
 struct Norm {
@@ -154,12 +155,13 @@ struct Norm {
   BufferId residual = kNone;  // F32 [rows, width]
   BufferId delta = kNone;     // F32 [rows, width]
   VectorId weight = kNone;    // [width]
-  BufferId out = kNone;       // [rows, width], as `type`; on a device as `reader` reads it
+  // [rows, width], as `type`; on a device in the form that `reader` reads.
+  BufferId out = kNone;
   ElementType type = ElementType::kF32;
   int64_t width = 0;
   Reader reader = {};
   BufferId scales = kNone;   // F32 [rows]: scales of rounded rows
-  BufferId out_f32 = kNone;  // also in F32, if a router reads it
+  BufferId out_f32 = kNone;  // a copy in F32, if a router reads it
   VectorId sum_factor = kNone;
   float delta_factor = 1;
   float eps_factor = 1;  // multiplies Program::norm_eps; CPU only
@@ -173,7 +175,7 @@ struct Norm {
   }
 };
 
-// residual += delta, if there is one; then out = its layer norm. With `keeps_norm`, residual = out,
+// residual += delta, if there is one. Then out = its layer norm. With `keeps_norm`, residual = out,
 // too.
 struct LayerNorm {
   static constexpr const char* kName = "LayerNorm";
@@ -195,8 +197,8 @@ struct LayerNorm {
   }
 };
 
-// x += y, if there is one; then x = the RMS norm of each of the `heads` pieces of each row, if
-// there is a `weight`.
+// x += y, if there is a y. Then each of the `heads` pieces of each row of x is replaced by its RMS
+// norm, if there is a `weight`.
 struct NormRows {
   static constexpr const char* kName = "NormRows";
   BufferId x = kNone;  // F32 [rows, heads, width]
@@ -211,11 +213,11 @@ struct NormRows {
   }
 };
 
-// Multiplies the first `width` numbers of each row by `factor`, or by the single number of
+// Multiplies the first `width` elements of each row by `factor`, or by the single element of
 // `vector`.
 struct Scale {
   static constexpr const char* kName = "Scale";
-  BufferId x = kNone;  // F32 [rows, width], rows `stride` numbers apart
+  BufferId x = kNone;  // F32 [rows, width], rows `stride` elements apart
   int64_t width = 0;
   int64_t stride = 0;  // 0: width
   float factor = 1;
@@ -226,7 +228,7 @@ struct Scale {
   }
 };
 
-// x += y.
+// Computes x += y.
 struct Add {
   static constexpr const char* kName = "Add";
   BufferId x = kNone, y = kNone;  // F32 [rows, width]
@@ -238,7 +240,7 @@ struct Add {
   }
 };
 
-// x = (x * x_factor + y) * sum_factor.
+// Computes x = (x * x_factor + y) * sum_factor.
 struct Mix {
   static constexpr const char* kName = "Mix";
   BufferId x = kNone, y = kNone;  // F32 [rows, width]
@@ -262,7 +264,7 @@ struct CopyColumns {
   }
 };
 
-// Copies the hidden rows that the step gives to a drafting head, as `type`.
+// Copies the hidden rows that the step passes to a drafting head, as `type`.
 struct TakeHidden {
   static constexpr const char* kName = "TakeHidden";
   BufferId out = kNone;  // [rows, width]
@@ -291,8 +293,8 @@ struct JoinNorms {
   }
 };
 
-// Copies rows to columns [begin, begin + width) of StepInput::handed, rows `stride` numbers apart.
-// All ranks have the same rows; only the first one copies them.
+// Copies rows to columns [begin, begin + width) of StepInput::handed, whose rows are `stride`
+// elements apart. All ranks have the same rows; only the first rank copies them.
 struct HandRows {
   static constexpr const char* kName = "HandRows";
   BufferId x = kNone;  // F32 [rows, width]
@@ -303,14 +305,14 @@ struct HandRows {
   }
 };
 
-// Moves the rows whose results are wanted to the front; only these are computed further. Requires
-// that no later operator mixes rows, as attention does.
+// Moves the rows whose results are wanted to the front; later operators compute only these. No
+// later operator may mix rows, as attention does.
 struct KeepRows {
   static constexpr const char* kName = "KeepRows";
   struct Kept {
-    Columns columns = {};  // offsets and stride in bytes
+    Columns columns = {};  // offsets and stride are in bytes
     int64_t bytes = 0;
-    // On a device: the destination. Later operators that name columns.buffer read it there.
+    // On a device: the destination, from which later operators that name columns.buffer read.
     BufferId to = kNone;
   };
   std::array<Kept, 3> kept = {};
@@ -323,7 +325,7 @@ struct KeepRows {
   }
 };
 
-// Gathers all columns of rows of which each rank has a part.
+// Gathers all columns of rows of which each rank has some columns.
 struct Gather {
   static constexpr const char* kName = "Gather";
   enum class Cut {
@@ -338,7 +340,7 @@ struct Gather {
   BufferId own = kNone, all = kNone;
   BufferId joined = kNone;  // on a device: room for the pieces of all ranks
   // On a device: the product that reads the rows. If it rounds whole rows, they are gathered as F32
-  // in `all_f32` and rounded to `all`.
+  // in `all_f32`, then rounded to `all`.
   Reader reader = {};
   BufferId all_f32 = kNone, scales = kNone;
   template <typename Use>
@@ -351,11 +353,11 @@ struct Gather {
   }
 };
 
-// Rounds rows of BF16 as the product `reader` requires. Only on devices.
+// Rounds BF16 rows as the product `reader` requires. Only on devices.
 struct Convert {
   static constexpr const char* kName = "Convert";
-  BufferId x = kNone;       // BF16 [rows, width]; rounded in place if BF16 can hold the result
-  BufferId narrow = kNone;  // E4M3 [rows, width]: the rounded numbers otherwise
+  BufferId x = kNone;       // BF16 [rows, width]; rounded in place if BF16 can represent the result
+  BufferId narrow = kNone;  // E4M3 [rows, width]: the rounded rows if BF16 cannot represent them
   BufferId scales = kNone;  // F32 [rows]
   Reader reader = {};
   int64_t width = 0;
@@ -369,19 +371,19 @@ struct Convert {
 
 // --- Products and gates -------------------------------------------------------------------------
 
-// y = W x + bias, plus the contribution of the step's adapters.
+// y = W x + bias, plus the contributions of the step's adapters.
 struct Project {
   static constexpr const char* kName = "Project";
   LinearId linear = kNone;
-  TableId table = kNone;  // instead of `linear`: a head tied to the embedding table
+  TableId table = kNone;  // used instead of `linear` for a head tied to the embedding table
   BufferId x = kNone;     // `x_type` [rows, k]
   ElementType x_type = ElementType::kF32;
-  BufferId y = kNone;  // `y_type` [rows, n], rows y_stride numbers apart
+  BufferId y = kNone;  // `y_type` [rows, n], rows y_stride elements apart
   ElementType y_type = ElementType::kF32;
   int64_t n = 0, k = 0, y_stride = 0;
   int32_t lora = kNone;
-  bool is_plain = false;      // inputs are neither rounded nor split
-  bool finds_maxima = false;  // stores the maxima of rows of y, if the step wants them
+  bool is_plain = false;      // whether inputs are neither rounded nor split
+  bool finds_maxima = false;  // whether to store the maxima of rows of y, if the step wants them
   RoundingBuffers rounding = {};
   DeviceInputBuffers device = {};
   template <typename Use>
@@ -395,8 +397,8 @@ struct Project {
   }
 };
 
-// Writes the activation of x [rows, width] (times up: [rows, 2 * width] with a gate) to y [rows,
-// width], as `type`.
+// Writes activation(x) to y [rows, width] as `type`. x is [rows, width] or, with a gate, [rows, 2 *
+// width]; then the activation of the gate is multiplied by up.
 struct GateMul {
   static constexpr const char* kName = "GateMul";
   Gate gate = Gate::kSilu;
@@ -405,16 +407,16 @@ struct GateMul {
   ElementType type = ElementType::kF32;
   int64_t width = 0;
   kernels::SwigluClamp clamp = {};
-  // For kRule: the rule, and for kXielu its `numbers`, as in MlpWeights::activation.
+  // For kRule: the rule. For kXielu: also its `numbers`, as in MlpWeights::activation.
   kernels::ActivationRule rule = {};
   bool is_gated = true;
   VectorId numbers = kNone;
-  // Devices:
+  // Used only on devices:
   ElementType x_type = ElementType::kF32;
   Reader reader = {};
   BufferId scales = kNone;   // F32 [rows]: scales of rounded rows
-  bool is_gathered = false;  // ranks gather y before whole rows are rounded
-  Columns factors = {};      // F32 rows that replace up
+  bool is_gathered = false;  // whether ranks gather y before whole rows are rounded
+  Columns factors = {};      // F32 rows that replace `up`
   float gate_factor = 1;     // multiplies the gate, before the activation
   ExpertsId biased = kNone;  // experts whose bias is added to x
   BufferId order = kNone, chosen = kNone;
@@ -432,8 +434,8 @@ struct GateMul {
 
 // --- Experts ------------------------------------------------------------------------------------
 
-// Chooses the experts of each row, and their weights. x is F32: rounding it could change which of
-// two nearly equal experts is chosen.
+// Chooses the experts of each row and computes their weights. x is F32, because rounding it could
+// change which of two nearly equal experts is chosen.
 struct Route {
   static constexpr const char* kName = "Route";
   MoeId moe = kNone;
@@ -445,7 +447,7 @@ struct Route {
   VectorId choice_bias = kNone, factors = kNone;
   int64_t width = 0;
   int32_t lora = kNone;
-  BufferId lora_scratch = kNone;  // on a device
+  BufferId lora_scratch = kNone;  // only on a device
   template <typename Use>
   void Operands(Use&& use) const {
     use(x, Access::kRead);
@@ -466,7 +468,7 @@ struct GateShared {
   BufferId y = kNone;      // F32 [rows, y_width]
   int64_t width = 0, y_width = 0;
   int32_t lora = kNone;
-  BufferId lora_scratch = kNone;  // on a device
+  BufferId lora_scratch = kNone;  // only on a device
   template <typename Use>
   void Operands(Use&& use) const {
     use(x, Access::kRead);
@@ -476,17 +478,17 @@ struct GateShared {
   }
 };
 
-// Sorts the pairs (row, expert) by expert (kernels/experts.h), and copies their rows of x.
+// Sorts the (row, expert) pairs by expert (kernels/experts.h), and copies their rows of x.
 struct GroupExperts {
   static constexpr const char* kName = "GroupExperts";
   MoeId moe = kNone;
   BufferId x = kNone;        // F32 [rows, width]
   BufferId chosen = kNone;   // I32 [rows, top_k]
   BufferId weights = kNone;  // F32 [rows, top_k]
-  BufferId order = kNone;    // I32 [pairs], like `place`
+  BufferId order = kNone;    // I32 [pairs], as is `place`
   BufferId place = kNone;
   BufferId row_begin = kNone;  // I32 [experts + 1]
-  BufferId out = kNone;        // F32 [pairs, width]; on a device as `reader` reads it
+  BufferId out = kNone;        // F32 [pairs, width]; on a device in the form that `reader` reads
   int64_t width = 0;
   Reader reader = {};
   BufferId scales = kNone;  // F32 [pairs]: scales of rounded rows
@@ -516,7 +518,7 @@ struct ProjectExperts {
   int32_t lora = kNone;
   RoundingBuffers rounding = {};
   DeviceInputBuffers device = {};
-  BufferId chosen = kNone;  // on a device
+  BufferId chosen = kNone;  // only on a device
   template <typename Use>
   void Operands(Use&& use) const {
     use(x, Access::kRead);
@@ -540,7 +542,7 @@ struct CombineExperts {
   BufferId sum = kNone;  // F32 [rows, width]
   bool adds = false;     // adds to `sum` instead of overwriting it
   int64_t width = 0;
-  // Devices:
+  // Used only on devices: gates whose sigmoids multiply the former content of `sum`.
   BufferId gates = kNone;   // multiply the former content of `sum`, after a sigmoid
   BufferId chosen = kNone;  // only with biases
   ExpertsId biased = kNone;
@@ -557,7 +559,8 @@ struct CombineExperts {
 
 // --- Results ------------------------------------------------------------------------------------
 
-// Scales and soft-caps logits in place. Recomputes the maxima, if the product's no longer hold.
+// Scales and soft-caps logits in place. Recomputes the maxima of rows if those of the product are
+// no longer valid.
 struct FinishLogits {
   static constexpr const char* kName = "FinishLogits";
   BufferId x = kNone;  // F32 [rows, width]
@@ -592,8 +595,8 @@ struct Score {
   }
 };
 
-// Replaces row i by the mean of the rows of a text: the one whose wanted row is the i-th. Each text
-// has a single wanted row.
+// Replaces row i by the mean of the rows of the i-th text. The wanted rows define the order; each
+// text has one.
 struct MeanTexts {
   static constexpr const char* kName = "MeanTexts";
   BufferId x = kNone;  // F32 [rows, width]
@@ -608,7 +611,7 @@ struct MeanTexts {
 struct Classify {
   static constexpr const char* kName = "Classify";
   BufferId x = kNone;        // F32 [rows, width]
-  BufferId scratch = kNone;  // of the same size
+  BufferId scratch = kNone;  // of the same size as `x`
   int64_t width = 0;
   template <typename Use>
   void Operands(Use&& use) const {

@@ -1,5 +1,5 @@
-// The operators (op.h) through which tokens see earlier ones: attention, latent attention, and
-// layers with states.
+// The operators (op.h) through which tokens depend on earlier ones: attention, latent attention,
+// and layers with states.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ struct RopeAppend {
   VectorId q_norm = kNone, k_norm = kNone, v_norm = kNone;
   BufferId own_qk = kNone, whole_qk = kNone;  // for ranks that norm whole rows together
   float k_scale = 1, v_scale = 1;
-  // Devices:
+  // Used only on devices:
   ElementType x_type = ElementType::kF32;
   BufferId q = kNone;  // BF16 [rows, q_width]
-  // For norms over whole rows: sums of squares of the heads of all ranks, and of this rank's.
+  // For norms over whole rows: sums of squares of the heads of all ranks, and of this rank's heads.
   BufferId q_squares = kNone, k_squares = kNone, own_q_squares = kNone, own_k_squares = kNone;
   BufferId joined = kNone;
   template <typename Use>
@@ -53,7 +53,7 @@ struct AppendReceived {
   }
 };
 
-// Attention of q [rows, q, k, v] (latent attention: [rows, q]) to the cache.
+// Attention of q in [rows, q, k, v] (latent attention: [rows, q]) to the cache.
 struct Attend {
   static constexpr const char* kName = "Attend";
   AttentionId attention = kNone;
@@ -61,14 +61,14 @@ struct Attend {
   BufferId q = kNone;
   BufferId out = kNone;  // `type` [rows, heads, value_dim]
   ElementType type = ElementType::kF32;
-  bool allows_bf16 = false;  // whether queries and weights may be rounded to BF16
+  bool allows_bf16 = false;  // whether queries and attention weights may be rounded to BF16
   BufferId chosen = kNone;   // I32 [rows, top_k]: positions that rows attend to; kNone: all
   BufferId scratch = kNone;
   int64_t scratch_bytes = 0;
   VectorId sinks = kNone;
   float k_scale = 1, v_scale = 1;
-  // Every token sees all tokens of its sequence; if `reach` is not 0, only those at most `reach`
-  // away.
+  // Whether every token attends to all tokens of its sequence or, if `reach` is not 0, only to
+  // those at most `reach` away.
   bool is_bidirectional = false;
   int32_t reach = 0;
   template <typename Use>
@@ -81,8 +81,8 @@ struct Attend {
 };
 
 // Latent attention (LatentSpec), from x [rows, first_width]: norms the latent vector, rotates the
-// shared key, and appends both to the cache. If q is made from a vector, its norm is written to
-// `q`.
+// shared key, and appends both to the cache. If q is computed from a vector of its own, that
+// vector's norm is written to `q`.
 struct LatentAppend {
   static constexpr const char* kName = "LatentAppend";
   AttentionId attention = kNone;
@@ -101,7 +101,7 @@ struct LatentAppend {
   }
 };
 
-// Chooses the positions that each row attends to (IndexerSpec). k is normed, rotated like q, and
+// Chooses the positions to which each row attends (IndexerSpec). k is normed, rotated as q is, and
 // appended to the cache beside the keys.
 struct ChoosePositions {
   static constexpr const char* kName = "ChoosePositions";
@@ -127,9 +127,9 @@ struct ChoosePositions {
   }
 };
 
-// Applies the matrices that make keys from the latent vector to q [rows, heads, nope_dim +
-// rope_dim], and rotates the rest, so that out [rows, heads, kv_rank + rope_dim] has the form that
-// attention reads.
+// Multiplies q [rows, heads, nope_dim + rope_dim] by the matrices that compute keys from the latent
+// vector, and rotates the rest. `out` [rows, heads, kv_rank + rope_dim] has the form that attention
+// reads.
 struct AbsorbQueries {
   static constexpr const char* kName = "AbsorbQueries";
   AttentionId attention = kNone;
@@ -145,7 +145,7 @@ struct AbsorbQueries {
   }
 };
 
-// Computes heads' values from their weighted sums of latent vectors x [rows, heads, kv_rank]: y
+// Computes the heads' values from their weighted sums of latent vectors x [rows, heads, kv_rank]: y
 // [rows, heads, value_dim], and a copy as `type` in `out`, if there is one.
 struct ExpandValues {
   static constexpr const char* kName = "ExpandValues";
@@ -164,9 +164,9 @@ struct ExpandValues {
 
 // --- Mixers (MixerSpec) -------------------------------------------------------------------------
 
-// The convolution of a mixer, in place, over its channels: the first numbers of each row of x. For
-// a short convolution, rows are [B, C, x], and out = C * convolution(B * x). Reads and updates the
-// tails of the step's sequences.
+// The convolution of a mixer, in place, over its channels, which are the first elements of each row
+// of x. For a short convolution, rows are [B, C, x], and out = C * convolution(B * x). Reads and
+// updates the tails of the step's sequences.
 struct Convolve {
   static constexpr const char* kName = "Convolve";
   MixerId mixer = kNone;
@@ -174,8 +174,8 @@ struct Convolve {
   BufferId x = kNone;  // F32 [rows, stride]
   int64_t stride = 0;
   VectorId weight = kNone, bias = kNone;  // [conv_width, channels], [channels]
-  // For a short convolution: `type` [rows, channels]. On a device always: for the other mixers F32,
-  // and x is not changed.
+  // For a short convolution: `type` [rows, channels]. On a device it is always set: for the other
+  // mixers it is F32, and x does not change.
   BufferId out = kNone;
   ElementType type = ElementType::kF32;
   template <typename Use>
@@ -185,8 +185,8 @@ struct Convolve {
   }
 };
 
-// The recurrence of a mixer over rows [q, k, v, z, ...] of x; the results replace v. For Mamba-2, q
-// and k are C and B, and v is x. Reads and updates the state matrices of the step's sequences.
+// The recurrence of a mixer over rows [q, k, v, z, ...] of x; the results replace v. For Mamba-2,
+// q, k and v are C, B and x. Reads and updates the state matrices of the step's sequences.
 struct UpdateState {
   static constexpr const char* kName = "UpdateState";
   MixerId mixer = kNone;
@@ -198,7 +198,7 @@ struct UpdateState {
   Columns steps = {};
   Columns decays = {};     // with MixerSpec::decays_keys, replaces a: F32 rows [num_heads, key_dim]
   BufferId gates = kNone;  // F32 [rows, decays, rates]
-  VectorId a_log = kNone, step_bias = kNone, skip = kNone;  // as MixerWeights
+  VectorId a_log = kNone, step_bias = kNone, skip = kNone;  // as in MixerWeights
   template <typename Use>
   void Operands(Use&& use) const {
     use(steps.buffer, Access::kRead);
@@ -208,7 +208,7 @@ struct UpdateState {
   }
 };
 
-// Norms the results of a mixer and gates them by z: from x [rows, q, k, v, ...] to out [rows,
+// Norms the results of a mixer and gates them by z: reads x [rows, q, k, v, ...], writes out [rows,
 // values_width].
 struct GateStates {
   static constexpr const char* kName = "GateStates";
@@ -227,8 +227,8 @@ struct GateStates {
   }
 };
 
-// Multiplies x by the sigmoids (or softpluses) of gates; each gate serves width / num_gates
-// consecutive numbers.
+// Multiplies x by the sigmoids (or softpluses) of gates; each gate applies to width / num_gates
+// consecutive elements.
 struct GateAttended {
   static constexpr const char* kName = "GateAttended";
   BufferId x = kNone;  // `type` [rows, width]
@@ -236,9 +236,11 @@ struct GateAttended {
   BufferId gates = kNone;  // F32 [rows, num_gates]
   int64_t width = 0, num_gates = 0;
   bool is_softplus = false;
-  VectorId bias = kNone;  // added to the gates; a number serves num_gates / size consecutive gates
+  // Added to the gates; an element applies to num_gates / size consecutive gates.
+  VectorId bias = kNone;
   int64_t num_biases = 0;
-  // Devices: the gates' type, and numbers from one row's to the next's; 0: num_gates.
+  // Used only on devices: the gates' type, and the number of elements from one row to the next; 0:
+  // num_gates.
   ElementType gates_type = ElementType::kF32;
   int64_t gates_stride = 0;
   template <typename Use>
@@ -250,7 +252,7 @@ struct GateAttended {
 
 // --- Heads, before and after attention ----------------------------------------------------------
 
-// Clamps numbers of x to [-limit, limit].
+// Clamps elements of x to [-limit, limit].
 struct LimitRows {
   static constexpr const char* kName = "LimitRows";
   Columns x = {};  // F32
@@ -275,8 +277,8 @@ struct NormHeads {
   }
 };
 
-// Copies heads [rows, heads, from_width] to [rows, heads, to_width]; heads are cut off or padded
-// with zeros. `from` and `to` may begin at the same number if heads become wider.
+// Copies heads [rows, heads, from_width] to [rows, heads, to_width]. Heads are truncated, or padded
+// with zeros. `from` and `to` may begin at the same element if heads become wider.
 struct CopyHeads {
   static constexpr const char* kName = "CopyHeads";
   Columns from = {}, to = {};  // `type`

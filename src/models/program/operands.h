@@ -7,7 +7,7 @@
 
 namespace sluice::program {
 
-// Index into the Program's table; kNone: no entry.
+// Index into the Program's table of buffers; kNone: no buffer.
 using BufferId = int32_t;
 using LinearId = int32_t;     // Program::linears
 using ExpertsId = int32_t;    // Program::experts
@@ -30,7 +30,7 @@ struct Columns {
   int64_t stride = 0;
 };
 
-// The product that reads the rows; on a device it determines how they are rounded when written.
+// The product that reads the rows. On a device, it determines how they are rounded when written.
 struct Reader {
   LinearId linear = kNone;
   ExpertsId experts = kNone;
@@ -38,18 +38,18 @@ struct Reader {
 
 // CPU buffers for rounding or splitting a product's inputs; kNone: not needed.
 struct RoundingBuffers {
-  BufferId rounded = kNone;  // rows as integers, F32, or pairs of BF16 rows
-  BufferId scales = kNone;   // F32, per row
-  BufferId pairs = kNone;    // results for both BF16 halves
+  BufferId rounded = kNone;  // rows as integers, as F32, or as pairs of BF16 rows
+  BufferId scales = kNone;   // F32, one per row
+  BufferId pairs = kNone;    // results for both BF16 halves of each row
 };
 
 // Additional buffers of a product on a device; kNone on the CPU.
 struct DeviceInputBuffers {
   BufferId narrow = kNone;   // E4M3 rows that Convert wrote
-  BufferId scales = kNone;   // F32 [rows], of rounded rows
+  BufferId scales = kNone;   // F32 [rows]: scales of rounded rows
   BufferId ordered = kNone;  // inputs in the order of the matrix's columns
   BufferId scratch = kNone;
-  BufferId counters = kNone;  // zeros between products
+  BufferId counters = kNone;  // zeros between any two products
   BufferId lora = kNone;      // adapters' intermediate results
   template <typename Use>
   void Operands(Use&& use) const {

@@ -9,14 +9,15 @@
 
 namespace sluice::program {
 
-// An operator's name and the buffers that it reads and writes, independent of the layer.
+// Returns an operator's name and the buffers that it reads and writes, in a form independent of the
+// layer.
 std::string LabelOf(const Program& program, const Op& op);
 
-// One line per operator: name, operands, shape, costs. Consecutive identical layers are printed
-// once. Then the sum, and the memory of the buffers.
+// Returns one line per operator: name, operands, shape, costs. Consecutive identical layers are
+// printed once. Then come the total, and the memory of the buffers.
 std::string Print(const Program& program, const MatrixBytes& bytes_of, int64_t kv_bytes);
 
-// One object per operator, for all layers.
+// Returns one object per operator, for all layers.
 json::Value ToJson(const Program& program, const MatrixBytes& bytes_of, int64_t kv_bytes);
 
 }  // namespace sluice::program

@@ -1,4 +1,4 @@
-// A model's forward pass as a list of operators (op.h), with the tables that they refer to.
+// A model's forward pass as a list of operators (op.h), with the tables to which they refer.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace sluice::program {
 // What a buffer's rows correspond to.
 enum class Extent {
   kOnce,     // a single row
-  kStep,     // the step's rows; later only the wanted ones
+  kStep,     // the step's rows; after KeepRows, only the wanted ones
   kWanted,   // rows whose results are wanted
   kPart,     // the rows of a part of an MLP (Parts)
   kRounded,  // rows that are rounded or split together
   kPairs,    // (row, expert) pairs
 };
 
-// Maximum number of rows of each extent.
+// Maximum number of rows for each extent.
 struct Limits {
   int64_t rows = 0;
   int64_t wanted = 0;
@@ -36,11 +36,12 @@ struct Limits {
 struct Buffer {
   std::string name;
   Extent extent = Extent::kStep;
-  int64_t row_bytes = 0;  // the maximum over its operators
-  int64_t copies = 1;     // one for each step in flight
-  // If true, no other buffer uses its memory. Otherwise, buffers not alive together share memory.
+  int64_t row_bytes = 0;  // the maximum over all operators that use it
+  int64_t copies = 1;     // number of copies, one for each step in flight
+  // Whether no other buffer may use its memory. Otherwise, buffers that are not in use at the same
+  // time share memory.
   bool is_kept = false;
-  bool is_results = false;  // the step's results, in the caller's memory
+  bool is_results = false;  // whether it is the step's results, in the caller's memory
 };
 
 // The operators of a layer: [begin, end).
@@ -48,11 +49,11 @@ struct LayerOps {
   int32_t begin = 0, end = 0;
 };
 
-// State that a sequence keeps between steps. Operators declare it, so that code which allocates and
-// counts it need not know the model.
+// A state that a sequence keeps between steps. Operators declare it, so that code which allocates
+// and counts states need not know the model.
 struct State {
   std::string name;
-  int64_t layer = 0;               // of the cache
+  int64_t layer = 0;               // layer of the cache
   int64_t bytes_per_token = 0;     // in blocks of the KV cache
   int64_t bytes_per_sequence = 0;  // independent of its length
 };
@@ -63,9 +64,9 @@ struct Program {
   std::vector<const LinearWeights*> linears;
   std::vector<const ExpertWeights*> experts;
   std::vector<const std::vector<float>*> vectors;
-  std::vector<AttentionSpec> attentions;  // with the heads that this rank has
-  std::vector<MoeSpec> moes;              // with the rows that this rank has
-  std::vector<MixerSpec> mixers;          // with the heads that this rank has
+  std::vector<AttentionSpec> attentions;  // with this rank's heads
+  std::vector<MoeSpec> moes;              // with this rank's rows
+  std::vector<MixerSpec> mixers;          // with this rank's heads
   std::vector<std::vector<float>> rope_tables;
   std::vector<std::vector<int8_t>> rope_axes;
   std::vector<Buffer> buffers;
@@ -76,17 +77,17 @@ struct Program {
 
   std::vector<Op> ops;
   std::vector<LayerOps> layers;
-  // Operators from here on compute results from the remaining rows; with a single stage they follow
-  // directly.
+  // Operators from here on compute results from the remaining rows. With a single stage, they
+  // directly follow the layers.
   int32_t results_begin = 0;
 };
 
 const char* NameOf(const Op& op);
 
-// Whether any loaded matrix reorders its inputs.
+// Returns whether any loaded matrix reorders its inputs.
 bool OrdersInputs(const Program& program);
 
-// The buffer with this name. REQUIRES: it exists.
+// Returns the buffer with this name. REQUIRES: it exists.
 BufferId FindBuffer(const Program& program, std::string_view name);
 
 }  // namespace sluice::program

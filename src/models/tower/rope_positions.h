@@ -1,4 +1,4 @@
-// Positions on three axes (time, row, column) of a prompt's tokens, if it has images.
+// Computes positions on three axes (time, row, column) for the tokens of a prompt with images.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace sluice {
 
-// An image whose tokens begin at token `position` of a prompt.
+// An image whose tokens begin at index `position` of a prompt.
 struct PlacedImage {
   int64_t position = 0;
   const ProcessedImage* image = nullptr;
 };
 
-// A text token has the same position on all axes: one after the largest before it. A row of an
-// image is at the position where the image begins, plus its row and column among the tower's output
-// rows, each of which covers merge x merge patches. Source: transformers' get_rope_index of
-// Qwen2.5-VL, Qwen3-VL and PaddleOCR-VL.
+// A text token has the same position on all axes: one after the largest before it. An image token
+// is at the position where the image begins, plus its row and column among the tower's output rows,
+// each of which covers merge x merge patches. Source: transformers' get_rope_index of Qwen2.5-VL,
+// Qwen3-VL and PaddleOCR-VL.
 class RopePositions {
  public:
   static constexpr int kAxes = 3;
@@ -27,9 +27,10 @@ class RopePositions {
   // REQUIRES: the images are inside the prompt, ascending, and do not overlap.
   RopePositions(int64_t prompt_tokens, std::span<const PlacedImage> images, int64_t merge);
 
-  // Whether every token's position is its index.
+  // Returns whether every token's position is its index.
   bool is_plain() const { return first_ == 0 && end_ == 0; }
-  // The position on `axis` of token `position`, which may be after the prompt.
+  // Returns the position on `axis` of the token with index `position`, which may be after the
+  // prompt.
   int32_t At(int axis, int64_t position) const {
     if (position < first_) return static_cast<int32_t>(position);
     if (position >= end_) return static_cast<int32_t>(position + shift_);
@@ -38,7 +39,7 @@ class RopePositions {
 
  private:
   int64_t first_ = 0, end_ = 0;  // tokens from the first image's begin to the last one's end
-  int64_t shift_ = 0;            // of the tokens after end_
+  int64_t shift_ = 0;            // shift of the tokens from end_ on
   std::vector<int32_t> axes_;    // [kAxes, end_ - first_]
 };
 

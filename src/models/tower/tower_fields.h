@@ -1,4 +1,4 @@
-// Helpers of towers' readers (ReadTowerSpec): fields of vision_config, and names.
+// Helpers for readers of towers (ReadTowerSpec): fields of vision_config, and names.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace sluice {
 
 using ProjectorKind = ProjectorStep::Kind;
 
-// Defaults of a family's vision_config, as in transformers' configuration class.
+// Defaults for a family's vision_config, as in transformers' configuration class.
 struct TowerDefaults {
   int64_t hidden = 0, intermediate = 0, layers = 0, heads = 0, patch = 0;
   const char* hidden_field = "hidden_size";
@@ -23,27 +23,27 @@ struct TowerDefaults {
   const char* activation_field = "hidden_act";
   const char* activation = "gelu_pytorch_tanh";
   double theta = 10000;
-  double mlp_ratio = 0;  // if not 0: hidden * mlp_ratio instead of intermediate_size
+  double mlp_ratio = 0;  // if not 0, intermediate_size is hidden * mlp_ratio
 };
 
-// A vision_config, the config around it and what was read from that.
+// A vision_config, the config around it and the values read from that.
 struct TowerFields {
   const JsonFields& vision;
   const JsonFields& outer;
   const ModelConfig& config;
 };
 
-// Reads an integer from 1 to `most`.
+// Reads an integer from 1 to `most`; returns `absent` if the field is absent.
 Result<int64_t> ReadOr(const JsonFields& fields, const char* name, int64_t most, int64_t absent);
-// Like ReadOr, but also accepts a pair of equal numbers.
+// As ReadOr, but also accepts a pair of equal numbers.
 Result<int64_t> ReadSideOr(const JsonFields& fields, const char* name, int64_t most,
                            int64_t absent);
 Result<TowerActivation> ReadTowerActivation(const JsonFields& fields, const char* name,
                                             const char* absent);
 Result<double> ReadTowerTheta(const JsonFields& fields, double absent);
-// Reads the dimensions, and sets names that most towers have.
+// Reads the dimensions, and sets the names that most towers have.
 Result<TowerSpec> ReadTowerDimensions(const TowerFields& fields, const TowerDefaults& defaults);
-// kUnsupported if a field is given and its value is not `only`.
+// Returns kUnsupported if the field has a value other than `only`.
 Status ExpectField(const JsonFields& fields, const char* name, const json::Value& only);
 
 void SetPatch(TowerSpec& spec, std::string module, bool has_bias, bool is_linear = false);
@@ -54,7 +54,7 @@ Status SetAxialRope(const TowerFields& fields, double theta, int8_t first, Tower
 void SetSiglipLayers(const std::string& prefix, TowerSpec& spec);
 // Reads Pixtral's layers and RoPE, without a projector.
 Result<TowerSpec> ReadPixtralLayers(const TowerFields& fields);
-// Reads patches, RoPE and names that Qwen's towers share with towers derived from them.
+// Reads the patches, RoPE and names that Qwen's towers share with towers derived from them.
 Result<TowerSpec> ReadQwenTower(const TowerFields& fields, const TowerDefaults& defaults,
                                 bool patch_bias);
 

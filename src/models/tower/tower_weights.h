@@ -10,11 +10,12 @@
 
 namespace sluice {
 
-// A linear layer; its results may be only some columns of the rows that the tower computes.
+// A linear layer. Its results may be only some of the columns that the tower computes in one
+// product.
 struct TowerLinear {
   LinearWeights weights;
   int64_t rows = 0;
-  // TowerSpec::clips: minimum and maximum of its inputs, then of its results; else empty.
+  // For TowerSpec::clips: minimum and maximum of its inputs, then of its results; else empty.
   std::vector<float> bounds;
 };
 
@@ -25,10 +26,11 @@ struct TowerNorm {
 struct TowerLayerWeights {
   TowerNorm attention_norm, attention_after, mlp_norm, mlp_after;
   std::vector<float> attention_factor, mlp_factor;  // [hidden], or empty
-  std::vector<TowerLinear> qkv;               // one for all; with clipping one each for q, k and v
+  // One for q, k and v together; with clipping, one for each.
+  std::vector<TowerLinear> qkv;
   std::vector<float> q_norm, k_norm, v_norm;  // [head_dim], or empty
   TowerLinear output;
-  std::vector<TowerLinear> up;  // one for [gate and] up; with clipping one each
+  std::vector<TowerLinear> up;  // one for [gate and] up together; with clipping, one for each
   TowerLinear down;
 };
 
@@ -45,17 +47,17 @@ struct TowerWeights {
   std::vector<float> class_row;  // [hidden], or empty
   TowerNorm patch_norm;          // or empty
   TowerNorm first_norm;          // or empty
-  std::vector<float> zeros;      // [hidden], if results have factors; else empty
+  std::vector<float> zeros;      // [hidden] zeros, if sub-layers' results have factors; else empty
   std::vector<float> newline;    // [out_width], or empty
   std::vector<TowerLayerWeights> layers;
   ProjectorWeights projector;
   std::vector<ProjectorWeights> levels;
 };
 
-// Lists the parameters, with targets in `weights`, in which the layers and steps are created.
+// Lists the parameters, with targets in `weights`. Creates the layers and steps in `weights`.
 ParameterList ListTowerParameters(const TowerSpec& spec, TowerWeights& weights);
 
-// Whether a checkpoint contains a tower: some contain only the text part.
+// Returns whether a checkpoint contains a tower; some contain only the text part.
 bool HoldsTower(const TowerSpec& spec, const Checkpoint& checkpoint);
 
 }  // namespace sluice
