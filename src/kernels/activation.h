@@ -1,5 +1,5 @@
-// activation: the activation function of an MLP, gated or not, for the functions other than those
-// of silu_mul, gelu_mul and gelu.
+// activation: the activation function of an MLP, gated or not. silu_mul, gelu_mul and gelu have the
+// functions that this operator lacks.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace sluice::kernels {
 
-// y[m, i] = f(x[m, i]) * x[m, width + i] if `gated`, else f(x[m, i]). x: F32 dense [rows, 2 *
-// width] or [rows, width]; y: [rows, width] F32 or BF16, rounded once. Each result depends only on
-// its own inputs.
+// Computes y[m, i] = f(x[m, i]) * x[m, width + i] if `gated`, else f(x[m, i]). x: F32 contiguous
+// [rows, 2 * width] or [rows, width]; y: [rows, width] F32 or BF16, rounded once. Each result
+// depends only on its own inputs.
 void Activate(ThreadPool& pool, const ActivationRule& rule, const float* x, int64_t rows,
               int64_t width, bool gated, void* y, ElementType y_type);
 

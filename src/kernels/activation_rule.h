@@ -1,4 +1,4 @@
-// Description of an MLP's activation function; computed by kernels/activation.h.
+// Describes an MLP's activation function, which kernels/activation.h computes.
 #pragma once
 
 namespace sluice::kernels {
@@ -16,7 +16,7 @@ enum class ActivationKind {
 
 struct ActivationRule {
   ActivationKind kind = ActivationKind::kSilu;
-  // If not 0: f's result is clamped to at most `limit`, and the factor that it multiplies to
+  // If not 0, f's result is clamped to at most `limit`, and the factor that it multiplies to
   // [-limit, limit].
   float limit = 0;
   float alpha_p = 0, alpha_n = 0, beta = 0, eps = 0;  // for kXielu

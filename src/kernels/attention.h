@@ -12,7 +12,7 @@
 
 namespace sluice::kernels {
 
-// The maximum head_dim, and the maximum head_dim of a latent cache.
+// The maximum head_dim of a cache, and of a latent cache.
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kMaxKeyDim = 576;
 
@@ -25,16 +25,17 @@ struct KvLayout {
   int head_dim = 0;
   int block_size = 16;
   ElementType type = ElementType::kBF16;
-  int64_t block_stride = 0;  // 0: blocks are dense
-  // If not 0: a latent cache. The value of a position is the first `latent_dim` numbers of its key,
-  // stored once; there are no separate values. The blocks of V are dense and hold `side_dim` other
-  // numbers per position, which AppendSide writes and Attention does not read; 0: none.
+  int64_t block_stride = 0;  // 0: blocks are contiguous
+  // If not 0, this is a latent cache: the value of a position is the first `latent_dim` elements of
+  // its key, stored once, and there are no separate values. The blocks of V are contiguous and
+  // contain `side_dim` other elements per position (0: none), which AppendSide writes and Attention
+  // does not read.
   int latent_dim = 0;
   int side_dim = 0;
 
   bool is_latent() const { return latent_dim != 0; }
   int value_dim() const { return is_latent() ? latent_dim : head_dim; }
-  // Numbers per block of K and of V.
+  // Returns the number of elements per block of K, and of V.
   int64_t BlockElements() const { return int64_t{num_kv_heads} * block_size * head_dim; }
   int64_t ValueBlockElements() const {
     return is_latent() ? int64_t{num_kv_heads} * block_size * side_dim : BlockElements();
@@ -59,67 +60,68 @@ struct SeenSpan {
 };
 
 // The tokens of one sequence in this step: rows [first_row, first_row + num_tokens) of the step's
-// activations are its tokens at positions [context, context + num_tokens). Its cache already holds
-// `context` tokens.
+// activations are its tokens at positions [context, context + num_tokens). The keys and values of
+// the first `context` tokens are already in the cache.
 struct AttentionSlice {
   int64_t first_row = 0;
   int32_t num_tokens = 0;
   int32_t context = 0;
   const int32_t* block_table = nullptr;  // [ceil((context + num_tokens) / block_size)]
-  // Ascending and disjoint. A span that holds a token of the slice ends within the slice.
+  // Ascending and disjoint. A span that contains a token of the slice ends within the slice.
   const SeenSpan* spans = nullptr;
   int32_t num_spans = 0;
 };
 
-// How scores of positions become weights.
+// How scores become weights.
 struct AttentionScores {
-  float scale = 1;     // of q . k
+  float scale = 1;     // multiplies q . k
   float soft_cap = 0;  // c: a scaled score s becomes c * tanh(s / c); 0: none
-  // [num_heads], or null: none. A row's softmax of head h has an additional score sinks[h] whose
-  // value is zero: it only takes part of the weight.
+  // [num_heads], or null: none. A row's softmax for head h has an additional score sinks[h] whose
+  // value is zero, so it only takes a part of the weight.
   const float* sinks = nullptr;
-  // With keys and values in BF16 or F8_E4M3: queries and softmax weights may be rounded to BF16 so
-  // that BF16 products can be used. Faster, with relative errors of 2^-9 in each.
+  // Whether, with keys and values in BF16 or F8_E4M3, queries and softmax weights may be rounded to
+  // BF16, so that BF16 products can be used. This is faster, with relative errors of 2^-9 in each.
   bool bf16_products = false;
-  // Tokens in a slice's span also attend to later tokens of that span.
+  // Whether tokens in a slice's span also attend to later tokens of that span.
   bool sees_spans = false;
 };
 
-// Writes k and v of all the slices' tokens to their slots, rounded to the cache's type; for F8_E4M3
-// x / scale is rounded, to nearest even, saturating at +-448 (NaN stays NaN). k and v: F32, row i
-// at k + i * stride, [num_kv_heads, head_dim] dense inside a row. v: null for a latent cache.
+// Writes k and v of all the slices' tokens to their slots, rounded to the cache's type; for
+// F8_E4M3, x / scale is rounded to nearest even and saturates at +-448 (NaN stays NaN). k and v:
+// F32, row i at k + i * stride, [num_kv_heads, head_dim] dense inside a row. v: null for a latent
+// cache.
 void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
               const float* k, const float* v, int64_t stride);
 
-// AppendKv for the side numbers of a latent cache (KvLayout::side_dim): x F32, row i at x + i *
-// stride, [num_kv_heads, side_dim]. Scaled by k_scale.
+// As AppendKv, for the side elements of a latent cache (KvLayout::side_dim). x: F32, row i at x + i
+// * stride, [num_kv_heads, side_dim]. Scaled by k_scale.
 void AppendSide(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
                 const float* x, int64_t stride);
 
-// Sparse attention: the positions that each row attends to. Row i attends to positions[i * stride,
-// i * stride + most), ascending. A row that sees at most `most` positions attends to all of them,
-// and its list is not read.
+// The positions to which each row attends in sparse attention. Row i attends to positions[i *
+// stride, i * stride + most), ascending. A row that sees at most `most` positions attends to all of
+// them, and its list is not read.
 struct ChosenPositions {
   const int32_t* positions = nullptr;  // null: every row attends to all positions that it sees
   int64_t stride = 0;
   int32_t most = 0;
 };
 
-// Bytes of scratch memory that Attention needs for any step of up to `max_rows` rows and
-// `max_slices` slices of at most `max_context` tokens, on a pool of `num_threads`.
+// Returns the bytes of scratch memory that Attention needs for any step of up to `max_rows` rows
+// and `max_slices` slices of at most `max_context` tokens, on a pool of `num_threads`.
 int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max_rows,
                               int64_t max_slices, int64_t max_context, int num_threads);
 
-// out[row, h, :] = softmax(scores of q . K) V over the positions up to the row's own that `span`
-// allows. q: F32, row i at q + i * q_stride, [num_heads, head_dim] dense inside a row; query head h
-// reads KV head h / (num_heads / num_kv_heads). out: dense [rows, num_heads * value_dim], F32 or
-// BF16 (`out_type`). AppendKv must have been called for the same slices. Blocks entirely before the
-// first position that a slice's first row attends to are not read; their block table entries may be
-// arbitrary.
+// Computes out[row, h, :] = softmax(scores of q . K) V over the positions up to the row's own that
+// `span` allows. q: F32, row i at q + i * q_stride, [num_heads, head_dim] dense inside a row; query
+// head h reads KV head h / (num_heads / num_kv_heads). out: dense [rows, num_heads * value_dim],
+// F32 or BF16 (`out_type`). AppendKv must have been called for the same slices. Blocks entirely
+// before the first position that a slice's first row attends to are not read; their block table
+// entries may be arbitrary.
 //
 // Positions are processed in chunks at fixed multiples, and each row combines its chunks in order:
 // the result of a row depends only on its own position and cache, never on the rest of the step or
-// the number of threads. With chosen positions (latent caches only) the row's list is cut into
+// the number of threads. With chosen positions (latent caches only), the row's list is divided into
 // chunks, so a list of all positions gives the same bits as no list. F8_E4M3 codes are converted
 // exactly; k_scale is multiplied into the score scale, and the divisor of the result (the sum of
 // weights) is divided by v_scale (k_scale in a latent cache). The keys of a chunk of a latent cache

@@ -6,10 +6,10 @@
 // output rows of a weight panel. In a panel of values the elements of a head are contiguous, and in
 // BF16 neighbouring positions are interleaved in pairs. F8_E4M3 codes are laid out like BF16,
 // except that each whole group of 64 codes has the order of CodePlace; F16 is laid out like F32.
-// Both are converted when read.
-// Other block sizes hold plain rows [block_size, head_dim], which are copied into panels when read:
-// correct, but slower. Latent caches hold plain rows, too, because each row becomes part of a panel
-// of keys and of one of values, and chosen positions are read as single rows.
+// Both are converted when read. With other block sizes, blocks contain plain rows [block_size,
+// head_dim], which are copied into panels when read; this is slower. Latent caches contain plain
+// rows, too, because each row becomes part of a panel of keys and of one of values, and chosen
+// positions are read as single rows.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ inline bool HasPanels(const KvLayout& layout) {
   return layout.block_size % kAttentionPanelPositions == 0 && !layout.is_latent();
 }
 
-// Offset of element d of a position inside its panel. `pairs`: the BF16 layout.
+// Returns the offset of element d of a position inside its panel. `pairs`: whether the panel has
+// the BF16 layout.
 inline int64_t KeyOffset(bool pairs, int /*head_dim*/, int position, int d) {
   return pairs ? (d / 2 * kAttentionPanelPositions + position) * 2 + d % 2
                : d * kAttentionPanelPositions + position;
@@ -40,9 +41,9 @@ inline int64_t ValueOffset(bool pairs, int head_dim, int position, int d) {
                : int64_t{position} * head_dim + d;
 }
 
-// Place of an F8_E4M3 code in its group of 64: runs of 8 codes of the first half alternate with
-// runs of the second half, so that unpacking bytes within each 16-byte lane of a vector gives two
-// vectors in order. Codes after the last whole group are in BF16 order.
+// Returns the place of an F8_E4M3 code in its group of 64: runs of 8 codes of the first half
+// alternate with runs of the second half, so that unpacking bytes within each 16-byte lane of a
+// vector gives two vectors in order. Codes after the last whole group are in BF16 order.
 constexpr int kCodeGroup = 64;
 constexpr int CodePlace(int code) {
   const int eight = code / 8;
@@ -64,7 +65,7 @@ inline int64_t ValueCodeOffset(int head_dim, int position, int d) {
   return group + CodePlace(static_cast<int>(offset - group));
 }
 
-// Offset of an element in a cache of this type.
+// Returns the offset of an element in a cache of this type.
 inline int64_t KeyOffset(ElementType type, int head_dim, int position, int d) {
   return type == ElementType::kF8E4M3
              ? KeyCodeOffset(head_dim, position, d)
@@ -76,7 +77,7 @@ inline int64_t ValueOffset(ElementType type, int head_dim, int position, int d) 
              : ValueOffset(type == ElementType::kBF16, head_dim, position, d);
 }
 
-// Offset of a head's elements in the cache, in elements.
+// Returns the offset, in elements, of a head's elements in the cache.
 inline int64_t HeadOffset(const KvLayout& layout, int64_t block, int kv_head) {
   return block * layout.BlockStride() + int64_t{kv_head} * layout.block_size * layout.head_dim;
 }

@@ -1,5 +1,5 @@
-// Conversion of keys and values to panels (attention_layout.h), for kernels that read another type
-// than the cache stores, and for caches without panels.
+// Converts keys and values to panels (attention_layout.h), for kernels that read another type than
+// the cache stores, and for caches without panels.
 #pragma once
 
 #include "kernels/attention.h"

@@ -8,10 +8,10 @@
 
 namespace sluice::kernels {
 
-// Attention over all positions of a slice, including those after a row's own. `reach` > 0: only
-// positions at most that far from the row's own. `bf16_products`: AttentionScores::bf16_products.
-// Scratch as for Attention. REQUIRES: every slice is a whole sequence (context 0); AppendKv has
-// been called for it.
+// Attention over all positions of a slice, including those after a row's own. `reach`: if > 0, only
+// over positions at most that far from the row's own. `bf16_products`: as
+// AttentionScores::bf16_products. Scratch as for Attention. REQUIRES: every slice is a whole
+// sequence (context 0); AppendKv has been called for it.
 void BidirectionalAttention(ThreadPool& pool, const KvCacheView& cache,
                             std::span<const AttentionSlice> slices, int32_t reach, const float* q,
                             int64_t q_stride, int num_heads, float scale, void* out,

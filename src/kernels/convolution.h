@@ -10,11 +10,11 @@ namespace sluice::kernels {
 inline constexpr int kMostConvolutionWidth = 16;
 
 struct Convolution {
-  int width = 0;                  // inputs per result; the last is its own row
+  int width = 0;                  // inputs per result; the last one is the row's own
   int64_t channels = 0;           // of the weights and of the tail
   const float* weight = nullptr;  // [width, channels]
   const float* bias = nullptr;    // [channels], or null
-  bool silu = false;              // apply SiLU to the result
+  bool silu = false;              // whether to apply SiLU to the result
 };
 
 // Where to store the tail after the first `rows` rows.
@@ -24,12 +24,11 @@ struct TailSnapshot {
 };
 
 // Convolves consecutive rows of one sequence in place: x[r, c] = bias[c] + weight[0, c] * (the
-// input of row r - width + 1) + ... + weight[width - 1, c] * x[r, c], summed in this order, for
+// input of row r - width + 1) + ... + weight[width - 1, c] * x[r, c], summed in this order, for all
 // channels c in [begin, end); row r of x is at x + r * stride. `tail` [width - 1, channels]: on
 // entry the inputs before the first row, the latest last; on return the last width - 1 inputs. A
-// result depends only on its inputs, not on how the sequence is cut into calls. All numbers are
-// F32.
-// REQUIRES: width in [1, kMostConvolutionWidth]; 0 < rows of a snapshot <= `rows`.
+// result depends only on its inputs, not on how the sequence is divided into calls. All numbers are
+// F32. REQUIRES: width in [1, kMostConvolutionWidth]; 0 < rows of a snapshot <= `rows`.
 void ConvolveRows(const Convolution& convolution, float* x, int64_t stride, int64_t rows,
                   int64_t begin, int64_t end, float* tail,
                   std::span<const TailSnapshot> snapshots = {});

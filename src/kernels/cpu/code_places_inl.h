@@ -1,4 +1,4 @@
-// Addresses of the codes, and of the scales or zero points, of a panel's step.
+// Returns addresses of the codes, and of the scales or zero points, of a panel's step.
 #pragma once
 
 #include "kernels/kernel_table.h"

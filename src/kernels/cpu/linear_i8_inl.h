@@ -43,7 +43,7 @@ struct I8Tile {
       return WeightsOf(LoadWords(panels[v / kI8PanelVectors] + line * kI8LineBytes +
                                  v % kI8PanelVectors * kLanes * 4));
     };
-    // Inputs or weights, whichever are fewer, stay in registers; the others are streamed.
+    // Keeps inputs or weights, whichever are fewer, in registers and streams the others.
     if constexpr (kRows < kVectors) {
       Inputs inputs[kRows];
 #pragma GCC unroll 8
@@ -67,7 +67,7 @@ struct I8Tile {
     }
   }
 
-  // Adds lines [begin, end). For each of them, prefetches the line of the same number of each
+  // Adds lines [begin, end). For each line, also prefetches the line with the same number from each
   // ahead[].
   template <int kAhead>
   __attribute__((always_inline)) void AddLines(const LinearArgs& args, int64_t row,
@@ -114,7 +114,7 @@ struct I8Tile {
     }
   }
 
-  // Save the sums to memory, and restore them, between segments of inputs.
+  // Save the sums to memory between segments of inputs, and restore them.
   __attribute__((always_inline)) void Keep(Sums (*to)[kVectors]) const {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -149,7 +149,7 @@ void MultiplyI8Tile(const LinearArgs& args, const int32_t* corrections, int64_t 
 }
 
 // For up to kI8SegmentRows rows. Weights are processed in segments. The first tiles prefetch the
-// next segment: otherwise memory would be idle while the other tiles read this one from the cache.
+// next segment; otherwise memory would be idle while the other tiles read this one from the cache.
 template <int kMaxRows, int kPanels>
 void MultiplyI8Segments(const LinearArgs& args, const int32_t* corrections, int64_t row_begin,
                         int64_t row_end, int64_t panel) {

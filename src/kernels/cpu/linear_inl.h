@@ -1,8 +1,8 @@
 // linear with F32 multiply-adds. Uses the vector operations of a simd.h included before.
 //
-// Every output element is one chain of fused multiply-adds over k in ascending order, in whatever
-// tile it is computed. If blocks of inputs have scales, each block is such a chain, and another
-// chain adds the blocks' sums times their scales. A tile is kRows activation rows by kPanels weight
+// Every output element is one chain of fused multiply-adds over k in ascending order, whatever tile
+// it belongs to. If blocks of inputs have scales, each block is such a chain, and another chain
+// adds the blocks' sums times their scales. A tile is kRows activation rows by kPanels weight
 // panels; x is broadcast, the lanes are output rows.
 //
 // Inputs are processed in segments. In each, BF16 inputs are converted to F32 and codes to BF16 in
@@ -26,11 +26,11 @@ constexpr int64_t kChunkRows = 90;  // a multiple of a tile's rows, 5 or 6
 struct Segment {
   int64_t begin;
   int64_t count;
-  bool starts;  // whether it starts its block
+  bool starts;  // whether it begins its block
   bool ends;
 };
 
-// The segment from `begin` on; its count is 0 at the end of the row.
+// Returns the segment from `begin` on; its count is 0 at the end of the row.
 inline Segment SegmentAt(const LinearArgs& args, int64_t begin) {
   const int64_t block = args.block_scales == nullptr ? args.cols : args.block_steps * kStepInputs;
   const int64_t in_block = begin % block;
@@ -42,12 +42,12 @@ inline Segment SegmentAt(const LinearArgs& args, int64_t begin) {
 
 // The sums of a chunk of rows and the panels of a unit: [row][16 * panels].
 struct ChunkSums {
-  // The sums of the current block; without blocks, of all inputs.
+  // Returns the sums of the current block or, without blocks, of all inputs.
   float* At(int64_t row, int64_t panel) { return sums + row * stride + panel * kPanelRows; }
-  // The sum of the previous blocks, scaled.
+  // Returns the scaled sum of the previous blocks.
   float* TotalAt(int64_t row, int64_t panel) { return totals + row * stride + panel * kPanelRows; }
 
-  // The sums from panel `panel` on.
+  // Returns the sums from panel `panel` on.
   ChunkSums From(int64_t panel) const {
     return {stride, sums + panel * kPanelRows, totals + panel * kPanelRows};
   }
@@ -133,7 +133,7 @@ inline void MultiplyChunk(const LinearArgs& args, int64_t row_begin, int64_t row
   StoreChunk(args, row_begin, rows, panel_begin, sums);
 }
 
-// AddProducts, not inlined: in the loops over tiles, GCC 12 would keep sums on the stack.
+// As AddProducts, but not inlined: in the loops over tiles, GCC 12 would keep sums on the stack.
 template <bool kBf16Weights, int kRows, int kPanels>
 __attribute__((noinline)) void AddLines(const float* x, int64_t x_stride,
                                         const uint8_t* const (&panels)[kPanels], int64_t count,

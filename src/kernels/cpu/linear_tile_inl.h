@@ -11,7 +11,7 @@ namespace {
 constexpr int kPanelRows = 16;
 constexpr int kPanelVectors = kPanelRows / kLanes;
 
-// Where a tile's sums for a segment are loaded from and stored to.
+// Where a tile loads its sums for a segment from, and stores them to.
 template <int kRows, int kPanels>
 struct TileSums {
   static constexpr int kVectors = kPanels * kPanelVectors;
@@ -46,11 +46,11 @@ struct TileSums {
     }
   }
 
-  bool starts;  // start at zero instead of loading
+  bool starts;  // whether sums start at zero instead of being loaded
   float* sums;  // row r, panel p: at sums + r * stride + 16 * p
   int64_t stride;
-  // Not null where a block with scales ends: then sums * scales is added to `totals` (same layout
-  // as `sums`) instead of storing the sums. Scales of neighbouring panels are panel_scales apart.
+  // Not null where a block with scales ends. Then sums * scales is added to `totals` (same layout
+  // as `sums`), and the sums are not stored. Scales of neighbouring panels are panel_scales apart.
   const float* scales = nullptr;
   int64_t panel_scales = 0;
   float* totals = nullptr;
@@ -68,7 +68,7 @@ inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (
   const auto line = [&](int64_t index, int v) __attribute__((always_inline)) {
     return panels[v / kPanelVectors] + index * kLineBytes + v % kPanelVectors * kLanes * 4;
   };
-  // Inputs or weights, whichever are fewer, stay in registers; the others are streamed.
+  // Keeps inputs or weights, whichever are fewer, in registers and streams the others.
   const auto multiply = [&](int64_t k, const auto& weights_of) __attribute__((always_inline)) {
     if constexpr (kRows < kVectors) {
       Floats inputs[kRows];

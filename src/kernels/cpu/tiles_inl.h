@@ -15,9 +15,9 @@ inline void RunTile(int64_t row, int64_t rows, int64_t panel, const Tile& tile) 
   tile.template operator()<kRows, kPanels>(row, panel);
 }
 
-// Divides rows into equal tiles of at most kMaxRows; panels are taken in groups of kWidePanels as
-// long as that many are left, then one by one. Not built on ForEachPanelGroup: with one more level
-// of calls, GCC 12 inlines tiles into their callers and spills sums to the stack.
+// Divides rows into equal tiles of at most kMaxRows; panels are taken in groups of kWidePanels
+// while that many are left, then one by one. Not built on ForEachPanelGroup: with one more level of
+// calls, GCC 12 inlines tiles into their callers and spills sums to the stack.
 template <int kMaxRows, int kWidePanels, typename Tile>
 inline void ForEachTile(int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end,
                         const Tile& tile) {
@@ -37,8 +37,8 @@ inline void ForEachTile(int64_t row_begin, int64_t row_end, int64_t panel_begin,
   }
 }
 
-// Calls body.operator()<panels>(panel) for groups of kWidePanels panels as long as that many are
-// left, then for single panels.
+// Calls body.operator()<panels>(panel) for groups of kWidePanels panels while that many are left,
+// then for single panels.
 template <int kWidePanels, typename Body>
 inline void ForEachPanelGroup(int64_t panel_begin, int64_t panel_end, const Body& body) {
   for (int64_t panel = panel_begin; panel < panel_end;) {

@@ -1,6 +1,6 @@
-// Implements the requirements of linear_i8_inl.h with dot products of unsigned by signed bytes.
-// Includers first define Dot(Sums, Words, Words), which adds such products to sums. Weights are
-// passed plus 128; the excess, 128 times the sum of the inputs, is subtracted at the end.
+// Implements the requirements of linear_i8_inl.h with dot products of unsigned by signed bytes. The
+// including file first defines Dot(Sums, Words, Words), which adds such products to sums. 128 is
+// added to the weights; the excess, 128 times the sum of the inputs, is subtracted at the end.
 // Arithmetic is modulo 2^32, so only the final result must fit.
 #pragma once
 
@@ -22,7 +22,7 @@ inline Inputs InputsAt(const int8_t* x) {
 }
 inline int32_t Correction(const int8_t* x, int64_t cols) {
   constexpr int64_t kBytes = sizeof(Words);
-  // Several sums, so that products need not wait for each other.
+  // Several sums, so that products need not wait for one another.
   constexpr int kSums = 4;
   Sums sums[kSums] = {};
   const auto add = [&](const int8_t* inputs) __attribute__((always_inline)) {

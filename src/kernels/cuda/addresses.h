@@ -6,7 +6,7 @@
 
 namespace sluice::device {
 
-// The address `bytes` after `address`; null stays null.
+// Returns the address `bytes` bytes after `address`; null for null.
 inline const void* Behind(const void* address, int64_t bytes) {
   return address == nullptr ? nullptr : static_cast<const std::byte*>(address) + bytes;
 }

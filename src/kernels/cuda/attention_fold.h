@@ -1,4 +1,4 @@
-// Softmax in pieces: combines the results of a row over ranges of its positions.
+// Computes a softmax in pieces: combines the results of a row over ranges of its positions.
 #pragma once
 
 #include <math.h>
@@ -9,19 +9,19 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
 constexpr float kNoScore = -INFINITY;  // largest score of an empty range
 constexpr float kLog2E = 1.44269504088896f;
-// All weights are multiplied by 2^this, which cancels in the division by their sum. So F16 weights
-// keep full precision down to 2^-29 of the largest.
+// All weights are multiplied by 2 to this power, which cancels in the division by their sum. So F16
+// weights keep full precision down to 2^-29 of the largest.
 constexpr int WeightExponent(bool is_e4m3) {
   return is_e4m3 ? 15 : 0;
 }
 
-// The value that exponents are taken relative to; 0 for an empty range, whose weights are then 0.
+// Returns the value that exponents are relative to; 0 for an empty range, whose weights are then 0.
 __device__ __forceinline__ float ExponentReference(float largest) {
   return largest == kNoScore ? 0.0f : largest;
 }
 
-// Computes the factors by which two sums, relative to their own largest scores, must be multiplied
-// before they are added. `largest` becomes the larger of both.
+// Computes the factors for adding two sums that are relative to their own largest scores. `largest`
+// becomes the larger of the two.
 __device__ __forceinline__ void FoldLargest(float& largest, float other, float& factor,
                                             float& other_factor) {
   const float next = fmaxf(largest, other);
@@ -30,15 +30,15 @@ __device__ __forceinline__ void FoldLargest(float& largest, float other, float& 
   largest = next;
 }
 
-// Written as fmaf so that every compiler rounds alike everywhere.
+// Written with fmaf, so that every compiler rounds in the same way.
 __device__ __forceinline__ float FoldSum(float sum, float factor, float other, float other_factor) {
   return fmaf(sum, factor, other * other_factor);
 }
 
-// Final factor of a row's sums: v_scale / sum of weights. `largest`: the score that both are
-// relative to. `sink`: the sink of the row's head (AttentionArgs::sinks), or null; sink and sum are
-// first scaled to the larger of the two scores, so neither overflows. `one`: what a weight of 1
-// adds to the sum.
+// Returns the final factor of a row's sums: v_scale / sum of weights. `largest`: the score that
+// both are relative to. `sink`: the sink of the row's head (AttentionArgs::sinks), or null; sink
+// and sum are first scaled to the larger of the two scores, so neither overflows. `one`: the amount
+// that a weight of 1 adds to the sum.
 __device__ __forceinline__ float LastFactor(float v_scale, float largest, float weight_sum,
                                             const float* sink, float one) {
   if (sink == nullptr) return v_scale / weight_sum;
@@ -47,7 +47,7 @@ __device__ __forceinline__ float LastFactor(float v_scale, float largest, float 
   return v_scale * factor / FoldSum(weight_sum, factor, one, sink_factor);
 }
 
-// The result of a row: its sum times v_scale / sum of weights. Adding +0 turns a -0 left by
+// Returns the result of a row: its sum times v_scale / sum of weights. Adding +0 turns a -0 left by
 // underflow into +0.
 __device__ __forceinline__ float FinishSum(float sum, float factor) {
   return fmaf(sum, factor, 0.0f);

@@ -1,9 +1,9 @@
-// How attention is divided among thread blocks: shared by the kernels and by the plan on the host.
-// Free of includes, like device_kernels.h.
+// How attention is divided among thread blocks, for the kernels and for the plan on the host.
+// Includes nothing, as device_kernels.h.
 //
 // The heads of a KV head's group are divided into head tiles of at most 16 heads, of nearly equal
-// size. A tile of query rows holds the rows of some tokens for one head tile, token by token: row i
-// is token i / heads, head i % heads.
+// size. A tile of query rows consists of the rows of some tokens for one head tile, token by token:
+// row i is token i / heads, head i % heads.
 #pragma once
 
 namespace sluice::device {
@@ -14,12 +14,12 @@ constexpr int kWideTileRows = 64;
 constexpr int kNarrowTileRows = 16;
 
 // Positions per range. A row's positions are processed in ranges from position 0 on, and the
-// results of the ranges are combined in order, in whatever thread block: so a row's bits depend
-// only on its own position and cache.
+// results of the ranges are combined in order, whichever thread block does it. So a row's bits
+// depend only on its own position and cache.
 constexpr int kAttentionSplit = 512;
 
-// Padding and extra numbers of a row of partial results: after head_dim sums, the largest score,
-// the sum of weights, and two numbers of padding.
+// Additional numbers of a row of partial results. After head_dim sums come the largest score, the
+// sum of weights, and two numbers of padding.
 constexpr int kPartialExtraNumbers = 4;
 
 struct HeadTiles {

@@ -1,5 +1,6 @@
-// Shared by the AMX files. Included only by files compiled with the instructions' flags; everything
-// is in an unnamed namespace, so that the linker cannot use it for the rest of the program.
+// Definitions that the AMX files share. Included only by files compiled with the instructions'
+// flags. Everything is in an unnamed namespace, so that the linker cannot use it for the rest of
+// the program.
 #pragma once
 
 #include <immintrin.h>
@@ -18,7 +19,7 @@ constexpr int kStepInputs = 2 * kStepPairs;  // BF16 inputs per tile step
 constexpr int kTileRows = 16;
 constexpr int kTileBytes = 1024;
 
-// Tiles 0 to 3 hold sums, 4 and 5 activations, 6 and 7 weights.
+// Tiles 0 to 3 contain sums, 4 and 5 activations, 6 and 7 weights.
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -45,13 +46,13 @@ inline void Configure(int first_rows, int second_rows) {
   _tile_loadconfig(&config);
 }
 
-// Type of both factors: tiles hold the same number of bytes for each; sums are F32 or 32-bit
+// Type of both factors. Tiles have the same number of bytes for each; sums are F32 or 32-bit
 // integers.
 enum class InputType { kBf16, kI8 };
 template <InputType kType>
 constexpr int64_t kTypeBytes = kType == InputType::kBf16 ? 2 : 1;
 
-// Adds the product of tiles a and b to tile c. For use in functions with a template parameter
+// Adds the product of tiles a and b to tile c. Use it in functions with a template parameter
 // `kType`; the tiles must be literals.
 #define SLUICE_AMX_MULTIPLY(c, a, b)           \
   do {                                         \
@@ -76,7 +77,7 @@ inline int64_t StepsOf(int64_t row_bytes) {
 }
 
 // Adds a block's sums, times the scales of their outputs, to the totals of a tile, for its first
-// `rows` rows. `first`: there are no totals yet.
+// `rows` rows. `first`: whether there are no totals yet.
 inline void FoldBlock(const float* sums, const float* scales, int64_t rows, bool first,
                       float* totals) {
   const __m512 scale = _mm512_loadu_ps(scales);
@@ -87,8 +88,8 @@ inline void FoldBlock(const float* sums, const float* scales, int64_t rows, bool
   }
 }
 
-// Writes the sums of row `row` for the panel whose first output is `n`. `stream`: bypass the caches
-// for whole lines.
+// Writes the sums of row `row` for the panel whose first output is `n`. `stream`: whether to bypass
+// the caches for whole lines.
 template <InputType kType>
 inline void StoreSum(const LinearArgs& args, int64_t row, const float* sums, int64_t n,
                      bool stream) {

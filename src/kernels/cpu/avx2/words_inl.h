@@ -1,4 +1,4 @@
-// Numbers of narrow formats in the lanes of a 256-bit vector.
+// Converts elements of narrow formats in the lanes of a 256-bit vector.
 #pragma once
 
 #include <immintrin.h>

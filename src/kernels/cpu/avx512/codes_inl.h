@@ -1,6 +1,7 @@
-// Converts narrow codes to lines of BF16 pairs in registers; order of the codes: panel_layout.h.
+// Converts narrow codes to lines of BF16 pairs in registers; panel_layout.h defines the order of
+// the codes.
 //
-// Each format has a class, whose members hold the constants it needs in registers:
+// Each format has a class, whose data members are the constants that it needs in registers:
 //   kVectors, kLines: vectors of codes per step of 32 inputs, and lines per vector;
 //   kScaleVectors: number of vectors that share scales;
 //   Scales, ScalesOf(scales): the prepared scales of one panel for the next kScaleVectors vectors;
@@ -27,11 +28,11 @@ inline __m512i LoadVector(const uint8_t* p) {
   return _mm512_loadu_si512(p);
 }
 
-// With few dot products per line, the number of instructions counts; with many, using execution
-// units that the products leave idle.
+// What a conversion should save: with few dot products per line, instructions; with many, the
+// execution units that the products use.
 enum class Among { kFewProducts, kManyProducts };
 
-// Combines F32 numbers (exact in BF16) to pairs (first, second) of BF16.
+// Combines F32 numbers (exact in BF16) into pairs (first, second) of BF16.
 inline __m512i Pairs(__m512 first, __m512 second) {
   return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(first), 16),
                          _mm512_castps_si512(second));
@@ -52,8 +53,8 @@ inline __m512i Bf16OfE4M3(__m512i upper, __m512i codes, __m512i subnormals) {
     return _mm512_mask_add_epi16(normal, _mm512_testn_epi16_mask(upper, exponents), normal,
                                  difference);
   }
-  // Comparisons run on the units of the products, so compute all ones where the exponent is not
-  // zero:
+  // Comparisons run on the units of the products, so all ones are computed where the exponent is
+  // not zero:
   const __m512i is_normal =
       _mm512_srai_epi16(_mm512_add_epi16(_mm512_and_si512(upper, exponents), exponents), 15);
   return _mm512_add_epi16(normal, _mm512_andnot_si512(is_normal, difference));
@@ -122,7 +123,7 @@ inline __m512i Shifted(__m512i words, int index) {
   }
 }
 
-// max(a - b, 0).
+// Returns max(a - b, 0).
 template <Among kAmong>
 inline __m512i SubtractOrZero(__m512i a, __m512i b) {
   // Saturating subtraction runs on the units of the products; max and subtraction do not.
@@ -130,7 +131,7 @@ inline __m512i SubtractOrZero(__m512i a, __m512i b) {
   return _mm512_sub_epi16(_mm512_max_epu16(a, b), b);
 }
 
-// Whether byte - offset (modulo 256) is at least `least` for any byte.
+// Returns whether byte - offset (modulo 256) is at least `least` for any byte.
 inline bool AnyIsAtLeast(const uint8_t* bytes, int64_t count, uint8_t offset, uint8_t least) {
   __m512i largest = _mm512_setzero_si512();
   for (int64_t i = 0; i < count; i += kVectorBytes) {
@@ -152,8 +153,8 @@ struct I8Codes {
   NoScales ScalesOf(const uint8_t* /*scales*/) const { return {}; }
   bool IsUnusual(const uint8_t* /*scales*/, int64_t /*count*/) const { return false; }
 
-  // Line puts code + 128 into bits of an F32's mantissa that have unit weight, and subtracts the
-  // excess. This saves shifts, which have the fewest execution units.
+  // Line puts code + 128 into mantissa bits of an F32 that have unit weight, and subtracts the
+  // excess. This avoids shifts, which have the fewest execution units.
   __m512i Load(const uint8_t* codes, NoScales /*scales*/) const {
     return _mm512_xor_si512(LoadVector(codes), _mm512_set1_epi8(static_cast<char>(0x80)));
   }
@@ -195,7 +196,7 @@ struct F8Codes {
 };
 
 // The BF16 numbers of the E2M1 codes times 2^126, repeated; both zeros are +0. `half`: the mantissa
-// bits used for 1.5.
+// bits that stand for 1.5.
 struct LargeE2M1Table {
   alignas(64) uint16_t words[32] = {};
   constexpr explicit LargeE2M1Table(int half) {
@@ -214,7 +215,7 @@ template <Among kAmong>
 struct Mxfp4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;
   static constexpr bool kHasScales = true;
-  using Scales = __m512i;  // what is subtracted, in both halves of a row's word
+  using Scales = __m512i;  // what to subtract, in both halves of a row's word
   __attribute__((always_inline)) __m512i ScalesOf(const uint8_t* scales) const {
     const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
     const __m512i less = _mm512_slli_epi32(
@@ -234,8 +235,8 @@ struct Mxfp4Codes {
   __m512i numbers = _mm512_load_si512(kNumbers.words);
 };
 
-// Indexed by the three mantissa bits of a scale, repeated four times: what multiplying by 1.5 adds
-// to the bits of the scale, in the place of a BF16 mantissa, with all higher bits set.
+// Indexed by the three mantissa bits of a scale, repeated four times. An entry is what multiplying
+// by 1.5 adds to the bits of the scale, in the place of a BF16 mantissa, with all higher bits set.
 struct HalfMoreTable {
   alignas(64) uint16_t words[32] = {};
   constexpr HalfMoreTable() {
@@ -251,9 +252,9 @@ struct HalfMoreTable {
 };
 constexpr HalfMoreTable kHalfMore;
 
-// Like Mxfp4Codes, for scales with a mantissa: its bits are added to the number's power of two. A
-// number with the mantissa of 1.5 has all mantissa bits set; the mask keeps those that 1.5 times
-// the scale adds. A scale of zero subtracts everything. Unusual are NaN and negative scales.
+// As Mxfp4Codes, for scales with a mantissa: its bits are added to the number's power of two. A
+// number whose mantissa is 1.5 has all mantissa bits set; the mask keeps those that 1.5 times the
+// scale adds. A scale of zero subtracts everything. IsUnusual reports NaN and negative scales.
 template <Among kAmong>
 struct Nvfp4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 2;
@@ -303,7 +304,7 @@ struct Int4Codes {
   __m512i numbers = _mm512_load_si512(kCentredIntegers.words);
 };
 
-// Index into the table: the code minus its zero point, plus 16.
+// Looks up the code minus its zero point; the table's index is that difference plus 16.
 struct ZeroPointInt4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;
   static constexpr bool kHasScales = true;

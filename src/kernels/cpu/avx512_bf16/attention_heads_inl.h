@@ -1,9 +1,9 @@
 // One chunk of attention of one token for all KV heads together. Same arithmetic as
 // attention_inl.h, with the same bits.
 //
-// Blocks hold the panels of one head after another. Prefetched head by head, they are pieces of 1
-// to 4 KiB with gaps in between, which halves the memory bandwidth. Here groups of whole blocks are
-// prefetched to L2 contiguously, each during the products of the previous group.
+// A block contains the panels of one head after another. Prefetches head by head would read pieces
+// of 1 to 4 KiB with gaps in between, which halves the memory bandwidth. Here groups of whole
+// blocks are prefetched to L2 contiguously, each during the products of the previous group.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kGroupPanels = kAttentionHeadsPanels;
 
-// The panels of one head in a group of blocks, and the panels to prefetch meanwhile.
+// The panels of one head in a group of blocks, and the panels to prefetch during their products.
 struct GroupPart {
   int begin, end;  // panels of the chunk
   const uint8_t* panels[kGroupPanels];
@@ -91,8 +91,8 @@ class BlockWalk {
   const uint8_t* order_[2 * kAttentionPanels + kGroupPanels];
 };
 
-// Scores of result rows [row, row + kRows). Not inlined: with the variables of the loops around it,
-// GCC 12 would spill vectors to the stack.
+// Computes scores of result rows [row, row + kRows). Not inlined: with the variables of the loops
+// around it, GCC 12 would spill vectors to the stack.
 template <typename Kv, bool kFetch, int kRows>
 __attribute__((noinline)) void ScoreGroup(const AttentionHeadsArgs& args, int row,
                                           const GroupPart& part) {

@@ -170,7 +170,7 @@ inline void ReadLanes(const Kv& kv, const uint8_t* panel, int64_t pair, Mask lan
   kv.Read(panel, pair, lanes, vectors);
 }
 
-// Rows whose weighted values are summed.
+// The rows whose weighted values are summed.
 struct ValueRows {
   const float* weights;  // [rows, kAttentionChunk] floats, overwritten by Softmax
   float* out;            // [rows, value_dim]
@@ -271,8 +271,8 @@ inline void AddAllValues(const ValueRows& rows, const Panels& panels, int begin,
   }
 }
 
-// Rows [row, row + kRows), each of which sees at least one position. kFetch: the next chunk is
-// prefetched line by line; otherwise by `fetcher`.
+// Computes rows [row, row + kRows), each of which sees at least one position. kFetch: whether the
+// next chunk is prefetched line by line; otherwise `fetcher` prefetches it.
 template <typename Kv, bool kFetch, int kRows>
 void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row, Fetcher& fetcher) {
   alignas(64) uint16_t q[kRows * kMaxKeyDim];
@@ -297,8 +297,8 @@ void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row, F
     if constexpr (!kFetch) fetcher.Some();
   }
 
-  // Pairs of positions that all rows see are added together, the rest for each row alone: a weight
-  // of zero would not cancel a NaN.
+  // Pairs of positions that all rows see are added for all rows together, the others for each row
+  // alone, because a weight of zero would not cancel a NaN.
   const auto rows = [&](int r) {
     return ValueRows{args.scores + (r - row) * kAttentionChunk,
                      args.out + int64_t{r} * args.value_dim, args.value_dim};

@@ -1,8 +1,8 @@
-// Shared by the sources of this folder. Each of them is compiled once per vector instruction set,
-// with SLUICE_ISA naming its namespace, and defines the vector versions of an operator's functions
-// (kernels/vector_kernel.h).
+// Definitions that the sources of this folder share. Each source is compiled once per vector
+// instruction set, with SLUICE_ISA naming its namespace, and defines the vector versions of an
+// operator's functions (kernels/vector_kernel.h).
 //
-// They must not use the standard library, nor any header that defines inline functions with
+// The sources must not use the standard library, nor any header that defines inline functions with
 // external linkage: the linker might keep the copy compiled with these instructions for the whole
 // program.
 #pragma once
@@ -14,8 +14,8 @@
 namespace sluice::kernels {
 namespace {
 
-// Calls body(i, lanes) for each vector of `count` elements, i being its first element. `lanes` is
-// AllLanes for whole vectors, and a Mask for a last partial one.
+// Calls body(i, lanes) for each vector of `count` elements, where i is its first element. `lanes`
+// is AllLanes for whole vectors, and a Mask for a partial last one.
 template <typename Body>
 inline void ForEachVector(int64_t count, const Body& body) {
   int64_t i = 0;

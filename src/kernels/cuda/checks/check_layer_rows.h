@@ -5,8 +5,8 @@
 
 namespace sluice::checks {
 
-// Per-layer embeddings and their gate, sums with factors, the gate of a shared expert, parts of the
-// router, and soft cap and scale of logits.
+// Checks per-layer embeddings and their gate, sums with factors, the gate of a shared expert, parts
+// of the router, and soft cap and scale of logits.
 void CheckLayerRows(CheckRun& run);
 
 }  // namespace sluice::checks
