@@ -21,7 +21,8 @@ using Layout = struct LayoutRecord*;
 using Operation = struct OperationRecord*;
 using Preference = struct PreferenceRecord*;
 
-// May be written to a file and read again with the same version of the library.
+// An algorithm of the library. May be written to a file and read again with the same version of the
+// library.
 struct Algorithm {
   uint64_t data[8];
 };
@@ -107,11 +108,11 @@ class CublasLtLibrary {
   // of UsualFiles that exists. kNotFound names the files tried and what to install; kUnsupported if
   // the library lacks a function or is older than 12.
   static Result<std::unique_ptr<const CublasLtLibrary>> Open(const std::string& path);
-  // libcublasLt.so.13, then .12, each looked for in the loader's path, in lib64 of CUDA_HOME,
+  // libcublasLt.so.13, then .12. Each is searched for in the loader's path, in lib64 of CUDA_HOME,
   // CUDA_PATH and /usr/local/cuda, and among the packages of the python3 in PATH, where pip
   // installs it (nvidia-cublas).
   static std::vector<std::string> UsualFiles();
-  // Whether the user named the library that Open("") opens: a failure is then an error.
+  // Returns whether the user named the library that Open("") opens; then a failure is an error.
   static bool IsNamedByUser();
 
   const cublaslt::Functions& functions() const { return functions_; }

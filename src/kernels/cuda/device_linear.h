@@ -1,11 +1,11 @@
-// All dense products of a model on a device, and the choice of the kernels that compute them.
+// Computes all dense products of a model on a device, and chooses the kernels for them.
 //
 // A product runs on our own kernels or on the vendor's library (cuBLASLt), found at run time. The
 // library takes BF16 and E4M3 weights as they are, on Blackwell also NVFP4 weights with NVFP4
-// inputs; other weights are expanded to BF16, a chunk of rows at a time. At a model's start, Tune
-// measures which of the ways that a product allows (linear_ways.h) is fastest, for each shape and
-// each bucket of rows. If the library is missing or refuses a product, our own kernels compute it.
-// NVFP4 inputs have the same values in every way (RowScale::kNvF4).
+// inputs; other weights are expanded to BF16, a chunk of rows at a time. When a model starts, Tune
+// measures which of a product's possible ways (linear_ways.h) is fastest, for each shape and each
+// bucket of rows. If the library is missing or refuses a product, our own kernels compute it. NVFP4
+// inputs have the same values in every way (RowScale::kNvF4).
 #pragma once
 
 #include <compare>
@@ -28,93 +28,94 @@ namespace sluice::device {
 class LibraryLinear;
 struct LibraryProduct;
 
-// Without a measured tactic, products of at most this many rows use our own kernels.
+// Products of at most this many rows use our own kernels if no tactic was measured.
 constexpr int64_t kMaxSkinnyRows = 64;
 
 struct DeviceLinearOptions {
   bool use_library = true;  // false: only our own kernels
-  // A row's result is bit-identical whatever the other rows of its step: only our own kernels,
-  // whose order of sums depends only on the weights' shape.
+  // Whether a row's result must be bit-identical whatever the other rows of its step. Then only our
+  // own kernels are used, because their order of sums depends only on the weights' shape.
   bool batch_invariant = false;
-  // Allows E4M3 products to be accumulated in the tensor cores' own, lower precision, where that is
-  // faster.
+  // Whether E4M3 products may be accumulated in the tensor cores' own, lower precision, where that
+  // is faster.
   bool fast_accumulation = false;
   int64_t workspace_bytes = int64_t{32} << 20;  // scratch for the library
   int64_t expand_bytes = int64_t{128} << 20;    // scratch for expanded weights
-  // The library's file; empty: the usual places (cublaslt_library.h). An emulated device uses a
+  // The library's file; empty: the usual files (cublaslt_library.h). An emulated device uses a
   // library only if this is set.
   std::string library = {};
-  // File that keeps measured choices between starts; empty: none.
+  // File that stores measured choices between starts; empty: none.
   std::filesystem::path tactics = {};
 };
 
-// Number of products, for each way in which they were computed.
+// Number of products, by the way in which they were computed.
 struct DeviceLinearCounts {
   int64_t own = 0;
   int64_t library = 0;
   int64_t nvf4 = 0;  // part of `library`: NVFP4 weights by NVFP4 inputs
-  // Products that the library refused, computed by our own kernels or from expanded weights.
+  // Products that the library refused; our own kernels computed them, or the library from expanded
+  // weights.
   int64_t refused = 0;
 };
 
 // Ownership: the device and the kernels outlive it. Thread safety: one thread at a time, and one
-// stream per device: the blocks of a split product count themselves in memory that all products of
-// a format share.
+// stream per device, because the blocks of a split product are counted in memory that all products
+// of a format share.
 class DeviceLinear {
  public:
-  // Logs which library it found, or why none and what that costs. Fails if a library was named,
-  // here or by SLUICE_CUBLASLT, and cannot be used (CublasLtLibrary::Open); kInvalidArgument for
-  // impossible sizes.
+  // Logs which library it found, or why it found none and how that affects speed. Fails if a
+  // library was named, here or by SLUICE_CUBLASLT, but cannot be used (CublasLtLibrary::Open);
+  // kInvalidArgument for impossible sizes.
   static Result<std::unique_ptr<DeviceLinear>> Create(Device& device, const DeviceKernels& kernels,
                                                       const DeviceLinearOptions& options);
   ~DeviceLinear();
 
-  // Bytes of LinearArgs::scratch for products of up to `max_m` rows with these weights (addresses
-  // in `w` do not matter). Scratch is aligned to 256 bytes. One allocation of the largest size
-  // serves all products of a stream.
+  // Returns the bytes of LinearArgs::scratch for products of up to `max_m` rows with these weights
+  // (addresses in `w` do not matter). Scratch is aligned to 256 bytes. One allocation of the
+  // largest size serves all products of a stream.
   int64_t ScratchBytes(const Weights& w, int64_t max_m) const;
 
-  // Upper bound of ScratchBytes for these options on this device: assumes that the library is
-  // found. For plans made before a device is opened.
+  // Returns an upper bound of ScratchBytes for these options on this device, assuming that the
+  // library is found. For plans made before a device is opened.
   static int64_t PlannedScratchBytes(const DeviceInfo& info, const DeviceLinearOptions& options,
                                      const Weights& w, int64_t max_m);
 
-  // y = x W^T (+ bias), enqueued. m may be 0.
+  // Enqueues y = x W^T (+ bias). m may be 0.
   void Run(DeviceStream& stream, const LinearArgs& args);
 
-  // The numbers of rows to call Tune with, for steps of up to `max_m` rows: one for each bucket in
-  // which there may be a choice; empty if the library is not used.
+  // Returns the numbers of rows to call Tune with, for steps of up to `max_m` rows: one for each
+  // bucket in which there may be a choice. Empty if the library is not used.
   std::vector<int64_t> TuningRows(int64_t max_m) const;
-  // Measures the ways that the product allows, each with the library's fastest algorithm, and keeps
-  // the best for all products of its kind, unless it is known already. `layers`: the product with
-  // the weights of several layers, at least one. Layers take turns, enough of them to exceed the
-  // device's cache, at most kMostRotatedLayers; those of another kind than the first are left out.
-  // Runs the products many times. Waits for the stream; must not be called during graph capture. y
-  // and x as in Run, of args.m rows; their contents do not matter.
+  // Measures the ways that the product allows, each with the library's fastest algorithm, and
+  // stores the best for all products of its kind, unless it is already known. `layers`: the product
+  // with the weights of several layers, at least one. Layers are used in turn: enough to exceed the
+  // device's cache, at most kMostRotatedLayers, and only those of the same kind as the first. Runs
+  // the products many times. Waits for the stream; must not be called during graph capture. y and x
+  // as in Run, of args.m rows; their contents do not matter.
   Status Tune(DeviceStream& stream, std::span<const LinearArgs> layers);
   Status Tune(DeviceStream& stream, const LinearArgs& args) { return Tune(stream, {&args, 1}); }
   static constexpr int64_t kMostRotatedLayers = 16;
-  // Writes new results of Tune to the file, if there is one. A failure is only logged: what is not
-  // saved is measured again at the next start.
+  // Writes new results of Tune to the file, if there is one. A failure is only logged: results that
+  // are not saved are measured again at the next start.
   void SaveTactics();
 
-  // The way that Run tries first.
+  // Returns the way that Run tries first.
   LinearWay Choose(const LinearArgs& args);
-  // For checks: the ways that the product allows, and Run by one of them. RunBy returns false if
-  // the library refused; then y is unchanged.
+  // For checks: WaysOf returns the ways that the product allows, and RunBy runs it in one of them.
+  // RunBy returns false if the library refused; then y is unchanged.
   LinearWays WaysOf(const LinearArgs& args) const { return device::WaysOf(args, abilities_); }
   bool RunBy(LinearWay way, DeviceStream& stream, const LinearArgs& args) {
     return TryRun(way, stream.handle(), args);
   }
 
-  // "cuBLASLt 13.0.2 (path)", or "" if only our own kernels are used.
+  // Returns, for example, "cuBLASLt 13.0.2 (path)"; "" if only our own kernels are used.
   std::string library() const;
   const DeviceLinearCounts& counts() const { return counts_; }
 
  private:
   DeviceLinear(Device& device, const DeviceKernels& kernels, const DeviceLinearOptions& options);
 
-  // Products of a kind are computed in the same way.
+  // All products of a kind are computed in the same way.
   struct Kind {
     int64_t n, k, bucket, y_stride;
     ElementType w_type, x_type, y_type;
@@ -131,22 +132,23 @@ class DeviceLinear {
   static std::string KeyOf(const Kind& kind);
   const Choice& ChoiceOf(const Kind& kind, int64_t m);
 
-  // The library products that compute `args` in this way: a single one, one per part, or one per
-  // chunk of expanded weights. Operands that are packed or expanded have addresses in the scratch.
+  // Returns the library products that compute `args` in this way: a single one, one per part, or
+  // one per chunk of expanded weights. Operands that are packed or expanded have addresses in the
+  // scratch.
   std::vector<LibraryProduct> ProductsFor(LinearWay way, const LinearArgs& args) const;
-  // Enqueues the product in this way. Returns false if refused; then nothing was enqueued that
-  // changes y.
+  // Enqueues the product in this way. Returns false if it is refused; then nothing that changes y
+  // was enqueued.
   bool TryRun(LinearWay way, const StreamHandle& stream, const LinearArgs& args);
-  // Prepares the operands of one of the products, for W's rows from `first_row` on: packs inputs or
-  // expands weights.
+  // Prepares the operands of one of the products, for W's rows from `first_row` on, by packing
+  // inputs or expanding weights.
   void PrepareOperands(LinearWay way, const StreamHandle& stream, const LinearArgs& args,
                        const LibraryProduct& product, int64_t first_row);
-  // The subset of `ways` that is worth measuring: without ways that round BF16 results twice, if
-  // another rounds once.
+  // Returns those of `ways` that are worth measuring: without ways that round BF16 results twice,
+  // if another rounds once.
   LinearWays Candidates(const LinearArgs& args, LinearWays ways);
   Result<LinearWay> Measure(DeviceStream& stream, std::span<const LinearArgs> layers,
                             LinearWays candidates, double& seconds);
-  // Applies what the library did not: row scales and the bias.
+  // Applies row scales and the bias where the library did not.
   void FinishResults(LinearWay way, const StreamHandle& stream, const LinearArgs& args);
   // Counts a refusal, and logs once per shape how the product is computed instead.
   void NoteRefused(const LinearArgs& args, const char* inputs, const char* instead);

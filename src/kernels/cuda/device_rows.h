@@ -1,4 +1,4 @@
-// Shared by kernels over rows of numbers: wide loads and stores, sums and maxima of a block, and
+// Functions that kernels over rows share: wide loads and stores, sums and maxima of a block, and
 // rounding of a row to E4M3 or NVFP4 as RowsOut requests.
 //
 // A thread works on vectors of eight neighbouring numbers. `wide`: every vector of the launch is
@@ -13,8 +13,8 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
 constexpr int kVector = 8;
 
-// Whether an array of rows of `cols` numbers that starts at `data` can be accessed wide; true for
-// null.
+// Returns whether an array of rows of `cols` numbers that starts at `data` can be accessed wide;
+// true for null.
 inline bool IsWide(const void* data, int64_t cols) {
   return cols % kVector == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
 }
@@ -40,14 +40,14 @@ struct RowsLaunch {
   bool wide;
 };
 
-// Number of threads for a row of `cols` numbers, at most `limit`: depends only on `cols`, so that a
-// row's sums do not depend on the batch.
+// Returns the number of threads for a row of `cols` numbers, at most `limit`. It depends only on
+// `cols`, so a row's sums do not depend on the batch.
 inline unsigned RowThreads(int64_t cols, unsigned limit) {
   const int64_t vectors = (cols + kVector - 1) / kVector;
   return vectors >= limit ? limit : static_cast<unsigned>((vectors + 31) / 32 * 32);
 }
 
-// One block per row, or several if a row needs no sums or maxima.
+// Returns a launch with one block per row, or several if a row needs no sums or maxima.
 inline LaunchShape RowsShape(int64_t rows, int64_t cols, bool one_block_a_row) {
   LaunchShape shape;
   shape.grid_x = 0;
@@ -60,7 +60,7 @@ inline LaunchShape RowsShape(int64_t rows, int64_t cols, bool one_block_a_row) {
   return shape;
 }
 
-// Number of elements of a row in the vector that begins at `col`: at most 8, or 0.
+// Returns the number of elements of a row in the vector that begins at `col`: at most 8, or 0.
 __device__ __forceinline__ int VectorCount(int64_t col, int64_t cols) {
   return col + kVector <= cols ? kVector : col < cols ? static_cast<int>(cols - col) : 0;
 }
@@ -141,8 +141,9 @@ __device__ __forceinline__ void StoreVector(void* out, ElementType type, int64_t
   }
 }
 
-// Block. The sum of all threads' values, in every thread; always in the same order. `shared`: 32
-// numbers that must not be used otherwise until the next barrier.
+// Called by all threads of a block. Returns the sum of all threads' values to every thread, always
+// summed in the same order. `shared`: 32 numbers that must not be used otherwise until the next
+// barrier.
 __device__ __forceinline__ float BlockSum(float value, float* shared) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   value = WarpSum(value);
@@ -151,7 +152,8 @@ __device__ __forceinline__ float BlockSum(float value, float* shared) {
   return WarpSum(lane < blockDim.x / 32 ? shared[lane] : 0.0f);
 }
 
-// Block. The maximum of all threads' values of an unsigned type, in every thread.
+// Called by all threads of a block. Returns the maximum of all threads' values of an unsigned type
+// to every thread.
 template <typename T>
 __device__ __forceinline__ T BlockMax(T value, T* shared) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -169,7 +171,8 @@ __device__ __forceinline__ T BlockMax(T value, T* shared) {
   return value;
 }
 
-// The bits of the largest magnitude: they compare as the numbers do, and NaN is the largest.
+// Returns the bits of the largest magnitude. Bits compare as the numbers do, and NaN is the
+// largest.
 __device__ __forceinline__ uint32_t LargestBits(const float (&values)[kVector]) {
   uint32_t largest = 0;
   SLUICE_UNROLL
@@ -180,15 +183,15 @@ __device__ __forceinline__ uint32_t LargestBits(const float (&values)[kVector]) 
   return largest;
 }
 
-// RowScale::kPerToken: the scale of a row whose largest magnitude has these bits.
+// Returns the RowScale::kPerToken scale of a row whose largest magnitude has these bits.
 __device__ __forceinline__ float PerTokenScale(uint32_t largest_bits) {
   constexpr float kE4m3Max = 448.0f;
   const float scale = FloatFromBits(largest_bits) / kE4m3Max;
   return scale == 0 ? 1.0f : scale;
 }
 
-// The nearest E2M1 number (0, .5, 1, 1.5, 2, 3, 4, 6), ties to the even code; beyond +-6 becomes
-// +-6. NaN becomes 6.
+// Returns the nearest E2M1 number (0, .5, 1, 1.5, 2, 3, 4, 6), ties to the even code. Numbers
+// beyond +-6 become +-6; NaN becomes 6.
 __device__ __forceinline__ float RoundToE2m1(float value) {
   constexpr float kMax = 6.0f;
   const uint32_t sign = BitsOf(value) & 0x80000000u;
@@ -199,7 +202,7 @@ __device__ __forceinline__ float RoundToE2m1(float value) {
   return FloatFromBits(BitsOf((clamped + magic) - magic) | sign);
 }
 
-// Rounds half a group of RowScale::kNvF4; the group's largest magnitude has these bits.
+// Rounds half a group of RowScale::kNvF4, given the bits of the group's largest magnitude.
 __device__ __forceinline__ void RoundToNvF4(uint32_t largest_bits, float static_scale,
                                             float (&values)[kVector]) {
   const float scale = E4m3ToFloat(FloatToE4m3(FloatFromBits(largest_bits) / 6.0f / static_scale));
@@ -209,8 +212,9 @@ __device__ __forceinline__ void RoundToNvF4(uint32_t largest_bits, float static_
     values[i] = whole == 0 ? 0.0f : RoundToE2m1(values[i] / whole) * scale;
 }
 
-// Block, of a launch of RowsShape. Writes row `row` of `out`. load(col, count, values) must give
-// numbers [col, col + count) of the row, followed by zeros, the same at every call.
+// Called by all threads of a block of a RowsShape launch. Writes row `row` of `out`. load(col,
+// count, values) must give numbers [col, col + count) of the row, followed by zeros, the same at
+// every call.
 template <typename Load>
 __device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row, int64_t cols,
                                          bool wide, const Load& load) {
@@ -219,8 +223,8 @@ __device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row
   float scale = out.static_scale;
   if (IsNvF4(out)) {
     if (blockIdx.y == 0 && threadIdx.x == 0) out.scales[row] = scale;
-    // Whole groups: a thread reads all numbers of a group before it writes them, so `out` may be
-    // the input.
+    // For whole groups, a thread reads all numbers of a group before it writes them, so `out` may
+    // be the input.
     for (int64_t col = 2 * first; col < cols; col += 2 * step) {
       float values[2][kVector];
       load(col, kVector, values[0]);

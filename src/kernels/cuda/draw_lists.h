@@ -1,5 +1,5 @@
-// Applies the lists of DrawExtras to a row of logits in place: each list entry's number is
-// exchanged for the previous logit, so that the row can be restored.
+// Applies the lists of DrawExtras to a row of logits in place. Each list entry's number is
+// exchanged with the previous logit, so that the row can be restored.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
@@ -8,8 +8,8 @@
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
-// Block. Replaces each listed logit by change(logit, word); the entry's word then holds the
-// previous logit.
+// Called by all threads of a block. Replaces each listed logit by change(logit, word); the entry's
+// word then contains the previous logit.
 template <typename Change>
 __device__ __forceinline__ void ExchangeLogits(uint32_t* list, int32_t count, float* logits,
                                                const Change& change) {
@@ -23,7 +23,7 @@ __device__ __forceinline__ void ExchangeLogits(uint32_t* list, int32_t count, fl
   __syncthreads();
 }
 
-// Block. Every operation is rounded separately, as in the sampler.
+// Called by all threads of a block. Every operation is rounded separately, as in the sampler.
 __device__ __forceinline__ void ApplyLists(const kernels::DrawExtras& extras, uint32_t* words,
                                            float* logits) {
   ExchangeLogits(words + extras.biases, extras.num_biases, logits, [](float logit, uint32_t bias) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ void ApplyLists(const kernels::DrawExtras& extras, ui
                  });
 }
 
-// Block. Restores the row to its state before ApplyLists.
+// Called by all threads of a block. Restores the row to its state before ApplyLists.
 __device__ __forceinline__ void RestoreLists(const kernels::DrawExtras& extras, uint32_t* words,
                                              float* logits) {
   const auto back = [](float, uint32_t before) { return FloatFromBits(before); };

@@ -1,12 +1,12 @@
-// Logprobs and top logits of a row, besides the token drawn from it.
+// Computes logprobs and top logits of a row, in addition to the token drawn from it.
 #pragma once
 
 #include "kernels/cuda/draw_row.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
-// The numbers whose logprobs are requested (LogprobsOf). `is_scaled`: those that the token was
-// drawn from (kDrawn).
+// The logits for which logprobs are requested (LogprobsOf). `is_scaled`: whether they are those
+// that the token was drawn from (kDrawn).
 struct ToldLogits {
   const DrawRow& row;
   bool is_scaled;
@@ -19,8 +19,9 @@ struct ToldLogits {
   }
 };
 
-// Block. Writes the `wanted` largest to top[0 .. wanted), equal ones in ascending order of the
-// token. Searches their keys digit by digit from the highest, until exactly `wanted` keys remain.
+// Called by all threads of a block. Writes the `wanted` largest to top[0 .. wanted), equal ones in
+// ascending order of the token. Searches their keys digit by digit from the highest, until exactly
+// `wanted` keys remain.
 __device__ __forceinline__ void TellLargest(const ToldLogits& told, uint32_t wanted,
                                             DrawShared& shared, kernels::TopLogit* top) {
   const auto key_of = [&](int64_t i, float logit) { return OrderedKey(told(i, logit), i); };
@@ -46,7 +47,7 @@ __device__ __forceinline__ void TellLargest(const ToldLogits& told, uint32_t wan
   top[place] = {token, told(token, LogitAt(told.row, token))};
 }
 
-// Block. REQUIRES: a barrier since the last use of shared memory.
+// Called by all threads of a block. REQUIRES: a barrier since the last use of shared memory.
 __device__ __forceinline__ void TellLogprobs(const DrawRow& row, int32_t token, bool is_scaled,
                                              int32_t num_top, DrawShared& shared,
                                              kernels::DrawnLogprobs& out, kernels::TopLogit* top) {

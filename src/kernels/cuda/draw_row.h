@@ -21,7 +21,7 @@ struct DrawShared {
   uint32_t num_keys;
   double found_sum;
   int32_t found;
-  // Followed by double [blocks of a row]: inclusive prefix sums of the blocks' weights.
+  // After it come double [blocks of a row]: inclusive prefix sums of the blocks' weights.
 };
 
 struct DrawRow {
@@ -43,7 +43,7 @@ __device__ __forceinline__ float LogitAt(const DrawRow& row, int64_t i) {
   return MaskedLogit(row, i, row.logits[i]);
 }
 
-// The weight of a logit without regard to top_p (row.edge and row.cut).
+// Returns the weight of a logit without regard to top_p (row.edge and row.cut).
 __device__ __forceinline__ float WeightBeforeTopP(const DrawRow& row, float logit, float distance) {
   const bool stays = distance <= row.settings.farthest && logit >= row.smallest;
   return stays ? kernels::ExpOfMinus(distance) : 0.0f;
@@ -86,9 +86,9 @@ __device__ __forceinline__ void VisitLogits(const DrawRow& row, const Visit& vis
   VisitUnmasked(row, [&](int64_t i, float logit) { visit(i, MaskedLogit(row, i, logit)); });
 }
 
-// Block. Given the sums for each value of a digit, finds the largest value `v` for which
-// reaches(sum of the values from v up) holds, and the sum of the values above v; -1 if there is
-// none. The sums are exact.
+// Called by all threads of a block. Given the sums for each value of a digit, finds the largest
+// value `v` for which reaches(sum of the values from v up) is true, and the sum of the values above
+// v; -1 if there is none. The sums are exact.
 template <typename T, typename Reaches>
 __device__ __forceinline__ void FindDigit(const T* sums, DrawShared& shared,
                                           const Reaches& reaches) {
@@ -116,9 +116,10 @@ __device__ __forceinline__ void FindDigit(const T* sums, DrawShared& shared,
   __syncthreads();
 }
 
-// Block. Considers the keys key_of(i, logit) whose bits above `shift` + 8 equal `prefix`. Appends
-// to `prefix` the next digit of the `remaining`-th largest of them, and makes `remaining` its rank
-// among the counts[found] keys with this digit. REQUIRES: a barrier since `counts` were read.
+// Called by all threads of a block. Considers the keys key_of(i, logit) whose bits above `shift` +
+// 8 equal `prefix`. Appends to `prefix` the next digit of the `remaining`-th largest of them, and
+// makes `remaining` its rank among the counts[found] keys with this digit. REQUIRES: a barrier
+// since `counts` were read.
 template <typename KeyOf>
 __device__ __forceinline__ void NarrowKey(const DrawRow& row, int shift, const KeyOf& key_of,
                                           DrawShared& shared, uint64_t& prefix,

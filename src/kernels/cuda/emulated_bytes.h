@@ -1,4 +1,4 @@
-// Copies and fills by the emulated device itself, hidden from the race checker.
+// Copies and fills that the emulated device makes itself, hidden from the race checker.
 #pragma once
 
 #include <cstddef>

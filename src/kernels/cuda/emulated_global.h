@@ -3,9 +3,9 @@
 // threads calls a fence, except for reads past its cache (__ldcg) and atomics.
 //
 // Every block has its own copy of the piece. The running block's copy is placed at the piece's
-// address, so kernels load and store normally. A thread's stores are found by comparison. So this
-// is for pieces of a few kilobytes, in tests. It is stricter than CUDA in one point: a fence covers
-// only the stores of its own thread, not those that a barrier ordered before it.
+// address, so kernels load and store normally. A thread's stores are found by comparing memory, so
+// watch only pieces of a few kilobytes, in tests. It is stricter than CUDA in one point: a fence
+// covers only the stores of its own thread, not those that a barrier ordered before it.
 #pragma once
 
 #include <cstddef>
@@ -17,25 +17,25 @@ namespace sluice::emulator {
 // Thread safety: one thread at a time.
 class WeakGlobalMemory {
  public:
-  // Starts watching `bytes` bytes at `memory`; 0: watches nothing. Ownership: the memory stays the
+  // Starts watching `bytes` bytes at `memory`; 0: stops watching. Ownership: the memory stays the
   // caller's.
   void Watch(void* memory, size_t bytes);
   bool is_watching() const { return !common_.empty(); }
 
   // Begins a launch of blocks of `threads` threads, of which `blocks` run concurrently.
   void Begin(size_t blocks, size_t threads);
-  // A new block replaces the one in place `block`, whose stores may not have arrived yet.
+  // A new block replaces the one at place `block`, whose stores may not have arrived yet.
   void BeginBlock(size_t block);
   // Before a thread of the block runs: copies the block's view to the memory's address.
   void Show(size_t block);
-  // After a thread has run: what differs from the block's view is what it stored.
+  // After a thread has run: differences from the block's view are the thread's stores.
   void TakeStores(size_t block, size_t thread);
   // Ends the launch: all stores arrive.
   void End();
 
   // Called by the running thread.
   void Fence(size_t block, size_t thread);
-  // Updates the block's view from the common values, keeping the block's own pending stores.
+  // Updates the block's view from the common values, but keeps the block's own pending stores.
   void Refresh(size_t block, size_t thread, const void* address, size_t bytes);
   // Makes the memory's current value there visible to all blocks immediately.
   void Publish(const void* address, size_t bytes);
@@ -49,7 +49,7 @@ class WeakGlobalMemory {
     std::vector<unsigned char> seen;
     std::vector<std::vector<Store>> stores;  // per thread, not yet visible to other blocks
   };
-  // Whether the whole range is watched, and its offset.
+  // Returns whether the whole range is watched, and sets its offset.
   bool Find(const void* address, size_t bytes, size_t& place) const;
 
   unsigned char* memory_ = nullptr;

@@ -34,13 +34,13 @@ inline void* CreateFiber() {
 inline void DestroyFiber(void* fiber) {
   __tsan_destroy_fiber(fiber);
 }
-// Accesses from here on count as those of `fiber`; the switch itself orders nothing.
+// Accesses after this call count as those of `fiber`. The switch itself orders nothing.
 inline void SwitchTo(void* fiber) {
   constexpr unsigned kOrdersNothing = 1;
   __tsan_switch_to_fiber(fiber, kOrdersNothing);
 }
-// Everything before an earlier Release of the address is ordered before what the fiber does from
-// now on.
+// Orders everything before an earlier Release of the address before what the fiber does after this
+// call.
 inline void Acquire(const void* address) {
   __tsan_acquire(const_cast<void*>(address));
 }

@@ -1,5 +1,5 @@
 // Splits a grouped product: each expert's rows become a dense product, which the vendor's library
-// may compute. For steps so large that experts have many rows.
+// may compute. Used for steps in which experts have many rows.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace sluice::device {
 // Minimum average number of rows per expert for a split.
 constexpr int64_t kManyExpertRows = 64;
 
-// The product of `rows` rows, from row `first` on, with expert `expert`.
+// Returns the product of `rows` rows, from row `first` on, with expert `expert`.
 LinearArgs ExpertProduct(const GroupedLinearArgs& args, int64_t expert, int64_t first,
                          int64_t rows);
 
-// Whether splitting is worth copying the experts' row counts to the host: there are many rows, and
-// such products were measured to be faster in the library.
+// Returns whether splitting is worth copying the experts' row counts to the host: there are many
+// rows, and such products were measured to be faster in the library.
 bool IsWorthTakingApart(DeviceLinear& linear, const GroupedLinearArgs& args);
 
 // Runs the products of all experts that have rows. `row_begin`: a host copy of args.row_begin.

@@ -1,5 +1,5 @@
-// Arguments of the kernels of latent attention (LatentSpec of models/decoder_spec.h), other than
-// attention itself: see device_kernels.h, which includes this file.
+// Arguments of the kernels of latent attention (LatentSpec of models/decoder_spec.h), except
+// attention itself. device_kernels.h includes this file.
 #pragma once
 
 #include <stdint.h>
@@ -19,17 +19,17 @@ struct KvArrays {
   int block_rows = 0;  // rows of head_dim from one block to the next; 0: num_kv_heads * block_size
 };
 
-// Rope of the last numbers of a head. REQUIRES: an even `dim`.
+// RoPE of the last numbers of a head. REQUIRES: `dim` is even.
 struct TailRope {
   int dim = 0;
   const float* cos_sin = nullptr;  // [rows, dim]: cosines, then sines; null: no rotation
   bool interleaved = false;        // pairs (x[2i], x[2i + 1]) instead of (x[i], x[i + dim / 2])
 };
 
-// From each row of x, at latent_begin, a latent vector and the key that all heads share: the RMS
-// norm of the vector, w * v * rsqrt(mean(v^2) + eps), and the rotated key are written to the cache
-// as one row. If q_dim > 0, q = the norm of the row's first q_dim numbers. REQUIRES: a cache with
-// one head of latent_dim + rope.dim numbers; even latent_begin and latent_dim.
+// Each row of x has at latent_begin a latent vector, followed by the key that all heads share. The
+// RMS norm of the vector, w * v * rsqrt(mean(v^2) + eps), and the rotated key are written to the
+// cache as one row. If q_dim > 0, q = the norm of the row's first q_dim numbers. REQUIRES: a cache
+// with one head of latent_dim + rope.dim numbers; even latent_begin and latent_dim.
 struct LatentAppendArgs {
   const float* x;  // [rows, latent_begin + latent_dim + rope.dim]
   int64_t rows;
@@ -38,7 +38,7 @@ struct LatentAppendArgs {
   TailRope rope;
   const float* k_norm;  // [latent_dim]
   float eps;
-  const int64_t* slots;  // as RopeAppendArgs
+  const int64_t* slots;  // as in RopeAppendArgs
   KvArrays cache;        // v is unused
   int q_dim = 0;
   const float* q_norm = nullptr;  // [q_dim]
@@ -47,9 +47,10 @@ struct LatentAppendArgs {
 
 // Multiplies the numbers of each head by the head's own matrix:
 //   y[row, head, j] = factor * sum over i < k of w[head, j, i] * bf16(x[row, head, i]), for j < n
-// and copies the rope.dim numbers that follow the k in x, rotated and times factor, after the n
-// results. factor: RopeAppendArgs' temperature, or 1. Sums over i are in ascending steps of 16, in
-// a row's own order. REQUIRES: even k, n, strides and begins; k * 2 bytes a multiple of 4.
+//   and copies the rope.dim numbers that follow the k in x, rotated and times factor, after the n
+//   results. factor: temperature as in RopeAppendArgs, or 1. Sums over i are taken in ascending
+//   steps of 16, independently of other rows. REQUIRES: even k, n, strides and begins; k * 2 bytes
+//   a multiple of 4.
 struct HeadProductsArgs {
   const void* x;  // kF32 or kBF16; head h of row r at r * x_stride + h * x_head
   ElementType x_type;

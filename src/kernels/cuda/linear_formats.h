@@ -47,9 +47,9 @@ struct Traits {
 constexpr float kNvF4Factor = 0x1p8f;
 constexpr uint32_t kNvF4Raise = 0x7A807A80u;  // 2^118 in BF16, in both halves
 
-// Offset of a chunk of 16 bytes of a row in shared memory; rows have `kStageK` numbers. The row
-// number is mixed into the chunk's place, so that lanes of a warp that read the same chunk of
-// neighbouring rows together use different banks.
+// Returns the offset of a chunk of 16 bytes of a row in shared memory; rows have `kStageK` numbers.
+// The row number is mixed into the chunk's place, so that lanes of a warp that read the same chunk
+// of neighbouring rows together use different banks.
 template <int kBits, int kStageK>
 __device__ __forceinline__ int ChunkOffset(int row, int chunk) {
   constexpr int kRowBytes = kStageK * kBits / 8;
@@ -58,7 +58,7 @@ __device__ __forceinline__ int ChunkOffset(int row, int chunk) {
 }
 
 // Products are sums over k, so k may be in any order as long as x and W agree. A unit is 32
-// neighbouring k. Of a row's unit, lane t of each four loads the 8 elements from 8 t on, with one
+// neighbouring k. Lane t of each four loads the 8 elements of a row's unit from 8 t on, with one
 // load. They are the lane's elements of two BF16 products of depth 16 (four each) or of one E4M3
 // product of depth 32. No lane needs elements that another has loaded.
 
@@ -81,9 +81,9 @@ __device__ __forceinline__ uint2 LoadByteUnit(const unsigned char* shared, int r
   return *reinterpret_cast<const uint2*>(shared + offset);
 }
 
-// Loads the lane's 8 weights of a unit as BF16. `scale`: of the lane's group, for formats with
-// groups. E8M0: its bits; NVFP4: the scale times 2^118 in BF16, in both halves; I4: the word with
-// the zero point.
+// Loads the lane's 8 weights of a unit as BF16. `scale`: for formats with groups, that of the
+// lane's group. E8M0: the scale's bits; NVFP4: the scale times 2^118 in BF16, in both halves; I4:
+// the word with the zero point.
 template <Format kF>
 __device__ __forceinline__ void LoadWeightUnit(const unsigned char* shared, int row, int unit,
                                                int t, uint32_t scale, uint32_t (&words)[4]) {
@@ -114,7 +114,7 @@ __device__ __forceinline__ void LoadWeightUnit(const unsigned char* shared, int 
       const uint32_t factors = TwiceE8m0(scale);
       SLUICE_UNROLL
       for (int pair = 0; pair < 4; ++pair) {
-        // Two products, since the product of both factors exceeds BF16.
+        // Uses two products, because the product of both factors exceeds BF16.
         const uint32_t numbers = FmaBf16x2(RaisedE2m1(codes, pair), 0x7E807E80u, kMinusZeros);
         words[pair] = FmaBf16x2(numbers, factors, kMinusZeros);
       }

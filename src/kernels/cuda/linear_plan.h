@@ -1,7 +1,7 @@
 // How a matrix product is divided: pure functions of its shape, for launchers and hosts. The split
-// of k determines the order of a sum and depends only on the weights. The tile does not affect the
-// order and depends on the number of rows, too. Free of includes that the CUDA compiler would have
-// to read.
+// of k determines the order of a sum and depends only on the weights. The tile also depends on the
+// number of rows, but does not affect the order. Has no includes, which the CUDA compiler would
+// have to read.
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +10,7 @@
 
 namespace sluice::device {
 
-// Weight rows per block.
+// Rows of the weights per block.
 constexpr int kLinearTileRows = 64;
 // Up to this many rows of x, the ranges of a split run in parallel, each in blocks of its own that
 // write partial sums; the last block to finish adds them up. With more rows there are enough
@@ -59,12 +59,14 @@ constexpr LinearSplit LinearSplitOf(const Weights& w) {
   return LinearSplitOf(w.whole_n > 0 ? w.whole_n : w.n, w.k, w.type);
 }
 
-// Rows of x per block: 16, 32, 64 or 128. `rows`: average number of rows of x per matrix.
+// Returns the rows of x per block: 16, 32, 64 or 128. `rows`: average number of rows of x per
+// matrix.
 constexpr int LinearTileTokens(int64_t rows) {
   return rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= 64 ? 64 : 128;
 }
 
-// Number of tiles of x in a grid. Grouped: the maximum over all distributions of rows to experts.
+// Returns the number of tiles of x in a grid. For a grouped product, it is the maximum over all
+// distributions of rows to experts.
 constexpr int64_t LinearTokenTiles(int64_t m, int64_t num_experts, int tokens) {
   if (num_experts == 0) return (m + tokens - 1) / tokens;
   const int64_t busy = m < num_experts ? m : num_experts;

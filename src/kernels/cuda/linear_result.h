@@ -1,4 +1,4 @@
-// Turns the sum of a product into its result: scales and bias.
+// Applies scales and bias to the sum of a product.
 #pragma once
 
 #include <math.h>
@@ -10,7 +10,7 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
 
 constexpr float kNoBias = -0.0f;  // changes no sum
 
-// Explicit fmaf, so that rounding is the same wherever it is used.
+// Uses explicit fmaf, so that rounding is the same in all callers.
 __device__ __forceinline__ float ScaledResult(float sum, float row_scale, float x_scale,
                                               float bias) {
   return fmaf(sum * row_scale, x_scale, bias);

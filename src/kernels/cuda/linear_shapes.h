@@ -8,19 +8,20 @@
 
 namespace sluice::device {
 
-// Bytes of LinearArgs::scratch for products of up to `max_m` rows; for GroupedLinearArgs, `max_m`
-// rows of all experts together. Addresses in `w` do not matter.
+// Returns the bytes of LinearArgs::scratch for products of up to `max_m` rows. For
+// GroupedLinearArgs, `max_m` is the number of rows of all experts together. Addresses in `w` do not
+// matter.
 int64_t LinearScratchBytes(const Weights& w, int64_t max_m);
 
-// The word of GroupScales::kWithZeros: F16 and BF16 scales are exact, F32 scales are rounded to 20
-// mantissa bits. zero_point: 0 to 15.
+// Returns a word of GroupScales::kWithZeros. F16 and BF16 scales are exact; F32 scales are rounded
+// to 20 mantissa bits. zero_point: 0 to 15.
 uint32_t Int4ScaleWord(float scale, int zero_point);
 
-// Whether LaunchLinear and LaunchExpandWeights accept weights of this format and shape; if not,
-// kUnsupported with the reason. Addresses do not matter.
+// Checks whether LaunchLinear and LaunchExpandWeights accept weights of this format and shape. If
+// not, returns kUnsupported with the reason. Addresses do not matter.
 Status CheckLinearWeights(const Weights& w);
 
-// Whether LaunchLinear and LaunchGroupedLinear accept the arguments.
+// Checks whether LaunchLinear and LaunchGroupedLinear accept the arguments.
 Status CheckLinear(const LinearArgs& args);
 Status CheckGroupedLinear(const GroupedLinearArgs& args);
 

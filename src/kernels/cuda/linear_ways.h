@@ -9,8 +9,8 @@
 
 namespace sluice::device {
 
-// In the order in which they are tried without a measurement. "Fast": E4M3 products are accumulated
-// in the tensor cores' own, lower precision.
+// Listed in the order in which they are tried without a measurement. "Fast": E4M3 products are
+// accumulated in the tensor cores' own, lower precision.
 enum class LinearWay : uint8_t {
   kOneScale,    // library, E4M3; the scales of W and x are a single factor
   kRowScales,   // library, E4M3; it applies row scales of W and of x
@@ -27,8 +27,8 @@ enum class LinearWay : uint8_t {
 };
 constexpr int kNumLinearWays = static_cast<int>(LinearWay::kOwn) + 1;
 
-// For example "own kernels" or "library, scales of rows, fast sums": distinct, at most 40
-// characters.
+// Returns, for example, "own kernels" or "library, scales of rows, fast sums". Names are distinct
+// and have at most 40 characters.
 std::string_view NameOf(LinearWay way);
 bool HasFastSums(LinearWay way);
 
@@ -54,19 +54,19 @@ struct LinearAbilities {
   int compute_capability = 0;
 };
 
-// Products of fewer rows use our own kernels, except NVFP4: each weight is read once, and nothing
-// else matters.
+// Products of fewer rows use our own kernels, except NVFP4: they read each weight once, and nothing
+// else affects their time.
 constexpr int64_t kMinLibraryRows = 9;
 
-// The ways that the product allows; always includes kOwn. Does not ask whether the library has an
-// algorithm.
+// Returns the ways that the product allows, always including kOwn. Does not ask whether the library
+// has an algorithm.
 LinearWays WaysOf(const LinearArgs& args, const LinearAbilities& abilities);
 
-// Whether the row scales of W and of x are a single factor of the whole product.
+// Returns whether the row scales of W and of x are a single factor of the whole product.
 bool HasOneScale(const LinearArgs& args);
-// Whether W consists of parts with one scale each, and x has a single scale.
+// Returns whether W consists of parts with one scale each, and x has a single scale.
 bool HasPartScales(const LinearArgs& args);
-// Whether the inputs were rounded to NVFP4.
+// Returns whether the inputs were rounded to NVFP4.
 bool HasNvF4Inputs(const LinearArgs& args);
 
 }  // namespace sluice::device

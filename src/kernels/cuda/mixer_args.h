@@ -1,9 +1,9 @@
-// Arguments of the kernels of layers that keep a state of each sequence (MixerSpec of
-// models/decoder_spec.h): see device_kernels.h, which includes this file.
+// Arguments of the kernels of layers that keep a state for each sequence (MixerSpec of
+// models/decoder_spec.h). device_kernels.h includes this file.
 //
 // A state is F32 numbers in a slot; slots are `stride` numbers apart. A slice of a step has the
 // rows [first_row, first_row + num_tokens) of one sequence. A token's state depends only on the
-// state before it and on the token, by the same operations in the same order: so results have the
+// state before it and on the token, by the same operations in the same order, so results have the
 // same bits wherever slices begin.
 #pragma once
 
@@ -11,15 +11,15 @@
 
 namespace sluice::device {
 
-// The states after the first `rows` rows of a slice go to slot `slot`.
+// Asks that the state after the first `rows` rows of a slice be copied to slot `slot`.
 struct StateKept {
   int32_t rows, slot;
 };
 
 struct StateSlice {
   int32_t first_row, num_tokens;
-  int32_t slot;  // holds the state before the slice, then the one after it; negative: padding
-  int32_t first_kept, num_kept;  // of StateSlices::kept, in ascending order of rows
+  int32_t slot;  // contains the state before the slice, then the one after it; negative: padding
+  int32_t first_kept, num_kept;  // entries of StateSlices::kept, in ascending order of rows
 };
 
 struct StateSlices {
@@ -32,8 +32,8 @@ struct StateSlices {
 // of weight[j, c] * the input `width - 1 - j` rows earlier in the sequence, in this order, then
 // SiLU if `silu`. The input of a row is its number c; if `is_gated`, rows are [x, g, o], each
 // `channels` wide, the input is x * g, and out = o * the sum. Inputs before the slice are in the
-// tail [width - 1, channels] of the slice's slot, the latest last, which becomes that of its last
-// rows. Rows of padding are not written. REQUIRES: 2 <= width <= 16.
+// tail [width - 1, channels] of the slice's slot, the latest last, which is overwritten by that of
+// the slice's last rows. Rows of padding are not written. REQUIRES: 2 <= width <= 16.
 struct ConvolveArgs {
   const float* x;
   int64_t x_stride;
@@ -81,7 +81,7 @@ struct UpdateStateArgs {
   const float* skip;       // [heads], or null
   float rate_scale = 1, decay_bound = 0;
   float step_factor = 1, least_step = 0, most_step = 0;
-  float* states;  // of a slot: [heads, key_dim, head_dim]
+  float* states;  // states of a slot: [heads, key_dim, head_dim]
   int64_t stride;
   StateSlices sequences;
 };
@@ -104,8 +104,8 @@ struct GateStatesArgs {
   uint16_t* out;  // BF16 [rows, groups * group_width]
 };
 
-// x *= the sigmoids (softpluses, if `softplus`) of gates, each of which serves width / num_gates
-// neighbours; to a gate, bias[gate / (num_gates / num_biases)] is added first.
+// Multiplies x by the sigmoids (softpluses, if `softplus`) of gates. Each gate applies to width /
+// num_gates neighbouring numbers; bias[gate / (num_gates / num_biases)] is added to it first.
 struct GateRowsArgs {
   uint16_t* x;  // BF16 [rows, width]
   int64_t rows, width;

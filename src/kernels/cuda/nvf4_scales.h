@@ -5,7 +5,7 @@
 // Rows and groups of a tile beyond the matrix are zeros.
 //
 // Kernels read this order on every device, so that one copy of the scales serves them and the
-// library. Free of includes that the CUDA compiler would have to read.
+// library. Has no includes, which the CUDA compiler would have to read.
 #pragma once
 
 #include <stdint.h>
@@ -17,19 +17,19 @@ namespace sluice::device {
 constexpr int kNvF4Group = 16;  // numbers per scale
 constexpr int64_t kNvF4TileRows = 128, kNvF4TileGroups = 4, kNvF4TileBytes = 512;
 
-// Bytes of a matrix's scales.
+// Returns the bytes of a matrix's scales.
 SLUICE_ON_DEVICE_TOO constexpr int64_t NvF4ScaleBytes(int64_t rows, int64_t groups) {
   return (rows + kNvF4TileRows - 1) / kNvF4TileRows *
          ((groups + kNvF4TileGroups - 1) / kNvF4TileGroups) * kNvF4TileBytes;
 }
 
-// Offset of a row's first scale; `groups`: per row.
+// Returns the offset of a row's first scale. `groups`: number of groups per row.
 SLUICE_ON_DEVICE_TOO constexpr int64_t NvF4ScaleRow(int64_t row, int64_t groups) {
   const int64_t tile =
       row / kNvF4TileRows * ((groups + kNvF4TileGroups - 1) / kNvF4TileGroups) * kNvF4TileBytes;
   return tile + row % 32 * 16 + row % kNvF4TileRows / 32 * 4;
 }
-// Offset of a scale from the first one of its row.
+// Returns the offset of a scale from the first one of its row.
 SLUICE_ON_DEVICE_TOO constexpr int64_t NvF4ScaleGroup(int64_t group) {
   return group / kNvF4TileGroups * kNvF4TileBytes + group % kNvF4TileGroups;
 }

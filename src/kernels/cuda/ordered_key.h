@@ -1,12 +1,13 @@
-// Integer keys of (number, index): the largest number, the first among equals, has the largest key.
+// Computes integer keys of (number, index) pairs: the first of the largest numbers has the largest
+// key.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
-// Keys compare as the numbers do: -0 equals 0, NaN is smaller than every number. Among equal
-// numbers the lower index has the larger key. REQUIRES: 0 <= index < 2^31.
+// Returns a key. Keys compare as the numbers do: -0 equals 0, NaN is smaller than every number.
+// Among equal numbers, the lower index has the larger key. REQUIRES: 0 <= index < 2^31.
 __device__ __forceinline__ uint64_t OrderedKey(float value, int64_t index) {
   const uint32_t bits = BitsOf(value);
   uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -18,7 +19,7 @@ __device__ __forceinline__ int32_t IndexOfKey(uint64_t key) {
   return static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
 }
 
-// The number whose key has this upper half.
+// Returns the number whose key has this upper half.
 __device__ __forceinline__ float FloatOfOrdered(uint32_t ordered) {
   return FloatFromBits(ordered & 0x80000000u ? ordered & 0x7FFFFFFFu : ~ordered);
 }

@@ -21,10 +21,11 @@ struct ModelProductCase {
   bool has_bias = false;
   // 0: every row of W, and of x, has its own scale; else all rows have this one.
   float same_scale = 0;
-  // Exception: the first `first_rows` rows of W have first_scale.
+  // The first `first_rows` rows of W have first_scale instead.
   int64_t first_rows = 0;
   float first_scale = 1;
-  // Tells the host scales that are equal, as for a checkpoint (Weights::same_row_scale and parts).
+  // Whether the product's arguments name scales that are equal, as for a checkpoint
+  // (Weights::same_row_scale and parts).
   bool tells_scales = false;
 };
 
@@ -33,14 +34,14 @@ class ModelProduct {
  public:
   ModelProduct(CaseMemory& memory, const ModelProductCase& test);
 
-  // All arguments except y and the scratch, which each function below allocates anew.
+  // Returns all arguments except y and the scratch, which each function below allocates.
   device::LinearArgs& args() { return args_; }
   const device::LinearArgs& PrepareResults(const device::DeviceLinear& products);
   void Tune(device::DeviceLinear& products);
   // Runs the product and compares sampled results.
   void Run(device::DeviceLinear& products, Comparison& comparison);
   // Runs and compares the product in each way that it allows. Returns the names of the ways that
-  // the library refuses.
+  // the library refused.
   std::vector<std::string> RunInEveryWay(device::DeviceLinear& products, Comparison& comparison);
 
  private:
@@ -57,8 +58,9 @@ class ModelProduct {
   std::optional<ProductOutput> y_;
 };
 
-// Checks the products that DeviceLinear computes with these options. Skips if no library would be
-// used; reports each way that it refuses as skipped. `most_shapes`: maximum number of small shapes.
+// Checks the products that DeviceLinear computes with these options. If no library would be used,
+// skips them; reports each way that the library refuses as skipped. `most_shapes`: maximum number
+// of small shapes.
 void CheckLibraryProducts(CheckRun& run, const device::DeviceLinearOptions& options,
                           size_t most_shapes = ~size_t{0});
 

@@ -1,4 +1,4 @@
-// A run of the checks and the table of its results.
+// Runs checks and prints the table of their results.
 //
 // A kernel's checks are written once: they use a device only through DeviceKernels. `sluice
 // selftest` runs them on any device, checks_test.cc on the emulated one in every build.
@@ -27,11 +27,11 @@ struct CheckRow {
   int64_t numbers = 0, failed = 0;
   double worst_error = 0, worst_bound = 0;
   double seconds = 0;
-  uint64_t digest = 0;  // over all bytes that the check read from the device
+  uint64_t digest = 0;  // digest of all bytes that the check read from the device
   std::string message;  // why it failed or was skipped
 };
 
-// Which cases run on the emulated device; on other devices all cases run.
+// Which cases run on the emulated device. On other devices, all cases run.
 enum class CheckExtent : uint8_t {
   kSome,   // quick cases, with some of their shapes
   kQuick,  // all cases except those that take the emulator seconds
@@ -61,16 +61,16 @@ class CheckRun {
   void SlowCase(std::string_view name, std::string shape, const Check& check) {
     if (Runs(CheckExtent::kSlow)) RunCase(name, std::move(shape), WithStatus(check));
   }
-  // Adds a row that says why something was not checked.
+  // Adds a row with the reason why something was not checked.
   void Skip(std::string_view name, std::string shape, std::string why);
   // Adds a row for an error that occurred before anything could be compared.
   void Fail(std::string_view name, std::string shape, const Error& error);
 
   const DeviceUnderTest& device() const { return device_; }
-  // Whether to check shapes of real models' layers besides small ones.
+  // Returns whether to check shapes of real models' layers in addition to small ones.
   bool with_large_shapes() const { return !device_.is_emulated() && !small_shapes_alone_; }
   void LeaveOutLargeShapes() { small_shapes_alone_ = true; }
-  // Whether to check all shapes, not just the smoke-test subset.
+  // Returns whether to check all shapes, not just the smoke-test subset.
   bool with_all_shapes() const { return !device_.is_emulated() || extent_ != CheckExtent::kSome; }
 
   bool lost() const { return lost_; }

@@ -27,16 +27,17 @@ class DeviceUnderTest {
   DeviceStream& stream() const { return *stream_; }
   StreamHandle handle() const { return stream_->handle(); }
   const device::DeviceKernels& kernels() const { return kernels_; }
-  // For tests of the checks.
+  // Only for tests of the checks.
   void ReplaceKernels(const device::DeviceKernels& kernels) { kernels_ = kernels; }
   bool is_emulated() const { return device_->info().kind == DeviceKind::kEmulated; }
-  // Whether E4M3 products are supported; a GPU's tensor cores may truncate their sums.
+  // Returns whether E4M3 products are supported. A GPU's tensor cores may truncate their sums.
   bool has_e4m3_products() const {
     return is_emulated() || device_->info().compute_capability() >= 89;
   }
-  // Whether the library multiplies NVFP4 weights by NVFP4 inputs.
+  // Returns whether the library multiplies NVFP4 weights by NVFP4 inputs.
   bool has_nvf4_products() const { return device_->info().compute_capability() >= 100; }
-  // Whether the device is unusable: it fails again after its failure was reported.
+  // Returns whether the device is unusable, which shows in that it fails again after its failure
+  // was reported.
   bool is_lost() const { return !stream_->Synchronize(); }
 
  private:
@@ -70,18 +71,19 @@ class CaseMemory {
     if (ok()) status_ = status;
   }
 
-  // A copy of `values` on the device.
+  // Returns a copy of `values` on the device.
   template <typename T>
   const T* In(const std::vector<T>& values) {
     return static_cast<const T*>(
         Copy(std::as_bytes(std::span<const T>(values)), /*is_output=*/false));
   }
-  // A copy of `values` on the device that a kernel may change.
+  // Returns a copy of `values` on the device that a kernel may change.
   template <typename T>
   T* InOut(const std::vector<T>& values) {
     return static_cast<T*>(Copy(std::as_bytes(std::span<const T>(values)), /*is_output=*/true));
   }
-  // `count` elements of bytes 0xFF: NaN in every type of numbers. The bytes after them are guarded.
+  // Returns `count` elements of bytes 0xFF, which are NaN in every floating-point type. The bytes
+  // after them are guarded.
   template <typename T>
   T* Out(int64_t count) {
     return static_cast<T*>(Fill(count * static_cast<int64_t>(sizeof(T))));
@@ -97,7 +99,7 @@ class CaseMemory {
 
   bool ok() const { return status_.has_value(); }
   const Status& status() const { return status_; }
-  // A digest of all bytes read so far, in order.
+  // Returns a digest of all bytes read so far, in order.
   uint64_t digest() const { return digest_; }
 
  private:

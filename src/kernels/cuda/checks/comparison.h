@@ -1,10 +1,10 @@
 // Compares a device's numbers with a reference and with the allowed error.
 //
-// Tolerances are derived where the reference is computed, never chosen. A check passes the exact
+// Tolerances are derived where the reference is computed, never chosen. A check gives the exact
 // value and a bound of the arithmetic error before the last rounding; the rounding to the output's
-// type must be exactly as defined. A number passes if some value within the bound rounds to it. So
-// data with exact sums allow no deviation at all, and a narrow code may differ only if the value is
-// within the bound of the border between two codes.
+// type must be exactly as defined. A number is accepted if some value within the bound rounds to
+// it. So data with exact sums allow no deviation at all, and a narrow code may differ only if the
+// value is within the bound of the border between two codes.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace sluice::checks {
 inline constexpr double kUnitF32 = 0x1p-24;
 inline constexpr double kUnitBF16 = 0x1p-8;
 
-// Bound of the relative error of `roundings` consecutive roundings of unit `unit` (Higham's gamma).
+// Returns a bound of the relative error of `roundings` consecutive roundings of unit `unit`
+// (Higham's gamma).
 double Gamma(double roundings, double unit = kUnitF32);
 
 class Comparison {
@@ -26,28 +27,29 @@ class Comparison {
   // before the output was rounded to its type.
   void AddF32(float got, double expected, double error);
   void AddBf16(uint16_t got, double expected, double error);
-  // E4M3; `expected` and `error` refer to the number that is rounded to a code.
+  // For E4M3; `expected` and `error` refer to the number before it is rounded to a code.
   void AddE4m3(uint8_t got, double expected, double error);
   // For outputs without rounding: codes, indices, bits.
   void AddEqual(int64_t got, int64_t expected);
-  // For anything else, measured in its own unit: at most `error` off.
+  // For all other outputs, in their own unit: accepts an error of at most `error`.
   void AddWithin(double got, double expected, double error);
 
-  // Describes the numbers that follow, for first_failure().
+  // Describes the outputs that follow, for first_failure().
   void SetSubject(std::string subject) { subject_ = std::move(subject); }
 
   bool passed() const { return failed_ == 0 && count_ > 0; }
   int64_t count() const { return count_; }
   int64_t failed() const { return failed_; }
-  // For the number closest to its bound, or farthest beyond it: the least error before the last
+  // For the output closest to its bound, or farthest beyond it: the least error before the last
   // rounding that explains it, and the bound.
   double worst_error() const { return worst_error_; }
   double worst_bound() const { return worst_bound_; }
-  // "fp8 static: number 17: got 3.5, expected 3.25"; empty if all passed.
+  // Returns, for example, "fp8 static: number 17: got 3.5, expected 3.25"; "" if all outputs were
+  // accepted.
   const std::string& first_failure() const { return first_failure_; }
 
  private:
-  // `low` and `high`: the range that passes. `needed`: the least error that explains `got`.
+  // `low` and `high`: the range that is accepted. `needed`: the least error that explains `got`.
   void Add(double got, double expected, double low, double high, double needed, double error);
   // Counts a number that equals the expected one exactly.
   void AddExact(double error);

@@ -1,5 +1,5 @@
-// Shared by the checks of dense and grouped products: exact products, their error bounds, and the
-// comparison with a device's results.
+// Definitions that the checks of dense and grouped products share: exact products, their error
+// bounds, and the comparison with a device's results.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@
 
 namespace sluice::checks {
 
-// y [m, n] with a row stride, F32 or BF16.
+// The output y [m, n] of a product, with a row stride, F32 or BF16.
 class ProductOutput {
  public:
   ProductOutput(CaseMemory& memory, ElementType type, int64_t m, int64_t n, int64_t stride)
@@ -71,7 +71,8 @@ class ProductOutput {
   std::vector<uint16_t> got_bf16_;
 };
 
-// The arguments of a product with rows [first, first + m) of x, except its results and scratch.
+// Returns the arguments of a product with rows [first, first + m) of x, except its results and
+// scratch.
 inline device::LinearArgs LinearArgsOf(const device::Weights& w, const TestInputs& x, int64_t first,
                                        int64_t m) {
   const int64_t row_bytes = w.k * (x.type == ElementType::kF8E4M3 ? 1 : 2);
@@ -84,7 +85,7 @@ inline device::LinearArgs LinearArgsOf(const device::Weights& w, const TestInput
   return args;
 }
 
-// The results of `args` by our own kernels, with type `y_type` and stride `y_stride`.
+// Returns the results of `args` by our own kernels, with type `y_type` and stride `y_stride`.
 inline ProductOutput Multiply(CaseMemory& memory, device::LinearArgs args, ElementType y_type,
                               int64_t y_stride) {
   ProductOutput y(memory, y_type, args.m, args.w.n, y_stride);
@@ -98,7 +99,7 @@ inline ProductOutput Multiply(CaseMemory& memory, device::LinearArgs args, Eleme
   return y;
 }
 
-// The results of a matrix that are compared: all of a small one, a sample of a large one.
+// Which results of a matrix are compared: all of a small one, a sample of a large one.
 class SampledPlaces {
  public:
   SampledPlaces(int64_t m, int64_t n) {
@@ -134,7 +135,8 @@ struct ProductRows {
     std::vector<double> w;
     weights.DecodeRow(expert, n, w);
     const double row_scale = weights.RowScale(expert, n);
-    // Roundings: the sum; its separately scaled parts; the scales of row and input; the bias.
+    // Roundings: those of the sum, of its separately scaled parts, of the scales of row and input,
+    // and of the bias.
     const double relative = kind == NumberKind::kIntegers
                                 ? 0
                                 : ProductError(device, static_cast<double>(k), e4m3_inputs) +

@@ -29,7 +29,7 @@ class TestNumbers {
   float Uniform(float low, float high) {
     return low + (high - low) * static_cast<float>(Bits() >> 40) * 0x1p-24f;
   }
-  // A roughly normal number with standard deviation 1.
+  // Returns a roughly normally distributed number with standard deviation 1.
   float Normal() {
     const uint64_t bits = Bits();
     float sum = 0;
@@ -37,7 +37,7 @@ class TestNumbers {
     return (sum - 2) * 1.7320508f;
   }
 
-  // Small integers: sums of their products are exact in F32, in any order.
+  // Returns small integers, whose products have sums that are exact in F32, in any order.
   std::vector<float> Integers(int64_t count, int64_t largest) {
     std::vector<float> values(static_cast<size_t>(count));
     for (float& value : values) value = static_cast<float>(Integer(-largest, largest));
@@ -48,7 +48,7 @@ class TestNumbers {
     for (float& value : values) value = Normal();
     return values;
   }
-  // A power of two from 2^low to 2^high.
+  // Returns a power of two from 2^low to 2^high.
   float PowerOfTwo(int low, int high) {
     return std::ldexp(1.0f, static_cast<int>(Integer(low, high)));
   }

@@ -17,11 +17,11 @@ struct WeightFormat {
   int group = 0;
   int block_rows = 0;
   bool has_row_scales = false;
-  // E4M3 inputs with row scales, instead of BF16 ones.
+  // Whether inputs are E4M3 with row scales, not BF16.
   bool e4m3_inputs = false;
-  // BF16 inputs that are NVFP4 numbers (RowScale::kNvF4), with row scales.
+  // Whether inputs are NVFP4 numbers stored in BF16 (RowScale::kNvF4), with row scales.
   bool nvf4_inputs = false;
-  // Supported by the kernels, but not a checkpoint layout whose speed is measured.
+  // Whether the kernels support it but no checkpoint whose speed is measured uses it.
   bool is_only_checked = false;
 
   double bits_per_weight() const;
@@ -38,7 +38,7 @@ std::span<const WeightFormat> WeightFormats();
 enum class NumberKind { kIntegers, kFree };
 const char* NumberKindName(NumberKind kind);
 
-// `experts` matrices [n, k] of one format, consecutive.
+// `experts` matrices [n, k] of one format, one after another in memory.
 class TestWeights {
  public:
   TestWeights(const WeightFormat& format, NumberKind kind, int64_t experts, int64_t n, int64_t k);
@@ -56,10 +56,11 @@ class TestWeights {
   // Makes a weight NaN by its code or by its group's scale, if the format has such codes or scales.
   void SetNan(int64_t row, int64_t k);
 
-  // Row `row` of an expert, without its row scale: out [k].
+  // Decodes row `row` of an expert, without its row scale, to out [k].
   void DecodeRow(int64_t expert, int64_t row, std::vector<double>& out) const;
   double RowScale(int64_t expert, int64_t row) const;
-  // Number of partial sums over k that are scaled separately: the roundings that scales cause.
+  // Returns the number of partial sums over k that are scaled separately, each of which adds a
+  // rounding.
   int64_t scaled_sums() const;
 
  private:
