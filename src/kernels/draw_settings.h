@@ -1,12 +1,12 @@
-// How a token is drawn from a row of logits: data shared by samplers, models and kernels. Also
-// compiled by nvcc, so without large includes.
+// How a token is drawn from a row of logits: data that samplers, models and kernels share. nvcc
+// compiles it, too, so it has no large includes.
 #pragma once
 
 #include <stdint.h>
 
 namespace sluice::kernels {
 
-// The settings of sampler/sampling_params.h, as DrawToken (sampler/draw.h) uses them.
+// The settings of sampler/sampling_params.h in the form that DrawToken (sampler/draw.h) uses.
 struct DrawSettings {
   float scale;     // 1 / temperature; 0: greedy, the first of equal logits
   float farthest;  // -log(min_p); infinity: off
@@ -18,7 +18,7 @@ struct DrawSettings {
 // Why no token was drawn. kNothingAllowed: masks and biases (DrawExtras) removed every token.
 enum class DrawError : int32_t { kNone, kNan, kNoFiniteLogit, kNothingAllowed };
 
-// Which logits logprobs are computed from. kRaw: the model's, without those that a constraint
+// The logits from which logprobs are computed. kRaw: the model's, without those that a constraint
 // forbids. kDrawn: those that the token was drawn from, divided by the temperature, minus infinity
 // where cut off.
 enum class LogprobsOf : int32_t { kNone, kRaw, kDrawn };
@@ -28,8 +28,8 @@ enum class LogprobsOf : int32_t { kNone, kRaw, kDrawn };
 // the step. In a mask, bit i % 32 of word i / 32 belongs to token i; 1: allowed.
 struct DrawExtras {
   int32_t mask = -1;       // offset of the constraint's mask; -1: none
-  int32_t draw_mask = -1;  // mask to draw with: the same one, or one that forbids more
-  // Two words per entry: a token, and the bits of the F32 added to its logit; minus infinity
+  int32_t draw_mask = -1;  // mask to draw with: the constraint's mask, or one that forbids more
+  // Two words per entry: a token, and the bits of an F32 that is added to its logit; minus infinity
   // removes the token. Tokens are distinct.
   int32_t biases = 0, num_biases = 0;
   // Two words per entry: a token of the sequence, and how often the output contains it. Tokens are

@@ -1,5 +1,5 @@
-// Sampling weights of tokens, bit-identical on CPU and device. Also compiled by nvcc: include only
-// headers that nvcc accepts.
+// Computes sampling weights of tokens, bit-identical on CPU and device. nvcc compiles it, too:
+// include only headers that nvcc accepts.
 #pragma once
 
 #include <stdint.h>
@@ -28,14 +28,14 @@ SLUICE_ON_DEVICE_TOO inline int32_t DrawBucket(float distance) {
   return static_cast<int32_t>(bucket < kDrawBuckets - 1 ? bucket : float{kDrawBuckets - 1});
 }
 
-// The term that a weight adds to the sum of its bucket. The sums are exact, so their order does not
-// matter: the weights of a bucket are within 3.2 % of each other and have 24 bits, and the terms of
-// the last bucket are multiples of 2^-80 below 2^-46.
+// Returns the term that a weight adds to the sum of its bucket. The sums are exact, so their order
+// does not matter: the weights of a bucket are within 3.2 % of each other and have 24 bits, and the
+// terms of the last bucket are multiples of 2^-80 below 2^-46.
 SLUICE_ON_DEVICE_TOO inline double BucketWeight(float weight) {
   return weight < 0x1p-57f ? 0.0 : static_cast<double>(weight);
 }
 
-// a * b, rounded separately: never fused with a following addition.
+// Returns a * b, rounded separately: never fused with a following addition.
 SLUICE_ON_DEVICE_TOO inline float RoundedProduct(float a, float b) {
 #ifdef __CUDA_ARCH__
   return __fmul_rn(a, b);
@@ -44,8 +44,8 @@ SLUICE_ON_DEVICE_TOO inline float RoundedProduct(float a, float b) {
 #endif
 }
 
-// exp(-x) for x >= 0, relative error below 1e-7; 0 from 87 on. No branches or calls, so that loops
-// over it vectorize; every product and sum is rounded separately.
+// Returns exp(-x) for x >= 0 with a relative error below 1e-7; 0 from 87 on. No branches or calls,
+// so that loops over it vectorize; every product and sum is rounded separately.
 SLUICE_ON_DEVICE_TOO inline float ExpOfMinus(float x) {
 #ifdef __CUDA_ARCH__
   const auto times = [](float a, float b) { return __fmul_rn(a, b); };

@@ -9,8 +9,8 @@
 
 namespace sluice::kernels {
 
-// out[i, :] = table[tokens[i], :] as F32. out: [tokens.size(), table.cols].
-// REQUIRES: 0 <= tokens[i] < table.rows.
+// Computes out[i, :] = table[tokens[i], :] as F32. out: [tokens.size(), table.cols]. REQUIRES: 0 <=
+// tokens[i] < table.rows.
 void Embedding(ThreadPool& pool, const PackedMatrix& table, std::span<const int32_t> tokens,
                float* out);
 

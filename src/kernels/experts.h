@@ -13,23 +13,24 @@ enum class RouterScore {
   kSoftmax,  // softmax over all experts, then the top_k largest
   kSigmoid,  // the top_k largest logits, then the sigmoid of each
   // The two largest logits. The weight of each is its softmax among the experts whose logits are
-  // near its own; for the second expert, without the first. Phi-3.5-MoE's sparsemixer. No
-  // choice_bias; top_k is 2.
+  // near its own; for the second expert, the first is left out. This is Phi-3.5-MoE's sparsemixer.
+  // No choice_bias; top_k is 2.
   kSparseMixer,
 };
 
 // How experts are chosen and weighted.
 struct RouterRule {
   RouterScore score = RouterScore::kSoftmax;
-  // [num_experts], added to the scores only for the choice; null: the largest logits are chosen.
+  // [num_experts], added to the scores only for the choice; null: the experts with the largest
+  // logits are chosen.
   const float* choice_bias = nullptr;
   // Experts form `num_groups` groups of neighbours, and the choice is limited to `kept_groups`
   // groups: those with the largest sums of their `group_best` (1 or 2) best scores.
   int num_groups = 1;
   int kept_groups = 1;
   int group_best = 2;
-  bool normalize = false;  // divide the weights of a row by their sum
-  float scale = 1;         // multiplies the weights, last
+  bool normalize = false;  // whether the weights of a row are divided by their sum
+  float scale = 1;         // multiplies the weights after everything else
   // kSparseMixer: a logit l is near the largest logit m if m - l <= 2 * jitter * max(|l|, m).
   float jitter = 0;
   float soft_cap = 0;  // c: a logit x becomes c * tanh(x / c) before all else; 0: none
@@ -48,23 +49,23 @@ constexpr int64_t kMostBiasedExperts = 4096;  // with a choice_bias, groups or a
 void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
                    int64_t top_k, const RouterRule& rule, int32_t* chosen, float* weights);
 
-// x[row, :] *= sigmoid(logits[row]). x: F32 dense [rows, cols].
+// Computes x[row, :] *= sigmoid(logits[row]). x: F32 contiguous [rows, cols].
 void GateRows(ThreadPool& pool, const float* logits, int64_t rows, int64_t cols, float* x);
 
 // Sorts the pairs (row, slot) by expert, rows ascending within an expert. order: [rows * top_k],
-// the pair at each sorted position, as row * top_k + slot; place: [rows * top_k], the inverse
-// permutation; row_begin: [num_experts + 1].
+// the pair at each sorted position, encoded as row * top_k + slot; place: [rows * top_k], the
+// inverse permutation; row_begin: [num_experts + 1].
 void GroupByExpert(const int32_t* chosen, int64_t rows, int64_t top_k, int64_t num_experts,
                    int32_t* order, int32_t* place, int32_t* row_begin);
 
-// out[i, :] = x[order[i] / top_k, :], times weights[order[i]] where `weights` is not null (input
-// scaling). `out` has x's type, dense.
+// Copies out[i, :] = x[order[i] / top_k, :], times weights[order[i]] if `weights` is not null
+// (input scaling). `out` has x's type, contiguous.
 void GatherRows(ThreadPool& pool, const Activations& x, std::span<const int32_t> order,
                 int64_t top_k, const float* weights, void* out);
 
-// sum[row, :] (+)= the outputs of the row's slots, in slot order, each multiplied by its weight
-// where `weights` is not null (output scaling). y: F32 dense [rows * top_k, cols] in the order of
-// GroupByExpert. `add`: accumulate into `sum`, else overwrite it.
+// Adds up the outputs of each row's slots in slot order, each multiplied by its weight if `weights`
+// is not null (output scaling), to sum[row, :]. y: F32 contiguous [rows * top_k, cols] in the order
+// of GroupByExpert. `add`: whether to add to `sum` or to overwrite it.
 void CombineExperts(ThreadPool& pool, const float* y, const int32_t* place, const float* weights,
                     int64_t rows, int64_t top_k, int64_t cols, bool add, float* sum);
 

@@ -8,9 +8,9 @@
 
 namespace sluice::kernels {
 
-// y[m, i] = gelu(x[m, i]) * x[m, width + i], gelu(z) = z / 2 * (1 + tanh(sqrt(2 / pi) * (z +
-// 0.044715 z^3))), which is computed as z / (1 + exp(-2 sqrt(2 / pi) (z + 0.044715 z^3))). Shapes,
-// types and rounding as for SiluMul. Source: transformers activations.py, GELUTanh.
+// Computes y[m, i] = gelu(x[m, i]) * x[m, width + i], gelu(z) = z / 2 * (1 + tanh(sqrt(2 / pi) * (z
+// + 0.044715 z^3))), which is computed as z / (1 + exp(-2 sqrt(2 / pi) (z + 0.044715 z^3))).
+// Shapes, types and rounding as for SiluMul. Source: transformers activations.py, GELUTanh.
 void GeluMul(ThreadPool& pool, const float* x, int64_t rows, int64_t width, void* y,
              ElementType y_type);
 

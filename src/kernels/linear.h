@@ -9,7 +9,7 @@
 
 namespace sluice::kernels {
 
-// Size of a packed matrix [rows, cols] in bytes, scales included.
+// Returns the size of a packed matrix [rows, cols] in bytes, including scales.
 int64_t PackedBytes(const DataFormat& format, int64_t rows, int64_t cols);
 
 // Allocates a packed matrix [rows, cols] of zeros. kUnsupported if there are no kernels for the
@@ -18,7 +18,7 @@ Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int6
                                     const char* what);
 
 // Packs rows [source_row, source_row + num_rows) of `source` into rows [first_row, first_row +
-// num_rows) of `matrix`: several checkpoint tensors can fill one matrix (q, k and v; gate and up).
+// num_rows) of `matrix`. Several checkpoint tensors can fill one matrix (q, k and v; gate and up).
 // A plain source (F32, F16 or BF16) is rounded to the type of a plain matrix (nearest even); any
 // other source must have the matrix's format, except for the layout of its scales; its codes are
 // copied unchanged. A source with one scale per tensor or per row fits a matrix with either layout.
@@ -27,11 +27,11 @@ Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int6
 bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const StoredMatrix& source,
               int64_t source_row, int64_t num_rows);
 
-// Decodes one row exactly: out [cols]. The reference for all formats; also used by the embedding.
+// Decodes one row exactly to out [cols]. The reference for all formats; the embedding uses it, too.
 void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 
-// y[m, n] = sum over k of x[m, k] * w[n, k], plus bias[n] if `bias` is not null. x: [M, K] F32,
-// BF16 or I8; w: [N, K]; y: [M, N] F32, row stride `y_stride` >= N. `maxima`: if requested,
+// Computes y[m, n] = sum over k of x[m, k] * w[n, k], plus bias[n] if `bias` is not null. x: [M, K]
+// F32, BF16 or I8; w: [N, K]; y: [M, N] F32, row stride `y_stride` >= N. `maxima`: if requested,
 // receives the block maxima of the rows of y. REQUIRES: x.cols == w.cols.
 //
 // BF16 inputs: products are exact for weights of every format (codes and, for groups of 4-bit
@@ -39,8 +39,8 @@ void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 // block and row scales the whole sum. (If the CPU's BF16 instruction flushes subnormal numbers to
 // zero, weights below 2^-126, which only MXFP4 has, are zero.) F32 inputs are multiplied in F32 by
 // the exact values of the weights. I8 inputs require I8 weights: exact integer sums, scaled once at
-// the end.
-// The order of the sum over k is the same for every M, thread count and position of the row in x.
+// the end. The order of the sum over k is the same for every M, thread count and position of the
+// row in x.
 void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float* y,
             int64_t y_stride, const float* bias = nullptr, const RowMaxima& maxima = {});
 
@@ -54,7 +54,7 @@ void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float
 // product with any one matrix.
 void ReserveLinearScratch(const ThreadPool& pool, int64_t max_rows, int64_t max_cols,
                           bool orders_inputs = false);
-// Size of that scratch memory in bytes on a pool of `num_threads`.
+// Returns the bytes of that scratch memory on a pool of `num_threads`.
 int64_t LinearScratchBytes(int num_threads, int64_t max_rows, int64_t max_cols,
                            bool orders_inputs = false);
 

@@ -22,23 +22,23 @@ struct LoraFactors {
   const void* b = nullptr;
   int64_t rank = 0;  // 0: the adapter does not change the module
   float scale = 0;
-  // The module's results are the columns [first_col, first_col + rows) of a row of y: one layer may
-  // combine several modules.
+  // The module's results are the columns [first_col, first_col + rows) of a row of y, because one
+  // layer may combine several modules.
   int64_t first_col = 0;
   int64_t rows = 0;
 };
 
-// The rows of a step that use one adapter, ascending, and the adapter's factors for the modules of
-// one layer.
+// The rows of a step that use one adapter, in ascending order, and the adapter's factors for the
+// modules of one layer.
 struct LoraGroup {
   std::span<const int32_t> rows;
   std::span<const LoraFactors> modules;
 };
 
-// Bytes of A and of B in `type`.
+// Return the bytes of A and of B in `type`.
 int64_t LoraABytes(int64_t rank, int64_t cols, ElementType type);
 int64_t LoraBBytes(int64_t rank, int64_t rows, ElementType type);
-// Bytes of an embedding's A.
+// Returns the bytes of an embedding's A.
 int64_t LoraTableBytes(int64_t rank, int64_t vocab_size, ElementType type);
 
 // The functions below pack row-major numbers of a checkpoint (F32, F16 or BF16, possibly
@@ -46,32 +46,32 @@ int64_t LoraTableBytes(int64_t rank, int64_t vocab_size, ElementType type);
 // a: [rank, cols] to [rank / 16][cols / 2][16][2]; in F32 [rank / 16][cols][16].
 bool PackLoraA(const std::byte* a, ElementType stored, int64_t rank, int64_t cols, ElementType type,
                void* out);
-// b: [rows, rank] to [rank / 2][rows][2]; in F32 [rank][rows].
+// Packs b [rows, rank] to [rank / 2][rows][2]; in F32 [rank][rows].
 bool PackLoraB(const std::byte* b, ElementType stored, int64_t rows, int64_t rank, ElementType type,
                void* out);
-// [rows, cols] in row-major order: the layout of A on devices.
+// Packs [rows, cols] in row-major order: the layout of A on devices.
 bool PackLoraRows(const std::byte* a, ElementType stored, int64_t rows, int64_t cols,
                   ElementType type, void* out);
-// a: [rank, vocab_size] to [vocab_size, rank]. Also packs B [rows, rank] for devices, to [rank,
-// rows].
+// Packs a [rank, vocab_size] to [vocab_size, rank]. Also used for devices to pack B [rows, rank] to
+// [rank, rows].
 bool PackLoraTable(const std::byte* a, ElementType stored, int64_t rank, int64_t vocab_size,
                    ElementType type, void* out);
 
-// Number of F32 scratch elements that the functions below need for `rows` rows of modules whose
-// ranks, each rounded up to kLoraTile, add up to `ranks`.
+// Returns the number of F32 scratch elements that the functions below need for `rows` rows of
+// modules whose ranks, each rounded up to kLoraTile, add up to `ranks`.
 constexpr int64_t LoraScratchSize(int64_t rows, int64_t ranks) {
   return rows * ranks;
 }
 
-// y[m, first_col + n] += scale * (sum over j of b[n, j] * (sum over k of a[j, k] * x[m, k])) for
-// each module of each group and each row m of the group, which is row m - first_row of `x` and `y`.
-// x: F32 or BF16; sums in F32. The order of the sums does not depend on the rest of the step or on
-// the number of threads. `type`: of the factors. y: F32, row stride `y_stride`.
+// Computes y[m, first_col + n] += scale * (sum over j of b[n, j] * (sum over k of a[j, k] * x[m,
+// k])) for each module of each group and each row m of the group, which is row m - first_row of `x`
+// and `y`. x: F32 or BF16; sums in F32. The order of the sums does not depend on the rest of the
+// step or on the number of threads. `type`: type of the factors. y: F32, row stride `y_stride`.
 void AddLora(ThreadPool& pool, const Activations& x, std::span<const LoraGroup> groups,
              ElementType type, int64_t first_row, float* scratch, float* y, int64_t y_stride);
 
-// AddLora for an embedding, where x selects a column of A: y[m, n] += scale * (sum over j of b[n,
-// j] * a[j, tokens[m]]). Each group has one module, whose `a` is a table (PackLoraTable).
+// As AddLora, for an embedding, where a token selects a column of A: y[m, n] += scale * (sum over j
+// of b[n, j] * a[j, tokens[m]]). Each group has one module, whose `a` is a table (PackLoraTable).
 void AddLoraEmbedding(ThreadPool& pool, std::span<const int32_t> tokens,
                       std::span<const LoraGroup> groups, ElementType type, float* scratch, float* y,
                       int64_t y_stride);

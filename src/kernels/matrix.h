@@ -25,11 +25,11 @@ struct Activations {
 
 // A weight matrix [out, in], packed for the micro-kernels in its stored format: panels of
 // `kPanelRows` output rows, each panel a sequence of lines of neighbouring inputs (BF16: [out /
-// 16][in / 2][16][2]; F32: [out / 16][in][16]; narrow formats: panel_layout.h).
-// Rows are padded with zeros to a whole panel. The panels are the only copy of the weight in
-// memory; the embedding reads single rows from them. Ownership: owns its memory; move-only.
+// 16][in / 2][16][2]; F32: [out / 16][in][16]; narrow formats: panel_layout.h). Rows are padded
+// with zeros to a whole panel. The panels are the only copy of the weight in memory; the embedding
+// reads single rows from them. Ownership: owns its memory; move-only.
 //
-// If the format has an input order, the panels hold the inputs in that order.
+// If the format has an input order, the inputs are in that order in the panels.
 //
 // The value of element [n, k] is code (INT4: code - its zero point) * its group's scale *
 // row_scales[n]. Scales of groups and blocks are kept as stored. Scales per tensor or row, and
@@ -47,7 +47,7 @@ struct PackedMatrix {
   Buffer zero_points;   // empty if the format has none
   Buffer input_order;   // I32 [in]: which input is at each place of a row; empty: 0, 1, 2...
 
-  // Total size in bytes.
+  // Returns the total size in bytes.
   int64_t bytes() const {
     return static_cast<int64_t>(data.size_bytes() + group_scales.size_bytes() +
                                 row_scales.size_bytes() + zero_points.size_bytes() +

@@ -38,18 +38,18 @@ enum class PanelKind {
 // Inputs per step, the unit in which codes are expanded to BF16: one AMX tile of a panel.
 constexpr int64_t kPanelStepInputs = 32;
 
-// The panels of a supported format.
+// Sizes of the panels of a supported format.
 struct PanelLayout {
   PanelKind kind = PanelKind::kBF16;
   int64_t panel_bytes = 0;
   int64_t inputs_per_word = 0;    // narrow formats only
   int64_t group_size = 0;         // inputs that share a scale; 0: no groups
   int64_t groups = 0;             // per row, padded to whole steps
-  int64_t panel_scale_bytes = 0;  // of groups and blocks
-  int64_t panel_zero_bytes = 0;   // of zero points
+  int64_t panel_scale_bytes = 0;  // bytes of a panel's scales of groups and blocks
+  int64_t panel_zero_bytes = 0;   // bytes of a panel's zero points
 
   bool is_narrow() const { return inputs_per_word != 0; }
-  // Whether scales are F32 and multiply the sums over their inputs.
+  // Returns whether scales are F32 and multiply the sums over their inputs.
   bool has_blocks() const {
     return kind == PanelKind::kBlockF8 || kind == PanelKind::kGroupInt4 ||
            kind == PanelKind::kGroupI8;
@@ -58,14 +58,14 @@ struct PanelLayout {
 
 std::optional<PanelKind> PanelKindOf(const DataFormat& format);
 
-// REQUIRES: a supported format (PanelKindOf has a value).
+// Returns the layout. REQUIRES: a supported format (PanelKindOf has a value).
 PanelLayout LayoutOf(const DataFormat& format, int64_t cols);
 
-// The value of a code before scaling; INT4: with a zero point of 0. `index`: of the input inside
-// its word.
+// Returns the value of a code before scaling; for INT4, with a zero point of 0. `index`: index of
+// the input inside its word.
 float CodeValue(PanelKind kind, uint32_t word, int64_t index);
 
-// The scale of group or block `group` of the panel's row `lane`.
+// Returns the scale of group or block `group` for row `lane` of the panel.
 float GroupScale(PanelKind kind, const std::byte* panel_scales, int64_t group, int64_t lane);
 
 inline int64_t NumPanels(int64_t rows) {

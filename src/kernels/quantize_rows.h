@@ -1,4 +1,4 @@
-// quantize rows: quantization of a linear layer's inputs as a checkpoint's scheme prescribes.
+// quantize rows: quantizes a linear layer's inputs as a checkpoint's scheme prescribes.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace sluice::kernels {
 
-// out[i, :] = x[i, :] (F32 or BF16) rounded to `format` and dequantized, F32 dense [rows, cols].
-// `input_scale`: the stored scale of kFp8Static and kInt8Static, the global scale of kNvfp4. A
-// row's result depends only on that row. REQUIRES: kind is neither kNone nor kInt8PerToken; cols is
-// a multiple of the group size, if there are groups.
+// Computes out[i, :] = x[i, :] (F32 or BF16), rounded to `format` and dequantized; F32, contiguous
+// [rows, cols]. `input_scale`: the stored scale of kFp8Static and kInt8Static, the global scale of
+// kNvfp4. A row's result depends only on that row. REQUIRES: kind is neither kNone nor
+// kInt8PerToken; cols is a multiple of the group size, if there are groups.
 void RoundRows(ThreadPool& pool, const ActivationFormat& format, float input_scale,
                const Activations& x, float* out);
 
-// Quantizes activations to INT8: scale[i] = amax(x[i, :]) / 127, out = x / scale rounded
-// to nearest even, in [-127, 127]; a row of zeros has scale 1. out: dense [rows, cols].
+// Quantizes activations to INT8 per row: scale[i] = amax(x[i, :]) / 127, out = x / scale rounded to
+// nearest even, in [-127, 127]; a row of zeros has scale 1. out: dense [rows, cols].
 void QuantizeInt8Rows(ThreadPool& pool, const Activations& x, int8_t* out, float* scales);
 
 }  // namespace sluice::kernels

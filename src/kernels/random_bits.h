@@ -1,5 +1,5 @@
 // Random numbers for dummy weights (--load-format dummy): the same on CPU and device, and for any
-// division of a tensor among threads. Also compiled by nvcc, so with few includes.
+// division of a tensor among threads. nvcc compiles it, too, so it has few includes.
 #pragma once
 
 #include <stdint.h>
@@ -16,14 +16,15 @@ SLUICE_ON_DEVICE_TOO inline uint64_t MixBits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// 64 random bits for four elements (plain numbers) or eight bytes (codes) of row `row`, starting at
-// `at`, which counts elements or bytes; the first in the low bits. REQUIRES: `at` is a multiple of
-// 4 or 8, respectively.
+// Returns 64 random bits for four elements (plain numbers) or eight bytes (codes) of row `row`,
+// starting at `at`, which counts elements or bytes; the first in the low bits. REQUIRES: `at` is a
+// multiple of 4 or 8, respectively.
 SLUICE_ON_DEVICE_TOO inline uint64_t RowBits(uint64_t tensor_seed, int64_t row, int64_t at) {
   return MixBits(MixBits(tensor_seed + static_cast<uint64_t>(row)) + static_cast<uint64_t>(at));
 }
 
-// A uniform number from the low 16 bits, in [-32768, 32767] * scale.
+// Returns a uniformly distributed number from the low 16 bits: an integer in [-32768, 32767] times
+// scale.
 SLUICE_ON_DEVICE_TOO inline float UniformNumber(uint64_t bits, float scale) {
   return static_cast<float>(static_cast<int16_t>(bits & 0xFFFF)) * scale;
 }
@@ -37,7 +38,7 @@ SLUICE_ON_DEVICE_TOO inline uint8_t ValidI8Code(uint8_t byte) {
   return static_cast<uint8_t>(byte == 0x80 ? 0 : byte);
 }
 
-// Scale `index` of a tensor with E4M3 scales: from 0.5 to 1.875.
+// Returns scale `index` of a tensor with E4M3 scales, from 0.5 to 1.875.
 SLUICE_ON_DEVICE_TOO inline uint8_t RandomE4m3Scale(uint64_t tensor_seed, int64_t index) {
   return static_cast<uint8_t>(0x30 + (MixBits(tensor_seed + static_cast<uint64_t>(index)) & 0xF));
 }

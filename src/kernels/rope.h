@@ -23,9 +23,9 @@ struct Llama3RopeScaling {
   int64_t original_max_position = 8192;
 };
 
-// Angular frequency of each pair of elements, [head_dim / 2], F32.
-// Source: transformers modeling_rope_utils.py (_compute_llama3_parameters); with equal low and high
-// factors there is no middle band.
+// Returns the angular frequency of each pair of elements, [head_dim / 2], F32. Source: transformers
+// modeling_rope_utils.py (_compute_llama3_parameters); with equal low and high factors there is no
+// middle band.
 std::vector<float> RopeFrequencies(int head_dim, double theta,
                                    const std::optional<Llama3RopeScaling>& scaling);
 
@@ -35,15 +35,15 @@ std::vector<float> RopeFrequencies(int head_dim, double theta,
 void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads,
                int head_dim, int rotary_dim, RopeStyle style, const float* cos_sin);
 
-// Cosines and sines of each row's angles, position * frequency, all in F32 and times `amplitude`:
-// cos_sin [rows, 2 * frequencies], first the cosines, then the sines. Positions are absolute.
-// Computed once per step and used by every layer.
+// Computes cosines and sines of each row's angles, position * frequency, all in F32 and times
+// `amplitude`, to cos_sin [rows, 2 * frequencies], first the cosines, then the sines. Positions are
+// absolute. Computed once per step and used by every layer.
 void RopeTable(ThreadPool& pool, std::span<const int32_t> positions,
                std::span<const float> frequencies, float* cos_sin, float amplitude = 1);
 
-// RopeTable for rows with a position on each of several axes: positions [axes, rows]; frequency i
-// uses the position on axis axes[i]. If a row's positions are equal on all axes, the result has the
-// same bits as that of RopeTable.
+// As RopeTable, for rows with a position on each of several axes: positions [axes, rows]; frequency
+// i uses the position on axis axes[i]. If a row's positions are equal on all axes, the result has
+// the same bits as that of RopeTable.
 void AxialRopeTable(ThreadPool& pool, std::span<const int32_t> positions, int64_t rows,
                     std::span<const float> frequencies, std::span<const int8_t> axes,
                     float* cos_sin, float amplitude = 1);

@@ -8,7 +8,7 @@
 
 namespace sluice::kernels {
 
-// Index of the largest element, the first in a tie. NaN is smaller than every number.
+// Returns the index of the largest element, the first in a tie. NaN is smaller than every number.
 // REQUIRES: not empty.
 int32_t ArgMax(std::span<const float> logits);
 
@@ -20,28 +20,29 @@ struct LogSumExp {
 };
 LogSumExp ComputeLogSumExp(std::span<const float> logits);
 
-// The `k` largest logits as (index, value), by descending value, ties by ascending index.
+// Writes the `k` largest logits to `out` as (index, value), by descending value, ties by ascending
+// index.
 void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, float>>& out);
 
-// Which logits of a row can be drawn: those of at least `smallest` whose distance, (largest -
-// logit) * scale, is at most `farthest`.
+// Which logits of a row can be drawn: those that are at least `smallest` and whose distance,
+// (largest - logit) * scale, is at most `farthest`.
 struct DrawCut {
   float largest = 0;
   float scale = 1;
   float farthest = 0;
   float smallest = 0;
 };
-// weights[i] = ExpOfMinus of the distance (draw_weights.h), or 0 if the logit cannot be drawn;
-// every version gives the same bits. REQUIRES: no NaN; a finite largest logit.
+// Computes weights[i] = ExpOfMinus of the distance (draw_weights.h), or 0 if the logit cannot be
+// drawn. All instruction sets give the same bits. REQUIRES: no NaN; a finite largest logit.
 void DrawWeights(std::span<const float> logits, const DrawCut& cut, std::span<float> weights);
-// The sums of blocks of kDrawSumBlock weights; the last block may be shorter. Eight lanes are
-// summed in F32 in ascending order; then the lanes, and the elements after the last whole eight,
-// are summed in F64.
+// Computes the sums of blocks of kDrawSumBlock weights; the last block may be shorter. Eight lanes
+// are summed in F32 in ascending order; then the lanes, and the elements after the last whole
+// eight, are summed in F64.
 void DrawBlockSums(std::span<const float> weights, std::span<double> sums);
 
 bool HasNan(std::span<const float> values);
 
-// Number of elements greater than `value`.
+// Returns the number of elements greater than `value`.
 int32_t CountGreater(std::span<const float> logits, float value);
 
 }  // namespace sluice::kernels

@@ -1,4 +1,4 @@
-// select positions: chooses the earlier positions that a row attends to, by the scores of an
+// select positions: chooses the earlier positions to which a row attends, by the scores of an
 // indexer (sparse attention of DeepSeek V3.2).
 #pragma once
 
@@ -18,7 +18,8 @@ struct IndexQueries {
   int num_heads = 0;
 };
 
-// Bytes of scratch memory for sequences of at most `max_context` tokens, on `num_threads` threads.
+// Returns the bytes of scratch memory for sequences of at most `max_context` tokens, on
+// `num_threads` threads.
 int64_t SelectScratchBytes(const KvLayout& layout, int64_t max_context, int num_threads);
 
 // For each row of the slices that sees more than `top_k` positions: chosen[row, top_k] receives the

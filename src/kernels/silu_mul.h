@@ -8,18 +8,18 @@
 
 namespace sluice::kernels {
 
-// y[m, i] = silu(x[m, i]) * x[m, width + i], silu(z) = z / (1 + exp(-z)). x: F32 [rows, 2 * width]
-// dense (gate, then up); y: [rows, width] F32 or BF16, rounded once.
+// Computes y[m, i] = silu(x[m, i]) * x[m, width + i], silu(z) = z / (1 + exp(-z)). x: F32 [rows, 2
+// * width] dense (gate, then up); y: [rows, width] F32 or BF16, rounded once.
 void SiluMul(ThreadPool& pool, const float* x, int64_t rows, int64_t width, void* y,
              ElementType y_type);
 
-// y[m, i] = silu(gate[m, i]) * x[m, i] for i < width, rows `stride` numbers apart in gate and x; y
-// may be x. y: [rows, width] F32 or BF16, rounded once, rows `y_stride` numbers apart.
+// Computes y[m, i] = silu(gate[m, i]) * x[m, i] for i < width, rows `stride` numbers apart in gate
+// and x; y may be x. y: [rows, width] F32 or BF16, rounded once, rows `y_stride` numbers apart.
 void SiluGate(ThreadPool& pool, const float* gate, const float* x, int64_t stride, int64_t rows,
               int64_t width, void* y, int64_t y_stride, ElementType y_type);
 
-// y[m, i] *= sigmoid(gate[m, i]) for i < width. gate: F32 rows `stride` numbers apart; y: F32 or
-// BF16, dense [rows, width].
+// Computes y[m, i] *= sigmoid(gate[m, i]) for i < width. gate: F32 rows `stride` numbers apart; y:
+// F32 or BF16, dense [rows, width].
 void SigmoidGate(ThreadPool& pool, const float* gate, int64_t stride, int64_t rows, int64_t width,
                  void* y, ElementType y_type);
 

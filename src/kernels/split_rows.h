@@ -1,5 +1,5 @@
-// split rows: F32 activations as sums of two BF16 rows, for products that need more than the eight
-// significant bits of one BF16 number.
+// split rows: represents F32 activations as sums of two BF16 rows, for products that need more than
+// the eight significant bits of one BF16 number.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@
 
 namespace sluice::kernels {
 
-// out[2 * i, :] = x[i, :] rounded to BF16, out[2 * i + 1, :] = the remainder, rounded to BF16:
-// their sum has 16 significant bits of x. x: F32; out: dense [2 * rows, cols].
+// Computes out[2 * i, :] = x[i, :] rounded to BF16, out[2 * i + 1, :] = the remainder, rounded to
+// BF16: their sum has 16 significant bits of x. x: F32; out: dense [2 * rows, cols].
 void SplitRows(ThreadPool& pool, const Activations& x, BFloat16* out);
 
-// y[i, :] = pairs[2 * i, :] + pairs[2 * i + 1, :], plus bias where it is not null: combines the
-// products of the rows that SplitRows made. pairs: dense [2 * rows, cols]; y: row stride y_stride.
+// Computes y[i, :] = pairs[2 * i, :] + pairs[2 * i + 1, :], plus bias if it is not null: combines
+// the products of the rows that SplitRows made. pairs: contiguous [2 * rows, cols]; y: row stride
+// y_stride.
 void AddPairs(ThreadPool& pool, const float* pairs, const float* bias, int64_t rows, int64_t cols,
               float* y, int64_t y_stride);
 

@@ -15,7 +15,8 @@ struct StateTokens {
   int64_t value_stride = 0;
   const float* decay = nullptr;  // [rows], gate_stride numbers apart
   const float* rate = nullptr;
-  bool decays_keys = false;  // decay is [rows, key_dim]: one number for each row of the state
+  // Whether decay is [rows, key_dim], one element for each row of the state.
+  bool decays_keys = false;
   int64_t gate_stride = 0;
   int64_t rows = 0;
 };

@@ -12,9 +12,8 @@
 namespace sluice::kernels {
 
 // Calls body(unit, thread) once for every unit in [0, count). Thread t starts with its own
-// contiguous share, so that the same thread reads the same memory in every step, and then takes
-// units from the shares of other threads. A unit's result must not depend on the thread that runs
-// it.
+// contiguous share, so that it reads the same memory in every step, and then takes units from the
+// shares of other threads. A unit's result must not depend on the thread that runs it.
 template <typename Body>
 void ForEachUnit(ThreadPool& pool, int64_t count, Body&& body) {
   constexpr int kMaxShares = 128;
@@ -42,9 +41,9 @@ void ForEachUnit(ThreadPool& pool, int64_t count, Body&& body) {
   });
 }
 
-// For units numbered through `parts`: returns the part that `unit` belongs to, the last one with
-// first_unit(part) <= unit; first_unit is ascending. Takes logarithmic time. REQUIRES: the first
-// part begins at or before `unit`.
+// Returns the part to which `unit` belongs if units are numbered through `parts`: the last part
+// with first_unit(part) <= unit; first_unit is ascending. Takes logarithmic time. REQUIRES: the
+// first part begins at or before `unit`.
 template <typename Parts, typename FirstUnit>
 auto& PartOfUnit(Parts& parts, int64_t unit, FirstUnit first_unit) {
   return *std::prev(std::ranges::upper_bound(parts, unit, {}, first_unit));

@@ -1,5 +1,5 @@
-// The fastest way to compute each product, measured once and kept in a file: whether and how to use
-// a library, and with which of its algorithms.
+// Remembers the fastest way to compute each product. It is measured once and stored in a file:
+// whether and how to use a library, and with which of its algorithms.
 #pragma once
 
 #include <array>
@@ -33,18 +33,18 @@ class TacticCache {
   // Maximum number of tactics, more than any model needs; further ones are not added.
   static constexpr size_t kMaxTactics = 8192;
 
-  // Reads `path` (empty: nothing is read or written). A missing file makes an empty cache. So does
-  // a file that is damaged or belongs to another device, library or program; this is logged, and
-  // Save replaces the file.
+  // Reads `path` (empty: nothing is read or written). If the file is missing, the cache is empty. A
+  // file that is damaged or belongs to another device, library or program is logged and ignored,
+  // and Save replaces it.
   TacticCache(std::filesystem::path path, TacticOwner owner);
 
-  // Null if there is none. `key`: describes the product, at most 200 characters.
+  // Returns null if there is no tactic. `key`: describes the product, at most 200 characters.
   const Tactic* Find(const std::string& key) const;
   void Put(const std::string& key, const Tactic& tactic);
   size_t size() const { return tactics_.size(); }
 
-  // Writes the file if anything was Put since the last Save. The file is replaced atomically. If
-  // two processes save at the same time, the results of one are lost.
+  // Writes the file if Put was called since the last Save. The file is replaced atomically. If two
+  // processes save at the same time, the results of one are lost.
   Status Save();
 
  private:
@@ -57,8 +57,8 @@ class TacticCache {
   bool changed_ = false;
 };
 
-// The default file of tactics: sluice/tactics.json in XDG_CACHE_HOME or ~/.cache; empty if neither
-// is known.
+// Returns the default file of tactics: sluice/tactics.json in XDG_CACHE_HOME or ~/.cache; empty if
+// neither is known.
 std::filesystem::path DefaultTacticsPath();
 
 }  // namespace sluice::device

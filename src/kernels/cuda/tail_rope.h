@@ -1,4 +1,4 @@
-// Rope of the last numbers of a head (TailRope), a pair per thread.
+// RoPE of the last numbers of a head (TailRope); each thread rotates one pair.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
@@ -12,7 +12,7 @@ struct RotatedPair {
   float a, b;
 };
 
-// Rotates pair `pair` of the numbers at `x`, of row `row`.
+// Rotates pair `pair` of row `row`, whose numbers begin at `x`.
 template <typename T>
 __device__ __forceinline__ RotatedPair RotatePair(const device::TailRope& rope, int64_t row,
                                                   const T* x, int pair) {

@@ -10,11 +10,11 @@ namespace sluice::kernels::reference {
 LinearFunction LinearBf16, LinearF32Bf16, LinearF32, LinearI8;
 ExpandFunction ExpandI8, ExpandF8, ExpandNvfp4, ExpandMxfp4, ExpandInt4;
 AttentionFunction AttentionChunk;
-// y = x / divisor; F32, or BF16 bits where y_bf16.
+// Computes y = x / divisor, F32, or BF16 bits if y_bf16.
 void DivideRow(const float* x, float divisor, int64_t count, void* y, bool y_bf16);
-// y = y * y_factor + x * x_factor.
+// Computes y = y * y_factor + x * x_factor.
 void AddScaled(const float* x, float x_factor, float y_factor, int64_t count, float* y);
-// E4M3 codes to BF16 bits, exactly. `count` is a multiple of 32.
+// Converts E4M3 codes to BF16 bits, exactly. `count` is a multiple of 32.
 void DecodeE4M3(const uint8_t* codes, int64_t count, uint16_t* bf16);
 
 }  // namespace sluice::kernels::reference
