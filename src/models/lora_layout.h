@@ -62,7 +62,8 @@ struct LoraReplaceable {
     kVector,  // [rows], or [rows / width, width]: a bias, a norm, or the weights of the scores
   };
   Kind kind = Kind::kMatrix;
-  std::string tensor;  // "model.layers.0.self_attn.q_proj.weight"
+  // Whether slots have room for it and, for a matrix, its bytes in each slot of this rank.
+  std::string tensor;
   int64_t rows = 0, cols = 1;
   // Whether slots have room for it. For a matrix, bytes in each slot of this rank.
   bool has_room = false;

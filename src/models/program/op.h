@@ -540,7 +540,7 @@ struct CombineExperts {
   BufferId x = kNone;  // F32 [pairs, width]
   BufferId place = kNone, weights = kNone;
   BufferId sum = kNone;  // F32 [rows, width]
-  bool adds = false;     // adds to `sum` instead of overwriting it
+  bool adds = false;     // Used only on devices:
   int64_t width = 0;
   // Used only on devices: gates whose sigmoids multiply the former content of `sum`.
   BufferId gates = kNone;   // multiply the former content of `sum`, after a sigmoid
