@@ -16,7 +16,7 @@ constexpr std::string_view kAllowed[] = {
     "rope_scaling", "rope_parameters", "rope_theta", "max_position_embeddings", "sliding_window",
     "use_sliding_window", "max_window_layers", "bos_token_id", "eos_token_id",
     "num_experts_per_tok",
-    // How pooling models are used.
+    // Keys that determine how pooling models are used.
     "architectures", "classifier_from_token", "is_original_qwen3_reranker", "method", "num_labels",
     "is_matryoshka", "matryoshka_dimensions"};
 
@@ -24,7 +24,7 @@ void Remove(json::Value& object, std::string_view key) {
   std::erase_if(object.as_object(), [&](const auto& member) { return member.first == key; });
 }
 
-// rope_theta of `config`, inside a RoPE block or outside.
+// Returns the rope_theta of `config`, inside or outside of a RoPE block.
 json::Value ThetaOf(const json::Value& config) {
   for (const std::string_view name : kRopeBlocks) {
     const json::Value* block = config.Find(name);
@@ -74,7 +74,7 @@ Status Override(json::Value& config, const json::Value& overrides) {
       config.Set(key, value);
     }
   }
-  // After the block, to which the theta belongs.
+  // Applied after the block, because rope_theta belongs to it.
   if (const json::Value* theta = overrides.Find("rope_theta")) ReplaceTheta(config, *theta);
   return {};
 }

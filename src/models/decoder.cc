@@ -82,7 +82,7 @@ void DecoderModel::Begin(ThreadPool& pool, const StepInput& input, KvCache& cach
     begun.results = results;
     begun.rows = std::ssize(input.logit_rows);
     begun.adapters.clear();
-    // Waits until the next rank has received what an earlier step sent from this slot.
+    // Waits until the next rank has received the message that an earlier step sent from this slot.
     groups_.all->AwaitPosted(NextRank(), place_.num_stages - 1);
   }
   for (const StateCopy& copy : input.state_copies) cache.states().Copy(copy.from, copy.to);

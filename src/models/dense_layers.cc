@@ -37,8 +37,8 @@ float Activated(DenseActivation activation, float value) {
   return value;
 }
 
-// The tensor with this name. kInvalidData if it is missing, has another shape, or is not F32, F16
-// or BF16.
+// Returns the tensor with this name. kInvalidData if it is missing, has another shape, or is not
+// F32, F16 or BF16.
 Result<const TensorInfo*> FindTensor(const SafetensorsFile& file, const std::string& name,
                                      const std::vector<int64_t>& shape) {
   const auto found = std::ranges::find(file.tensors(), name, &TensorInfo::name);

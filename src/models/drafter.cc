@@ -31,8 +31,8 @@ std::string ArchitectureNames(const json::Value& config) {
   return fmt::format("{}", fmt::join(**names, ", "));
 }
 
-// Returns a flat config.json of Llama, whose fields an EAGLE-3 head has: speculators nests some of
-// them.
+// Returns a flat config.json with Llama's fields, which an EAGLE-3 head has. The format of
+// speculators nests some of them.
 Result<json::Value> FlatEagle3Config(const json::Value& config) {
   json::Value flat = config;
   ASSIGN_OR_RETURN(const json::Value* nested,
@@ -51,7 +51,7 @@ Result<json::Value> FlatEagle3Config(const json::Value& config) {
   return flat;
 }
 
-// The layers of the target whose inputs the head reads. Source: vLLM's
+// Returns the layers of the target whose inputs the head reads. Source: vLLM's
 // get_eagle3_aux_hidden_state_layers; inside eagle_config, id i means the output of layer i, the
 // input of i + 1.
 Result<std::vector<int64_t>> ReadHandedLayers(const json::Value& config,
@@ -107,7 +107,7 @@ Status CheckEagle3(const json::Value& config, const ModelConfig& head, const Mod
               "speculative_config");
 }
 
-// Target token ids of the head's logits: logit i is of token i + d2t[i].
+// Returns the target's token id for each of the head's logits: logit i belongs to token i + d2t[i].
 Result<std::vector<int32_t>> ReadTargetIds(const Checkpoint& checkpoint, int64_t num_outputs,
                                            int64_t vocab_size) {
   const auto bad = [&](const std::string& message) {
@@ -151,7 +151,7 @@ Result<std::vector<int32_t>> ReadTargetIds(const Checkpoint& checkpoint, int64_t
   return ids;
 }
 
-// Target token ids for random weights, spread over the vocabulary.
+// Returns target token ids for random weights, spread evenly over the vocabulary.
 std::vector<int32_t> DummyTargetIds(int64_t num_outputs, int64_t vocab_size) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < num_outputs; ++i)
@@ -164,7 +164,7 @@ bool HasTensorsOf(const Checkpoint& checkpoint, std::string_view module) {
   return found != checkpoint.tensors().end() && found->first.starts_with(module);
 }
 
-// Finds out which tensors the head has of its own, rather than the target's.
+// Finds out which tensors the head has itself, and which it takes from the target.
 Status ReadEagle3Names(const std::filesystem::path& folder, const ModelConfig& target,
                        ModelConfig& config, DrafterSpec& drafter) {
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
@@ -198,8 +198,8 @@ Status ReadEagle3Names(const std::filesystem::path& folder, const ModelConfig& t
   return {};
 }
 
-// Compares a sample of pages: these tensors are mostly copies, and reading all of them would cost
-// as much as loading.
+// Compares a sample of the tensors' pages. These tensors are mostly copies, and reading all of them
+// would take as long as loading.
 bool HoldTheSame(const StoredTensor& a, const StoredTensor& b) {
   const auto x = a.bytes(), y = b.bytes();
   constexpr size_t kSamples = 16, kSampleBytes = 4096;
@@ -212,7 +212,7 @@ bool HoldTheSame(const StoredTensor& a, const StoredTensor& b) {
   return true;
 }
 
-// `module`, or "" if the checkpoint has no such module, or one equal to the target model's.
+// Returns `module`, or "" if the checkpoint has no such module, or one that equals the target's.
 std::string OwnModule(const Checkpoint& checkpoint, const std::string& module,
                       const std::string& of_model) {
   const StoredTensor* const own = checkpoint.Find(module + ".weight");
@@ -221,7 +221,7 @@ std::string OwnModule(const Checkpoint& checkpoint, const std::string& module,
   return shared != nullptr && HoldTheSame(*own, *shared) ? "" : module;
 }
 
-// DeepSeek V3's names. Source: its README_WEIGHTS.
+// The draft layer with DeepSeek V3's names. Source: its README_WEIGHTS.
 DrafterSpec DeepseekMtp(const ModelConfig& target) {
   const std::string layer = fmt::format("model.layers.{}", target.spec.layers.size());
   return {.layers = {layer},
@@ -252,14 +252,14 @@ DrafterSpec MimoMtp() {
           .keeps_norm = true};
 }
 
-// The last layer with attention; the proposing layer attends in the same way.
+// Returns the last layer with attention; the draft layer attends in the same way.
 const LayerSpec* LastAttending(const DecoderSpec& spec) {
   const auto found = std::find_if(spec.layers.rbegin(), spec.layers.rend(),
                                   [](const LayerSpec& layer) { return layer.attention.exists(); });
   return found == spec.layers.rend() ? nullptr : &*found;
 }
 
-// Loads the embedding and the output head of `target`, if `head` has none of its own.
+// Loads those of the target's embedding and output head that `head` does not have itself.
 Result<std::shared_ptr<const DecoderWeights>> CopyTables(ThreadPool& pool,
                                                          const ModelConfig& target,
                                                          const std::filesystem::path& folder,
@@ -334,9 +334,9 @@ Result<DrafterConfig> LoadEagle3Config(const std::filesystem::path& folder,
   }
   drafter.token_norm = drafter.layers.front() + ".input_layernorm";
   drafter.hidden_norm = drafter.layers.front() + ".hidden_norm";
-  config.spec.layers.front().attention_norms.before = "";  // norms of both halves stand for it
-  // RoPE has no maximum position, and published heads state only the length that they were trained
-  // with.
+  config.spec.layers.front().attention_norms.before = "";  // the norms of both halves replace it
+  // RoPE has no maximum position, and published heads state only the length with which they were
+  // trained.
   config.max_position_embeddings = target.max_position_embeddings;
   ASSIGN_OR_RETURN(config.scheme, LoadScheme(folder, raw));
   if (!quantization.empty()) {

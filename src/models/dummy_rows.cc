@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// Uniform 16-bit integers have this standard deviation.
+// Standard deviation of uniform 16-bit integers.
 constexpr double kUniformDeviation = 32768 / 1.7320508075688772;
 
 float Convert(float value, float) {
@@ -20,7 +20,7 @@ BFloat16 Convert(float value, BFloat16) {
   return ToBFloat16(value);
 }
 
-// Row `row` of a tensor of plain numbers.
+// Fills row `row` of a tensor of plain numbers.
 template <typename T>
 void FillRow(uint64_t tensor_seed, int64_t row, float scale, int64_t cols, T* out) {
   for (int64_t k = 0; k < cols; k += 4) {
@@ -31,7 +31,7 @@ void FillRow(uint64_t tensor_seed, int64_t row, float scale, int64_t cols, T* ou
   }
 }
 
-// Row `row` of a tensor of codes: random valid codes.
+// Fills row `row` of a tensor of codes with random valid codes.
 void FillCodes(uint64_t tensor_seed, int64_t row, ElementType type, int64_t bytes, uint8_t* out) {
   const auto valid = [type](uint8_t code) {
     if (type == ElementType::kF8E4M3) return kernels::ValidE4m3Code(code);
@@ -44,7 +44,7 @@ void FillCodes(uint64_t tensor_seed, int64_t row, ElementType type, int64_t byte
   }
 }
 
-// The standard deviation of random codes.
+// Returns the standard deviation of random codes.
 double CodeDeviation(ElementType type) {
   if (type == ElementType::kI8) return std::sqrt((256.0 * 256 - 1) / 12);
   if (type == ElementType::kInt4) return std::sqrt((16.0 * 16 - 1) / 12);
@@ -69,7 +69,7 @@ uint64_t DummySeed(std::string_view name, uint64_t seed) {
 }
 
 DummyNumbers DummyNumbers::For(const DataFormat& format, int64_t cols) {
-  constexpr double kMeanScale = 1.1;  // of random E4M3 scales
+  constexpr double kMeanScale = 1.1;  // mean of random E4M3 scales
   const double deviation = 1 / std::sqrt(static_cast<double>(cols));
   DummyNumbers numbers;
   numbers.plain_scale = static_cast<float>(deviation / kUniformDeviation);
@@ -125,7 +125,7 @@ void RandomRows::FillScales(uint64_t seed, int64_t first_row, StoredMatrix& matr
   } else if (format_.scale_type == ElementType::kF8E8M0) {
     std::fill_n(scales_.data(), count, numbers_.scale_power);
   } else {
-    // E4M3 scales from 0.5 to 1.875, and a second scale.
+    // Random E4M3 scales from 0.5 to 1.875, and a second scale.
     const int64_t first = first_row * (cols_ / format_.group_size);
     for (size_t i = 0; i < count; ++i)
       scales_[i] = kernels::RandomE4m3Scale(seed, first + static_cast<int64_t>(i));

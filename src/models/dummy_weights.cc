@@ -1,4 +1,5 @@
-// Random parameters for --load-format dummy: runs and measures a model's shape without its weights.
+// Fills parameters with random numbers for --load-format dummy, which runs and measures a model's
+// shape without its weights.
 #include <algorithm>
 #include <vector>
 
@@ -50,8 +51,8 @@ Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t
     if (matrix.inputs != nullptr) *matrix.inputs = PlannedInputs(matrix, scheme);
     int64_t first_row = 0;
     if (matrix.taken) {
-      // As if the module had matrix.rows() rows for each of its rows: no two matrices get the same
-      // ones.
+      // Treats each row of the module as matrix.rows() rows, so that no two matrices get the same
+      // random rows.
       const int64_t first = matrix.taken->rows.begin * matrix.rows();
       RETURN_IF_ERROR(sink.AddRandom(DummySeed(matrix.parts.front().name, seed),
                                      {first, first + matrix.rows()}, 0, done));
@@ -66,7 +67,7 @@ Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t
   for (const VectorParameter& vector : list.vectors) {
     vector.target->assign(static_cast<size_t>(vector.rows()), 1.0f);
     if (vector.kind != VectorParameter::Kind::kBias) continue;
-    // Sizes of all tensors: first[i] is where part i's tensor begins.
+    // Adds up the sizes of all tensors. first[i]: where part i's tensor begins.
     int64_t stored = 0;
     std::vector<int64_t> first;
     for (size_t i = 0; i < vector.parts.size(); ++i) {

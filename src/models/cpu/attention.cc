@@ -45,7 +45,7 @@ void CpuWalk::TuneTemperature(const AttentionSpec& spec, float* q, int64_t strid
   });
 }
 
-// Norms over all heads of q and over all of k, of which this rank holds a part: every rank gathers
+// Norms over all heads of q and over all of k. This rank has a part of them, so every rank gathers
 // and norms whole rows and keeps its own columns. `q`: rows of this rank's q, k and v.
 void CpuWalk::NormWholeRows(const program::RopeAppend& op, const AttentionSpec& spec,
                             float* q) const {
@@ -71,7 +71,7 @@ void CpuWalk::NormWholeRows(const program::RopeAppend& op, const AttentionSpec& 
   norm(op.k_norm, ranks_->k_columns(), k);
 }
 
-// Norms each head, or all heads of q and all heads of k as if they were one head each.
+// Norms each head separately, or all heads of q as one head and all heads of k as another.
 void CpuWalk::NormQk(const program::RopeAppend& op, const AttentionSpec& spec, float* q) const {
   const bool whole = spec.qk_norm == QkNorm::kWholeWidth;
   if (whole && ranks_ != nullptr) return NormWholeRows(op, spec, q);
@@ -146,9 +146,9 @@ void CpuWalk::operator()(const program::Attend& op) {
       At(op.out, int64_t{spec.num_heads} * spec.value_dim() * BitsPerElement(op.type) / 8);
   const std::span scratch(At(op.scratch, 0), static_cast<size_t>(op.scratch_bytes));
   const std::span<const kernels::AttentionSlice> slices = SlicesOf(op.cache_layer);
-  // Not in BF16 if the next layer rounds its inputs to integers (op.allows_bf16): an error of BF16
-  // would move many of them to the other side of a tie. Nor if scores are not scaled down: the
-  // softmax would amplify the error.
+  // BF16 is not used if the next layer rounds its inputs to integers (op.allows_bf16), because a
+  // BF16 error would move many of them across a tie. Nor is it used if scores are not scaled down,
+  // because the softmax would amplify the error.
   const bool scales_down = spec.softmax_scale() * std::sqrt(static_cast<float>(spec.head_dim)) < 2;
   if (op.is_bidirectional) {
     return kernels::BidirectionalAttention(pool_, cache, slices, op.reach, q, stride,
@@ -244,8 +244,8 @@ void CpuWalk::operator()(const program::CopyHeads& op) {
     for (int64_t row = begin; row < end; ++row) {
       const std::byte* const x = from + row * op.from.stride * number;
       std::byte* const y = to + row * op.to.stride * number;
-      // Starts at the last head, so that a head that becomes wider in place does not overwrite one
-      // that has not moved yet.
+      // Starts at the last head, so that a head that becomes wider in place overwrites no head that
+      // has not moved yet.
       for (auto head = static_cast<size_t>(op.heads); head-- > 0;) {
         std::memmove(y + head * to_bytes, x + head * from_bytes, copied);
         std::memset(y + head * to_bytes + copied, 0, to_bytes - copied);

@@ -14,14 +14,14 @@ namespace {
 using program::Extent;
 using program::kNone;
 
-// Checks the sizes in operators against loaded matrices.
+// Checks the sizes in operators against the loaded matrices.
 void CheckShapes(const program::Program& program) {
   for (const program::Op& op : program.ops) {
     if (const auto* product = std::get_if<program::Project>(&op)) {
       const kernels::PackedMatrix& matrix =
           product->linear != kNone ? program.linears[static_cast<size_t>(product->linear)]->matrix
                                    : *program.tables[static_cast<size_t>(product->table)];
-      if (matrix.rows == 0 && matrix.cols == 0) continue;  // loaded later
+      if (matrix.rows == 0 && matrix.cols == 0) continue;  // not loaded yet
       CHECK_EQ(matrix.rows, product->n);
       CHECK_EQ(matrix.cols, product->k);
     } else if (const auto* experts = std::get_if<program::ProjectExperts>(&op)) {

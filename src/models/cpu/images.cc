@@ -1,4 +1,5 @@
-// Image operators: those of towers on patches, and those that put rows of images into a decoder.
+// Image operators: those of towers, which compute on patches, and those that insert rows of images
+// into a decoder.
 #include <algorithm>
 
 #include "base/check.h"
@@ -11,7 +12,7 @@ namespace {
 
 constexpr int64_t kPatchGrain = 4;
 
-// Copies the numbers of patch `index` of the step to `out`, in the order that the tower's first
+// Copies the elements of patch `index` of the step to `out`, in the order that the tower's first
 // product expects.
 void CopyPatch(const TowerStep& step, int64_t index, int64_t width, float* out) {
   if (!step.is_pixels) {

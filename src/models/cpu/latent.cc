@@ -103,7 +103,7 @@ void CpuWalk::operator()(const program::AbsorbQueries& op) {
       }
     }
   });
-  // Rotates the last numbers of each head.
+  // Rotates the last elements of each head.
   if (op.cos_sin != program::kNone) {
     kernels::ApplyRope(pool_, out + latent.kv_rank, width, rows_, spec.num_heads, spec.head_dim,
                        latent.rope_dim, spec.rope_style, F32At(op.cos_sin, latent.rope_dim));

@@ -21,7 +21,7 @@ using program::kNone;
 constexpr size_t kMostTaken = 32;
 
 // Calls run(slice, snapshots, first, rows) for consecutive parts of the slice with at most
-// kMostTaken snapshots each: `snapshots` are those in rows [first, first + rows).
+// kMostTaken snapshots each. `snapshots`: those in rows [first, first + rows).
 template <typename Snapshot, typename Make, typename Run>
 void WithSnapshots(const StepInput& input, size_t slice, const Make& make, const Run& run) {
   std::array<Snapshot, kMostTaken> taken;
@@ -60,7 +60,7 @@ void CpuWalk::operator()(const program::Convolve& op) {
   const StateCache& states = step_.cache->states();
   const StepInput& input = step_.input;
   const auto slices = input.SlicesOf(0);
-  // For a short convolution: x = B * x before it, `out` = C * x after it.
+  // For a short convolution: computes x = B * x before it, and `out` = C * x after it.
   const auto multiply = [&](const kernels::AttentionSlice& slice, int64_t begin, int64_t end) {
     for (int64_t row = slice.first_row; row < slice.first_row + slice.num_tokens; ++row) {
       float* const numbers = x + row * op.stride;
@@ -190,7 +190,7 @@ void CpuWalk::operator()(const program::UpdateState& op) {
   const int64_t blocks = (spec.head_dim + kColumns - 1) / kColumns;
   const int64_t matrix = int64_t{spec.key_dim} * spec.head_dim;
   const int64_t group = heads / spec.num_key_heads;
-  // Divides the work by heads and columns, then by slices; see Convolve.
+  // Divides the work by heads and columns, then by slices, as Convolve does.
   pool_.ParallelFor(heads * blocks * num_slices, 1, [&](int64_t first, int64_t last) {
     for (int64_t task = first; task < last; ++task) {
       const int64_t part = task / num_slices, head = part / blocks;

@@ -13,12 +13,12 @@
 namespace sluice {
 namespace {
 
-// `bias`, or null if the layer has none.
+// Returns the elements of `bias`, or null if the layer has none.
 const float* BiasOrNull(const std::vector<float>& bias) {
   return bias.empty() ? nullptr : bias.data();
 }
 
-// Rows [begin, begin + count) of `x`.
+// Returns rows [begin, begin + count) of `x`.
 kernels::Activations RowsOf(const kernels::Activations& x, int64_t begin, int64_t count) {
   kernels::Activations rows = x;
   rows.data = static_cast<const std::byte*>(x.data) + begin * x.stride * BitsPerElement(x.type) / 8;
@@ -114,7 +114,7 @@ void CpuWalk::MultiplyPlain(program::LinearId linear, int32_t lora, const kernel
   ApplyLora(lora, &weights, x, y, n);
 }
 
-// Rounds each expert's rows with the scale of its inputs.
+// Rounds the rows of each expert with the scale of that expert's inputs.
 kernels::Activations CpuWalk::RoundOfExperts(const program::ProjectExperts& op,
                                              const ExpertWeights& weights,
                                              std::span<const int32_t> row_begin,

@@ -26,7 +26,7 @@ namespace {
 using program::kNone;
 
 constexpr int64_t kNumberGrain = 4096;
-// Sent to the next stage in place of rows if a step has none left.
+// Message that replaces rows if a step has none left.
 constexpr char kDone = 1;
 
 void ConvertRow(const float* x, int64_t count, std::byte* y, ElementType type) {
@@ -38,7 +38,7 @@ void ConvertRow(const float* x, int64_t count, std::byte* y, ElementType type) {
   for (int64_t i = 0; i < count; ++i) out[i] = ToBFloat16(x[i]);
 }
 
-// Converts F32 numbers to the type that the next product reads.
+// Converts F32 elements to the type that the next product reads.
 void ConvertNumbers(ThreadPool& pool, const float* x, int64_t count, std::byte* y,
                     ElementType type) {
   const int64_t bytes = BitsPerElement(type) / 8;
@@ -85,7 +85,7 @@ void CpuWalk::operator()(const program::Embed& op) {
 
 void CpuWalk::AddPositionsOf(const program::AddEmbeddings& op, float* x) const {
   const std::vector<float>& table = VectorOf(op.positions);
-  // Positions of requests fit in the table; those of a measuring step may exceed it.
+  // Positions of requests are within the table, but those of a measuring step may exceed it.
   const int64_t last = std::ssize(table) / op.width - 1;
   pool_.ParallelFor(rows_, 16, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -152,7 +152,7 @@ void CpuWalk::operator()(const program::Send& op) {
   Communicator& all = *executor_.surroundings_.all;
   const int to = RankOf((place_.stage + 1) % place_.num_stages);
   if (rows_ == 0) return all.Post(&kDone, sizeof(kDone), to);
-  // Only the last stage sends fewer rows than the step has: the wanted ones.
+  // Only the last stage may send fewer rows than the step has: those whose results are wanted.
   all.Post(F32At(op.x, op.width), rows_ * op.width * int64_t{sizeof(float)}, to);
 }
 
@@ -288,7 +288,7 @@ void CpuWalk::operator()(const program::KeepRows& op) {
   for (const program::KeepRows::Kept& kept : op.kept) {
     if (kept.columns.buffer == kNone) continue;
     std::byte* const data = At(kept.columns, 1);
-    // Ascending: no row is overwritten before it has moved.
+    // In ascending order, so that no row is overwritten before it has moved.
     for (size_t i = 0; i < wanted.size(); ++i) {
       MoveRow(data, wanted[i], static_cast<int64_t>(i), kept.columns.stride, kept.bytes);
     }

@@ -19,7 +19,7 @@ DeviceEncoder::DeviceEncoder(ModelConfig config, const ModelOptions& options,
 }
 
 DeviceEncoder::~DeviceEncoder() {
-  // Nothing may run when the memory is freed. Errors were reported by the step that failed.
+  // No work may be running when the memory is freed. The step that failed has reported its error.
   static_cast<void>(parts_.stream->Synchronize());
   if (pinned_results_ != nullptr) parts_.device.Unpin(pinned_results_);
 }

@@ -22,7 +22,7 @@
 namespace sluice {
 namespace {
 
-// A program with its weights and buffer offsets. `memory`: of the weights.
+// A program with its weights and buffer offsets. `memory`: where the weights are.
 struct PlacedEncoder {
   program::Program program;
   DeviceProgramWeights weights;
@@ -61,7 +61,7 @@ Result<EncoderSpec> EncoderSpecFor(const ModelConfig& config, const ModelOptions
   return spec;
 }
 
-// The parameters held on the device: all except the classifier's.
+// Returns the parameters that are stored on the device: all except the classifier's.
 ParameterList HeldByDevice(ParameterList list, const ClassifierWeights& classifier) {
   const std::vector<float>* const kept[] = {&classifier.dense,       &classifier.dense_bias,
                                             &classifier.norm.weight, &classifier.norm.bias,
@@ -82,7 +82,7 @@ Result<ModelMemory> PlanDeviceEncoder(const ModelConfig& config, const ModelOpti
       ListEncoderParameters(spec, NumScores(config), /*prefix=*/"", unfilled), unfilled.classifier);
   ASSIGN_OR_RETURN(const DeviceWeightLayout layout,
                    LayOutEncoder(spec, held, PlannedFormats(held, *config.scheme)));
-  // A dummy address: only sizes are needed.
+  // A dummy address, because only sizes are needed.
   auto* const nowhere = std::bit_cast<std::byte*>(DevicePool::kAlignment);
   ModelMemory memory;
   memory.weight_bytes = memory.token_weight_bytes = layout.total_bytes();

@@ -7,8 +7,8 @@
 namespace sluice {
 namespace {
 
-// Upper estimate of the operations of a step that DeviceDecoder launches: cuBLASLt may launch
-// several kernels per product.
+// Returns an upper estimate of the number of operations in a step that DeviceDecoder launches.
+// cuBLASLt may launch several kernels per product.
 int64_t OperationsOf(const DecoderSpec& spec) {
   constexpr int64_t kOfLayer = 16, kMoreOfExperts = 12, kMoreOfEmbeddings = 8, kBesides = 16;
   constexpr int64_t kMoreOfLatent = 8, kMoreOfMixer = 16;

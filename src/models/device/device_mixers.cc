@@ -1,4 +1,4 @@
-// Layers that keep states, and gates behind attention, on a device.
+// Runs layers that keep states, and gates after attention, on a device.
 #include "base/check.h"
 #include "models/device/device_walk.h"
 

@@ -1,4 +1,4 @@
-// Products of a program on a device, including experts and adapters; and their tuning.
+// Runs and tunes the products of a program on a device, including experts and adapters.
 #include <algorithm>
 #include <chrono>
 #include <stdexcept>
@@ -113,7 +113,7 @@ void DeviceWalk::operator()(const program::Route& op) {
                              .group_best = spec.group_best,
                              .chooses_by_logits = spec.chooses_by_logits};
   if (AdaptersOf(op.lora, op.lora_scratch)) {
-    // Adds the adapters between computing the logits and choosing experts.
+    // Adds the adapters' results after computing the logits and before choosing experts.
     device::RouterArgs logits = args;
     logits.top_k = 0;
     kernels_.router(handle_, logits);
@@ -196,7 +196,7 @@ std::span<const int32_t> DeviceWalk::ReceiveExpertRows(BufferId row_begin,
 
 void DeviceWalk::operator()(const program::ProjectExperts& op) {
   const device::GroupedLinearArgs products = ExpertProducts(op, CountOf(op.y));
-  // Only without ranks, which would each wait for the others here.
+  // Only with a single rank, because each of several ranks would wait for the others here.
   const bool is_apart =
       parts_.ranks == nullptr && device::IsWorthTakingApart(parts_.linear, products);
   if (is_apart && !has_looked_) row_begin_ = ReceiveExpertRows(op.row_begin, products.num_experts);
@@ -225,7 +225,7 @@ void DeviceWalk::operator()(const program::ProjectExperts& op) {
 
 void DeviceWalk::operator()(const program::CombineExperts& op) {
   const MoeSpec& spec = Moe(op.moe);
-  // Adds to the gated MLP's result.
+  // Adds to the result of the gated MLP.
   kernels_.combine_experts(
       handle_, {.y = At(op.x, 0),
                 .y_type = ElementType::kF32,
@@ -254,11 +254,11 @@ Status DeviceWalk::TuneExperts(const program::ProjectExperts& op) const {
   return {};
 }
 
-// Measures the layers' weights in rotation, starting from each layer, so that one with a different
-// format than those before it is measured, too.
+// Measures the layers' weights in rotation, once starting from each layer, so that a layer whose
+// format differs from those before it is measured, too.
 Status DeviceWalk::Tune() {
-  // Products at the same place of each layer (same input and output buffers), in the first layer's
-  // order.
+  // Products at the same place in each layer (with the same input and output buffers), in the first
+  // layer's order.
   std::vector<std::vector<const program::Project*>> places;
   for (const program::Op& op : program_.ops) {
     const auto* const product = std::get_if<program::Project>(&op);
@@ -331,7 +331,8 @@ void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& w
     } else if (const auto* experts = std::get_if<program::ProjectExperts>(&op)) {
       const device::Weights& w =
           weights.experts[static_cast<size_t>(experts->experts)].first.matrix;
-      // Computed together or one by one; in the latter case a single expert may get all rows.
+      // The experts are computed together or one by one; in the latter case, a single expert may
+      // get all rows.
       count(w, program.limits.pairs);
       scratch = std::max(scratch, device::LinearScratchBytes(w, program.limits.pairs));
     }

@@ -21,10 +21,10 @@ bool IsPowerOfTwo(ElementType type) {
   return type == ElementType::kF8E8M0 || type == ElementType::kU8;
 }
 
-// Whether the matrix has row scales: per-tensor and per-row formats, and group formats with a
-// second scale or with scales that are not powers of two.
+// Returns whether the matrix has row scales. Per-tensor and per-row formats have them, and group
+// formats with a second scale or with scales that are not powers of two.
 bool HasRowScales(const DataFormat& format) {
-  if (format.type == ElementType::kInt4) return false;  // row scales are stored as group scales
+  if (format.type == ElementType::kInt4) return false;  // its row scales are stored as group scales
   switch (format.scale_layout) {
     case ScaleLayout::kPerTensor:
     case ScaleLayout::kPerRow: return true;
@@ -33,7 +33,8 @@ bool HasRowScales(const DataFormat& format) {
   }
 }
 
-// The largest divisor of the format's block height that divides the boundaries of all parts.
+// Returns the largest divisor of the format's block height that divides the boundaries of all
+// parts.
 int64_t BlockRows(const MatrixParameter& matrix, const DataFormat& format) {
   int64_t rows = format.block_rows;
   for (size_t i = 0; i < matrix.parts.size(); ++i) {
@@ -44,7 +45,8 @@ int64_t BlockRows(const MatrixParameter& matrix, const DataFormat& format) {
   return rows;
 }
 
-// Rows of the modules in the checkpoint; several parts may be ranges of one module.
+// Returns the number of rows of the modules in the checkpoint; several parts may be ranges of one
+// module.
 int64_t WholeRows(const MatrixParameter& matrix) {
   int64_t rows = 0;
   const std::string* last = nullptr;
@@ -118,7 +120,7 @@ DeviceInputs InputsOf(const LinearInputs& inputs, const device::Weights& weights
       weights.type == ElementType::kF4E2M1 && weights.group_type == device::GroupScales::kE4M3;
   if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8Static)
     return {ElementType::kF8E4M3, device::RowScale::kStatic, inputs.scale};
-  // No kernel limits a token's magnitude: such inputs stay in BF16.
+  // Such inputs stay in BF16, because no kernel limits a token's magnitude.
   if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8PerToken &&
       inputs.format.largest_amax == 0)
     return {ElementType::kF8E4M3, device::RowScale::kPerToken, 1};
@@ -150,9 +152,9 @@ class Places : public DeviceParameterPlaces {
     const auto inputs_of = [&](const LinearInputs& inputs) {
       return InputsOf(inputs, experts.first.matrix, rounding_.e4m3, rounding_.nvf4_experts);
     };
-    // Matrices of heads (latent attention) read plain rows.
+    // Matrices of heads (latent attention) read rows that are not rounded.
     if (!weights.inputs.empty()) experts.first.inputs = inputs_of(weights.inputs.front());
-    // Rows of all experts are written at once, with one input scale: if the experts' scales differ,
+    // Rows of all experts are written at once, with one input scale. If the experts' scales differ,
     // their inputs are not rounded.
     for (const LinearInputs& inputs : weights.inputs) {
       if (inputs_of(inputs) != experts.first.inputs) experts.first.inputs = {};
@@ -171,7 +173,7 @@ class Places : public DeviceParameterPlaces {
 }  // namespace
 
 int64_t DeviceMatrixPlace::group_size() const {
-  constexpr int64_t kMultiple = 128;  // so that groups cover whole stages of a product
+  constexpr int64_t kMultiple = 128;  // so that groups consist of whole stages of a product
   if (format.type == ElementType::kInt4 && format.group_size == 0)
     return CeilDiv(cols, kMultiple) * kMultiple;
   return format.group_size;
@@ -258,7 +260,7 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(
     DataFormat format = formats[i];
     if (matrix.plain_on_device) format = {.type = ElementType::kBF16};
     RETURN_IF_ERROR(CheckMatrix(matrix.parts.front().name, format, matrix.cols));
-    // All experts of a layer are computed by one product.
+    // One product computes all experts of a layer.
     if (matrix.fused && matrix.fused->expert > 0 && format != layout.matrices_.back().format) {
       return Fail(ErrorCode::kUnsupported,
                   fmt::format("{} is stored in another format ({}) than the expert before it ({}); "

@@ -21,7 +21,7 @@ constexpr std::string_view kBert[] = {"BertModel", "BertForSequenceClassificatio
 constexpr std::string_view kRoberta[] = {"RobertaModel", "RobertaForSequenceClassification",
                                          "XLMRobertaModel", "XLMRobertaForSequenceClassification"};
 constexpr std::string_view kNomic[] = {"NomicBertModel", "NomicBertForSequenceClassification"};
-// The names in published files, in transformers, and in vLLM.
+// The names in published files, in transformers and in vLLM.
 constexpr std::string_view kGte[] = {"NewModel",    "NewForSequenceClassification",
                                      "GteModel",    "GteForSequenceClassification",
                                      "GteNewModel", "GteNewForSequenceClassification"};
@@ -36,7 +36,7 @@ Result<std::string> EncoderArchitecture(const JsonFields& fields) {
   return names->front();
 }
 
-// The family of an architecture; nullopt if it is not an encoder.
+// Returns the family of an architecture; nullopt if it is not an encoder.
 std::optional<EncoderSpec::Family> FamilyOf(std::string_view architecture) {
   if (IsAmong(kBert, architecture)) return EncoderSpec::Family::kBert;
   if (IsAmong(kRoberta, architecture)) return EncoderSpec::Family::kRoberta;
@@ -46,7 +46,7 @@ std::optional<EncoderSpec::Family> FamilyOf(std::string_view architecture) {
   return std::nullopt;
 }
 
-// Refuses settings that change the computation and are not implemented.
+// Refuses settings that change the computation but are not implemented.
 Status CheckEncoderSettings(const JsonFields& fields, EncoderSpec::Family family) {
   const bool is_rotary =
       family == EncoderSpec::Family::kNomic || family == EncoderSpec::Family::kGte;
@@ -71,7 +71,7 @@ Status CheckEncoderSettings(const JsonFields& fields, EncoderSpec::Family family
                             ShortName(*norm)),
                 "layer_norm_type");
   }
-  // Flags of the rotary families, each with its only supported value.
+  // Flags of the rotary families, with the only value of each that is supported.
   constexpr std::pair<const char*, bool> kFlags[] = {{"qkv_proj_bias", false},
                                                      {"mlp_fc1_bias", false},
                                                      {"mlp_fc2_bias", false},
@@ -105,7 +105,7 @@ Status CheckEncoderSettings(const JsonFields& fields, EncoderSpec::Family family
   return {};
 }
 
-// A dimension under any of its names, or `absent`; if `absent` is 0, the field is required.
+// Returns a dimension by any of its names, or `absent`; if `absent` is 0, the field is required.
 Result<int64_t> Dimension(const JsonFields& fields, std::initializer_list<const char*> names,
                           int64_t most, int64_t absent) {
   for (const char* name : names) {
@@ -135,7 +135,7 @@ EncoderDefaults EncoderDefaultsOf(EncoderSpec::Family family, std::string_view a
               512};
     case EncoderSpec::Family::kNomic:
     case EncoderSpec::Family::kGte:
-    case EncoderSpec::Family::kModern: break;  // ReadModernBert
+    case EncoderSpec::Family::kModern: break;  // handled by ReadModernBert
   }
   return {};
 }
@@ -156,7 +156,7 @@ Result<EncoderSpec::Activation> EncoderActivation(const JsonFields& fields,
       break;
     case EncoderSpec::Family::kBert:
     case EncoderSpec::Family::kRoberta:
-    case EncoderSpec::Family::kModern:  // ReadModernBert
+    case EncoderSpec::Family::kModern:  // handled by ReadModernBert
       if (!name || name == "gelu") return EncoderSpec::Activation::kGelu;
       if (name == "relu") return EncoderSpec::Activation::kRelu;
       break;
@@ -170,9 +170,9 @@ Result<EncoderSpec::Activation> EncoderActivation(const JsonFields& fields,
               key);
 }
 
-// The rotary frequencies. With GTE's `ntk` scaling, the base is multiplied by the factor, and all
-// frequencies are divided by factor^(2 / head_dim). Source: the published modeling.py of GTE's
-// models, and vLLM's ntk_scaling_rope.py.
+// Returns the rotary frequencies. With GTE's `ntk` scaling, the base is multiplied by the factor,
+// and all frequencies are divided by factor^(2 / head_dim). Source: the published modeling.py of
+// GTE's models, and vLLM's ntk_scaling_rope.py.
 Result<std::vector<float>> EncoderFrequencies(const JsonFields& fields, EncoderSpec::Family family,
                                               int64_t head_dim) {
   ASSIGN_OR_RETURN(const json::Value* parameters, fields.Object("rope_parameters"));
@@ -268,7 +268,7 @@ Result<EncoderSpec> ReadEncoderSpec(const json::Value& config) {
   const EncoderDefaults absent = EncoderDefaultsOf(spec.family, architecture);
   ASSIGN_OR_RETURN(spec.vocab_size,
                    Dimension(fields, {"vocab_size"}, int64_t{1} << 24, absent.vocab_size));
-  // The second names are those in Nomic's published files.
+  // The alternative names are those in Nomic's published files.
   ASSIGN_OR_RETURN(spec.hidden_size, Dimension(fields, {"hidden_size", "n_embd"}, kMaxEncoderWidth,
                                                absent.hidden_size));
   ASSIGN_OR_RETURN(spec.intermediate_size, Dimension(fields, {"intermediate_size", "n_inner"},
@@ -277,7 +277,7 @@ Result<EncoderSpec> ReadEncoderSpec(const json::Value& config) {
                    Dimension(fields, {"num_hidden_layers", "n_layer"}, 4096, absent.num_layers));
   ASSIGN_OR_RETURN(spec.num_heads,
                    Dimension(fields, {"num_attention_heads", "n_head"}, 4096, absent.num_heads));
-  // The longer n_positions of Nomic would need frequencies that depend on the text's length.
+  // Nomic's longer n_positions would need frequencies that depend on the text's length.
   ASSIGN_OR_RETURN(
       spec.num_positions,
       Dimension(fields, {"max_trained_positions", "max_position_embeddings", "n_positions"},

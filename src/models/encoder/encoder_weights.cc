@@ -25,7 +25,7 @@ void AddVector(ParameterList& list, std::vector<ParameterPart> parts, int64_t co
                           .width = cols});
 }
 
-// A layer with BERT's and RoBERTa's names.
+// Adds a layer with BERT's and RoBERTa's names.
 void AddBertLayer(ParameterList& list, const EncoderSpec& spec, const std::string& name,
                   EncoderLayerWeights& layer) {
   const int64_t hidden = spec.hidden_size;
@@ -40,7 +40,7 @@ void AddBertLayer(ParameterList& list, const EncoderSpec& spec, const std::strin
   AddEncoderNorm(list, name + "output.LayerNorm", hidden, layer.mlp_norm);
 }
 
-// A layer with Nomic's names, without biases; fc12 is the gate.
+// Adds a layer with Nomic's names, without biases; fc12 is the gate.
 void AddNomicLayer(ParameterList& list, const EncoderSpec& spec, const std::string& name,
                    EncoderLayerWeights& layer) {
   const int64_t hidden = spec.hidden_size, inner = spec.intermediate_size;
@@ -53,8 +53,8 @@ void AddNomicLayer(ParameterList& list, const EncoderSpec& spec, const std::stri
   AddEncoderNorm(list, name + "norm2", hidden, layer.mlp_norm);
 }
 
-// A layer with GTE's names; the gate is the lower half of up_gate_proj, the only module without a
-// bias.
+// Adds a layer with GTE's names; the gate is the lower half of up_gate_proj, the only module
+// without a bias.
 void AddGteLayer(ParameterList& list, const EncoderSpec& spec, const std::string& name,
                  EncoderLayerWeights& layer) {
   const int64_t hidden = spec.hidden_size, inner = spec.intermediate_size;
@@ -69,9 +69,10 @@ void AddGteLayer(ParameterList& list, const EncoderSpec& spec, const std::string
   AddEncoderNorm(list, name + "mlp_ln", hidden, layer.mlp_norm);
 }
 
-// Whether a tensor is not needed: buffers, the training head, or the pooler of embedding models.
+// Returns whether a tensor is not needed: buffers, the training head, or the pooler of embedding
+// models.
 bool IsSuperfluous(std::string_view name) {
-  // ModernBERT.
+  // Names in ModernBERT.
   if (name.starts_with("head.") || name.starts_with("decoder.")) return true;
   constexpr std::string_view kParts[] = {"position_ids", "pooler.dense.", "cls.", "lm_head.",
                                          "classifier."};
@@ -79,7 +80,7 @@ bool IsSuperfluous(std::string_view name) {
       kParts, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
 }
 
-// The error message for the tensor of a part; "" if it is valid.
+// Returns the error message for the tensor of a part; "" if it is valid.
 std::string ProblemOf(const Checkpoint& checkpoint, const ParameterPart& part, int64_t width) {
   std::vector<int64_t> shape = {part.rows};
   if (width > 0) shape = {part.rows / width, width};
@@ -153,7 +154,7 @@ ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
       case EncoderSpec::Family::kRoberta: AddBertLayer(list, spec, name, layer); break;
       case EncoderSpec::Family::kNomic: AddNomicLayer(list, spec, name, layer); break;
       case EncoderSpec::Family::kGte: AddGteLayer(list, spec, name, layer); break;
-      case EncoderSpec::Family::kModern: break;  // above
+      case EncoderSpec::Family::kModern: break;  // handled above
     }
   }
   if (num_scores == 0) return list;

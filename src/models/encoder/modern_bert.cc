@@ -15,7 +15,7 @@ constexpr std::string_view kArchitectures[] = {"ModernBertModel", "ModernBertFor
                                                "ModernBertForSequenceClassification"};
 constexpr int64_t kMaxWidth = 1 << 20;
 
-// RoPE frequencies of one kind of layer, from `rope_parameters` or the older `theta_key`.
+// Reads the RoPE frequencies of one kind of layer, from `rope_parameters` or the older `theta_key`.
 Result<std::vector<float>> ReadRope(const JsonFields& fields, const char* kind,
                                     const char* theta_key, double default_theta, int64_t head_dim) {
   ASSIGN_OR_RETURN(const auto older, fields.Number(theta_key, 1, 1e12));
@@ -43,7 +43,7 @@ Result<std::vector<float>> ReadRope(const JsonFields& fields, const char* kind,
   return kernels::RopeFrequencies(static_cast<int>(head_dim), theta, std::nullopt);
 }
 
-// Whether each layer has a window.
+// Returns whether each layer has a window.
 Result<std::vector<bool>> ReadWindows(const JsonFields& fields, int64_t num_layers) {
   constexpr int64_t kDefaultPeriod = 3;
   ASSIGN_OR_RETURN(const auto types, fields.Strings("layer_types"));
@@ -155,7 +155,7 @@ ParameterList ListModernBertParameters(const EncoderSpec& spec, int64_t num_scor
   add_norm(prefix + "embeddings.norm", weights.embedding_norm);
   for (size_t i = 0; i < weights.layers.size(); ++i) {
     EncoderLayerWeights& layer = weights.layers[i];
-    // Canonical names, for files with and without a head.
+    // Canonical names, which files with and without a head share.
     const std::string name = fmt::format("model.layers.{}.", i);
     // The first layer's input is already normed by the embedding.
     if (i > 0) add_norm(name + "attn_norm", layer.attention_norm);

@@ -7,7 +7,7 @@ namespace sluice {
 namespace dots1 {
 namespace {
 
-// The window applies from layer max_window_layers on. Source: transformers' Dots1Config.
+// The window applies to layers from max_window_layers on. Source: transformers' Dots1Config.
 Status ReadUpperWindows(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));

@@ -19,7 +19,7 @@ Status ReadDense(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Which layers have experts. Source: transformers' Ernie4_5_MoeDecoderLayer.
+// Returns whether each layer has experts. Source: transformers' Ernie4_5_MoeDecoderLayer.
 Result<std::vector<bool>> ReadSparse(const JsonFields& fields, const ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto start, fields.Integer("moe_layer_start_index", 0, kMaxConfigLayers));
   ASSIGN_OR_RETURN(const auto end, fields.Integer("moe_layer_end_index", -1, kMaxConfigLayers));
@@ -85,7 +85,7 @@ constexpr ConfigDefaults kMoeDefaults = {.vocab_size = 103424,
                                          .eos_token_id = 2,
                                          .tie_word_embeddings = true};
 
-// Like ERNIE, except for the RoPE style. Source: transformers' PaddleOCRTextModel.
+// As ERNIE, except for the RoPE style. Source: transformers' PaddleOCRTextModel.
 Status ReadPaddle(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadDense(fields, config));
   for (LayerSpec& layer : config.spec.layers)

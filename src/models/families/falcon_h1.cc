@@ -20,7 +20,7 @@ Result<float> ReadFactor(const JsonFields& fields, const char* name) {
   return static_cast<float>(given.value_or(1));
 }
 
-// Reads a list with as many numbers as `factors`, which are unchanged if the field is absent.
+// Reads a list with as many numbers as `factors`; an absent field leaves `factors` unchanged.
 Status ReadFactors(const JsonFields& fields, const char* name, std::span<float> factors) {
   const json::Value* const given = fields.Given(name);
   if (given == nullptr) return {};

@@ -10,7 +10,7 @@ namespace sluice {
 namespace gemma2 {
 namespace {
 
-// Reads a soft cap: null means none, absent the library's default.
+// Reads a soft cap. null means none; an absent field means the library's default.
 Result<float> ReadSoftCap(const JsonFields& fields, std::string_view name, double absent) {
   ASSIGN_OR_RETURN(const auto given, fields.Number(name, 1e-3, 1e6));
   return static_cast<float>(given.value_or(fields.Has(name) ? 0 : absent));

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kDefaultLocalTheta = 10000;
 
-// transformers 5 has a block of settings per kind of layer; transformers 4 has a field for the base
-// of layers with a window, beside the fields of the others.
+// transformers 5 has a block of settings for each kind of layer. transformers 4 has one field for
+// the base of layers with a window, in addition to the fields of the others.
 Status ReadRopes(const JsonFields& fields, ModelConfig& config) {
   RopeConfig local;
   ASSIGN_OR_RETURN(const bool has_blocks,
@@ -67,14 +67,14 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Tokens of an image attend to all tokens of the image.
+// Tokens of an image attend to all tokens of that image.
 Status ReadNested(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(Read(fields, config));
   for (LayerSpec& layer : config.spec.layers) layer.attention.sees_images = true;
   return {};
 }
 
-// Configurations of models for text and images omit fields that have the library's default.
+// Configurations of models for text and images omit fields whose value is the library's default.
 constexpr ConfigDefaults DefaultsOf(bool is_nested) {
   return {.vocab_size = 262208,
           .hidden_size = 2304,

@@ -32,8 +32,8 @@ struct GlobalHeads {
   friend bool operator==(const GlobalHeads&, const GlobalHeads&) = default;
 };
 
-// The members of per_layer_config, whose keys are layer numbers, possibly with leading zeros
-// ("05"), by number; null if absent.
+// Returns the members of per_layer_config by layer number; null for absent ones. Its keys are layer
+// numbers, possibly with leading zeros ("05").
 Result<std::vector<const json::Value*>> ByNumber(const json::Value& layers, size_t num_layers) {
   std::vector<const json::Value*> by_number(num_layers);
   for (const auto& [key, layer] : layers.as_object()) {
@@ -57,8 +57,8 @@ Result<std::vector<const json::Value*>> ByNumber(const json::Value& layers, size
   return by_number;
 }
 
-// Reads per_layer_config of transformers 5.20 and later: the settings of each layer that differ,
-// keyed by its number.
+// Reads per_layer_config of transformers 5.20 and later: for each layer number, the settings that
+// differ.
 Status ReadLayerConfigs(const JsonFields& fields, const std::vector<bool>& slides,
                         const ModelConfig& config, GlobalHeads& heads) {
   ASSIGN_OR_RETURN(const json::Value* layers, fields.Object("per_layer_config"));
@@ -117,7 +117,7 @@ Result<GlobalHeads> ReadGlobalHeads(const JsonFields& fields, const std::vector<
   return heads;
 }
 
-// Whether each layer has a window. The last one never has.
+// Returns whether each layer has a window. The last one never has one.
 Result<std::vector<bool>> ReadWindows(const JsonFields& fields, const ModelConfig& config) {
   constexpr size_t kDefaultPattern = 6;
   ASSIGN_OR_RETURN(const auto types,
@@ -187,7 +187,7 @@ Status ReadExperts(const JsonFields& fields, ModelConfig& config) {
 }
 
 Status RefuseBothWays(const JsonFields& fields) {
-  // "vision": tokens of an image attend to each other in both directions, in layers with a window.
+  // "vision": in layers with a window, tokens of an image attend to each other in both directions.
   ASSIGN_OR_RETURN(const auto both_ways, fields.String("use_bidirectional_attention"));
   if (!both_ways || *both_ways == "vision") return {};
   return Fail(ErrorCode::kUnsupported,
@@ -245,7 +245,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return ReadText(fields, config, /*default_embeddings=*/256, /*default_window=*/512);
 }
 
-// Reads which layers let tokens of an image attend to each other, and the token id that stands for
+// Reads in which layers tokens of an image attend to each other, and the token id that stands for
 // images. Source: transformers' Gemma4Model.
 Status ReadImages(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto both_ways, fields.String("use_bidirectional_attention"));
@@ -299,7 +299,7 @@ const ModelFamily kGemma4 = {
                   "experts beside the MLP",
      .golden = "tiny-gemma4-shared, tiny-gemma4-experts",
      .error = 6.8e-06}};
-// Models for text and images, of which this is the text part.
+// Models for text and images whose text part this is.
 const ModelFamily kGemma4Nested = {"Gemma4ForConditionalGeneration",
                                    "gemma4",
                                    gemma4::DefaultsOf(true),

@@ -11,7 +11,7 @@ namespace sluice {
 namespace gpt2 {
 namespace {
 
-// Reads what all these families have in common. `first`: row of position 0 in the table.
+// Reads the fields that all these families share. `first`: row of position 0 in the table.
 Status ReadCommon(const JsonFields& fields, int64_t first, ModelConfig& config) {
   RETURN_IF_ERROR(RefuseField(fields, "add_cross_attention", "attention to another sequence"));
   if (config.rope.scaling) {

@@ -84,8 +84,8 @@ Status ReadLayerRopes(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// A window in three of four layers (not in the first of the four), and sinks. Source: transformers'
-// GraniteSWAConfig and GraniteSWAAttention.
+// Reads a window in three of four layers (not in the first of the four), and sinks. Source:
+// transformers' GraniteSWAConfig and GraniteSWAAttention.
 Status ReadWindowsAndSinks(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
@@ -107,7 +107,8 @@ Status ReadSwa(const JsonFields& fields, ModelConfig& config) {
   return ReadMultipliers(fields, config);
 }
 
-// Experts, in tensors of all experts with the MLP's names; nullopt if there are none.
+// Returns experts whose tensors contain all experts and have the MLP's names; nullopt if there are
+// none.
 Result<std::optional<MoeSpec>> ReadHybridExperts(const JsonFields& fields,
                                                  const ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto experts, fields.Integer("num_local_experts", 0, kMaxConfigExperts));
@@ -124,7 +125,7 @@ Result<std::optional<MoeSpec>> ReadHybridExperts(const JsonFields& fields,
   return moe;
 }
 
-// Granite 3 with experts, and an MLP of width `shared` beside them unless that is 0.
+// Describes Granite 3 with experts, and an MLP of width `shared` beside them unless that is 0.
 Status DescribeMoe(const JsonFields& fields, int64_t shared, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto moe, ReadHybridExperts(fields, config));
   if (!moe) return fields.Bad("num_local_experts", "at least 1", json::Value(int64_t{0}));
@@ -155,7 +156,7 @@ Status ReadMoeShared(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadFullAttention(fields, config));
   return DescribeMoeShared(fields, config);
 }
-// The same experts under other names.
+// Describes the same experts under other names.
 Status ReadMoeSwa(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadWindowsAndSinks(fields, config));
   RETURN_IF_ERROR(DescribeMoeShared(fields, config));

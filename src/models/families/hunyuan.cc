@@ -20,7 +20,7 @@ Status ReadDense(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Number of experts per token in each layer: a single number, or a list.
+// Returns the number of experts per token in each layer, from a single number or a list.
 Result<std::vector<int64_t>> ReadTopK(const JsonFields& fields, const ModelConfig& config,
                                       int64_t num_experts) {
   constexpr const char* kField = "moe_topk";

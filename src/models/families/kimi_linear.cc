@@ -14,7 +14,8 @@ namespace sluice {
 namespace kimi_linear {
 namespace {
 
-// Layers with Kimi Delta Attention, from Kimi's own block, whose lists count layers from one.
+// Returns the layers with Kimi Delta Attention from Kimi's own block, whose lists count layers from
+// one.
 Result<std::vector<bool>> MixingLayersOfBlock(const JsonFields& block, const ModelConfig& config) {
   constexpr const char* kMixing = "kda_layers";
   std::vector<bool> mixes(config.spec.layers.size(), false);
@@ -38,7 +39,8 @@ Result<std::vector<bool>> MixingLayersOfBlock(const JsonFields& block, const Mod
   return mixes;
 }
 
-// `every`: without a list, every `every`-th layer has attention.
+// Returns the layers with Kimi Delta Attention. Without a list, every `every`-th layer has
+// attention instead.
 Result<std::vector<bool>> ReadMixing(const JsonFields& fields, const ModelConfig& config,
                                      const std::optional<JsonFields>& block, int64_t every) {
   ASSIGN_OR_RETURN(const auto types,

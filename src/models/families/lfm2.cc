@@ -34,7 +34,7 @@ Result<std::vector<bool>> ReadConvolutionLayers(const JsonFields& fields,
   return mixes;
 }
 
-// The fields common to all models. `mixes`: the layers with convolutions.
+// Reads the fields that all models share. `mixes`: whether each layer has a convolution.
 Status ReadCommon(const JsonFields& fields, const std::vector<bool>& mixes, int64_t default_width,
                   ModelConfig& config) {
   RETURN_IF_ERROR(ReadTiedEmbedding(fields, config));

@@ -16,7 +16,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   config.spec.logit_soft_cap = has_none ? 0 : static_cast<float>(cap.value_or(kDefaultCap));
   config.spec.norm.has_weights = false;
   config.spec.norms_embedding = true;
-  // Rotates in the opposite direction.
+  // Negates the frequencies, which rotates in the opposite direction.
   for (std::vector<float>* table : {&config.spec.rope_tables.front(), &config.spec.long_rope_table})
     for (float& frequency : *table) frequency = -frequency;
   for (LayerSpec& layer : config.spec.layers) {

@@ -7,7 +7,7 @@ namespace sluice {
 namespace qwen2_moe {
 namespace {
 
-// A window, if enabled, applies to every second layer before max_window_layers.
+// If a window is enabled, it applies to every second layer before max_window_layers.
 Status ReadEverySecondWindow(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
