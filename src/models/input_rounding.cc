@@ -24,7 +24,7 @@ int64_t WidestInputOf(const DecoderSpec& spec, const ModelOptions& options) {
 }
 
 int64_t MostExpertPairs(int64_t top_k, int64_t max_rows) {
-  // Enough rows that most of many experts get some in each pass over their weights.
+  // Enough rows that most experts get some in each pass over their weights, even if there are many.
   constexpr int64_t kMoePairs = 4096;
   return std::max(top_k, std::min(max_rows * top_k, kMoePairs));
 }

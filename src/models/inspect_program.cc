@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// A program without loaded weights, and the bytes that the weights will take.
+// A program whose weights are not loaded, and the bytes that they will take.
 struct UnfilledProgram {
   DecoderWeights decoder;
   EncoderWeights encoder;

@@ -14,13 +14,13 @@ namespace {
 
 struct ReadRope {
   RopeConfig rope;
-  int64_t width = 0;  // rotated part of a head, the divisor of exponents; 0: none
+  int64_t width = 0;  // rotated part of a head, which divides the exponents; 0: none
 
-  // As in transformers, an odd width rotates one more number.
+  // As in transformers, an odd width rotates one more element.
   int64_t rotated() const { return width + width % 2; }
 };
 
-// Whether a scaling is one that cannot be expressed as a fixed table for this kind of layer.
+// Returns whether a scaling cannot be expressed as a fixed table for this kind of layer.
 bool IsUnsupported(const RopeScaling& scaling, bool is_sliding) {
   return is_sliding || scaling.kind == RopeKind::kDynamic || scaling.kind == RopeKind::kLongRope;
 }
@@ -40,7 +40,7 @@ Result<ReadRope> ReadOne(const JsonFields& blocks, const json::Value* all, bool 
       const json::Value around(
           json::Value::Object{{"max_position_embeddings", config.max_position_embeddings}});
       ASSIGN_OR_RETURN(read.rope, ParseRopeBlock(around, *block, name, absent.theta));
-      // Without partial_rotary_factor a block rotates whole heads.
+      // Without partial_rotary_factor, a block rotates whole heads.
       if (!read.rope.partial_rotary_factor) read.rope.partial_rotary_factor = 1;
     }
   }
@@ -76,8 +76,8 @@ Status ReadKindRopes(const JsonFields& fields, const KindRopes& defaults,
     ASSIGN_OR_RETURN(ropes[is_sliding ? 1 : 0],
                      ReadOne(blocks, all, is_sliding, defaults, is_used, config));
   }
-  // Sets the model's settings to those of layers with RoPE: if layers that see all positions have
-  // none, to those of layers with a window.
+  // Sets the model's settings to those of layers that see all positions or, if these have no RoPE,
+  // to those of layers with a window.
   const bool has_full = ropes[0].width > 0;
   config.rope = ropes[has_full ? 0 : 1].rope;
   config.rotary_dim = ropes[has_full ? 0 : 1].rotated();

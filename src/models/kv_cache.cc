@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// The layers with the same span.
+// Layers with the same span.
 struct Kind {
   AttentionSpan span;
   std::vector<size_t> layers;
@@ -39,20 +39,21 @@ std::vector<Kind> KindsOf(std::span<const AttentionSpan> layers, int64_t max_con
   return kinds;
 }
 
-// See KvGroups::For.
+// Returns the group size that KvGroups::For describes.
 int64_t BestGroupSize(const std::vector<Kind>& kinds, int64_t max_context) {
   const auto most_groups = std::max(KvGroups::kMostGroups, static_cast<int64_t>(kinds.size()));
   int64_t largest = 0;
   for (const Kind& kind : kinds) largest = std::max(largest, kind.num_layers());
   int64_t best = largest, least_kept = std::numeric_limits<int64_t>::max();
-  // From the largest size down: of equally good sizes, the one with the fewest groups wins.
+  // From the largest size down, so that among equally good sizes, the one with the fewest groups is
+  // chosen.
   for (int64_t size = largest; size > 0; --size) {
-    int64_t groups = 0, kept = 0;  // kept: tokens times layers, including unused ones
+    int64_t groups = 0, kept = 0;  // kept: tokens times layers, including unused places
     for (const Kind& kind : kinds) {
       groups += kind.GroupsOf(size);
       kept += kind.GroupsOf(size) * size * kind.TokensKept(max_context);
     }
-    if (groups > most_groups) break;  // smaller sizes do not make fewer
+    if (groups > most_groups) break;  // smaller sizes do not need fewer groups
     if (kept >= least_kept) continue;
     least_kept = kept;
     best = size;
@@ -117,7 +118,7 @@ KvGroups KvGroups::Uniform(const DecoderSpec& spec) {
 }
 
 KvGroups KvGroups::For(const DecoderSpec& spec, int64_t max_context) {
-  // All layers share one group, which also holds snapshots of states. Layers with a window then
+  // All layers share one group, which also contains snapshots of states. Layers with a window then
   // keep all positions, but see only those in the window.
   if (spec.KeepsStates()) return Uniform(spec);
   std::vector<AttentionSpan> spans;

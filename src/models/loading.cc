@@ -1,4 +1,4 @@
-// PlanModel and LoadModel, for a whole model and for a rank's share.
+// Implements PlanModel and LoadModel, for a whole model and for a rank's share.
 #include <algorithm>
 #include <set>
 
@@ -44,7 +44,7 @@ Status CheckOptions(const ModelOptions& options) {
   return {};
 }
 
-// The widest rounding of inputs in any layer.
+// Returns the widest rounding of inputs in any layer.
 InputRounding LoadedRounding(const ParameterList& parameters, const ModelOptions& options) {
   InputRounding most = InputRounding::kNone;
   for (const MatrixParameter& matrix : parameters.matrices) {
@@ -53,7 +53,7 @@ InputRounding LoadedRounding(const ParameterList& parameters, const ModelOptions
   return most;
 }
 
-// The parameters that a step of one token reads, except unchosen experts.
+// Returns the parameters that a step of one token reads: all except experts that are not chosen.
 ParameterList ReadByOneToken(const DecoderSpec& spec, bool is_drafter,
                              const ParameterList& parameters, const DecoderWeights& weights) {
   std::set<const kernels::PackedMatrix*> unread;
@@ -74,7 +74,7 @@ ParameterList ReadByOneToken(const DecoderSpec& spec, bool is_drafter,
   return read;
 }
 
-// Like LoadedRounding, from config.json alone.
+// As LoadedRounding, from config.json alone.
 InputRounding PlannedRounding(const ParameterList& parameters, const QuantizationScheme& scheme,
                               const ModelOptions& options) {
   InputRounding most = InputRounding::kNone;
@@ -86,7 +86,7 @@ InputRounding PlannedRounding(const ParameterList& parameters, const Quantizatio
   return most;
 }
 
-// Checks that formats match: all experts of a layer are computed by one product.
+// Checks that all experts of a layer have the same format, because one product computes them.
 Status CheckExperts(const DecoderWeights& weights) {
   for (size_t layer = 0; layer < weights.layers.size(); ++layer) {
     for (const ExpertWeights* experts :

@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::string_view kPrefix = "base_model.model.";
 
-// Information in a tensor's name.
+// The parts of a tensor's name.
 struct TensorName {
-  std::string module;  // canonical
+  std::string module;  // canonical name
   bool is_a = false;
   bool is_embedding = false;
 };
@@ -26,13 +26,13 @@ struct TensorName {
 enum class NameKind {
   kFactor,
   kBaseCopy,  // copy of the base's embedding or head
-  kUnused,    // of a module that is replaced by another
+  kUnused,    // belongs to a module that is replaced by another
   kOther,
 };
 
 NameKind ReadName(std::string_view name, TensorName& read) {
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
-  // If embeddings are targets, peft also stores the base's own weights.
+  // If embeddings are targets, peft also stores the base's weights for them.
   for (const std::string_view copy :
        {"embed_tokens.base_layer.weight", "lm_head.base_layer.weight"}) {
     if (name.ends_with(copy)) return NameKind::kBaseCopy;
@@ -57,8 +57,8 @@ NameKind ReadName(std::string_view name, TensorName& read) {
   return NameKind::kOther;
 }
 
-// Canonical name of the base tensor that a tensor other than a factor replaces: without what peft's
-// wrappers add to the name.
+// Returns the canonical name of the base tensor that a tensor replaces: the name without the parts
+// that peft's wrappers add. The tensor is not a factor.
 std::string ReplacedName(std::string_view name) {
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
   std::string plain(name);
@@ -74,7 +74,7 @@ std::string ReplacedName(std::string_view name) {
   return CanonicalName(plain);
 }
 
-// Whether `module` is a whole dotted part of the name, not the last.
+// Returns whether `module` is a whole dotted part of the name, other than the last.
 bool HasPart(std::string_view name, std::string_view module) {
   for (size_t at = name.find(module); at != std::string_view::npos;
        at = name.find(module, at + 1)) {
@@ -92,8 +92,8 @@ bool IsExpert(std::string_view module) {
   return module.find(".experts.") != std::string_view::npos || module.ends_with(".experts");
 }
 
-// "model.layers.0." for "model.layers.0.mlp.experts": names inside a layer differ between published
-// checkpoints and transformers.
+// Returns "model.layers.0." for "model.layers.0.mlp.experts", because names inside a layer differ
+// between published checkpoints and transformers.
 std::string_view LayerOf(std::string_view module) {
   constexpr std::string_view kLayers = "model.layers.";
   if (!module.starts_with(kLayers)) return "";
@@ -122,8 +122,8 @@ tl::unexpected<Error> UnknownModule(const TensorInfo& tensor, const std::string&
                   module.substr(0, 300), fmt::join(names, ", ")));
 }
 
-// A stored copy of the base's embedding or head is not read, but must have the base's shape: a copy
-// with more tokens was trained.
+// A stored copy of the base's embedding or head is not read, but must have the base's shape. With
+// more tokens, it would have been trained.
 Status CheckCopy(const TensorInfo& tensor, const LoraLayout& layout) {
   for (const LoraModule& module : layout.modules) {
     const bool is_head = module.name == kHeadModule;
@@ -398,7 +398,7 @@ Result<LoraAdapter> LoraAdapter::Open(const std::filesystem::path& folder,
                 "r");
   }
   const std::filesystem::path path = folder / "adapter_model.safetensors";
-  std::error_code ignored;  // an unreadable path is reported when it is opened
+  std::error_code ignored;  // an unreadable path is reported when the file is opened
   if (!std::filesystem::exists(path, ignored) &&
       std::filesystem::exists(folder / "adapter_model.bin", ignored)) {
     return Fail(ErrorCode::kUnsupported,
@@ -448,7 +448,7 @@ std::set<std::string> ReplacedModules(const std::filesystem::path& folder) {
     constexpr std::string_view kWeight = ".weight";
     if (!name.ends_with(kWeight)) continue;
     name.resize(name.size() - kWeight.size());
-    name.erase(0, name.rfind('.') + 1);  // npos + 1 is 0
+    name.erase(0, name.rfind('.') + 1);  // npos + 1 is 0, which erases nothing
     names.insert(std::move(name));
   }
   return names;

@@ -15,7 +15,7 @@ constexpr int64_t kMaxRank = 1 << 20;
 constexpr double kMaxAlpha = 1e9;
 constexpr size_t kMaxPatterns = 4096;
 
-// Whether a field has a value: not null, false, "" or an empty container.
+// Returns whether a field has a value other than null, false, "" or an empty container.
 bool IsSet(const json::Value* value) {
   if (value == nullptr || value->is_null()) return false;
   if (value->is_bool()) return value->as_bool();
@@ -25,7 +25,7 @@ bool IsSet(const json::Value* value) {
   return true;
 }
 
-// Fields that must not be set.
+// A field that must not be set.
 struct RefusedField {
   const char* name;
   const char* what;
@@ -40,7 +40,7 @@ constexpr RefusedField kRefused[] = {
     {"trainable_token_indices", "rows of the embedding that are trained whole"},
 };
 
-// Initializations that leave the base unchanged: the stored adapter is a plain one.
+// Initializations that leave the base unchanged; with them, the stored adapter is a plain one.
 constexpr const char* kPlainBeginnings[] = {"gaussian", "eva", "orthogonal", "mica", "lora_ga"};
 
 tl::unexpected<Error> NotServed(const char* field, const std::string& what) {
@@ -73,8 +73,8 @@ Status CheckRefused(const json::Value& value) {
   return {};
 }
 
-// Accepts a list of names, a regular expression or "all-linear". The tensors determine which
-// modules have factors; as in peft, a name that matches no module is ignored. Optional with
+// Accepts a list of names, a regular expression or "all-linear". Which modules have factors follows
+// from the tensors; as in peft, a name that matches no module is ignored. Optional with
 // target_parameters (tensors that are not modules: experts).
 Status CheckTargets(const json::Value& config) {
   const json::Value* const targets = config.Find("target_modules");
@@ -111,7 +111,7 @@ Result<std::vector<std::string>> ReadSavedModules(const json::Value& config) {
   return modules;
 }
 
-// Checks that `bias` is known. The tensors determine which biases were trained.
+// Checks that `bias` has a known value. Which biases were trained follows from the tensors.
 Status CheckBias(const json::Value& config) {
   const json::Value* const bias = config.Find("bias");
   if (bias == nullptr || bias->is_null()) return {};

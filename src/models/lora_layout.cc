@@ -25,8 +25,8 @@ bool IsTarget(const LoraOptions& options, std::string_view name) {
          std::find(targets.begin(), targets.end(), LastPart(name)) != targets.end();
 }
 
-// The modules of an expert's matrix. If rows of gate and up alternate (`is_mixed`), they are one
-// module, of which a rank holds one range.
+// Returns the modules of an expert's matrix. If rows of gate and up alternate (`is_mixed`), they
+// are one module, of which a rank has one range.
 std::vector<ParameterPart> PartsOfExpert(const MatrixParameter& matrix, bool is_mixed) {
   if (!is_mixed) return matrix.parts;
   const FusedExpert& fused = *matrix.fused;
@@ -47,8 +47,9 @@ int64_t SumOf(const std::vector<RowRange>& ranges) {
   return sum;
 }
 
-// RMS norms, biases and scores; not scalar or per-expert scales, nor sinks. Layer norms (an
-// indexer's too) and mixers' gated norms always use the base's values.
+// Returns whether adapters may replace the vector. RMS norms, biases and scores are replaceable;
+// scalar or per-expert scales and sinks are not. Layer norms (including an indexer's) and mixers'
+// gated norms always use the base's values.
 bool IsReplaceable(const VectorParameter& vector, const std::vector<const void*>& biases,
                    const DecoderSpec& spec, const DecoderWeights& weights) {
   if (vector.target == &weights.scores) return true;
@@ -131,7 +132,8 @@ LoraLayout LoraLayout::For(const DecoderSpec& spec, const LoraOptions& options,
   if (spec.head.kind == HeadSpec::Kind::kVocabulary && IsTarget(options, kHeadModule))
     layout.Add({.name = kHeadModule, .rows = spec.vocab_size, .cols = spec.hidden_size});
 
-  // Assigns memory to the modules of a layer; -1 if there are none.
+  // Assigns memory to the modules of a layer. Returns the layer's index, or -1 if it has no
+  // modules.
   const auto hold = [&](const std::vector<ParameterPart>& parts) {
     LoraLayer layer;
     int64_t first_col = 0;
@@ -151,7 +153,7 @@ LoraLayout LoraLayout::For(const DecoderSpec& spec, const LoraOptions& options,
     layout.layers.push_back(layer);
     return static_cast<int>(layout.layers.size()) - 1;
   };
-  // Every rank of the first stage has whole rows of the residual.
+  // Every rank of the first stage computes whole rows of the residual.
   weights.embedding_lora =
       place.is_first_stage() ? hold({{kEmbeddingModule, spec.hidden_size}}) : -1;
   for (const MatrixParameter& matrix : parameters.matrices) {

@@ -30,7 +30,7 @@ Result<LoraSlots> LoraSlots::Allocate(LoraLayout layout,
   const int64_t bytes = slots.num_slots() * slots.layout_.slot_bytes;
   ASSIGN_OR_RETURN(slots.memory_,
                    Buffer::Allocate(static_cast<size_t>(bytes), "the slots of LoRA adapters"));
-  // Touches the pages now rather than when an adapter is loaded.
+  // Touches the pages now, not when an adapter is loaded.
   std::memset(slots.memory_.data(), 0, slots.memory_.size_bytes());
   slots.factors_.resize(static_cast<size_t>(slots.num_slots()) * slots.layout_.modules.size());
   RETURN_IF_ERROR(slots.AllocateOwn());
@@ -212,7 +212,7 @@ void LoraStep::Group() {
     if (slot >= 0) ++begin_[static_cast<size_t>(slot) + 1];
   }
   std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
-  // Each slot's begin moves to its end while its rows are placed, and back.
+  // Each slot's begin moves to its end while its rows are placed, and is then moved back.
   for (size_t row = 0; row < adapters_.size(); ++row) {
     if (adapters_[row] < 0) continue;
     rows_[static_cast<size_t>(begin_[static_cast<size_t>(adapters_[row])]++)] =
@@ -298,7 +298,7 @@ void LoraStep::AddExperts(ThreadPool& pool, int layer, std::span<const int32_t> 
                           int64_t y_stride) {
   if (layer < 0) return;
   groups_.clear();
-  size_t next = 0;  // in pair_rows_
+  size_t next = 0;  // index in pair_rows_
   for (size_t expert = 0; expert + 1 < row_begin.size(); ++expert) {
     const auto begin = row_begin[expert], end = row_begin[expert + 1];
     for (int slot = 0; begin < end && slot < slots_->num_slots(); ++slot) {

@@ -20,8 +20,8 @@ bool IsPlain(const DataFormat& format) {
   return format.scale_layout == ScaleLayout::kNone;
 }
 
-// The format of the packed matrix: scales of tensors and rows become F32 scales of rows, scales of
-// blocks F32.
+// Returns the format of the packed matrix: scales of tensors and rows become F32 scales of rows;
+// scales of blocks become F32.
 DataFormat InMemory(DataFormat format) {
   if (HasScalesOfRows(format)) {
     format.scale_layout = ScaleLayout::kPerRow;
@@ -48,7 +48,8 @@ bool AllPlain(const std::vector<DataFormat>& stored) {
   return std::all_of(stored.begin(), stored.end(), IsPlain);
 }
 
-// Parts that are multiplied together share their inputs, so their order of inputs must be equal.
+// Checks that parts which are multiplied together, and so share their inputs, have the same order
+// of inputs.
 Status CheckInputOrders(const std::vector<StoredLinear>& parts) {
   const auto& first = parts.front().input_order;
   for (const StoredLinear& part : parts) {
@@ -66,8 +67,8 @@ Status CheckInputOrders(const std::vector<StoredLinear>& parts) {
   return {};
 }
 
-// A matrix has a single rounding of its inputs; if the parts differ in format, there is none. The
-// parts have the same inputs, so the largest scale loses the least.
+// Returns the single rounding of inputs that a matrix can have. If the parts differ in format,
+// there is none. The parts have the same inputs, so the largest scale loses the least.
 LinearInputs JoinInputs(const std::vector<StoredLinear>& parts) {
   LinearInputs inputs{.format = parts.front().activations,
                       .scale = parts.front().input_scale.value_or(1)};
@@ -79,7 +80,8 @@ LinearInputs JoinInputs(const std::vector<StoredLinear>& parts) {
   return inputs;
 }
 
-// A fused tensor holds the rows of all parts, one after the other. Consecutive rows form one piece.
+// Returns the pieces of the parts. A fused tensor contains the rows of all parts, one after
+// another; consecutive rows form one piece.
 std::vector<MatrixSource::Piece> PiecesOf(const MatrixParameter& matrix, bool is_fused) {
   std::vector<MatrixSource::Piece> pieces;
   int64_t first_row = 0;
@@ -100,7 +102,7 @@ std::vector<MatrixSource::Piece> PiecesOf(const MatrixParameter& matrix, bool is
   return pieces;
 }
 
-// Checks that a tensor has this shape and holds plain numbers.
+// Checks that a tensor has this shape and contains plain numbers.
 Status CheckPlain(const StoredTensor& tensor, const std::string& name,
                   const std::vector<int64_t>& shape) {
   if (tensor.info->shape != shape) {
@@ -193,7 +195,7 @@ DataFormat TakenFormat(const DataFormat& stored, ElementType compute_type) {
 
 namespace {
 
-// Returns one expert's matrix of the tensor `module` of all experts.
+// Returns one expert's matrix from the tensor `module`, which contains all experts.
 Result<std::optional<StoredLinear>> FindExpert(const FusedExpert& fused, const std::string& module,
                                                int64_t rows, int64_t cols,
                                                const Checkpoint& checkpoint,

@@ -9,7 +9,7 @@ namespace {
 using MixerKind = MixerSpec::Kind;
 using Projections = MixerSpec::Projections;
 
-// Lists the parts of a mixer's tensors that a rank holds.
+// Lists this rank's parts of a mixer's tensors.
 class MixerLister {
  public:
   MixerLister(std::string name, const MixerSpec& spec, const RankPlace& place)
@@ -19,7 +19,8 @@ class MixerLister {
 
   std::string Name(const char* module) const { return name_ + "." + module; }
 
-  // Rows of this rank's key heads and value heads, in a tensor whose heads begin at row `first`.
+  // Return the rows of this rank's key heads and value heads in a tensor whose heads begin at row
+  // `first`.
   RowRange Keys(int64_t first) const { return Of(cut_.key_heads, spec_.key_dim, first); }
   RowRange Values(int64_t first) const { return Of(cut_.heads, spec_.head_dim, first); }
   RowRange Heads(int64_t first) const { return Of(cut_.heads, 1, first); }
@@ -65,7 +66,7 @@ class MixerLister {
     return parts;
   }
 
-  // Rows of keys' decays in this module or vector.
+  // Returns the rows of the keys' decays in this module or vector.
   ParameterPart Decays(const char* module) const {
     return Part(Name(module), spec_.decays_width(), Of(cut_.heads, spec_.key_dim, 0));
   }
@@ -73,7 +74,7 @@ class MixerLister {
     return Part(Name(module), spec_.values_width(), Values(0));
   }
 
-  // The rows of the delta rule's rates and decays.
+  // Returns the rows of the delta rule's rates and decays.
   std::vector<ParameterPart> Steps() const {
     const int64_t heads = spec_.num_heads;
     switch (spec_.projections) {
@@ -100,7 +101,8 @@ class MixerLister {
     return {rates, Part(Name("a_proj"), heads, Heads(0))};
   }
 
-  // The convolution's channels q, k and v; for Mamba-2 C, B and x, which are stored as x, B, C.
+  // Returns the convolution's channels q, k and v; for Mamba-2 C, B and x, which are stored as x,
+  // B, C.
   std::vector<ParameterPart> Channels(const std::string& tensor, int64_t each) const {
     const int64_t keys = spec_.keys_width(), values = spec_.values_width();
     const int64_t rows = spec_.conv_channels();
@@ -128,7 +130,7 @@ class MixerLister {
     return {first + heads.begin * width, first + heads.end * width};
   }
 
-  // Rows of in_proj with Projections::kOneByKind.
+  // Returns the number of rows of in_proj with Projections::kOneByKind.
   int64_t RowsOfOne() const {
     return spec_.conv_channels() + spec_.values_width() + 2 * int64_t{spec_.num_heads};
   }

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kMaxScores = 1 << 16;
 
-// Number of labels: num_labels, else the size of id2label, else transformers' default of two.
+// Returns the number of labels: num_labels, else the size of id2label, else transformers' default
+// of two.
 Result<int64_t> NumLabels(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto given, fields.Integer("num_labels", 1, kMaxScores));
   if (given) return *given;
@@ -21,7 +22,7 @@ Result<int64_t> NumLabels(const JsonFields& fields) {
   return static_cast<int64_t>(labels->as_object().size());
 }
 
-// Takes scores from rows of the language model's head.
+// Computes scores from rows of the language model's head.
 Status TakeFromTokens(const JsonFields& fields, const std::vector<int32_t>& tokens,
                       int64_t vocab_size, HeadSpec& head) {
   ASSIGN_OR_RETURN(const auto is_reranker, fields.Bool("is_original_qwen3_reranker"));

@@ -8,13 +8,13 @@
 namespace sluice {
 namespace {
 
-// Maximum number of bytes of a tensor packed between two progress calls; then their pages are
+// Maximum bytes of a tensor that are packed between two progress calls. Their pages are then
 // released.
 constexpr int64_t kChunkBytes = int64_t{32} << 20;
 
 constexpr int64_t kRandomChunkBytes = int64_t{8} << 20;
 
-// Number of rows in a chunk; a multiple of the panel height.
+// Returns the number of rows in a chunk, a multiple of the panel height.
 int64_t ChunkRows(int64_t row_bytes) {
   return std::max<int64_t>(
              1, kChunkBytes / std::max<int64_t>(row_bytes, 1) / kernels::PackedMatrix::kPanelRows) *
@@ -77,7 +77,7 @@ Status PackingSink::AddMade(const StoredMatrix& made, const RowRange& rows, int6
 Status PackingSink::AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                               const Done& done) {
   RandomRows random(target_->format, target_->cols);
-  // Chunks are whole panels and whole blocks.
+  // Chunks consist of whole panels and whole blocks.
   const int64_t unit =
       std::max<int64_t>(kernels::PackedMatrix::kPanelRows, target_->format.block_rows);
   const int64_t chunk_rows =

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Frequencies for the first part of a head; the others are 0: not rotated.
+// Returns frequencies for the first part of a head; the others are 0, which means no rotation.
 // Source: transformers modeling_rope_utils.py (_compute_proportional_rope_parameters).
 std::vector<float> ProportionalRope(int64_t head_dim, double theta, double part, double factor) {
   const RopeConfig rope{.theta = theta};

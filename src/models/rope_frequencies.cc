@@ -19,7 +19,7 @@ double RaisedTheta(double theta, double stretch, int64_t rotary_dim) {
   return theta * std::pow(stretch, width / (width - 2));
 }
 
-// For odd widths, where one more element is rotated.
+// Returns the frequencies for an odd width, where one more element is rotated.
 std::vector<float> OfOddWidth(double theta, int64_t width) {
   std::vector<float> frequencies;
   for (int64_t i = 0; i < width; i += 2)
@@ -28,14 +28,14 @@ std::vector<float> OfOddWidth(double theta, int64_t width) {
   return frequencies;
 }
 
-// The base for contexts of up to factor times the original positions.
+// Returns the base for contexts of up to factor times the original positions.
 double DynamicTheta(double theta, const RopeScaling& scaling, int64_t rotary_dim) {
   return RaisedTheta(theta, scaling.factor * scaling.factor - (scaling.factor - 1), rotary_dim);
 }
 
 std::vector<float> Yarn(double theta, const RopeScaling& scaling, int64_t head_dim) {
   const auto width = static_cast<double>(head_dim);
-  // The dimension whose wave makes `rotations` rotations over the original positions.
+  // Returns the dimension whose wave makes `rotations` rotations over the original positions.
   const auto dimension = [&](double rotations) {
     const auto original = static_cast<double>(scaling.original_max_position_embeddings);
     return width * std::log(original / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
@@ -47,7 +47,7 @@ std::vector<float> Yarn(double theta, const RopeScaling& scaling, int64_t head_d
   }
   low = std::max(low, 0.0);
   high = std::min(high, width - 1);
-  if (low == high) high += 0.001;  // as transformers does, against a division by zero
+  if (low == high) high += 0.001;  // as transformers does, to avoid a division by zero
   std::vector<float> frequencies(static_cast<size_t>(head_dim / 2));
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const auto pair = static_cast<double>(i);
@@ -69,7 +69,7 @@ std::vector<float> Divided(double theta, const std::vector<double>& factors) {
   return frequencies;
 }
 
-// The table for contexts longer than the original positions; empty: the same table.
+// Returns the table for contexts longer than the original positions; empty: it is the same table.
 std::vector<float> LongTableOf(const RopeConfig& rope, int64_t rotary_dim) {
   if (!rope.scaling) return {};
   if (rope.scaling->kind == RopeKind::kLongRope)
@@ -91,7 +91,8 @@ std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t rotary_dim) {
       for (float& frequency : frequencies) frequency /= static_cast<float>(scaling.factor);
       return frequencies;
     }
-    // The table for contexts within the original positions, which are not scaled; see LongTableOf.
+    // This table is for contexts within the original positions, which are not scaled; LongTableOf
+    // returns the other.
     case RopeKind::kDynamic:
       return Plain(scaling.alpha ? RaisedTheta(rope.theta, *scaling.alpha, rotary_dim) : rope.theta,
                    rotary_dim);

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// Part `index` of [0, count) when divided into `parts` nearly equal parts.
+// Returns part `index` of [0, count) when it is divided into `parts` nearly equal parts.
 RowRange PartOf(int64_t count, int64_t index, int64_t parts) {
   return {count * index / parts, count * (index + 1) / parts};
 }
@@ -37,13 +37,13 @@ RowRange CutRows(int64_t count, int rank, int size) {
 HeadCut CutHeads(const AttentionSpec& attention, int rank, int size) {
   if (!attention.exists()) return {};
   const int64_t num_kv_heads = attention.num_kv_heads;
-  const int64_t group = attention.num_heads / num_kv_heads;  // query heads of a KV head
+  const int64_t group = attention.num_heads / num_kv_heads;  // number of query heads per KV head
   if (size <= num_kv_heads) {
     const RowRange kv = PartOf(num_kv_heads, rank, size);
     return {{kv.begin * group, kv.end * group}, kv};
   }
   int64_t head = 0;
-  RowRange ranks = PartOf(size, 0, num_kv_heads);  // the ranks that hold the head
+  RowRange ranks = PartOf(size, 0, num_kv_heads);  // the ranks that have this head
   while (rank >= ranks.end) ranks = PartOf(size, ++head, num_kv_heads);
   const RowRange q = PartOf(group, rank - ranks.begin, ranks.size());
   return {{head * group + q.begin, head * group + q.end}, {head, head + 1}};

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kLineNumbers = 16;  // of a cache line
+constexpr int64_t kLineNumbers = 16;  // F32 elements per cache line
 
 }  // namespace
 

@@ -17,7 +17,7 @@ void CheckStates(const DecoderSpec& spec, const StepInput& input, const KvCache&
     CHECK(slot >= 0 && slot < num_slots, "slot {} of {} states", slot, num_slots);
   };
   CHECK_EQ(input.states.size(), slices.size());
-  // No slot is a target twice, so there are at most num_slots of each.
+  // No slot is the target of two copies, so there are at most num_slots of each.
   CHECK_LE(std::ssize(input.state_copies), num_slots);
   CHECK_LE(std::ssize(input.state_snapshots), num_slots);
   for (size_t i = 0; i < slices.size(); ++i) {
@@ -65,7 +65,7 @@ void CheckStepInput(const DecoderSpec& spec, const ModelOptions& options, const 
     const int64_t width = input.takes_target ? options.drafter->target_width() : spec.hidden_size;
     CHECK_EQ(std::ssize(input.hidden), rows * width);
   }
-  // A negative token is drawn by the previous step.
+  // A negative token is one that the previous step draws.
   const int64_t least = takes_drawn_tokens ? -options.max_logit_rows : 0;
   for (const int32_t token : input.tokens)
     CHECK(token >= least && token < spec.vocab_size, "token {}", token);

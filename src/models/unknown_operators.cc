@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// A field that requires an operator, if set to anything but null, false and 0.
+// A field that requires an operator if its value is anything but null, false and 0.
 struct Sign {
   std::string_view field;
   std::string_view needs;
@@ -92,7 +92,7 @@ constexpr auto kTowers = std::to_array<TowerSign>({
     {"dit_", "a model of several parts"},
 });
 
-// Operators that an architecture's modules compute and its fields do not reveal.
+// Operators that an architecture's modules compute although its fields do not show it.
 struct TypeSign {
   std::string_view model_type;
   std::string_view needs;
@@ -171,7 +171,7 @@ void FindPositions(const json::Value& decoder, bool is_encoder, Findings& findin
   findings.Add("positions of another kind", "position_embedding_type", kind->as_string());
 }
 
-// Whether this is an encoder, by fields of BERT and its relatives.
+// Returns whether this is an encoder, judging by fields of BERT and its relatives.
 bool IsLikeBert(const json::Value& config) {
   for (const char* field : {"type_vocab_size", "relative_attention_num_buckets", "position_buckets",
                             "sinusoidal_pos_embds"}) {
@@ -180,7 +180,7 @@ bool IsLikeBert(const json::Value& config) {
   return false;
 }
 
-// Whether the fields describe this kind of layer as one of our operators.
+// Returns whether the fields describe this kind of layer as one of our operators.
 bool IsKnownKind(const json::Value& decoder, std::string_view kind) {
   const auto has = [&](const char* field) { return HasValue(decoder.Find(field)); };
   const bool is_mamba_2 = has("mamba_n_heads") || has("mamba_num_heads");
@@ -251,8 +251,8 @@ void FindSizes(const json::Value& decoder, Findings& findings) {
   }
 }
 
-// Finds other models that `config` describes beside its decoder. Architectures of which we serve
-// the text part alone are skipped.
+// Finds other models that `config` describes in addition to its decoder. Skips architectures of
+// which we serve only the text part.
 void FindTowers(const json::Value& config, Findings& findings) {
   const json::Value* const names = config.Find("architectures");
   if (names != nullptr && names->is_array() && !names->as_array().empty() &&
@@ -330,7 +330,8 @@ constexpr auto kModules = std::to_array<std::string_view>({
     "post_per_layer_input_norm",
 });
 
-// Turns "model.layers.3.mlp.experts.7.w1.weight" into "mlp.experts.w1"; empty outside layers.
+// Turns "model.layers.3.mlp.experts.7.w1.weight" into "mlp.experts.w1". Returns "" for tensors
+// outside layers.
 std::string ModuleInLayer(std::string_view tensor) {
   constexpr std::string_view kLayers = "layers.";
   const size_t at = tensor.find(kLayers);

@@ -16,7 +16,7 @@ int64_t SumRows(const std::vector<ParameterPart>& parts) {
   return rows;
 }
 
-// Selects the rows that a rank holds: of `rows` rows, of query heads, and of KV heads.
+// Selects this rank's rows: of `rows` rows, of query heads, and of KV heads.
 class PartCutter {
  public:
   explicit PartCutter(const RankPlace& place) : place_(place) {}
@@ -27,8 +27,8 @@ class PartCutter {
   ParameterPart Queries(std::string name, const AttentionSpec& spec) const {
     return Heads(std::move(name), spec.q_width(), HeadsOf(spec).q, spec.head_dim);
   }
-  // For a module whose rows are, per head, q and then its gate. Returns the rows of all gates, then
-  // of all q.
+  // For a module whose rows are, for each head, q and then its gate. Returns the rows of all gates,
+  // then of all q.
   std::vector<ParameterPart> GatesAndQueries(const std::string& name,
                                              const AttentionSpec& spec) const {
     std::vector<ParameterPart> parts;
@@ -48,16 +48,16 @@ class PartCutter {
     return Heads(std::move(name), spec.given_v_width(), HeadsOf(spec).kv, spec.given_value_dim());
   }
   RowRange KeyHeads(const AttentionSpec& spec) const { return HeadsOf(spec).kv; }
-  // One number per query head.
+  // Returns one element per query head.
   ParameterPart EachQuery(std::string name, const AttentionSpec& spec) const {
     return HeadsOf(std::move(name), spec, 1);
   }
-  // `rows` rows per query head.
+  // Returns `rows` rows per query head.
   ParameterPart HeadsOf(std::string name, const AttentionSpec& spec, int64_t rows) const {
     return Heads(std::move(name), spec.num_heads * rows, HeadsOf(spec).q, rows);
   }
   RowRange QueryHeads(const AttentionSpec& spec) const { return HeadsOf(spec).q; }
-  // For a module that holds q, k and v.
+  // For a module that contains q, k and v.
   std::vector<ParameterPart> QueriesKeysValues(const std::string& name,
                                                const AttentionSpec& spec) const {
     if (spec.qkv_by_kv_head) return ByKvHead(name, spec);
@@ -78,8 +78,8 @@ class PartCutter {
     const RowRange held = CutRows(half, place_.tensor_rank, place_.tensor_size);
     return {{name, rows, held}, {name, rows, RowRange{half + held.begin, half + held.end}}};
   }
-  // For two modules of `rows` rows each, which stacked form a matrix whose rows alternate between
-  // gate and up: rows 2 i and 2 i + 1 have the same number.
+  // For two modules of `rows` rows each. Stacked, they form a matrix in which rows of gate and up
+  // alternate: rows 2 i and 2 i + 1 have the same index in their modules.
   std::vector<ParameterPart> Alternating(std::string first, std::string second,
                                          int64_t rows) const {
     const RowRange held = CutRows(rows, place_.tensor_rank, place_.tensor_size);
@@ -94,7 +94,8 @@ class PartCutter {
   HeadCut HeadsOf(const AttentionSpec& spec) const {
     return CutHeads(spec, place_.tensor_rank, place_.tensor_size);
   }
-  // AttentionSpec::qkv_by_kv_head: rows of q of all held heads, then of k, then of v.
+  // For AttentionSpec::qkv_by_kv_head: returns rows of q of all heads of this rank, then of k, then
+  // of v.
   std::vector<ParameterPart> ByKvHead(const std::string& name, const AttentionSpec& spec) const {
     const HeadCut heads = HeadsOf(spec);
     const int64_t group = spec.num_heads / spec.num_kv_heads;
@@ -109,7 +110,7 @@ class PartCutter {
     }
     return parts;
   }
-  // AttentionSpec::qkv_parts: rows of q, then k, then v of the held heads.
+  // For AttentionSpec::qkv_parts: returns rows of q, then k, then v of this rank's heads.
   std::vector<ParameterPart> InParts(const std::string& name, const AttentionSpec& spec) const {
     const HeadCut heads = HeadsOf(spec);
     const int64_t of_part = spec.num_heads / spec.qkv_parts;
@@ -198,8 +199,8 @@ std::string LayerModule(const DrafterSpec* drafter, int64_t layer) {
   return fmt::format("model.layers.{}", layer);
 }
 
-// Adds the matrices of each held head, from the module that computes keys and values of all heads.
-// There, the rows of a head are those of its keys, then of its values.
+// Adds the matrices of each head of this rank, from the module that computes keys and values of all
+// heads. In it, the rows of a head are those of its keys, then those of its values.
 void AddUpProjections(ParameterList& list, const std::string& module, const AttentionSpec& spec,
                       const RowRange& heads, AttentionWeights& weights) {
   const LatentSpec& latent = *spec.latent;
@@ -223,7 +224,7 @@ void AddUpProjections(ParameterList& list, const std::string& module, const Atte
   }
 }
 
-// Names: transformers' DeepseekV32Indexer. Every rank holds all of it.
+// Names as in transformers' DeepseekV32Indexer. Every rank has all of it.
 void AddIndexer(ParameterList& list, const std::string& prefix, const LatentSpec& latent,
                 int64_t hidden_size, AttentionWeights& weights) {
   const IndexerSpec& indexer = *latent.indexer;
@@ -237,7 +238,7 @@ void AddIndexer(ParameterList& list, const std::string& prefix, const LatentSpec
   AddVector(list, prefix + ".k_norm.bias", indexer.head_dim, weights.index_norm_bias);
 }
 
-// Names: transformers' DeepseekV3Attention.
+// Names as in transformers' DeepseekV3Attention.
 void AddLatentAttention(ParameterList& list, const std::string& prefix, const AttentionSpec& spec,
                         const DecoderSpec& decoder, const PartCutter& cut,
                         AttentionWeights& weights) {
@@ -267,8 +268,8 @@ void AddLatentAttention(ParameterList& list, const std::string& prefix, const At
     AddIndexer(list, prefix + ".indexer", latent, decoder.hidden_size, weights);
 }
 
-// Adds layer norms of heads. If each head has its own, those of the `held` heads: numbered modules,
-// or rows of one tensor.
+// Adds layer norms of heads. If each head has its own norm, adds those of the `held` heads:
+// numbered modules, or rows of one tensor.
 void AddHeadNorms(ParameterList& list, const std::string& module, const AttentionSpec& spec,
                   int64_t heads, const RowRange& held, std::vector<float>& weight,
                   std::vector<float>& bias) {
@@ -353,13 +354,13 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
                             {cut.EachQuery(prefix + "." + spec.sinks_tensor, spec)},
                             &weights.sinks});
   }
-  // Scales of the keys and values that the layer reads, which may belong to another layer.
+  // The scales of the keys and values that the layer reads, which may belong to another layer.
   list.kv_scales.push_back(
       {.attention = spec.has_own_kv()
                         ? prefix
                         : fmt::format("{}.{}", LayerModule(nullptr, spec.kv_layer), spec.module),
        .target = &weights.kv_scales});
-  // Some writers store the keys and values that such a layer does not use.
+  // Some programs store keys and values that such a layer does not use.
   if (!spec.has_own_kv()) {
     for (const char* module : {"k_proj", "v_proj", "k_norm", "v_norm"})
       list.unread.push_back(fmt::format("{}.{}.", prefix, module));
@@ -398,7 +399,7 @@ void AddMlp(ParameterList& list, const std::string& layer, const MlpSpec& spec, 
   list.matrices.back().plain_on_device = true;
 }
 
-// Adds one linear layer of all experts: a module per expert and projection, or one tensor `fused`
+// Adds one linear layer of all experts: one module per expert and projection, or one tensor `fused`
 // for all.
 void AddExperts(ParameterList& list, const std::string& prefix, const MoeSpec& spec,
                 const std::vector<ParameterPart>& projections, const std::string& fused,
@@ -490,7 +491,7 @@ void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, 
              spec.intermediate_size, weights, weights.down);
 }
 
-// LayerEmbeddingSpec: adds the table and the projection for all layers.
+// Adds the table and the projection of a LayerEmbeddingSpec, which all layers share.
 void AddLayerEmbeddings(ParameterList& list, const DecoderSpec& spec, const PartCutter& cut,
                         DecoderWeights& weights) {
   const LayerEmbeddingSpec& embeddings = spec.layer_embeddings;
@@ -506,7 +507,7 @@ void AddLayerEmbeddings(ParameterList& list, const DecoderSpec& spec, const Part
           weights.layer_norm);
 }
 
-// LayerEmbeddingSpec: adds the parameters of one layer.
+// Adds one layer's parameters of a LayerEmbeddingSpec.
 void AddLayerEmbedding(ParameterList& list, const std::string& layer, const DecoderSpec& spec,
                        const PartCutter& cut, LayerEmbeddingWeights& weights) {
   const int64_t width = spec.layer_embeddings.width;
@@ -527,7 +528,7 @@ void TransposeTensors(ParameterList& list) {
   }
 }
 
-// DrafterSpec: adds the parameters used before its layers.
+// Adds the parameters of a DrafterSpec that are used before its layers.
 void AddDrafter(ParameterList& list, const DecoderSpec& spec, const DrafterSpec& drafter,
                 DrafterWeights& weights) {
   const bool is_mtp = drafter.kind == DrafterSpec::Kind::kMtp;
@@ -603,7 +604,7 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
     list.unread.push_back(
         fmt::format("model.layers.{}.", static_cast<int64_t>(spec.layers.size()) + i));
   }
-  // Prefixes of draft layers that are not named model.layers.N.
+  // Prefixes of draft layers whose names are not model.layers.N.
   list.unread.insert(list.unread.end(), {"mtp.", "model.mtp_", "model.mtp."});
   list.unread.insert(list.unread.end(), spec.unread_modules.begin(), spec.unread_modules.end());
   if (spec.has_transposed_tensors) TransposeTensors(list);

@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kRouter = "mlp.gate";
 constexpr const char* kExperts = "mlp.experts";
 
-// A window, if enabled, applies to every layer.
+// If a window is enabled, it applies to every layer.
 Status ReadEveryWindow(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types, ReadLayerTypes(fields, config, {kFullAttention}));
   ASSIGN_OR_RETURN(const auto window, ReadWantedWindow(fields, kDefaultQwenWindow));

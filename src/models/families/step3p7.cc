@@ -115,7 +115,7 @@ Status ReadRopes(const JsonFields& fields, const std::vector<bool>& slides, Mode
   return {};
 }
 
-// A limit per layer; 0: no limit. All 0 if the field is absent.
+// Reads a limit per layer; 0: no limit. All are 0 if the field is absent.
 Result<std::vector<float>> ReadLimits(const JsonFields& fields, const ModelConfig& config,
                                       const char* name) {
   ASSIGN_OR_RETURN(const json::Value::Array* list, fields.Array(name));

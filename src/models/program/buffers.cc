@@ -8,8 +8,8 @@
 namespace sluice::program {
 namespace {
 
-// For each buffer and operator: whether the operator uses the buffer, or a later one reads its
-// contents.
+// For each buffer and operator: whether the operator uses the buffer, or a later one reads what is
+// in it.
 using Lifetimes = std::vector<std::vector<bool>>;  // [buffers][operators]
 
 template <typename Use>
@@ -26,7 +26,7 @@ void ForEachOperand(const Op& op, Use&& use) {
 Lifetimes LifetimesOf(const Program& program) {
   const size_t num_ops = program.ops.size();
   Lifetimes alive(program.buffers.size(), std::vector<bool>(num_ops));
-  std::vector<bool> needed(program.buffers.size());  // by operators after i
+  std::vector<bool> needed(program.buffers.size());  // whether operators after i need each buffer
   for (size_t i = num_ops; i-- > 0;) {
     ForEachOperand(program.ops[i], [&](size_t buffer, Access access) {
       if (access == Access::kWrite || access == Access::kScratch) {
@@ -41,7 +41,7 @@ Lifetimes LifetimesOf(const Program& program) {
       if (needed[buffer]) alive[buffer][i] = true;
     }
   }
-  // Buffers of whole steps are alive from the first part to the last.
+  // Buffers of whole steps stay in use from the first part to the last.
   for (size_t i = 0; i < num_ops; ++i) {
     const auto* const parts = std::get_if<Parts>(&program.ops[i]);
     if (parts == nullptr) continue;
@@ -55,7 +55,7 @@ Lifetimes LifetimesOf(const Program& program) {
       });
     }
   }
-  // Moved rows stay alive as long as the rows that they were copied from would have been.
+  // Moved rows stay in use as long as the rows from which they were copied would have been.
   for (size_t i = 0; i < num_ops; ++i) {
     const auto* const keep = std::get_if<KeepRows>(&program.ops[i]);
     if (keep == nullptr) continue;
@@ -94,13 +94,13 @@ BufferPlan BufferPlan::For(const Program& program, int64_t alignment) {
     plan.bytes[i] = RoundUp(program.limits.Of(buffer.extent) * buffer.row_bytes, alignment);
     sizes[i] = plan.bytes[i] * buffer.copies;
   }
-  // Places buffers in order of descending size, each at the lowest offset that overlaps no buffer
-  // alive at the same time.
+  // Places buffers in order of descending size, each at the lowest offset where it overlaps no
+  // buffer that is in use at the same time.
   std::vector<size_t> order(count);
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
-  std::vector<size_t> placed;  // by offset
+  std::vector<size_t> placed;  // sorted by offset
   for (const size_t buffer : order) {
     if (sizes[buffer] == 0) continue;
     int64_t offset = 0;

@@ -247,8 +247,8 @@ DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
   if (spec.latent) {
     const BufferId latent = EmitLatentAttention(to_, LatentOf(index, cache_layer), type);
     const int64_t width = spec.num_heads * int64_t{spec.latent->kv_rank};
-    // With latent attention, gates multiply the heads' latent vectors: value matrices are linear,
-    // so a factor per head is equivalent.
+    // With latent attention, gates multiply the heads' latent vectors. This is equivalent to a
+    // factor per head, because value matrices are linear.
     const ElementType latent_type = to_.is_device() ? ElementType::kBF16 : ElementType::kF32;
     if (spec.has_gate_module()) EmitAttentionGate(spec, weights, latent, latent_type, width);
     return {latent, width * BitsPerElement(latent_type) / 8};
@@ -370,8 +370,8 @@ BufferId DecoderBuilder::OwnMixed(size_t index) {
 
 RowsIn DecoderBuilder::NormedFor(size_t index, const LinearWeights& weights,
                                  const LinearWeights& reader) {
-  // On a device the rows are written as `reader` reads them, and whether others read them in the
-  // same way is known only when the weights are loaded.
+  // On a device, rows are written in the form that `reader` reads. Whether other products read the
+  // same form is known only when the weights are loaded.
   const bool is_same = to_.is_device()
                            ? &weights == &reader
                            : to_.InputType(weights.inputs) == to_.InputType(reader.inputs);
@@ -437,7 +437,7 @@ void DecoderBuilder::BeginMixer(size_t index, int64_t cache_layer, const LinearW
     update.decays = {.buffer = decays, .stride = spec.decays_width()};
   }
   to_.Emit(update);
-  // Before rows are dropped: what a later operator reads is then a single buffer.
+  // Before rows are dropped, so that a later operator reads only one buffer.
   if (to_.is_device()) EmitStateGate(index);
 }
 
@@ -466,7 +466,7 @@ void DecoderBuilder::MultiplyLowRank(size_t index, const LinearWeights& down,
   if (is_device) first.y_type = ElementType::kBF16;
   Project& product = to_.Multiply(up, {.data = between}, y, width, rank);
   if (is_device) return;
-  // A small product; its inputs are F32 and are never rounded.
+  // The product is small; its inputs are F32 and never rounded.
   product.x_type = ElementType::kF32;
   product.is_plain = true;
 }

@@ -114,7 +114,7 @@ class EncoderBuilder {
     return to_.F32(table == 0 ? "rope" : "window_rope", Extent::kStep, spec_.head_dim());
   }
 
-  // All layers use the single layer of the cache, one after the other.
+  // All layers use the cache's single layer, one after another.
   void Attention(size_t index) {
     const bool has_window = !spec_.has_window.empty() && spec_.has_window[index];
     AttentionSpec spec;
@@ -190,7 +190,7 @@ class EncoderBuilder {
   const int num_threads_;
   const bool classifies_, takes_means_;
   const int64_t hidden_;
-  const ElementType type_;  // of products' inputs
+  const ElementType type_;  // type of products' inputs
   Builder to_;
   BufferId residual_ = kNone, delta_ = kNone, inputs_ = kNone, attended_ = kNone;
 };

@@ -18,7 +18,7 @@ GateMul RuleOf(kernels::ActivationKind kind, bool is_gated, float limit) {
   return {.gate = Gate::kRule, .rule = {.kind = kind, .limit = limit}, .is_gated = is_gated};
 }
 
-// `limit`: ActivationRule::limit.
+// `limit`: as ActivationRule::limit.
 GateMul GateOf(Activation activation, bool is_gated, float limit) {
   using kernels::ActivationKind;
   const bool is_common = is_gated && limit == 0;
@@ -46,7 +46,7 @@ void DecoderBuilder::RunMlp(size_t index) {
   const LayerSpec& layer = share_.layers[index];
   if (!layer.has_mlp()) return;
   const LayerWeights& weights = weights_.layers[index];
-  // On the CPU, all layers of models with experts read F32, as routers do.
+  // On the CPU, all layers of models with experts read F32, because routers do.
   const bool has_mlp = layer.mlp.intermediate_size > 0;
   Norm* const norm = EmitRowNorm(weights.mlp_norms.before, weights.mlp_norms.before_bias,
                                  !layer.mlp_norms.before.empty(), has_delta_ && !layer.is_parallel,
@@ -212,7 +212,7 @@ void DecoderBuilder::Experts(size_t index, bool adds, BufferId sum) {
   const BufferId order = to_.F32("order", Extent::kPairs, 1);
   const BufferId place = to_.F32("place", Extent::kPairs, 1);
   const BufferId row_begin = to_.F32("row_begin", Extent::kOnce, spec.num_experts + 1);
-  // F32, or on a device the type that the products read.
+  // F32; on a device, the type that the products read.
   const RowsIn gathered = to_.Rows("gathered", Extent::kPairs, outer);
   const int64_t inner = spec.inner_width();
   const BufferId gate_up = to_.Wide("expert_gate_up", Extent::kPairs, inner);

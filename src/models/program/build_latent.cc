@@ -13,7 +13,7 @@ namespace {
 BufferId FirstRows(Builder& to, const AttentionSpec& spec) {
   return to.F32("latent_rows", Extent::kStep, spec.first_width());
 }
-// Queries as attention reads them, and its results: BF16 on a device.
+// Returns a buffer for attention's queries or results, which is BF16 on a device.
 BufferId AttentionRows(Builder& to, const char* name, int64_t width) {
   return to.is_device() ? to.Array(name, Extent::kStep, width * 2)
                         : to.F32(name, Extent::kStep, width);
@@ -38,7 +38,7 @@ void EmitIndexer(Builder& to, const LatentLayer& layer, BufferId q_rows) {
        .layer = layer.cache_layer,
        .bytes_per_token = indexer.head_dim * BitsPerElement(options.kv_type) / 8});
   if (indexer.is_shared) return;
-  // The rows are shared, so the input types must be equal: F32 in models with experts
+  // The layers share these rows, so their input types must be equal: F32 in models with experts
   // (DecoderSpec::SplitsInputs).
   for (const LinearWeights* one : {&weights.index_k, &weights.index_weights})
     CHECK(to.InputType(one->inputs) == to.InputType(weights.qkv.inputs));
@@ -66,7 +66,7 @@ void EmitIndexer(Builder& to, const LatentLayer& layer, BufferId q_rows) {
                           .k_scale = weights.kv_scales.k});
 }
 
-// On a device: emits the rounding of the rows that q is computed from.
+// On a device: emits the rounding of the rows from which q is computed.
 RowsIn RoundedQueryRows(Builder& to, const AttentionWeights& weights, const LatentSpec& latent,
                         RowsIn rows) {
   if (!to.is_device()) return rows;

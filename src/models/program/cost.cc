@@ -45,7 +45,7 @@ struct Coster {
     return {.position_bytes = 2 * spec.kv_width() * kv_bytes,
             .position_operations = 4 * spec.q_width()};
   }
-  // The cost of all heads, each with its own matrix.
+  // Returns the cost of all heads, each with its own matrix.
   Cost Heads(ExpertsId id, int64_t n, int64_t k) const {
     const std::vector<kernels::PackedMatrix>& matrices =
         program.experts[static_cast<size_t>(id)]->matrices;
@@ -72,7 +72,7 @@ struct Coster {
     const MixerSpec& spec = program.mixers[static_cast<size_t>(op.mixer)];
     return {.row_operations = 2 * spec.conv_width * spec.conv_channels()};
   }
-  // Each number of the states is decayed, added to and read; the delta rule also corrects it.
+  // Each element of the states is decayed, added to and read; the delta rule also corrects it.
   Cost operator()(const UpdateState& op) const {
     const MixerSpec& spec = program.mixers[static_cast<size_t>(op.mixer)];
     const bool corrects = spec.kind == MixerSpec::Kind::kDeltaRule;

@@ -11,7 +11,7 @@
 namespace sluice::program {
 namespace {
 
-// A count with three significant digits and a unit prefix.
+// Formats a count with three significant digits and a unit prefix.
 std::string Short(int64_t count) {
   constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P"};
   auto value = static_cast<double>(count);
@@ -45,7 +45,7 @@ std::string OperandsText(const Program& program, const Op& op) {
   return fmt::format("{} -> {}", fmt::join(read, ", "), fmt::join(written, ", "));
 }
 
-// Parameters of an operator that its operands do not show.
+// The parameters of an operator that its operands do not show, as text.
 struct ShapeText {
   const Program& program;
 

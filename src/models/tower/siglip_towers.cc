@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMostPixels = 1 << 16;
 
-// Reads the layers whose results are taken, side by side, and cuts spec.num_layers down to the last
+// Reads the layers whose results are output side by side, and reduces spec.num_layers to the last
 // of them. Negative numbers count from the last layer; 0 is the input of the first.
 Status ReadFeatureLayers(const TowerFields& fields, int64_t absent, TowerSpec& spec) {
   constexpr const char* kField = "vision_feature_layer";
@@ -144,10 +144,10 @@ Result<TowerSpec> ReadLlavaTower(const TowerFields& fields) {
                                                        : ReadSiglipLayers(fields));
   RETURN_IF_ERROR(ReadFeatureLayers(fields, -2, spec));
   ASSIGN_OR_RETURN(const auto bias, fields.outer.Bool("multimodal_projector_bias"));
-  // One patch per row; the class's row after the patches is dropped.
+  // One patch per output row; the class row after the patches is dropped.
   spec.projector = {{.kind = ProjectorKind::kConcatenate}};
   RETURN_IF_ERROR(AddTwoMatrices(fields, spec.out_width, bias.value_or(true), spec));
-  // Granite scales the decoder's input, including rows of images.
+  // Granite scales the decoder's input, including the rows of images.
   if (fields.config.spec.embedding_scale != 1) {
     spec.projector.push_back(
         {.kind = ProjectorKind::kScale, .factor = fields.config.spec.embedding_scale});

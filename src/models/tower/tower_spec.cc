@@ -190,8 +190,8 @@ Result<TowerSpec> ReadQwen25Tower(const TowerFields& fields) {
   return spec;
 }
 
-// Returns the steps of Qwen3VLVisionPatchMerger. `norms_merged`: the norm is applied to merged
-// rows.
+// Returns the steps of Qwen3VLVisionPatchMerger. `norms_merged`: whether the norm is applied to
+// merged rows.
 std::vector<ProjectorStep> QwenMerger(const std::string& module, const TowerSpec& spec,
                                       bool norms_merged) {
   const ProjectorStep norm = {
@@ -334,7 +334,7 @@ Result<TowerSpec> ReadLlama4Tower(const TowerFields& fields) {
     return vision.Bad("pixel_shuffle_ratio", fmt::format("one over a divisor of {}", spec.side),
                       json::Value(ratio.value_or(0.5)));
   }
-  // Fixed, whatever hidden_act says.
+  // Fixed, regardless of hidden_act.
   spec.activation = TowerActivation::kGelu;
   spec.norm_eps = 1e-5F;
   SetPatch(spec, "vision_model.patch_embedding.linear", false, /*is_linear=*/true);

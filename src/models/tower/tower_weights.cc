@@ -100,8 +100,8 @@ class TowerLister {
     AddLinear(std::move(all), cols, has_bias, linears.front());
   }
 
-  // Returns the rows of q's or k's heads in the order for rotating whole heads: of four quarters
-  // the first and third, then the second and fourth.
+  // Returns the rows of q's or k's heads in the order for rotating whole heads: the first and third
+  // of four quarters, then the second and fourth.
   std::vector<ParameterPart> InRopeOrder(const std::string& name, int64_t heads) const {
     const int64_t rows = heads * spec_.head_dim, quarter = spec_.head_dim / 4;
     if (!spec_.rotates_halves) return {{name, rows}};
