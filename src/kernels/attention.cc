@@ -27,10 +27,10 @@ namespace {
 
 constexpr int kMaxTileRows =
     128;  // query rows (tokens x heads of the group) that share one pass over the cache
-// A decoding slice is split into chunks for several threads if its work is more than a thread's
-// share divided by this number.
+// A decoding slice is divided into chunks for several threads if its work exceeds a thread's share
+// divided by this number.
 constexpr int64_t kUnitsPerThread = 8;
-// A unit of a split slice is a chunk of several KV heads, as many as leave each thread this number
+// A unit of a split slice is a chunk of several KV heads: as many as leave each thread this number
 // of units.
 constexpr int64_t kSplitUnitsPerThread = 4;
 
@@ -38,18 +38,18 @@ bool IsFp8(const KvLayout& layout) {
   return layout.type == ElementType::kF8E4M3;
 }
 
-// Whether codes fill whole vectors, as kernels that read codes directly require.
+// Returns whether codes fill whole vectors, as kernels that read codes directly require.
 bool HasWholeCodes(const KvLayout& layout) {
   return layout.head_dim % 8 == 0;
 }
 
-// Whether the kernels read the cache without conversion.
+// Returns whether the kernels read the cache without conversion.
 bool IsReadInPlace(const KvLayout& layout) {
   return HasPanels(layout) &&
          (layout.type == ElementType::kBF16 || layout.type == ElementType::kF32);
 }
 
-// Scratch of one thread, in floats: q, scores, a chunk's result, the running result, and panels for
+// The scratch of one thread: queries, scores, a chunk's result, the running result, and panels for
 // caches that are not read in place.
 struct ThreadScratch {
   float* q;          // [kMaxTileRows, head_dim]
@@ -95,7 +95,7 @@ struct RowState {
 void Combine(RowState& row, float* out, const RowState& chunk, const float* chunk_out,
              int head_dim) {
   const float largest = row.largest > chunk.largest ? row.largest : chunk.largest;
-  // At least one of the two factors is 1.
+  // At least one of the two factors is 1, without calling exp.
   const auto factor = [&](float of) { return of == largest ? 1.0f : std::exp(of - largest); };
   const float row_factor = factor(row.largest);
   const float chunk_factor = factor(chunk.largest);
@@ -111,7 +111,7 @@ struct Call {
   const float* q;
   int64_t q_stride;
   int num_heads;
-  bool both_ways;          // rows also attend to later positions
+  bool both_ways;          // whether rows also attend to later positions
   int reach;               // maximum distance of a later position; 0: unlimited
   AttentionScores scores;  // its scale includes k_scale
   float v_scale;           // scale of the stored values
@@ -119,33 +119,33 @@ struct Call {
   bool out_bf16;
   ChosenPositions chosen;
 
-  // Whether keys and values are read as BF16: F8_E4M3 codes are read as the type of the products,
-  // or of the result.
+  // Returns whether keys and values are read as BF16. F8_E4M3 codes are read as the type of the
+  // products, or of the result.
   bool reads_bf16() const {
     return cache.layout.type == ElementType::kBF16 ||
            (IsFp8(cache.layout) && (out_bf16 || scores.bf16_products));
   }
-  // Whether queries and softmax weights are rounded to BF16.
+  // Returns whether queries and softmax weights are rounded to BF16.
   bool rounds() const { return scores.bf16_products && reads_bf16(); }
   int group() const { return num_heads / cache.layout.num_kv_heads; }
   int head_dim() const { return cache.layout.head_dim; }
   int value_dim() const { return cache.layout.value_dim(); }
-  // Tokens of a slice that are computed together in a tile.
+  // Returns the number of a slice's tokens that are computed together in a tile.
   int tile_tokens() const {
     return chosen.positions != nullptr ? 1 : std::max(1, kMaxTileRows / group());
   }
-  // Number of positions that a row attends to, if it sees `positions` positions.
+  // Returns the number of positions to which a row attends, if it sees `positions` positions.
   int Attended(int positions) const {
     return chosen.positions != nullptr ? std::min(positions, chosen.most) : positions;
   }
-  // The list of chosen positions of a row that sees `positions` positions; null: it attends to all
-  // of them.
+  // Returns the list of chosen positions for a row that sees `positions` positions; null: it
+  // attends to all of them.
   const int32_t* ListOf(int64_t row, int positions) const {
     return Attended(positions) == positions ? nullptr : chosen.positions + row * chosen.stride;
   }
 
-  // End of the positions that a token at `position` sees, without regard to `reach`. Non-decreasing
-  // in `position`.
+  // Returns the end of the positions that a token at `position` sees, without regard to `reach`.
+  // Non-decreasing in `position`.
   int SeenFrom(const AttentionSlice& slice, int position) const {
     if (!scores.sees_spans) return position + 1;
     for (int i = 0; i < slice.num_spans; ++i) {
@@ -156,7 +156,8 @@ struct Call {
     return position + 1;
   }
 
-  // For bidirectional attention: end of the tokens of a slice that tokens before `end` see.
+  // For bidirectional attention: returns the end of the tokens of a slice that tokens before `end`
+  // see.
   int Seen(const AttentionSlice& slice, int end) const {
     return reach == 0 ? slice.num_tokens : std::min(slice.num_tokens, end + reach);
   }
@@ -182,7 +183,8 @@ struct Tile {
   int heads;
 
   int rows() const { return tokens * heads; }
-  // End of the positions that any row attends to; with chosen positions, the length of the list.
+  // Returns the end of the positions to which any row attends; with chosen positions, the length of
+  // the list.
   int positions(const Call& call) const {
     const int end = slice->context + token + tokens;
     return call.both_ways ? slice->context + call.Seen(*slice, token + tokens)
@@ -215,14 +217,14 @@ class PanelPlace {
 
  private:
   const KvLayout& layout_;
-  int panels_;  // per block
+  int panels_;  // panels per block
   int kv_head_;
   const int32_t* block_;
   int panel_;
 };
 
 // Points `args` to the panels of positions [begin, end) of the chunk that starts at `first`,
-// decoding them to scratch if needed. P = Float8E4M3: the kernels read the codes directly.
+// decoding them to scratch if needed. If P is Float8E4M3, the kernels read the codes directly.
 // REQUIRES: HasPanels(layout) if P is Float8E4M3.
 template <typename T, typename P>
 void FindPanels(const Call& call, const Tile& tile, int first, int begin, int end,
@@ -269,7 +271,7 @@ void FindPanels(const Call& call, const Tile& tile, int first, int begin, int en
   }
 }
 
-// FindPanels for a latent cache, whose rows are copied into panels.
+// As FindPanels, for a latent cache, whose rows are copied into panels.
 template <typename T, typename P>
 void MakePanels(const Call& call, const Tile& tile, int first, int begin, int end,
                 const ThreadScratch& scratch, AttentionChunkArgs& args) {
@@ -286,7 +288,7 @@ void MakePanels(const Call& call, const Tile& tile, int first, int begin, int en
   for (int i = (begin - first) / kAttentionPanelPositions;
        first + i * kAttentionPanelPositions < end; ++i) {
     const T* rows[kAttentionPanelPositions];
-    // Positions that no row sees may hold anything: clamp them to valid ones.
+    // Positions that no row sees may contain anything; they are clamped to valid ones.
     for (int p = 0; p < kAttentionPanelPositions; ++p)
       rows[p] = row_of(std::clamp(first + i * kAttentionPanelPositions + p, begin, end - 1));
     const int64_t panel = int64_t{i} * kAttentionPanelPositions;
@@ -308,7 +310,7 @@ void TakePanels(const Call& call, const Tile& tile, int first, int begin, int en
   FindPanels<T, P>(call, tile, first, begin, end, scratch, args);
 }
 
-// Copies the tile's queries to q, scaled and dense.
+// Copies the tile's queries to q, scaled and contiguous.
 void GatherQueries(const Call& call, const Tile& tile, float* q) {
   const int dim = call.head_dim();
   for (int token = 0; token < tile.tokens; ++token) {
@@ -318,7 +320,7 @@ void GatherQueries(const Call& call, const Tile& tile, float* q) {
   }
 }
 
-// For each row of a tile: the range of the chunk that it attends to (AttentionChunkArgs), and its
+// For each row of a tile: the range of the chunk to which it attends (AttentionChunkArgs), and its
 // softmax state after the chunk.
 struct ChunkRows {
   std::array<int, kMaxTileRows> starts;
@@ -327,8 +329,8 @@ struct ChunkRows {
   std::array<float, kMaxTileRows> sum;
 };
 
-// Sets the panels of `args` that are probably read next: the next chunk of the same KV head if one
-// tile reads all chunks, else the next head.
+// Sets the panels of `args` that are probably read next: those of the next chunk of the same KV
+// head if one tile reads all chunks, else those of the next head.
 void FindNextPanels(const Call& call, const Tile& tile, int chunk, bool is_split,
                     AttentionChunkArgs& args) {
   std::fill(std::begin(args.next_k_panels), std::end(args.next_k_panels), args.q);
@@ -363,7 +365,7 @@ void FindNextPanels(const Call& call, const Tile& tile, int chunk, bool is_split
   }
 }
 
-// Maximum number of KV heads of a tile with one token.
+// Returns the maximum number of KV heads of a tile with one token.
 int KvHeadsAtOnce(const Call& call) {
   const KvLayout& layout = call.cache.layout;
   const bool has_blocks = HasPanels(layout) &&
@@ -375,7 +377,7 @@ int KvHeadsAtOnce(const Call& call) {
   return std::clamp(kMaxTileRows / call.group(), 1, layout.num_kv_heads);
 }
 
-// RunChunk for a tile of several KV heads.
+// As RunChunk, for a tile of several KV heads.
 void RunHeadsChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch& scratch,
                    ChunkRows& rows, float* out) {
   const KvLayout& layout = call.cache.layout;
@@ -415,8 +417,8 @@ void RunHeadsChunk(const Call& call, const Tile& tile, int chunk, const ThreadSc
   Kernels().attention_heads(args);
 }
 
-// Computes one chunk for a tile whose queries were gathered. `is_split`: the chunks of a head are
-// computed separately, not one after the other by the same thread.
+// Computes one chunk for a tile whose queries were gathered. `is_split`: whether the chunks of a
+// head are computed separately, not one after another by the same thread.
 void RunChunk(const Call& call, const Tile& tile, int chunk, bool is_split,
               const ThreadScratch& scratch, ChunkRows& rows, float* out) {
   if (tile.kv_heads > 1) return RunHeadsChunk(call, tile, chunk, scratch, rows, out);
@@ -507,22 +509,22 @@ void RunTile(const Call& call, const Tile& tile, const ThreadScratch& scratch) {
   }
 }
 
-// The work of one slice: units [first_unit, first_unit of the next slice). The chunks of a split
-// decoding slice are computed by several threads; `states` and `out` keep the chunks' results until
-// they are combined in order.
+// The work of one slice: units [first_unit, first_unit of the next slice). Several threads compute
+// the chunks of a split decoding slice; `states` and `out` contain the chunks' results until they
+// are combined in order.
 struct SliceUnits {
   const AttentionSlice* slice = nullptr;
   int64_t first_unit = 0;
-  int kv_heads = 1;  // per unit
+  int kv_heads = 1;  // number of KV heads per unit
   int first_chunk = 0;
-  int chunks = 0;           // 0: each tile of the slice is computed by one thread
+  int chunks = 0;           // 0: one thread computes each tile of the slice
   float* states = nullptr;  // [chunks, num_heads, 2]
   float* out = nullptr;     // [chunks, num_heads, value_dim]
 
   bool is_split() const { return chunks > 0; }
 };
 
-// `part`: index among the chunks that the slice attends to.
+// `part`: index of the chunk among those to which the slice attends.
 void RunSplitChunk(const Call& call, const SliceUnits& split, const Tile& tile, int part,
                    const ThreadScratch& scratch) {
   GatherQueries(call, tile, scratch.q);
@@ -559,13 +561,13 @@ int64_t SliceTableBytes(int64_t num_slices) {
   return RoundUp(num_slices * int64_t{sizeof(SliceUnits)}, 64);
 }
 
-// Maximum number of slices whose work is large enough for a split.
+// Returns the maximum number of slices whose work is large enough for a split.
 int64_t MaxSplits(const KvLayout& layout, int num_threads) {
   return num_threads == 1 ? 0 : kUnitsPerThread * num_threads / layout.num_kv_heads;
 }
 
-// Number of positions that the rows of a slice read together; an upper bound if it has several
-// rows.
+// Returns the number of positions that the rows of a slice read together; an upper bound if there
+// are several rows.
 int64_t Work(const AttentionSlice& slice, const AttentionSpan& span) {
   if (slice.num_tokens == 1) return int64_t{slice.context} + 1 - span.FirstSeen(slice.context);
   int64_t work = int64_t{slice.num_tokens} * slice.context +
@@ -576,7 +578,7 @@ int64_t Work(const AttentionSlice& slice, const AttentionSpan& span) {
   return work;
 }
 
-// Number of KV heads of a slice that make a fair unit of the step's work.
+// Returns the number of a slice's KV heads that make a fair unit of the step's work.
 int64_t FairHeads(const KvLayout& layout, const AttentionSpan& span, const AttentionSlice& slice,
                   int64_t total_work, int num_threads) {
   if (num_threads == 1) return layout.num_kv_heads;
@@ -584,8 +586,8 @@ int64_t FairHeads(const KvLayout& layout, const AttentionSpan& span, const Atten
          (std::max<int64_t>(Work(slice, span), 1) * kUnitsPerThread * num_threads);
 }
 
-// Whether to split a slice: it has one token, more than a chunk of positions, and `least` of its
-// heads are more than a fair unit.
+// Returns whether to split a slice: it has one token and more than a chunk of positions, and
+// `least` of its heads are more than a fair unit.
 bool IsSplit(const KvLayout& layout, const AttentionSpan& span, const AttentionSlice& slice,
              int64_t total_work, int num_threads, int least) {
   return slice.num_tokens == 1 && Work(slice, span) > kAttentionChunk &&
@@ -668,8 +670,9 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
     part.out = part.states + int64_t{part.chunks} * num_heads * 2;
     split_memory += SplitBytes(layout, num_heads, part.chunks);
   };
-  // First split the slices with more than a fair unit of work in a single head. Then, while scratch
-  // remains, those with more in `kv_heads_at_once` heads, so that blocks are read contiguously.
+  // First splits the slices of which a single head is more than a fair unit of work. Then, while
+  // scratch remains, splits those of which `kv_heads_at_once` heads are, so that blocks are read
+  // contiguously.
   for (size_t i = 0; i < slices.size(); ++i) {
     const AttentionSlice& slice = slices[i];
     SliceUnits& part = *new (&parts[i]) SliceUnits{.slice = &slice};
@@ -691,8 +694,8 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
     }
   }
 
-  // Units are numbered slice by slice, the last tile of a slice first: it attends to the most
-  // positions, and the longest work should start first.
+  // Numbers units slice by slice, the last tile of a slice first: it attends to the most positions,
+  // and the longest work should start first.
   const int group = call.group();
   const int head_tiles = (group + kMaxTileRows - 1) / kMaxTileRows;
   const int tile_tokens = call.tile_tokens();

@@ -78,8 +78,8 @@ void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const Attent
   CHECK_EQ(v == nullptr, cache.layout.is_latent());
   int64_t total = 0;
   for (const AttentionSlice& slice : slices) total += slice.num_tokens;
-  // Tokens are numbered through all slices, so that one long slice and many short ones both spread
-  // evenly.
+  // Tokens are numbered through all slices, so that work is spread evenly over threads both for one
+  // long slice and for many short ones.
   constexpr int64_t kGrain = 4;
   pool.ParallelFor(total, kGrain, [&](int64_t begin, int64_t end) {
     int64_t first = 0;
@@ -104,7 +104,7 @@ void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const Attent
 
 void AppendSide(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
                 const float* x, int64_t stride) {
-  // The side numbers are stored like keys of a latent cache of their width.
+  // The side elements are stored as the keys of a latent cache of their width.
   KvCacheView side = cache;
   side.layout.head_dim = side.layout.latent_dim = cache.layout.side_dim;
   side.layout.block_stride = 0;

@@ -41,7 +41,7 @@ void DecodeRows(const Float8E4M3* codes, int rows, int row_codes, BFloat16* pane
     const Float8E4M3* from = codes + row * row_codes;
     uint8_t* to = ordered.data() + row * row_codes;
     for (int group = 0; group < in_groups; group += kCodeGroup) {
-      // Not std::memcpy: with bounds checks it becomes a call for every eight bytes.
+      // std::memcpy is avoided: with bounds checks it becomes a call for every eight bytes.
 #pragma GCC unroll 8
       for (int i = 0; i < kCodeGroup; i += 8)
         __builtin_memcpy(to + group + i, from + group + CodePlace(i), 8);
@@ -119,7 +119,7 @@ template void BringIntoPanels(const KvLayout&, const Float8E4M3*, const Float8E4
 
 namespace {
 
-// Converts numbers of a row to the panels' type.
+// Converts elements of a row to the panels' type.
 void ReadRow(const Float8E4M3* from, int count, BFloat16* to) {
   constexpr int kCodesAtOnce = 64;
   const int whole = count / kCodesAtOnce * kCodesAtOnce;

@@ -10,7 +10,7 @@ namespace sluice::kernels {
 
 namespace reference {
 
-// inputs[j]: the row that weight j multiplies; y may be the last of them.
+// Convolves one row. inputs[j]: the row that weight j multiplies; y may be the last of them.
 void ConvolveRow(const float* const* inputs, int width, const float* weight, int64_t weight_stride,
                  const float* bias, int64_t count, bool silu, float* y) {
   for (int64_t i = 0; i < count; ++i) {
@@ -38,7 +38,7 @@ void ConvolveRows(const Convolution& convolution, float* x, int64_t stride, int6
   const int64_t channels = convolution.channels;
   for (int64_t first = begin; first < end; first += kBlock) {
     const int64_t count = std::min(kBlock, end - first);
-    // Row `row`, counted from the first row of x; negative rows are in the tail.
+    // Returns row `row`, counted from the first row of x; negative rows are in the tail.
     const auto input = [&](int64_t row) -> const float* {
       return row >= 0 ? x + row * stride + first : tail + (row + width - 1) * channels + first;
     };
@@ -50,7 +50,7 @@ void ConvolveRows(const Convolution& convolution, float* x, int64_t stride, int6
       copy_tail(snapshot.rows, snapshot.tail + first, channels);
     float next[(kMostConvolutionWidth - 1) * kBlock];
     copy_tail(rows, next, kBlock);
-    // Last row first: earlier rows are still needed as inputs.
+    // Starts with the last row, because earlier rows are still needed as inputs.
     for (int64_t row = rows; row-- > 0;) {
       const float* inputs[kMostConvolutionWidth];
       for (int j = 0; j < width; ++j) inputs[j] = input(row - width + 1 + j);

@@ -23,7 +23,7 @@ namespace {
 constexpr int kMostHeadDim = 256;  // maximum size of the arrays on the stack
 constexpr int kPositions = kAttentionPanelPositions;
 
-// Tiles 0 to 3 hold sums, 4 queries and 5 keys, 6 weights and 7 values.
+// Tiles 0 to 3 contain sums, 4 queries and 5 keys, 6 weights and 7 values.
 inline void ConfigureAttention(int rows) {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) {
@@ -93,8 +93,8 @@ inline void ScorePanels(const AttentionChunkArgs& args, const Bf16Rows<kParts, k
   }
 }
 
-// Turns a row's scores into weights for positions [begin, end), whole panels; positions that the
-// row does not see get zero.
+// Converts a row's scores to weights for positions [begin, end), which are whole panels. Positions
+// that the row does not see get zero.
 inline void SplitSoftmax(const AttentionChunkArgs& args, int row, int begin, int end, float* scores,
                          uint16_t* high, uint16_t* low) {
   const int start = args.starts[row];
@@ -117,7 +117,7 @@ inline void SplitSoftmax(const AttentionChunkArgs& args, int row, int begin, int
   args.sum[row] = SumLanes(sum);
 }
 
-// The same with weights rounded to BF16, which overwrite the first half of the scores.
+// As SplitSoftmax, with weights rounded to BF16, which overwrite the first half of the scores.
 inline void RoundedSoftmax(const AttentionChunkArgs& args, int row, int begin, int end,
                            float* scores) {
   const int start = args.starts[row];
@@ -131,7 +131,7 @@ inline void RoundedSoftmax(const AttentionChunkArgs& args, int row, int begin, i
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights + i), _mm256_setzero_si256());
 }
 
-// The weights of a tile of rows; a row's are `row_bytes` after those of the row before.
+// The weights of a tile of rows; a row's weights are `row_bytes` after those of the previous row.
 template <int kParts>
 struct Weights {
   const uint16_t* parts[kParts];
@@ -193,8 +193,8 @@ inline void CopyPanel(const AttentionChunkArgs& args, int panel, int begin, int 
   StoreBefore(copy);
 }
 
-// Whether a value at positions [begin, end) is infinite or NaN: a weight of zero would not cancel
-// it.
+// Returns whether a value at positions [begin, end) is infinite or NaN, which a weight of zero
+// would not cancel.
 inline bool HasNonFinite(const AttentionChunkArgs& args, int begin, int end) {
   unsigned found = 0;
   for (int position = begin; position < end; ++position) {
@@ -204,7 +204,8 @@ inline bool HasNonFinite(const AttentionChunkArgs& args, int begin, int end) {
   return found != 0;
 }
 
-// Rows [row, row + rows), at most 16, each of which sees at least one position of the chunk.
+// Computes rows [row, row + rows), at most 16, each of which sees at least one position of the
+// chunk.
 template <int kParts>
 void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
   // Rows see [start, limit); both are non-decreasing over the rows.
@@ -257,8 +258,8 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
     StoreBefore(&split);
   }
 
-  // The first and the last panel may hold values of other sequences, or positions that no row may
-  // see: use copies with zeros there.
+  // The first and the last panel may contain values of other sequences, or positions that no row
+  // may see, so copies with zeros in those places are used.
   const void* v_panels[kAttentionPanels];
   for (int i = first_panel; i < panels; ++i) v_panels[i] = args.v_panels[i];
   alignas(64) uint16_t copies[2][kPositions * kMostHeadDim];

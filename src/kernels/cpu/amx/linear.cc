@@ -12,10 +12,10 @@
 namespace sluice::kernels::amx {
 namespace {
 
-// Steps of narrow codes that are expanded at a time. While these are multiplied the next ones are
+// Steps of narrow codes that are expanded at a time. While one chunk is multiplied, the next one is
 // expanded, because a tile load right after the stores would wait for them.
 constexpr int64_t kChunkSteps = 1;
-// Prefetch distance for codes and their scales; half as fast without.
+// Prefetch distance for codes and their scales. Without prefetches, speed is halved.
 constexpr int64_t kBytesAhead = 4096;
 
 // The last step of a row whose length is not a multiple of 64 bytes, padded with zeros.
@@ -75,7 +75,7 @@ class StoredLines {
   const uint8_t* panels_[2];
 };
 
-// The lines, expanded from narrow codes one chunk ahead.
+// As above, with lines expanded from narrow codes one chunk ahead.
 template <int kPanels>
 class ExpandedLines {
  public:
@@ -103,7 +103,7 @@ class ExpandedLines {
           scales + kBytesAhead / args_.code_step_bytes * args_.scale_step_bytes;
       _mm_prefetch(reinterpret_cast<const char*>(scales_ahead), _MM_HINT_T0);
       const uint8_t* ahead = codes + kBytesAhead;
-      // Past the end of the panel, prefetch the panel after this pair.
+      // Past the end of the panel, prefetches the panel after this pair.
       if (step * args_.code_step_bytes + kBytesAhead >= args_.panel_bytes)
         ahead += (kPanels - 1) * args_.panel_bytes;
       for (int64_t i = 0; i < count * args_.code_step_bytes; i += kLineBytes)

@@ -26,7 +26,7 @@ inline int64_t RowTiles(int64_t rows) {
   return (rows + 2 * kTileRows - 1) / (2 * kTileRows) * 2;
 }  // an even number
 
-// Where a block's tiles begin.
+// Returns the address where a block's tiles begin.
 inline uint8_t* BlockOf(const LinearArgs& args, int64_t block) {
   return args.packed_x + block * kBlockSteps * RowTiles(args.rows) * kTileBytes;
 }
@@ -104,14 +104,14 @@ class Prefetcher {
  private:
   const char* next_;
   int64_t bytes_;  // bytes per stretch
-  int64_t skip_;   // from the end of a stretch to the next
+  int64_t skip_;   // bytes from the end of a stretch to the next one
   int64_t stretches_;
-  int64_t lines_;  // per step
+  int64_t lines_;  // cache lines per step
   int64_t left_;   // bytes left in the current stretch
 };
 
-// Prefetches during the product of two row tiles by two panels: the next rows, the panels of the
-// next block, and the memory of the next sums.
+// Memory to prefetch during the product of two row tiles by two panels: the next rows, the panels
+// of the next block, and the memory of the next sums.
 struct Ahead {
   Prefetcher<Fetch::kToL2>& x;
   Prefetcher<Fetch::kToL2>& w;
@@ -127,18 +127,19 @@ struct Ahead {
 // The sums of two tiles of rows and two panels: [row tile][panel][16][16].
 using PairSums = float[4][kTileRows * kPanelRows];
 
-// The lines of a pair of panels in one block of inputs. The last step has its own pointer, as it
-// may be a padded copy.
+// The lines of a pair of panels in one block of inputs. The last step has its own pointer, because
+// it may be a padded copy.
 struct PanelPair {
   const uint8_t* w[2];
   const uint8_t* last[2];
 };
 
-// Leaves tile `tile` with the sums that a pair begins with, after storing those of the pair before,
-// which are still there unless `before` is null. A macro, as tiles must be literals.
+// Loads tile `tile` with the sums that a pair begins with. Before that, stores the sums of the
+// previous pair, which are still in the tile unless `before` is null. A macro, because tiles must
+// be literals.
 //
 // A tile's store waits for its last product and then occupies the unit of the products for 16
-// cycles. Between the first products of the next pair this costs 8 cycles a tile, loads included;
+// cycles. Between the first products of the next pair, this costs 8 cycles a tile, including loads;
 // all four stores and loads in a row cost 30.
 #define SLUICE_AMX_CHANGE_SUMS(tile)                                \
   do {                                                              \
@@ -151,8 +152,9 @@ struct PanelPair {
   } while (false)
 
 // Multiplies two tiles of rows by two panels and adds to `sums`; if `start`, overwrites them. The
-// results stay in tiles 0 to 3. `before`: where to store what is there before, or null. Calls
-// between(step) after each step, for work of the vector units that the products leave idle.
+// results stay in tiles 0 to 3. `before`: where to store the previous content of these tiles, or
+// null. Calls between(step) after each step, for work of the vector units that the products leave
+// idle.
 template <InputType kType, typename Between>
 inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
                          int64_t steps, bool start, const PairSums& sums, PairSums* before,
@@ -200,7 +202,7 @@ inline void StoreTiles(PairSums& sums) {
 // A block of inputs whose sums are still in tiles 0 to 3: they are stored, and added to the totals
 // times their scales, while the next block is multiplied.
 struct BlockInTiles {
-  PairSums* sums = nullptr;  // where to store them; null: there is none
+  PairSums* sums = nullptr;  // where to store them; null: the tiles contain no block
   PairSums* totals;
   const float* scales[2];  // of the outputs of each panel
   bool first;              // there are no totals yet
@@ -216,9 +218,9 @@ struct BlockInTiles {
   }
 };
 
-// MultiplyPair with scales for every `block_steps` steps (panel p: from scales[p] on, 16 per
-// block); `totals` are complete after the next block, or last.End(). `place`: for the sums of a
-// block.
+// As MultiplyPair, with scales for every `block_steps` steps (panel p: from scales[p] on, 16 per
+// block). `totals` are complete after the next block, or after last.End(). `place`: memory for the
+// sums of a block.
 inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
                                  int64_t steps, bool start, PairSums& totals,
                                  const float* const (&scales)[2], int64_t block_steps,
@@ -231,7 +233,7 @@ inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const Pan
       block.w[p] = panels.w[p] + first * kTileBytes;
       block.last[p] = has_last ? panels.last[p] : block.w[p] + (count - 1) * kTileBytes;
     }
-    int64_t folded = last.sums == nullptr ? 4 : 0;  // tiles
+    int64_t folded = last.sums == nullptr ? 4 : 0;  // number of tiles that are done
     MultiplyPair<InputType::kBf16>(
         x0 + first * kTileBytes, x1 + first * kTileBytes, block, count, true, place, last.sums,
         ahead, [&](int64_t step) __attribute__((always_inline)) {
@@ -242,7 +244,7 @@ inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const Pan
   }
 }
 
-// Writes the sums of two tiles of rows to y, row by row: a column of tiles would touch a new page
+// Writes the sums of two tiles of rows to y, row by row; a column of tiles would touch a new page
 // for every line.
 template <InputType kType>
 inline void StoreRows(const LinearArgs& args, int64_t first_row, const PairSums* sums,
@@ -260,7 +262,7 @@ inline void StoreRows(const LinearArgs& args, int64_t first_row, const PairSums*
   }
 }
 
-// The lines of `steps` steps of a panel: as stored, or expanded to `expanded`.
+// Returns the lines of `steps` steps of a panel: as stored, or expanded to `expanded`.
 inline const uint8_t* LinesOf(const LinearArgs& args, int64_t panel, int64_t first_step,
                               int64_t steps, uint8_t* expanded) {
   const uint8_t* w = static_cast<const uint8_t*>(args.w) + panel * args.panel_bytes;
@@ -286,7 +288,7 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
   const int64_t panels_ahead =
       panels_after < panel_end - panel_begin ? panels_after : panel_end - panel_begin;
   Configure(kTileRows, kTileRows);
-  PairSums* before = nullptr;  // of the pair whose sums are in tiles
+  PairSums* before = nullptr;  // sums of the pair that is still in the tiles
   BlockInTiles last_block;
   alignas(64) PairSums place;
   for (int64_t first_step = 0; first_step < steps; first_step += kBlockSteps) {
@@ -295,7 +297,7 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
     const int64_t rest = is_last ? row_bytes % kStepBytes : 0;
     for (int64_t i = 0; i < 2 * panel_pairs; ++i) {
       if (panel_begin + i == panel_end) {
-        // If the number of panels is odd, the last is computed twice and stored once.
+        // If the number of panels is odd, the last panel is computed twice and stored once.
         pairs[i / 2].w[1] = pairs[i / 2].w[0];
         pairs[i / 2].last[1] = pairs[i / 2].last[0];
         break;
@@ -315,7 +317,7 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
     const uint8_t* block = BlockOf(args, first_step / kBlockSteps);
     const int64_t tile_bytes = block_steps * kTileBytes;
     const int64_t step_bytes = args.expand == nullptr ? kTileBytes : args.code_step_bytes;
-    // Prefetch the next block of these panels, or the first block of the next panels.
+    // Prefetches the next block of these panels, or the first block of the next panels.
     const int64_t next_panel = is_last ? panel_end : panel_begin;
     const int64_t next_step = is_last ? 0 : first_step + kBlockSteps;
     const int64_t next_steps = steps - next_step < kBlockSteps ? steps - next_step : kBlockSteps;
@@ -327,11 +329,11 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
                                      row_pairs * pair_steps);
     for (int64_t row_pair = 0; row_pair < row_pairs; ++row_pair) {
       const uint8_t* x = block + row_pair * 2 * tile_bytes;
-      // After the last rows of a block come the first of the next block.
+      // After the last rows of a block come the first rows of the next block.
       Prefetcher<Fetch::kToL2> x_ahead(x + 2 * tile_bytes, 2 * tile_bytes, 0,
                                        is_last && row_pair + 1 == row_pairs ? 0 : 1, pair_steps);
-      // If there is only one block, sums need not be kept, and reusing one place keeps it in the
-      // caches.
+      // With a single block, sums need not be stored between blocks, and reusing one place keeps it
+      // in the caches.
       const bool stays = steps <= kBlockSteps;
       PairSums* row_sums = sums[stays ? 0 : row_pair];
       PairSums* next_row_sums = sums[stays ? 0 : (row_pair + 1) % row_pairs];

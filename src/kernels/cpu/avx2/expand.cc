@@ -1,4 +1,5 @@
-// Expands codes of narrow formats to lines of BF16 pairs; order of the codes: panel_layout.h.
+// Expands codes of narrow formats to lines of BF16 pairs; panel_layout.h defines the order of the
+// codes.
 //
 // All values are exact in BF16, so the upper half of an F32 is its BF16: nothing is rounded off. A
 // vector holds the words of 8 rows: half of a panel's line.
@@ -43,7 +44,7 @@ inline __m256i Bf16OfE4M3(__m256i upper, __m256i codes) {
   const __m256i normal = _mm256_add_epi16(shifted, _mm256_set1_epi16(kBase));
   const __m256i is_subnormal = _mm256_cmpeq_epi16(
       _mm256_and_si256(upper, _mm256_set1_epi16(0x7800)), _mm256_setzero_si256());
-  // Bytes 2 m and 2 m + 1 of the table, for mantissa m.
+  // The table contains bytes 2 m and 2 m + 1 for mantissa m.
   const __m256i places = _mm256_add_epi16(
       _mm256_mullo_epi16(_mm256_and_si256(codes, _mm256_set1_epi16(7)), _mm256_set1_epi16(0x0202)),
       _mm256_set1_epi16(0x0100));
@@ -118,7 +119,7 @@ void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
 }
 
 void ExpandInt4(const uint8_t* codes, const uint8_t* zero_points, int64_t steps, uint8_t* lines) {
-  constexpr int kZero = 8;  // without stored zero points
+  constexpr int kZero = 8;  // zero point of formats that store none
   for (int64_t i = 0; i < steps * kStepBytes4; i += kHalfLine) {
     const int64_t line = i / kLineBytes, half = i % kLineBytes;  // four lines of codes per step
     const __m256i zeros = zero_points == nullptr

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t kStepBytes = 1024;  // of BF16
 
-// `scale_bytes`: bytes of scales per step. unusual(codes, scales, lines) expands a step that
-// IsUnusual reports.
+// `scale_bytes`: bytes of scales per step. unusual(codes, scales, lines) expands a step for which
+// IsUnusual returns true.
 template <typename Codes, typename Unusual>
 inline void ExpandSteps(const uint8_t* codes, const uint8_t* scales, int64_t scale_bytes,
                         int64_t steps, uint8_t* lines, const Unusual& unusual) {
@@ -36,7 +36,8 @@ inline void ExpandSteps(const uint8_t* codes, const uint8_t* scales, int64_t sca
   }
 }
 
-// The same as Pairs with fewer instructions, one of which uses the port of the permutations.
+// Returns the same as Pairs, with fewer instructions, one of which uses the port of the
+// permutations.
 inline __m512i ShuffledPairs(__m512 first, __m512 second) {
   const __m512i upper_halves =
       _mm512_broadcast_i32x4(_mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15));
@@ -85,7 +86,7 @@ inline __m512 ScalesOfE4M3(__m512i codes) {
   return _mm512_mask_mov_ps(values, is_nan, _mm512_castsi512_ps(_mm512_set1_epi32(0x7FC00000)));
 }
 
-// Expands a step vector by vector; scales_of gives the scales of each vector's rows.
+// Expands a step vector by vector. scales_of returns the scales of each vector's rows.
 template <typename ScalesOf>
 inline void ExpandStep4(const uint8_t* codes, uint8_t* lines, const ScalesOf& scales_of) {
   for (int i = 0; i < 4; ++i) {

@@ -1,4 +1,4 @@
-// Attention over keys and values in BF16; arithmetic: attention_inl.h.
+// Attention over keys and values in BF16; attention_inl.h describes the arithmetic.
 #include "kernels/cpu/avx512_bf16/attention_heads_inl.h"
 
 #include "kernels/cpu/avx512/kernels.h"
@@ -9,7 +9,7 @@ namespace {
 struct Bf16Panels {
   static constexpr int64_t kBytes = 2;
   static constexpr int kVectors = 1;
-  // 32 registers hold 6 x 4 sums, four vectors of keys or values, and one number of a row.
+  // 32 registers contain 6 x 4 sums, four vectors of keys or values, and one element of a row.
   static constexpr int kTileRows = 6;
 
   static void Read(const uint8_t* panel, int64_t pair, __m512bh (&vectors)[1]) {

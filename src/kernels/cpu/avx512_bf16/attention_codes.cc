@@ -1,16 +1,16 @@
 // Attention over keys and values in E4M3 codes, converted to BF16 in registers by byte permutations
-// (AVX-512 VBMI); arithmetic: attention_inl.h.
+// (AVX-512 VBMI); attention_inl.h describes the arithmetic.
 #include "kernels/cpu/avx512_bf16/attention_heads_inl.h"
 #include "kernels/cpu/avx512_bf16/e4m3_bytes_inl.h"
 
 namespace sluice::kernels::avx512_bf16 {
 namespace {
 
-// Order of the codes: attention_layout.h.
+// attention_layout.h defines the order of the codes.
 struct E4M3Panels {
   static constexpr int64_t kBytes = 1;
   static constexpr int kVectors = 2;
-  // 32 registers hold 4 x 4 sums, the tables, and the codes being converted.
+  // 32 registers contain 4 x 4 sums, the tables, and the codes being converted.
   static constexpr int kTileRows = 4;
 
   void Read(const uint8_t* panel, int64_t pair, __m512bh (&vectors)[2]) const {

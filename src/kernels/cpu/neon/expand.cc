@@ -1,4 +1,5 @@
-// Expands codes of narrow formats to lines of BF16 pairs; order of the codes: panel_layout.h.
+// Expands codes of narrow formats to lines of BF16 pairs; panel_layout.h defines the order of the
+// codes.
 //
 // All values are exact in BF16, so the upper half of an F32 is its BF16: nothing is rounded off. A
 // vector holds the words of 4 rows: a quarter of a panel's line.
@@ -47,7 +48,7 @@ inline Floats FloatsOfE8M0(uint32x4_t codes) {
   return vreinterpretq_f32_u32(bits);
 }
 
-// The highest bytes of the E2M1 numbers as F32, then the second highest.
+// Returns the highest bytes of the E2M1 numbers as F32, then the second highest.
 inline uint8x16x2_t TableOfE2M1() {
   const uint8x16_t first = {0,    0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40,
                             0x80, 0xBF, 0xBF, 0xBF, 0xC0, 0xC0, 0xC0, 0xC0};
@@ -56,7 +57,7 @@ inline uint8x16x2_t TableOfE2M1() {
   return {{first, second}};
 }
 
-// The code at half byte `kPlace` of each lane.
+// Returns the code at half byte `kPlace` of each lane.
 template <int kPlace>
 inline uint32x4_t CodesAt(uint32x4_t words) {
   if constexpr (kPlace == 0)
@@ -89,8 +90,8 @@ inline void ExpandWords4(uint32x4_t words, uint8x16x2_t table, Floats scales, ui
   StoreWords4(value, lines);
 }
 
-// Where the expanded lines of the codes at byte `i` of the panel begin; each line of codes becomes
-// `expanded` lines.
+// Returns the address where the expanded lines of the codes at byte `i` of the panel begin. Each
+// line of codes becomes `expanded` lines.
 inline uint8_t* LinesOf(uint8_t* lines, int64_t i, int64_t expanded) {
   return lines + i / kLineBytes * expanded * kLineBytes + i % kLineBytes;
 }
@@ -139,7 +140,7 @@ void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
 }
 
 void ExpandInt4(const uint8_t* codes, const uint8_t* zero_points, int64_t steps, uint8_t* lines) {
-  constexpr uint32_t kZero = 8;  // without stored zero points
+  constexpr uint32_t kZero = 8;  // zero point of formats that store none
   for (int64_t i = 0; i < steps * kStepBytes4; i += kVectorBytes) {
     // Four lines of codes per step.
     const int64_t line = i / kLineBytes, row = i % kLineBytes / 4;

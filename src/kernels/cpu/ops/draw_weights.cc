@@ -5,8 +5,8 @@ namespace {
 
 constexpr int64_t kBlock = 256;  // kDrawSumBlock
 
-// ExpOfMinus of kernels/draw_weights.h, with the same roundings: every product and sum is rounded
-// separately.
+// As ExpOfMinus of kernels/draw_weights.h, with the same roundings: every product and sum is
+// rounded separately.
 Floats ExpOfMinus(Floats x) {
   const Floats clamped = Min(x, Set(87.0f));
   const Floats shifter = Set(12582912.0f);
@@ -52,7 +52,8 @@ void DrawWeights(const float* logits, int64_t count, float largest, float scale,
 }
 
 void DrawBlockSums(const float* weights, int64_t count, double* sums) {
-  constexpr int kAtOnce = 4;  // blocks summed together, so that sums need not wait for each other
+  // Number of blocks summed together, so that sums need not wait for one another.
+  constexpr int kAtOnce = 4;
   int64_t begin = 0;
   for (; begin + kAtOnce * kBlock <= count; begin += kAtOnce * kBlock) {
     Eight lanes[kAtOnce] = {};

@@ -3,8 +3,9 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-// Sums in four vectors of lanes, joined at the end, so the order depends only on `cols`. term(sum,
-// x) adds to a vector of sums. Elements after the last whole vector are added one at a time.
+// Sums in four vectors of lanes and adds them at the end, so the order depends only on `cols`.
+// term(sum, x) adds to a vector of sums. Elements after the last whole vector are added one at a
+// time.
 template <typename Term>
 float SumOf(const float* x, int64_t cols, const Term& term) {
   Floats sums[4] = {Zero(), Zero(), Zero(), Zero()};

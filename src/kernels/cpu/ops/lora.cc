@@ -60,7 +60,7 @@ void ShrinkRows(const float* x, int64_t x_stride, int64_t pairs, const Pairs& a,
   }
 }
 
-// The unroll pragmas are needed: otherwise the compiler keeps the sums in memory.
+// Without the unroll pragmas, the compiler keeps the sums in memory.
 template <int kRows, typename Pairs, typename Lanes>
 void ExpandVector(const float* h, int64_t h_stride, int64_t pairs, const Pairs& b, int64_t i,
                   Lanes lanes, float scale, float* const* y) {

@@ -3,7 +3,7 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-// Sums in four vectors of lanes, joined at the end, so the order depends only on `cols`.
+// Sums in four vectors of lanes and adds them at the end, so the order depends only on `cols`.
 float SumOfSquares(const float* x, int64_t cols) {
   Floats sums[4] = {Zero(), Zero(), Zero(), Zero()};
   int64_t i = 0;

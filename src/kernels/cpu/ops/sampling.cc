@@ -13,7 +13,7 @@ Floats LoadOr(const float* x, int64_t count, Floats otherwise) {
 
 }  // namespace
 
-// NaN is smaller than every number.
+// Returns the largest element; NaN is smaller than every number.
 float Largest(const float* x, int64_t count) {
   const Floats lowest = Set(-__builtin_inff());
   Floats largest[4] = {lowest, lowest, lowest, lowest};
@@ -33,11 +33,11 @@ int64_t ArgMax(const float* x, int64_t count) {
     while (x[i] != largest) ++i;
     return i;
   }
-  return 0;  // Only NaN.
+  return 0;  // all elements are NaN
 }
 
-// Sums lanes in F32 over blocks of 64 vectors, and blocks in double precision: accurate to a few
-// units in the last place of F32 for any count.
+// Sums lanes in F32 over blocks of 64 vectors, and blocks in double precision. The result is
+// accurate to a few units in the last place of F32 for any count.
 double SumExp(const float* x, int64_t count, float shift) {
   constexpr int64_t kBlock = 64 * kLanes;
   const Floats shifts = Set(shift);

@@ -7,7 +7,7 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-constexpr int kHeads = 4;  // computed together
+constexpr int kHeads = 4;  // number of heads computed together
 
 template <int kCount>
 inline Floats HeadScores(const float* q, const float* weights, int dim, const float* keys,

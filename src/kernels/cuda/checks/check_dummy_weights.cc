@@ -1,4 +1,4 @@
-// Checks random weights: a device must generate the same numbers as a CPU.
+// Checks random weights: a device must generate the same ones as a CPU.
 #include <array>
 #include <cstring>
 
@@ -91,7 +91,8 @@ void CheckConstantScales(CaseMemory& memory, Comparison& comparison, GroupScales
   }
 }
 
-// Rows of a matrix that cross the end of a tile of scales. Bytes between them must not be written.
+// Checks rows of a matrix that cross the end of a tile of scales. Bytes between them must not be
+// written.
 void CheckGroupScales(CaseMemory& memory, Comparison& comparison, int64_t first_row, int64_t rows,
                       int64_t groups) {
   const int64_t bytes = device::NvF4ScaleBytes(first_row + rows, groups);
@@ -106,7 +107,7 @@ void CheckGroupScales(CaseMemory& memory, Comparison& comparison, int64_t first_
   std::vector<uint8_t> expected(static_cast<size_t>(bytes), 0xFF);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t group = 0; group < groups; ++group) {
-      // The byte order is that of the PTX ISA.
+      // The PTX ISA defines this order of bytes.
       const int64_t r = first_row + row, tile = r / 128 * ((groups + 3) / 4) + group / 4;
       const auto at = static_cast<size_t>(tile * 512 + r % 32 * 16 + r % 128 / 32 * 4 + group % 4);
       const auto index = static_cast<uint64_t>(row * groups + group);

@@ -68,8 +68,9 @@ Routing Route(CaseMemory& memory, const RouterShape& shape, const float* x, cons
           memory.Read<float>(args.expert_weights, pairs), memory.Read<int32_t>(args.chosen, pairs)};
 }
 
-// With integers the logits are exact and many are equal, so there is one correct choice. Otherwise
-// the expected choice is the CPU's from the device's logits. Experts 0 and 2 have equal weights.
+// With integers, the logits are exact and many are equal, so there is one correct choice.
+// Otherwise, the expected choice is the CPU's choice from the device's logits. Experts 0 and 2 have
+// equal weights.
 void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& shape,
                  bool is_exact) {
   TestNumbers numbers(71);
@@ -77,7 +78,7 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   std::vector<float> x = is_exact ? numbers.Integers(x_count, 2) : numbers.Normals(x_count);
   std::vector<float> weight =
       is_exact ? numbers.Integers(weight_count, 1) : numbers.Normals(weight_count);
-  // Small enough that exp of the logits does not overflow.
+  // Keeps numbers so small that exp of the logits does not overflow.
   for (float& value : x) value *= 0.0625f;
   std::copy_n(weight.begin(), shape.k, weight.begin() + 2 * shape.k);
   for (float& value : weight) value = FromBf16Bits(ToBFloat16(value).bits);
@@ -87,7 +88,7 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   std::vector<float> bias = numbers.Integers(shape.experts, 4);
   for (float& value : bias) value *= is_exact ? 0.0625f : 0.1f;
   bias[2] = bias[0];
-  // Similar in size to the scores.
+  // Biases have a similar size to the scores.
   std::vector<float> choice_bias = numbers.Normals(shape.experts);
   for (float& value : choice_bias) value *= 0.25f;
   choice_bias[2] = choice_bias[0];
@@ -158,7 +159,8 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   }
 }
 
-// Checks that a row's experts are distinct for any logits: the first of equal ones, NaN last.
+// Checks that a row's experts are distinct for any logits: the first of equal ones are chosen, NaN
+// last.
 void CheckRouterOfOddLogits(CaseMemory& memory, Comparison& comparison) {
   const RouterShape shape{"", 1, 8, 6, 4, true, false};
   const float* x = memory.In(std::vector<float>(8, 1.0f));
@@ -246,7 +248,7 @@ void CheckGatherRows(CaseMemory& memory, Comparison& comparison, const GroupingS
   });
 }
 
-// Options of combine_experts.
+// The options of combine_experts that are checked.
 struct Combining {
   ElementType y_type;
   bool has_weights, add, has_bias;
@@ -324,7 +326,7 @@ void CheckCombine(CaseMemory& memory, Comparison& comparison, const GroupingShap
   comparison.SetSubject("");
 }
 
-// kernels/clamped_swiglu.h. Some numbers are beyond the limits on both sides.
+// Checks kernels/clamped_swiglu.h. Some numbers are beyond the limits on both sides.
 void CheckClampedSwiglu(CaseMemory& memory, Comparison& comparison, const GroupingShape& shape,
                         int64_t width, bool has_bias) {
   constexpr float kAlpha = 1.702f, kLimit = 1.5f;
@@ -344,7 +346,7 @@ void CheckClampedSwiglu(CaseMemory& memory, Comparison& comparison, const Groupi
     const int32_t pair = grouping.order[static_cast<size_t>(row)];
     const int64_t expert = grouping.chosen[static_cast<size_t>(pair)];
     for (int64_t i = 0; i < width; ++i) {
-      const auto biased = [&](int64_t column) -> float {  // rounded as the kernel does
+      const auto biased = [&](int64_t column) -> float {  // rounded as in the kernel
         const float number = x[static_cast<size_t>(row * 2 * width + column)];
         return has_bias ? number + bias[static_cast<size_t>(expert * 2 * width + column)] : number;
       };

@@ -1,4 +1,4 @@
-// Checks matrix products of experts, each with its own rows, some with none.
+// Checks matrix products of experts, each with its own rows; some experts have no rows.
 #include <fmt/format.h>
 
 #include "kernels/cuda/checks/check_run.h"
@@ -53,7 +53,7 @@ void CheckGrouped(CaseMemory& memory, Comparison& comparison, const GroupedShape
       });
     }
   }
-  // The first expert's rows have the bits of a product on its own.
+  // The first expert's rows have the bits of a separate product.
   const int64_t first = shape.rows_of_expert.front();
   if (first == 0) return;
   const ProductOutput alone =

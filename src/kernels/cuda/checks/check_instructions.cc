@@ -25,7 +25,7 @@ void Launch(CheckRun& run, Instruction instruction, const void* a, const void* b
                                      InstructionArgs{instruction, a, b, count, out});
 }
 
-// d = sum over tiles of a b; tiles [16, depth] and [depth, 8] are consecutive.
+// Computes d = sum over tiles of a b; tiles [16, depth] and [depth, 8] are consecutive.
 template <Instruction kInstruction>
 Status CheckTiles(CheckRun& run, CaseMemory& memory, Comparison& comparison, bool is_exact) {
   constexpr bool kIsE4m3 = kInstruction == Instruction::kMmaE4m3;
@@ -149,7 +149,8 @@ Status CheckDecode(CheckRun& run, CaseMemory& memory, Comparison& comparison) {
   return {};
 }
 
-// Every number of the narrow types, the ties between neighbours, and the F32 numbers next to both.
+// Returns every number of the narrow types, the ties between neighbours, and the F32 numbers next
+// to both.
 std::vector<float> BorderNumbers() {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> values = {0.0f,      -0.0f,  kInfinity, -kInfinity,     std::nanf(""),
@@ -191,7 +192,7 @@ Status CheckEncode(CheckRun& run, CaseMemory& memory, Comparison& comparison) {
   return {};
 }
 
-// A number rounded to F16, including infinities, which ToFloat16 does not produce.
+// Returns a number rounded to F16, including infinities, which ToFloat16 does not produce.
 float RoundedToF16(float value) {
   if (std::abs(value) >= 65520) return std::copysign(std::numeric_limits<float>::infinity(), value);
   return HalfToFloat(ToFloat16(value).bits);
