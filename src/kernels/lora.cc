@@ -15,7 +15,7 @@ namespace sluice::kernels {
 
 namespace reference {
 
-// Reads number (row, col) of [pairs][width][2] BF16 or [2 * pairs][width] F32.
+// Reads element (row, col) of [pairs][width][2] BF16 or [2 * pairs][width] F32.
 float PairedNumber(const void* data, bool bf16, int64_t width, int64_t row, int64_t col) {
   if (!bf16) return static_cast<const float*>(data)[row * width + col];
   return ToFloat(static_cast<const BFloat16*>(data)[(row / 2 * width + col) * 2 + row % 2]);
@@ -55,7 +55,7 @@ namespace {
 constexpr int64_t kLoraRows = 4;      // rows that share a pass over the factors
 constexpr int64_t kLoraInputs = 256;  // inputs converted to F32 at a time; even
 constexpr int64_t kLoraColumns = 256;
-// Rows per unit of work: few enough that a long prompt keeps all threads busy.
+// Rows per unit of work, few enough that a long prompt keeps all threads busy.
 constexpr int64_t kLoraUnitRows = 64;
 
 int64_t LoraTiles(int64_t count, int64_t tile) {
@@ -72,9 +72,9 @@ bool IsBf16Factor(ElementType type) {
   return type == ElementType::kBF16;
 }
 
-// Converts numbers of a row to F32.
+// Converts elements of a row to F32.
 void WidenRow(const std::byte* stored, ElementType type, int64_t first, std::span<float> out) {
-  if (out.empty()) return;  // rank 0: the data may be null, which memcpy must not get
+  if (out.empty()) return;  // for rank 0 the data may be null, which memcpy does not allow
   if (type == ElementType::kF32) {
     std::memcpy(out.data(), stored + first * 4, out.size_bytes());
     return;
@@ -103,7 +103,7 @@ void StoreFactor(void* out, bool bf16, int64_t index, float value) {
     static_cast<float*>(out)[index] = value;
 }
 
-// Index of number (row, col) of a paired matrix with `width` columns.
+// Returns the index of element (row, col) of a paired matrix with `width` columns.
 int64_t PairedIndex(bool bf16, int64_t width, int64_t row, int64_t col) {
   return bf16 ? (row / 2 * width + col) * 2 + row % 2 : row * width + col;
 }
@@ -118,15 +118,15 @@ void CopyInputs(const Activations& x, int64_t row, int64_t begin, int64_t count,
   for (int64_t i = 0; i < count; ++i) out[i] = ToFloat(from[i]);
 }
 
-// Rows of a group that are computed together for one of its modules.
+// Rows of a group that are computed together, for one of the group's modules.
 struct ModuleRows {
   std::span<const int32_t> rows;
   const LoraFactors& module;
   int64_t first_h = 0;  // the module's first column in a row of h (the results of A)
 };
 
-// Calls body(work, tile) for units [begin, end) of the work of all groups: each module's rows are
-// cut into blocks, each of count_tiles(module) tiles.
+// Calls body(work, tile) for units [begin, end) of the work of all groups. Each module's rows are
+// divided into blocks of count_tiles(module) tiles each.
 template <typename CountTiles, typename Body>
 void ForUnits(std::span<const LoraGroup> groups, const CountTiles& count_tiles, int64_t begin,
               int64_t end, const Body& body) {
@@ -206,12 +206,12 @@ void Expand(const ModuleRows& work, int64_t tile, bool bf16, int64_t first_row, 
   const LoraFactors& module = work.module;
   const int64_t begin = tile * kLoraColumns;
   const int64_t cols = std::min(kLoraColumns, module.rows - begin);
-  // A pair of BF16 numbers takes as many bytes as one F32.
+  // A pair of BF16 numbers takes as many bytes as one F32 number.
   const auto* b = static_cast<const std::byte*>(module.b) + begin * 4;
   const auto num_rows = static_cast<int64_t>(work.rows.size());
   for (int64_t first = 0; first < num_rows; first += kLoraRows) {
     const int64_t count = std::min(kLoraRows, num_rows - first);
-    // Rows of a group need not be neighbours: gather their h.
+    // Gathers the rows of h, because rows of a group need not be neighbours.
     constexpr int64_t kRanks = 512;
     float* results[kLoraRows];
     for (int64_t m = 0; m < count; ++m) {

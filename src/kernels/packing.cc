@@ -1,4 +1,4 @@
-// Packs weights into panels; layout: PackedMatrix and panel_layout.h.
+// Packs weights into panels; PackedMatrix and panel_layout.h describe the layout.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -56,8 +56,8 @@ void PackRange(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMat
       512;  // columns of 16 rows that stay in L1 while a panel's lines are filled
   const int64_t cols = matrix.cols;
   const int64_t panel_bytes = LayoutOf(matrix.format, cols).panel_bytes;
-  // A transposed source stores all rows of an input together, so pass over all panels for a few
-  // inputs at a time.
+  // A transposed source stores all rows of an input together, so each pass goes over all panels for
+  // a few inputs.
   const int64_t pass_cols = source.transposed ? 16 : cols;
   const int64_t row_bytes = (source.transposed ? 1 : cols) * kSourceBytes;
   const int64_t col_bytes = (source.transposed ? source.rows : 1) * kSourceBytes;
@@ -96,7 +96,7 @@ void PackPlainRows(PackedMatrix& matrix, int64_t begin, int64_t end, const Store
   }
 }
 
-// For example "F8_E4M3 with a scale per block of 128 x 128 (F32)".
+// Returns, for example, "F8_E4M3 with a scale per block of 128 x 128 (F32)".
 std::string Describe(const DataFormat& format) {
   const std::string_view type = ElementTypeName(format.type);
   const std::string_view scale = ElementTypeName(format.scale_type);
@@ -199,7 +199,7 @@ bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const S
   std::atomic<bool> finite{true};
   const auto pack = [&](int64_t begin, int64_t end) {
     const int64_t from_row = source_row + begin - first_row;
-    // Check before packing, which then finds the rows in the cache.
+    // Checks before packing, which then finds the rows in the cache.
     if (!RowsAreFinite(source, from_row, from_row + end - begin)) finite = false;
     switch (kind) {
       case PanelKind::kBF16:
@@ -210,7 +210,7 @@ bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const S
       default: return PackNarrowRows(matrix, begin, end, source, from_row);
     }
   };
-  // Divide by whole panels, which also keeps two threads off the same cache line.
+  // Divides the work by whole panels, which also keeps two threads off the same cache line.
   pool.ParallelFor(
       NumPanels(first_row + num_rows) - first_panel, 1,
       [&](int64_t panel_begin, int64_t panel_end) {

@@ -11,7 +11,7 @@
 namespace sluice::kernels {
 namespace {
 
-constexpr int64_t kBlockWords = 128;  // of 16 rows, so that their lines stay in L1 meanwhile
+constexpr int64_t kBlockWords = 128;  // words of 16 rows at a time, so that their lines stay in L1
 constexpr int64_t kTransposedWords = 4;
 
 template <typename T>
@@ -36,7 +36,7 @@ uint32_t ToPanelOrder4(uint32_t codes) {
 // A row as stored: words of 4 bytes, zeros past the end.
 struct StoredWords {
   const std::byte* begin;
-  int64_t stride;  // distance of neighbouring bytes: 1, or a whole row of a transposed matrix
+  int64_t stride;  // bytes from one byte to the next: 1, or a whole row of a transposed matrix
   int64_t count;   // bytes per row
 
   uint32_t At(int64_t index) const {
@@ -104,8 +104,8 @@ void PackWords(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMat
                int64_t source_row, WordsOfRow&& words_of, ToPanelOrder&& to_panel_order) {
   const int64_t panel_bytes = LayoutOf(matrix.format, matrix.cols).panel_bytes;
   const int64_t words = panel_bytes / (kPanelRows * 4);
-  // A transposed source stores all rows of an input together, so pass over all panels for a few
-  // inputs at a time.
+  // A transposed source stores all rows of an input together, so each pass goes over all panels for
+  // a few inputs.
   const int64_t pass_words = source.transposed ? kTransposedWords : words;
   for (int64_t pass = 0; pass < words; pass += pass_words) {
     const int64_t pass_end = std::min(words, pass + pass_words);

@@ -41,13 +41,13 @@ float AbsMax(const T* x, int64_t count) {
   return std::bit_cast<float>(largest);
 }
 
-// The nearest E4M3 number, ties to even, saturated at +-448. NaN stays NaN.
+// Returns the nearest E4M3 number, ties to even, saturated at +-448. NaN stays NaN.
 inline float RoundE4M3(float value) {
   return ToFloat(ToFloat8E4M3(value));
 }
 
-// The nearest E2M1 number (0, .5, 1, 1.5, 2, 3, 4, 6), ties to the even code, saturated at +-6. NaN
-// becomes 6.
+// Returns the nearest E2M1 number (0, .5, 1, 1.5, 2, 3, 4, 6), ties to the even code, saturated at
+// +-6. NaN becomes 6.
 inline float RoundE2M1(float value) {
   const uint32_t sign = Bits(value) & kSignBit;
   const float magnitude = FromBits(Bits(value) & ~kSignBit);
@@ -57,8 +57,8 @@ inline float RoundE2M1(float value) {
   return FromBits(Bits((clamped + magic) - magic) | sign);
 }
 
-// The scale that maps `largest` to the format's maximum `top`; 1 if it would be zero (only zeros,
-// or numbers too small for a scale).
+// Returns the scale that maps `largest` to the format's maximum `top`; 1 if it would be zero (only
+// zeros, or numbers too small for a scale).
 float ScaleOf(float largest, float top) {
   const float scale = largest / top;
   return scale == 0 ? 1.0f : scale;
@@ -134,7 +134,7 @@ void RoundRow(const ActivationFormat& format, float input_scale, const T* x, int
   CHECK(false, "rows of this activation format are not rounded to F32");
 }
 
-// Calls row(data, index) for every row of `x`; data points to elements of x's type.
+// Calls row(data, index) for every row of `x`; data points to the row's elements.
 template <typename Row>
 void ForEachRow(ThreadPool& pool, const Activations& x, Row&& row) {
   CHECK(x.type == ElementType::kF32 || x.type == ElementType::kBF16,

@@ -39,7 +39,7 @@ SLUICE_VECTOR_KERNEL(IndexPanelScores);
 
 namespace {
 
-// Maximum number of scores, and of rows, that are held at once: with long contexts few rows.
+// Maximum number of scores in memory at once; with long contexts these are few rows.
 constexpr int64_t kScoresAtOnce = int64_t{4} << 20;
 constexpr int64_t kMostRowsAtOnce = 64;
 
@@ -103,7 +103,8 @@ void ScoreChunk(const KvCacheView& cache, const SelectedRow& row, const IndexQue
   }
 }
 
-// The positions of the `top_k` largest of `count` scores, ascending. `order`: scratch [count].
+// Writes the positions of the `top_k` largest of `count` scores to `chosen`, ascending. `order`:
+// scratch [count].
 void ChooseTop(const float* scores, int32_t count, int top_k, int32_t* order, int32_t* chosen) {
   for (int32_t i = 0; i < count; ++i) order[i] = i;
   const auto value = [&](int32_t i) {
@@ -149,7 +150,7 @@ void SelectPositions(ThreadPool& pool, const KvCacheView& cache,
   int64_t count = 0;
   const int64_t most = RowsAtOnce(longest);
   const auto run = [&] {
-    int64_t chunks = 0;  // of the row with most chunks
+    int64_t chunks = 0;  // of the row that has the most chunks
     for (int64_t i = 0; i < count; ++i)
       chunks =
           std::max<int64_t>(chunks, (rows[static_cast<size_t>(i)].seen - 1) / kAttentionChunk + 1);

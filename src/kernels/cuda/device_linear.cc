@@ -17,13 +17,15 @@
 namespace sluice::device {
 namespace {
 
-constexpr int kFirstWithNvF4 = 100;     // compute capability
-constexpr int64_t kRowsMultiple = 128;  // for chunks of expanded weights: whole tiles
+constexpr int kFirstWithNvF4 = 100;  // compute capability
+// Rows of a chunk of expanded weights are a multiple of this, to fill whole tiles.
+constexpr int64_t kRowsMultiple = 128;
 // Maximum number of shapes that are logged as refused by the library; a model has fewer.
 constexpr size_t kMaxRefusedShapes = 64;
-// Maximum number of remembered kinds of products; when it is reached, all are forgotten.
+// Maximum number of shapes for which a refusal by the library is logged; a model has fewer.
 constexpr size_t kMostWaysKept = 4096;
-constexpr int64_t kCaches = 3;  // times its size is too much for the cache
+// Data of this many times the cache's size is not found in the cache.
+constexpr int64_t kCaches = 3;
 
 const char* NameOf(ElementType codes) {
   switch (codes) {
@@ -37,17 +39,17 @@ const char* NameOf(ElementType codes) {
   }
 }
 
-// Rows per chunk of expanded weights.
+// Returns the rows per chunk of expanded weights.
 int64_t ExpandedRows(const DeviceLinearOptions& options, const Weights& w) {
   const int64_t most =
       std::max(options.expand_bytes / (w.k * 2) / kRowsMultiple, int64_t{1}) * kRowsMultiple;
   if (w.n <= most) return w.n;
-  // Chunks of similar size.
+  // Makes chunks of similar size.
   const int64_t chunks = CeilDiv(w.n, most);
   return RoundUp(CeilDiv(w.n, chunks), kRowsMultiple);
 }
 
-// Whether to look for a library.
+// Returns whether to look for a library.
 bool WantsLibrary(const DeviceInfo& info, const DeviceLinearOptions& options) {
   if (!options.use_library || options.batch_invariant) return false;
   return info.kind == DeviceKind::kCuda || !options.library.empty();
@@ -70,7 +72,7 @@ int64_t ScratchWith(bool library, int compute_capability, const DeviceLinearOpti
   const int64_t own = LinearScratchBytes(w, max_m);
   const bool packs = HasNvF4Scales(w) && compute_capability >= kFirstWithNvF4;
   if (!library || (max_m < kMinLibraryRows && !packs)) return own;
-  // Expanded weights or packed inputs, never both.
+  // Memory for expanded weights or packed inputs; a product never needs both.
   int64_t operands = 0;
   if (w.type != ElementType::kBF16) operands = ExpandedRows(options, w) * w.k * 2;
   if (packs) operands = std::max(operands, PackedBytes(max_m, w.k));
@@ -81,14 +83,15 @@ int64_t ElementBytes(const LinearArgs& args) {
   return args.y_type == ElementType::kF32 ? 4 : 2;
 }
 
-// Whether row scales are applied to the results instead of the expanded weights. Only for results
-// in F32: BF16 results would be rounded twice. The expanded codes are then exact in all formats
-// except those with blocks.
+// Returns whether row scales are applied to the results, not to the expanded weights. This is so
+// only for results in F32, because BF16 results would be rounded twice. The expanded codes are then
+// exact in all formats except those with blocks.
 bool ScalesExpandedLater(const LinearArgs& args) {
   return args.y_type == ElementType::kF32 && args.w.row_scales != nullptr;
 }
 
-// The library product of rows [first_row, first_row + rows) of W, whose codes are at `codes`.
+// Returns the library product of rows [first_row, first_row + rows) of W, whose codes are at
+// `codes`.
 LibraryProduct ProductOf(const LinearArgs& args, ElementType type, const void* codes,
                          int64_t first_row, int64_t rows) {
   return {.m = args.m,
@@ -205,7 +208,8 @@ void DeviceLinear::Run(DeviceStream& stream, const LinearArgs& args) {
   const Choice choice = ChoiceOf(KindOf(args, ways), args.m);
   bool is_done = TryRun(choice.way, handle, args);
   LinearWay way = choice.way;
-  // If the library refuses, try the other ways, except fast sums, which only a measurement selects.
+  // If the library refuses, tries the other ways, except fast sums, which only a measurement
+  // selects.
   for (int i = 0; !is_done; ++i) {
     way = static_cast<LinearWay>(i);
     if (way != choice.way && ways.Has(way) && !HasFastSums(way))
@@ -287,7 +291,7 @@ bool DeviceLinear::TryRun(LinearWay way, const StreamHandle& stream, const Linea
     return true;
   }
   const std::vector<LibraryProduct> products = ProductsFor(way, args);
-  // Run all products or none, and prepare no operands in vain.
+  // Runs all products or none, and prepares operands only if they will run.
   const bool is_prepared = way == LinearWay::kExpanded || way == LinearWay::kNvF4;
   if (is_prepared || products.size() > 1) {
     for (const LibraryProduct& product : products) {
@@ -430,7 +434,7 @@ Status DeviceLinear::Tune(DeviceStream& stream, std::span<const LinearArgs> laye
   const Kind kind = KindOf(args, ways);
   if (ways.IsOwnAlone() || ChoiceOf(kind, args.m).measured) return {};
   const LinearWays candidates = Candidates(args, ways);
-  // Enough layers that their weights are not found in the cache.
+  // Takes enough layers that their weights are not found in the cache.
   std::vector<LinearArgs> alike;
   const int64_t enough = kCaches * device_.info().l2_bytes;
   const int64_t layer_bytes = args.w.n * args.w.k * LinearCodeBits(args.w.type) / 8;

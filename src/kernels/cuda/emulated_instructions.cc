@@ -1,4 +1,4 @@
-// Results of the instructions of emulator.h.
+// Implements the instructions of emulator.h.
 #include "kernels/cuda/emulator.h"
 
 #include <cmath>
@@ -48,8 +48,8 @@ float Bf16(const unsigned char* bytes) {
   return FloatFromBits(static_cast<uint32_t>(bits) << 16);
 }
 
-// The nearest code, ties to the even one; beyond 448 the largest. NaN becomes the NaN that the
-// instruction produces.
+// Returns the nearest code, ties to the even one; beyond 448 the largest code. NaN becomes the NaN
+// that the instruction produces.
 uint8_t ToE4m3(float value) {
   constexpr int kLargest = 0x7E, kNan = 0x7F;
   if (value != value) return kNan;
@@ -74,9 +74,9 @@ struct MmaInput {
   uint32_t b[2];
 };
 
-// d += a b for a warp, with fragments of 4-byte registers that each hold kPerRegister numbers: a is
-// [16, 8 * kPerRegister], b [8 * kPerRegister, 8]. The hardware's order of sums is unspecified;
-// here E4M3 is summed in the order of two F16 products of the same numbers.
+// Computes d += a b for a warp, with fragments of 4-byte registers that each contain kPerRegister
+// numbers: a is [16, 8 * kPerRegister], b [8 * kPerRegister, 8]. The hardware's order of sums is
+// unspecified; here E4M3 is summed in the order of two F16 products of the same numbers.
 template <int kPerRegister, float (*kNumber)(const unsigned char*)>
 void CombineMma(const unsigned char* inputs, unsigned char* outputs) {
   constexpr int kDepth = 8 * kPerRegister;

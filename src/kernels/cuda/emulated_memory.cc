@@ -11,7 +11,7 @@
 namespace sluice::emulator {
 
 // Creates a fiber that only carries order from one address to another. It is created from a fiber
-// without order, since a new fiber is ordered after its creator.
+// without order, because a new fiber is ordered after its creator.
 void* Machine::CreateCarrier() {
   void* const present = races::CurrentFiber();
   races::SwitchTo(unordered_fiber_);
@@ -20,8 +20,8 @@ void* Machine::CreateCarrier() {
   return carrier;
 }
 
-// An atomic after the barrier may publish to other blocks what fences covered before it; a fence
-// after the barrier covers what an atomic before it made visible.
+// An atomic after the barrier may publish to other blocks what fences covered before the barrier. A
+// fence after the barrier covers what an atomic made visible before it.
 void Machine::OrderAcrossBarrier(Block& block) {
   bool has_any = false;
   for (const auto& thread : block.threads) has_any |= thread->has_fenced || thread->has_looked;
@@ -109,7 +109,7 @@ void Machine::AsyncCopy16(void* shared, const void* global, bool is_valid) {
   Thread& self = *self_;
   self.copies.push_back({shared, global, is_valid, false, self.next_group});
   if (finds_races_) races::Release(&FiberOf(self, self.next_group).issued);
-  // Some copies complete immediately, the others at some time before they are waited for.
+  // Some copies complete immediately, the others at some time before a thread waits for them.
   if (is_seeded() && Chance(4)) Land(self, self.copies.back());
 }
 

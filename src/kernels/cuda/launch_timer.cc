@@ -10,7 +10,8 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kRounds = 2;
 constexpr int64_t kLaunchesPerRound = 4;
-constexpr double kHopeless = 1.5;  // multiple of `to_be_beaten`
+// A first round that takes this multiple of `to_be_beaten` ends the measurement.
+constexpr double kHopeless = 1.5;
 
 }  // namespace
 

@@ -30,7 +30,7 @@ tl::unexpected<Error> Damaged(const std::string& what) {
   return Fail(ErrorCode::kInvalidData, what);
 }
 
-// Words are hexadecimal strings: not every JSON reader keeps 64-bit integers.
+// Words are hexadecimal strings, because some JSON readers do not preserve 64-bit integers.
 bool ParseWord(const json::Value& value, uint64_t& word) {
   if (!value.is_string()) return false;
   const std::string& text = value.as_string();
@@ -159,14 +159,14 @@ Status TacticCache::Save() {
                     path_.string(), reason));
   };
   std::error_code error;
-  // Renaming a file over a device, for example /dev/null, would replace the device.
+  // If the path is a device, such as /dev/null, renaming a file would replace the device.
   if (std::filesystem::exists(path_, error) && !std::filesystem::is_regular_file(path_, error))
     return fail("it is no regular file");
   error.clear();
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
   if (error) return fail(error.message());
-  // A unique name, so that two caches that save at the same time do not write to one file. A
-  // process id would not do, since it is the same in many containers.
+  // Uses a unique name, so that two caches that save at the same time do not write to one file. A
+  // process id is not unique: it is the same in many containers.
   std::string unfinished = path_.string() + ".XXXXXX";
   const int file = mkstemp(unfinished.data());
   if (file < 0) return fail(std::generic_category().message(errno));
@@ -178,7 +178,7 @@ Status TacticCache::Save() {
     out.close();
     if (!out) error = std::make_error_code(std::errc::io_error);
   }
-  // Like other files: readable by everybody who can read the folder.
+  // Readable by everybody who can read the folder, as other files are.
   if (!error) std::filesystem::permissions(unfinished, kReadableByAll, error);
   if (!error) std::filesystem::rename(unfinished, path_, error);
   if (error) {

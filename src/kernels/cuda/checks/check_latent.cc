@@ -1,5 +1,5 @@
-// Checks the rows of latent attention: what is written to the cache, and products of heads with
-// their own matrices. (Attention to latent vectors: check_attention.cc.)
+// Checks the rows of latent attention: the rows written to the cache, and products of heads with
+// their own matrices. (check_attention.cc checks attention to latent vectors.)
 #include <cmath>
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ struct TailShape {
   bool rotates = true, interleaved = false;
 };
 
-// Cosines and sines of a rope; not normalized, so that a wrong one shows.
+// Returns cosines and sines of a RoPE. They are not normalized, so that a wrong one is detected.
 std::vector<float> TailCosSin(const TailShape& rope, int64_t rows) {
   return rope.rotates ? TestNumbers(41).Normals(rows * rope.dim) : std::vector<float>();
 }
@@ -63,7 +63,7 @@ void CheckLatentAppend(CaseMemory& memory, Comparison& comparison, const AppendS
   const std::vector<float> q_norm = numbers.Normals(shape.q_dim);
   const std::vector<float> cos_sin = TailCosSin(shape.rope, shape.rows);
   const bool is_f8 = shape.type == ElementType::kF8E4M3;
-  // The last row is not written to the cache.
+  // The last row must not be written to the cache.
   std::vector<int64_t> slots;
   for (int64_t row = 0; row < shape.rows; ++row) slots.push_back(3 * row + 1);
   slots.back() = -1;
@@ -99,14 +99,14 @@ void CheckLatentAppend(CaseMemory& memory, Comparison& comparison, const AppendS
   std::vector<uint8_t> got = memory.Read(cache, cache_bytes);
   const std::vector<uint16_t> q =
       shape.q_dim > 0 ? memory.Read(args.q, shape.rows * shape.q_dim) : std::vector<uint16_t>();
-  // Factor of an RMS norm.
+  // Returns the factor of an RMS norm.
   const auto factor = [](const float* from, int count) {
     double squares = 0;
     for (int i = 0; i < count; ++i) squares += double{from[i]} * from[i];
     return 1 / std::sqrt(squares / count + kEps);
   };
-  // Roundings: half those of the sum of squares (in a thread, then ten levels) and of the mean, eps
-  // and root, then the factor and two products.
+  // Roundings: half of those of the sum of squares (in a thread, then ten levels), of the mean, eps
+  // and root; then those of the factor and two products.
   const auto roundings = [](int count) { return (count / 128.0 + 8 + 10 + 3) / 2 + 4; };
   std::vector<bool> is_written(static_cast<size_t>(blocks * kBlockRows));
   for (int64_t row = 0; row < shape.rows; ++row) {

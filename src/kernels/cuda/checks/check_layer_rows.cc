@@ -30,7 +30,7 @@ void CheckLayerEmbeddings(CaseMemory& memory, Comparison& comparison, const Laye
   std::vector<int32_t> tokens(static_cast<size_t>(shape.rows));
   for (int32_t& token : tokens) token = static_cast<int32_t>(numbers.Integer(0, kVocabulary - 1));
   tokens.back() = kVocabulary - 1;
-  // A token that could not be drawn counts as token 0.
+  // A token that could not be drawn is looked up as token 0.
   if (tokens.size() > 1) tokens.front() = -1;
   const int32_t* device_tokens = memory.In(tokens);
   const uint16_t* device_table = memory.In(table);
@@ -76,7 +76,7 @@ void CheckLayerEmbeddings(CaseMemory& memory, Comparison& comparison, const Laye
   comparison.SetSubject("");
 }
 
-// gelu(x) times factors with a larger row stride.
+// Checks gelu(x) times factors with a larger row stride.
 void CheckFactors(CaseMemory& memory, Comparison& comparison, const LayerShape& shape,
                   ElementType x_type) {
   TestNumbers numbers(62);
@@ -110,8 +110,8 @@ void CheckFactors(CaseMemory& memory, Comparison& comparison, const LayerShape& 
   });
 }
 
-// (residual + delta * delta_factor) * factor; rows without a norm; and the norm in place of the
-// sum.
+// Checks (residual + delta * delta_factor) * factor, rows without a norm, and the norm in place of
+// the sum.
 void CheckScaledSums(CaseMemory& memory, Comparison& comparison, const LayerShape& shape) {
   constexpr float kFactor = 0.71f;
   constexpr float kDeltaFactor = 0.25f;  // products with it are exact, so they may be fused
@@ -184,8 +184,8 @@ void CheckSharedGate(CaseMemory& memory, Comparison& comparison, const LayerShap
   const int64_t rows = shape.rows, cols = shape.width;
   const std::vector<float> sum = numbers.Normals(rows * cols), y = numbers.Normals(rows * cols);
   std::vector<float> gates = numbers.Normals(rows);
-  gates.front() = 1e4f;  // its sigmoid is 1
-  gates.back() = -1e4f;  // its sigmoid is 0
+  gates.front() = 1e4f;  // sigmoid is 1
+  gates.back() = -1e4f;  // sigmoid is 0
   std::vector<int32_t> place;
   for (int64_t row = 0; row < rows; ++row) place.push_back(static_cast<int32_t>(row));
   device::CombineExpertsArgs args{};

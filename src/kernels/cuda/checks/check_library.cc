@@ -18,8 +18,8 @@ struct LibraryShape {
   const char* name;
   int64_t m, n, k;
 };
-// More rows than our own kernels take by default; also numbers of rows and outputs that no tile
-// size divides.
+// More rows than our own kernels take by default, and numbers of rows and outputs that no tile size
+// divides.
 constexpr LibraryShape kLibraryShapes[] = {
     {"", 65, 130, 128}, {"", 12, 192, 128}, {"", 70, 192, 256}, {"", 128, 48, 384}};
 constexpr int64_t kFirstPart = 128;  // rows of the first of two parts
@@ -29,9 +29,9 @@ constexpr LibraryShape kLargeLibraryShapes[] = {{"Llama 3 70B qkv", 256, 10240, 
 // Half a unit in the last place of BF16.
 constexpr double kRoundingBf16 = 0x1p-8;
 
-// Bound of the error of a sum by the library, relative to its terms' magnitudes. For E4M3 products,
-// tensor cores may keep only 13 fractional bits, for sums of at most 128 terms, which the library
-// then adds in F32 (without fast accumulation).
+// Returns a bound of the error of a sum by the library, relative to its terms' magnitudes. For E4M3
+// products, tensor cores may keep only 13 fractional bits, for sums of at most 128 terms, which the
+// library then adds in F32 (without fast accumulation).
 double LibraryError(const DeviceUnderTest& device, const WeightFormat& format, int64_t k) {
   const double f32 = ProductError(device, static_cast<double>(k), /*is_e4m3=*/false);
   if (!format.e4m3_inputs || device.is_emulated()) return f32;
@@ -39,21 +39,21 @@ double LibraryError(const DeviceUnderTest& device, const WeightFormat& format, i
   return f32 + Gamma(kShortSum * (1 + 2.0 / 8) + 2, 0x1p-13);
 }
 
-// LibraryError with fast accumulation, for numbers with random signs. Each added term is truncated
-// 13 bits below the sum so far, which grows as the square root of the number of terms. The sum
-// stays below five of its standard deviations; so do the accumulated errors of k terms, relative to
-// the sum of their magnitudes, k times 0.8 of a term's standard deviation.
+// As LibraryError, with fast accumulation, for numbers with random signs. Each added term is
+// truncated 13 bits below the sum so far, which grows as the square root of the number of terms.
+// The sum stays below five of its standard deviations, and so do the accumulated errors of k terms.
+// The bound is relative to the sum of their magnitudes, k times 0.8 of a term's standard deviation.
 double FastError(int64_t k) {
   return 5 / 0.8 * std::sqrt(static_cast<double>(k)) * 0x1p-13;
 }
 // Integer sums up to this magnitude are exact in 13 bits.
 constexpr double kMostFastExact = 0x1p13;
 
-// Returns the ways that the library refuses.
+// Checks one product. Returns the ways that the library refused.
 std::vector<std::string> CheckLibraryProduct(CaseMemory& memory, Comparison& comparison,
                                              DeviceLinear& products, const ModelProductCase& test) {
   ModelProduct product(memory, test);
-  // Once with the library's first proposal, then with the fastest.
+  // Runs once with the library's first proposal, then with the fastest.
   comparison.SetSubject("untuned");
   product.Run(products, comparison);
   product.Tune(products);
@@ -79,7 +79,7 @@ void CheckLibraryShapes(CheckRun& run, DeviceLinear& products,
             .kind = kind,
             .y_type = turn % 3 == 0 ? ElementType::kBF16 : ElementType::kF32,
             .has_bias = turn % 4 == 0,
-            // A single scale, or one per part, as in FP8 and NVFP4 models.
+            // A single scale, or one per part, as FP8 and NVFP4 models have.
             .same_scale = shape.n % 64 == 0 && has_scales ? 0.25f : 0,
             .first_rows = shape.n % 64 == 0 && has_scales && turn % 2 == 0 ? kFirstPart : 0,
             .first_scale = 2,
@@ -244,7 +244,7 @@ void CheckLibraryProducts(CheckRun& run, const device::DeviceLinearOptions& opti
 }
 
 void CheckLibrary(CheckRun& run) {
-  // Allows fast sums, too, whose error bound is added to that of other sums.
+  // Also allows fast sums; their error bound is added to that of other sums.
   CheckLibraryProducts(run, {.fast_accumulation = true});
 }
 

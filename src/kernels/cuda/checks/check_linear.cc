@@ -24,7 +24,8 @@ struct ProductShape {
   int64_t m, n, k;
 };
 
-// Small shapes, and layers of models (kLarge), few enough that the whole list takes seconds.
+// Small shapes, and layers of models (kLarge). They are few enough that the whole list takes
+// seconds.
 constexpr ProductShape kSmall[] = {
     {"", 1, 64, 128}, {"", 5, 96, 256}, {"", 17, 130, 384}, {"", 33, 72, 1152}, {"", 70, 192, 256}};
 constexpr ProductShape kLarge[] = {
@@ -57,7 +58,7 @@ void CheckProduct(CaseMemory& memory, Comparison& comparison, const ProductCase&
   device::LinearArgs args = LinearArgsOf(weights.Upload(memory), x, 0, shape.m);
   args.bias = test.has_bias ? memory.In(bias) : nullptr;
   const ProductOutput y = Multiply(memory, args, test.y_type, shape.n + test.gap);
-  // A row alone has the same bits as among others.
+  // A row computed alone has the same bits as among others.
   const int64_t alone = shape.m / 2;
   device::LinearArgs one = LinearArgsOf(args.w, x, alone, 1);
   one.bias = args.bias;
@@ -75,8 +76,8 @@ void CheckProduct(CaseMemory& memory, Comparison& comparison, const ProductCase&
   y.CompareGaps(comparison);
 }
 
-// Partial tiles of all sizes, and rows of W that end in the middle of a stage of shared memory.
-// Integers and free numbers alternate.
+// Checks partial tiles of all sizes, and rows of W that end in the middle of a stage of shared
+// memory. Integers and free numbers alternate.
 void CheckEdges(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
   int turn = 0;
   // The last k ends with 16 bytes that do not fill a unit of 32 columns, if the format allows that.
@@ -116,8 +117,8 @@ void CheckBatches(CaseMemory& memory, Comparison& comparison, const WeightFormat
   }
 }
 
-// Checks that sums over k for some rows of a matrix are split as for the whole. `whole_n` has so
-// many rows that sums are not split, which changes the last bits of some.
+// Checks that sums over k for some rows of a matrix are split as for the whole matrix. `whole_n`
+// has so many rows that sums are not split, which changes the last bits of some.
 void CheckPartOfRows(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
   constexpr int64_t kM = 3, kN = 40, kK = 4096, kWhole = 57344;
   const TestWeights weights(format, NumberKind::kFree, 1, kN, kK);
@@ -139,7 +140,7 @@ void CheckPartOfRows(CaseMemory& memory, Comparison& comparison, const WeightFor
   comparison.AddEqual(unlike > 0, true);
 }
 
-// A NaN code or scale affects only its own output column.
+// Checks that a NaN code or scale affects only its own output column.
 void CheckNanWeights(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
   constexpr int64_t kM = 3, kN = 20, kK = 64;
   TestWeights weights(format, NumberKind::kFree, 1, kN, kK);
@@ -184,8 +185,8 @@ void CheckExpandWeights(CaseMemory& memory, Comparison& comparison, const Weight
   }
 }
 
-// Rows that kernels write number by number, and rows of whole vectors. Numbers after a row must not
-// change.
+// Rows that kernels write element by element, and rows of whole vectors. Elements after a row must
+// not change.
 struct ResultShape {
   int64_t n, stride;
 };
@@ -251,7 +252,7 @@ void CheckShapes(CheckRun& run, std::span<const ProductShape> shapes, bool is_la
       const auto turn =
           static_cast<int>((&shape - shapes.data()) + (&format - WeightFormats().data()));
       if (format.e4m3_inputs && !run.device().has_e4m3_products()) continue;
-      // Large matrices alternate between formats and kinds of numbers.
+      // For large matrices, formats and kinds of numbers alternate.
       if (is_large && turn % 2 != 0) continue;
       for (const NumberKind kind : {NumberKind::kIntegers, NumberKind::kFree}) {
         if (is_large && (turn / 2 % 2 == 0) != (kind == NumberKind::kIntegers)) continue;

@@ -1,5 +1,5 @@
-// Checks what adapters add, for rows of several adapters and of none, against exact sums and
-// against the CPU's operator.
+// Checks the contributions of adapters, for rows of several adapters and of none, against exact
+// sums and against the CPU's operator.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -64,7 +64,7 @@ class LoraCase {
       for (size_t i = 0; i < part.size(); ++i)
         comparison.AddF32(part[i], got[static_cast<size_t>(first * y_stride_) + i], 0);
     };
-    // With experts, all pairs are needed: their order is that of the whole step.
+    // With experts, all pairs are needed, because they are in the order of the whole step.
     if (shape_.experts > 1) return;
     compare_alone("a part of the rows", shape_.rows / 3, (shape_.rows + 1) / 2);
     for (int64_t row = 0; row < std::min<int64_t>(shape_.rows, 6); ++row)
@@ -76,7 +76,7 @@ class LoraCase {
   int64_t num_slots() const { return static_cast<int64_t>(shape_.ranks.size()); }
   int64_t num_modules() const { return static_cast<int64_t>(shape_.outputs.size()); }
 
-  // Numbers that BF16 holds exactly.
+  // Returns numbers that BF16 represents exactly.
   std::vector<float> Bf16Numbers(int64_t count, int64_t largest) {
     std::vector<float> values =
         is_exact_ ? numbers_.Integers(count, largest) : numbers_.Normals(count);
@@ -84,7 +84,7 @@ class LoraCase {
     return values;
   }
 
-  // Makes the factors A and B of each (slot, expert, module). Numbers that kernels must not read
+  // Makes the factors A and B of each (slot, expert, module). Elements that kernels must not read
   // are NaN.
   void MakeFactors() {
     for (const int64_t output : shape_.outputs) {
@@ -101,7 +101,7 @@ class LoraCase {
     for (int64_t slot = 0; slot < num_slots(); ++slot) {
       for (int64_t expert = 0; expert < shape_.experts; ++expert) {
         for (int64_t i = 0; i < num_modules(); ++i) {
-          // Not every module of an adapter has factors.
+          // Some modules of an adapter have no factors.
           const bool has_none = num_modules() > 1 && i == slot % (num_modules() + 1);
           const int64_t rank = has_none ? 0 : shape_.ranks[static_cast<size_t>(slot)];
           FactorOf(slot, expert, i) = {static_cast<int32_t>(rank), numbers_.PowerOfTwo(-2, 1)};
@@ -129,7 +129,7 @@ class LoraCase {
 
   void MakeRows() {
     for (int64_t row = 0; row < shape_.rows; ++row) {
-      // Runs of rows with the same adapter, like prompts, and single rows.
+      // Runs of rows with the same adapter, as in prompts, and single rows.
       const bool goes_on = row % 7 > 2 && row > 1;
       slots_.push_back(goes_on ? slots_.back()
                                : static_cast<int32_t>(numbers_.Integer(-1, num_slots() - 1)));
@@ -166,7 +166,7 @@ class LoraCase {
     y_ = Bf16Numbers(num_inputs() * y_stride_, 50);
   }
 
-  // Computes y for rows [first, first + count) of the inputs.
+  // Returns y for rows [first, first + count) of the inputs.
   std::vector<float> Run(int64_t first, int64_t count) {
     AddLoraArgs args = {};
     const int64_t x_bytes = BitsPerElement(shape_.x_type) / 8;
@@ -245,7 +245,7 @@ class LoraCase {
   struct Sum {
     double value = 0, size = 0;
   };
-  // x A^T for a row of x, with the row's scale.
+  // Returns x A^T for a row of x, with the row's scale.
   std::vector<Sum> Shrunk(int64_t input, const float* a, int64_t rank) const {
     std::vector<Sum> sums(static_cast<size_t>(rank));
     const double scale = shape_.is_embedding ? 4 : scales_[static_cast<size_t>(input)];

@@ -1,6 +1,6 @@
 // Checks the layers that keep states: convolutions, recurrences, norms and gates of their results.
-// Exact results are computed with bounds of their errors, token by token; and a sequence that is
-// cut at any row must have the same bits as in one piece.
+// Computes exact results with bounds of their errors, token by token. A sequence that is divided at
+// any row must have the same bits as in one piece.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -25,14 +25,14 @@ double ExactSoftplus(double x) {
   return x > 20 ? x : std::log1p(std::exp(x));
 }
 
-// Slices of consecutive rows with their own slots; those of `kept` behind these.
+// Slices of consecutive rows with their own slots. The slots of `kept` come after these.
 struct Sequences {
   std::vector<StateSlice> slices;
   std::vector<StateKept> kept;
   int64_t rows = 0;
   int32_t num_slots = 0;
 
-  // `kept_rows`: for each slice the rows after which its state is kept.
+  // `kept_rows`: for each slice, the rows after which its state is copied.
   Sequences(const std::vector<int32_t>& tokens,
             const std::vector<std::vector<int32_t>>& kept_rows = {}) {
     num_slots = static_cast<int32_t>(tokens.size());
@@ -55,7 +55,7 @@ struct Sequences {
   }
 };
 
-// The states of all slots, `numbers` each and `stride` apart.
+// The states of all slots, with `numbers` elements each, `stride` elements apart.
 struct States {
   std::vector<float> initial;
   int64_t numbers = 0, stride = 0;
@@ -124,7 +124,7 @@ void CheckConvolve(CaseMemory& memory, Comparison& comparison, const Convolution
     return result;
   };
   const Result got = run(whole, 0, states.initial);
-  // The input of a row of the slice, in F32 as the kernel has it.
+  // Returns the input of a row of the slice in F32, as in the kernel.
   const auto input = [&](const StateSlice& slice, int64_t row, int64_t channel) {
     if (row < 0) return states.Of(states.initial, slice.slot)[(row + taps) * channels + channel];
     const float* const from = x.data() + (slice.first_row + row) * stride + channel;
@@ -151,7 +151,7 @@ void CheckConvolve(CaseMemory& memory, Comparison& comparison, const Convolution
           comparison.AddBf16(got.bf16[at], sum * gate,
                              std::abs(gate) * (error + std::abs(sum) * Gamma(1)));
         } else {
-          // silu' is at most 1.1.
+          // The derivative of silu is at most 1.1.
           const double value = sum * ExactSigmoid(sum);
           comparison.AddF32(got.f32[at], value,
                             1.1 * error + std::abs(value) * Gamma(kMathUnits + 4));
@@ -270,7 +270,7 @@ class Recurrence {
       for (int head = 0; head < shape_.heads; ++head) CompareHead(got, slice, head, comparison);
     }
   }
-  // The rows of one slice in pieces, in its own slot.
+  // Compares the rows of one slice, computed in pieces, in the slice's own slot.
   void ComparePieces(CaseMemory& memory, const Result& got, size_t index,
                      const std::vector<int32_t>& pieces, Comparison& comparison) const {
     const StateSlice& slice = whole_.slices[index];
@@ -297,7 +297,7 @@ class Recurrence {
   int64_t KeysWidth() const { return int64_t{shape_.key_heads} * shape_.key_dim; }
   int64_t MatrixNumbers() const { return int64_t{shape_.heads} * shape_.key_dim * shape_.head_dim; }
 
-  // A head of q or k.
+  // Returns a head of q or k.
   std::vector<Bounded> KeyOf(const float* from, double factor) const {
     std::vector<Bounded> key(static_cast<size_t>(shape_.key_dim));
     double squares = 0;
@@ -305,7 +305,8 @@ class Recurrence {
     const double scale = shape_.corrects ? factor / std::sqrt(squares + double{1e-6f}) : 1;
     for (size_t i = 0; i < key.size(); ++i) {
       key[i].value = from[i] * scale;
-      // Half the roundings of the sum of squares; the root, the factor, a division, a product.
+      // Half of the roundings of the sum of squares; then the root, the factor, a division, a
+      // product.
       key[i].error =
           shape_.corrects ? std::abs(key[i].value) * Gamma((shape_.key_dim / 32.0 + 8) / 2 + 5) : 0;
     }
@@ -357,7 +358,7 @@ class Recurrence {
     const float* const steps = steps_.data() + row * steps_stride_;
     const double a = std::exp(double{a_log_[static_cast<size_t>(head)]});
     Gates gates;
-    // exp of a number whose relative error is `roundings`.
+    // Returns exp of a number whose relative error is `roundings`.
     const auto exp_of = [](double exponent, double roundings) {
       const double value = std::exp(exponent);
       return Bounded{value, value * (std::abs(exponent) * Gamma(roundings) + Gamma(kMathUnits))};
@@ -405,7 +406,7 @@ class Recurrence {
     return gates;
   }
 
-  // A token's update of one column of the state, whose result is compared with `got`.
+  // Applies a token's update to one column of the state, and compares its result with `got`.
   void Step(const Gates& gates, const std::vector<Bounded>& q, const std::vector<Bounded>& k,
             double v, int column, std::vector<Bounded>& state, float got, int head,
             Comparison& comparison) const {
@@ -571,7 +572,8 @@ void CheckGateRows(CaseMemory& memory, Comparison& comparison, const GateRowsSha
     }
     const double factor = shape.softplus ? ExactSoftplus(number) : ExactSigmoid(number);
     const double value = x[static_cast<size_t>(i)] * factor;
-    // The rounding of the sum moves either function relatively by no more than the sum.
+    // The rounding of the sum changes either function by at most the same relative amount as the
+    // sum.
     comparison.AddBf16(got[static_cast<size_t>(i)], value,
                        std::abs(value) * (Gamma(4 * kMathUnits + 6) + size * Gamma(1)));
   }

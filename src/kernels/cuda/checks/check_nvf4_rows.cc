@@ -23,8 +23,8 @@ struct NvF4Rows {
   std::vector<float> values;
 };
 
-// Normally distributed numbers; some rows are scaled so that group scales are in E4M3's coarse
-// range or beyond its maximum.
+// Returns normally distributed numbers. Some rows are scaled so that group scales are in E4M3's
+// coarse range or beyond its maximum.
 NvF4Rows NormalRows(int64_t rows, int64_t cols) {
   NvF4Rows x{rows, cols, TestNumbers(46).Normals(rows * cols)};
   constexpr std::array<float, 5> kSizes = {1, 0x1p-13f, 0, 0x1p-12f, 100};
@@ -33,13 +33,13 @@ NvF4Rows NormalRows(int64_t rows, int64_t cols) {
   return x;
 }
 
-// Covers the ratios of a group's largest number to the tensor's scale for which scales are coarse:
-// below E4M3's smallest normal number, at and next to its ties, and beyond its maximum.
+// Returns groups whose ratios of the largest number to the tensor's scale have coarse scales: below
+// E4M3's smallest normal number, at and next to its ties, and beyond its maximum.
 NvF4Rows RowsOfCoarseScales(float static_scale) {
   NvF4Rows x{4096, device::kNvF4Group, {}};
   TestNumbers numbers(49);
   for (int64_t row = 0; row < x.rows; ++row) {
-    // amax / 6 in units of 2^-9: from 0 to 16 in steps of 1/128, then beyond 448.
+    // The values of amax / 6 in units of 2^-9: from 0 to 16 in steps of 1/128, then beyond 448.
     const float unit =
         row < 2048 ? static_cast<float>(row) / 128 : std::exp2(static_cast<float>(row) / 200);
     const float largest = unit * 6 * 0x1p-9f;
@@ -59,8 +59,8 @@ NvF4Rows NotFiniteRows() {
   return x;
 }
 
-// Checks rows of BF16 that convert_rows rounds in place, against the CPU's if scales are powers of
-// two, and that pack_nvf4 packs them without changing their values.
+// Checks rows of BF16 that convert_rows rounds in place against the CPU's, if scales are powers of
+// two. Also checks that pack_nvf4 packs them without changing their values.
 void CheckRoundAndPack(CaseMemory& memory, Comparison& comparison, NvF4Rows x, float static_scale) {
   const int64_t count = x.rows * x.cols, groups = x.cols / device::kNvF4Group;
   for (float& value : x.values) value = FromBf16Bits(ToBFloat16(value).bits);

@@ -18,7 +18,7 @@ using device::RowScale;
 using device::RowsOut;
 using Kind = ActivationFormat::Kind;
 
-// F32 rows, rounded by the CPU to a type of at most 8 bits.
+// Returns F32 rows, rounded by the CPU to a type of at most 8 bits.
 std::vector<float> RoundedByCpu(const std::vector<float>& rows, int64_t cols,
                                 const ActivationFormat& format, float scale) {
   ThreadPool pool(1);

@@ -65,7 +65,7 @@ float FreeScale(TestNumbers& numbers) {
 
 constexpr float kE2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
-// Table that maps random bytes to codes.
+// Sets a table that maps random bytes to codes.
 void CodeTable(ElementType type, NumberKind kind, uint8_t (&table)[256]) {
   for (int byte = 0; byte < 256; ++byte) {
     auto code = static_cast<uint8_t>(byte);
@@ -311,8 +311,8 @@ TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind
       float value = kind == NumberKind::kIntegers ? static_cast<float>(numbers.Integer(-2, 2))
                                                   : numbers.Normal();
       if (format.nvf4_inputs) {
-        // Codes of a group, times its scale; one of them is 6, so that the scale is recovered
-        // exactly.
+        // Quantizes a group: codes times the group's scale. One of the codes is 6, so that the
+        // scale is recovered exactly.
         if (i % 16 == 0 && kind == NumberKind::kFree)
           group_scale = ToFloat(Float8E4M3{static_cast<uint8_t>(numbers.Integer(0x20, 0x48))});
         const auto code =
