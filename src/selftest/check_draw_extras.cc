@@ -21,10 +21,10 @@ using checks::TestNumbers;
 
 namespace {
 
-// Forbids every `step`-th token or, if `alone`, allows only these.
+// Forbids every `step`-th token or, if `alone`, allows only these tokens.
 class EveryMatcher final : public TokenMatcher {
  public:
-  // Accepts any `num_before` tokens first.
+  // Accepts any tokens until `num_before` tokens have been accepted.
   EveryMatcher(int64_t step, bool alone, int64_t num_before)
       : step_(step), alone_(alone), num_before_(num_before) {}
   bool Advance(int32_t token) override { return num_before_-- > 0 || Allows(token); }
@@ -45,14 +45,14 @@ class EveryMatcher final : public TokenMatcher {
   int64_t num_before_;
 };
 
-// Settings with which a row is drawn.
+// Settings for drawing a row.
 struct Kind {
   SamplingParams params = {};
   int64_t constraint_step = 0;  // 0: none
   bool constraint_alone = false;
 };
 
-// Every kind of change and of logprobs alone, and several combined.
+// Returns every kind of change and of logprobs alone, and several combined.
 std::vector<Kind> AllKinds(int64_t cols) {
   const auto token = [cols](int64_t i) { return static_cast<int32_t>(i % cols); };
   std::vector<Kind> kinds;
@@ -81,7 +81,7 @@ std::vector<Kind> AllKinds(int64_t cols) {
     kind.params.logit_bias = {{token(5), 50.0f}};
   });
   add([](Kind& kind) { kind.params.min_tokens = 20; });
-  add([](Kind& kind) {  // overruled by a constraint that only allows the end tokens
+  add([](Kind& kind) {  // a constraint that allows only the end tokens overrules it
     kind.params.min_tokens = 20;
     kind.constraint_step = std::numeric_limits<int32_t>::max();
     kind.constraint_alone = true;
@@ -117,14 +117,15 @@ std::vector<Kind> AllKinds(int64_t cols) {
 }
 
 std::vector<float> RowOf(TestNumbers& numbers, size_t i, int64_t cols) {
-  if (i % 4 == 1) return numbers.Integers(cols, 4);  // many equal logits
+  if (i % 4 == 1) return numbers.Integers(cols, 4);  // many logits are equal
   std::vector<float> row = numbers.Normals(cols);
   for (float& logit : row) logit *= i % 4 == 3 ? 12.0f : 3.0f;
   return row;
 }
 
-// Maximum difference of two logprobs whose sums have different orders and use different exponential
-// functions: the logarithm of the sum, up to 16, is rounded to F32, and so is the difference.
+// Returns the maximum difference of two logprobs whose sums have different orders and use different
+// exponential functions. The logarithm of the sum, up to 16, is rounded to F32, and so is the
+// difference.
 double LogprobError(float logprob) {
   constexpr double kSum = 0x1p-21, kLogarithm = 0x1p-20;
   return kSum + kLogarithm + 0x1p-23 * std::abs(static_cast<double>(logprob));

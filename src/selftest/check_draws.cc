@@ -1,4 +1,5 @@
-// Compares tokens drawn from rows of logits with the CPU's sampler for the same random numbers.
+// Compares tokens drawn from rows of logits with those of the CPU's sampler for the same random
+// numbers.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -31,7 +32,7 @@ SamplingParams Params(double temperature, double top_p, int64_t top_k, double mi
   return params;
 }
 
-// No cut, every cut alone, and several combined.
+// Returns settings with no cut, every cut alone, and several combined.
 std::vector<SamplingParams> AllParams(int64_t cols) {
   std::vector<SamplingParams> all = {Params(1, 1, 0, 0),       Params(0, 1, 0, 0),
                                      Params(0.6, 0.95, 20, 0), Params(1, 0.9, 0, 0),
@@ -49,7 +50,7 @@ std::vector<SamplingParams> AllParams(int64_t cols) {
   return all;
 }
 
-// Rows with different distributions of logits.
+// Returns rows with different distributions of logits.
 std::vector<std::vector<float>> AllRows(TestNumbers& numbers, int64_t cols) {
   const auto normals = [&](float deviation) {
     std::vector<float> row = numbers.Normals(cols);
@@ -66,13 +67,13 @@ std::vector<std::vector<float>> AllRows(TestNumbers& numbers, int64_t cols) {
   rows.push_back(std::vector<float>(static_cast<size_t>(cols), 1.5f));
   rows.push_back(normals(3));
   for (int64_t i = 1; i < cols; i += 3) rows.back()[static_cast<size_t>(i)] = -kInfinity;
-  // One far above all others, which are equal.
+  // One logit is far above all others, which are equal.
   rows.push_back(std::vector<float>(static_cast<size_t>(cols), -50.0f));
   rows.back()[static_cast<size_t>(cols / 2)] = 0.0f;
   return rows;
 }
 
-// A step of rows: settings and expected tokens.
+// The rows of a step: settings and expected tokens.
 struct Draws {
   int64_t cols = 0;
   std::vector<float> logits = {};
@@ -103,7 +104,7 @@ void CheckDraw(CaseMemory& memory, Comparison& comparison, const Draws& draws) {
   }
 }
 
-// `is_short`: only some of the rows with some of the settings.
+// `is_short`: whether to use only some of the rows with some of the settings.
 Draws DrawsOfCpu(int64_t cols, bool is_short) {
   TestNumbers numbers(91);
   DrawScratch scratch(cols);
@@ -117,8 +118,8 @@ Draws DrawsOfCpu(int64_t cols, bool is_short) {
   for (const std::vector<float>& row : rows) {
     const int32_t best = kernels::ArgMax(row);
     for (size_t i = 0; i < all.size(); ++i) {
-      // The ends of the interval, the middle of equal weights, 1 as rounding could produce, and
-      // random numbers.
+      // The ends of the interval, the middle of equal weights, 1 (which rounding could produce),
+      // and random numbers.
       constexpr double kEnds[] = {0.0, 1 - 0x1p-53, 0.5, 1.0};
       const double any = static_cast<double>(numbers.Bits() >> 11) * 0x1p-53;
       const double uniform = i % 7 < 4 ? kEnds[i % 7] : any;
@@ -131,7 +132,7 @@ Draws DrawsOfCpu(int64_t cols, bool is_short) {
   return draws;
 }
 
-// The first of the largest logits; -0 equals 0.
+// The expected token is the first of the largest logits; -0 equals 0.
 Draws GreedyDraws() {
   Draws draws{.cols = 9000};
   std::vector<float> row(9000, -1.0f);

@@ -30,7 +30,8 @@ void CompareWords(Comparison& comparison, std::span<const uint32_t> got,
   for (size_t i = 0; i < expected.size(); ++i) comparison.AddEqual(got[i], expected[i]);
 }
 
-// Copies from host to device, on the device, and back, with host memory that is pinned or not.
+// Copies from host to device, on the device, and back. `pinned`: whether host memory is
+// page-locked.
 Status CheckCopies(CheckRun& run, Comparison& comparison, int64_t count, bool pinned) {
   Device& device = run.device().device();
   DeviceStream& stream = run.device().stream();
@@ -60,7 +61,7 @@ Status CheckCopies(CheckRun& run, Comparison& comparison, int64_t count, bool pi
   return {};
 }
 
-// A second stream reads what the first wrote, synchronized only by an event.
+// A second stream reads what the first one wrote, synchronized only by an event.
 Status CheckEvents(CheckRun& run, Comparison& comparison) {
   constexpr int64_t kCount = 1 << 16;
   Device& device = run.device().device();
@@ -88,7 +89,7 @@ Status CheckEvents(CheckRun& run, Comparison& comparison) {
   return reader->Synchronize();
 }
 
-// Page-locks existing host memory, as for uploads of weights.
+// Page-locks existing host memory, as uploads of weights do.
 Status CheckPin(CheckRun& run, Comparison& comparison) {
   constexpr int64_t kCount = 1 << 16;
   Device& device = run.device().device();
@@ -105,7 +106,7 @@ Status CheckPin(CheckRun& run, Comparison& comparison) {
   return {};
 }
 
-// Uploads pieces of all sizes through two small buffers, like weights.
+// Uploads pieces of all sizes through two small buffers, as for weights.
 Status CheckUploader(CheckRun& run, Comparison& comparison) {
   constexpr int64_t kChunk = 64 << 10;
   Device& device = run.device().device();
@@ -141,7 +142,7 @@ Status CheckUploader(CheckRun& run, Comparison& comparison) {
   return {};
 }
 
-// Allocating more memory than there is gives an error, not a failure later.
+// Checks that allocating more memory than there is returns an error and does not fail later.
 Status CheckTooMuch(CheckRun& run, Comparison& comparison) {
   Device& device = run.device().device();
   const auto buffer = device.Allocate(device.info().total_bytes * 2, "too much");

@@ -1,14 +1,15 @@
-// Compares the demo model, plain and quantized in every layout, on the device with the CPU.
+// Compares the results of the demo model on the device with those on the CPU, plain and quantized
+// in every layout.
 //
 // The reference is the CPU with F32 activations, and F32 keys and values unless those are FP8. The
-// CPU's own BF16 arithmetic differs from it, since it rounds inputs of products, keys and values. A
-// device also rounds results of products, queries and attention weights: at most three roundings
-// for each of the CPU's. Independent errors add up as the root of the sum of squares, sqrt(3) times
-// the CPU's. As such figures vary by a factor of up to 2 over few positions, the limit of the root
-// mean square is 2 * sqrt(3) times the CPU's.
-// Steps replayed as graphs must be bit-identical to launched ones.
-// The answers are the CPU's: where its most likely token leads by more than six times the device's
-// root mean square error, the device must choose the same token.
+// CPU's own BF16 arithmetic differs from that, because it rounds inputs of products, keys and
+// values. A device also rounds results of products, queries and attention weights: at most three
+// roundings for each of the CPU's. Independent errors add up as the root of the sum of squares,
+// sqrt(3) times the CPU's. As such figures vary by a factor of up to 2 over few positions, the
+// limit of the root mean square is 2 * sqrt(3) times the CPU's. Steps replayed as graphs must be
+// bit-identical to launched ones. The texts compared are the CPU's answers: where its most likely
+// token leads by more than six times the device's root mean square error, the device must choose
+// the same token.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -95,8 +96,8 @@ std::vector<double> LogSoftmaxOf(const std::vector<float>& logits) {
   return result;
 }
 
-// Root mean square error of the most likely tokens' logprobs (kTopTokens per position), over all
-// positions. NaN if any of them is NaN.
+// Returns the root mean square error of the most likely tokens' logprobs (kTopTokens per position),
+// over all positions. NaN if any of them is NaN.
 double ErrorOf(const Logits& logits, const Logits& reference) {
   double sum = 0, count = 0;
   for (size_t s = 0; s < reference.size(); ++s) {
@@ -118,7 +119,7 @@ double ErrorOf(const Logits& logits, const Logits& reference) {
   return std::sqrt(sum / count);
 }
 
-// Difference of the two largest logits.
+// Returns the difference of the two largest logits.
 double LeadOf(const std::vector<float>& logits) {
   float first = -INFINITY, second = -INFINITY;
   for (const float logit : logits) {
@@ -132,8 +133,8 @@ double LeadOf(const std::vector<float>& logits) {
   return first - second;
 }
 
-// Runs the sequences again, replayed by graphs. The first one ends earlier, so that the steps after
-// that are padded.
+// Runs the sequences again, replayed by graphs. The first sequence ends earlier, so that later
+// steps are padded.
 Status CheckReplayed(LoadedModel& device, std::vector<std::vector<int32_t>> sequences,
                      const std::vector<int64_t>& prefill, const Logits& launched,
                      Comparison& comparison) {
@@ -180,11 +181,11 @@ Status CheckModel(CheckRun& run, ThreadPool& pool, Comparison& comparison,
   comparison.AddWithin(error, 0, kErrorOfCpu * ErrorOf(cpu_logits, exact_logits));
   for (size_t s = 0; s < sequences.size(); ++s) {
     for (size_t t = prompts[s].size() - 1; t + 1 < sequences[s].size(); ++t) {
-      if (LeadOf(exact_logits[s][t]) <= 6 * error) continue;  // nearly a tie
+      if (LeadOf(exact_logits[s][t]) <= 6 * error) continue;  // the two tokens are nearly tied
       comparison.AddEqual(kernels::ArgMax(device_logits[s][t]), sequences[s][t + 1]);
     }
   }
-  // The emulator is slow: one format suffices.
+  // On the slow emulator, one format suffices.
   if (format.target != nullptr && !run.with_large_shapes()) return {};
   return CheckReplayed(*device, sequences, prefill, device_logits, comparison);
 }

@@ -11,19 +11,19 @@
 
 namespace sluice::selftest {
 
-// The model that is run in every format.
+// A small model, which is run in every format.
 struct DemoModel {
   std::filesystem::path folder;
-  std::vector<std::vector<int32_t>> prompts;  // token ids; empty: there is no model
+  std::vector<std::vector<int32_t>> prompts;  // prompts as token ids; empty: there is no model
   std::string missing;                        // why there is no model
 };
 
-// The kernel checks only: checks::KernelCheckParts, and drawn tokens, which are compared with the
-// sampler.
+// Returns only the kernel checks: checks::KernelCheckParts, and the check of drawn tokens, which
+// are compared with the sampler's.
 std::vector<checks::CheckPart> PartsOfKernels();
 
-// In dependency order: later parts build on earlier ones. The last one reads `model` when it runs;
-// `model` must outlive the parts.
+// Returns all parts in dependency order: later parts build on earlier ones. The last one reads
+// `model` when it runs; `model` must outlive the parts.
 std::vector<checks::CheckPart> CheckParts(const DemoModel& model);
 
 void CheckMemory(checks::CheckRun& run);

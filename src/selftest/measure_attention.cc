@@ -33,14 +33,14 @@ void MeasureStep(MeasureRun& run, Batch batch, ElementType type, bool is_prefill
   shape.slices.assign(static_cast<size_t>(batch.sequences), {batch.tokens, batch.context});
   const AttentionStep step(shape, checks::AttentionNumbers::kNone);
   CaseMemory memory(run.device());
-  // Each layer has its own cache memory: a launch must not find the previous launch's data in the
-  // device's cache.
+  // Each layer has cache memory of its own, because a launch must not find the previous launch's
+  // data in the device's cache.
   const int64_t copies = is_prefill ? 1 : run.CopiesBeyondCache(step.kv_bytes());
   std::vector<device::AttentionArgs> args;
   for (int64_t copy = 0; copy < copies; ++copy) args.push_back(step.Upload(memory));
   for (size_t copy = 0; memory.ok() && copy < args.size(); ++copy)
     step.FillOnDevice(run.device(), args[copy]);
-  const double peak = run.limits().bf16_teraflops;  // attention's products are BF16
+  const double peak = run.limits().bf16_teraflops;  // attention multiplies in BF16
   run.Measure({.name = is_prefill ? "prefill attention" : "decode attention",
                .shape = fmt::format("{} x {} tokens after {}, {}", batch.sequences, batch.tokens,
                                     batch.context, type == ElementType::kF8E4M3 ? "fp8" : "bf16"),

@@ -30,7 +30,8 @@ void MeasureCopies(MeasureRun& run) {
       });
 }
 
-// Uploads like weights: from memory that is not page-locked, through two page-locked buffers.
+// Uploads as weights are uploaded: from memory that is not page-locked, through two page-locked
+// buffers.
 void MeasureUpload(MeasureRun& run, double bus_gigabytes) {
   const int64_t bytes = run.Size(int64_t{2} << 30, 1 << 16);
   const MeasureRun::Work work = {.name = "upload of weights",
@@ -73,7 +74,8 @@ void MeasureBus(MeasureRun& run) {
   MeasureUpload(run, bus);
 }
 
-// The fastest product of 8192^3: the measured peak of the tensor cores.
+// Returns the speed of the fastest product of 8192^3, which is the measured peak of the tensor
+// cores.
 double MeasurePeak(MeasureRun& run, device::DeviceLinear& products, const WeightFormat& format,
                    const std::string& how = "") {
   const int64_t size = run.Size(8192, 128);
@@ -95,7 +97,7 @@ double MeasurePeak(MeasureRun& run, device::DeviceLinear& products, const Weight
       memory, [&](int64_t turn) { products.Run(run.device().stream(), product.args(turn)); });
 }
 
-// The speedup by sums in the tensor cores' own precision (--fast-accumulation).
+// Measures the speedup of sums in the tensor cores' own precision (--fast-accumulation).
 void MeasureFastSums(MeasureRun& run, const WeightFormat& format) {
   const auto products = device::DeviceLinear::Create(run.device().device(), run.device().kernels(),
                                                      {.fast_accumulation = true});

@@ -1,5 +1,5 @@
-// Measures the matrix products of Llama 3 70B's layers: with few rows, where reading the weights is
-// the limit, and with many, where arithmetic is.
+// Measures the matrix products of Llama 3 70B's layers: with few rows, where reading the weights
+// limits the speed, and with many, where arithmetic does.
 #include <fmt/format.h>
 
 #include "selftest/measure_run.h"
@@ -14,7 +14,7 @@ using checks::WeightFormats;
 
 namespace {
 
-// Formats named in the recipes and in the report's targets.
+// Returns whether the recipes or the report's targets name the format.
 bool IsMeasured(const DeviceUnderTest& device, const WeightFormat& format) {
   if (format.e4m3_inputs && !device.has_e4m3_products()) return false;
   if (format.nvf4_inputs && !device.has_nvf4_products()) return false;
@@ -46,7 +46,7 @@ void MeasureProduct(MeasureRun& run, device::DeviceLinear& products, MeasuredSha
       return;
     }
   }
-  // Chosen as when a model is loaded.
+  // The way is chosen as when a model is loaded.
   text += fmt::format(", by {}", NameOf(products.Choose(product.args(0))));
   // Codes whose inputs are not quantized are multiplied in BF16.
   const double peak = format.e4m3_inputs   ? run.limits().fp8_teraflops

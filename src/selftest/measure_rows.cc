@@ -1,4 +1,5 @@
-// Measures norms, fused kernels and draws: the bytes to move, relative to the bandwidth.
+// Measures norms, fused kernels and draws. Their speed is the bytes that they move, compared with
+// the bandwidth.
 #include <fmt/format.h>
 
 #include "selftest/measure_run.h"
@@ -195,7 +196,7 @@ void MeasureDraws(MeasureRun& run, int64_t rows) {
   CaseMemory memory(run.device());
   const double bytes = static_cast<double>(rows * vocabulary) * 4;
   const auto logits = Arrays<float>(memory, rows * vocabulary, run.CopiesBeyondCache(bytes));
-  // Temperature 0: each row is read once.
+  // With temperature 0, each row is read once.
   const auto* settings =
       memory.In(std::vector<kernels::DrawSettings>(static_cast<size_t>(rows), {0, 0, 0, 1, 0}));
   int32_t* tokens = memory.Out<int32_t>(rows);

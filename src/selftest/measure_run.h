@@ -1,4 +1,4 @@
-// A run of measurements: the time of kernels on this device, relative to its limits.
+// Runs measurements: the time of kernels on this device, relative to its limits.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace sluice::selftest {
 
-enum class MeasureUnit { kGigabytes, kTeraflops };  // per second
+enum class MeasureUnit { kGigabytes, kTeraflops };  // units per second
 
 struct MeasureRow {
   std::string part, name, shape;
   MeasureUnit unit = MeasureUnit::kGigabytes;
-  double seconds = 0;  // median per launch
+  double seconds = 0;  // median time per launch
   double achieved = 0;
-  double limit = 0;     // measured before; 0: none
-  std::string message;  // why there is no figure
+  double limit = 0;     // limit that was measured earlier; 0: none
+  std::string message;  // why there is no result
 };
 
-// The device's limits, measured by the part `limits`, which runs first.
+// The device's limits. The part `limits`, which runs first, measures them.
 struct MeasuredLimits {
   double copy_gigabytes = 0;  // bytes read plus bytes written by a large copy on the device
-  double bf16_teraflops = 0;  // the library's product of 8192^3
+  double bf16_teraflops = 0;  // speed of the library's product of 8192^3
   double fp8_teraflops = 0;
   double nvf4_teraflops = 0;
 };
@@ -41,10 +41,10 @@ class MeasureRun {
   MeasureRun(const checks::DeviceUnderTest& device, std::function<void(const std::string&)> print)
       : device_(device), print_(std::move(print)) {}
 
-  // Runs nothing once the device is lost.
+  // Does nothing if the device is lost.
   void RunPart(const MeasurePart& part);
 
-  // Launches a kernel; `turn` increases with every call, so that launches can use different data in
+  // Launches a kernel. `turn` increases with every call, so that launches can use different data in
   // turn.
   using LaunchTurn = std::function<void(int64_t turn)>;
   struct Work {
@@ -56,18 +56,19 @@ class MeasureRun {
   // Warms up, times groups of launches by events and writes a row with the median. Returns the
   // achieved value in `unit`; 0 on failure.
   double Measure(const Work& work, checks::CaseMemory& memory, const LaunchTurn& launch);
-  // Writes a row for work that was timed elsewhere.
+  // Adds a row for work that was timed elsewhere.
   void Note(const Work& work, double seconds);
-  // Writes a row without a figure.
+  // Adds a row without a result.
   void Skip(std::string name, std::string shape, std::string why);
 
-  // `emulated` on the emulator, where small shapes only show that measurements work.
+  // Returns `size`, or `emulated` on the emulator, where small shapes only test that measurements
+  // work.
   int64_t Size(int64_t size, int64_t emulated) const {
     return device_.is_emulated() ? emulated : size;
   }
 
-  // Number of copies of `bytes` of data such that launches that use them in turn do not find them
-  // in the cache.
+  // Returns the number of copies of `bytes` of data with which launches that use them in turn do
+  // not find them in the cache.
   int64_t CopiesBeyondCache(double bytes) const;
 
   const checks::DeviceUnderTest& device() const { return device_; }
@@ -89,13 +90,13 @@ class MeasureRun {
   bool lost_ = false, failed_ = false;
 };
 
-// A value of `--part`.
+// A part of the measurements, which `--part` selects.
 struct MeasurePart {
   std::string_view name;
   std::string_view summary;
   void (*run)(MeasureRun&);
 };
-// The part `limits` is first.
+// Returns all parts; `limits` is the first.
 std::span<const MeasurePart> MeasureParts();
 
 void MeasureLimitsOfDevice(MeasureRun& run);

@@ -21,7 +21,7 @@ inline constexpr MeasuredShape kLlama70Layers[] = {
 
 class MeasuredProduct {
  public:
-  // `copies` of the weights, which launches use in turn. Results are BF16.
+  // `copies`: number of copies of the weights, which launches use in turn. Results are BF16.
   MeasuredProduct(const checks::DeviceUnderTest& device, checks::CaseMemory& memory,
                   device::DeviceLinear& products, const checks::WeightFormat& format, int64_t m,
                   int64_t n, int64_t k, int64_t copies);
@@ -31,7 +31,7 @@ class MeasuredProduct {
   }
   std::span<const device::LinearArgs> all() const { return args_; }
   static double WeightBytes(const checks::WeightFormat& format, int64_t n, int64_t k);
-  // Bytes of weights, inputs and results.
+  // Returns the bytes of weights, inputs and results.
   double bytes() const { return bytes_; }
   double flops() const { return flops_; }
 

@@ -37,7 +37,7 @@ class CpuModel final : public LoadedModel {
 class OnDevice final : public LoadedModel {
  public:
   OnDevice(ThreadPool& pool, const ModelOptions& options) : LoadedModel(pool, options) {}
-  ~OnDevice() override { model_.reset(); }  // before the memory that it uses
+  ~OnDevice() override { model_.reset(); }  // destroyed before the memory that it uses
 
   Status Open(Device& device, ThreadPool& pool, const std::filesystem::path& folder,
               const ModelOptions& options) {
@@ -96,7 +96,7 @@ Status LoadedModel::Step(const std::vector<std::vector<int32_t>>& sequences,
   std::vector<std::vector<int32_t>> tables;
   std::vector<kernels::AttentionSlice> slices;
   for (const Part& part : parts) {
-    // A sequence's consecutive blocks are not adjacent in memory.
+    // The consecutive blocks of a sequence are not adjacent in memory.
     auto& table = tables.emplace_back();
     for (int64_t i = 0; i < blocks; ++i)
       table.push_back(

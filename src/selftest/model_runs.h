@@ -17,7 +17,7 @@ namespace sluice::selftest {
 // A model with its cache, loaded for a few short sequences. Thread safety: one thread at a time.
 class LoadedModel {
  public:
-  // On the CPU.
+  // Loads the model on the CPU.
   static Result<std::unique_ptr<LoadedModel>> Load(ThreadPool& pool,
                                                    const std::filesystem::path& folder,
                                                    const ModelOptions& options);
@@ -27,18 +27,18 @@ class LoadedModel {
                                                      const ModelOptions& options);
   virtual ~LoadedModel() = default;
 
-  // Logits of every token of every sequence, [sequence][token][vocabulary]. The first `prefill[s]`
-  // tokens of each are computed in two steps, split at a different place for each sequence; then
-  // each step computes one token of every sequence. Error if a step fails.
+  // Returns logits of every token of every sequence, [sequence][token][vocabulary]. The first
+  // `prefill[s]` tokens of each are computed in two steps, split at a different place for each
+  // sequence; then each step computes one token of every sequence. Error if a step fails.
   using Logits = std::vector<std::vector<std::vector<float>>>;
   Result<Logits> Run(const std::vector<std::vector<int32_t>>& sequences,
                      const std::vector<int64_t>& prefill);
 
-  // The model's greedy continuation of each prompt, `count` tokens.
+  // Returns the model's greedy continuation of each prompt, `count` tokens.
   Result<std::vector<std::vector<int32_t>>> Continue(
       const std::vector<std::vector<int32_t>>& prompts, int64_t count);
 
-  // Later steps of one token per sequence are replayed as graphs, padded to `sequences`.
+  // Captures graphs for later steps of one token per sequence, which are padded to `sequences`.
   Status Record(int64_t sequences) {
     return model_->RecordSteps({.sequences = {sequences}}, *cache_);
   }
@@ -54,7 +54,7 @@ class LoadedModel {
  private:
   struct Part {
     size_t sequence;
-    int64_t begin, end;  // tokens
+    int64_t begin, end;  // range of tokens
   };
   Status Step(const std::vector<std::vector<int32_t>>& sequences, const std::vector<Part>& parts,
               Logits& logits);
@@ -63,7 +63,7 @@ class LoadedModel {
   ModelOptions options_;
 };
 
-// Limits for the sequences of this check.
+// Returns limits for the sequences of this check.
 ModelOptions SmallModelOptions(int64_t sequences, int64_t tokens);
 
 }  // namespace sluice::selftest
