@@ -13,9 +13,9 @@ bool Covers(std::string_view architecture, int major, int minor) {
   while (digits < architecture.size() && digits < 4 && IsDigit(architecture[digits]))
     number = number * 10 + (architecture[digits++] - '0');
   if (digits < 2) return false;
-  // After the number and an optional 'a' comes nothing or CMake's suffix "-real" (no intermediate
-  // code). Entries with intermediate code only do not count: it would have to be compiled at run
-  // time, which this program never does.
+  // Only CMake's suffix "-real" (no intermediate code) may follow the number and an optional 'a'.
+  // Entries with only intermediate code do not count, because this program never compiles it at run
+  // time.
   std::string_view rest = architecture.substr(digits);
   const bool is_exact = rest.starts_with('a');
   if (is_exact) rest.remove_prefix(1);

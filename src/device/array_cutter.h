@@ -1,4 +1,4 @@
-// Cuts a piece of device memory into arrays.
+// Divides a piece of device memory into arrays.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// If arrays are kept apart, a gap follows each array, and no two share memory, so that a kernel
-// that writes beyond its array is detected (DevicePool). The planned size is the same.
+// If arrays are kept apart, a gap follows each array and no two share memory, so that writes beyond
+// an array are detected (DevicePool). The planned size does not change.
 class ArrayCutter {
  public:
   explicit ArrayCutter(bool keeps_apart = false) : keeps_apart_(keeps_apart) {}
@@ -27,12 +27,12 @@ class ArrayCutter {
     return offset;
   }
 
-  // Arrays taken from here on are never used at the same time as those taken since planned_end()
-  // was `end`, and may share their memory.
+  // Arrays taken after this call are never used at the same time as those taken since planned_end()
+  // was `end`, so they may share memory.
   void ShareFrom(int64_t end) { planned_end_ = end; }
   int64_t planned_end() const { return planned_end_; }
 
-  // Size of the piece, without gaps.
+  // Returns the size of the piece, without gaps.
   int64_t total_bytes() const { return most_planned_; }
   const std::vector<ArrayGap>& gaps() const { return gaps_; }
 

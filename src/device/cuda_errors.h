@@ -1,4 +1,4 @@
-// Errors of the CUDA runtime as messages. Compiled only into programs built with CUDA.
+// Converts errors of the CUDA runtime to messages. Compiled only into programs built with CUDA.
 #pragma once
 
 #include <string>
@@ -9,15 +9,16 @@
 
 namespace sluice {
 
-// Whether the device is unusable for this process after this error.
+// Returns whether this process can no longer use the device after this error.
 bool IsFatalCudaError(cudaError_t code);
 
-// kInternal: "copying 12 bytes to the device: cudaErrorInvalidValue (invalid argument)", with
-// advice if there is any.
+// Returns kInternal: "copying 12 bytes to the device: cudaErrorInvalidValue (invalid argument)",
+// with advice if there is any.
 Error CudaFailure(const std::string& purpose, cudaError_t code);
 
-// kUnsupported: why there is no usable device. `code`: of cudaGetDeviceCount; the versions:
-// supported by the driver (0: no driver), and used to build the program.
+// Returns kUnsupported with the reason why no device can be used. `code`: result of
+// cudaGetDeviceCount. The versions: the one that the driver supports (0: no driver), and the one
+// that the program was built with.
 Error NoCudaDevice(cudaError_t code, int driver_version, int runtime_version);
 
 }  // namespace sluice

@@ -1,9 +1,9 @@
-// A model's device memory: a single allocation, of the size in the memory plan, which is cut once
-// at start. Pieces are not freed individually, so a plan that adds up Padded sizes is exact. On an
-// emulated device, a gap that must not be written follows each piece; gaps count nowhere. A write
-// to a gap ends the program when the pool is destroyed, with the piece's name, and an address
-// sanitizer reports any access immediately. With EmulatedDeviceOptions::keeps_arrays_apart there
-// are also gaps between the arrays of a piece.
+// A model's device memory: a single allocation, of the size in the memory plan, which is divided
+// into pieces once, at startup. Pieces are not freed individually, so a plan that adds up Padded
+// sizes is exact. On an emulated device, a gap that must not be written follows each piece; gaps do
+// not count as used memory. After a write to a gap, the pool's destructor ends the program with the
+// piece's name; an address sanitizer reports any access immediately. With
+// EmulatedDeviceOptions::keeps_arrays_apart there are also gaps between the arrays of a piece.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace sluice {
 
 class EmulatedDevice;
 
-// The gap after an array of a piece: offset from the piece's begin.
+// The gap after an array of a piece: its offset from the piece's begin.
 struct ArrayGap {
   int64_t offset;
   int64_t bytes;
@@ -28,22 +28,23 @@ class DevicePool {
  public:
   static constexpr int64_t kAlignment = 256;
 
-  // `bytes` may be any size; kResourceExhausted as Device::Allocate, naming `what`.
+  // Allocates `bytes` bytes, which may be any number. kResourceExhausted as Device::Allocate; the
+  // message names `what`.
   static Result<DevicePool> Allocate(Device& device, int64_t bytes, const char* what);
 
-  // Number of bytes of the pool that Take(bytes) uses.
+  // Returns the number of bytes of the pool that Take(bytes) uses.
   static constexpr int64_t Padded(int64_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 
-  // The next piece, aligned to kAlignment, not zeroed. Null for 0 bytes. kResourceExhausted names
-  // `what`, the required and the remaining size. `gaps`: those of an ArrayCutter that cuts this
-  // piece; they do not count as used. REQUIRES: `gaps` is empty unless keeps_arrays_apart().
+  // Returns the next piece, aligned to kAlignment, not zeroed. Null for 0 bytes. kResourceExhausted
+  // names `what`, the required and the remaining size. `gaps`: those of an ArrayCutter that divides
+  // this piece; they do not count as used. REQUIRES: `gaps` is empty unless keeps_arrays_apart().
   Result<void*> Take(int64_t bytes, const char* what, const std::vector<ArrayGap>& gaps = {});
 
   bool keeps_arrays_apart() const;
 
-  // Address of the first piece.
+  // Returns the address of the first piece.
   std::byte* begin() const { return memory_.As<std::byte>(); }
   int64_t used_bytes() const { return used_; }
   int64_t size_bytes() const { return size_; }
@@ -67,7 +68,7 @@ class DevicePool {
   EmulatedDevice* emulated_ = nullptr;  // null on a GPU
   int64_t gaps_in_memory_ = 0;
   std::vector<Gap> gaps_;
-  std::vector<DeviceBuffer> apart_;  // pieces whose arrays are kept apart
+  std::vector<DeviceBuffer> apart_;  // memory of pieces whose arrays are kept apart
 };
 
 }  // namespace sluice

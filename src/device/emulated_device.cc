@@ -19,7 +19,7 @@ tl::unexpected<Error> Lost() {
   return Fail(ErrorCode::kInternal, "the emulated device was lost; restart the program");
 }
 
-// Whether a single allocation contains all these bytes.
+// Returns whether a single allocation contains all these bytes.
 bool Covers(const std::map<uintptr_t, int64_t>& memory, const void* data, int64_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(data);
   const auto after = memory.upper_bound(address);
@@ -36,8 +36,8 @@ class EmulatedEvent final : public DeviceEvent {
     queue_ = std::move(queue);
     count_ = queue_->num_enqueued();
   }
-  // The queue and work count of the last Record. Returned by value, since the event may be recorded
-  // again while a caller waits for the queue.
+  // Returns the queue and the work count of the last Record, by value, because the event may be
+  // recorded again while a caller waits for the queue.
   std::pair<std::shared_ptr<EmulatedQueue>, int64_t> place() const { return {queue_, count_}; }
 
   Status Synchronize() override {
@@ -66,14 +66,14 @@ class EmulatedGraph final : public DeviceGraph {
   EmulatedQueue::Recorded work_;
 };
 
-// Which of a copy's addresses are device addresses.
+// Which addresses of a copy are device addresses.
 enum class CopyKind { kToDevice, kToHost, kOnDevice };
 
 class EmulatedStream final : public DeviceStream {
  public:
   EmulatedStream(EmulatedDevice* device, std::atomic<int>* launch_fault, bool runs_at_once)
       : device_(device), queue_(std::make_shared<EmulatedQueue>(launch_fault, runs_at_once)) {}
-  // Drops work that nobody waited for: its memory may have been freed.
+  // Drops work for which nobody waited, because its memory may have been freed.
   ~EmulatedStream() override { queue_->Drop(); }
 
   void CopyToDevice(void* to, const void* host, int64_t bytes) override {
@@ -132,7 +132,7 @@ class EmulatedStream final : public DeviceStream {
   }
 
  private:
-  // Waits for the first `count` pieces of work.
+  // Waits for the first `count` pieces of work of the queue.
   Status SynchronizeUntil(int64_t count) {
     if (device_->is_lost()) {
       queue_->Drop();

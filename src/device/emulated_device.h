@@ -1,8 +1,8 @@
-// A device emulated on the CPU: its memory is host memory, its streams are queues whose work runs
-// when it is waited for (emulated_queue.h), its kernels run in kernels/cuda/emulator.h. It is
-// designed to expose mistakes: unwritten memory holds 0xFF bytes (NaNs), and a copy fails if its
-// device addresses are not allocated device memory, or if its memory was freed (host memory: or
-// unpinned) before the copy ran.
+// A device emulated on the CPU. Its memory is host memory, its streams are queues whose work runs
+// when a caller waits for it (emulated_queue.h), and its kernels run in kernels/cuda/emulator.h. It
+// is designed to expose mistakes: unwritten memory contains 0xFF bytes (NaNs), and a copy fails if
+// its device addresses are not allocated device memory, or if its memory was freed (or, for host
+// memory, unpinned) before the copy ran.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,13 @@
 namespace sluice {
 
 struct EmulatedDeviceOptions {
-  int64_t total_bytes = int64_t{4} << 30;  // size of memory; the host only allocates written pages
+  // Size of the device's memory; the host allocates only pages that are written.
+  int64_t total_bytes = int64_t{4} << 30;
   int compute_major = 9, compute_minor = 0;
   int ordinal = 0;
-  bool runs_at_once = false;  // work runs when it is enqueued
-  // A model's arrays are separate in memory, with gaps in between (DevicePool), even those that
-  // share memory on a GPU.
+  bool runs_at_once = false;  // whether work runs as soon as it is enqueued
+  // Whether a model's arrays are separate in memory, with gaps in between (DevicePool), even arrays
+  // that share memory on a GPU.
   bool keeps_arrays_apart = false;
 };
 
@@ -45,19 +46,19 @@ class EmulatedDevice final : public Device {
   Result<std::unique_ptr<DeviceStream>> CreateStream() override;
   Result<std::unique_ptr<DeviceEvent>> CreateEvent() override;
 
-  // Faults for tests; they affect the next work enqueued on any stream.
+  // Cause faults, for tests. They affect the next work enqueued on any stream.
   void FailNextCopy() { copy_fault_ = true; }  // or the next fill
   void FailNextLaunch();
-  // From now on every call that can fail fails, and no work runs.
+  // After this call, every call that can fail fails, and no work runs.
   void Lose() { is_lost_ = true; }
 
-  // For this device's streams.
+  // Used by this device's streams.
   bool is_lost() const { return is_lost_; }
   bool TakeCopyFault() { return copy_fault_.exchange(false); }
-  // Whether all (Holds) or any (Touches) of these bytes are device memory.
+  // Return whether all (Holds) or any (Touches) of these bytes are device memory.
   bool Holds(const void* data, int64_t bytes) const;
   bool Touches(const void* data, int64_t bytes) const;
-  // Whether all these bytes are page-locked host memory.
+  // Returns whether all these bytes are page-locked host memory.
   bool IsLocked(const void* data, int64_t bytes) const;
 
  protected:
@@ -72,9 +73,10 @@ class EmulatedDevice final : public Device {
   std::atomic<int> launch_fault_ = 0;
   mutable std::mutex mutex_;
   std::map<uintptr_t, int64_t> allocated_;  // device memory: sizes by address
-  std::map<uintptr_t, int64_t> spaced_;     // reserved bytes of it that do not count
-  std::map<uintptr_t, int64_t> pinned_;     // page-locked host memory
-  std::map<uintptr_t, int64_t> locked_;     // page-locked host memory owned by others
+  // Reserved bytes of device memory that do not count as used.
+  std::map<uintptr_t, int64_t> spaced_;
+  std::map<uintptr_t, int64_t> pinned_;  // page-locked host memory
+  std::map<uintptr_t, int64_t> locked_;  // page-locked host memory owned by others
   int64_t allocated_bytes_ = 0;
 };
 

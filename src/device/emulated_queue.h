@@ -1,8 +1,8 @@
-// The work of an emulated stream. By default, work is deferred: it runs, in order, when the stream
-// is waited for. So a missing wait, or a write to memory that a pending copy still has to read,
-// gives wrong results in every test, not only rarely on a real device. With `runs_at_once`, work
-// runs when it is enqueued, which exposes memory that is written only after the copy that reads it
-// was enqueued.
+// The work of an emulated stream. By default, work is deferred: it runs, in order, when a caller
+// waits for the stream. So a missing wait, or a write to memory that a pending copy still has to
+// read, gives wrong results in every test, not only rarely on a real device. With `runs_at_once`,
+// work runs when it is enqueued, which exposes memory that is written only after the copy that
+// reads it was enqueued.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ class EmulatedQueue {
  public:
   EmulatedQueue() = default;
   // `launch_fault` outlives the queue: if it is not 0, the next launch fails with that code instead
-  // of being enqueued, and resets it to 0. `runs_at_once`: work runs before Enqueue returns, as
-  // early as a device may run it.
+  // of being enqueued, and resets it to 0. `runs_at_once`: whether work runs before Enqueue
+  // returns, which is the earliest that a device may run it.
   explicit EmulatedQueue(std::atomic<int>* launch_fault, bool runs_at_once = false)
       : launch_fault_(launch_fault), runs_at_once_(runs_at_once) {}
 
@@ -39,20 +39,20 @@ class EmulatedQueue {
     ++num_enqueued_;
     if (runs_at_once_) TryRunAll();
   }
-  // Runs, and waits if necessary, until `count` pieces of work are done since the beginning.
+  // Runs work, and waits if necessary, until `count` pieces of work are done in total.
   void RunUntil(int64_t count) {
     constexpr std::chrono::microseconds kPause{50};
     while (!TryRunUntil(count)) std::this_thread::sleep_for(kPause);
   }
-  // Runs what can run now. Returns whether all work is done.
+  // Runs the work that can run now. Returns whether all work is done.
   bool TryRunAll() { return TryRunUntil(num_enqueued_); }
   void RunAll() { RunUntil(num_enqueued_); }
-  // Counts the remaining work as done without running it, as for a lost device.
+  // Counts the remaining work as done without running it, as if the device were lost.
   void Drop() {
     work_.clear();
     num_done_ = num_enqueued_;
   }
-  // Until EndRecording, work is recorded instead of enqueued.
+  // Begins recording: until EndRecording, work is recorded and not enqueued.
   using Recorded = std::vector<std::function<bool()>>;
   void BeginRecording() { recorded_.emplace(); }
   Recorded EndRecording() {

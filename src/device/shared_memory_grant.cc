@@ -15,7 +15,8 @@ struct Grants {
 };
 
 Grants& AllGrants() {
-  static auto* const grants = new Grants;  // Never freed: used until the last thread ends.
+  // Never freed, because it is used until the last thread ends.
+  static auto* const grants = new Grants;
   return *grants;
 }
 

@@ -4,8 +4,9 @@
 
 namespace sluice {
 
-// A stream's first failed launch since its last Synchronize, and the launches before it, since a
-// later call may report the failure of an earlier kernel. Names live as long as the program.
+// A stream's first failed launch since its last Synchronize, and the launches before it, because
+// the failure of an earlier kernel may be reported by a later call. Names live as long as the
+// program.
 struct LaunchFailure {
   static constexpr unsigned kRemembered = 8;
 

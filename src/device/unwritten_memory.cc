@@ -16,10 +16,10 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-// From this size on, memory consists of copy-on-write mappings of a file of 0xFF bytes.
+// Allocations of at least this size are copy-on-write mappings of a file of 0xFF bytes.
 constexpr int64_t kTileBytes = int64_t{16} << 20;
 
-// A file of kTileBytes bytes of 0xFF; -1 if the system cannot create it.
+// Returns the descriptor of a file of kTileBytes bytes of 0xFF; -1 if the system cannot create it.
 int TileFile() {
   static const int file = [] {
     const int made = memfd_create("unwritten", MFD_CLOEXEC);
@@ -38,7 +38,7 @@ int TileFile() {
   return file;
 }
 
-// Null if the system refuses.
+// Returns null if the system refuses.
 void* MapTiles(int64_t bytes) {
   const int file = TileFile();
   if (file < 0) return nullptr;

@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-// Aligned to 256 bytes; bytes > 0. The host only allocates pages of large memory when they are
-// written. kResourceExhausted if the host refuses; `what`: the use, for the message.
+// Allocates memory, aligned to 256 bytes. The host allocates pages of large memory only when they
+// are written. kResourceExhausted if the host refuses; `what`: the memory's use, for the message.
+// REQUIRES: bytes > 0.
 Result<void*> AllocateUnwritten(int64_t bytes, const char* what);
 void FreeUnwritten(void* data, int64_t bytes);  // `bytes`: as allocated
 

@@ -62,7 +62,7 @@ Status Uploader::Copy(ThreadPool& pool, void* to, const void* from, int64_t byte
 
 Status Uploader::Finish() {
   Status status = stream_->Synchronize();
-  if (status) used_ = 0;  // all data has arrived: the current chunk is free
+  if (status) used_ = 0;  // all data has arrived, so the current chunk is free
   end_ = Clock::now();
   return status;
 }

@@ -1,6 +1,6 @@
 // Uploads weights to a device through two page-locked host buffers. While one is being sent, all
-// threads fill the other, so that the time is the maximum of the source's (a mapped file) and the
-// bus's, not their sum.
+// threads fill the other, so that the upload takes as long as the slower of the source (a mapped
+// file) and the bus, not as long as both together.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace sluice {
 // order; small ones share a buffer.
 class Uploader {
  public:
-  // Two pinned buffers of `chunk_bytes`, rounded up to kAlignment.
+  // Allocates two pinned buffers of `chunk_bytes`, rounded up to kAlignment.
   static Result<Uploader> Create(Device& device, int64_t chunk_bytes = int64_t{32} << 20);
   // Elements whose size is a power of two up to this are never split between chunks.
   static constexpr int64_t kAlignment = 256;
@@ -31,19 +31,20 @@ class Uploader {
   // Waits for pending work; errors are lost unless Finish was called.
   ~Uploader();
 
-  // Returns after `from` has been read.
+  // Uploads `bytes` bytes. Returns after `from` has been read.
   Status Copy(ThreadPool& pool, void* to, const void* from, int64_t bytes);
 
-  // For data that is generated: writes bytes [offset, offset + size) of the piece to `chunk`.
-  // `chunk` and `offset` are aligned to kAlignment. An error ends the piece.
+  // Generates data: writes bytes [offset, offset + size) of the piece to `chunk`. `chunk` and
+  // `offset` are aligned to kAlignment. An error ends the piece.
   using FillChunk = std::function<Status(std::byte* chunk, int64_t offset, int64_t size)>;
   Status Fill(void* to, int64_t bytes, const FillChunk& fill);
 
   // Waits until all data has arrived; returns the first error since the last Finish.
   Status Finish();
 
-  int64_t bytes() const { return bytes_; }  // number of bytes sent so far
-  // From the first piece to the last Finish, or until now if not finished. 0 if nothing was sent.
+  int64_t bytes() const { return bytes_; }  // total bytes sent so far
+  // Returns the average from the first piece to the last Finish, or until now if not finished. 0 if
+  // nothing was sent.
   double bytes_per_second() const;
 
  private:
@@ -59,7 +60,7 @@ class Uploader {
   std::unique_ptr<DeviceStream> stream_;
   std::array<Chunk, 2> chunks_;
   int current_ = 0;
-  int64_t used_ = 0;  // bytes of the current chunk in use
+  int64_t used_ = 0;  // bytes of the current chunk that are in use
   int64_t bytes_ = 0;
   std::optional<Clock::time_point> begin_, end_;
 };

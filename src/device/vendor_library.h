@@ -10,7 +10,7 @@ namespace sluice {
 
 class VendorLibrary {
  public:
-  // Names for messages.
+  // Names that messages contain.
   struct Names {
     const char* library;
     const char* variable;  // environment variable that names the file
@@ -22,18 +22,18 @@ class VendorLibrary {
   // what was tried.
   static Result<VendorLibrary> Open(const Names& names, const std::string& path,
                                     std::vector<std::string> (*usual_files)());
-  // The value of the environment variable; null if it is not set.
+  // Returns the value of the environment variable; null if it is not set.
   static const char* FileOfUser(const char* variable);
 
   const std::string& file() const { return file_; }
 
   // Looks up a function; `Function` is a function pointer type. Sets null if the library does not
-  // have it; missing() returns the first such name.
+  // have the function; missing() returns the name of the first such function.
   template <typename Function>
   void Resolve(const char* name, Function& function) {
     function = reinterpret_cast<Function>(Find(name));
   }
-  // "" if all functions were found.
+  // Returns "" if all functions were found.
   const std::string& missing() const { return missing_; }
 
  private:
