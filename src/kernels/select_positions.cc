@@ -39,7 +39,8 @@ SLUICE_VECTOR_KERNEL(IndexPanelScores);
 
 namespace {
 
-// Maximum number of scores in memory at once; with long contexts these are few rows.
+// Maximum number of scores, and of rows, in memory at once. With long contexts, the scores limit
+// the number of rows.
 constexpr int64_t kScoresAtOnce = int64_t{4} << 20;
 constexpr int64_t kMostRowsAtOnce = 64;
 

@@ -311,8 +311,8 @@ TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind
       float value = kind == NumberKind::kIntegers ? static_cast<float>(numbers.Integer(-2, 2))
                                                   : numbers.Normal();
       if (format.nvf4_inputs) {
-        // Quantizes a group: codes times the group's scale. One of the codes is 6, so that the
-        // scale is recovered exactly.
+        // Numbers of a group are codes times the group's scale. One code is 6, so that rounding
+        // recovers the scale exactly.
         if (i % 16 == 0 && kind == NumberKind::kFree)
           group_scale = ToFloat(Float8E4M3{static_cast<uint8_t>(numbers.Integer(0x20, 0x48))});
         const auto code =
