@@ -1,4 +1,4 @@
-// Gemma 3: resizes an image to a square, whatever its shape; pan and scan adds crops of long
+// Gemma 3: resizes an image to a square, whatever its shape. Pan and scan adds crops of long
 // images.
 #include <algorithm>
 #include <cmath>
@@ -69,7 +69,7 @@ class Gemma3Processor : public ImageProcessor {
     return out;
   }
 
-  // Returns crops along the longer side; none if the image is not long enough, or crops would be
+  // Returns crops along the longer side; none if the image is not long enough, or if crops would be
   // too small.
   std::vector<ImageRegion> Crops(int width, int height) const {
     if (!settings_.pan_and_scan) return {};

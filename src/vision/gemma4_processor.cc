@@ -1,4 +1,4 @@
-// Gemma 4: an image is scaled to use the maximum number of tokens per image.
+// Gemma 4: scales an image to use the maximum number of tokens per image.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -61,8 +61,8 @@ class Gemma4Processor : public ImageProcessor {
   }
 
  private:
-  // The largest size, in multiples of `pooling` patches, that fits and approximately keeps the
-  // aspect ratio.
+  // Returns the largest size, in multiples of `pooling` patches, that fits and approximately keeps
+  // the aspect ratio.
   Result<FilledSize> SizeOf(int width, int height) const {
     const int64_t max_patches =
         int64_t{settings_.max_tokens} * settings_.pooling * settings_.pooling;

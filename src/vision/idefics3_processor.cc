@@ -1,5 +1,5 @@
-// Idefics 3 and SmolVLM: enlarges a long image to tiles, followed by the whole image. Each tile is
-// a separate input, and its marker gives its place.
+// Idefics 3 and SmolVLM: enlarges a long image and divides it into tiles, followed by the whole
+// image. Each tile is a separate input, and its marker names its row and column.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -83,7 +83,7 @@ class Idefics3Processor : public ImageProcessor {
     std::vector<MarkerToken> known = settings_.places;
     known.insert(known.end(), {settings_.fake, settings_.image, settings_.global});
     for (const auto& part : parts) {
-      // A line break between rows of tiles, and an empty line before the whole image.
+      // There is a line break between rows of tiles, and an empty line before the whole image.
       if (part->tokens[1] == settings_.global.id) {
         if (parts.size() > 1) text += "\n\n";
       } else {

@@ -1,4 +1,5 @@
-// InternVL: a grid of tiles that approximates the image's aspect ratio, then the whole image.
+// InternVL: divides an image by the grid of tiles that is nearest to its aspect ratio, and adds the
+// whole image.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -12,7 +13,7 @@ namespace {
 class InternVlProcessor : public ImageProcessor {
  public:
   struct Settings {
-    int height = 384, width = 384;  // of a tile, in pixels
+    int height = 384, width = 384;  // size of a tile in pixels
     bool crops = true;
     int min_tiles = 1, max_tiles = 12;
     int tokens = 256;  // per tile
@@ -96,7 +97,8 @@ Result<std::unique_ptr<ImageProcessor>> CreateInternVlProcessor(const ProcessorI
     out.height = static_cast<int>(height);
     out.width = static_cast<int>(width);
   }
-  // transformers' text and image processor always asks for tiles, so the file's setting is ignored.
+  // transformers' processor for text and images always requests tiles, so the file's setting is
+  // ignored.
   if (settings.IsOverridden("crop_to_patches")) {
     ASSIGN_OR_RETURN(const std::optional<bool> crops, settings.fields().Bool("crop_to_patches"));
     out.crops = crops.value_or(true);

@@ -1,5 +1,5 @@
 // LFM2-VL: rounds sides to merged patches. A large image becomes tiles, each a separate input,
-// followed by the whole image, in the size that it would have without tiles.
+// followed by the whole image in the size that it would have without tiles.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -88,7 +88,7 @@ class Lfm2VlProcessor : public ImageProcessor {
  private:
   struct Plan {
     TileGrid grid;
-    int height = 0, width = 0;  // of the whole image, in pixels
+    int height = 0, width = 0;  // size of the whole image in pixels
   };
 
   Plan PlanOf(int width, int height) const {
@@ -134,7 +134,7 @@ class Lfm2VlProcessor : public ImageProcessor {
   bool Takes(const Plan& plan) const {
     if (int64_t{plan.width} * plan.height > kMaxProcessedPixels) return false;
     if (plan.grid.rows * plan.grid.columns == 1) return true;
-    // As in transformers, which pads tiles and whole image to the same length.
+    // As in transformers, which pads tiles and the whole image to the same length.
     const int64_t patches = int64_t{plan.width / settings_.patch} * (plan.height / settings_.patch);
     const int64_t tile_side = settings_.tile / settings_.patch;
     const int64_t merged = int64_t{settings_.merge} * settings_.merge;
@@ -224,7 +224,7 @@ Status ReadLfm2VlTokens(const ProcessorInputs& inputs, Lfm2VlProcessor::Settings
   for (int row = 0; row < out.max_tiles; ++row) {
     for (int column = 0; column < out.max_tiles; ++column) {
       const std::string text = fmt::format("<|img_row_{}_col_{}|>", row + 1, column + 1);
-      // Vocabularies only have markers that grids may need.
+      // A vocabulary has markers only for places that grids may need.
       const bool is_needed = (row + 1) * (column + 1) <= out.max_tiles;
       out.places.push_back({is_needed ? inputs.token_id(text).value_or(-1) : -1, text});
     }

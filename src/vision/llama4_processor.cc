@@ -1,5 +1,5 @@
-// Llama 4: an image is scaled onto the canvas of tiles that loses least of it and cut into tiles;
-// then the whole image is scaled to one tile.
+// Llama 4: scales an image to fit the canvas of tiles that preserves most of it, cuts the canvas
+// into tiles, and adds the whole image scaled to one tile.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// A number with torch's precision: float32 if it comes from a tensor, else float64. The difference
+// A number in torch's precision: float32 if it comes from a tensor, else float64. The difference
 // can affect the last pixel of a side.
 struct MixedNumber {
   double value = 0;
@@ -37,12 +37,12 @@ int FloorOfProduct(int side, MixedNumber scale) {
 }
 
 struct TileSize {
-  int height = 0;  // in tiles, or in pixels
+  int height = 0;  // size in tiles, or in pixels
   int width = 0;
 };
 
-// Canvases of at most `most` tiles, in the reference's order: grouped by ratio, in the order in
-// which ratios first occur when counting tiles down from `most`.
+// Returns canvases of at most `most` tiles in the reference's order: grouped by ratio, in the order
+// in which ratios first occur when counting tiles down from `most`.
 std::vector<TileSize> CanvasesOf(int most) {
   std::vector<std::pair<double, std::vector<TileSize>>> by_ratio;
   for (int tiles = most; tiles > 0; --tiles) {
@@ -122,8 +122,8 @@ class Llama4Processor : public ImageProcessor {
   }
 
  private:
-  // In tiles: the canvas that enlarges the image least or, if all canvases shrink it, shrinks it
-  // least.
+  // Returns the canvas, in tiles, that enlarges the image least or, if all canvases shrink it,
+  // shrinks it least.
   TileSize BestCanvas(int width, int height) const {
     std::vector<float> scales;
     float chosen = 0;
@@ -153,8 +153,8 @@ class Llama4Processor : public ImageProcessor {
     return *best;
   }
 
-  // In pixels, at least 1: the image's size on the canvas, without distortion; enlarged beyond one
-  // tile only with to_max_canvas.
+  // Returns the image's size on the canvas in pixels, at least 1, without distortion. Images are
+  // enlarged beyond one tile only with to_max_canvas.
   TileSize SizeOnCanvas(int width, int height, TileSize canvas) const {
     const MixedNumber target_height = Limit(height, canvas.height * settings_.tile);
     const MixedNumber target_width = Limit(width, canvas.width * settings_.tile);
@@ -179,7 +179,7 @@ class Llama4Processor : public ImageProcessor {
                            : MixedNumber{static_cast<double>(wanted), false};
   }
 
-  // One tile of the canvas; black outside the image.
+  // Returns one tile of the canvas, which is black outside the image.
   Image TileOf(const Image& image, int top, int left) const {
     const int tile = settings_.tile;
     Image out{tile, tile, std::vector<uint8_t>(3 * static_cast<size_t>(tile) * tile, 0)};

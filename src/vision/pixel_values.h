@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// The value of each byte in each channel. A table is exact, since processors scale and normalize
+// The value of each byte in each channel. A table is exact, because processors scale and normalize
 // each channel separately.
 class PixelTable {
  public:
@@ -19,8 +19,9 @@ class PixelTable {
     bool normalize = true;
     std::array<double, 3> mean{0.5, 0.5, 0.5};
     std::array<double, 3> deviation{0.5, 0.5, 0.5};
-    // True: computes each step in bfloat16: scale, subtract, divide. False: in float32; if both are
-    // requested, mean and deviation are scaled instead of the byte.
+    // Whether to compute each step in bfloat16: scale, subtract, divide. If not, steps are in
+    // float32; if both scaling and normalization are requested, mean and deviation are scaled, not
+    // the byte.
     bool in_bfloat16 = false;
   };
   explicit PixelTable(const Settings& settings);
@@ -34,14 +35,15 @@ class PixelTable {
   std::array<std::array<float, 256>, 3> values_{};
 };
 
-// The functions below write patches of an image whose sides are multiples of `patch`, in the
-// layouts of ProcessedImage::values.
+// Each function below writes patches of an image whose sides are multiples of `patch`, in a layout
+// of ProcessedImage::values.
 
-// [rows * columns, patch, patch, 3], row by row.
+// Writes [rows * columns, patch, patch, 3], row by row.
 void WriteChannelLastPatches(const Image& image, const PixelTable& table, int patch, float* out);
 
-// [rows * columns, 3, frames, patch, patch]; the frame is repeated. Patches are in blocks of merge
-// x merge: block row, block column, row, column in the block. merge 1: row by row.
+// Writes [rows * columns, 3, frames, patch, patch]; all frames are the same. Patches are in blocks
+// of merge x merge: block row, block column, row and column within the block. With merge 1, they
+// are row by row.
 void WriteBlockPatches(const Image& image, const PixelTable& table, int patch, int merge,
                        int frames, float* out);
 

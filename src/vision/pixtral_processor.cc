@@ -1,4 +1,4 @@
-// Pixtral and Mistral 3: an image keeps its aspect ratio and is shrunk to the size limit; each row
+// Pixtral and Mistral 3: keeps an image's aspect ratio and shrinks it to the size limit. Each row
 // of tokens ends with a marker.
 #include <algorithm>
 #include <cmath>
@@ -74,7 +74,7 @@ class PixtralProcessor : public ImageProcessor {
   }
 
  private:
-  // Sides are rounded up to whole tokens; a side of 0 pixels has no tokens.
+  // Rounds sides up to whole tokens. A side of 0 pixels has no tokens.
   PixtralGrid GridOf(int width, int height) const {
     const double ratio = std::max(static_cast<double>(height) / settings_.max_height,
                                   static_cast<double>(width) / settings_.max_width);
@@ -90,7 +90,7 @@ class PixtralProcessor : public ImageProcessor {
   PixelTable table_;
 };
 
-// A size given as a number or as {"height": n, "width": n}; the sides must be equal.
+// Reads a size given as a number or as {"height": n, "width": n}; the sides must be equal.
 Result<int> SquareSide(const ProcessorSettings& settings, std::string_view name, int otherwise) {
   const json::Value* given = settings.fields().Given(name);
   if (given == nullptr || !given->is_object()) return settings.Size(name, otherwise);

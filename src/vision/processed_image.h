@@ -1,4 +1,5 @@
-// A preprocessed image, as a tower reads it, and the tokens that stand for it in a prompt.
+// A preprocessed image in the form that a tower reads, and the tokens that represent it in a
+// prompt.
 #pragma once
 
 #include <array>
@@ -12,8 +13,8 @@ struct ProcessedImage {
   // transformers' `pixel_values` of this image alone, F32, row-major, without padding to others:
   //
   //   Llama 4            [tiles, 3, height, width]; if several, the last is the whole image
-  //   InternVL           likewise
-  //   LLaVA-NeXT         likewise, the whole image first
+  //   InternVL           as Llama 4
+  //   LLaVA-NeXT         as Llama 4, but the whole image is first
   //   CLIP, SigLIP, Idefics 3  [1, 3, height, width]; a tile of Idefics 3 is a separate image
   //   LFM2-VL            as Gemma 4; a tile is a separate image
   //   Gemma 3            [1, 3, height, width]; a crop of pan and scan is a separate image
@@ -25,16 +26,16 @@ struct ProcessedImage {
   std::vector<int64_t> shape;
   std::vector<float> values;
 
-  // Size in patches before merging: time, height, width. Llama 4: of one tile. Gemma 3: zeros,
-  // since its processor does not know the size of a patch.
+  // Size in patches before merging: time, height, width. Llama 4: the size of one tile. Gemma 3:
+  // zeros, since its processor does not know the size of a patch.
   std::array<int, 3> grid{0, 0, 0};
   // Llama 4, InternVL, LLaVA-NeXT: rows and columns of tiles, without the whole image; {1, 1} if
   // there is one tile. Others: {1, 1}.
   std::array<int, 2> tiles{1, 1};
 
-  // LLaVA-NeXT: the part of the canvas that has rows, in patches: first row, first column, number
-  // of rows, number of columns. The first unit of `shape`, the whole image, comes before it.
-  // Others: zeros.
+  // LLaVA-NeXT: the part of the canvas for which there are rows, in patches: first row, first
+  // column, number of rows, number of columns. The first unit of `shape`, the whole image, comes
+  // before it. Others: zeros.
   std::array<int, 4> kept{0, 0, 0, 0};
 
   // The image's tokens in the prompt: special tokens only, from the image's first marker to its
@@ -44,13 +45,13 @@ struct ProcessedImage {
   // One entry per token: 1 if a row of the tower's output replaces the token's embedding, in this
   // order.
   std::vector<uint8_t> is_embedding;
-  int num_embeddings = 0;  // number of ones in is_embedding: rows that the tower computes
+  int num_embeddings = 0;  // number of rows that the tower computes: ones in is_embedding
 
-  // XXH3-128 of values, shape, grid, tiles, kept: equal for equal inputs of a tower; high word
-  // first.
+  // XXH3-128 of values, shape, grid, tiles and kept, so that equal inputs of a tower have equal
+  // hashes; high word first.
   std::array<uint64_t, 2> hash{0, 0};
 
-  // Bytes that this image allocates.
+  // Returns the bytes that this image allocates.
   int64_t bytes() const {
     return static_cast<int64_t>(values.capacity() * sizeof(float) +
                                 tokens.capacity() * sizeof(int32_t) + is_embedding.capacity() +

@@ -2,8 +2,8 @@
 // do.
 //
 // Resizing equals torchvision's antialiased filters on bytes, as in the "fast" processors of
-// transformers 5 and vLLM (vision/resize.h). Scaling and normalization are in float32, for Llama 4
-// in bfloat16, as there (vision/pixel_values.h).
+// transformers 5 and vLLM (vision/resize.h). As in transformers, scaling and normalization are in
+// float32, for Llama 4 in bfloat16 (vision/pixel_values.h).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace sluice {
 
-// The tower inputs for one image of a prompt: a single one, or with Gemma 3's pan and scan the
+// The tower inputs for one image of a prompt: a single input or, with Gemma 3's pan and scan, the
 // whole image and its crops.
 using ImageParts = std::vector<std::shared_ptr<const ProcessedImage>>;
 
@@ -32,9 +32,9 @@ struct ProcessorInputs {
                                 // processor_config.json; null if neither exists
   json::Value processor;        // processor_config.json; null if it does not exist
   json::Value overrides;        // --mm-processor-kwargs: an object, or null
-  // The id of a special token by its text; nullopt if the vocabulary lacks it.
+  // Returns the id of a special token by its text; nullopt if the vocabulary lacks it.
   std::function<std::optional<int32_t>(std::string_view)> token_id;
-  // The text of a token by its id; "" if there is none.
+  // Returns the text of a token by its id; "" if there is none.
   std::function<std::string(int32_t)> token_text;
 };
 
@@ -48,23 +48,23 @@ class ImageProcessor {
  public:
   virtual ~ImageProcessor() = default;
 
-  // Null for a text-only model. kUnsupported: an unknown kind of processor, or setting of one.
-  // kInvalidData: files that contradict each other or the vocabulary.
+  // Returns null for a text-only model. kUnsupported: an unknown kind of processor, or an
+  // unsupported setting. kInvalidData: the files contradict each other or the vocabulary.
   static Result<std::unique_ptr<ImageProcessor>> Create(const ProcessorInputs& inputs);
 
-  // kInvalidArgument if the reference refuses the image: because of its aspect ratio, or a side
-  // that would be 0.
+  // Processes an image. kInvalidArgument if the reference refuses it because of its aspect ratio,
+  // or because a side would be 0.
   virtual Result<ImageParts> Process(const Image& image) const = 0;
 
-  // Maximum number of bytes that Process() allocates for an image of this size, including its
-  // result; reserve them before calling it. nullopt if Process() refuses that size.
+  // Returns the maximum number of bytes that Process() allocates for an image of this size,
+  // including its result; reserve them before calling it. nullopt if Process() refuses that size.
   virtual std::optional<int64_t> MemoryBytes(int width, int height) const = 0;
 
-  // The text that replaces the placeholder before the prompt is tokenized: the tokens of `parts`,
-  // in order, with the text that the reference puts around them.
+  // Returns the text that replaces the placeholder before the prompt is tokenized: the tokens of
+  // `parts`, in order, with the text that the reference puts around them.
   virtual std::string Expansion(const ImageParts& parts) const = 0;
 
-  // The text that the chat template writes for each image.
+  // Returns the text that the chat template writes for each image.
   const std::string& placeholder() const { return placeholder_; }
 
  protected:

@@ -18,8 +18,8 @@ namespace sluice {
 // The settings of an image processor: its file, overridden by --mm-processor-kwargs.
 class ProcessorSettings {
  public:
-  // `known`: this family's settings, besides those common to all. kInvalidArgument for overrides of
-  // unknown settings.
+  // Reads the settings. `known`: this family's settings, in addition to those common to all.
+  // kInvalidArgument for overrides of unknown settings.
   static Result<ProcessorSettings> Read(const ProcessorInputs& inputs,
                                         const std::vector<std::string_view>& known);
 
@@ -28,13 +28,13 @@ class ProcessorSettings {
 
   // Returns an integer >= 1, or `otherwise` if absent.
   Result<int> Size(std::string_view name, int otherwise) const;
-  // Whether --mm-processor-kwargs contains this setting.
+  // Returns whether --mm-processor-kwargs contains this setting.
   bool IsOverridden(std::string_view name) const;
   // Returns `image_processor_type` without the suffixes of implementations, "Fast" and "Pil".
   Result<std::string> Kind(std::string_view otherwise) const;
   // Returns the file's `resample`; kUnsupported for a filter that is not in resize.h.
   Result<ResizeFilter> Filter(ResizeFilter otherwise) const;
-  // Returns do_rescale, rescale_factor, do_normalize, image_mean and image_std; `otherwise` has the
+  // Returns do_rescale, rescale_factor, do_normalize, image_mean and image_std. `otherwise`: the
   // family's defaults.
   Result<PixelTable::Settings> Pixels(PixelTable::Settings otherwise) const;
 
@@ -66,7 +66,7 @@ std::string TextOfTokens(const ProcessedImage& image, const std::vector<MarkerTo
 inline constexpr std::array<double, 3> kClipMean{0.48145466, 0.4578275, 0.40821073};
 inline constexpr std::array<double, 3> kClipDeviation{0.26862954, 0.26130258, 0.27577711};
 
-// Maximum number of pixels, far below overflow of integers.
+// Maximum number of pixels, far below integer overflow.
 inline constexpr int64_t kMaxProcessedPixels = int64_t{1} << 28;
 
 Result<std::unique_ptr<ImageProcessor>> CreateLlama4Processor(const ProcessorInputs& inputs);
@@ -75,12 +75,12 @@ Result<std::unique_ptr<ImageProcessor>> CreateGemma4Processor(const ProcessorInp
 Result<std::unique_ptr<ImageProcessor>> CreateIdefics3Processor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateInternVlProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateLfm2VlProcessor(const ProcessorInputs& inputs);
-// Creates the processor for the model's tower: one that makes squares for CLIP and SigLIP, or
-// Pixtral's.
+// Creates the processor for the model's tower: for CLIP and SigLIP one that makes squares,
+// otherwise Pixtral's.
 Result<std::unique_ptr<ImageProcessor>> CreateLlavaProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateLlavaNextProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreatePixtralProcessor(const ProcessorInputs& inputs);
-// Rules of Qwen2-VL and related families for the image's size and the layout of patches.
+// How Qwen2-VL and related families determine the image's size and the layout of patches.
 enum class SmartResizeRule { kQwen, kGlm, kPaddle };
 Result<std::unique_ptr<ImageProcessor>> CreateQwenProcessor(const ProcessorInputs& inputs,
                                                             SmartResizeRule rule);

@@ -1,5 +1,5 @@
-// Qwen2-VL and similar models (Qwen2.5-VL, Qwen3-VL, Qwen3.5, dots.ocr, GLM, PaddleOCR-VL): sides
-// are rounded to multiples of a merged patch, within limits on the number of pixels.
+// Qwen2-VL and similar models (Qwen2.5-VL, Qwen3-VL, Qwen3.5, dots.ocr, GLM, PaddleOCR-VL): rounds
+// sides to multiples of a merged patch, within limits on the number of pixels.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -72,7 +72,7 @@ class QwenProcessor : public ImageProcessor {
   }
 
  private:
-  // Rounds half to even, like Python's round().
+  // Rounds half to even, as Python's round() does.
   static int64_t Round(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
   // Some rules first enlarge sides that are smaller than a merged patch.
@@ -107,7 +107,7 @@ class QwenProcessor : public ImageProcessor {
           fmt::format("an image of {} x {} pixels is too thin: one side may be 200 times the other",
                       given_width, given_height));
     }
-    // GLM counts pixels of all frames, since an image is repeated `temporal` times.
+    // GLM counts the pixels of all frames, because an image is repeated `temporal` times.
     const int64_t frames = settings_.rule == SmartResizeRule::kGlm ? settings_.temporal : 1;
     SmartSize size{Round(height / factor) * static_cast<int64_t>(factor),
                    Round(width / factor) * static_cast<int64_t>(factor)};
@@ -142,7 +142,7 @@ class QwenProcessor : public ImageProcessor {
   PixelTable table_;
 };
 
-// The defaults of each rule.
+// Returns the defaults of each rule.
 QwenProcessor::Settings DefaultsOf(SmartResizeRule rule) {
   QwenProcessor::Settings out;
   out.rule = rule;

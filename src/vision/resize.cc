@@ -43,7 +43,7 @@ double FilterAt(ResizeFilter filter, double x) {
   return 0.0;
 }
 
-// The largest precision for which `largest` still fits in 16 bits.
+// Returns the largest precision for which `largest` still fits in 16 bits.
 int PrecisionFor(double largest) {
   int precision = 0;
   for (; precision < 22; ++precision) {
@@ -61,8 +61,8 @@ int SizeOf(ResizeFilter filter) {
   return 6;
 }
 
-// Computes weights of outputs [first, first + count_of) only; the precision is that for all `to`
-// outputs.
+// Computes only the weights of outputs [first, first + count_of); the precision is that for all
+// `to` outputs.
 FilterTaps TapsOf(int from, int to, int first, int count_of, ResizeFilter filter) {
   const double scale = static_cast<double>(from) / to;
   const int filter_size = SizeOf(filter);
@@ -202,8 +202,8 @@ Image PadImage(const Image& image, int width, int height, int left, int top,
 }
 
 int64_t ResizeBytes(int64_t from_width, int64_t from_height, int64_t width, int64_t height) {
-  // Weights of both sides: per side about two or four times its longer length, in float64 and in 16
-  // bits; plus rows of sums.
+  // The weights of both sides take, per side, two or four times its longer length, in float64 and
+  // in 16 bits. In addition there are rows of sums.
   const int64_t taps = 10 * (8 * std::max(from_width, width) + 8 * std::max(from_height, height));
   return 3 * width * (from_height + height) + taps + 16 * width;
 }

@@ -1,11 +1,11 @@
-// Resizing of RGB bytes, equal byte by byte to torchvision's antialiased filters on uint8 tensors
-// (torch 2.x on a CPU).
+// Resizes RGB images. Results equal those of torchvision's antialiased filters on uint8 tensors
+// (torch 2.x on a CPU), byte by byte.
 //
-// Two passes, across first, with bytes in between. Each output is a sum of products of bytes and
-// 16-bit integer weights: the weights of a filter are computed in float64, divided by their sum,
-// and scaled by the largest power of two with which the largest of them stays below 2^15 (at most
-// 2^22). Pillow uses 22 bits of precision always, and therefore differs by one or two in some
-// bytes.
+// There are two passes, the horizontal one first, with bytes in between. Each output is a sum of
+// products of bytes and 16-bit integer weights: the weights of a filter are computed in float64,
+// divided by their sum, and scaled by the largest power of two with which the largest of them stays
+// below 2^15 (at most 2^22). Pillow always uses 22 bits of precision, and therefore differs by one
+// or two in some bytes.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ Image CropImage(const Image& image, const ImageRegion& region);
 Image PadImage(const Image& image, int width, int height, int left, int top,
                const std::array<uint8_t, 3>& color);
 
-// Maximum number of bytes that ResizeImage() allocates, including its result.
+// Returns the maximum number of bytes that ResizeImage() allocates, including its result.
 int64_t ResizeBytes(int64_t from_width, int64_t from_height, int64_t width, int64_t height);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// CLIP and SigLIP, as in LLaVA: makes an image a square, by cutting out its middle or by squeezing
-// it. LLaVA's own processor pads it to a square first.
+// CLIP and SigLIP, as in LLaVA: makes an image a square by cutting out its middle or by squeezing
+// it. LLaVA's own processor first pads it to a square.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -18,13 +18,13 @@ struct SquareSize {
 class SquareProcessor : public ImageProcessor {
  public:
   struct Settings {
-    bool pads = false;      // pads to a square first
+    bool pads = false;      // whether to pad to a square first
     int shortest_edge = 0;  // 0: use `size`
     SquareSize size;
     bool crops = false;
     SquareSize crop;
     int patch = 14;
-    int more_tokens = 0;  // beside those of patches; may be negative
+    int more_tokens = 0;  // in addition to those of patches; may be negative
     ResizeFilter filter = ResizeFilter::kBicubic;
     PixelTable::Settings pixels;
     MarkerToken image;
@@ -74,7 +74,7 @@ class SquareProcessor : public ImageProcessor {
     const SquareSize size = SizeOf(width, height);
     const SquareSize out = settings_.crops ? settings_.crop : size;
     const int64_t pixels = int64_t{out.height} * out.width;
-    // Weights are kept only for the cropped part of a side.
+    // Only weights for the cropped part of a side are stored.
     return bytes + 18 * pixels + 5 * pixels / (int64_t{settings_.patch} * settings_.patch) +
            3LL * width * height +
            ResizeBytes(width, height, std::min(size.width, out.width),
@@ -162,7 +162,8 @@ Status ReadSquareSize(const ProcessorSettings& settings, SquareProcessor::Settin
   return {};
 }
 
-// Reads the number of tokens beside the patches'. "default" leaves out one: the class's.
+// Reads the number of tokens in addition to the patches'. "default" leaves out one token, that of
+// the class.
 Status ReadLlavaTokens(const ProcessorInputs& inputs, bool has_class,
                        SquareProcessor::Settings& out) {
   const json::Value* vision = inputs.config.Find("vision_config");
@@ -177,7 +178,7 @@ Status ReadLlavaTokens(const ProcessorInputs& inputs, bool has_class,
                    fields.Integer("num_additional_image_tokens", 0, 16));
   ASSIGN_OR_RETURN(const std::optional<std::string> strategy,
                    fields.String("vision_feature_select_strategy"));
-  // Older files without patch_size use the tower's values.
+  // In older files without patch_size, the tower's values apply.
   if (!patch) return {};
   out.patch = static_cast<int>(*patch);
   out.more_tokens = static_cast<int>(more.value_or(0)) - (strategy == "default" ? 1 : 0);

@@ -1,5 +1,5 @@
-// Grids of tiles for InternVL and LFM2-VL: the grid whose aspect ratio is nearest to the image's is
-// chosen.
+// Grids of tiles for InternVL and LFM2-VL, which choose the grid whose aspect ratio is nearest to
+// the image's.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct TileGrid {
 
 inline constexpr int kMostTiles = 256;
 
-// kUnsupported: fewer than one tile, more than kMostTiles, or least above most.
+// Returns kUnsupported for fewer than one tile, more than kMostTiles, or least above most.
 Status CheckTileCounts(int least, int most, std::string_view least_name,
                        std::string_view most_name);
 
