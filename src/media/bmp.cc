@@ -140,7 +140,7 @@ void ConvertBmpPixel(std::string_view bytes, size_t at, const BmpInfo& info, uin
     out[2] = static_cast<uint8_t>((value & 31) * 255 / 31);
     return;
   }
-  // Positions of red, green, blue, alpha.
+  // Positions of red, green, blue and alpha.
   std::array<size_t, 4> from{2, 1, 0, 3};
   if (info.layout == BmpLayout::kXbgr || info.layout == BmpLayout::kAbgr) from = {3, 2, 1, 0};
   if (info.layout == BmpLayout::kRgba) from = {0, 1, 2, 3};
@@ -172,7 +172,7 @@ Status ReadBmpRows(std::string_view bytes, const BmpInfo& info, StoredPixels& pi
   return {};
 }
 
-// Decodes run-length encoding: runs of one index, literal indices, and moves; skipped pixels have
+// Decodes run-length encoding: runs of one index, literal indices, and moves. Skipped pixels have
 // index 0.
 class BmpRuns {
  public:

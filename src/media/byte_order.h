@@ -1,4 +1,4 @@
-// Reads numbers from untrusted bytes. REQUIRES: the bytes exist.
+// Reads numbers from untrusted bytes. REQUIRES: the bytes are within the given range.
 #pragma once
 
 #include <cstddef>

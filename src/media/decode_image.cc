@@ -34,7 +34,7 @@ const FormatFunctions& FunctionsOf(ImageFormat format) {
   return *found;
 }
 
-// Determined by the first bytes; file names and media types are ignored.
+// Returns the format according to the first bytes; file names and media types are ignored.
 std::optional<ImageFormat> FormatOf(std::string_view bytes) {
   if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return ImageFormat::kPng;
   if (bytes.starts_with("\xFF\xD8\xFF")) return ImageFormat::kJpeg;
@@ -45,7 +45,7 @@ std::optional<ImageFormat> FormatOf(std::string_view bytes) {
   return std::nullopt;
 }
 
-// product / 255, rounded to nearest, where product = a * b with a, b in [0, 255].
+// Returns product / 255, rounded to nearest, where product = a * b with a, b in [0, 255].
 uint32_t DivideBy255(uint32_t product) {
   const uint32_t rounded = product + 128;
   return ((rounded >> 8) + rounded) >> 8;
@@ -108,7 +108,7 @@ Image ToRgb(StoredPixels pixels, int width, int height, const std::array<uint8_t
 Image Turn(Image image, int orientation) {
   if (orientation == 1) return image;
   const bool swaps = orientation >= 5;
-  // Orientations whose columns, or rows, of the result are read from the end of the source's.
+  // For these orientations, columns or rows of the result are read from the end of the source's.
   const bool from_right =
       orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool from_bottom =
@@ -174,7 +174,7 @@ Result<ImageHeader> ReadImageHeader(std::string_view bytes, const ImageLimits& l
   }
   ImageHeader header{*format, static_cast<int>(stored.width), static_cast<int>(stored.height),
                      ReadOrientation(stored.exif, stored.xmp), 0};
-  // Peak: the stored pixels and RGB together, or RGB and its rotated copy.
+  // The peak is reached by the stored pixels and RGB together, or by RGB and its rotated copy.
   const int64_t rgb_bytes = 3 * stored.width * stored.height;
   header.decode_bytes =
       std::max(stored.work_bytes + rgb_bytes, header.orientation == 1 ? 0 : 2 * rgb_bytes);

@@ -19,15 +19,16 @@ namespace sluice {
 
 enum class ImageFormat { kPng, kJpeg, kWebp, kGif, kBmp };
 
-// "PNG", "JPEG", ...
+// Returns "PNG", "JPEG", and so on.
 std::string_view ImageFormatName(ImageFormat format);
 
 struct ImageLimits {
-  // Twice the size at which Pillow warns. Larger images are refused after reading only the header.
+  // Maximum number of pixels: twice the number at which Pillow warns. Larger images are refused
+  // after reading only the header.
   int64_t max_pixels = 178'956'970;
   // Background color under transparent pixels: red, green, blue.
   std::array<uint8_t, 3> background{255, 255, 255};
-  // Time limit of a decoder, checked between rows or passes.
+  // Maximum time of decoding, checked between rows or passes.
   std::chrono::milliseconds max_time{20'000};
 };
 
@@ -39,12 +40,12 @@ struct ImageHeader {
   int64_t decode_bytes = 0;  // peak allocation of DecodeImage(), including its result
 };
 
-// Reads only the header; allocates almost nothing. kInvalidArgument: unknown format, damaged
-// header, or more pixels than the limit.
+// Reads only the header; allocates almost nothing. kInvalidArgument for an unknown format, a
+// damaged header, or more pixels than the limit.
 Result<ImageHeader> ReadImageHeader(std::string_view bytes, const ImageLimits& limits = {});
 
-// Decodes an image whose header was read with the same limits. Thread safe. kInvalidArgument:
-// damaged or truncated data, or time exceeded. Runs for at most limits.max_time.
+// Decodes an image whose header was read with the same limits. Thread safe. kInvalidArgument for
+// damaged or truncated data, or if the time is exceeded. Runs for at most limits.max_time.
 Result<Image> DecodeImage(std::string_view bytes, const ImageHeader& header,
                           const ImageLimits& limits = {});
 

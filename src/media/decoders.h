@@ -1,5 +1,5 @@
-// Header and decode functions for each format; decode_image.cc chooses among them and converts the
-// result to RGB.
+// Functions that read headers and decode pixels, for each format. decode_image.cc chooses among
+// them and converts the result to RGB.
 #pragma once
 
 #include <array>
@@ -27,13 +27,13 @@ struct StoredPixels {
   std::optional<std::array<uint8_t, 3>> clear_color;
 };
 
-// Bytes per pixel in this mode.
+// Returns the bytes per pixel in this mode.
 int ChannelsOf(StoredPixels::Mode mode);
 
-// The error of all decoders: "a damaged PNG image: DETAIL".
+// Returns the error of all decoders: "a damaged PNG image: DETAIL".
 tl::unexpected<Error> DamagedImage(ImageFormat format, std::string_view detail);
 
-// width * height * bytes, or 2^60 if that is more. REQUIRES: arguments within [0, 2^31).
+// Returns width * height * bytes, or 2^60 if that is more. REQUIRES: arguments within [0, 2^31).
 inline int64_t BytesOfPixels(int64_t width, int64_t height, int64_t bytes) {
   constexpr int64_t kMost = int64_t{1} << 60;
   return height != 0 && width > kMost / height / bytes ? kMost : width * height * bytes;
@@ -42,13 +42,13 @@ inline int64_t BytesOfPixels(int64_t width, int64_t height, int64_t bytes) {
 // The time after which decoders give up.
 using DecodeDeadline = std::chrono::steady_clock::time_point;
 
-// Result of ReadXHeader(): sizes in [1, 2^31), and the memory for decoding.
+// Result of ReadXHeader(): sizes in [1, 2^31), and the memory that decoding needs.
 struct StoredHeader {
   int64_t width = 0;
   int64_t height = 0;
-  int64_t work_bytes = 0;  // bytes allocated by the decoder, including `data` of its result
+  int64_t work_bytes = 0;  // bytes that the decoder allocates, including `data` of its result
   std::string_view exif;   // a TIFF structure in the file, or empty
-  std::string_view xmp;    // or empty
+  std::string_view xmp;    // XMP data in the file, or empty
 };
 
 Result<StoredHeader> ReadPngHeader(std::string_view bytes);
@@ -57,14 +57,14 @@ Result<StoredHeader> ReadWebpHeader(std::string_view bytes);
 Result<StoredHeader> ReadGifHeader(std::string_view bytes);
 Result<StoredHeader> ReadBmpHeader(std::string_view bytes);
 
-// REQUIRES: the header was read, and its size is within the limits.
+// Decode an image. REQUIRES: the header was read, and its size is within the limits.
 Result<StoredPixels> DecodePng(std::string_view bytes, DecodeDeadline deadline);
 Result<StoredPixels> DecodeJpeg(std::string_view bytes, DecodeDeadline deadline);
 Result<StoredPixels> DecodeWebp(std::string_view bytes, DecodeDeadline deadline);
 Result<StoredPixels> DecodeGif(std::string_view bytes, DecodeDeadline deadline);
 Result<StoredPixels> DecodeBmp(std::string_view bytes, DecodeDeadline deadline);
 
-// The value of the tag Orientation, 1 to 8; 1 if it is missing or invalid. `exif`: a TIFF
+// Returns the value of the tag Orientation, 1 to 8; 1 if it is missing or invalid. `exif`: a TIFF
 // structure, optionally preceded by "Exif\0\0". `xmp`: used if `exif` has no such tag.
 int ReadOrientation(std::string_view exif, std::string_view xmp);
 

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// `errors` must be first: a pointer to it is cast to JpegWriting.
+// `errors` must be the first member, because a pointer to it is cast to JpegWriting.
 struct JpegWriting {
   jpeg_error_mgr errors;
   jpeg_compress_struct encoder;
@@ -28,7 +28,7 @@ struct JpegWriting {
   std::longjmp(writing->on_error, 1);
 }
 
-// longjmp may leave this function, so it has no objects with destructors.
+// Has no objects with destructors, because longjmp may leave this function.
 bool Write(JpegWriting& writing, const Image& image) {
   jpeg_compress_struct& encoder = writing.encoder;
   encoder.err = jpeg_std_error(&writing.errors);

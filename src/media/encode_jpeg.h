@@ -1,4 +1,4 @@
-// Encodes a benchmark's images as JPEG.
+// Encodes images of a benchmark as JPEG.
 #pragma once
 
 #include <string>

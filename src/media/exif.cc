@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kOrientationTag = 0x0112;
 constexpr size_t kEntryBytes = 12;
 
-// The value of Orientation in the first directory of a TIFF structure; 0 if it is missing.
+// Returns the value of Orientation in the first directory of a TIFF structure; 0 if it is missing.
 int OrientationOfTiff(std::string_view tiff) {
   if (tiff.substr(0, 6) == std::string_view("Exif\0\0", 6)) tiff.remove_prefix(6);
   if (tiff.size() < 8) return 0;

@@ -1,4 +1,4 @@
-// Decodes the first frame of a GIF on its canvas, as Pillow does: outside the frame is the
+// Decodes the first frame of a GIF on its canvas, as Pillow does. Pixels outside the frame have the
 // transparent color, or index 0.
 #include <algorithm>
 
@@ -11,7 +11,7 @@ namespace {
 constexpr int kMaxCodeBits = 12;
 constexpr int kMaxCodes = 1 << kMaxCodeBits;
 
-// The first frame, as described before its data.
+// Describes the first frame, as the file does before the frame's data.
 struct GifFrame {
   int64_t canvas_width = 0;
   int64_t canvas_height = 0;
@@ -29,7 +29,8 @@ tl::unexpected<Error> CutGif() {
   return DamagedImage(ImageFormat::kGif, "the file is cut");
 }
 
-// The position after data blocks, which end with an empty one; nullopt if the file is truncated.
+// Returns the position after data blocks, which end with an empty one; nullopt if the file is
+// truncated.
 std::optional<size_t> SkipGifBlocks(std::string_view bytes, size_t at) {
   while (at < bytes.size()) {
     const size_t length = ByteAt(bytes, at);
@@ -39,7 +40,7 @@ std::optional<size_t> SkipGifBlocks(std::string_view bytes, size_t at) {
   return std::nullopt;
 }
 
-// The color table at `at` if the flags say that there is one; advances `at` past it.
+// Returns the color table at `at` if the flags say that there is one, and advances `at` past it.
 Result<std::string_view> ReadColorTable(std::string_view bytes, uint32_t flags, size_t& at) {
   if ((flags & 0x80) == 0) return std::string_view();
   const size_t length = 3 * (size_t{2} << (flags & 7));
@@ -94,7 +95,7 @@ class CodeReader {
  public:
   CodeReader(std::string_view bytes, size_t at) : bytes_(bytes), at_(at) {}
 
-  // nullopt at the end of the blocks.
+  // Returns the next code; nullopt at the end of the blocks.
   std::optional<uint32_t> Next(int width) {
     while (bits_ < width) {
       if (left_ == 0) {
@@ -135,7 +136,7 @@ class GifStrings {
     previous_ = kNone;
   }
 
-  // Appends the string of a code to `out`, up to `room`; false if the code is invalid.
+  // Appends the string of a code to `out`, up to `room`. Returns false if the code is invalid.
   bool Append(uint32_t code, std::vector<uint8_t>& out, size_t room) {
     if (code >= count_ + (previous_ != kNone && count_ < kMaxCodes ? 1 : 0)) return false;
     const bool is_new = code == count_;
@@ -169,7 +170,7 @@ class GifStrings {
   std::array<uint8_t, kMaxCodes + 1> string_{};
 };
 
-// The indices of a frame in file order.
+// Returns the indices of a frame in file order.
 Result<std::vector<uint8_t>> ReadIndices(std::string_view bytes, const GifFrame& frame,
                                          DecodeDeadline deadline) {
   if (frame.data_at >= bytes.size()) return CutGif();
@@ -195,7 +196,7 @@ Result<std::vector<uint8_t>> ReadIndices(std::string_view bytes, const GifFrame&
   return indices;
 }
 
-// By position in the file: the row of the frame.
+// Returns the row of the frame for each position in the file.
 std::vector<int> RowOrder(const GifFrame& frame) {
   std::vector<int> rows;
   rows.reserve(frame.height);

@@ -1,4 +1,4 @@
-// A decoded image: the only representation of pixels shared by parts of the program.
+// A decoded image, the only representation of pixels that parts of the program share.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace sluice {
 struct Image {
   int width = 0;   // pixels, >= 1
   int height = 0;  // pixels, >= 1
-  // [height, width, 3]: red, green, blue of each pixel, rows from the top, without padding.
+  // [height, width, 3]: red, green and blue of each pixel, rows from the top, without padding.
   std::vector<uint8_t> rgb;
 
   const uint8_t* row(int y) const { return rgb.data() + static_cast<size_t>(y) * width * 3; }

@@ -1,4 +1,5 @@
-// Uses libjpeg-turbo with Pillow's settings: exact integer DCT, smooth chroma upsampling.
+// Decodes JPEG by libjpeg-turbo with Pillow's settings: exact integer DCT, smooth chroma
+// upsampling.
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -14,7 +15,8 @@ namespace {
 // Each scan of a progressive file costs work for the whole image; encoders write about ten.
 constexpr int kMaxScans = 100;
 
-// State of libjpeg's callbacks; `errors` must be first: a pointer to it is cast to JpegReading.
+// State of libjpeg's callbacks. `errors` must be the first member, because a pointer to it is cast
+// to JpegReading.
 struct JpegReading {
   jpeg_error_mgr errors;
   jpeg_decompress_struct decoder;
@@ -137,7 +139,7 @@ Result<StoredPixels> ReadJpeg(JpegReading& reading) {
 struct JpegMarkers {
   StoredHeader header;
   bool has_frame = false;
-  bool keeps_coefficients = false;  // the file is known to have several scans
+  bool keeps_coefficients = false;  // whether the file is known to have several scans
   int channels = 0;
 };
 
@@ -189,8 +191,8 @@ Result<StoredHeader> ReadJpegHeader(std::string_view bytes) {
   }
   if (!found.has_frame) return DamagedImage(ImageFormat::kJpeg, "it has no header");
   const int64_t count = found.header.width * found.header.height;
-  // Samples, or two-byte coefficients in 8 x 8 blocks (sides rounded up to 32), and the decoder's
-  // rows.
+  // Memory for samples, or for two-byte coefficients in 8 x 8 blocks (sides rounded up to 32), and
+  // for the decoder's rows.
   const int64_t padded = (found.header.width + 32) * (found.header.height + 32);
   found.header.work_bytes =
       count * 4 + (found.keeps_coefficients ? padded * 2 * std::max(found.channels, 1) : 0) +

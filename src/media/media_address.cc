@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxShown = 100;
 
-// Decodes %41 etc.; nullopt for invalid digits or a zero byte.
+// Decodes %41 etc. Returns nullopt for invalid digits or a zero byte.
 std::optional<std::string> PercentDecoded(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -36,7 +36,7 @@ std::optional<std::string> PercentDecoded(std::string_view text) {
   return out;
 }
 
-// Whether `path` is `folder` or inside it; both are canonical.
+// Returns whether `path` is `folder` or inside it. Both must be canonical.
 bool IsBelow(const std::filesystem::path& path, const std::filesystem::path& folder) {
   auto at = path.begin();
   for (const std::filesystem::path& part : folder) {
@@ -98,7 +98,7 @@ Result<std::string> ReadLocalMedia(std::string_view url, const std::string& fold
     return Fail(ErrorCode::kInvalidArgument,
                 "the folder of `--allowed-local-media-path` is not there");
   const std::filesystem::path path = std::filesystem::canonical(*decoded, failed);
-  // The message is the same for missing files and files outside the folder.
+  // The message is the same for missing files and for files outside the folder.
   if (failed || !IsBelow(path, root)) {
     return Fail(
         ErrorCode::kInvalidArgument,

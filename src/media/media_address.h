@@ -11,18 +11,18 @@ namespace sluice {
 
 enum class MediaScheme { kData, kHttp, kFile };
 
-// kInvalidArgument for other schemes and invalid URLs.
+// Returns the scheme. kInvalidArgument for other schemes and invalid URLs.
 Result<MediaScheme> MediaSchemeOf(std::string_view url);
 
-// Maximum number of bytes that ReadDataUrl() allocates.
+// Returns the maximum number of bytes that ReadDataUrl() allocates.
 int64_t DataUrlBytes(std::string_view url);
-// The bytes of data:[media type];base64,... The media type is ignored. kInvalidArgument for invalid
-// base64.
+// Returns the bytes of data:[media type];base64,... The media type is ignored. kInvalidArgument for
+// invalid base64.
 Result<std::string> ReadDataUrl(std::string_view url);
 
-// The bytes of file://PATH, which must be below `folder` after symbolic links are resolved, and
-// have at most `max_bytes`. kInvalidArgument names the option that forbids it; an empty `folder`
-// forbids all files.
+// Returns the bytes of file://PATH. The file must be below `folder` after symbolic links are
+// resolved, and have at most `max_bytes`. kInvalidArgument names the option that forbids it; an
+// empty `folder` forbids all files.
 Result<std::string> ReadLocalMedia(std::string_view url, const std::string& folder,
                                    uint64_t max_bytes);
 

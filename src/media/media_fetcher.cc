@@ -68,9 +68,9 @@ struct Exchange {
   const ReserveBytes* reserve = nullptr;
   const std::atomic<bool>* stopping = nullptr;
   bool private_allowed = false;
-  bool is_forbidden = false;  // the address must not be connected to
+  bool is_forbidden = false;  // whether connecting to the address is forbidden
   bool is_large = false;
-  bool is_refused = false;  // by `reserve`
+  bool is_refused = false;  // whether `reserve` returned false
   std::string body = "";
 };
 
@@ -85,7 +85,8 @@ std::string TextOfAddress(const sockaddr& address) {
   return text;
 }
 
-// Checks the address at the time of connecting: an earlier lookup of the name could differ.
+// Checks the address when connecting, because an earlier lookup of the name could have given
+// another one.
 curl_socket_t OpenSocket(void* user, curlsocktype, curl_sockaddr* address) {
   auto* exchange = static_cast<Exchange*>(user);
   if (!exchange->private_allowed && !IsPublicAddress(TextOfAddress(address->addr))) {
@@ -99,7 +100,7 @@ size_t OnMediaBody(char* data, size_t, size_t size, void* user) {
   auto* exchange = static_cast<Exchange*>(user);
   const uint64_t total = exchange->body.size() + size;
   exchange->is_large = total > exchange->config->max_bytes;
-  // A growing string briefly holds its old and its new bytes.
+  // A string that grows briefly needs memory for its old and its new bytes.
   exchange->is_refused =
       !exchange->is_large && *exchange->reserve && !(*exchange->reserve)(3 * total);
   if (exchange->is_large || exchange->is_refused) return 0;
@@ -130,7 +131,7 @@ void SetUp(CURL* easy, const std::string& url, Exchange& exchange, long millisec
   set(CURLOPT_NOPROGRESS, 0L);
   set(CURLOPT_XFERINFOFUNCTION, &OnMediaProgress);
   set(CURLOPT_XFERINFODATA, &exchange);
-  // The path on Debian; libcurl may have been built for another system.
+  // Debian's path, because libcurl may have been built for another system.
   std::error_code ignored;
   constexpr const char* kAuthorities = "/etc/ssl/certs/ca-certificates.crt";
   if (std::filesystem::exists(kAuthorities, ignored)) set(CURLOPT_CAINFO, kAuthorities);
@@ -195,7 +196,7 @@ class MediaFetcher::Impl {
     return by_name || std::ranges::find(config_.hosts, "*") != config_.hosts.end();
   }
 
-  // Makes one request; `next`: set to the redirect's target, or empty.
+  // Makes one request. `next`: receives the redirect's target, or "".
   Result<std::string> FetchOnce(const std::string& url, const ReserveBytes& reserve,
                                 Clock::time_point deadline, std::string& next) const {
     ASSIGN_OR_RETURN(const ReadUrl read, Read(url));

@@ -24,8 +24,8 @@ struct MediaFetchConfig {
   int threads = 4;
 };
 
-// Called before a response is kept, with its number of bytes so far; false ends the fetch with
-// kResourceExhausted.
+// Called before a response is stored, with its number of bytes so far. Returning false ends the
+// fetch with kResourceExhausted.
 using ReserveBytes = std::function<bool(uint64_t)>;
 
 // Results by URL.
@@ -40,13 +40,14 @@ class MediaFetcher {
   MediaFetcher(const MediaFetcher&) = delete;
   MediaFetcher& operator=(const MediaFetcher&) = delete;
 
-  // Returns the bytes at `url`; runs on the calling thread. kInvalidArgument: a host, address or
+  // Returns the bytes at `url`; runs on the calling thread. kInvalidArgument for a host, address or
   // redirect that is not allowed, a status other than 200, too many bytes, a timeout, or no
   // connection.
   Result<std::string> Fetch(const std::string& url, const ReserveBytes& reserve) const;
 
   // Fetches each URL once, one after another, on a background thread, which then calls `done`.
-  // `reserve` is called with the sum. Ignored after Stop(). Callers limit the number of calls.
+  // `reserve` is called with the sum over all URLs. Does nothing after Stop(). Callers limit the
+  // number of calls.
   void Submit(std::vector<std::string> urls, ReserveBytes reserve,
               std::function<void(FetchedMedia)> done);
   // Aborts fetches in progress and joins the threads.
@@ -57,9 +58,9 @@ class MediaFetcher {
   std::unique_ptr<Impl> impl_;
 };
 
-// Whether an IPv4 or IPv6 address, in inet_pton's format, is on the public internet: not of this
-// machine, a private or link-local network, a test range, multicast, or one of these embedded in
-// IPv6. False for invalid addresses.
+// Returns whether an IPv4 or IPv6 address, in inet_pton's format, is on the public internet: not of
+// this machine, a private or link-local network, a test range, multicast, or one of these embedded
+// in IPv6. False for invalid addresses.
 bool IsPublicAddress(const std::string& address);
 
 }  // namespace sluice

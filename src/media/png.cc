@@ -1,4 +1,5 @@
-// libpng reads pixels as stored; palettes, alpha and 16-bit gray are converted here, as in Pillow.
+// Decodes PNG. libpng reads pixels as stored; this file converts palettes, alpha and 16-bit gray,
+// as Pillow does.
 #include <csetjmp>
 #include <cstring>
 
@@ -13,7 +14,7 @@ namespace {
 constexpr size_t kSignatureBytes = 8;
 constexpr size_t kChunkOverhead = 12;  // length, type, checksum
 constexpr size_t kMaxChunks = 100'000;
-// Maximum number of bytes in a chunk of text, a profile etc.
+// Maximum number of bytes in a chunk, such as text or a profile.
 constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
 
 // State of libpng's callbacks. Must be outside the frame that longjmp leaves.
@@ -48,14 +49,14 @@ struct PngTarget {
   int height = 0;
   int color_type = 0;
   int bit_depth = 0;
-  int channels = 0;  // of a row as read
+  int channels = 0;  // channels of a row as libpng reads it
   int passes = 1;
 };
 
 bool BeginPng(PngReading& reading, PngTarget& target) {
   if (setjmp(reading.on_error)) return false;
   png_set_read_fn(target.png, &reading, PngRead);
-  png_set_user_limits(target.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // sizes are checked elsewhere
+  png_set_user_limits(target.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // other code checks sizes
   png_set_chunk_malloc_max(target.png, kMaxChunkBytes);
   png_set_chunk_cache_max(target.png, 1000);
   // Do not store text, profiles and unknown chunks.
@@ -164,7 +165,7 @@ Result<StoredHeader> ReadPngHeader(std::string_view bytes) {
   StoredHeader header{Big32(bytes, 16), Big32(bytes, 20), 0, {}, {}};
   if (header.width > INT32_MAX || header.height > INT32_MAX)
     return DamagedImage(ImageFormat::kPng, "its size makes no sense");
-  // Up to four bytes per pixel, and libpng's rows.
+  // Memory for up to four bytes per pixel, and for libpng's rows.
   header.work_bytes = BytesOfPixels(header.width, header.height, 4) + 64 * header.width + (1 << 20);
   size_t at = kSignatureBytes;
   for (size_t chunk = 0; chunk < kMaxChunks && bytes.size() - at >= kChunkOverhead; ++chunk) {

@@ -14,7 +14,7 @@ struct Ipv4Range {
   int bits;
 };
 
-// Ranges that are not public (RFC 6890 and its registry).
+// Ranges that are not public, from RFC 6890 and its registry.
 constexpr Ipv4Range kSpecial[] = {
     {0x00000000, 8},   // this network
     {0x0A000000, 8},   // private
@@ -48,7 +48,7 @@ uint32_t Ipv4At(const std::array<uint8_t, 16>& bytes, size_t at) {
 bool IsPublicIpv6(const std::array<uint8_t, 16>& bytes) {
   const uint32_t first = Ipv4At(bytes, 0);
   const bool starts_with_zeros = first == 0 && Ipv4At(bytes, 4) == 0;
-  // IPv4 addresses embedded in IPv6: mapped, translated, 6to4.
+  // Checks IPv4 addresses that are embedded in IPv6: mapped, translated, 6to4.
   if (starts_with_zeros && Ipv4At(bytes, 8) == 0x0000FFFF) return IsPublicIpv4(Ipv4At(bytes, 12));
   if (first == 0x0064FF9B)
     return Ipv4At(bytes, 4) == 0 && Ipv4At(bytes, 8) == 0 && IsPublicIpv4(Ipv4At(bytes, 12));

@@ -27,7 +27,7 @@ void ReadWebpChunks(std::string_view bytes, StoredHeader& header) {
   }
 }
 
-// Decodes the first frame on its canvas, as libwebp's animation decoder shows it.
+// Decodes the first frame on its canvas, in the form in which libwebp's animation decoder shows it.
 Result<StoredPixels> DecodeFirstFrame(std::string_view bytes, bool has_alpha) {
   const WebPData data{WebpData(bytes), bytes.size()};
   WebPAnimDecoderOptions options;
@@ -67,15 +67,15 @@ Result<WebPBitstreamFeatures> FeaturesOf(std::string_view bytes) {
 Result<StoredHeader> ReadWebpHeader(std::string_view bytes) {
   ASSIGN_OR_RETURN(const WebPBitstreamFeatures features, FeaturesOf(bytes));
   StoredHeader header{features.width, features.height, 0, {}, {}};
-  // RGBA and the decoder's planes; for an animation two canvases and a copy of one.
+  // Memory for RGBA and the decoder's planes; for an animation, for two canvases and a copy of one.
   header.work_bytes =
       header.width * header.height * (features.has_animation != 0 ? 20 : 12) + (2 << 20);
   ReadWebpChunks(bytes, header);
   return header;
 }
 
-// Needs no deadline: a WebP image has at most 16383 x 16383 pixels and no passes, so its size
-// limits the time.
+// Needs no deadline: a WebP image has at most 16383 x 16383 pixels and no passes, which limits the
+// time.
 Result<StoredPixels> DecodeWebp(std::string_view bytes, DecodeDeadline /*deadline*/) {
   ASSIGN_OR_RETURN(const WebPBitstreamFeatures features, FeaturesOf(bytes));
   if (features.has_animation != 0) return DecodeFirstFrame(bytes, features.has_alpha != 0);
