@@ -1,5 +1,5 @@
-// Accepts a listener's connections and holds each until it has sent its first bytes. All wait at
-// the same time, each with its own deadline: a silent connection delays no other.
+// Accepts a listener's connections and keeps each until it has sent its first bytes. All wait at
+// the same time, each with its own deadline, so a silent connection delays no other.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ struct Arrival {
   OwnedFd socket;
   std::string address;  // numeric, of the peer
   Bytes greeting;       // sent to the peer on accept
-  Bytes received;       // the first bytes: `num_bytes` of them
+  Bytes received;       // the first `num_bytes` bytes
 };
 
 // Thread safety: one thread. Ownership: `listener` outlives it.
@@ -35,12 +35,13 @@ class Arrivals {
   // Time within which a connection must send its first bytes.
   static constexpr std::chrono::seconds kPatience{5};
 
-  // `num_bytes`: number of first bytes that each connection sends. `greet` returns what each is
-  // sent on accept, a few bytes; null: nothing.
+  // `num_bytes`: number of first bytes that each connection must send. `greet` returns the few
+  // bytes that are sent to each on accept; null: nothing is sent.
   Arrivals(const Listener& listener, size_t num_bytes,
            std::function<Result<Bytes>()> greet = nullptr);
 
-  // Returns the next connection whose first bytes are complete. kUnavailable: none by the deadline.
+  // Returns the next connection whose first bytes are complete. kUnavailable if there is none by
+  // the deadline.
   Result<Arrival> Next(SocketTime deadline);
 
  private:

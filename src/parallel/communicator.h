@@ -1,17 +1,17 @@
 // Collective operations and messages between the ranks of a group: the contract shared by threads
 // of one process (local_group.h), processes and devices.
 //
-// Only bytes are moved, nothing is summed in transit: a model is cut by output rows, so a single
-// rank computes each sum, and results are bit-identical for every number of ranks.
+// Only bytes are moved, nothing is summed in transit: a model is divided by output rows, so a
+// single rank computes each sum, and results are bit-identical for every number of ranks.
 //
 // All ranks of a group call the same collective operations (Gather, Broadcast, Split) in the same
 // order with matching sizes. Post (or Send) and Receive pair up in the order of their calls.
 //
-// Failure: an operation that cannot be completed throws GroupError. Once a group has failed, it has
-// failed for all of its ranks and its Splits: every waiting and every later operation throws with
-// the reason of the first failure. No wait is unbounded: an operation waits at most the group's
-// deadline for the other ranks, then fails the group and names the missing ranks. Only
-// Patience::kIdle waits without a deadline.
+// Failure: an operation that cannot be completed throws GroupError. A failure applies to all ranks
+// of a group and to its Splits: every waiting and every later operation throws with the reason of
+// the first failure. No wait is unbounded: an operation waits at most the group's deadline for the
+// other ranks, then fails the group and names the missing ranks. Only Patience::kIdle waits without
+// a deadline.
 //
 // Thread safety: one thread per rank; Fail may be called by any thread.
 #pragma once
@@ -47,11 +47,11 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Joins a row-major array whose columns are cut among the ranks. `mine`: [rows, widths[rank()]],
-  // bytes, dense. all: [rows, sum of widths], bytes, dense, in rank order; written only at `root`
-  // if given (null is allowed at the others), else at every rank. A width may be 0. `mine` and
-  // `all` do not overlap. `widths` and `rows` are the same at all ranks. `pool`: copies large
-  // arrays.
+  // Gathers a row-major array whose columns are divided among the ranks. `mine`: [rows,
+  // widths[rank()]], bytes, contiguous. all: [rows, sum of widths], bytes, contiguous, in rank
+  // order. It is written only at `root` if given (null is allowed at the others), else at every
+  // rank. A width may be 0. `mine` and `all` must not overlap. `widths` and `rows` are the same at
+  // all ranks. `pool`: copies large arrays.
   virtual void Gather(ThreadPool& pool, std::span<const int64_t> widths, int64_t rows,
                       const void* mine, void* all, std::optional<int> root = {}) = 0;
 
@@ -59,30 +59,31 @@ class Communicator {
   // others wait for root.
   virtual void Broadcast(void* data, int64_t bytes, int root, Patience patience) = 0;
 
-  // Messages between two ranks arrive in the order in which they were sent.
-  // Post returns without waiting for the other rank; `data` must not change until AwaitPosted,
-  // which returns once at most `most` messages to that rank have not been received.
+  // Messages between two ranks arrive in the order in which they were sent. Post returns without
+  // waiting for the other rank; `data` must not change until AwaitPosted returns. AwaitPosted waits
+  // until at most `most` messages to that rank have not been received.
   virtual void Post(const void* data, int64_t bytes, int to) = 0;
   virtual void AwaitPosted(int to, int64_t most) = 0;
   // `patience`: how long to wait for the sender.
   virtual void Receive(void* data, int64_t bytes, int from, Patience patience) = 0;
-  // Advances posted messages if the transport does not by itself; returns immediately.
+  // Advances posted messages if the transport does not do that by itself. Returns immediately.
   virtual void Progress() {}
 
-  // Returns once `data` may be used again.
+  // Sends a message. Returns when `data` may be used again.
   void Send(const void* data, int64_t bytes, int to) {
     Post(data, bytes, to);
     AwaitPosted(to, 0);
   }
   void Receive(void* data, int64_t bytes, int from) { Receive(data, bytes, from, Patience::kStep); }
 
-  // A group of this one's ranks [first, first + count). Called by exactly those ranks. Must not
-  // outlive this group.
+  // Returns a group that consists of this group's ranks [first, first + count). Exactly those ranks
+  // call it. It must not outlive this group.
   virtual std::unique_ptr<Communicator> Split(int first, int count) = 0;
 
-  // Fails the group: "rank 2: <reason>". A later failure does not replace the reason.
+  // Fails the group with the reason "rank 2: <reason>". A later failure does not replace the
+  // reason.
   virtual void Fail(const std::string& reason) = 0;
-  // The reason of the failure; empty if the group has not failed.
+  // Returns the reason of the failure; "" if the group has not failed.
   virtual std::string failure() const = 0;
 
  protected:

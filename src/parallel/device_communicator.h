@@ -19,19 +19,19 @@
 
 namespace sluice {
 
-// One per rank. Thread safety: the rank's thread. Must not outlive the communicators it was made
-// with.
+// There is one per rank. Thread safety: used only by the rank's thread. Must not outlive the
+// communicators from which it was made.
 class DeviceCommunicator {
  public:
   virtual ~DeviceCommunicator() = default;
 
-  // Concatenates the arrays of the stage's ranks. sizes: bytes per rank, the same at all ranks; 0
-  // is allowed. all: the sum of `sizes`, must not overlap `mine`; written only at rank `root` of
-  // the stage if given.
+  // Concatenates the arrays of the stage's ranks. sizes: bytes of each rank, the same at all ranks;
+  // 0 is allowed. all: the sum of `sizes` bytes, must not overlap `mine`; written only at rank
+  // `root` of the stage if given.
   virtual void Gather(DeviceStream& stream, std::span<const int64_t> sizes, const void* mine,
                       void* all, std::optional<int> root = {}) = 0;
 
-  // Between ranks of all stages, in the order of the calls.
+  // Exchange messages between ranks of all stages, in the order of the calls.
   virtual void Send(DeviceStream& stream, const void* data, int64_t bytes, int to) = 0;
   virtual void Receive(DeviceStream& stream, void* data, int64_t bytes, int from) = 0;
 
@@ -49,10 +49,10 @@ struct DeviceCommunicatorOptions {
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
 };
 
-// A group over NCCL or a library with the same functions (emulated_nccl.h). Called at the same time
-// by all ranks of `all`, which are threads of one process. `stage`: the Split of `all` whose ranks
-// share layers; null if it has one rank. `stream`: of the rank's device. Waits for the other ranks
-// at most the deadline.
+// Creates a group over NCCL or a library with the same functions (emulated_nccl.h). Called at the
+// same time by all ranks of `all`, which are threads of one process. `stage`: the Split of `all`
+// whose ranks share layers; null if it has one rank. `stream`: a stream of the rank's device. Waits
+// for the other ranks at most the deadline.
 Result<std::unique_ptr<DeviceCommunicator>> MakeNcclGroup(const nccl::Functions& nccl,
                                                           Communicator& all, Communicator* stage,
                                                           DeviceStream& stream,

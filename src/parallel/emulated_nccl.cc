@@ -29,7 +29,7 @@ struct Collective {
   Kind kind = Kind::kAllGather;
   size_t count = 0;
   int root = 0;
-  std::map<int, const void*> sent = {};  // by rank
+  std::map<int, const void*> sent = {};  // data of each rank
   int num_done = 0;                      // ranks that have received their part
   int num_left = 0;
 };
@@ -45,8 +45,9 @@ struct Message {
 struct Exchanges {
   int size = 0;
   int num_joined = 0;
-  std::map<int64_t, Collective> collectives;                  // by their number
-  std::map<std::tuple<int, int, int64_t>, Message> messages;  // by sender, receiver, number
+  std::map<int64_t, Collective> collectives;  // by their number
+  // Keyed by sender, receiver and number.
+  std::map<std::tuple<int, int, int64_t>, Message> messages;
   int error = nccl::kSuccess;
   std::string reason;
 
@@ -68,13 +69,13 @@ struct Member {
   std::shared_ptr<Clique> clique;
   int rank = 0;
   bool is_aborted = false, hangs = false;  // guarded by the clique's mutex
-  // Numbers of calls, used by the calling thread only.
+  // Numbers of calls, used only by the calling thread.
   int64_t num_collectives = 0;
-  std::map<int, int64_t> num_sent, num_received;  // by the other rank
-  std::string told;                               // the last result of last_error
+  std::map<int, int64_t> num_sent, num_received;  // number of messages, by the other rank
+  std::string told;                               // last result that last_error returned
 };
 
-// Advances as far as possible. Returns true once the rank's part is done.
+// Advances as far as possible. Returns whether the rank's part is done.
 using Try = std::function<bool(Exchanges&)>;
 
 struct Operation {
@@ -144,7 +145,7 @@ int Add(nccl::Comm comm, void* stream, Try advance) {
   return nccl::kSuccess;
 }
 
-// Applies a pending fault of the rank. Returns false if the operation cannot continue.
+// Applies a pending fault of the rank. Returns whether the operation can continue.
 bool Suffer(Exchanges& exchanges, Member& member, size_t& count) {
   switch (TakeFault(member.rank)) {
     case Fault::kNone: return true;
@@ -194,7 +195,7 @@ int AddCollective(nccl::Comm comm, void* stream, const Collective& call, const v
           is_done = true;
           ++shared.num_done;
         }
-        // Memory must not change until all ranks have read.
+        // The memory must not change until all ranks have read it.
         if (shared.num_done < exchanges.size) return false;
         if (++shared.num_left == exchanges.size) exchanges.collectives.erase(number);
         return true;
@@ -237,7 +238,8 @@ int Abort(nccl::Comm comm) {
   std::shared_ptr<Member>* const member = &MemberOf(comm);
   const int rank = (*member)->rank;
   {
-    // Withdraws data of this rank that others have not read; they wait until they abort.
+    // Withdraws this rank's data that others have not read. Those ranks wait until they are
+    // aborted.
     Clique& clique = *(*member)->clique;
     const MutexLock lock(clique.mutex);
     Exchanges& exchanges = clique.exchanges;

@@ -1,6 +1,6 @@
 // NCCL's functions (as declared in nccl_library.h) between emulated devices. Exchanges run on the
-// devices' streams and wait there for the other ranks; the calls of a group form one exchange; a
-// lost rank is waited for until somebody aborts.
+// devices' streams and wait there for the other ranks; the calls of a group form one exchange; an
+// exchange waits for a lost rank until it is aborted.
 //
 // Stricter than NCCL: if ranks call different operations or pass different counts, an asynchronous
 // error is reported; NCCL would hang or corrupt memory.
@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// Streams are EmulatedQueues. Every call returns immediately; a communicator is in progress until
-// all ranks of its clique have joined. Thread safety: any thread, as in NCCL.
+// Returns the functions. Streams are EmulatedQueues. Every call returns immediately; a communicator
+// is in progress until all ranks of its clique have joined. Thread safety: any thread, as in NCCL.
 const nccl::Functions& EmulatedNccl();
 
 namespace emulated_nccl {

@@ -68,7 +68,7 @@ Status CompareFacts(Communicator& all, std::span<const Fact> facts,
     if (!decoded) return tl::unexpected<Error>(std::move(decoded.error()).In(names[rank]));
     of_ranks.push_back(*std::move(decoded));
   }
-  // The first differing fact is reported, the same one on all ranks.
+  // Reports the first differing fact, which is the same on all ranks.
   for (size_t i = 0; i < facts.size(); ++i) {
     for (size_t rank = 1; rank < size; ++rank) {
       const std::vector<Fact>& other = of_ranks[rank];

@@ -1,4 +1,4 @@
-// Compares what processes must have in common before they compute together as ranks; a rank that
+// Compares facts that must be equal in processes before they compute together as ranks. A rank that
 // differs is refused.
 #pragma once
 
@@ -13,21 +13,21 @@
 
 namespace sluice {
 
-// One thing that is compared, as text: versions, hashes, names.
+// A fact to compare, as text, such as a version, a hash or a name.
 struct Fact {
   std::string name;   // "program", "model files"
   std::string value;  // "0.1.0 (3ebdae0)"
-  std::string mend;   // how to fix a difference; used by this rank only, not sent
+  std::string mend;   // how to fix a difference; used only by this rank, not sent
 };
 
-// Facts as bytes and back. kInvalidData if the bytes were not written by EncodeFacts, or exceed
-// kMostFacts facts or kMostFactBytes in a name or value.
+// Convert facts to bytes and back. kInvalidData if the bytes were not written by EncodeFacts, or
+// exceed kMostFacts facts or kMostFactBytes in a name or value.
 inline constexpr size_t kMostFacts = 16;
 inline constexpr size_t kMostFactBytes = 255;
 std::vector<std::byte> EncodeFacts(std::span<const Fact> facts);
 Result<std::vector<Fact>> DecodeFacts(std::span<const std::byte> bytes);
 
-// Collective: every rank receives the facts of all ranks. All return the same result:
+// Collective: every rank receives the facts of all ranks and returns the same result.
 // kInvalidArgument names the first fact in which a rank differs from rank 0, both values, and
 // `mend`. `names`: the ranks' names.
 Status CompareFacts(Communicator& all, std::span<const Fact> facts,

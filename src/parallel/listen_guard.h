@@ -12,13 +12,13 @@ namespace sluice {
 // Environment variable of those processes: the numeric IPv4 address to bind.
 inline constexpr const char* kListenAddressVariable = "SLUICE_LISTEN_ADDRESS";
 
-// The environment variables for mpirun or its daemon. kUnsupported if sluice_listen.so is not
-// installed beside the MPI plugin.
+// Returns the environment variables for mpirun or its daemon. kUnsupported if sluice_listen.so is
+// not installed beside the MPI plugin.
 Result<std::map<std::string, std::string>> ListenGuard(const std::string& address);
 
-// Called in a rank after MPI has started: later binds of this process are not changed. Does nothing
-// in a rank without kListenAddressVariable, which a launcher of the user has started. kUnsupported
-// if the variable is set but the guard library was not loaded.
+// Called in a rank after MPI has started: later calls of bind in this process are not changed. Does
+// nothing in a rank without kListenAddressVariable, which the user's own launcher has started.
+// kUnsupported if the variable is set but the guard library was not loaded.
 Status EndListenGuard();
 
 }  // namespace sluice

@@ -22,7 +22,7 @@ using Clock = WaitWord::Clock;
 // Minimum number of bytes per thread: copying fewer takes less time than waking another thread.
 constexpr int64_t kCopyGrain = int64_t{256} << 10;
 
-// Reason of the failure of the group and all groups split from it.
+// The reason why the group, and all groups split from it, have failed.
 class Failure {
  public:
   // Returns false if the group had already failed.
@@ -61,13 +61,13 @@ struct Channel {
     int64_t bytes = 0;
   };
   std::array<Message, kMostPosted> messages;
-  std::atomic<uint32_t> num_sent{0};   // by the sender
-  std::atomic<uint32_t> num_taken{0};  // by the receiver
-  // Advance with the counters and when the group fails.
+  std::atomic<uint32_t> num_sent{0};   // written by the sender
+  std::atomic<uint32_t> num_taken{0};  // written by the receiver
+  // These advance with the counters and when the group fails.
   WaitWord sent;
   WaitWord taken;
 
-  // Number of messages sent and not taken.
+  // Returns the number of messages that were sent and not taken.
   uint32_t count() const {
     return num_sent.load(std::memory_order_acquire) - num_taken.load(std::memory_order_acquire);
   }
@@ -83,7 +83,7 @@ struct Shared {
                  static_cast<size_t>(group_options.size)) {}
 
   const LocalGroupOptions options;
-  // Number of rank 0 in the root group; error messages use the root group's numbers.
+  // Number of rank 0 in the root group. Error messages use the root group's numbers.
   const int first;
   const std::shared_ptr<Failure> failure;
   std::vector<Shown> shown;
@@ -108,7 +108,7 @@ struct Shared {
 
 class LocalCommunicator final : public Communicator {
  public:
-  // `root`: the group that all were split from; a failure wakes all of its ranks.
+  // `root`: the group from which all others were split. A failure wakes all of its ranks.
   LocalCommunicator(int rank, std::shared_ptr<Shared> shared, std::shared_ptr<Shared> root)
       : Communicator(rank, shared->options.size),
         shared_(std::move(shared)),
@@ -209,7 +209,7 @@ class LocalCommunicator final : public Communicator {
       std::memcpy(to + row * stride, from + row * width, static_cast<size_t>(width));
   }
 
-  // The rank's number in the root group.
+  // Returns the rank's number in the root group.
   int Name(int rank) const { return shared_->first + rank; }
 
   void Show(const void* data, int64_t bytes) {
@@ -248,7 +248,7 @@ class LocalCommunicator final : public Communicator {
   // Returns once all ranks have arrived as often as this rank.
   void Arrive(const char* what, Patience patience) {
     Shared& shared = *shared_;
-    // Load before checking for a failure: a later failure advances the word.
+    // Loads the word before checking for a failure, because a later failure advances it.
     const uint32_t round = shared.rounds.Load();
     ThrowIfFailed();
     std::atomic<uint32_t>& arrivals = shared.shown[static_cast<size_t>(rank())].arrivals;

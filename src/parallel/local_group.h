@@ -13,12 +13,13 @@ struct LocalGroupOptions {
   int size = 1;
   // How long an operation waits for the other ranks.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
-  // Whether ranks spin for a while before they sleep. Do not spin if the ranks have more threads
-  // than there are CPUs: a spinning rank keeps the rank it waits for from running.
+  // Whether ranks spin for a while before they sleep. Set it to false if the ranks have more
+  // threads than there are CPUs: a spinning rank would keep the rank for which it waits from
+  // running.
   bool spin = true;
 };
 
-// One communicator per rank; the group is freed with the last of them.
+// Returns one communicator per rank. The group is freed with the last of them.
 std::vector<std::unique_ptr<Communicator>> MakeLocalGroup(const LocalGroupOptions& options);
 
 }  // namespace sluice

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// MPI counts bytes in an int: larger arrays are sent in pieces.
+// MPI counts bytes in an int, so larger arrays are sent in pieces.
 constexpr int64_t kPieceBytes = int64_t{1} << 30;
 // Minimum number of bytes per thread: copying fewer takes less time than waking another thread.
 constexpr int64_t kUnpackGrain = int64_t{256} << 10;
@@ -69,7 +69,7 @@ class MpiState {
 
 class MpiCommunicator final : public Communicator {
  public:
-  // Ranks [first, first + size) of all.
+  // Consists of ranks [first, first + size) of all ranks.
   MpiCommunicator(std::shared_ptr<MpiState> state, int rank, int size, int first, int tag)
       : Communicator(rank, size), state_(std::move(state)), first_(first), tag_(tag) {
     pending_.reserve(static_cast<size_t>(size) * 4);
@@ -240,7 +240,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   // Waits until `is_done`, which depends on `transfers`. After a failure, transfers may stay
-  // incomplete: MPI is not called any more.
+  // incomplete, because MPI is not called again.
   template <typename IsDone>
   void WaitUntil(std::string_view what, Patience patience, const std::vector<Pending>& transfers,
                  const IsDone& is_done) {

@@ -2,7 +2,7 @@
 //
 // Every operation starts sends and receives between pairs of ranks, all at once, then tests them
 // until they are done, the deadline has passed or the group has failed: no call blocks inside MPI.
-// So the error names a missing rank, and another thread that learns of a process's end
+// So the error can name a missing rank, and another thread that learns of a process's end
 // (rank_watch.h) can end the wait with Fail.
 #pragma once
 
@@ -24,8 +24,8 @@ struct MpiGroupOptions {
   WireClock* clock = &WireClock::Machine();
 };
 
-// All processes that the launcher started. Ownership: outlives the communicators it returned. Only
-// Leave finalizes MPI: a process whose group has failed ends without it.
+// A group of all processes that the launcher started. Ownership: outlives the communicators that it
+// returned. Only Leave finalizes MPI; a process whose group has failed ends without it.
 class MpiGroup {
  public:
   virtual ~MpiGroup() = default;
@@ -35,14 +35,14 @@ class MpiGroup {
                                                 const MpiGroupOptions& options);
 
   virtual Communicator& all() = 0;
-  // "Open MPI 4.1.4".
+  // Returns, for example, "Open MPI 4.1.4".
   virtual std::string library() const = 0;
-  // Deadline of operations that begin after this call. Called by the rank's thread.
+  // Sets the deadline of operations that begin after this call. Called by the rank's thread.
   virtual void SetDeadline(std::chrono::milliseconds deadline) = 0;
-  // Fails the group with a reason that already names the rank; any thread. The first reason is
-  // kept.
+  // Fails the group with a reason that already names the rank. Any thread may call it. The first
+  // reason is kept.
   virtual void FailAs(const std::string& reason) = 0;
-  // `listener` is called once, by the thread that failed the group, with the reason.
+  // Sets the listener, which the thread that fails the group calls once, with the reason.
   virtual void OnFailure(std::function<void(const std::string& reason)> listener) = 0;
   // Finalizes MPI unless the group has failed. Collective.
   virtual void Leave() = 0;

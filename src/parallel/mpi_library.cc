@@ -48,7 +48,7 @@ Result<const SluiceMpiTable*> OpenMpiLibrary() {
       tried += (tried.empty() ? "" : ", ") + place.string();
       continue;
     }
-    // RTLD_GLOBAL: MPI opens its components by name, and these need its symbols.
+    // RTLD_GLOBAL, because MPI opens its components by name, and these need its symbols.
     void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) {
       return Fail(ErrorCode::kUnsupported,
@@ -98,7 +98,7 @@ Status CheckSharedMemory(int ranks_here) {
   const std::string folder = named != nullptr ? named : "/dev/shm";
   struct statvfs found = {};
   if (statvfs(folder.c_str(), &found) != 0) return {};  // MPI uses another way, or reports it.
-  // Source: the default of Open MPI's btl_vader_segment_size.
+  // Default of Open MPI's btl_vader_segment_size.
   const int segment = NumberOf("OMPI_MCA_btl_vader_segment_size").value_or(4 << 20);
   const auto needed = static_cast<uint64_t>(ranks_here) * static_cast<uint64_t>(segment);
   const auto free = static_cast<uint64_t>(found.f_bavail) * found.f_frsize;

@@ -1,4 +1,4 @@
-// The MPI plugin (mpi/mpi_table.h), opened at run time.
+// Opens the MPI plugin (mpi/mpi_table.h) at run time.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,8 @@
 
 namespace sluice {
 
-// Possible paths of a file that belongs to MPI: beside the program, in ../lib/sluice and in ../lib.
+// Returns possible paths of a file that belongs to MPI: beside the program, in ../lib/sluice and in
+// ../lib.
 std::vector<std::filesystem::path> MpiPlaces(const char* file);
 
 // Opens the plugin: the file named by SLUICE_MPI_PLUGIN, else sluice_mpi.so beside the program or
@@ -19,9 +20,9 @@ std::vector<std::filesystem::path> MpiPlaces(const char* file);
 // install. The plugin stays open until the process ends.
 Result<const SluiceMpiTable*> OpenMpiLibrary();
 
-// Set if an MPI launcher (mpirun, Slurm with PMIx or PMI2) started this process as one of several,
-// according to the environment variables it sets. SLURM_PROCID alone does not count: a batch script
-// has it, too.
+// nullopt unless an MPI launcher (mpirun, Slurm with PMIx or PMI2) started this process as one of
+// several, judging by the environment variables that launchers set. SLURM_PROCID alone does not
+// count, because a batch script has it, too.
 struct MpiLaunch {
   int rank = 0;
   int size = 1;          // 0: unknown
@@ -30,8 +31,8 @@ struct MpiLaunch {
 };
 std::optional<MpiLaunch> FindMpiLaunch();
 
-// kResourceExhausted if the file system that holds Open MPI's shared memory has too little room for
-// `ranks_here` ranks: MPI would abort during startup.
+// Returns kResourceExhausted if the file system for Open MPI's shared memory has too little room
+// for `ranks_here` ranks, because MPI would abort during startup.
 Status CheckSharedMemory(int ranks_here);
 
 }  // namespace sluice

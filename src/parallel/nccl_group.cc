@@ -19,8 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Number of times each rank has enqueued all work of a step. Shared by the ranks, which are threads
-// of one process.
+// For each rank, how often it has enqueued all work of a step. Shared by the ranks, which are
+// threads of one process.
 struct SentWork {
   explicit SentWork(int size) : counts(static_cast<size_t>(size)) {}
   std::vector<std::atomic<int64_t>> counts;
@@ -40,7 +40,7 @@ class NcclGroup final : public DeviceCommunicator {
     }
   }
 
-  // Throws GroupError.
+  // Creates the communicators. Throws GroupError.
   void Connect(Communicator* stage, DeviceStream& stream) {
     ShareCounts();
     // Makes the stream's device the thread's current one, which NCCL uses.
@@ -87,7 +87,7 @@ class NcclGroup final : public DeviceCommunicator {
       for (size_t rank = 0; rank < sizes.size(); ++rank) {
         if (sizes[rank] == 0) continue;
         const void* const from =
-            rank == own ? mine : place(rank);  // used only at the rank that owns the piece
+            rank == own ? mine : place(rank);  // only used at the rank that owns the piece
         Require(stage_comm_,
                 nccl_.broadcast(from, place(rank), static_cast<size_t>(sizes[rank]), nccl::kBytes,
                                 static_cast<int>(rank), stage_comm_, native));
@@ -130,7 +130,7 @@ class NcclGroup final : public DeviceCommunicator {
     all_.Broadcast(nullptr, 0, 0, Patience::kStep);  // wait until all ranks have copied it
   }
 
-  // NCCL sets `comm` as soon as it begins to create it, so a failure can abort it.
+  // NCCL sets `comm` as soon as it begins to create it, so that a failure can abort it.
   void Join(Communicator& group, nccl::Comm& comm) {
     nccl::UniqueId id = {};
     if (group.rank() == 0) Require(nullptr, nccl_.get_unique_id(&id));
@@ -166,8 +166,8 @@ class NcclGroup final : public DeviceCommunicator {
     Require(comm, nccl_.group_end());
   }
 
-  // Checks a call's result. An error fails the group. A call in progress is waited for, except
-  // inside an NCCL group, whose end waits for all calls.
+  // Checks a call's result. An error fails the group. Waits for a call in progress, except inside
+  // an NCCL group, whose end waits for all calls.
   void Require(nccl::Comm comm, int result, const char* what = "an exchange to begin") {
     ThrowIfFailed();
     if (result == nccl::kInProgress && comm != nullptr && !in_group_) {

@@ -21,7 +21,7 @@ struct UniqueId {
   char bytes[128];
 };
 
-// ncclConfig_t as of 2.14: newer libraries read it according to `version` and `size`.
+// ncclConfig_t as of 2.14. Newer libraries read it according to `version` and `size`.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xCAFEBEEF;
@@ -59,15 +59,15 @@ struct Functions {
 
 }  // namespace nccl
 
-// The opened library. It stays loaded until the program ends. Thread safety: const methods by any
-// thread.
+// The opened library. It stays loaded until the program ends. Thread safety: any thread may call
+// const methods.
 class NcclLibrary {
  public:
   // Opens `path`. If empty: the file named by SLUICE_NCCL if set, else the first of UsualFiles that
   // exists. kNotFound names what was tried and what to install; kUnsupported if a function is
   // missing or the version is older than 2.14.
   static Result<std::unique_ptr<const NcclLibrary>> Open(const std::string& path);
-  // libnccl.so.2 in the folders of VendorFolders and in that of pip's nvidia-nccl.
+  // Returns libnccl.so.2 in the folders of VendorFolders and in that of pip's nvidia-nccl.
   static std::vector<std::string> UsualFiles();
 
   const nccl::Functions& functions() const { return functions_; }

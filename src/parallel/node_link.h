@@ -19,14 +19,14 @@ class NodeLink {
  public:
   static constexpr size_t kMostBytes = 16384;  // maximum size of a message
 
-  // The random bytes that the first machine sends to each new connection (Arrivals), and the size
-  // of the reply.
+  // Returns the random bytes that the first machine sends to each new connection (Arrivals), and
+  // the size of the reply.
   static Result<Bytes> Challenge();
   static constexpr size_t kAnswerBytes = 64;
 
-  // Ends of a connection. Accept: the first machine's, after the peer has answered the challenge.
-  // Open: the other machine's. kInvalidArgument if the peer has another secret; kUnavailable if it
-  // does not answer by the deadline.
+  // Open the two ends of a connection. Accept: the first machine's end, after the peer has answered
+  // the challenge. Open: the other machine's. kInvalidArgument if the peer has another secret;
+  // kUnavailable if it does not answer by the deadline.
   static Result<NodeLink> Accept(Arrival arrival, std::string_view secret, SocketTime deadline);
   static Result<NodeLink> Open(OwnedFd socket, std::string_view secret, SocketTime deadline);
 

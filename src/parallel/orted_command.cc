@@ -36,14 +36,14 @@ Status CheckPart(const OrtedPart& part, std::string_view value) {
                ? kDigits.find(letter) != std::string_view::npos
                : IsLetterOrDigit(letter) || part.others.find(letter) != std::string_view::npos;
   });
-  // A value that starts with - would be read as an option.
+  // A value that starts with - could be read as an option.
   if (fits && !value.empty() && value.front() != '-' && value.size() <= kMostPartBytes) return {};
   return Fail(ErrorCode::kInvalidData,
               fmt::format("the command of mpirun: expected {} as Open MPI 4 writes it, found '{}'",
                           part.parameter, value.substr(0, 100)));
 }
 
-// mpirun quotes values for a shell.
+// Removes the quotes that mpirun adds for a shell.
 std::string_view WithoutQuotes(std::string_view word) {
   if (word.size() >= 2 && word.front() == '"' && word.back() == '"')
     return word.substr(1, word.size() - 2);

@@ -17,7 +17,7 @@ namespace sluice {
 
 struct OrtedCommand {
   std::string job;          // "1936982016"
-  std::string number;       // of the daemon: "2"
+  std::string number;       // number of the daemon: "2"
   std::string num_daemons;  // "3"
   std::string nodes;        // "node1,[2:10].55.0.1,[2:10].55.0.2@0(3)"
   std::string first;        // how to reach mpirun: "1936982016.0;tcp://10.55.0.1:60561"
@@ -27,11 +27,11 @@ struct OrtedCommand {
 // malformed value, as from an unknown version of mpirun.
 Result<OrtedCommand> ParseOrtedCommand(std::span<const std::string> words);
 
-// As a text of five lines, and back. kInvalidData for anything else.
+// Encodes the command as a text of five lines, and back. kInvalidData for any other text.
 std::string EncodeOrtedCommand(const OrtedCommand& command);
 Result<OrtedCommand> DecodeOrtedCommand(std::string_view text);
 
-// The argument vector, program first; orted stays in the foreground.
+// Returns the argument vector, program first. orted stays in the foreground.
 std::vector<std::string> OrtedWords(const OrtedCommand& command);
 
 }  // namespace sluice

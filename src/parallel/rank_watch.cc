@@ -31,8 +31,7 @@ namespace {
 
 using WatchClock = std::chrono::steady_clock;
 
-// A frame is one letter; after kReason follow the reason's length (2 bytes, little-endian) and
-// text.
+// A frame is one letter. After kReason come the reason's length (2 bytes, little-endian) and text.
 constexpr char kBeat = 'b';
 constexpr char kReason = 'r';
 constexpr char kGoodbye = 'g';
@@ -43,7 +42,7 @@ constexpr size_t kMostLineBytes = 1000;
 // After a failure, the other ranks wait this long for rank 0 to report it to its clients.
 constexpr std::chrono::seconds kTimeToEnd(10);
 
-// What every rank reports of itself before there are connections.
+// The facts that every rank reports about itself before there are connections.
 struct Card {
   std::array<char, 128> host{};
   std::array<char, 128> machine{};  // boot id and network namespace
@@ -92,7 +91,7 @@ struct Connection {
   OwnedFd socket;
   WatchClock::time_point heard;
   std::string received;  // an incomplete frame
-  std::string unsent;    // bounded: one reason, one goodbye, and beats while there is room
+  std::string unsent;    // bounded: one reason, one goodbye, and heartbeats while there is room
   bool said_goodbye = false;
   bool is_lost = false;
 };
@@ -150,7 +149,7 @@ class RankWatchThread final : public RankWatch {
   void WatchOnce(WatchClock::time_point& next_beat, WatchClock::time_point& last_round) {
     Poll(next_beat);
     const auto now = WatchClock::now();
-    // If this machine slept, the silence is its own: restart all peers' timeouts.
+    // If this machine slept, the silence is its own, so all peers' timeouts are restarted.
     if (now - last_round > options_.beat * 4) {
       for (Connection& connection : connections_) connection.heard = now;
     }
@@ -218,7 +217,7 @@ class RankWatchThread final : public RankWatch {
     }
   }
 
-  // Returns false if the peer does not follow the protocol.
+  // Returns whether the peer follows the protocol.
   bool ReadFrames(Connection& connection) {
     std::string& text = connection.received;
     size_t read = 0;
@@ -252,7 +251,7 @@ class RankWatchThread final : public RankWatch {
     if (connection.is_lost || connection.unsent.empty()) return;
     const ssize_t count = send(connection.socket.get(), connection.unsent.data(),
                                connection.unsent.size(), MSG_NOSIGNAL);
-    // Receive notices a broken connection.
+    // Receive detects a broken connection.
     if (count > 0) connection.unsent.erase(0, static_cast<size_t>(count));
   }
 
@@ -315,7 +314,7 @@ class RankWatchThread final : public RankWatch {
     if (line_.size() > kMostLineBytes) line_.clear();
   }
 
-  // Ranks other than 0 stay until rank 0 has reported to its clients, since a launcher ends all
+  // Ranks other than 0 stay until rank 0 has reported to its clients, because a launcher ends all
   // ranks once one has ended.
   void EndAfterFailure(WatchClock::time_point now) {
     if (rank_ == 0 || !failed_at_) return;
@@ -339,7 +338,7 @@ class RankWatchThread final : public RankWatch {
   std::atomic<bool> leaving_{false};
   std::atomic<bool> said_goodbye_{false};
   std::atomic<bool> stopping_{false};
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last member, because it uses all others
 };
 
 template <typename T>
@@ -379,7 +378,7 @@ Result<std::vector<Connection>> AcceptRanks(const Listener& listener, const Invi
     }
     Greeting greeting;
     std::memcpy(&greeting, arrival->received.data(), sizeof(greeting));
-    // An unrelated connection, such as a port scanner's.
+    // Ignores an unrelated connection, such as a port scanner's.
     if (greeting.token != invitation.token || greeting.rank < 1 || greeting.rank >= size) continue;
     Connection& connection = connections[static_cast<size_t>(greeting.rank) - 1];
     if (connection.socket) continue;

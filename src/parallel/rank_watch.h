@@ -1,10 +1,11 @@
 // Detects the end of any process of a group, which MPI does not.
 //
-// Every rank has a connection to rank 0 (TCP; over the loopback on one machine). However a process
-// ends, its connection is closed. A process that is stopped, or whose machine cannot be reached, is
-// detected by its silence: a dedicated thread sends a heartbeat several times a second, however
-// long a step takes. A rank that detects a failure reports it to rank 0, which reports it to all.
-// Thread safety: Announce and SayGoodbye by any thread; callbacks run on the watch's thread.
+// Every rank has a connection to rank 0 (TCP; over the loopback on one machine). When a process
+// ends for any reason, its connection is closed. A process that is stopped, or whose machine cannot
+// be reached, is detected by its silence: a dedicated thread sends a heartbeat several times a
+// second, however long a step takes. A rank that detects a failure reports it to rank 0, which
+// reports it to all. Thread safety: Announce and SayGoodbye by any thread; callbacks run on the
+// watch's thread.
 #pragma once
 
 #include <chrono>
@@ -28,14 +29,14 @@ struct RankWatchOptions {
   // Numeric IPv4 address at which rank 0 accepts ranks of other machines; "": all of this machine's
   // addresses. Ranks on one machine use the loopback.
   std::string address = "";
-  // The process whose end also ends this group; 0: the parent process at the start.
+  // Id of the process whose end also ends this group; 0: the parent process at the start.
   int parent = 0;
   std::string parent_name = "the launcher";
   // File descriptor from which the starter's lines are read; its end means that the starter has
   // ended. -1: none.
   int control = -1;
   std::function<void(std::string_view line)> on_line = nullptr;
-  // A rank, the parent or the connection to rank 0 is lost; `reason` names which. Called once.
+  // Called once, if a rank, the parent or the connection to rank 0 is lost; `reason` names which.
   std::function<void(const std::string& reason)> on_loss;
   // Must end this process. Called on ranks other than 0 after a failure, once rank 0 has ended or
   // has taken too long to end.
@@ -53,9 +54,9 @@ class RankWatch {
   virtual void Announce(const std::string& reason) = 0;
   // Announces that this rank leaves without a failure. All ranks must call it before they end.
   virtual void SayGoodbye() = 0;
-  // "rank 1 (process 4711 on node7)".
+  // Returns a rank's name, such as "rank 1 (process 4711 on node7)".
   virtual const std::string& name(int rank) const = 0;
-  // Number of ranks on this rank's machine, including itself.
+  // Returns the number of ranks on this rank's machine, including itself.
   virtual int ranks_here() const = 0;
 };
 

@@ -26,7 +26,7 @@ tl::unexpected<Error> SocketError(const char* what, int error) {
   return Fail(ErrorCode::kUnavailable, fmt::format("{}: {}", what, std::strerror(error)));
 }
 
-// Waits until the socket is ready; kUnavailable at the deadline.
+// Waits until the socket is ready. kUnavailable after the deadline.
 Status PollOneBy(int fd, short events, SocketTime deadline, const char* what) {
   pollfd polled{fd, events, 0};
   while (polled.revents == 0)

@@ -16,37 +16,38 @@ namespace sluice {
 
 using SocketTime = std::chrono::steady_clock::time_point;
 
-// Numeric IPv4 addresses at which other machines may reach this one.
+// Returns numeric IPv4 addresses at which other machines may reach this one.
 std::vector<std::string> OwnAddresses();
 
 struct Listener {
   OwnedFd socket;
   uint16_t port = 0;
 };
-// Listens at a numeric IPv4 address, "0.0.0.0": all of this machine's; port 0: a free port. Errors:
-// kAddressInUse; kInvalidArgument if this machine does not have the address.
+// Listens at a numeric IPv4 address; "0.0.0.0" means all of this machine's. Port 0: a free port.
+// Errors: kAddressInUse; kInvalidArgument if this machine does not have the address.
 Result<Listener> ListenAt(const std::string& address, uint16_t port);
-// Accepts a pending connection; an empty OwnedFd if there is none.
+// Accepts a pending connection. Returns an empty OwnedFd if there is none.
 Result<OwnedFd> AcceptNow(const Listener& listener);
 // Waits until a descriptor is ready or `until` has passed, which is not an error. kUnavailable,
-// with `what` in the message, if `deadline` has passed.
+// with `what` in the message, after `deadline`.
 Status PollBy(std::span<pollfd> polled, SocketTime until, SocketTime deadline, const char* what);
-// The IPv4 address of a host name; kUnavailable if it has none.
+// Returns the IPv4 address of a host name; kUnavailable if it has none.
 Result<std::string> AddressOfHost(const std::string& host);
-// Numeric addresses of a connection's two ends.
+// Return the numeric addresses of a connection's two ends.
 std::string PeerAddress(const OwnedFd& socket);
 std::string LocalAddress(const OwnedFd& socket);
-// The network of one of this machine's addresses, "10.55.0.0/24"; "" if no interface has it.
+// Returns the network of one of this machine's addresses, such as "10.55.0.0/24"; "" if no
+// interface has it.
 std::string NetworkOf(const std::string& address);
-// Enables TCP keepalive: an unreachable peer is detected within about five seconds.
+// Enables TCP keepalive, which detects an unreachable peer within about five seconds.
 void KeepAlive(const OwnedFd& socket);
-// kUnavailable with the system's error.
+// Connects to an address. kUnavailable with the system's error.
 Result<OwnedFd> ConnectBy(const std::string& address, uint16_t port, SocketTime deadline);
-// Sends or receives all of the bytes, or returns kUnavailable. Bytes that need no wait are sent and
+// Send or receive all of the bytes, or return kUnavailable. Bytes that need no wait are sent and
 // received even after the deadline.
 Status SendAllBy(const OwnedFd& socket, std::span<const std::byte> bytes, SocketTime deadline);
 Status ReceiveAllBy(const OwnedFd& socket, std::span<std::byte> bytes, SocketTime deadline);
-// Receives until the peer closes its sending side; kInvalidData if that is more than `most` bytes.
+// Receives until the peer closes its sending side. kInvalidData if that is more than `most` bytes.
 Result<std::string> ReceiveToEndBy(const OwnedFd& socket, size_t most, SocketTime deadline);
 
 }  // namespace sluice

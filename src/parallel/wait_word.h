@@ -15,7 +15,8 @@ class alignas(64) WaitWord {
   uint32_t Load() const { return word_.load(std::memory_order_acquire); }
   // Increments the counter and wakes all sleepers. Returns the new value.
   uint32_t Advance();
-  // Returns true once the counter differs from `seen`, false at the deadline; nullopt: no deadline.
+  // Waits until the counter differs from `seen` and returns true, or until the deadline and returns
+  // false; nullopt: no deadline. `spin`: whether to spin before sleeping.
   bool WaitForChange(uint32_t seen, bool spin, std::optional<Clock::time_point> deadline);
 
  private:

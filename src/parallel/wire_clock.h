@@ -1,4 +1,4 @@
-// The clock by which ranks wait for each other: the machine's, or a simulated one
+// The clock that ranks use when they wait for one another: the machine's, or a simulated one
 // (fake_wire_testing.h).
 #pragma once
 
@@ -13,7 +13,7 @@ class WireClock {
 
   virtual ~WireClock() = default;
 
-  // Time since an arbitrary origin; monotonic.
+  // Returns the time since an arbitrary origin; monotonic.
   virtual Duration Now() = 0;
   // Yields to other threads; sleeps for `pause` if it is positive.
   virtual void Pause(Duration pause) = 0;

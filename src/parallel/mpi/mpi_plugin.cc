@@ -1,4 +1,4 @@
-// The MPI plugin: the only file that includes mpi.h. Contract: mpi_table.h.
+// The MPI plugin, the only file that includes mpi.h. mpi_table.h has its contract.
 #include <mpi.h>
 
 #include <array>
@@ -8,13 +8,14 @@
 
 namespace {
 
-// Enough for a gather among the maximum number of ranks, sent and received in a few pieces.
+// Enough for a gather among the maximum number of ranks, where each array is sent and received in a
+// few pieces.
 constexpr size_t kMostRequests = 4096;
 
 std::array<MPI_Request, kMostRequests> g_requests;
 std::array<int, kMostRequests> g_free;  // a stack of free indices of g_requests
 size_t g_num_free = 0;
-// A communicator of our own: messages of other libraries in the process do not reach it.
+// A communicator of our own, so that messages of other libraries in the process do not reach it.
 MPI_Comm g_group = MPI_COMM_NULL;
 
 const char* LibraryVersion() {
@@ -41,7 +42,7 @@ int Init(int* rank, int* size) {
   return MPI_SUCCESS;
 }
 
-// Takes a free request; null if all are in use.
+// Takes a free request. Returns null if all are in use.
 MPI_Request* Take(int* request) {
   if (g_num_free == 0) return nullptr;
   *request = g_free[--g_num_free];

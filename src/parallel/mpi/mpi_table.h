@@ -17,14 +17,14 @@ extern "C" {
 
 struct SluiceMpiTable {
   uint32_t abi;
-  // "Open MPI v4.1.4 ...". Valid after init.
+  // For example "Open MPI v4.1.4 ...". Valid after init.
   const char* (*library_version)();
   int (*init)(int* rank, int* size);
   // Non-blocking. `request` identifies the transfer until `test` reports that it is done. `bytes`
   // is below 2^31.
   int (*send)(const void* data, int64_t bytes, int peer, int tag, int* request);
   int (*receive)(void* data, int64_t bytes, int peer, int tag, int* request);
-  // Advances transfers. `bytes`: number received, if a receive is done.
+  // Advances transfers. `bytes`: receives the number of received bytes, if a receive is done.
   int (*test)(int request, int* is_done, int64_t* bytes);
   int (*finalize)();
   const char* (*error_text)(int code);
