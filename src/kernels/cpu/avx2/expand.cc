@@ -44,7 +44,7 @@ inline __m256i Bf16OfE4M3(__m256i upper, __m256i codes) {
   const __m256i normal = _mm256_add_epi16(shifted, _mm256_set1_epi16(kBase));
   const __m256i is_subnormal = _mm256_cmpeq_epi16(
       _mm256_and_si256(upper, _mm256_set1_epi16(0x7800)), _mm256_setzero_si256());
-  // The table contains bytes 2 m and 2 m + 1 for mantissa m.
+  // Selects bytes 2 m and 2 m + 1 of the table for mantissa m.
   const __m256i places = _mm256_add_epi16(
       _mm256_mullo_epi16(_mm256_and_si256(codes, _mm256_set1_epi16(7)), _mm256_set1_epi16(0x0202)),
       _mm256_set1_epi16(0x0100));
