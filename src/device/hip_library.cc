@@ -46,7 +46,7 @@ int Copy(void* to, const void* from, size_t bytes, void* stream) {
   return Raw().memcpy_async(to, from, bytes, kKind, stream);
 }
 
-std::vector<std::string> UsualFiles() {
+std::vector<std::string> UsualHipFiles() {
   std::vector<std::string> folders = {""};
   const char* rocm = std::getenv("ROCM_PATH");
   if (rocm != nullptr && *rocm != 0) folders.push_back(std::string(rocm) + "/lib/");
@@ -65,7 +65,7 @@ Result<HipLibrary> Open() {
        .variable = "SLUICE_HIP_RUNTIME",
        .install = "AMD's driver and ROCm's package hip-runtime-amd (6.0 or later; an MI355X needs "
                   "7.0)"},
-      "", UsualFiles);
+      "", UsualHipFiles);
   if (!opened) {
     opened.error().code = ErrorCode::kUnsupported;
     return tl::unexpected<Error>(std::move(opened).error());
