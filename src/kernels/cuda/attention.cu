@@ -132,7 +132,7 @@ template <bool kIsE4m3, int kDim, bool kCaps = false>
 void LaunchItems(const StreamHandle& stream, const AttentionLaunch& launch) {
   const int num_wide = launch.attention.num_wide_items;
   const int num_narrow = launch.attention.num_items - num_wide;
-  // Of AMD's GPUs, whose products move operands from lane to lane, only heads of 64 fit so.
+  // AMD's GPUs move operands of products from lane to lane: there only heads of 64 fit.
   constexpr bool kFits = KvTile<kIsE4m3, kDim>::kFitsRegisters && (!kWarpsGoInPairs || kDim <= 64);
   if constexpr (kFits) {
     LaunchTiles<kIsE4m3, kDim, kWideTileRows, kCaps>(stream, launch, 0, num_wide);
