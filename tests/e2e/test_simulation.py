@@ -55,6 +55,16 @@ def test_a_stream_says_so_in_its_usage(server):
     assert events[-1]["usage"]["simulated"] == "H200x2"
 
 
+def test_other_apis_say_so_in_their_usage(server):
+    message = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+    assert server.post("/v1/messages", message)[1]["usage"]["simulated"] == "H200x2"
+    text = server.request("POST", "/v1/messages", {**message, "stream": True})[2].decode()
+    assert text.count('"simulated":"H200x2"') == 2  # message_start, message_delta
+    asked = {"model": "m", "input": "hi", "max_output_tokens": 4}
+    assert server.post("/v1/responses", asked)[1]["usage"]["simulated"] == "H200x2"
+    assert '"simulated":"H200x2"' in server.request("POST", "/v1/responses", {**asked, "stream": True})[2].decode()
+
+
 def test_the_same_request_gets_the_same_tokens(server):
     body = {"model": "m", "prompt": "12+34=", "max_tokens": 20, "temperature": 1, "seed": 7, "logprobs": 0}
     first, again = (server.post("/v1/completions", body)[1]["choices"][0] for _ in range(2))

@@ -190,9 +190,15 @@ class MessagesWriter : public AnswerWriter {
     return out + R"(,"type":"message","role":"assistant","content":[)";
   }
 
-  static std::string Usage(int64_t prompt_tokens, int64_t completion_tokens) {
-    return fmt::format(R"({{"input_tokens":{},"output_tokens":{}}})", prompt_tokens,
-                       completion_tokens);
+  std::string Usage(int64_t prompt_tokens, int64_t completion_tokens) const {
+    std::string usage =
+        fmt::format(R"({{"input_tokens":{},"output_tokens":{})", prompt_tokens, completion_tokens);
+    if (const std::string& devices = options_.model->config.simulated; !devices.empty()) {
+      usage += R"(,"simulated":)";
+      json::AppendString(usage, devices);
+    }
+    usage.push_back('}');
+    return usage;
   }
 
   // Starts the stream if it has not started yet.

@@ -44,14 +44,20 @@ std::string_view StatusOf(const FinishEvent& finish) {
   return "completed";
 }
 
-std::string UsageJson(const UsageEvent& usage) {
-  return fmt::format(
+std::string UsageJson(const UsageEvent& usage, const std::string& simulated_devices) {
+  std::string text = fmt::format(
       R"({{"input_tokens":{},"input_tokens_details":{{"cached_tokens":{},"cache_write_tokens":0,)"
       R"("input_tokens_per_turn":[],"cached_tokens_per_turn":[]}},"output_tokens":{},)"
       R"("output_tokens_details":{{"reasoning_tokens":{},"tool_output_tokens":0,)"
-      R"("output_tokens_per_turn":[],"tool_output_tokens_per_turn":[]}},"total_tokens":{}}})",
+      R"("output_tokens_per_turn":[],"tool_output_tokens_per_turn":[]}},"total_tokens":{})",
       usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens,
       usage.reasoning_tokens.value_or(0), usage.prompt_tokens + usage.completion_tokens);
+  if (!simulated_devices.empty()) {
+    text += R"(,"simulated":)";
+    json::AppendString(text, simulated_devices);
+  }
+  text.push_back('}');
+  return text;
 }
 
 class ResponsesWriter : public AnswerWriter {
@@ -109,7 +115,8 @@ class ResponsesWriter : public AnswerWriter {
     const std::string_view status = finish_ ? StatusOf(*finish_) : "completed";
     Close(status == "completed" ? "completed" : "incomplete");
     AttachLogprobs();
-    std::string body = answer_.frame.Body(status, Output(), UsageJson(usage));
+    std::string body =
+        answer_.frame.Body(status, Output(), UsageJson(usage, options_.model->config.simulated));
     if (usage.receipt != nullptr) {
       body.pop_back();
       AppendReceipt(body, usage);
