@@ -192,6 +192,9 @@ VARIANTS = {
                                      "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}},
                      "vision_config": {**SIGLIP, "model_type": "siglip2_vision_model", "num_patches": 25, "vision_use_head": False}},
 }
+# Made with "-wide" after the name, too: heads of 16 numbers in the tower, the least that devices take.
+WIDE = ("tiny-gemma3-vision", "tiny-gemma4-vision", "tiny-llama4-vision", "tiny-mistral3-vision", "tiny-paddleocr-vl", "tiny-qwen2.5-vl",
+        "tiny-qwen3-vl", "tiny-internvl")
 QWEN_LIKE = ("tiny-paddleocr-vl", "tiny-qwen2.5-vl", "tiny-qwen3-vl", "tiny-qwen3-vl-moe", "tiny-qwen3.5-vl", "tiny-qwen2-vl", "tiny-glm-ocr",
              "tiny-glm4v", "tiny-glm4v-moe")
 # Rows and columns of patches, for each image of each case.
@@ -337,9 +340,23 @@ def greedy(model, name, images, prompt, count):
     return tokens[len(prompt):], margins
 
 
+def widen(vision):
+    for field in ("hidden_size", "head_dim"):
+        if field in vision:
+            vision[field] *= 2
+    if "pixel_shuffle_ratio" in vision:  # Llama 4: the width of what pixel shuffle joins
+        vision["intermediate_size"] *= 2
+    for field in ("projector_input_dim", "projector_output_dim", "vision_output_dim"):
+        if field in vision:
+            vision[field] = 24
+
+
 def make(name, folder):
-    settings = json.loads(json.dumps(VARIANTS[name]))
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()) + SEEDS.get(name, 0))
+    is_wide, name = name.endswith("-wide"), name.removesuffix("-wide")
+    settings = json.loads(json.dumps(VARIANTS[name]))
+    if is_wide:
+        widen(settings["vision_config"])
     config = AutoConfig.for_model(settings["model_type"], **{k: v for k, v in settings.items() if k not in ("model_type", "architectures")})
     config._attn_implementation = "eager"
     model = AutoModelForImageTextToText.from_config(config, attn_implementation="eager").float().eval()
@@ -385,12 +402,12 @@ def make(name, folder):
         case["images"] = told
         cases.append(case)
     (folder / "golden_images.json").write_text(json.dumps({"cases": cases}, separators=(",", ":")) + "\n")
-    print(name, sum(file.stat().st_size for file in folder.iterdir()) // 1024, "KiB", [len(case["prompt"]) for case in cases])
+    print(folder.name, sum(file.stat().st_size for file in folder.iterdir()) // 1024, "KiB", [len(case["prompt"]) for case in cases])
 
 
 def main():
     target = pathlib.Path(sys.argv[1])
-    for name in sys.argv[2:] or VARIANTS:
+    for name in sys.argv[2:] or [*VARIANTS, *(name + "-wide" for name in WIDE)]:
         make(name, target / name)
 
 

@@ -34,6 +34,22 @@ TEST_P(DeviceVisionTest, HeavyStaysNearTransformers) {
   }
 }
 
+class AllOnDeviceTest : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Checkpoints, AllOnDeviceTest,
+                         ::testing::ValuesIn(testing::kWideVisionCheckpoints), testing::TestName);
+
+TEST_P(AllOnDeviceTest, HeavyStaysNearTransformers) {
+  VisionRunner runner(GetParam(), ElementType::kBF16, 2, VisionRunner::Place::kAllOnDevice);
+  if (HasFatalFailure()) return;
+  for (const VisionCase& golden : testing::ReadVisionGolden(DataFolder(GetParam()))) {
+    const LogitRows whole = runner.Run(golden, 512);
+    const double rms = WorstRms(golden, whole);
+    RecordProperty(fmt::format("rms_{}", golden.images.size()), fmt::format("{:.2g}", rms));
+    EXPECT_LE(rms, 0.15) << golden.images.size() << " images";
+    EXPECT_EQ(testing::RowsUnlike(runner.Run(golden, 7), whole), 0u);
+  }
+}
+
 // A tiny checkpoint's tower with random weights and heads of 16 numbers, the least that devices
 // take. TowerGoldenTest compares the CPU's with transformers.
 class DeviceTowerTest : public ::testing::TestWithParam<const char*> {

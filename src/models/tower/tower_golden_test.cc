@@ -22,6 +22,9 @@ class TowerGoldenTest : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Checkpoints, TowerGoldenTest, ::testing::ValuesIn(kVisionCheckpoints),
                          TestName);
 
+INSTANTIATE_TEST_SUITE_P(WideCheckpoints, TowerGoldenTest,
+                         ::testing::ValuesIn(testing::kWideVisionCheckpoints), TestName);
+
 TEST_P(TowerGoldenTest, AgreesWithTransformers) {
   VisionRunner runner(GetParam(), ElementType::kF32, 2);
   for (const VisionCase& golden : testing::ReadVisionGolden(DataFolder(GetParam()))) {

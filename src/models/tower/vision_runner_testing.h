@@ -50,15 +50,6 @@ class VisionRunner {
   ImageTower& tower() { return *tower_; }
   ThreadPool& pool() { return pool_; }
 
-  // Whether the tower of a checkpoint can be on a device.
-  static bool FitsDevice(const char* name) {
-    const auto config = LoadModelConfig(DataFolder(name));
-    const auto spec = ReadTowerSpec(*config);
-    const EmulatedDevice device{EmulatedDeviceOptions{}};
-    return PlanTowerOnDevice(**spec, *config->scheme, TowerOf(ElementType::kBF16), 1, device.info())
-        .has_value();
-  }
-
   std::vector<float> Encode(const ProcessedImage& image) {
     const Status status = ImageTower::Check(tower_->spec(), tower_->options(), image);
     EXPECT_TRUE(status) << (status ? "" : status.error().message);

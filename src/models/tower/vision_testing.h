@@ -81,6 +81,12 @@ inline std::vector<VisionCase> ReadVisionGolden(const std::filesystem::path& fol
   return cases;
 }
 
+// Towers that devices take, with heads of 16 numbers.
+inline constexpr const char* kWideVisionCheckpoints[] = {
+    "tiny-gemma3-vision-wide",   "tiny-gemma4-vision-wide", "tiny-llama4-vision-wide",
+    "tiny-mistral3-vision-wide", "tiny-paddleocr-vl-wide",  "tiny-qwen2.5-vl-wide",
+    "tiny-qwen3-vl-wide",        "tiny-internvl-wide"};
+
 inline constexpr const char* kVisionCheckpoints[] = {
     "tiny-gemma3-vision",   "tiny-gemma4-vision", "tiny-gemma4-e-vision", "tiny-llama4-vision",
     "tiny-mistral3-vision", "tiny-paddleocr-vl",  "tiny-qwen2.5-vl",      "tiny-qwen3-vl",
