@@ -34,10 +34,10 @@ def tokenizer():
                       "fuse_unk": False, "byte_fallback": False, "vocab": vocab, "merges": []}}
 
 
-def write_eyes(folder):
+def write_eyes(folder, checkpoint=CHECKPOINT):
     """A tiny model that takes images."""
     for name in ("config.json", "model.safetensors"):
-        shutil.copy(CHECKPOINT / name, folder)
+        shutil.copy(checkpoint / name, folder)
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "bos_token": "<s>"}))
     (folder / "chat_template.jinja").write_text(TEMPLATE)
