@@ -6,6 +6,8 @@
 #include "device/device.h"
 #include "device/device_bytes.h"
 #include "device/device_pool.h"
+#include "device/eager_kernels.h"
+#include "device/integrated_gpu.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_plan.h"
 #include "engine/kv_tiers.h"
@@ -14,6 +16,7 @@
 #include "engine/process_ranks.h"
 #include "engine/replica_engine.h"
 #include "engine/shared_drafts.h"
+#include "engine/shared_memory.h"
 #include "engine/simulated_engine.h"
 #include "engine/warm_up.h"
 #include "engine/weight_loads.h"
@@ -67,6 +70,7 @@ Result<Devices> ChooseDevices(const EngineConfig& config) {
                         std::max(1, config.pipeline_parallel_size);
   // The rank plan refuses larger numbers.
   const int count = static_cast<int>(std::min<int64_t>(asked, kMostRanks));
+  if (count > 1 && BuiltWithCuda()) LoadKernelsEagerly();
   switch (config.device) {
     case DeviceChoice::kCpu: return Devices();
     case DeviceChoice::kEmulated: return OpenDevices(DeviceKind::kEmulated, count);
@@ -89,8 +93,10 @@ Result<Devices> ChooseDevices(const EngineConfig& config) {
   return Devices();
 }
 
-// The least total and free memory of any of the devices.
-Result<MemoryLimits> MemoryOf(const Devices& devices) {
+// The least total and free memory of any of the devices. `host`: the memory of their machine.
+Result<MemoryLimits> MemoryOf(const Devices& devices, const MemoryLimits& host) {
+  const DeviceInfo& first = devices.front()->info();
+  if (IsIntegratedGpu(first)) return SharedMemory(first.total_bytes, host);
   MemoryLimits least;
   for (const std::unique_ptr<Device>& device : devices) {
     ASSIGN_OR_RETURN(const int64_t free_bytes, device->FreeBytes());
@@ -620,7 +626,7 @@ Result<EnginePlan> PlanHere(const EngineConfig& config, Prepared& prepared, Devi
   MemoryLimits memory = host;
   PlanModelFunction plan_model = PlanModel;
   if (device != nullptr) {
-    ASSIGN_OR_RETURN(memory, MemoryOf(devices));
+    ASSIGN_OR_RETURN(memory, MemoryOf(devices, host));
     plan_model = [device, &config](const ModelConfig& model, const ModelOptions& options, int) {
       return PlanDeviceRanks(model, options, device->info(), config.tensor_parallel_size,
                              config.pipeline_parallel_size);

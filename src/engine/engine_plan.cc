@@ -15,6 +15,7 @@
 #include "engine/plan_states.h"
 #include "engine/plan_text.h"
 #include "engine/plan_tower.h"
+#include "engine/shared_memory.h"
 #include "kernels/block_maxima.h"
 #include "models/dense_layers.h"
 #include "models/encoder/encoder_spec.h"
@@ -560,19 +561,25 @@ tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
 
 // The requested share must be free, as in vLLM: a server must not take the rest of a device that
 // others use.
-Status CheckDeviceMemory(const EnginePlan& plan) {
+Status CheckDeviceMemory(EnginePlan& plan) {
   const EngineConfig& config = plan.config;
   const double utilization = UtilizationOfAll(config);
   const auto wanted =
       static_cast<int64_t>(utilization * static_cast<double>(plan.memory.total_bytes));
-  if (config.kv_cache_bytes || config.utilization_of_rest ||
-      plan.memory.available_bytes >= wanted) {
+  const bool is_shared = IsShared(plan.memory);
+  const int64_t free_bytes =
+      plan.memory.available_bytes + (is_shared ? SharedHeadroom(plan.memory.total_bytes) : 0);
+  if (config.kv_cache_bytes || config.utilization_of_rest || free_bytes >= wanted) return {};
+  if (is_shared && !config.memory_utilization) {
+    plan.notes.push_back(fmt::format(
+        "{} shares the memory of the machine, of which {} are available: the engine takes {}",
+        plan.device_name, MemoryText(free_bytes), MemoryText(plan.memory.available_bytes)));
     return {};
   }
   return Fail(ErrorCode::kResourceExhausted,
               fmt::format("{} of {}'s {} are free, but gpu_memory_utilization {} asks for {}. End "
                           "what else runs there, or lower gpu_memory_utilization",
-                          MemoryText(plan.memory.available_bytes), plan.device_name,
+                          MemoryText(free_bytes), plan.device_name,
                           MemoryText(plan.memory.total_bytes), utilization, MemoryText(wanted)),
               "gpu_memory_utilization");
 }
@@ -632,9 +639,9 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
   plan.kv_bytes = plan.num_engines * blocks * plan.kv_bytes_per_block;
   plan.request_bytes =
       plan.on_device()
-          ? RequestBytes(
-                config, host,
-                host.available_bytes - plan.dense_bytes - plan.tower_bytes - plan.tier_bytes)
+          ? RequestBytes(config, host,
+                         host.available_bytes - plan.dense_bytes - plan.tower_bytes -
+                             plan.tier_bytes - (IsShared(plan.memory) ? plan.total_bytes() : 0))
           : RequestBytes(config, plan.memory, plan.memory.available_bytes - plan.total_bytes());
   if (plan.taken_bytes() > plan.memory.available_bytes) {
     return Fail(

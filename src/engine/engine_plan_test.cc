@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/source_path_testing.h"
+#include "engine/shared_memory.h"
 #include "models/device/device_model.h"
 
 namespace sluice {
@@ -695,6 +696,45 @@ TEST(EnginePlanOnDevice, MemoryThatOthersHoldIsNotTaken) {
   EngineConfig config;
   config.memory_utilization = 0.5;
   EXPECT_TRUE(PlanOnDevice(config, 60 * 1024 * kMiB));
+}
+
+// A DGX Spark of 125 GiB, of which `available` MiB are available.
+Result<EnginePlan> PlanOnSpark(const EngineConfig& config, int64_t available) {
+  ModelConfig model;
+  model.vocab_size = 256;
+  model.max_position_embeddings = 1 << 20;
+  const MemoryLimits host{.total_bytes = 125 * 1024 * kMiB, .available_bytes = available * kMiB};
+  Topology topology;
+  topology.core_cpus = {0, 2};
+  DeviceInfo device;
+  device.name = "NVIDIA GB10";
+  return PlanEngine(config, model, SharedMemory(125 * 1024 * kMiB, host), topology, Sizes, &device,
+                    host);
+}
+
+TEST(EnginePlanOnDevice, AnIntegratedGpuTakesWhatTheHostCanGive) {
+  const int64_t fixed = 256 + 110;
+  const auto plenty = PlanOnSpark({}, 124 * 1024);
+  ASSERT_TRUE(plenty) << plenty.error().message;
+  EXPECT_EQ(plenty->kv_bytes, (int64_t{117760} - fixed) * kMiB) << "0.92 of all";
+  const auto usual = PlanOnSpark({}, 116 * 1024);
+  ASSERT_TRUE(usual) << usual.error().message;
+  EXPECT_EQ(usual->kv_bytes, (int64_t{116 * 1024 - 8000} - fixed) * kMiB)
+      << "a sixteenth is left to the machine";
+  EXPECT_THAT(usual->notes, Not(::testing::Contains(HasSubstr("shares the memory"))));
+  const auto little = PlanOnSpark({}, 100 * 1024);
+  ASSERT_TRUE(little) << little.error().message;
+  EXPECT_EQ(little->kv_bytes, (int64_t{100 * 1024 - 8000} - fixed) * kMiB);
+  EXPECT_THAT(little->notes, ::testing::Contains(HasSubstr("NVIDIA GB10 shares the memory")));
+  EXPECT_EQ(little->request_bytes, 1024 * kMiB) << "half of what is left, at most 1 GiB";
+  EngineConfig config;
+  config.memory_utilization = 0.5;
+  EXPECT_EQ(PlanOnSpark(config, 116 * 1024)->kv_bytes, (int64_t{64000} - fixed) * kMiB);
+  config.memory_utilization = 0.9;
+  const auto refused = PlanOnSpark(config, 100 * 1024);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("100.00 GiB of NVIDIA GB10's 125.00 GiB are free, but"));
 }
 
 TEST(EnginePlanOnDevice, AShareThatLeavesNoCacheSaysWhatTakesIt) {

@@ -10,7 +10,9 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "checkpoint/page_cache.h"
 #include "device/device_pool.h"
+#include "device/integrated_gpu.h"
 #include "device/uploader.h"
 #include "kernels/cuda/device_kernel_tables.h"
 #include "kernels/cuda/device_linear.h"
@@ -425,9 +427,11 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
   const device::DeviceKernels& kernels = device::KernelsOf(device.info().kind);
   {
     ASSIGN_OR_RETURN(Uploader uploader, Uploader::Create(device));
-    RETURN_IF_ERROR(FillDeviceWeights({uploader, threads, kernels, *rank.stream}, list,
-                                      list.vectors, spec.rope_tables, checkpoint, scheme, options,
-                                      progress, layout, memory));
+    std::optional<PageCacheDropper> dropper;
+    if (checkpoint != nullptr && IsIntegratedGpu(device.info())) dropper.emplace(*checkpoint);
+    RETURN_IF_ERROR(FillDeviceWeights(
+        {uploader, threads, kernels, *rank.stream, dropper ? &*dropper : nullptr}, list,
+        list.vectors, spec.rope_tables, checkpoint, scheme, options, progress, layout, memory));
   }
   if (checkpoint != nullptr && !spec.head.tokens.empty()) {
     RETURN_IF_ERROR(ReadTokenScores(*checkpoint, spec, loaded.scores));

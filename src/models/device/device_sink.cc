@@ -150,13 +150,30 @@ Status DeviceSink::AddStored(const StoredLinear& part, const RowRange& held, boo
     RETURN_IF_ERROR(PutStoredRows(part, held, first_row, done));
   }
   part.ReleaseRows(held.begin, held.size());
+  DropPages(part, held);
   if (source.scales == nullptr) return {};
   if (!plain) RETURN_IF_ERROR(PutScales(source, held, first_row));
   const StoredTensor& scales = *part.tensors[1];
   scales.Release(static_cast<uint64_t>(source.scales - scales.bytes().data()),
                  static_cast<uint64_t>(ScaleBytes(source)));
+  if (parts_.dropper != nullptr) parts_.dropper->Drop(scales, 0, scales.bytes().size());
   done(ScaleBytes(source));
   return {};
+}
+
+void DeviceSink::DropPages(const StoredLinear& part, const RowRange& held) const {
+  if (parts_.dropper == nullptr) return;
+  const StoredMatrix& source = part.matrix;
+  const StoredTensor& tensor = *part.tensors.front();
+  const auto size = static_cast<uint64_t>(tensor.bytes().size());
+  if (held.size() == source.rows) return parts_.dropper->Drop(tensor, 0, size);
+  // The rows of a transposed matrix are everywhere in it.
+  if (source.transposed) return;
+  const auto row_bytes =
+      static_cast<uint64_t>(source.cols * BitsPerElement(source.format.type) / 8);
+  const auto begin = static_cast<uint64_t>(source.data - tensor.bytes().data()) +
+                     static_cast<uint64_t>(held.begin) * row_bytes;
+  parts_.dropper->Drop(tensor, begin, static_cast<uint64_t>(held.size()) * row_bytes);
 }
 
 Status DeviceSink::CheckNumbers(const StoredMatrix& source, const RowRange& held,

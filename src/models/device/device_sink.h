@@ -6,6 +6,7 @@
 
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/page_cache.h"
 #include "device/device.h"
 #include "device/uploader.h"
 #include "kernels/cuda/device_kernels.h"
@@ -24,6 +25,7 @@ class DeviceSink final : public MatrixSink {
     ThreadPool& threads;
     const device::DeviceKernels& kernels;
     DeviceStream& stream;
+    const PageCacheDropper* dropper = nullptr;  // null: pages stay in the page cache
   };
 
   DeviceSink(const Parts& parts, const DeviceWeightLayout& layout, std::byte* memory)
@@ -63,6 +65,8 @@ class DeviceSink final : public MatrixSink {
   Status PutNvF4Scales(const std::byte* scales, int64_t first_row, int64_t rows);
   Status PutBlockScales(const StoredMatrix& source, const RowRange& held, int64_t first_row);
   void NoteRowScale(float scale, int64_t rows);
+  // Takes rows that have been copied and released out of the page cache.
+  void DropPages(const StoredLinear& part, const RowRange& held) const;
 
   Parts parts_;
   const DeviceWeightLayout& layout_;

@@ -1,0 +1,27 @@
+// Takes a checkpoint's pages out of the page cache while it is loaded, for devices whose memory is
+// the host's: there, cached pages would take memory from the weights.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "base/owned_fd.h"
+#include "checkpoint/checkpoint.h"
+
+namespace sluice {
+
+// Ownership: the checkpoint must outlive it. Thread safety: constant after construction.
+class PageCacheDropper {
+ public:
+  // Opens all files of the checkpoint again. A file that cannot be opened keeps its pages.
+  explicit PageCacheDropper(const Checkpoint& checkpoint);
+
+  // Drops the whole pages of bytes [offset, offset + size) of the tensor, except those that a
+  // process has mapped: call StoredTensor::Release before.
+  void Drop(const StoredTensor& tensor, uint64_t offset, uint64_t size) const;
+
+ private:
+  std::map<const SafetensorsFile*, OwnedFd> files_;
+};
+
+}  // namespace sluice
