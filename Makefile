@@ -1,6 +1,6 @@
 # The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
 .DEFAULT_GOAL := build
-.PHONY: build build-arm build-cuda build-hip dist wheel deb demo test test-more test-all test-slow test-sanitizers test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-races test-machine-code test-ptx test-robustness test-soak fuzz lint format bench bench-recipe regressions clean docs
+.PHONY: build build-arm build-cuda build-cuda-arm build-hip dist wheel deb demo test test-more test-all test-slow test-sanitizers test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-races test-machine-code test-ptx test-robustness test-soak fuzz lint format bench bench-recipe regressions clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -50,11 +50,22 @@ build/arm/build.ninja: CMakePresets.json packages.txt
 	@cmake --preset arm --log-level=WARNING
 	@touch $@
 
+# The program with CUDA kernels for machines with an Arm processor (DGX Spark, GH200, GB200, Thor), compiled here.
+build-cuda-arm: build/cuda-arm/build.ninja
+	@$(if $(CUDA_ARCHITECTURES),cmake -B build/cuda-arm --log-level=WARNING "-DSLUICE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)" >/dev/null)
+	@cmake --build build/cuda-arm --target sluice
+
+build/cuda-arm/build.ninja: CMakePresets.json packages.txt
+	@tools/install_packages.sh build arm
+	@tools/cuda_toolkit.sh
+	@cmake --preset cuda-arm --log-level=WARNING
+	@touch $@
+
 # A folder that runs on any Linux of glibc 2.36 or later, and its archive, in build/dist: for machines like this one, with
-# DIST_PRESET=cuda of build-cuda, with DIST_PRESET=arm for aarch64.
+# DIST_PRESET=cuda of build-cuda, with DIST_PRESET=arm for aarch64, with DIST_PRESET=cuda-arm of build-cuda-arm.
 DIST_PRESET ?= release
-DIST_MACHINE = $(if $(filter arm,$(DIST_PRESET)),aarch64,$(shell uname -m))
-dist: $(if $(filter cuda arm,$(DIST_PRESET)),build-$(DIST_PRESET),build)
+DIST_MACHINE = $(if $(filter arm cuda-arm,$(DIST_PRESET)),aarch64,$(shell uname -m))
+dist: $(if $(filter cuda arm cuda-arm,$(DIST_PRESET)),build-$(DIST_PRESET),build)
 	@tools/install_packages.sh dist
 	@tools/dist.sh $(DIST_PRESET)
 
@@ -106,11 +117,13 @@ test-deploy:
 	@python3 tests/deploy/test_dockerfile.py
 
 # Runs what `make dist` made where there is nothing but glibc, and takes all packages to a first answer in Debian roots that have
-# no compiler; needs root and a Debian mirror. With DIST_PRESET=arm those for aarch64, under qemu and without such roots.
-test-dist: dist wheel deb
+# no compiler; needs root and a Debian mirror. With DIST_PRESET=arm those for aarch64, under qemu and without such roots; with
+# DIST_PRESET=cuda and cuda-arm the archive, since wheels and packages hold no CUDA kernels.
+ARCHIVE_ALONE = $(filter cuda cuda-arm,$(DIST_PRESET))
+test-dist: dist $(if $(ARCHIVE_ALONE),,wheel deb)
 	@tools/install_packages.sh test-dist
 	@python3 tests/deploy/test_dist.py build/dist $(DIST_MACHINE)
-	@python3 tests/deploy/test_packages.py build/dist $(DIST_MACHINE)
+	@$(if $(ARCHIVE_ALONE),true,python3 tests/deploy/test_packages.py build/dist $(DIST_MACHINE))
 
 # Real client programs against the server, each in a virtual environment of its own; slow at its first run, needs the network.
 test-clients: $(if $(SLUICE_BIN),,build)

@@ -25,8 +25,21 @@ if(nvcc_failed OR nvcc_found VERSION_LESS SLUICE_CUDA_NEEDED)
           "${SLUICE_CUDA_NEEDED} or later. Name another nvcc with CUDACXX and remove ${CMAKE_BINARY_DIR}.")
 endif()
 
+if(CMAKE_CROSSCOMPILING)
+  execute_process(COMMAND ${CMAKE_SOURCE_DIR}/tools/cuda_arm_toolkit.sh ${CMAKE_CUDA_COMPILER} ${CMAKE_SOURCE_DIR}/build/arm-cuda
+                  RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "SLUICE_CUDA: no CUDA toolkit for aarch64 in build/arm-cuda, and it cannot be made (see above)")
+  endif()
+  set(CMAKE_CUDA_COMPILER ${CMAKE_SOURCE_DIR}/build/arm-cuda/bin/nvcc)
+endif()
+
 # No kernel needs features specific to one chip (as 90a would be), so code for 10.0 runs on 10.3, and for 12.0 on 12.1.
 set(default_architectures "80;89;90;100;110;120")
+if(CMAKE_CROSSCOMPILING)
+  # The GPUs beside Arm processors: GH200, GB200 and GB300, Thor, DGX Spark (GB10).
+  set(default_architectures "90;100;110;120")
+endif()
 if(nvcc_found VERSION_LESS 13.0)
   list(REMOVE_ITEM default_architectures 110)
 endif()
@@ -45,7 +58,7 @@ endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 
-find_library(SLUICE_CUDART_STATIC cudart_static REQUIRED NO_DEFAULT_PATH
+find_library(SLUICE_CUDART_STATIC cudart_static REQUIRED NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH
              PATHS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} ${CMAKE_CUDA_HOST_IMPLICIT_LINK_DIRECTORIES})
 add_library(sluice_cuda_runtime INTERFACE)
 target_include_directories(sluice_cuda_runtime SYSTEM INTERFACE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})

@@ -2,7 +2,7 @@
 # Makes build/dist/NAME and NAME.tar.xz: the program of a build, the libraries it needs beside glibc, the bundled model,
 # licences, documents, completions, the manual page. The folder can be put anywhere on a Linux of that processor with glibc 2.36
 # or later. The same build of the same commit packed again gives the same bytes; SHA256SUMS beside the archive names them.
-# Usage: tools/dist.sh [release|cuda|arm]    arm: for aarch64, cross-compiled; the program is started under qemu
+# Usage: tools/dist.sh [release|cuda|arm|cuda-arm]    arm, cuda-arm: for aarch64, cross-compiled; the program is started under qemu
 set -eu
 umask 022
 cd "$(dirname "$0")/.."
@@ -28,7 +28,7 @@ cmake --build "$build" --target sluice sluice_portable >/dev/null
 
 version="$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")"
 name="sluice-$version-linux-$machine"
-[ "$preset" != cuda ] || name="$name-cuda"
+case "$preset" in cuda | cuda-arm) name="$name-cuda" ;; esac
 folder="build/dist/$name"
 rm -rf "$folder" "$folder.tar.xz"
 mkdir -p "$folder/lib" "$folder/licenses"

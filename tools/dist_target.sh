@@ -1,7 +1,7 @@
 # Read by tools/dist.sh and tools/deb.sh, with `preset` set: what differs between a program for this machine and one that is
 # compiled for another.
 case "$preset" in
-  arm)
+  arm | cuda-arm)
     machine=aarch64
     architecture=arm64
     tools=aarch64-linux-gnu-

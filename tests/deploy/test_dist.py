@@ -120,6 +120,12 @@ def use(checks, archive, machine):
         checks.check("sluice version", result.returncode == 0 and json.loads(result.stdout), result.stdout)
         result = root.run("sluice", "doctor")
         checks.check("sluice doctor", result.returncode == 0 and "cpu" in result.stdout.lower(), result.stdout)
+        if name.endswith("-cuda"):
+            checks.check("doctor speaks of GPUs", "CUDA" in result.stdout, result.stdout)
+            result = root.run("sluice", "selftest", "--device", "emulated", "--part", "memory")
+            checks.check("the emulated device passes", result.returncode == 0, result.stdout)
+            result = root.run("sluice", "serve", "%s/models/abacus" % root.home, "--device", "cuda", "--port", "0")
+            checks.check("without a driver, --device cuda says so", result.returncode != 0 and "driver" in result.stdout, result.stdout)
         result = root.run("trtllm-serve", "--help")
         checks.check("trtllm-serve --help", result.returncode == 0 and result.stdout, result.stdout)
         serve(checks, root, pathlib.Path(scratch) / "log")

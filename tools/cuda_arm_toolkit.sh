@@ -1,0 +1,47 @@
+#!/bin/sh
+# Makes FOLDER a CUDA toolkit that compiles for Arm hosts on x86-64: links to the installed toolkit's programs and headers, which are
+# the same for both, and the static runtime for aarch64 from the wheel of cmake/requirements-cuda-arm.txt. Does nothing if FOLDER
+# was made from the same two.
+# Usage: tools/cuda_arm_toolkit.sh NVCC FOLDER    FOLDER/bin/nvcc then takes aarch64-linux-gnu-g++ as its host compiler
+set -eu
+nvcc="$(realpath "$1")"
+folder="$(realpath -m "$2")"
+wanted="$(realpath "$(dirname "$0")/../cmake/requirements-cuda-arm.txt")"
+toolkit="$(dirname "$(dirname "$nvcc")")"
+if cmp -s "$wanted" "$folder/requirements.txt" && [ "$(readlink "$folder/bin/nvcc")" = "$nvcc" ]; then exit 0; fi
+
+fail() {
+  echo "tools/cuda_arm_toolkit.sh: $*" >&2
+  exit 1
+}
+# A program must link with the runtime of the toolkit that compiled it.
+runtime="$(sed -n 's/^nvidia-cuda-runtime==\([0-9]*\.[0-9]*\)\..*/\1/p' "$wanted")"
+release="$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')"
+[ "$release" = "$runtime" ] || fail "$nvcc is of CUDA $release, and $wanted names the runtime of $runtime: expected the same; name another nvcc with CUDACXX"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+echo "fetching CUDA's runtime for aarch64 into $folder"
+python3 -m venv "$work/venv"
+for pause in 10 60 ""; do
+  "$work/venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary=:all: \
+    --platform manylinux_2_17_aarch64 --dest "$work" -r "$wanted" && break
+  [ -n "$pause" ] || fail "cannot fetch the wheel of $wanted (see above)"
+  echo "that failed; again in $pause s" >&2
+  sleep "$pause"
+done
+target="$folder/targets/aarch64-linux"
+rm -rf "$folder"
+mkdir -p "$target/lib"
+"$work/venv/bin/python" - "$work"/*.whl "$target/lib" <<'END'
+import pathlib, sys, zipfile
+wheel, folder = sys.argv[1:]
+with zipfile.ZipFile(wheel) as archive:
+    for name in ("libcudart_static.a", "libcudadevrt.a"):
+        (pathlib.Path(folder) / name).write_bytes(archive.read("nvidia/cu13/lib/" + name))
+END
+ln -s "$toolkit/include" "$target/include"
+ln -s "$toolkit/nvvm" "$folder/nvvm"
+# A folder of its own: nvcc finds the rest in the folder that holds this one.
+mkdir "$folder/bin"
+ln -s "$toolkit"/bin/* "$folder/bin/"
+cp "$wanted" "$folder/requirements.txt"
