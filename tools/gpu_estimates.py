@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Estimates, not measurements: milliseconds of a decode step of Llama 3.3 70B by part, and output tokens per second, on one GPU.
+
+Usage: tools/gpu_estimates.py    prints the tables of docs/cuda.md
+
+A step has one token of each of C sequences, of 1,024 prompt and 1,024 answer tokens, half of the answer done; and its share of prompts: C tokens
+of prefill, since a prompt of 1,024 comes with each answer of 1,024. Everything runs one after the other; products take the longer of reading
+their weights and computing. What is assumed of a device stands in DEVICES; no figure is measured on one.
+"""
+import dataclasses
+
+LAYERS, HIDDEN, MLP, HEADS, KV_HEADS, HEAD, VOCAB = 80, 8192, 28672, 64, 8, 128, 128256
+LAYER_WEIGHTS = HIDDEN * (HEADS + 2 * KV_HEADS) * HEAD + HEADS * HEAD * HIDDEN + 3 * HIDDEN * MLP
+KV_BYTES = 2 * KV_HEADS * HEAD * LAYERS  # of a token, FP8
+MEAN_TOKENS, FULL_TOKENS = 1024 + 512, 2048
+SEQUENCES = (1, 8, 64, 256)
+
+
+@dataclasses.dataclass
+class Device:
+    name: str
+    weights: str
+    weight_bytes: float  # of a weight of a layer, scales included
+    copy: float          # bytes a second
+    products: tuple      # fractions of `copy` of products of up to 8 rows, of 64 and of 256
+    flops: float         # of products of 256 rows and more, a second
+    head_bytes: float    # of a weight of the head
+    launches: int        # kernels of a layer
+    gap_us: float        # between two kernels of a graph
+    small_us: float      # norms, rope, activations and packing of a layer, for few rows
+    row_us: float        # and for each further row
+    host_ms: tuple       # between two steps: drawing, results, the next plan
+    prefill: float       # of prompts, FLOP a second, attention included
+    memory: float        # bytes for weights and cache
+
+
+DEVICES = [
+    Device("H200", "FP8", 1, 4.3e12, (0.87, 0.81, 0.81), 950e12, 2, 11, 0.6, 10, 0.08, (0.65, 0.65, 0.8, 1.2), 1070e12, 0.96 * 141e9),
+    Device("B200", "NVFP4", 0.5625, 7.2e12, (0.88, 0.85, 0.8), 2600e12, 2, 19, 0.6, 26, 0.05, (0.65, 0.65, 0.8, 1.2), 3400e12, 0.92 * 180e9),
+    Device("GB10", "FP8", 1, 235e9, (0.92, 0.9, 0.85), 110e12, 2, 11, 1.0, 20, 1.5, (1, 1, 1.5, 3), 62e12, 107e9),
+    Device("GB10", "NVFP4", 0.5625, 235e9, (0.92, 0.9, 0.85), 200e12, 2, 19, 1.0, 40, 2.0, (1, 1, 1.5, 3), 110e12, 107e9),
+]
+ATTENTION = 0.8           # of `copy`
+ATTENTION_LEAST_US = 6    # a layer
+
+
+def parts(device, c):
+    """Names and milliseconds."""
+    weights = LAYERS * LAYER_WEIGHTS
+    rate = device.copy * device.products[0 if c <= 8 else 1 if c <= 64 else 2]
+    head = VOCAB * HIDDEN
+    return {
+        "products": 1e3 * max(weights * device.weight_bytes / rate, 2 * weights * c / device.flops),
+        "head, BF16": 1e3 * max(head * device.head_bytes / device.copy, 2 * head * c / (0.7 * device.flops)),
+        "attention": max(1e3 * c * MEAN_TOKENS * KV_BYTES / (ATTENTION * device.copy), 1e-3 * LAYERS * ATTENTION_LEAST_US),
+        "norm, rope, convert, silu": 1e-3 * LAYERS * (device.small_us + device.row_us * c),
+        "gaps between kernels": 1e-3 * LAYERS * device.launches * device.gap_us,
+        "draw, host between steps": device.host_ms[SEQUENCES.index(c)],
+        "prompts": 1e3 * c * 2 * weights / device.prefill,
+    }
+
+
+def table(device):
+    fits = [c for c in SEQUENCES if LAYERS * LAYER_WEIGHTS * device.weight_bytes + VOCAB * HIDDEN * 4 + c * FULL_TOKENS * KV_BYTES <= device.memory]
+    columns = {c: parts(device, c) for c in SEQUENCES}
+    lines = ["| %s, %s: ms a step | %s |" % (device.name, device.weights, " | ".join(map(str, SEQUENCES))), "|---" * 5 + "|"]
+    for name in columns[1]:
+        lines.append("| %s | %s |" % (name, " | ".join("%.1f" % columns[c][name] for c in SEQUENCES)))
+    lines.append("| output tokens/s | %s |" % " | ".join(
+        "%s%s" % (round(1e3 * c / sum(columns[c].values()), 1 if device.copy < 1e12 else None), "" if c in fits else "*") for c in SEQUENCES))
+    return "\n".join(lines)
+
+
+def main():
+    print("\n\n".join(table(device) for device in DEVICES))
+
+
+if __name__ == "__main__":
+    main()
