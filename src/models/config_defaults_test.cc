@@ -151,7 +151,7 @@ TEST(PublishedConfigTest, IsReadAsByTransformersOrRefusedByName) {
     EXPECT_EQ(parsed.error().code, ErrorCode::kUnsupported) << name;
     EXPECT_THAT(parsed.error().message, HasSubstr(refused->as_string())) << name;
   }
-  EXPECT_EQ(read, 24);
+  EXPECT_EQ(read, 25);
 }
 
 }  // namespace

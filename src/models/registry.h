@@ -111,6 +111,8 @@ struct ModelFamily {
   FAMILY(kCohere)                     \
   FAMILY(kCohere2)                    \
   FAMILY(kCohere2Moe)                 \
+  FAMILY(kCohereCompass)              \
+  FAMILY(kCohereCompassText)          \
   FAMILY(kCwm)                        \
   FAMILY(kDbrx)                       \
   FAMILY(kDeepseekV2)                 \

@@ -44,6 +44,13 @@ FURTHER = {
     "tiny-cohere2-moe-sum": {**COHERE2_MOE, "num_hidden_layers": 2, "rms_norm_eps": 1e-5, "expert_selection_fn": "sigmoid",
                              "norm_topk_prob": False, "shared_expert_combination_strategy": "sum", "tie_word_embeddings": False,
                              "layer_types": ["full_attention", "sliding_attention"], "mlp_layer_types": ["sparse", "sparse"]},
+    # Windows with rope, and full attention without.
+    "tiny-cohere-compass": {**{key: value for key, value in COHERE.items() if key != "rope_theta"}, "model_type": "cohere_compass_text",
+                            "architectures": ["CohereCompassForCausalLM"], "num_hidden_layers": 3, "sliding_window": 20,
+                            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+                            "rope_parameters": {"full_attention": None,
+                                                "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0,
+                                                                      "mrope_section": [4, 2, 2]}}},
     # Layer norms of heads, with weights for each head.
     "tiny-cohere-heads": {**{key: value for key, value in COHERE.items() if key != "head_dim"}, "model_type": "cohere",
                           "architectures": ["CohereForCausalLM"], "num_hidden_layers": 2, "use_qk_norm": True},

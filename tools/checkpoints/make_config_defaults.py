@@ -117,6 +117,8 @@ FAMILIES |= {
                   "layer_types": ["linear_attention", "sliding_attention", "full_attention", "sliding_attention"]},
     "axk1": {**SILU, **MOE, **LATENT, "first_k_dense_replace": 2},
     "mimo_v2_flash": {**SILU, **WINDOW, **MOE, "n_routed_experts": 8, "v_head_dim": 12, "attention_value_scale": 0.5},
+    "cohere_compass_text": {**SILU, "sliding_window": 32, "logit_scale": 0.5, "layer_types": ["sliding_attention", "full_attention"] * 2,
+                            "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 20000.0}, "sliding_attention": None}},
     "beam": {**SILU, **WINDOW, **MOE, "num_experts": 8, "n_group": 2, "topk_group": 1, "routed_scaling_factor": 2.0},
     "apertus1p5_text": {"hidden_act": "xielu"}, "gemma4_unified_text": {**GELU, **WINDOW, "global_head_dim": 32},
     "nanochat": {"hidden_act": "relu2", "final_logit_softcapping": 3.0}, "bitnet": {"hidden_act": "relu2"},
@@ -137,13 +139,14 @@ UNKNOWN = {**{name: ("max_position_embeddings", "rope_theta") for name in ("kimi
            **{name: (*NO_ROPE, "rms_norm_eps") for name in ("opt", "biogpt")},
            "gpt_neo": (*NO_HEADS, "rope_theta"), "persimmon": NO_HEADS, "dbrx": (*NO_HEADS, "intermediate_size", "rms_norm_eps"),
            "aria_text": (), "bitnet": (), "kolibri1": ("intermediate_size",), "lara_mini": ("intermediate_size",),
-           **{name: ("rope_theta",) for name in ("laguna", "mimo_v2_flash", "beam")}}
+           **{name: ("rope_theta",) for name in ("laguna", "mimo_v2_flash", "beam", "cohere_compass_text")}}
 # Classes without an epsilon field, whose norms use this epsilon.
 FIXED_EPSILON = {name: 1e-5 for name in ("olmo", "opt", "biogpt", "dbrx")}
 # Names of the epsilon field of norms, if not rms_norm_eps.
 EPSILON = {"cohere": "layer_norm_eps", "cohere2": "layer_norm_eps", "starcoder2": "norm_epsilon", "jais2": "layer_norm_eps",
            "nemotron": "norm_eps", "exaone": "layer_norm_epsilon", "gpt_neox": "layer_norm_eps", "falcon": "layer_norm_epsilon",
            "phi": "layer_norm_eps", "stablelm": "layer_norm_eps", "persimmon": "layer_norm_eps", "cohere2_moe": "layer_norm_eps",
+           "cohere_compass_text": "layer_norm_eps",
            **{name: "layer_norm_epsilon" for name in ("gptj", "codegen", "gpt2", "gpt_bigcode", "gpt_neo")},
            "lfm2": "norm_eps", "lfm2_moe": "norm_eps", "lfm3": "norm_eps", "nemotron_h": "layer_norm_epsilon"}
 # Without these fields, the model has other kinds of layers, or a number of layers that contradicts the other fields.
@@ -164,6 +167,8 @@ LEFT_OUT = {"granitemoehybrid": ("layer_types", "num_hidden_layers", "mamba_n_he
             "mistral4": (*NOT_ALONE, "qk_nope_head_dim"), "minicpm3": NOT_ALONE, "sarvam_mla": NOT_ALONE, "youtu": NOT_ALONE,
             "flint": ("num_hidden_layers",), "lfm3": ("layer_types", "num_hidden_layers"),
             "laguna": ("num_hidden_layers",), "kolibri1": ("num_hidden_layers",), "lara_mini": ("layer_types", "num_hidden_layers"),
+            # Ropes for other kinds of layers.
+            "cohere_compass_text": ("rope_parameters", "layer_types", "num_hidden_layers"),
             "axk1": NOT_ALONE, "mimo_v2_flash": ("num_hidden_layers", "v_head_dim"),
             # Groups of a single expert, a rotated part of wider heads, undefined kinds of layers.
             "beam": ("n_group", "topk_group", "num_experts", "num_experts_per_tok", "num_hidden_layers"), "bitnet": ("num_key_value_heads",), "gptj": ("rotary_dim",), "codegen": ("rotary_dim",),
@@ -251,7 +256,12 @@ def main():
     for entry in published.values():
         if "derived" in entry:
             config = entry["config"].get("text_config", entry["config"])
-            model_type = {"qwen2_vl": "qwen2_vl_text"}.get(config["model_type"], config["model_type"])  # an older, flat file
+            # Older files: a flat one, and one of the model's own code.
+            older = {"qwen2_vl": "qwen2_vl_text", "stablelm_epoch": "stablelm"}
+            model_type = older.get(config["model_type"], config["model_type"])
+            if config["model_type"] == "stablelm_epoch":
+                names = {"norm_eps": "layer_norm_eps", "rope_pct": "partial_rotary_factor"}
+                config = {names.get(key, key): value for key, value in config.items()}
             entry["derived"] = derived(model_type, config)
     lines = ",\n".join(json.dumps(name) + ": " + json.dumps(value, separators=(",", ":")) for name, value in published.items())
     (folder / "published.json").write_text("{\n" + lines + "\n}\n")

@@ -23,6 +23,7 @@ DECODERS_OF_ENCODERS = ("musicgen", "musicgen_melody", "trocr", "whisper", "mosh
 PUBLISHED = {
     "arcee": {"vocab_size": 128004},
     "bamba": {"attn_layer_indices": [9, 18, 27]},
+    "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
     "dots1": {"n_routed_experts": 128, "n_shared_experts": 2, "num_experts_per_tok": 6},
     "glm4_moe": {"head_dim": 128},
     "granitemoehybrid": {"num_hidden_layers": 40, "layer_types": (["mamba"] * 5 + ["attention"] + ["mamba"] * 4) * 4},

@@ -1,6 +1,10 @@
 // Command R and A: layer norms without biases, attention and MLP in parallel, interleaved RoPE,
-// scaled logits; in Command R7B and A most layers have a window, the others have no RoPE.
+// scaled logits; in Command R7B and A most layers have a window, the others have no RoPE. North
+// Micro Vision: RoPE of both halves of a head, with settings of their own in layers with a window.
+#include <algorithm>
+
 #include "models/family_fields.h"
+#include "models/kind_ropes.h"
 #include "models/latent_fields.h"
 #include "models/registry.h"
 
@@ -8,9 +12,10 @@ namespace sluice {
 namespace cohere {
 namespace {
 
-Status DescribeLayers(const JsonFields& fields, ModelConfig& config) {
+Status DescribeLayers(const JsonFields& fields, ModelConfig& config,
+                      double default_logit_scale = 0.0625) {
   ASSIGN_OR_RETURN(const auto scale, fields.Number("logit_scale", 1e-6, 1e6));
-  config.spec.logit_scale = static_cast<float>(scale.value_or(0.0625));
+  config.spec.logit_scale = static_cast<float>(scale.value_or(default_logit_scale));
   for (LayerSpec& layer : config.spec.layers) {
     layer.attention.rope_style = kernels::RopeStyle::kInterleaved;
     layer.is_parallel = true;
@@ -41,6 +46,26 @@ Status ReadCohere2(const JsonFields& fields, ModelConfig& config) {
   for (size_t i = 0; i < slides.size(); ++i)
     config.spec.layers[i].attention.rope = slides[i] && has_windows;
   return {};
+}
+
+// Source: transformers' CohereCompassTextConfig, CohereCompassAttention and
+// CohereCompassRotaryEmbedding, whose axes have equal positions in text.
+Status ReadCompass(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto types,
+                   ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
+  ASSIGN_OR_RETURN(const auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
+  RETURN_IF_ERROR(DescribeLayers(fields, config, /*default_logit_scale=*/1));
+  constexpr int64_t kDefaultWindow = 4096;
+  std::vector<bool> slides;
+  for (size_t i = 0; i < config.spec.layers.size(); ++i) {
+    slides.push_back(types && (*types)[i] == kSlidingAttention);
+    AttentionSpec& attention = config.spec.layers[i].attention;
+    attention.rope_style = kernels::RopeStyle::kHalf;
+    if (!slides[i]) continue;
+    if (!window && fields.Has("sliding_window")) return fields.Missing("sliding_window");
+    attention.span.window = static_cast<int32_t>(window.value_or(kDefaultWindow));
+  }
+  return ReadKindRopes(fields, {.may_be_null = true}, slides, config);
 }
 
 // Returns which layers have a window. The first `dense` layers, without experts, follow another
@@ -140,6 +165,8 @@ constexpr ConfigDefaults DefaultsOf(double theta, int64_t head_dim = 0) {
           .tie_word_embeddings = true};
 }
 
+constexpr std::string_view kCompassTexts[] = {"cohere_compass_text"};
+
 }  // namespace
 }  // namespace cohere
 
@@ -161,6 +188,23 @@ const ModelFamily kCohere2 = {"Cohere2ForCausalLM",
                                .operators = "as Cohere; windows, and no rope in the other layers",
                                .golden = "tiny-cohere2",
                                .error = 1.1e-06}};
+const ModelFamily kCohereCompassText = {
+    "CohereCompassForCausalLM",
+    "cohere_compass_text",
+    cohere::DefaultsOf(10000),
+    cohere::ReadCompass,
+    {.models = "the text models",
+     .operators = "as Cohere 2, with rope of halves, of its own or none in layers of each kind",
+     .golden = "tiny-cohere-compass",
+     .error = 4.1e-07}};
+const ModelFamily kCohereCompass = {.architecture = "CohereCompassForConditionalGeneration",
+                                    .model_type = "cohere_compass",
+                                    .defaults = {.tie_word_embeddings = true, .is_nested = true},
+                                    .read = nullptr,
+                                    .notes = {.models = "North Micro Vision",
+                                              .operators = "the text part: as "
+                                                           "CohereCompassForCausalLM"},
+                                    .text_types = cohere::kCompassTexts};
 const ModelFamily kCohere2Moe = {
     "Cohere2MoeForCausalLM",
     "cohere2_moe",

@@ -212,7 +212,8 @@ constexpr ConfigDefaults kPersimmonDefaults = {.vocab_size = 262144,
                                                .bos_token_id = 1,
                                                .eos_token_id = 2,
                                                .activation = Activation::kRelu2};
-constexpr FieldAlias kStableLmAliases[] = {{"rope_pct", "partial_rotary_factor"}};
+constexpr FieldAlias kStableLmAliases[] = {{"rope_pct", "partial_rotary_factor"},
+                                           {"norm_eps", "layer_norm_eps"}};
 constexpr ConfigDefaults kStableLmDefaults = {.vocab_size = 50304,
                                               .hidden_size = 2560,
                                               .intermediate_size = 6912,
@@ -281,6 +282,9 @@ const ModelFamily kStableLm = {
      .operators = "layer norms; rope on a part of a head; attention and "
                   "MLP side by side, where asked for",
      .golden = "tiny-stablelm, tiny-stablelm-parallel, tiny-stablelm-heads",
-     .error = 6.5e-07}};
+     .error = 6.5e-07},
+    nullptr,
+    "stablelm_epoch",
+    "StableLMEpochForCausalLM"};
 
 }  // namespace sluice
