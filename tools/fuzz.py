@@ -227,6 +227,7 @@ SEEDS = {
     "scheme_fuzz": json_files,
     "model_config_fuzz": json_files,
     "lora_config_fuzz": lambda: files("adapters/*/adapter_config.json"),
+    "tekken_fuzz": lambda: files("checkpoints/*/tekken.json"),
     "tokenizer_fuzz": tokenizers,
     "template_fuzz": lambda: files("chat_templates/templates/*"),
     "request_fuzz": bodies,

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/model_file.h"
 #include "tokenizer/pipeline.h"
+#include "tokenizer/tekken.h"
 
 namespace sluice {
 
@@ -18,6 +19,7 @@ using tokenizer_internal::Pipeline;
 namespace {
 
 constexpr const char* kFile = "tokenizer.json";
+constexpr const char* kTekkenFile = "tekken.json";
 constexpr uint64_t kMaxConfigBytes = 64 << 20;
 
 // Reads an optional JSON object from the folder. Returns an empty one if the file does not exist.
@@ -103,7 +105,7 @@ Error WithWayOut(Error error, const std::filesystem::path& folder) {
   if (error.code != ErrorCode::kNotFound || is_there || !fs::is_directory(folder, ignored))
     return error;
   std::string others;
-  for (const char* other : {"tokenizer.model", "vocab.json", "vocab.txt", "tekken.json"}) {
+  for (const char* other : {"tokenizer.model", "vocab.json", "vocab.txt"}) {
     if (fs::exists(folder / other, ignored)) others = fmt::format(", and {} is not read", other);
   }
   error.message = fmt::format(
@@ -112,6 +114,12 @@ Error WithWayOut(Error error, const std::filesystem::path& folder) {
       "one was made from; its folder or id goes behind --tokenizer",
       folder.string(), kFile, others);
   return error;
+}
+
+// The keys of `config` that tokenizer_config.json lacks.
+void Complete(const json::Value& config, json::Value& own) {
+  for (const auto& [key, value] : config.as_object())
+    if (own.Find(key) == nullptr) own.Set(key, value);
 }
 
 }  // namespace
@@ -125,6 +133,20 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::filesystem::path& 
   ASSIGN_OR_RETURN(tokenizer->special_tokens_map_,
                    ReadObject(model_folder, "special_tokens_map.json"));
   auto text = ReadModelFile(model_folder, kFile, kMaxTokenizerJsonBytes);
+  if (!text && text.error().code == ErrorCode::kNotFound) {
+    const auto tekken = ReadModelFile(model_folder, kTekkenFile, kMaxTokenizerJsonBytes);
+    if (tekken) {
+      const std::string path = (model_folder / kTekkenFile).string();
+      auto read = ReadTekkenJson(*tekken);
+      if (!read) return tl::unexpected<Error>(std::move(read).error().In(path));
+      Complete(read->config, tokenizer->config_);
+      auto pipeline = Pipeline::Create(std::move(read->parts), {});
+      if (!pipeline) return tl::unexpected<Error>(std::move(pipeline).error().In(path));
+      tokenizer->pipeline_ = *std::move(pipeline);
+      return tokenizer;
+    }
+    if (tekken.error().code != ErrorCode::kNotFound) return tl::unexpected<Error>(tekken.error());
+  }
   if (!text) return tl::unexpected<Error>(WithWayOut(std::move(text).error(), model_folder));
   const auto load = [&]() -> Status {
     ASSIGN_OR_RETURN(TokenizerJson parts, ReadTokenizerJson(*text));

@@ -1,0 +1,25 @@
+// Reads tekken.json, the tokenizer in Mistral's own format, as the parts of a tokenizer.json.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "tokenizer/tokenizer_json.h"
+
+namespace sluice {
+
+struct TekkenTokenizer {
+  TokenizerJson parts;
+  // What tokenizer_config.json would say: the named special tokens and, for a known version, the
+  // chat template that mistral-common's renderer of that version amounts to.
+  json::Value config{json::Value::Object{}};
+};
+
+// Byte-level BPE without merges of its own: two neighbouring tokens merge if their bytes together
+// are a token, those of the lowest rank first. The special tokens have the first ids. kInvalidData
+// for a damaged file; the error names the place in it.
+Result<TekkenTokenizer> ReadTekkenJson(std::string_view text);
+
+}  // namespace sluice
