@@ -12,11 +12,11 @@
 #include "base/json_fields.h"
 #include "base/log.h"
 #include "checkpoint/foreign_format.h"
+#include "checkpoint/mistral_format.h"
 
 namespace sluice {
 namespace {
 
-constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr uint64_t kMaxIndexBytes = 100'000'000;
 // Limit of JSON values in the index. While it is parsed, each takes up to about 100 bytes.
@@ -34,7 +34,12 @@ bool IsPlainFileName(std::string_view name) {
                       [](char c) { return c == '/' || c == '\\' || c == '\0'; });
 }
 
-// Joins names: "a, b, c and 4 more".
+// What the names of files with weights begin with.
+std::string_view StemOf(const std::filesystem::path& folder) {
+  return IsMistralFormat(folder) ? kMistralWeights : "model";
+}
+
+// Joins names as in "a, b, c and 4 more".
 std::string NamesText(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   const size_t shown = std::min(names.size(), kShown);
@@ -44,10 +49,10 @@ std::string NamesText(const std::vector<std::string>& names) {
   return text;
 }
 
-// Returns the names model-00001-of-0000N.safetensors, and whether each exists in the folder; an
-// error if there are two sets.
+// The names STEM-00001-of-0000N.safetensors and whether each exists in the folder; an error if
+// there are two sets.
 Result<std::vector<std::pair<std::string, bool>>> FindNumberedShards(
-    const std::filesystem::path& folder) {
+    const std::filesystem::path& folder, const std::string& stem) {
   std::set<std::string> found;
   int count = 0;
   std::error_code error;
@@ -55,21 +60,23 @@ Result<std::vector<std::pair<std::string, bool>>> FindNumberedShards(
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     int number = 0, of = 0, length = 0;
-    if (std::sscanf(name.c_str(), "model-%5d-of-%5d.safetensors%n", &number, &of, &length) != 2 ||
-        static_cast<size_t>(length) != name.size()) {
+    if (!name.starts_with(stem + "-")) continue;
+    const std::string rest = name.substr(stem.size());
+    if (std::sscanf(rest.c_str(), "-%5d-of-%5d.safetensors%n", &number, &of, &length) != 2 ||
+        static_cast<size_t>(length) != rest.size()) {
       continue;
     }
     if (count != 0 && of != count) {
       return Invalid(
           fmt::format("{}: shards of {} and of {} files stand side by side and there is no {}",
-                      folder.string(), count, of, kIndexFile));
+                      folder.string(), count, of, stem + ".safetensors.index.json"));
     }
     count = of;
     found.insert(name);
   }
   std::vector<std::pair<std::string, bool>> names;
   for (int number = 1; number <= count; ++number) {
-    std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", number, count);
+    std::string name = fmt::format("{}-{:05}-of-{:05}.safetensors", stem, number, count);
     const bool is_there = found.contains(name);
     names.emplace_back(std::move(name), is_there);
   }
@@ -217,7 +224,7 @@ Status Checkpoint::AddFile(const std::string& name) {
 
 Status Checkpoint::AddTensor(const TensorInfo& info, const SafetensorsFile& file) {
   const auto [other, is_new] =
-      tensors_.try_emplace(CanonicalName(info.name), StoredTensor{&info, &file});
+      tensors_.try_emplace(CanonicalNameIn(file.path(), info.name), StoredTensor{&info, &file});
   if (!is_new) {
     const std::string& name = other->second.info->name;
     return Invalid(
@@ -304,14 +311,15 @@ Status Checkpoint::MissShard(const std::string& name, std::string message) {
 }
 
 Status Checkpoint::OpenNumbered() {
-  ASSIGN_OR_RETURN(const auto shards, FindNumberedShards(folder_));
+  const std::string stem(StemOf(folder_));
+  ASSIGN_OR_RETURN(const auto shards, FindNumberedShards(folder_, stem));
   if (shards.empty()) {
     RETURN_IF_ERROR(RefuseForeignFormat(folder_));
     return Fail(ErrorCode::kNotFound,
-                fmt::format("{} holds neither {} nor {} nor a set "
-                            "model-00001-of-0000N.safetensors; only checkpoints in the "
+                fmt::format("{0} holds neither {1}.safetensors nor {1}.safetensors.index.json nor "
+                            "a set {1}-00001-of-0000N.safetensors; only checkpoints in the "
                             "safetensors format are read",
-                            folder_.string(), kSingleFile, kIndexFile),
+                            folder_.string(), stem),
                 folder_.string());
   }
   std::vector<std::string> names;
@@ -332,9 +340,10 @@ Status Checkpoint::OpenFolder() {
     return Fail(ErrorCode::kNotFound, fmt::format("{} is not a folder", folder_.string()),
                 folder_.string());
   }
-  if (std::filesystem::exists(folder_ / kIndexFile, error))
-    return OpenIndexed(folder_ / kIndexFile);
-  if (std::filesystem::exists(folder_ / kSingleFile, error)) return OpenAll({kSingleFile});
+  const std::string single = fmt::format("{}.safetensors", StemOf(folder_));
+  const std::filesystem::path index = folder_ / (single + ".index.json");
+  if (std::filesystem::exists(index, error)) return OpenIndexed(index);
+  if (std::filesystem::exists(folder_ / single, error)) return OpenAll({single});
   return OpenNumbered();
 }
 

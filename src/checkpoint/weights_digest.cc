@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/hex.h"
+#include "checkpoint/mistral_format.h"
 
 namespace sluice {
 namespace {
@@ -63,7 +64,9 @@ Result<std::string> WeightsDigest(const std::filesystem::path& folder,
        entry.increment(error)) {
     const bool is_weights = entry->path().extension() == ".safetensors";
     any_weights = any_weights || is_weights;
-    if (is_weights || entry->path().filename() == "config.json") files.push_back(entry->path());
+    const std::filesystem::path name = entry->path().filename();
+    if (is_weights || name == "config.json" || name == kMistralParams)
+      files.push_back(entry->path());
   }
   if (!any_weights) {
     return Fail(ErrorCode::kNotFound,

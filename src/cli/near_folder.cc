@@ -41,7 +41,8 @@ std::string NearModelFolder(const std::string& path) {
     if (near.empty()) return "";
     found /= near[0];
   }
-  if (!fs::exists(found / "config.json", error)) return "";
+  if (!fs::exists(found / "config.json", error) && !fs::exists(found / "params.json", error))
+    return "";
   return found.string();
 }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "checkpoint/mistral_format.h"
 #include "kernels/dispatch.h"
 #include "kernels/numeric_fingerprint.h"
 
@@ -52,7 +53,8 @@ Result<std::string> HashOfFiles(const fs::path& folder) {
                 "model");
   }
   std::sort(files.begin(), files.end());
-  std::string all = FirstBytes(folder / "config.json", kMostHeaderBytes);
+  std::string all = FirstBytes(folder / "config.json", kMostHeaderBytes) +
+                    FirstBytes(folder / kMistralParams, kMostHeaderBytes);
   for (const fs::path& file : files) {
     const std::string header = HeaderOf(file);
     all += fmt::format("{} {:016x} {}\n", file.filename().string(),

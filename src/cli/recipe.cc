@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/json_file.h"
+#include "checkpoint/mistral_format.h"
 #include "cli/command.h"
 #include "cli/speculation_settings.h"
 #include "hub/resolve.h"
@@ -20,7 +20,7 @@ constexpr int kExitFound = 1;
 std::optional<ModelShape> ShapeOfLocalModel(const std::string& model_id) {
   const auto resolved = ResolveModel(ResolveOptions{.argument = model_id});
   if (!resolved) return std::nullopt;
-  const auto config = ReadJsonObject(resolved->folder / "config.json");
+  const auto config = ReadModelConfig(resolved->folder);
   if (!config) return std::nullopt;
   auto shape = ShapeOfConfig(*config, model_id);
   if (!shape) return std::nullopt;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/json_file.h"
+#include "checkpoint/mistral_format.h"
 
 namespace sluice::cli {
 namespace {
@@ -33,7 +33,7 @@ Result<std::optional<StepCost>> StepCostOf(const options::Settings& settings,
                 fmt::format("--device-kind {}: expected one of {}", name, fmt::join(known, ", ")),
                 "device-kind");
   }
-  ASSIGN_OR_RETURN(const json::Value config, ReadJsonObject(report.folder / "config.json"));
+  ASSIGN_OR_RETURN(const json::Value config, ReadModelConfig(report.folder));
   ASSIGN_OR_RETURN(cost.model.shape, ShapeOfConfig(config, report.folder.filename().string()));
   cost.model.format = FormatOfName(report.scheme);
   cost.model.kv_element_bytes = report.fp8_kv_cache ? 1 : 2;

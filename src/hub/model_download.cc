@@ -54,7 +54,7 @@ class ModelDownload {
       std::vector<std::string> weights = UnindexedWeights(info_.files);
       if (indexed) {
         ASSIGN_OR_RETURN(const std::string text,
-                         ReadFile(repository_.Snapshot(info_.commit) / kIndexName));
+                         ReadFile(repository_.Snapshot(info_.commit) / IndexName(info_.files)));
         ASSIGN_OR_RETURN(weights, ShardsOfIndex(text));
       }
       RETURN_IF_ERROR(Bring(weights));
@@ -72,7 +72,8 @@ class ModelDownload {
       return std::any_of(info_.files.begin(), info_.files.end(), test);
     };
     if (options_.part != ModelPart::kAll) return false;
-    if (has([](const std::string& name) { return name == kIndexName; })) return true;
+    const std::string index = IndexName(info_.files);
+    if (has([&](const std::string& name) { return name == index; })) return true;
     if (!UnindexedWeights(info_.files).empty()) return false;
     const auto is = [&](std::string_view wanted) {
       return has([&](const std::string& name) { return name == wanted; });
@@ -101,7 +102,7 @@ class ModelDownload {
                 fmt::format("model {} has no model.safetensors and no {} at {}{}: only checkpoints "
                             "in the safetensors format are read; look for a repository of the same "
                             "model in that format",
-                            place_.id, kIndexName, hub_.endpoint(), others),
+                            place_.id, index, hub_.endpoint(), others),
                 "model");
   }
 

@@ -23,6 +23,9 @@ constexpr std::array<std::string_view, 5> kTokenizerNames = {
 // Files of sentence-transformers; each module also has a configuration in its own folder.
 constexpr std::array<std::string_view, 3> kSentenceNames = {
     "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"};
+// Mistral's own files. tekken.json is read where there is no tokenizer.json.
+constexpr std::string_view kParamsName = "params.json";
+constexpr std::string_view kTekkenName = "tekken.json";
 constexpr std::string_view kGenerationName = "generation_config.json";
 constexpr std::string_view kTemplatesFolder = "additional_chat_templates/";
 
@@ -31,7 +34,21 @@ bool IsOneOf(std::string_view name, const std::array<std::string_view, N>& names
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool IsTokenizerFile(std::string_view name) {
+bool Has(const std::vector<std::string>& files, std::string_view name) {
+  return std::find(files.begin(), files.end(), name) != files.end();
+}
+
+// What the names of weights begin with.
+std::string_view Stem(const std::vector<std::string>& files) {
+  return IsInMistralFormat(files) ? "consolidated" : "model";
+}
+
+std::string SingleWeightsName(const std::vector<std::string>& files) {
+  return fmt::format("{}.safetensors", Stem(files));
+}
+
+bool IsTokenizerFile(std::string_view name, const std::vector<std::string>& files) {
+  if (name == kTekkenName) return !Has(files, "tokenizer.json");
   if (IsOneOf(name, kTokenizerNames)) return true;
   return name.starts_with(kTemplatesFolder) && name.ends_with(".jinja") &&
          name.find('/', kTemplatesFolder.size()) == std::string_view::npos;
@@ -48,13 +65,14 @@ bool IsModuleWeights(std::string_view name) {
   return name.ends_with("_Dense/model.safetensors") && name.find('/') == name.rfind('/');
 }
 
-bool IsReadFor(std::string_view name, ModelPart part) {
+bool IsReadFor(std::string_view name, const std::vector<std::string>& files, ModelPart part) {
   if (part == ModelPart::kGenerationConfig) return name == kGenerationName;
-  if (IsTokenizerFile(name)) return true;
+  if (IsTokenizerFile(name, files)) return true;
   if (part == ModelPart::kTokenizer) return false;
   if (IsOneOf(name, kConfigNames) || name == kGenerationName) return true;
+  if (name == kParamsName) return IsInMistralFormat(files);
   if (IsOneOf(name, kSentenceNames) || IsModuleConfig(name)) return true;
-  return part == ModelPart::kAll && (name == kIndexName || IsModuleWeights(name));
+  return part == ModelPart::kAll && (name == IndexName(files) || IsModuleWeights(name));
 }
 
 bool IsPresent(const std::filesystem::path& path) {
@@ -72,10 +90,11 @@ std::vector<std::string> NamesIn(const std::filesystem::path& folder) {
   return names;
 }
 
-// Returns the number of shards in a name like "model-00001-of-00004.safetensors"; 0 for other
-// names.
-int ShardCount(std::string_view name) {
-  constexpr std::string_view kForm = "model-00000-of-00000.safetensors";
+// The number of shards in a name like "model-00001-of-00004.safetensors"; 0 for other names.
+int ShardCount(std::string_view name, std::string_view stem) {
+  constexpr std::string_view kForm = "-00000-of-00000.safetensors";
+  if (!name.starts_with(stem)) return 0;
+  name.remove_prefix(stem.size());
   if (name.size() != kForm.size()) return 0;
   int count = 0;
   for (size_t i = 0; i < kForm.size(); ++i) {
@@ -85,7 +104,7 @@ int ShardCount(std::string_view name) {
       return 0;
     } else {
       count = count * 10 + (name[i] - '0');
-      if (i < 11) count = 0;  // drops the shard's own number
+      if (i < 6) count = 0;  // ignore the shard's own number
     }
   }
   return count;
@@ -110,17 +129,32 @@ bool IsSafePath(std::string_view path) {
 std::vector<std::string> ChooseFiles(const std::vector<std::string>& files, ModelPart part) {
   std::vector<std::string> chosen;
   std::copy_if(files.begin(), files.end(), std::back_inserter(chosen),
-               [&](const std::string& name) { return IsReadFor(name, part); });
-  // Puts configuration first, so that a repository without a model is recognized early.
-  std::stable_partition(chosen.begin(), chosen.end(),
-                        [](const std::string& name) { return IsOneOf(name, kConfigNames); });
+               [&](const std::string& name) { return IsReadFor(name, files, part); });
+  // Configuration first, so that a repository without a model is recognized early.
+  std::stable_partition(chosen.begin(), chosen.end(), [](const std::string& name) {
+    return IsOneOf(name, kConfigNames) || name == kParamsName;
+  });
   return chosen;
+}
+
+bool IsInMistralFormat(const std::vector<std::string>& files) {
+  bool has_weights = false;
+  for (const std::string& name : files) {
+    if (!name.ends_with(".safetensors") && !name.ends_with(".safetensors.index.json")) continue;
+    if (name.starts_with("model")) return false;
+    has_weights |= name.starts_with("consolidated");
+  }
+  return Has(files, kParamsName) && (has_weights || !Has(files, "config.json"));
+}
+
+std::string IndexName(const std::vector<std::string>& files) {
+  return SingleWeightsName(files) + ".index.json";
 }
 
 Result<std::vector<std::string>> ShardsOfIndex(std::string_view text) {
   const auto bad = [](std::string_view what) {
-    return Fail(ErrorCode::kInvalidData, fmt::format("{}: {}", kIndexName, what),
-                std::string(kIndexName));
+    return Fail(ErrorCode::kInvalidData, fmt::format("the index of safetensors: {}", what),
+                "weight_map");
   };
   const auto index = json::Parse(text, {.max_bytes = kMaxIndexBytes});
   if (!index) return bad(index.error().message);
@@ -139,9 +173,10 @@ Result<std::vector<std::string>> ShardsOfIndex(std::string_view text) {
 
 std::vector<std::string> UnindexedWeights(const std::vector<std::string>& files) {
   std::vector<std::string> shards;
+  const std::string single = SingleWeightsName(files);
   for (const std::string& name : files) {
-    if (name == kSingleWeightsName) return {name};
-    if (ShardCount(name) > 0) shards.push_back(name);
+    if (name == single) return {name};
+    if (ShardCount(name, Stem(files)) > 0) shards.push_back(name);
   }
   std::sort(shards.begin(), shards.end());
   return shards;
@@ -156,22 +191,24 @@ std::vector<std::string> MissingFiles(const std::filesystem::path& folder, Model
     need(kGenerationName);
     return missing;
   }
-  if (part != ModelPart::kTokenizer) need("config.json");
-  need("tokenizer.json");
+  const std::vector<std::string> files = NamesIn(folder);
+  const bool is_mistral = IsInMistralFormat(files);
+  if (part != ModelPart::kTokenizer) need(is_mistral ? kParamsName : "config.json");
+  need(Has(files, kTekkenName) ? kTekkenName : "tokenizer.json");
   if (part != ModelPart::kAll) return missing;
-  if (const auto text = ReadFile(folder / kIndexName, kMaxIndexBytes)) {
-    // A damaged index is reported by the code that loads the model.
+  if (const auto text = ReadFile(folder / IndexName(files), kMaxIndexBytes)) {
+    // The code that loads the model reports a damaged index.
     if (const auto shards = ShardsOfIndex(*text))
       std::for_each(shards->begin(), shards->end(), need);
     return missing;
   }
-  const std::vector<std::string> weights = UnindexedWeights(NamesIn(folder));
-  const int count = weights.empty() ? 1 : ShardCount(weights.front());
+  const std::vector<std::string> weights = UnindexedWeights(files);
+  const int count = weights.empty() ? 1 : ShardCount(weights.front(), Stem(files));
   if (weights.empty()) {
-    missing.emplace_back(kSingleWeightsName);
+    missing.push_back(SingleWeightsName(files));
   } else if (count > static_cast<int>(weights.size())) {
     for (int number = 1; number <= count; ++number)
-      need(fmt::format("model-{:05}-of-{:05}.safetensors", number, count));
+      need(fmt::format("{}-{:05}-of-{:05}.safetensors", Stem(files), number, count));
   }
   return missing;
 }

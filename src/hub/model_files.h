@@ -25,8 +25,12 @@ bool IsSafePath(std::string_view path);
 // Returns the files of a repository to read, except weights that an index names.
 std::vector<std::string> ChooseFiles(const std::vector<std::string>& files, ModelPart part);
 
-inline constexpr std::string_view kIndexName = "model.safetensors.index.json";
-inline constexpr std::string_view kSingleWeightsName = "model.safetensors";
+// Whether files are those of a model in Mistral's own format alone: params.json and
+// consolidated*.safetensors, without model*.safetensors.
+bool IsInMistralFormat(const std::vector<std::string>& files);
+
+// model.safetensors.index.json, or its counterpart in Mistral's own format.
+std::string IndexName(const std::vector<std::string>& files);
 
 // Returns the shards that an index names. kInvalidData if there are none, or if a name is unsafe.
 Result<std::vector<std::string>> ShardsOfIndex(std::string_view text);

@@ -41,6 +41,29 @@ TEST(ModelFilesTest, ChoosesWhatIsRead) {
               ElementsAre("generation_config.json"));
 }
 
+TEST(ModelFilesTest, MistralsOwnFormat) {
+  const std::vector<std::string> own = {"README.md",
+                                        "consolidated-00001-of-00002.safetensors",
+                                        "consolidated-00002-of-00002.safetensors",
+                                        "consolidated.safetensors.index.json",
+                                        "params.json",
+                                        "tekken.json"};
+  EXPECT_THAT(ChooseFiles(own, ModelPart::kAll),
+              ElementsAre("params.json", "consolidated.safetensors.index.json", "tekken.json"));
+  EXPECT_THAT(ChooseFiles(own, ModelPart::kTokenizer), ElementsAre("tekken.json"));
+  EXPECT_THAT(UnindexedWeights(own), ElementsAre("consolidated-00001-of-00002.safetensors",
+                                                 "consolidated-00002-of-00002.safetensors"));
+  // The other format is preferred.
+  std::vector<std::string> both = own;
+  both.insert(both.end(), {"config.json", "model.safetensors", "tokenizer.json"});
+  EXPECT_THAT(ChooseFiles(both, ModelPart::kAll), ElementsAre("config.json", "tokenizer.json"));
+  EXPECT_THAT(UnindexedWeights(both), ElementsAre("model.safetensors"));
+  // Its tokenizer alone may be of this format.
+  EXPECT_THAT(ChooseFiles({"config.json", "model.safetensors", "params.json", "tekken.json"},
+                          ModelPart::kAll),
+              ElementsAre("config.json", "tekken.json"));
+}
+
 TEST(ModelFilesTest, HowImagesAreProcessed) {
   EXPECT_THAT(ChooseFiles({"README.md", "config.json", "preprocessor_config.json",
                            "processor_config.json", "video_preprocessor_config.json"},
@@ -81,7 +104,7 @@ TEST(ModelFilesTest, ReadsAnIndex) {
         R"({"weight_map":{"a":".."}})", R"({"weight_map":{"a":"/x"}})"}) {
     const auto shards = ShardsOfIndex(text);
     ASSERT_FALSE(shards) << text;
-    EXPECT_THAT(shards.error().message, HasSubstr("model.safetensors.index.json")) << text;
+    EXPECT_THAT(shards.error().message, HasSubstr("index of safetensors")) << text;
   }
 }
 

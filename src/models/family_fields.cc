@@ -63,6 +63,14 @@ Status ReadWindow(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
+Status ReadRopeStyle(const JsonFields& fields, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto interleaved, fields.Bool("rope_interleave"));
+  if (!interleaved.value_or(false)) return {};
+  for (LayerSpec& layer : config.spec.layers)
+    layer.attention.rope_style = kernels::RopeStyle::kInterleaved;
+  return {};
+}
+
 Result<std::optional<int64_t>> ReadWantedWindow(const JsonFields& fields,
                                                 std::optional<int64_t> absent) {
   ASSIGN_OR_RETURN(const auto given, fields.Bool("use_sliding_window"));

@@ -203,6 +203,10 @@ INSTANTIATE_TEST_SUITE_P(
         "tiny-vaultgemma", "tiny-gpt-neox", "tiny-falcon", "tiny-falcon-old", "tiny-phi",
         "tiny-stablelm", "tiny-stablelm-parallel", "tiny-sarvam-mla", "tiny-youtu", "tiny-flint"),
     TestName);
+INSTANTIATE_TEST_SUITE_P(MistralFormat, Float32ModeTest,
+                         ::testing::Values("tiny-mistral-own", "tiny-mistral-large3"), TestName);
+INSTANTIATE_TEST_SUITE_P(MistralFormat, DefaultModeTest,
+                         ::testing::Values("tiny-mistral-own", "tiny-mistral-large3"), TestName);
 INSTANTIATE_TEST_SUITE_P(Recurrent, Float32ModeTest,
                          ::testing::Values("tiny-lfm2", "tiny-lfm2-moe", "tiny-lfm3",
                                            "tiny-qwen3-next", "tiny-qwen3.5", "tiny-olmo-hybrid",

@@ -8,6 +8,7 @@
 
 #include "base/json_file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/mistral_format.h"
 #include "checkpoint/quantization.h"
 #include "checkpoint/scheme.h"
 #include "models/parallel_model.h"
@@ -62,8 +63,16 @@ void DescribeTensors(const Checkpoint& checkpoint, InspectReport& report) {
   report.tensor_bytes = checkpoint.total_bytes();
 }
 
+// The file that is read, or "".
+std::string TokenizerFile(const std::filesystem::path& folder) {
+  for (const char* name : {"tokenizer.json", "tekken.json"})
+    if (Exists(folder / name)) return name;
+  return "";
+}
+
 bool HasChatTemplate(const std::filesystem::path& folder) {
   if (Exists(folder / "chat_template.jinja") || Exists(folder / "chat_template.json")) return true;
+  if (TokenizerFile(folder) == "tekken.json") return true;  // its version has a template
   const auto config = ReadJsonObject(folder / "tokenizer_config.json");
   return config && config->Find("chat_template") != nullptr &&
          !config->Find("chat_template")->is_null();
@@ -248,7 +257,7 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tens
                                    int num_stages) {
   InspectReport report;
   report.folder = folder;
-  const auto file = ReadJsonObject(folder / "config.json");
+  const auto file = ReadModelConfig(folder);
   if (!file) {
     // If the file is missing, this error tells what the folder holds instead.
     RETURN_IF_ERROR(LoadModelConfig(folder));
@@ -263,7 +272,7 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tens
     report.config = *shape;
     report.architecture = report.config->architecture;
   }
-  report.has_tokenizer = Exists(folder / "tokenizer.json");
+  report.has_tokenizer = !TokenizerFile(folder).empty();
   report.has_chat_template = HasChatTemplate(folder);
   report.has_generation_config = Exists(folder / "generation_config.json");
 
@@ -318,7 +327,8 @@ std::string FormatText(const InspectReport& report) {
   }
   Line(text, "parameters", CountText(report.parameters));
   if (report.config) AppendConfig(*report.config, text);
-  Line(text, "tokenizer", report.has_tokenizer ? "tokenizer.json" : "no tokenizer.json");
+  Line(text, "tokenizer",
+       report.has_tokenizer ? TokenizerFile(report.folder) : "no tokenizer.json");
   Line(text, "chat template", report.has_chat_template ? "yes" : "no");
   text += fmt::format("\nTensors: {} in {} file{}\n", BytesText(report.tensor_bytes),
                       report.files.size(), report.files.size() == 1 ? "" : "s");

@@ -10,10 +10,10 @@
 
 #include "base/ascii.h"
 #include "base/json_fields.h"
-#include "base/json_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/foreign_format.h"
 #include "checkpoint/generation_config.h"
+#include "checkpoint/mistral_format.h"
 #include "checkpoint/scheme.h"
 #include "models/config_overrides.h"
 #include "models/encoder/encoder_spec.h"
@@ -519,8 +519,9 @@ void SettleTie(const std::filesystem::path& folder, ModelConfig& config) {
 Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder,
                                     const json::Value& overrides,
                                     const LoadQuantization& quantization) {
-  const std::filesystem::path path = folder / "config.json";
-  auto value = ReadJsonObject(path);
+  const bool is_mistral = IsMistralFormat(folder);
+  const std::filesystem::path path = folder / (is_mistral ? kMistralParams : "config.json");
+  auto value = ReadModelConfig(folder);
   if (!value) {
     Error error = std::move(value).error();
     if (error.code == ErrorCode::kNotFound) {

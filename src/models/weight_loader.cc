@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/integer.h"
 #include "base/log.h"
+#include "checkpoint/mistral_format.h"
 #include "kernels/linear.h"
 #include "models/matrix_source.h"
 #include "models/packing_sink.h"
@@ -46,7 +47,7 @@ bool IsSuperfluous(std::string_view name, const DecoderSpec& spec) {
 
 // Whether a tensor belongs to the image or sound part of a model, which text does not pass through.
 bool IsOfImages(std::string_view name) {
-  constexpr std::array<std::string_view, 24> kPrefixes = {"vision_model.",
+  constexpr std::array<std::string_view, 28> kPrefixes = {"vision_model.",
                                                           "visual.",
                                                           "model.visual.",
                                                           "multi_modal_projector.",
@@ -69,6 +70,10 @@ bool IsOfImages(std::string_view name) {
                                                           "image_newline",
                                                           "model.image_newline",
                                                           "mlp_AR.",
+                                                          "vision_encoder.",
+                                                          "vision_language_adapter.",
+                                                          "patch_merger.",
+                                                          "pre_mm_projector_norm.",
                                                           "model.mm_projector."};
   return std::any_of(kPrefixes.begin(), kPrefixes.end(),
                      [&](std::string_view prefix) { return name.starts_with(prefix); });
@@ -419,7 +424,8 @@ class Inspection {
   }
 
   void Use(const std::vector<const StoredTensor*>& tensors) {
-    for (const StoredTensor* tensor : tensors) used_.insert(CanonicalName(tensor->info->name));
+    for (const StoredTensor* tensor : tensors)
+      used_.insert(CanonicalNameIn(tensor->file->path(), tensor->info->name));
   }
 
   // True for a module whose failure is already reported.

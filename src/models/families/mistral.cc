@@ -18,6 +18,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
   constexpr int64_t kDefaultWindow = 4096;
   if (!window && !fields.Has("sliding_window")) window = kDefaultWindow;
+  RETURN_IF_ERROR(ReadRopeStyle(fields, config));
   for (size_t i = 0; i < config.spec.layers.size(); ++i) {
     LayerSpec& layer = config.spec.layers[i];
     layer.attention.qkv_bias = layer.attention.output_bias = false;
@@ -34,6 +35,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
 // position (TemperatureTuning). Source: transformers' Ministral3Config.
 Status ReadMinistral3(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadWindow(fields, config));
+  RETURN_IF_ERROR(ReadRopeStyle(fields, config));
   for (LayerSpec& layer : config.spec.layers) {
     layer.attention.qkv_bias = layer.attention.output_bias = false;
     layer.mlp.has_bias = false;
@@ -124,7 +126,9 @@ const ModelFamily kMinistral3 = {"Ministral3ForCausalLM",
                                  mistral::kMinistral3Defaults,
                                  mistral::ReadMinistral3,
                                  {.models = "Ministral 3, text alone",
-                                  .operators = "YaRN; a temperature that grows with the position"}};
+                                  .operators = "YaRN; a temperature that grows with the position",
+                                  .golden = "tiny-mistral-own",
+                                  .error = 8.6e-07}};
 const ModelFamily kMistral = {"MistralForCausalLM",
                               "mistral",
                               mistral::kMistralDefaults,

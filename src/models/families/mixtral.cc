@@ -11,6 +11,7 @@ namespace {
 Status Read(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadFullAttention(fields, config));
   RETURN_IF_ERROR(ReadWindow(fields, config));
+  RETURN_IF_ERROR(ReadRopeStyle(fields, config));
   MoeSpec moe = {.router_module = "block_sparse_moe.gate",
                  .experts_module = "block_sparse_moe.experts",
                  .gate_projection = "w1",
