@@ -8,6 +8,9 @@ namespace sluice::kernels {
 namespace {
 
 struct AllLanes {};
+inline Floats Select(AllLanes, Floats yes, Floats /*no*/) {
+  return yes;
+}
 inline Floats Load(const float* p, AllLanes) {
   return Load(p);
 }

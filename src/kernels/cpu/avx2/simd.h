@@ -217,6 +217,12 @@ inline Floats ScaleByPowerOfTwo(Floats v, Floats n) {
   const Floats b = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(second, bias), 23));
   return Mul(Mul(v, a), b);
 }
+// v * 2^n for integer n, given as a float; only if neither v nor the result is subnormal or
+// infinite.
+inline Floats AddToExponent(Floats v, Floats n) {
+  const __m256i exponents = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(v), exponents));
+}
 inline Floats RoundToWhole(Floats v) {
   return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }

@@ -201,6 +201,9 @@ inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
 inline Floats ScaleByPowerOfTwo(Floats v, Floats n) {
   return _mm512_scalef_ps(v, n);
 }
+inline Floats AddToExponent(Floats v, Floats n) {
+  return ScaleByPowerOfTwo(v, n);
+}
 inline Floats RoundToWhole(Floats v) {
   return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }

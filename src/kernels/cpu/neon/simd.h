@@ -205,6 +205,12 @@ inline Floats ScaleByPowerOfTwo(Floats v, Floats n) {
   const Floats b = vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(second, bias), 23));
   return Mul(Mul(v, a), b);
 }
+// v * 2^n for integer n, given as a float; only if neither v nor the result is subnormal or
+// infinite.
+inline Floats AddToExponent(Floats v, Floats n) {
+  const int32x4_t exponents = vshlq_n_s32(vcvtq_s32_f32(n), 23);
+  return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(v), exponents));
+}
 inline Floats RoundToWhole(Floats v) {
   return vrndnq_f32(v);
 }

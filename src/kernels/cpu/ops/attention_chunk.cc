@@ -38,28 +38,40 @@ inline void Score(const AttentionChunkArgs& args, int row, int begin, int end) {
   for (; panel < panels; ++panel) ScorePanels<kBf16, kRows, 1>(args, row, panel);
 }
 
+// The vectors of positions that a row sees: calls body(i, lanes) for those at i, with AllLanes()
+// for whole vectors, else with the mask of the lanes that it sees.
+template <typename Body>
+__attribute__((always_inline)) inline void ForEachSeen(int start, int limit, const Body& body) {
+  int i = start / kLanes * kLanes;
+  if (i < start) {
+    body(i, AndNot(FirstLanes(start - i), FirstLanes(limit - i)));
+    i += kLanes;
+  }
+  for (; i + kLanes <= limit; i += kLanes) body(i, AllLanes());
+  if (i < limit) body(i, FirstLanes(limit - i));
+}
+
 // Turns a row's scores into weights.
 inline void Softmax(const AttentionChunkArgs& args, int row) {
   const int start = args.starts[row];
   const int limit = args.limits[row];
-  const int first = start / kLanes * kLanes;
   float* scores = args.scores + row * kAttentionChunk;
-  if (args.soft_cap > 0) CapScores(scores, first, limit, args.soft_cap);
-  const auto seen = [&](int i) __attribute__((always_inline)) {
-    return AndNot(FirstLanes(start - i), FirstLanes(limit - i));
-  };
+  if (args.soft_cap > 0) CapScores(scores, start / kLanes * kLanes, limit, args.soft_cap);
   const Floats lowest = Set(-__builtin_inff());
   Floats largest = lowest;
-  for (int i = first; i < limit; i += kLanes)
-    largest = Max(Select(seen(i), Load(scores + i), lowest), largest);
+  ForEachSeen(
+      start, limit, [&](int i, auto seen) __attribute__((always_inline)) {
+        largest = Max(Select(seen, Load(scores + i), lowest), largest);
+      });
   args.largest[row] = MaxLane(largest);
   largest = Set(args.largest[row]);
   Floats sum = Zero();
-  for (int i = first; i < limit; i += kLanes) {
-    const Floats weight = Select(seen(i), Exp(Sub(Load(scores + i), largest)), Zero());
-    Store(scores + i, weight);
-    sum = Add(sum, weight);
-  }
+  ForEachSeen(
+      start, limit, [&](int i, auto seen) __attribute__((always_inline)) {
+        const Floats weight = Select(seen, ExpOfNegative(Sub(Load(scores + i), largest)), Zero());
+        Store(scores + i, weight);
+        sum = Add(sum, weight);
+      });
   args.sum[row] = SumLanes(sum);
 }
 
