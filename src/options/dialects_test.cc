@@ -341,6 +341,7 @@ TEST(Environment, VariablesOfOthers) {
                               {"SLUICE_MAX_NUM_SEQ", "1"},
                               {"SLUICE_SEED", "1"},
                               {"SLUICE_CUBLASLT", "x"},
+                              {"SLUICE_HIP_RUNTIME", "x"},
                               {"PATH", "x"}});
   ASSERT_TRUE(resolved) << resolved.error().message;
   const Settings& settings = resolved->settings;
@@ -351,7 +352,9 @@ TEST(Environment, VariablesOfOthers) {
   EXPECT_THAT(NoteOn(settings, "VLLM_BOGUS"), HasSubstr("not a variable"));
   EXPECT_THAT(NoteOn(settings, "SLUICE_MAX_NUM_SEQ"),
               HasSubstr("not a variable of this program, did you mean SLUICE_MAX_NUM_SEQS"));
-  EXPECT_EQ(NoteOn(settings, "SLUICE_SEED") + NoteOn(settings, "SLUICE_CUBLASLT"), "");
+  EXPECT_EQ(NoteOn(settings, "SLUICE_SEED") + NoteOn(settings, "SLUICE_CUBLASLT") +
+                NoteOn(settings, "SLUICE_HIP_RUNTIME"),
+            "");
   EXPECT_EQ(NoteOn(settings, "PATH"), "");
   EXPECT_EQ(NoteOn(settings, "VLLM_SERVER_DEV_MODE"), "");
   EXPECT_FALSE(Read({"--fail-on-environ-validation"}, Dialect::kVllm, {{"VLLM_BOGUS", "1"}}));
