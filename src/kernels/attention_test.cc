@@ -35,7 +35,7 @@ struct Shape {
 constexpr Shape kShapes[] = {
     {8, 2, 64, 16, ElementType::kBF16},
     {4, 4, 32, 16, ElementType::kBF16},
-    // Head sizes that are not whole vectors.
+    // Head sizes that do not fill whole vectors.
     {3, 1, 2, 16, ElementType::kBF16},
     {4, 2, 4, 16, ElementType::kBF16},
     {4, 2, 16, 16, ElementType::kBF16},
@@ -86,7 +86,7 @@ constexpr Shape kShapes[] = {
     {5, 1, 40, 4, ElementType::kBF16, {.window = 33}, 1, 1, 30},
     {8, 1, 64, 16, ElementType::kBF16, {.window = 70}, 1, 1, 0, true},
     {8, 2, 64, 16, ElementType::kF8E4M3, {}, 0.02f, 0.05f, 2, true},
-    // Latent caches: published sizes, small ones, and some that are not whole vectors.
+    // Latent caches: published sizes, small ones, and some that do not fill whole vectors.
     {5, 1, 576, 16, ElementType::kBF16, {}, 1, 1, 0, false, 512},
     {4, 1, 48, 16, ElementType::kBF16, {}, 1, 1, 0, false, 32},
     {130, 1, 40, 16, ElementType::kBF16, {}, 1, 1, 0, false, 32},
@@ -98,8 +98,8 @@ constexpr Shape kShapes[] = {
     {4, 1, 50, 4, ElementType::kF8E4M3, {}, 0.02f, 1, 0, false, 34},
 };
 
-// Sequences with their keys and values, and a cache of shuffled blocks to append them to. What is
-// not written is NaN.
+// Sequences with their keys and values, and a cache of shuffled blocks to which they are appended.
+// Unwritten elements are NaN.
 class Sequences {
  public:
   Sequences(Random& random, const Shape& shape, const std::vector<int>& lengths) : shape_(shape) {
@@ -129,12 +129,13 @@ class Sequences {
     std::memset(v_cache_.data(), 0xFF, v_cache_.size_bytes());
   }
 
-  // A step's input: tokens [context, context + count) of a sequence. Step appends and attends, and
-  // returns one vector per part, in order.
+  // Tokens [context, context + count) of a sequence, as input of a step. Step appends and attends,
+  // and returns one vector per part, in order.
   struct Part {
     int sequence, context, count;
   };
-  // `lists`: the `most` positions that each token of sequence 0 attends to.
+  // Sets the positions to which each token of sequence 0 attends. `lists`: `most` positions per
+  // token.
   void Choose(int most, std::vector<int32_t> lists) {
     most_ = most;
     lists_ = std::move(lists);
@@ -225,7 +226,7 @@ class Sequences {
     return result;
   }
 
-  // The exact result of row `token` and query head `head`, in double precision.
+  // Returns the exact result of row `token` and query head `head`, in double precision.
   std::vector<double> Exact(int sequence, int token, int head) const {
     const int dim = shape_.head_dim;
     const int kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
@@ -278,7 +279,7 @@ class Sequences {
   std::vector<float>& v(int sequence) {
     return shape_.latent_dim == 0 ? v_[sequence] : k_[sequence];
   }
-  // Sinks from far below the scores to far above them.
+  // Returns sinks from far below the scores to far above them.
   std::vector<float> Sinks() const {
     std::vector<float> sinks;
     for (int head = 0; head < shape_.num_heads; ++head)
@@ -312,8 +313,8 @@ std::vector<std::pair<Shape, ElementType>> ShapesAndResults() {
 
 // Scores are sums of head_dim products and results are averages of values of magnitude one: a few
 // hundred roundings of numbers near one have errors below 2e-5. AMX splits queries and weights into
-// two BF16 numbers with 16 bits: 2^-16 of scores of up to five. If that is allowed, it and BF16 dot
-// products round each of them once: 2^-9 of each.
+// two BF16 numbers with 16 bits: 2^-16 of scores of up to five. If bf16_products allows it, AMX and
+// BF16 dot products round each of them once: 2^-9 of each.
 TEST_P(AttentionTest, AgreesWithExactSoftmax) {
   Random random(1);
   ThreadPool pool(2);
@@ -481,8 +482,8 @@ TEST_P(AttentionTest, LaterTokensCannotPoisonEarlierOnes) {
   }
 }
 
-// A row must not be affected by what its span hides: tokens before its chunk or window, and stale
-// contents of reused blocks.
+// A row must not be affected by positions that its span hides: tokens before its chunk or window,
+// and stale contents of reused blocks.
 TEST_P(AttentionTest, HiddenTokensCannotPoisonLaterOnes) {
   Random random(6);
   ThreadPool pool(2);
@@ -529,7 +530,7 @@ TEST_P(AttentionTest, Fp8SaturatesWhatItStores) {
   }
 }
 
-// A row that sees a single position returns its values: covers every code, in tiles of each number
+// A row that sees a single position returns its values. Covers every code, in tiles of each number
 // of rows.
 TEST_P(AttentionTest, ReadsEveryCodeOfAPosition) {
   constexpr int kDim = 256;

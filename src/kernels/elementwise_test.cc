@@ -36,7 +36,7 @@ TEST_P(ElementwiseTest, RmsNormAgreesWithDoublePrecision) {
       const double factor = 1 / std::sqrt(squares / static_cast<double>(cols) + 1e-5);
       for (int64_t j = 0; j < cols; ++j) {
         const double expected = weight[j] * (x[i * stride + j] * factor);
-        // A few roundings, and those of a sum in at least 16 parts.
+        // The bound allows a few roundings, and those of a sum in at least 16 parts.
         ASSERT_NEAR(y[i * cols + j], expected, std::abs(expected) * (6 + cols / 16) * 0x1p-24)
             << cols;
         ASSERT_EQ(y_bf16[i * cols + j].bits, sluice::ToBFloat16(y[i * cols + j]).bits);

@@ -1,4 +1,4 @@
-// Shared by the kernels' tests: a fixture that runs for every available instruction set, and random
+// For the kernels' tests: a fixture that runs for every available instruction set, and random
 // numbers.
 #pragma once
 
@@ -58,7 +58,7 @@ inline std::vector<float> Rounded(const std::vector<float>& values) {
   return result;
 }
 
-// Tolerance of a value rounded to BF16 that was off by `error` before rounding.
+// Returns the tolerance of a value that was rounded to BF16 and was off by `error` before.
 inline float Bf16Tolerance(float expected, float error) {
   return std::abs(expected) * 0x1p-8f + error;
 }

@@ -134,8 +134,8 @@ TEST_P(LinearTest, ARowsResultDoesNotDependOnTheBatch) {
   }
 }
 
-// Sizes beyond which inputs are packed, rows and inputs are cut into blocks, and results bypass the
-// caches.
+// Sizes from which inputs are packed, rows and inputs are divided into blocks, and results bypass
+// the caches.
 TEST_P(LinearTest, LongBatchesAreCutWithoutATrace) {
   Random random(3);
   ThreadPool pool(2);

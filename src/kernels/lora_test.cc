@@ -8,7 +8,7 @@
 namespace sluice::kernels {
 namespace {
 
-// An adapter's numbers for one module, as stored and packed.
+// The factors of an adapter for one module, as stored and packed.
 struct Module {
   int64_t rank, cols, rows, first_col;
   float scale;
@@ -43,7 +43,7 @@ Module MakeModule(Random& random, int64_t rank, int64_t cols, int64_t rows, int6
   return module;
 }
 
-// The module's contribution to column n of a row, in F64.
+// Returns the module's contribution to column n of a row, in F64.
 double Added(const Module& module, const std::vector<double>& h, int64_t n) {
   double sum = 0;
   for (int64_t j = 0; j < module.rank; ++j)

@@ -35,7 +35,7 @@ class IndexedSequence {
         *Buffer::Allocate(static_cast<size_t>(blocks * layout_.ValueBlockElements()) * 4, "test");
   }
 
-  // The positions that each token of [context, context + count) chooses.
+  // Returns the positions that each token of [context, context + count) chooses.
   std::vector<int32_t> Step(ThreadPool& pool, int context, int count, int top_k) {
     const AttentionSlice slice{0, count, context, table_.data()};
     const KvCacheView cache{layout_, nullptr, memory_.data(), 1, 1};

@@ -120,7 +120,7 @@ class StoredSample {
       default: return static_cast<int8_t>(code);
     }
   }
-  // The product of all scales except second_scale().
+  // Returns the product of all scales except second_scale().
   double Scale(int64_t n, int64_t k) const {
     using Layout = DataFormat::ScaleLayout;
     switch (format_.scale_layout) {
@@ -148,7 +148,7 @@ class StoredSample {
   }
 
  private:
-  // INT8 groups are stored as in GPTQ: if transposed, four inputs of a row share a word.
+  // Whether INT8 groups are stored as in GPTQ. If transposed, four inputs of a row share a word.
   bool HasOffsetCodes() const {
     return format_.type == ElementType::kI8 &&
            format_.scale_layout == DataFormat::ScaleLayout::kPerGroup;
@@ -157,7 +157,7 @@ class StoredSample {
     if (!transposed_) return Index(n, k, rows_, cols_);
     return static_cast<size_t>((k / 4 * rows_ + n) * 4 + k % 4);
   }
-  // The byte and the shift of an INT4 code: words hold eight inputs of a row.
+  // Returns the byte and the shift of an INT4 code. Words contain eight inputs of a row.
   std::pair<size_t, int> Nibble(int64_t n, int64_t k) const {
     const size_t word = Index(n, k / 8, rows_, cols_ / 8);
     return {word * 4 + static_cast<size_t>(k % 8 / 2), k % 2 != 0 ? 4 : 0};
@@ -211,7 +211,7 @@ class StoredSample {
   std::vector<std::byte> data_, scales_;
   int64_t zero_cols_ = 0;
   std::vector<std::byte> zero_points_;  // 4 bits each, eight rows per word
-  std::vector<int32_t> order_;          // inputs in group order; place_: the inverse
+  std::vector<int32_t> order_;          // inputs in group order; place_ is the inverse
   std::vector<int64_t> place_;
   float second_scale_ = 1;
 };
@@ -219,7 +219,7 @@ class StoredSample {
 struct NamedFormat {
   std::string name;
   DataFormat format;
-  int64_t col_multiple;  // of cols
+  int64_t col_multiple;  // number of columns must be a multiple of this
 };
 
 inline std::vector<NamedFormat> NarrowFormats() {

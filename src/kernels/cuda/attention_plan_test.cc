@@ -177,8 +177,8 @@ TEST(AttentionPlan, SplitsTheLongestAloneWhereRoomIsScarce) {
   EXPECT_EQ(plan.items.size(), 300U + 254U);
 }
 
-// At a level, steps with the same number of sequences have equal counts, whatever their contexts,
-// and enough room.
+// At the same level, steps with the same number of sequences have equal counts, whatever their
+// contexts, and enough room.
 TEST(AttentionPlan, PadsPlansOfSingleTokens) {
   std::mt19937 random(5);
   AttentionLimits limits = Limits(64, 8);

@@ -21,7 +21,7 @@ class SeededOrders : public ::testing::Test {
     emulator::SetComputeCapability(90);
   }
 
-  // The number of seeds, among `seeds`, with a wrong result.
+  // Returns the number of seeds, among `seeds`, with a wrong result.
   static int CountWrong(const std::function<bool()>& run, uint64_t seeds = kSeeds) {
     int wrong = 0;
     for (uint64_t seed = 0; seed < seeds; ++seed) {
@@ -39,7 +39,8 @@ TEST_F(SeededOrders, FindFaultsOfAPipelineOfCopies) {
   EXPECT_GT(CountWrong(RunPipeline<Fault::kNoBarrier>), 0);
 }
 
-// Fixed orders cannot show this fault: there copies complete only when they are waited for.
+// Fixed orders cannot show this fault, because in them copies complete only when a thread waits for
+// them.
 TEST_F(SeededOrders, FindWhatFixedOrdersDoNot) {
   for (const auto order : {emulator::Order::kForward, emulator::Order::kReverse}) {
     emulator::SetOrder(order);
@@ -57,8 +58,8 @@ TEST_F(SeededOrders, FindFaultsOfASumByBlocks) {
   EXPECT_GT(count(RunSplitSum<Fault::kReadsCached>), 0);
 }
 
-// The real matrix product kernel: parts of a sum are written by concurrent blocks, with weakly
-// ordered global memory.
+// Uses the real matrix product kernel: concurrent blocks write parts of a sum, with weakly ordered
+// global memory.
 TEST_F(SeededOrders, LetSumsOfRangesOfARealProductPass) {
   constexpr int64_t kN = 64, kK = 2048, kM = 2;
   std::vector<uint16_t> w(kN * kK, 0x3F80), x(kM * kK, 0x3F80);  // ones
@@ -198,7 +199,7 @@ void EncodeE4m3(EncodeArgs args) {
   args.out[threadIdx.x] = PackE4m3(FloatFromBits(bits), FloatFromBits(~bits));
 }
 
-// Encodes numbers with all exponents and signs, including NaN.
+// Encodes numbers with all exponents and signs, and NaN.
 TEST_F(SeededOrders, CodesOfAllComputeCapabilitiesAgree) {
   const auto run = [](int capability, uint32_t first) {
     emulator::SetComputeCapability(capability);

@@ -48,7 +48,7 @@ TEST(Emulator, RunsBlocksWithBarriersWhenTheQueueIsWaitedFor) {
   emulator::SetOrder(emulator::Order::kForward);
 }
 
-// F16: bits of numbers, of ties between neighbours, and of numbers next to ties.
+// F16: checks bits of numbers, of ties between neighbours, and of numbers next to ties.
 TEST(DeviceNumbers, RoundToF16) {
   const auto low = [](float value) { return PackF16(value, 1.0f) & 0xFFFFu; };
   EXPECT_EQ(PackF16(1.0f, -2.0f), 0xC0003C00u);
@@ -75,7 +75,7 @@ TEST(DeviceNumbers, RoundToF16) {
   EXPECT_EQ(second & 0x7C007C00u, 0x7C007C00u);
 }
 
-// The same for E4M3.
+// The same checks for E4M3.
 TEST(DeviceNumbers, RoundToE4m3) {
   EXPECT_EQ(PackE4m3(1, -2), 0xC038u);
   EXPECT_EQ(PackE4m3(NAN, -NAN), 0xFF7Fu);
@@ -127,7 +127,7 @@ void CopyVector(VectorArgs args) {
     *reinterpret_cast<float4*>(args.to) = *reinterpret_cast<const float4*>(args.from);
 }
 
-// With a sanitizer that checks first, the sanitizer reports it.
+// If a sanitizer checks alignment first, it reports the error instead.
 TEST(EmulatorDeathTest, NamesTheKernelWhoseVectorIsNotAligned) {
   alignas(16) float from[8] = {1, 2, 3, 4, 5}, to[8] = {};
   const auto launch = [&](int from_offset, int to_offset) {

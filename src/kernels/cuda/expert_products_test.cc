@@ -66,7 +66,7 @@ struct Experts {
   GroupedLinearArgs args{};
 };
 
-// With integers all ways have the same results.
+// With integers, all ways have the same results.
 TEST_F(ExpertProductsTest, HaveTheResultsOfTheGroupedProduct) {
   for (const bool with_library : {false, true}) {
     Open(with_library);

@@ -1,5 +1,6 @@
-// Small kernels in the style of the real ones, each correct or with one synchronization fault that
-// a GPU would rarely show: the emulator's seeded orders and its race detection must find it.
+// Small kernels in the style of the real ones, each either correct or with one synchronization
+// fault that a GPU would rarely show. The emulator's seeded orders and its race detection must find
+// the fault.
 #pragma once
 
 #include <cstdint>
@@ -143,7 +144,7 @@ bool RunPipeline() {
   return sums == expected;
 }
 
-// `watches`: with weakly ordered global memory.
+// `watches`: whether to use weakly ordered global memory.
 template <Fault kFault>
 bool RunSplitSum(bool watches) {
   std::vector<uint32_t> memory(size_t{kParts} * kThreads + 1), sums(kThreads), expected(kThreads);

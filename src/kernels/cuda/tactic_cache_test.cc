@@ -37,7 +37,7 @@ class TacticCacheTest : public ::testing::Test {
     for (size_t i = 0; i < 8; ++i) tactic.algorithm[i] = 0xFFFFFFFFFFFFFFFF - i;
     return tactic;
   }
-  // The file that a program with a single tactic writes.
+  // Returns the file that a program with a single tactic writes.
   std::string Text() const {
     TacticCache cache(path_, kOwner);
     cache.Put("bf16 to f32, n 64", Example());
@@ -103,7 +103,7 @@ TEST_F(TacticCacheTest, KeepsWays) {
 
 TEST_F(TacticCacheTest, IgnoresDamagedFiles) {
   const std::string text = Text();
-  // Truncated anywhere.
+  // The file is truncated at any place.
   for (size_t size = 0; size + 2 < text.size(); size += 7) {
     Write(text.substr(0, size));
     EXPECT_EQ(TacticCache(path_, kOwner).size(), 0u) << size;
@@ -144,7 +144,7 @@ TEST_F(TacticCacheTest, IsBounded) {
   EXPECT_EQ(cache.size(), TacticCache::kMaxTactics);
   ASSERT_TRUE(cache.Save().has_value());
   EXPECT_EQ(TacticCache(path_, kOwner).size(), TacticCache::kMaxTactics);
-  // One tactic more than any program writes.
+  // One tactic more than a program writes.
   std::string text = Saved();
   const std::string marker = "\"tactics\":{";
   text.insert(text.find(marker) + marker.size(),

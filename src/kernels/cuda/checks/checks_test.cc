@@ -32,12 +32,12 @@ class KernelChecks : public ::testing::TestWithParam<std::string_view> {
     emulator::SetComputeCapability(90);
   }
 
-  // Runs the threads of a block, and the blocks of a grid, in both orders: no bit may differ.
+  // Runs the threads of a block, and the blocks of a grid, in both orders. No bit may differ.
   void ExpectPassed(CheckExtent extent) {
     emulator::SetOrder(emulator::Order::kForward);
     const std::vector<CheckRow> forward = Run(extent);
     emulator::SetOrder(emulator::Order::kReverse);
-    // Nor may it with other instructions for E4M3 products.
+    // No bit may differ with other instructions for E4M3 products, either.
     emulator::SetComputeCapability(89);
     ExpectEqual(forward, Run(extent));
   }
@@ -125,7 +125,7 @@ TEST(KernelChecksOfWrongKernels, Fail) {
     if (row.name == "embedding") {
       EXPECT_THAT(row.message, HasSubstr("behind an output")) << row.shape;
     } else if (row.name == "convert_rows") {
-      // The "not aligned" case never converts a row alone, which this kernel gets wrong.
+      // This kernel gets rows alone wrong, and the "not aligned" case never converts a row alone.
       EXPECT_EQ(row.passed, row.shape.find("not aligned") != std::string::npos) << row.shape;
     } else if (row.name != "nvfp4 rows") {
       EXPECT_TRUE(row.passed) << row.name << " " << row.shape << ": " << row.message;
@@ -138,7 +138,7 @@ TEST(CheckRun, GoesOnAfterACheckThatFailed) {
   ASSERT_TRUE(device);
   CheckRun run(*device, {});
   run.Case("nothing", "", [](CaseMemory&, Comparison&) {});
-  // Work that a check enqueued before it failed completes before its memory is freed: the next
+  // Work that a check enqueued before it failed completes before its memory is freed, so the next
   // check finds a usable device.
   run.Case("halfway", "", [&](CaseMemory& memory, Comparison& comparison) {
     const float* half = memory.Out<float>(64);
