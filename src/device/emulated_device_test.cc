@@ -397,7 +397,8 @@ TEST(DevicePool, NamesWhatDidNotFit) {
   EXPECT_TRUE(pool.Take(1000, "all"));
 }
 
-// Work that waits for something else: IsIdle runs what can run, Synchronize waits for all of it.
+// Some work waits for another event. IsIdle runs the work that can run; Synchronize waits for all
+// of it.
 TEST(EmulatedDevice, WorkThatCannotRunYetKeepsWhatFollowsWaiting) {
   EmulatedDevice device;
   const auto stream = Must(device.CreateStream());

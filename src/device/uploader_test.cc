@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The source's bytes; no two chunks are alike.
+// Returns the source's bytes; no two chunks are equal.
 std::vector<uint8_t> Source(size_t size) {
   std::vector<uint8_t> bytes(size);
   uint32_t state = 1;
@@ -48,7 +48,7 @@ class UploaderTest : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(, UploaderTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Early" : "Late"; });
 
-// The emulated device reads a chunk only when somebody waits for it, so a chunk that is refilled
+// The emulated device reads a chunk only when a caller waits for it, so a chunk that is refilled
 // too early would arrive twice.
 TEST_P(UploaderTest, NeverRefillsWhatIsOnItsWay) {
   for (const int64_t chunk : {1, 256, 1000, 65536}) {
