@@ -54,7 +54,7 @@ class CheckpointCopy {
     WriteFile(folder_.path() / "model.safetensors", MakeSafetensors(tensors_));
     return folder_.path();
   }
-  // The error message of loading it.
+  // Returns the error message of loading it.
   std::string Failure(bool allow_nonfinite = false) {
     const auto config = LoadModelConfig(Write());
     if (!config) return config.error().message;
@@ -71,7 +71,7 @@ class CheckpointCopy {
   std::vector<TestTensor> tensors_;
 };
 
-// Bytes of the weights of a test checkpoint, loaded for BF16 products.
+// Returns the bytes of the weights of a test checkpoint, loaded for BF16 products.
 inline int64_t LoadedWeightBytes(const std::string& name, const ModelConfig& config) {
   ThreadPool pool(2);
   DecoderWeights weights;

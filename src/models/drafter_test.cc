@@ -1,5 +1,5 @@
-// Compares drafting heads with the proposals of tools/checkpoints/make_drafters.py, in float32; and
-// heads that do not fit their target.
+// Compares drafting heads with the proposals of tools/checkpoints/make_drafters.py, in float32.
+// Also tests heads that do not fit their target.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -91,8 +91,8 @@ class HeadBench {
     head_ = *std::move(loaded_head);
   }
 
-  // The target's hidden rows of a text. Checks that its logits equal those of a model without
-  // handed rows.
+  // Returns the target's hidden rows for a text. Checks that its logits equal those of a model that
+  // outputs no hidden rows.
   std::vector<float> HiddenOf(std::span<const int32_t> tokens) {
     const auto vocabulary = static_cast<size_t>(target_->config().vocab_size);
     std::vector<float> handed(tokens.size() * static_cast<size_t>(Width())), logits(vocabulary),
@@ -106,7 +106,7 @@ class HeadBench {
     return handed;
   }
 
-  // The proposed tokens, and the logits of each. Rows are computed in chunks of `chunk`.
+  // Returns the proposed tokens, and the logits of each. Computes rows in chunks of `chunk`.
   std::vector<int32_t> Propose(std::span<const int32_t> tokens, std::span<const float> hidden,
                                size_t count, size_t chunk,
                                std::vector<std::vector<float>>* all_logits = nullptr) {

@@ -314,7 +314,7 @@ TEST(LayerConfigTest, OlmoHasNormsBehindItsSublayers) {
   ASSERT_EQ(three.spec.rope_tables.size(), 2u);
   EXPECT_NE(three.spec.rope_tables[0], three.spec.rope_tables[1]);
   EXPECT_EQ(three.spec.layers[0].attention.rope_table, 1);
-  // Only layers with YaRN scaling apply its factor.
+  // YaRN's factor applies only to layers with YaRN scaling.
   EXPECT_FALSE(three.spec.layers[0].attention.scale);
   EXPECT_TRUE(three.spec.layers[3].attention.scale);
 }
@@ -375,7 +375,7 @@ TEST(LayerConfigTest, Glm4MoeChoosesWithABias) {
   EXPECT_EQ(Experts(grouped).kept_groups, 2);
   EXPECT_THAT(LayerFailure(kGlm, base + R"(, "n_group": 3})"), HasSubstr("n_group must be"));
   EXPECT_THAT(LayerFailure(kGlm, base + R"(, "n_group": 16})"), HasSubstr("n_group must be"));
-  // A single kept group of 4 experts does not hold 8.
+  // A single kept group has 4 experts, but 8 are needed.
   EXPECT_THAT(LayerFailure(kGlm, base + R"(, "n_group": 4})"), HasSubstr("topk_group must be"));
 }
 
@@ -394,7 +394,7 @@ TEST(LayerConfigTest, GptOssHasSinksAndBiases) {
   EXPECT_EQ(Experts(config).activation, Activation::kClampedSwiglu);
   EXPECT_FLOAT_EQ(Experts(config).clamp.alpha, 1.702f);
   EXPECT_EQ(config.max_position_embeddings, 131072);
-  // transformers' default is a RoPE scaling.
+  // By default, transformers scales RoPE.
   const ModelConfig plain = ParseLayers(kGptOss, R"({"num_local_experts": 32})");
   ASSERT_TRUE(plain.rope.scaling);
   EXPECT_EQ(plain.rope.scaling->kind, RopeKind::kYarn);
@@ -894,7 +894,7 @@ TEST(RegistryTest, EveryFamilyIsDescribed) {
     EXPECT_FALSE(family->notes.models.empty()) << family->architecture;
     EXPECT_FALSE(family->notes.operators.empty()) << family->architecture;
     EXPECT_EQ(family->notes.error > 0, !family->notes.golden.empty()) << family->architecture;
-    // The error that golden tests allow.
+    // The golden tests' bound of errors.
     EXPECT_LE(family->notes.error, 2e-4) << family->architecture;
   }
 }

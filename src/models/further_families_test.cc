@@ -74,7 +74,7 @@ TEST(LagunaTest, LayersHaveHeadsAndRopesOfTheirOwn) {
   EXPECT_EQ(config.spec.layers[0].attention.rotated(), 16);
   EXPECT_EQ(config.spec.layers[0].attention.gate, AttentionGate::kEachHead);
   EXPECT_NEAR(config.spec.rope_tables[1][1], std::pow(100.0, -1.0 / 16), 1e-6);
-  // false means a gate per number, as in transformers.
+  // As in transformers, false means a gate per element.
   const ModelConfig plain = ParsedOf(kName, R"({"gating": false, "num_experts": 16})");
   EXPECT_EQ(plain.spec.layers[0].attention.gate, AttentionGate::kEachNumber);
   EXPECT_EQ(plain.spec.layers[0].attention.rotated(), 16);
@@ -200,7 +200,8 @@ TEST(MimoV2FlashTest, ValuesAndWindows) {
               HasSubstr("num_key_value_heads must be a divisor of half of num_attention_heads 4"));
 }
 
-// The stored residual omits the depth's weights; the epsilons of norms make up for them.
+// The stored residual is not multiplied by the depth's weights; the epsilons of norms compensate
+// for that.
 TEST(BeamTest, EpsilonsGrowWithTheDepth) {
   constexpr const char* kName = "BeamForCausalLM";
   const ModelConfig config = ParsedOf(kName, R"({"num_experts": 16, "sliding_window": 8})");

@@ -55,7 +55,7 @@ inline std::vector<GoldenCase> ReadGolden(const std::filesystem::path& file) {
   return cases;
 }
 
-// At each golden position, the root mean square error of its 20 golden logprobs.
+// Returns, for each golden position, the root mean square error of its 20 golden logprobs.
 inline std::vector<double> RmsOfPositions(const GoldenCase& golden, const LogitRows& logits) {
   std::vector<double> rms;
   for (size_t i = 0; i < golden.positions.size(); ++i) {
@@ -71,7 +71,7 @@ inline std::vector<double> RmsOfPositions(const GoldenCase& golden, const LogitR
   return rms;
 }
 
-// The largest of RmsOfPositions.
+// Returns the largest of RmsOfPositions.
 inline double WorstRms(const GoldenCase& golden, const LogitRows& logits) {
   return std::ranges::max(RmsOfPositions(golden, logits));
 }

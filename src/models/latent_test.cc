@@ -36,7 +36,7 @@ constexpr const char* kLatentCheckpoints[] = {
     "tiny-deepseek-v3", "tiny-deepseek-v2",  "tiny-glm4-lite", "tiny-mistral4",
     "tiny-minicpm3",    "tiny-deepseek-v32", "tiny-glm-dsa"};
 
-// The configuration of an architecture with all defaults except `changes`.
+// Returns the configuration of an architecture with all defaults except `changes`.
 Result<ModelConfig> ParseLatent(const char* architecture, const char* changes = "{}") {
   json::Value config = Json(changes);
   config.Set("architectures", json::Value::Array{std::string(architecture)});
@@ -148,7 +148,7 @@ TEST(LatentPlanTest, ATokenOfDeepseekV3Takes576NumbersALayer) {
   EXPECT_EQ(memory->kv_bytes_per_block, 61 * kNumbers * 2 * options.block_size);
   EXPECT_EQ(memory->kv_bytes_per_group_block, memory->kv_bytes_per_block);
   EXPECT_LT(memory->workspace_bytes, int64_t{8} << 30);
-  // The same on every rank.
+  // Every rank stores the same.
   const auto share = PlanShare(config, options, 2, RankPlace::Of(1, 4, 1));
   ASSERT_TRUE(share);
   EXPECT_EQ(share->kv_bytes_per_block, memory->kv_bytes_per_block);
@@ -157,7 +157,7 @@ TEST(LatentPlanTest, ATokenOfDeepseekV3Takes576NumbersALayer) {
   EXPECT_THAT(*text, HasSubstr(fmt::format("{:>14}", 61 * kNumbers * 2)));
 }
 
-// Plus the indexer's keys.
+// The indexer's keys are added.
 TEST(LatentPlanTest, ATokenOfDeepseekV32Takes704NumbersALayer) {
   const ModelConfig config = Latent("DeepseekV32ForCausalLM");
   ModelOptions options;

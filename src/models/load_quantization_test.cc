@@ -38,7 +38,7 @@ std::string Failure(const char* name, const LoadQuantization& quantization) {
   return config ? "loaded" : config.error().message;
 }
 
-// Whether groups of MXFP4 divide the inputs: 48 is not a multiple of 32.
+// Returns whether groups of MXFP4 divide the inputs; 48 is not a multiple of 32.
 bool Divides(const char* name, const LoadQuantization& quantization) {
   return quantization.weights != "mxfp4" || std::string_view(name) != "tiny-mixtral";
 }
@@ -128,7 +128,7 @@ TEST(LoadQuantizationTest, TheLogitsAreTheSameForAnyThreadsAndRanks) {
   }
 }
 
-// The products of the first mixer's projections for some rows.
+// Returns the products of the first mixer's projections for some rows.
 LogitRows ProductsOfMixer(const char* name, const ModelConfig& config) {
   ThreadPool pool(1);
   DecoderWeights weights;

@@ -32,7 +32,7 @@ using testing::WriteFile;
 
 const std::vector<int32_t> kTokens = {5, 17, 300, 42, 9, 9, 501, 0, 77, 128};
 
-uint16_t FloatToHalf(float value) {  // Exact for the values used here; others are cut.
+uint16_t FloatToHalf(float value) {  // exact for the values used here; others are truncated
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const int exponent = static_cast<int>(bits >> 23 & 0xFF) - 112;
   if (exponent <= 0) return static_cast<uint16_t>(bits >> 16 & 0x8000);
@@ -69,7 +69,7 @@ TEST(LoadingTest, OtherTypesOfTheSameNumbersGiveTheSameLogits) {
     copy.config().Set("dtype", "float32");
     const LogitRows got = Runner(copy.Write(), options, 2).RunAlone(kTokens, 4);
     if (compute == ElementType::kBF16) {
-      EXPECT_TRUE(got == expected);  // The same weights in memory.
+      EXPECT_TRUE(got == expected);  // the same weights in memory
       continue;
     }
     double worst = 0;
@@ -95,7 +95,7 @@ TEST(LoadingTest, HalfPrecisionIsReadAndMixedTypesToo) {
   const LogitRows expected = Runner(copy.Write(), options, 1).RunAlone(kTokens, 10);
   size_t count = 0;
   for (TestTensor& tensor : copy.tensors()) {
-    if (++count % 3 == 0) continue;  // Stays BF16.
+    if (++count % 3 == 0) continue;  // stays BF16
     tensor.data = ConvertData(tensor.data, count % 3 == 1 ? ElementType::kF16 : ElementType::kF32);
     tensor.dtype = count % 3 == 1 ? "F16" : "F32";
   }
@@ -166,8 +166,9 @@ TEST(LoadingTest, TensorsOfNothingAreNamedAndKnownOnesPassedOver) {
       HasSubstr("'model.layers.2.mlp.up_proj.weight' in model.safetensors belongs to nothing"));
 }
 
-// Another architecture's checkpoint may have 100,000 unneeded tensors: ten times as many should
-// take about ten times as long, not a hundred times as if each were compared with all.
+// The checkpoint of another architecture may have 100,000 unneeded tensors. Ten times as many
+// should take about ten times as long, not a hundred times, as they would if each were compared
+// with all.
 TEST(LoadingTest, ManyTensorsOfNothingAreCounted) {
   const auto work_of = [](int count) {
     CheckpointCopy copy("qwen3-bf16");

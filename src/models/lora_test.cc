@@ -1,5 +1,5 @@
 // Compares adapters with peft in float32 (tests/data/adapters, made by
-// tools/checkpoints/make_adapters.py); and errors.
+// tools/checkpoints/make_adapters.py), and tests errors.
 #include <algorithm>
 #include <fstream>
 #include <set>
@@ -75,10 +75,10 @@ TEST_P(LoraGoldenTest, AgreesWithPeft) {
   }
 }
 
-// In the default types, with the bound of bases without adapters (0.06). Measured: at most 0.03
+// In the default types, uses the bound of bases without adapters (0.06). Measured: at most 0.03
 // with queries in float32, 0.057 with BF16 products in attention. With experts, the median over all
-// positions is used, as in DeviceExpertsTest: a position whose choice of experts flips differs
-// much.
+// positions is used, as in DeviceExpertsTest, because a position whose choice of experts flips
+// differs much.
 TEST_P(LoraGoldenTest, StaysNearPeftInBfloat16) {
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
   Runner runner(DataFolder(GetParam().base), OptionsFor(adapter, ElementType::kBF16), 2);
@@ -156,7 +156,7 @@ TEST(LoraPromiseTest, ASequenceHasTheSameBitsInAnyCompany) {
   }
 }
 
-// The same for experts, whose rows come from several sequences.
+// The same as above, for experts whose rows come from several sequences.
 TEST(LoraPromiseTest, ExpertsHaveTheSameBitsInAnyCompany) {
   std::vector<int32_t> prompt = Prompt(45, 5), other = Prompt(30, 11);
   for (int32_t& token : prompt) token %= 128;
@@ -186,7 +186,7 @@ TEST(LoraPromiseTest, ExpertsHaveTheSameBitsInAnyCompany) {
   }
 }
 
-// The same for replaced tensors, beside adapters that replace nothing or other tensors.
+// The same as above, for replaced tensors, beside adapters that replace nothing or other tensors.
 TEST(LoraPromiseTest, ReplacedTensorsHaveTheSameBitsInAnyCompany) {
   struct Case {
     const char *base, *adapter;
@@ -223,7 +223,7 @@ TEST(LoraPromiseTest, ReplacedTensorsHaveTheSameBitsInAnyCompany) {
   }
 }
 
-// New content of a slot leaves nothing of the old.
+// The new content of a slot must not depend on the old.
 TEST(LoraPromiseTest, ASlotIsFilledAgain) {
   Runner runner(DataFolder("qwen3-bf16"), LoraModelOptions(ElementType::kBF16), 2);
   const std::vector<int32_t> prompt = Prompt(20, 3);

@@ -63,16 +63,16 @@ class Runner {
          int num_threads)
       : options_(options), pool_(num_threads), model_(std::move(model)), cache_(std::move(cache)) {}
 
-  // The slot of a sequence's states; slots are in the reverse order of sequences.
+  // Returns the slot of a sequence's states; slots are in the reverse order of sequences.
   int32_t StateOf(int sequence) const {
     return static_cast<int32_t>(cache_->states().num_slots()) - 1 - sequence;
   }
 
-  // One slice of a step: the next tokens of `sequence`; logits are computed for all of them.
+  // A slice of a step: the next tokens of `sequence`. Logits are computed for all of them.
   struct Part {
     int sequence = 0;
     std::vector<int32_t> tokens;
-    int32_t adapter = -1;  // its slot
+    int32_t adapter = -1;  // slot of its adapter
   };
 
   // Runs one step and returns the logits of every token, by slice.
@@ -131,7 +131,7 @@ class Runner {
     return result;
   }
 
-  // Starts sequence 0 anew and returns the logits of all its tokens, computed in chunks of `chunk`.
+  // Restarts sequence 0 and returns the logits of all its tokens, computed in chunks of `chunk`.
   LogitRows RunAlone(const std::vector<int32_t>& tokens, size_t chunk, int32_t adapter = -1) {
     Forget(0);
     LogitRows all;
@@ -146,8 +146,8 @@ class Runner {
     return all;
   }
 
-  // The results (`width` numbers each) of some rows of a prompt of 40 tokens, computed in two
-  // steps.
+  // Returns the results (`width` elements each) of some rows of a prompt of 40 tokens, computed in
+  // two steps.
   std::vector<float> ResultsOfRows(const std::vector<int32_t>& tokens, int64_t width) {
     const std::vector<int32_t> table = BlockTable(0);
     std::vector<float> all;
@@ -176,7 +176,8 @@ class Runner {
   void SnapshotState(int32_t slice, int32_t rows, int32_t slot) {
     snapshots_.push_back({slice, rows, slot});
   }
-  // The sequence continues after its first `context` tokens, whose blocks it has already written.
+  // Makes the sequence continue after its first `context` tokens, whose blocks it has already
+  // written.
   void GoBack(int sequence, int32_t context) { ContextOf(sequence) = context; }
   Model& model() { return *model_; }
   KvCache& cache() { return *cache_; }
@@ -237,7 +238,7 @@ inline std::vector<int32_t> SomeTokens(size_t count, uint64_t seed) {
   return tokens;
 }
 
-// Number of rows that are not bit-identical.
+// Returns the number of rows that are not bit-identical.
 inline size_t RowsUnlike(const LogitRows& got, const LogitRows& expected) {
   if (got.size() != expected.size()) return std::max(got.size(), expected.size());
   size_t unlike = 0;

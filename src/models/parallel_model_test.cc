@@ -151,7 +151,7 @@ constexpr Case kCases[] = {
     {"tiny-bailing-hybrid"},
 };
 
-// Compares the model alone with each cut for which it has enough parts.
+// Compares the model alone with each division for which it has enough parts.
 void ExpectBitEqual(const Case& test, const std::vector<Cut>& cuts, int threads = 1) {
   const std::vector<int32_t> tokens = SomeTokens(60, 1), others = SomeTokens(21, 2);
   ModelOptions options = SmallOptions(test.compute_type, test.kv_type);
@@ -404,14 +404,14 @@ TEST(ParallelModelTest, ThePlanAddsUpTheShares) {
   const auto alone = PlanModel(*config, options, 1);
   const auto two = PlanParallelModel(*config, options, 1, 2, 1);
   ASSERT_TRUE(alone && two);
-  // Everything except norms is divided.
+  // Ranks divide everything except norms.
   EXPECT_GE(two->weight_bytes, alone->weight_bytes);
   EXPECT_LT(two->weight_bytes, alone->weight_bytes + alone->weight_bytes / 20);
   EXPECT_EQ(two->kv_bytes_per_block, alone->kv_bytes_per_block);
   const auto share = PlanShare(*config, options, 1, RankPlace::Of(0, 2, 1));
   ASSERT_TRUE(share);
   EXPECT_LT(share->weight_bytes, alone->weight_bytes * 11 / 20);
-  // A KV head that two ranks hold is counted twice.
+  // A KV head that two ranks have is counted twice.
   const int kv_heads = config->spec.layers.front().attention.num_kv_heads;
   const auto many = PlanParallelModel(*config, options, 1, 2 * kv_heads, 1);
   ASSERT_TRUE(many);

@@ -30,7 +30,7 @@ using testing::SmallOptions;
 using testing::SomeTokens;
 using testing::TemporaryFolder;
 
-// Sequences with and without an adapter: a prompt in chunks, and tokens one by one.
+// Runs sequences with and without an adapter: a prompt in chunks, and tokens one by one.
 LogitRows RunAdapters(Runner& runner) {
   for (int sequence = 0; sequence < 3; ++sequence) runner.Forget(sequence);
   const std::vector<int32_t> tokens = SomeTokens(45, 1), others = SomeTokens(19, 2);
@@ -127,7 +127,8 @@ TEST(ParallelAdaptersTest, AdaptersAreBitEqual) {
   }
 }
 
-// Each rank that computes a module has all of A; each row of B is on one rank. The plan agrees.
+// Each rank that computes a module has all of A; each row of B is on one rank. The plan has the
+// same sizes.
 TEST(ParallelAdaptersTest, RanksDivideTheRowsOfB) {
   const auto config = LoadModelConfig(DataFolder("llama-bf16"));
   ASSERT_TRUE(config);

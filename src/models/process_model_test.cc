@@ -1,4 +1,4 @@
-// The CPU promise for ranks that are processes: steps travel as messages, and results are
+// The CPU promise for ranks that are processes: steps are sent as messages, and results are
 // bit-identical. The processes are threads here that share only a communicator.
 #include "models/process_model.h"
 
@@ -51,8 +51,8 @@ class CountingCommunicator final : public Communicator {
  public:
   struct Counts {
     int64_t gathered_bytes = 0, gathers = 0;
-    int64_t handed_bytes = 0;  // between stages
-    int64_t step_bytes = 0;    // message that describes the step, to rank 1
+    int64_t handed_bytes = 0;  // bytes sent between stages
+    int64_t step_bytes = 0;    // bytes of the message that describes the step, to rank 1
   };
   CountingCommunicator(Communicator& to, Counts& counts, std::unique_ptr<Communicator> owned = {})
       : Communicator(to.rank(), to.size()), to_(to), counts_(counts), owned_(std::move(owned)) {}

@@ -1,4 +1,4 @@
-// Tests the CPU promise: the logits of a sequence are bit-equal for any cut of its prompt into
+// Tests the CPU promise: the logits of a sequence are bit-equal for any division of its prompt into
 // chunks, any other sequences in the step and any number of threads.
 #include <random>
 

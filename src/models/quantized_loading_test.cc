@@ -86,7 +86,7 @@ double WorstDifference(const LogitRows& a, const LogitRows& b) {
   return worst;
 }
 
-// The decoded values of one module's weight, F32.
+// Returns the decoded values of one module's weight, F32.
 std::string DecodedBytes(const std::filesystem::path& folder, const std::string& module,
                          int64_t rows, int64_t cols) {
   const auto config = LoadModelConfig(folder);

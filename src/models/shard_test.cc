@@ -35,7 +35,7 @@ DecoderSpec SmallSpec(size_t num_layers) {
   return spec;
 }
 
-// The ranks' ranges are contiguous and cover everything; none is empty.
+// Checks that the ranks' ranges are contiguous and cover everything, and that none is empty.
 void ExpectCover(const std::vector<RowRange>& ranges, int64_t count) {
   int64_t next = 0;
   for (const RowRange& range : ranges) {
@@ -74,7 +74,7 @@ TEST(ShardTest, HeadsStayWithTheirKeysAndValues) {
           EXPECT_EQ(first, cut.kv);
           given.push_back(first);
         }
-        // As attention reads it: query head h of the rank uses KV head h / (q / kv).
+        // As in attention: query head h of the rank uses KV head h / (q / kv).
         ASSERT_EQ(cut.q.size() % cut.kv.size(), 0);
         const int64_t group = cut.q.size() / cut.kv.size();
         for (int64_t h = 0; h < cut.q.size(); ++h) {
@@ -123,8 +123,8 @@ TEST(ShardTest, MoreRanksThanPartsAreRefused) {
               HasSubstr("4 rows in the embedding of a layer"));
 }
 
-// Every stored row of every matrix is held by at least one rank, and by only one except for
-// routers, and for keys and values that several query heads share.
+// Every stored row of every matrix is on at least one rank. It is on only one, except for routers,
+// and for keys and values that several query heads share.
 TEST(ShardTest, EveryRowIsHeldOnce) {
   DecoderSpec spec = SmallSpec(5);
   spec.layers.front().moe = MoeSpec{.router_module = "mlp.gate",

@@ -39,13 +39,14 @@ ModelConfig ConfigOf(const std::string& name, int64_t num_scores) {
   return *config;
 }
 
-// The results for each text: of all rows, or of the first.
+// Returns the results of each text: of all rows, or of the first one.
 std::vector<std::vector<float>> Run(Model& model, KvCache& cache, const ModelOptions& options,
                                     const std::vector<Text>& texts, bool all_rows) {
   std::vector<int32_t> tokens, positions, rows, seconds, counts;
   std::vector<kernels::AttentionSlice> slices;
   std::vector<std::vector<int32_t>> tables;
-  int32_t block = static_cast<int32_t>(cache.num_blocks());  // handed out in descending order
+  // Blocks are assigned in descending order.
+  int32_t block = static_cast<int32_t>(cache.num_blocks());
   for (const Text& text : texts) {
     std::vector<int32_t>& table = tables.emplace_back();
     for (size_t i = 0; i < text.ids.size(); i += static_cast<size_t>(options.block_size))
@@ -77,7 +78,7 @@ std::vector<std::vector<float>> Run(Model& model, KvCache& cache, const ModelOpt
   return of_texts;
 }
 
-// An encoder on a device with exactly as much memory as planned.
+// An encoder on a device that has exactly the planned memory.
 class OnDevice {
  public:
   explicit OnDevice(const std::string& name, int64_t num_scores = 0,
@@ -164,7 +165,7 @@ TEST_P(DeviceEncoderTest, HeavyHiddenStatesAreNearlyTheCpus) {
       };
       least = std::min(least, Cosine(row_of(together[text]), row_of(expected[text])));
     }
-    // Results are bit-identical if a text is alone, or only its first row is wanted.
+    // Results are bit-identical if a text runs alone, or if only its first row is wanted.
     EXPECT_EQ(device.Run({texts[text]})[0], together[text]) << "text " << text << " alone";
     const auto first = device.Run({texts[text]}, /*all_rows=*/false)[0];
     EXPECT_TRUE(std::equal(first.begin(), first.end(), together[text].begin()));

@@ -1,5 +1,5 @@
-// Steps and loads that fail midway on the emulated device: they leave nothing behind, and the next
-// one works.
+// Steps and loads that fail midway on the emulated device must leave nothing behind, and the next
+// one must work.
 #include <new>
 #include <numeric>
 #include <utility>
@@ -36,7 +36,7 @@ TEST(DeviceFaultsTest, AFaultFailsItsStepAndTheNextOneWorks) {
   EXPECT_THROW(runner.RunAlone(tokens, tokens.size()), std::runtime_error);
 }
 
-// A stream that throws, instead of enqueueing a copy to the host, after `copies_left` copies.
+// A stream that, after `copies_left` copies, throws instead of enqueueing a copy to the host.
 class ThrowingStream final : public DeviceStream {
  public:
   ThrowingStream(std::unique_ptr<DeviceStream> stream, int* copies_left)
@@ -133,7 +133,7 @@ TEST(DeviceFaultsTest, AStepThatThrowsHalfwayTouchesNothingAfterwards) {
   EXPECT_FALSE(second == untouched);
 }
 
-// The emulated device runs copies late and detects those whose memory was freed: an error must
+// The emulated device runs copies late and detects copies whose memory was freed, so an error must
 // leave none enqueued.
 TEST(DeviceFaultsTest, AFaultWhileLoadingIsToldAndTheNextLoadWorks) {
   const auto config = LoadModelConfig(DataFolder("qwen3-modelopt-fp8"));
@@ -153,7 +153,7 @@ TEST(DeviceFaultsTest, AFaultWhileLoadingIsToldAndTheNextLoadWorks) {
   };
   for (const auto format : {ModelOptions::LoadFormat::kAuto, ModelOptions::LoadFormat::kDummy}) {
     for (const int64_t share : {0, 50, 99}) {
-      // Fails partway; with random weights only vectors are copied.
+      // Fails partway. With random weights, only vectors are copied.
       bool is_hit = false;
       const std::string message = load(format, [&](int64_t done, int64_t total) {
         if (is_hit || done * 100 < total * share) return;

@@ -23,8 +23,8 @@ ModelOptions GoldenOptions(ElementType kv_type, ModelOptions::ActivationRounding
   return options;
 }
 
-// Without experts, with BF16 inputs: the bound of DefaultModeTest, which computes in BF16 on the
-// CPU. Measured: at most 0.024.
+// Models without experts, with BF16 inputs. The bound is that of DefaultModeTest, which computes in
+// BF16 on the CPU. Measured: at most 0.024.
 class DeviceDenseTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceDenseTest, HeavyStaysNearTransformers) {
@@ -57,9 +57,9 @@ INSTANTIATE_TEST_SUITE_P(
                       "tiny-qwen3-awq", "tiny-qwen3-gptq"),
     TestName);
 
-// With experts: inputs and keys are rounded to BF16 once, while the CPU keeps more precision.
-// Sometimes this flips the choice between two nearly equal experts, which changes the whole row. So
-// the median over positions is bounded, not the maximum. Measured: at most 0.02.
+// Models with experts. Inputs and keys are rounded to BF16 once, while the CPU keeps more
+// precision. Sometimes this flips the choice between two nearly equal experts, which changes the
+// whole row, so the median over positions is bounded, not the maximum. Measured: at most 0.02.
 class DeviceExpertsTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceExpertsTest, HeavyMostRowsStayNearTransformers) {
@@ -88,11 +88,11 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceExpertsTest,
                                            "tiny-qwen3-moe-w4a16", "tiny-qwen3-moe-gptq"),
                          TestName);
 
-// Inputs and the cache rounded to E4M3, as the checkpoint specifies. Before such a rounding, values
-// are BF16 here and F32 in the golden files. E4M3 codes are 1/16 apart, so about one in fifty
-// values rounds to a neighbouring code; the next layer's inputs then differ by a percent, and more
-// values do. After a few layers the rounding errors are unrelated to the golden ones, but of the
-// same size: without any rounding the difference is 0.16 (0.4 with experts). Measured: at most
+// Inputs and the cache are rounded to E4M3, as the checkpoint specifies. Before such a rounding,
+// values are BF16 here and F32 in the golden files. E4M3 codes are 1/16 apart, so about one in
+// fifty values rounds to a neighbouring code; the next layer's inputs then differ by a percent, and
+// more values do. After a few layers the rounding errors are unrelated to the golden ones, but of
+// the same size: without any rounding the difference is 0.16 (0.4 with experts). Measured: at most
 // 0.143 and 0.247.
 void ExpectRounded(const char* name, double tolerance) {
   const std::filesystem::path folder = DataFolder(name);
@@ -114,7 +114,7 @@ TEST(DeviceRoundedInputsTest, HeavyStaysAsNearAsItsRoundingErrors) {
   ExpectRounded("llama4-quark-fp8", 0.3);
 }
 
-// With a prompt of one token, errors do not average over positions: measured 0.093 with the
+// With a prompt of one token, errors do not average out over positions. Measured: 0.093 with the
 // checkpoint's rounding of inputs, 0.138 without.
 TEST(DeviceRoundedInputsTest, HeavyIsNearerWithTheCheckpointsRoundingThanWithout) {
   const std::filesystem::path folder = DataFolder("qwen3-modelopt-fp8");

@@ -47,8 +47,8 @@ struct DeviceAdapter {
 
 class DeviceLoraGoldenTest : public ::testing::TestWithParam<DeviceAdapter> {};
 
-// With experts, or inputs rounded to E4M3, the median over all positions, as in DeviceExpertsTest.
-// peft rounds no inputs: measured 0.22 with rounding.
+// With experts, or inputs rounded to E4M3, compares the median over all positions, as
+// DeviceExpertsTest does. peft rounds no inputs; measured 0.22 with rounding.
 TEST_P(DeviceLoraGoldenTest, HeavyStaysNearPeft) {
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
   ModelOptions options = LoraModelOptions();
@@ -101,8 +101,8 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// A step with rows of several adapters and of none gives the logits of each alone, and those of a
-// model without slots. The second adapter may be of another kind.
+// A step with rows of several adapters and of none gives the logits of each adapter alone, and
+// those of a model without slots. The second adapter may be of another kind.
 void ExpectSameInCompany(const char* base, const char* first, const char* second) {
   const std::vector<int32_t> prompt = SomeTokens(21, 3), other = SomeTokens(13, 4);
   ModelOptions plain_options = LoraModelOptions();
@@ -162,7 +162,8 @@ TEST(DeviceLoraPromiseTest, HeavySoHasOneWithEmbeddingAndHead) {
   ExpectSameInCompany("llama-bf16", "llama-vocabulary", "llama-vocabulary");
 }
 
-// With fused q, k and v, and gate and up: as close to the CPU as bases without adapters.
+// Models with fused q, k and v, and fused gate and up, are as close to the CPU as bases without
+// adapters.
 TEST(DeviceLoraAgainstCpuTest, HeavyFusedLayersAgree) {
   const std::vector<int32_t> prompt = SomeTokens(30, 5);
   ModelOptions options = LoraModelOptions();
@@ -220,7 +221,7 @@ TEST(DeviceLoraTest, RowsWhoseLogitsAreWantedHaveTheirOwnAdapters) {
   EXPECT_EQ(row(2), with[8]);
 }
 
-// New content of a slot leaves nothing of the old.
+// The new content of a slot must not depend on the old.
 TEST(DeviceLoraTest, ASlotIsFilledAgain) {
   DeviceRunner device(DataFolder("qwen3-bf16"), LoraModelOptions());
   Runner& runner = device.runner();
@@ -293,7 +294,7 @@ TEST(DeviceLoraTest, FactorsInFloat32AreRefusedByName) {
   EXPECT_THAT(plan.error().message, HasSubstr("--lora-dtype bfloat16"));
 }
 
-// Each rank has its own rows of B, so that no sum is split.
+// Each rank has its own rows of B, so that no sum is split between ranks.
 class DeviceLoraRanksTest : public ::testing::TestWithParam<DeviceAdapter> {};
 
 TEST_P(DeviceLoraRanksTest, HeavyEveryCutIsBitEqual) {

@@ -38,7 +38,7 @@ using testing::LogitRows;
 using testing::Runner;
 using testing::SomeTokens;
 
-// The median over rows of the root mean square difference of log probabilities.
+// Returns the median over rows of the root mean square difference of log probabilities.
 double MiddleDifference(const LogitRows& a, const LogitRows& b) {
   std::vector<double> rms;
   for (size_t row = 0; row < a.size(); ++row) {
@@ -194,7 +194,7 @@ TEST(DeviceModelTest, HeadsThatNoKernelTakesAreRefused) {
   };
   EXPECT_EQ(refusal(512, 16), "");
   EXPECT_THAT(refusal(320, 16), HasSubstr("head_dim is 320"));
-  // The other layers' heads of 32 numbers use cache blocks with room for heads of 40.
+  // The other layers' heads of 32 elements use cache blocks with room for heads of 40.
   EXPECT_EQ(refusal(40, 4), "");
   EXPECT_THAT(refusal(40, 3), HasSubstr("use another --block-size"));
 }
@@ -212,7 +212,7 @@ TEST(DeviceModelTest, ADeviceTooSmallIsNamed) {
   EXPECT_THAT(model.error().message, HasSubstr("the weights"));
 }
 
-// Runs a kernel that writes `more` numbers past the end of its workspace array, into the next one.
+// Runs a kernel that writes `more` elements past the end of its workspace array, into the next one.
 TEST(DeviceModelDeathTest, FindsAKernelThatLeavesItsArray) {
   const auto config = LoadModelConfig(DataFolder("llama-bf16"));
   ASSERT_TRUE(config);
@@ -409,8 +409,8 @@ TEST(DeviceModelTest, HiddenStatesAndScoresAreNearTheCpus) {
   }
 }
 
-// Results have the same bits whether copies and kernels run immediately or only at a wait, and
-// whether or not arrays with disjoint lifetimes share memory.
+// Results have the same bits whether copies and kernels run immediately or only when a caller
+// waits, and whether or not arrays with disjoint lifetimes share memory.
 TEST(DeviceModelTest, WhenAndWhereTheDeviceWorksDoesNotShow) {
   for (const char* name : {"tiny-qwen2-window", "qwen3-moe-llmc-nvfp4"}) {
     DeviceRunner late(DataFolder(name), DeviceOptions(), testing::kArraysApart);
@@ -456,8 +456,8 @@ TEST(DeviceModelTest, DrawnRowsBringTheirTokensAndTheOthersTheirLogits) {
   }
 }
 
-// Masks, bias lists, counts and requests for logprobs reach the device, and results come back; some
-// rows have one of them, one row has none.
+// Masks, bias lists, counts and requests for logprobs reach the device, and results come back. Some
+// rows have one of them; one row has none.
 TEST(DeviceModelTest, DrawsWithMasksListsAndLogprobs) {
   DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
   Runner& runner = device.runner();
@@ -541,8 +541,8 @@ TEST(DeviceModelTest, DrawsWithMasksListsAndLogprobs) {
 }
 
 // Three sequences decode before the host knows the drawn tokens: each step takes its tokens from
-// the draws of the step before, each time in another order. The emulated device runs only when it
-// is waited for.
+// the draws of the step before, each time in another order. The emulated device runs only when a
+// caller waits for it.
 TEST(DeviceModelTest, AStepTakesTheTokensThatTheOneInFlightDraws) {
   constexpr int kSequences = 3, kSteps = 6;
   DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
@@ -604,7 +604,7 @@ TEST(DeviceModelTest, AStepTakesTheTokensThatTheOneInFlightDraws) {
   finish(steps.size() - 1);
 }
 
-// Layers that attend only within a chunk have their own blocks and block tables.
+// Layers that attend only within a chunk have blocks and block tables of their own.
 TEST(DeviceModelTest, GroupsOfTheCacheGiveTheSameLogits) {
   const char* const name = "tiny-llama4-mixed";
   const ModelOptions options = DeviceOptions();
@@ -737,7 +737,7 @@ std::vector<float> DecodeDeviceRow(const device::Weights& w, int64_t row) {
   return values;
 }
 
-// Loads the checkpoint twice, for the CPU and for a device, and compares every value.
+// Loads the checkpoint twice, for the CPU and for a device, and compares all values.
 void ExpectSameWeights(const std::filesystem::path& folder, ModelOptions::LoadFormat format) {
   const auto config = LoadModelConfig(folder);
   ASSERT_TRUE(config) << config.error().message;

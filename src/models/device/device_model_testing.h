@@ -22,12 +22,12 @@ inline ModelOptions DeviceOptions(ElementType kv_type = ElementType::kBF16) {
   return options;
 }
 
-// Finds the most errors: kernels that write outside their arrays.
+// Options that find the most errors: they detect kernels that write outside their arrays.
 constexpr EmulatedDeviceOptions kArraysApart = {.keeps_arrays_apart = true};
-// Arrays share memory, as on a GPU.
+// Options with which arrays share memory, as on a GPU.
 constexpr EmulatedDeviceOptions kArraysShared = {};
 
-// A model with exactly as much memory as planned, whose steps `runner` runs.
+// Runs a model on a device that has exactly the planned memory.
 class DeviceRunner {
  public:
   DeviceRunner(const std::filesystem::path& folder, const ModelOptions& given,

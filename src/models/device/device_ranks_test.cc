@@ -1,5 +1,5 @@
-// Logits are bit-identical for any number of devices that share layers or are stages; and if one
-// device fails, all do.
+// Logits are bit-identical for any number of devices that share layers or are stages. If one device
+// fails, all do.
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -31,7 +31,7 @@ using testing::Runner;
 using testing::SomeTokens;
 using Rounding = ModelOptions::ActivationRounding;
 
-// A prompt in chunks beside others, and a single token.
+// Runs a prompt in chunks beside other sequences, then a single token.
 LogitRows RunMixed(Runner& runner) {
   const std::vector<int32_t> tokens = SomeTokens(24, 1), others = SomeTokens(5, 2);
   const auto first = tokens.begin();
@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// The split of a product's sum depends on the rows of the whole matrix; otherwise results would
+// The split of a product's sum depends on the rows of the whole matrix; otherwise, results would
 // depend on the number of ranks. Tests large matrices, which no test checkpoint has.
 TEST(DeviceRanksWeightsTest, SumsAreSplitAsThoseOfTheWholeMatrix) {
   const auto config = LoadModelConfig(DataFolder("qwen3-bf16"));
@@ -153,7 +153,7 @@ TEST(DeviceRanksWeightsTest, SumsAreSplitAsThoseOfTheWholeMatrix) {
 
 using emulated_nccl::Fault;
 
-// The error message of a step; "" if it succeeds.
+// Returns the error message of a step; "" if it succeeds.
 std::string FailureOf(Runner& runner) {
   try {
     runner.RunAlone({1}, 1);
@@ -177,7 +177,7 @@ TEST(DeviceRanksFaultTest, ALostDeviceEndsTheGroupByName) {
 }
 
 // A single device can continue after a failed step. In a group, the state of the other ranks is
-// unknown, so all end.
+// unknown, so all ranks end.
 TEST(DeviceRanksFaultTest, HeavyAFailedLaunchOfOneEndsAll) {
   DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 2});
   ASSERT_EQ(FailureOf(ranks.runner()), "");

@@ -34,7 +34,7 @@ struct RecordingCase {
 
 class DeviceRecordingTest : public ::testing::TestWithParam<RecordingCase> {};
 
-// Steps with every number of sequences, after prompts of various lengths: some are replayed
+// Runs steps with every number of sequences, after prompts of various lengths. Some are replayed
 // unpadded, some padded, and some have more sequences than any graph.
 TEST_P(DeviceRecordingTest, HeavyReplayedStepsGiveTheSameLogits) {
   const auto [name, kv_type] = GetParam();
@@ -62,7 +62,7 @@ TEST_P(DeviceRecordingTest, HeavyReplayedStepsGiveTheSameLogits) {
     expected += count <= 5;
     EXPECT_EQ(model.num_replayed(), expected) << count;
   }
-  // A prefill step in between.
+  // A prefill step between decode steps.
   both({{0, SomeTokens(3, 9)}, {1, {4}}});
   EXPECT_EQ(model.num_replayed(), expected);
   both({{0, {1}}, {1, {2}}, {2, {3}}});
@@ -119,7 +119,7 @@ TEST(DeviceRecording, WithoutPaddingOtherNumbersAreNotReplayed) {
   EXPECT_EQ(runner.model().num_replayed(), 2);
 }
 
-// A cache in other memory than that of the graphs is not used for replay.
+// Graphs are not replayed for a cache in other memory than theirs.
 TEST(DeviceRecording, StepsOfAnotherCacheAreNotReplayed) {
   DeviceRunner device(DataFolder("qwen3-bf16"), OptionsOf(ElementType::kBF16));
   Runner& runner = device.runner();

@@ -1,5 +1,6 @@
-// Tests models with states of sequences, and with latent attention, on the emulated device: near
-// transformers, and with the same bits for any cut of a prompt, other sequences, and snapshots.
+// Tests models with states of sequences, and with latent attention, on the emulated device. Results
+// are near transformers', and have the same bits for any division of a prompt, any other sequences,
+// and any snapshots.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -36,13 +37,13 @@ std::vector<double> RmsOfGolden(const char* name) {
   return all;
 }
 
-// The delta rule amplifies rounding errors: the bound of DefaultModeOfDeltaRuleTest. Measured: at
-// most 0.095.
+// The delta rule amplifies rounding errors, so the bound is that of DefaultModeOfDeltaRuleTest.
+// Measured: at most 0.095.
 bool HasDeltaRule(std::string_view name) {
   return name.starts_with("tiny-qwen3") || name == "tiny-olmo-hybrid";
 }
 
-// Without experts: every row, as in DeviceDenseTest.
+// Without experts, compares every row, as DeviceDenseTest does.
 class DeviceStatesDenseTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceStatesDenseTest, HeavyStaysNearTransformers) {
@@ -57,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceStatesDenseTest,
                                            "tiny-nemotron-h-even", "tiny-falcon-h1-even"),
                          TestName);
 
-// With experts: the median over positions, as in DeviceExpertsTest.
+// With experts, compares the median over positions, as DeviceExpertsTest does.
 class DeviceStatesExpertsTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceStatesExpertsTest, HeavyMostRowsStayNearTransformers) {

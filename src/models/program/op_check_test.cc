@@ -67,8 +67,8 @@ class OpBench {
     return *vectors_[static_cast<size_t>(id)];
   }
 
-  // Adds a mixer and two sequences, with the first three rows and the other two; their states are
-  // random.
+  // Adds a mixer and two sequences, one with the first three rows and one with the other two. Their
+  // states are random.
   program::MixerId Mixer(const MixerSpec& spec) {
     program_.mixers = {spec};
     DecoderSpec decoder;
@@ -85,7 +85,7 @@ class OpBench {
   // Takes a snapshot after the second row of the first sequence.
   void Snapshot() { snapshots_ = {{.slice = 0, .rows = 2, .slot = 3}}; }
   const StateCache& states() const { return cache_.states(); }
-  // Initial content at an address in a slot's tail or matrix.
+  // Returns the initial content at an address in a slot's tail or matrix.
   const float* Before(const float* now) const {
     return states_before_.data() + (now - cache_.states().tail(0, 0));
   }
@@ -325,7 +325,7 @@ void CheckXielu(OpBench& bench) {
   });
 }
 
-// Checks a gate per number, and a gate per three numbers.
+// Checks a gate per element, and a gate per three elements.
 void CheckGateAttended(OpBench& bench) {
   constexpr int64_t kWidth = 12;
   for (const int64_t num_gates : {kWidth, kWidth / 3}) {
@@ -770,16 +770,16 @@ const OpCheck kOpChecks[] = {
     {{program::UpdateState::kName}, CheckUpdateState},
     {{program::GateStates::kName}, CheckGateStates},
 };
-// Operators that pass their operands to a single kernel, which has its own check, or that need
-// ranks: tests of whole models run them (golden, promise, ranks, adapters).
+// Operators that only tests of whole models run (golden, promise, ranks, adapters): they pass their
+// operands to a single kernel, which has its own check, or they need ranks.
 const char* const kCheckedByModels[] = {
     "SkipUnless", "Embed", "AddEmbeddings", "Receive", "Send", "Progress", "Gather", "Project",
     "RopeAppend", "AppendReceived", "Attend", "LatentAppend", "ChoosePositions", "AbsorbQueries",
     "ExpandValues", "Route", "GateShared", "GroupExperts", "ProjectExperts", "CombineExperts",
     "CopyResults", "Score", "MeanTexts", "Classify", "TakeHidden", "JoinNorms", "HandRows",
-    // tower_golden_test.cc
+    // Checked by tower_golden_test.cc.
     "PlaceImages", "AddImages", "TakePatches", "AddPositions", "StoreImage",
-    // Operators of devices: checked by kernels/cuda/checks and device_golden_test.cc.
+    // Operators of devices, checked by kernels/cuda/checks and device_golden_test.cc.
     "MixTable", "Convert"};
 
 class OpCheckTest : public kernels::KernelTest {};
