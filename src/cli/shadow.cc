@@ -212,17 +212,18 @@ Result<int> RunShadow(const options::Settings& settings) {
   // Clients' paths begin with /v1 themselves.
   if (remote.url.path.ends_with("/v1")) remote.url.path.resize(remote.url.path.size() - 3);
   RETURN_IF_ERROR(MakeReportFolder(settings.TextOr("shadow-report")));
+  // Before the model is fetched, so that a second signal ends a download.
+  Ending ending;
+  const SignalWatcher watcher(
+      [&](int) { ending.Begin(); },
+      EndLimit{std::chrono::duration<double>(*settings.Number("shadow-patience")) + kShadowEndTime,
+               "a comparison did not finish in time: the program ends without it"});
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings));
   ASSIGN_OR_RETURN(EngineConfig config, MakeEngineConfig(settings, model));
   TakeLittleMemory(settings, config);
   const bool has_reference = settings.Flag("float32-reference");
   const double epsilon = *settings.Number("epsilon");
 
-  Ending ending;
-  const SignalWatcher watcher(
-      [&](int) { ending.Begin(); },
-      EndLimit{std::chrono::duration<double>(*settings.Number("shadow-patience")) + kShadowEndTime,
-               "a comparison did not finish in time: the program ends without it"});
   shadow::Findings findings({.upstream = ServerText(remote.url),
                              .model = model.name,
                              .ours = settings.TextOr("dtype"),
