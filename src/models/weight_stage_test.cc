@@ -29,14 +29,14 @@ using testing::OptionsOf;
 using testing::Runner;
 using testing::SmallOptions;
 
-constexpr const char* kCheckpoint = "llama-bf16";
-constexpr Cut kRanks[] = {{2, 1}, {1, 2}, {2, 2}};
+constexpr const char* kStagedCheckpoint = "llama-bf16";
+constexpr Cut kStagedRanks[] = {{2, 1}, {1, 2}, {2, 2}};
 
-ModelOptions Options() {
+ModelOptions StageOptions() {
   return SmallOptions(ElementType::kBF16, ElementType::kBF16);
 }
 
-std::vector<int32_t> Tokens(int32_t count) {
+std::vector<int32_t> StageTokens(int32_t count) {
   std::vector<int32_t> tokens;
   for (int32_t i = 0; i < count; ++i) tokens.push_back((7 + i * 37) % 100);
   return tokens;
@@ -44,7 +44,8 @@ std::vector<int32_t> Tokens(int32_t count) {
 
 // Copies the checkpoint to `folder`, and changes its last weights.
 void WriteOtherWeights(const std::filesystem::path& folder) {
-  std::filesystem::copy(DataFolder(kCheckpoint), folder, std::filesystem::copy_options::recursive);
+  std::filesystem::copy(DataFolder(kStagedCheckpoint), folder,
+                        std::filesystem::copy_options::recursive);
   const std::filesystem::path file = folder / "model.safetensors";
   std::ifstream read(file, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(read), {}};
@@ -53,20 +54,23 @@ void WriteOtherWeights(const std::filesystem::path& folder) {
 }
 
 // Calls `body` with the model's ranks as threads of one process.
-using Body = std::function<void(ParallelShare& share)>;
-void WithThreads(const ModelConfig& config, const ParallelOptions& parallel, const Body& body) {
+using ShareBody = std::function<void(ParallelShare& share)>;
+void WithRankThreads(const ModelConfig& config, const ParallelOptions& parallel,
+                     const ShareBody& body) {
   ThreadPool pool(1);
-  auto share = LoadParallelModel(pool, DataFolder(kCheckpoint), config, Options(), parallel);
+  auto share =
+      LoadParallelModel(pool, DataFolder(kStagedCheckpoint), config, StageOptions(), parallel);
   ASSERT_TRUE(share) << share.error().message;
   body(*share);
 }
 
-void WithProcesses(const ModelConfig& config, const ParallelOptions& parallel, const Body& body) {
+void WithRankProcesses(const ModelConfig& config, const ParallelOptions& parallel,
+                       const ShareBody& body) {
   auto group = MakeLocalGroup({.size = parallel.num_ranks(), .spin = false});
   std::vector<std::thread> others;
   const auto load = [&](size_t rank, ThreadPool& pool) {
-    auto process = RankProcessModel::Load(*group[rank], pool, DataFolder(kCheckpoint), config,
-                                          Options(), parallel);
+    auto process = RankProcessModel::Load(*group[rank], pool, DataFolder(kStagedCheckpoint), config,
+                                          StageOptions(), parallel);
     EXPECT_TRUE(process) << process.error().message;
     return *std::move(process);
   };
@@ -85,20 +89,20 @@ void WithProcesses(const ModelConfig& config, const ParallelOptions& parallel, c
 }
 
 void ForAllRanks(const std::function<void(ParallelShare& share, const std::string& name)>& body) {
-  const auto config = LoadModelConfig(DataFolder(kCheckpoint));
+  const auto config = LoadModelConfig(DataFolder(kStagedCheckpoint));
   ASSERT_TRUE(config);
-  for (const Cut& cut : kRanks) {
-    ParallelOptions parallel = OptionsOf(cut, *config, Options(), 1);
+  for (const Cut& cut : kStagedRanks) {
+    ParallelOptions parallel = OptionsOf(cut, *config, StageOptions(), 1);
     parallel.moves_blocks = true;
-    WithThreads(*config, parallel, [&](ParallelShare& share) { body(share, cut.Name()); });
-    WithProcesses(*config, parallel,
-                  [&](ParallelShare& share) { body(share, cut.Name() + ", processes"); });
+    WithRankThreads(*config, parallel, [&](ParallelShare& share) { body(share, cut.Name()); });
+    WithRankProcesses(*config, parallel,
+                      [&](ParallelShare& share) { body(share, cut.Name() + ", processes"); });
   }
 }
 
-LogitRows Score(Runner& runner) {
+LogitRows ScoreOf(Runner& runner) {
   runner.Forget(0);
-  return runner.RunStep({{0, Tokens(40)}}).front();
+  return runner.RunStep({{0, StageTokens(40)}}).front();
 }
 
 TEST(WeightStageTest, AllRanksSwitchTogetherOrKeepTheOldWeights) {
@@ -109,18 +113,18 @@ TEST(WeightStageTest, AllRanksSwitchTogetherOrKeepTheOldWeights) {
   WriteOtherWeights(half);
   std::filesystem::resize_file(half / "model.safetensors",
                                std::filesystem::file_size(half / "model.safetensors") / 2);
-  Runner before_alone(DataFolder(kCheckpoint), Options(), 1);
-  Runner after_alone(other, Options(), 1);
-  const LogitRows before = Score(before_alone), after = Score(after_alone);
+  Runner before_alone(DataFolder(kStagedCheckpoint), StageOptions(), 1);
+  Runner after_alone(other, StageOptions(), 1);
+  const LogitRows before = ScoreOf(before_alone), after = ScoreOf(after_alone);
   ASSERT_NE(before, after);
   ForAllRanks([&](ParallelShare& share, const std::string& name) {
     WeightStage& stage = *share.stage;
     Model& model = *share.model;
     ThreadPool pool(1);
-    Runner runner(std::move(share.model), std::move(share.cache), Options(), 1);
-    EXPECT_EQ(Score(runner), before) << name;
+    Runner runner(std::move(share.model), std::move(share.cache), StageOptions(), 1);
+    EXPECT_EQ(ScoreOf(runner), before) << name;
     EXPECT_FALSE(stage.Stage(half)) << name;
-    EXPECT_EQ(Score(runner), before) << name;
+    EXPECT_EQ(ScoreOf(runner), before) << name;
     // Steps are computed while the weights load.
     std::atomic<bool> is_loaded = false;
     Status staged;
@@ -128,18 +132,18 @@ TEST(WeightStageTest, AllRanksSwitchTogetherOrKeepTheOldWeights) {
       staged = stage.Stage(other);
       is_loaded = true;
     });
-    do EXPECT_EQ(Score(runner), before) << name;
+    do EXPECT_EQ(ScoreOf(runner), before) << name;
     while (!is_loaded);
     loading.join();
     ASSERT_TRUE(staged) << staged.error().message;
-    EXPECT_EQ(Score(runner), before) << name << ": staged, not used";
+    EXPECT_EQ(ScoreOf(runner), before) << name << ": staged, not used";
     stage.Drop();
     ASSERT_TRUE(stage.Stage(other));
     for (int i = 0; i < 3; ++i) {
       stage.Switch();
       model.PrepareThread(pool);
-      EXPECT_EQ(Score(runner), i % 2 == 0 ? after : before) << name;
-      ASSERT_TRUE(stage.Stage(i % 2 == 0 ? DataFolder(kCheckpoint) : other));
+      EXPECT_EQ(ScoreOf(runner), i % 2 == 0 ? after : before) << name;
+      ASSERT_TRUE(stage.Stage(i % 2 == 0 ? DataFolder(kStagedCheckpoint) : other));
     }
     share.bytes.reset();
   });
@@ -149,34 +153,35 @@ TEST(WeightStageTest, EnginesThatShareWeightsShareTheNewOnes) {
   const testing::TemporaryFolder temporary;
   const std::filesystem::path other = temporary.path() / "other";
   WriteOtherWeights(other);
-  Runner after_alone(other, Options(), 1);
-  const LogitRows after = Score(after_alone);
-  const auto config = LoadModelConfig(DataFolder(kCheckpoint));
+  Runner after_alone(other, StageOptions(), 1);
+  const LogitRows after = ScoreOf(after_alone);
+  const auto config = LoadModelConfig(DataFolder(kStagedCheckpoint));
   ASSERT_TRUE(config);
-  const ParallelOptions parallel = OptionsOf({2, 1}, *config, Options(), 1);
+  const ParallelOptions parallel = OptionsOf({2, 1}, *config, StageOptions(), 1);
   ThreadPool pool(1);
-  auto first = LoadParallelModel(pool, DataFolder(kCheckpoint), *config, Options(), parallel);
+  auto first =
+      LoadParallelModel(pool, DataFolder(kStagedCheckpoint), *config, StageOptions(), parallel);
   ASSERT_TRUE(first);
-  auto second = ShareParallelModel(*first->model, pool, Options(), parallel);
+  auto second = ShareParallelModel(*first->model, pool, StageOptions(), parallel);
   ASSERT_TRUE(second);
   ASSERT_TRUE(first->stage->Stage(other));
   ASSERT_TRUE(second->stage->StageFrom(*first->stage));
   for (ParallelShare* share : {&*first, &*second}) {
     share->stage->Switch();
-    Runner runner(std::move(share->model), std::move(share->cache), Options(), 1);
-    EXPECT_EQ(Score(runner), after);
+    Runner runner(std::move(share->model), std::move(share->cache), StageOptions(), 1);
+    EXPECT_EQ(ScoreOf(runner), after);
   }
 }
 
 TEST(CacheBytesTest, BlocksComeBackToAllRanks) {
-  Runner alone(DataFolder(kCheckpoint), Options(), 1);
-  alone.RunStep({{0, Tokens(40)}});
+  Runner alone(DataFolder(kStagedCheckpoint), StageOptions(), 1);
+  alone.RunStep({{0, StageTokens(40)}});
   const LogitRows expected = alone.RunStep({{0, {5}}}).front();
   ForAllRanks([&](ParallelShare& share, const std::string& name) {
     CacheBytes& bytes = *share.bytes;
     const int64_t num_blocks = share.cache->num_blocks();
-    Runner runner(std::move(share.model), std::move(share.cache), Options(), 1);
-    runner.RunStep({{0, Tokens(40)}});
+    Runner runner(std::move(share.model), std::move(share.cache), StageOptions(), 1);
+    runner.RunStep({{0, StageTokens(40)}});
     const auto size = static_cast<size_t>(bytes.BytesOf(CachePiece::kBlock));
     std::vector<std::vector<std::byte>> kept(static_cast<size_t>(num_blocks));
     for (size_t block = 0; block < kept.size(); ++block) {
