@@ -460,7 +460,8 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   plan.workspace_bytes *= plan.num_engines;
   if (plan.draft) RETURN_IF_ERROR(PlanDraftBytes(plan_model, threads.front().num_threads, plan));
   plan.kv_groups = memory.kv_groups;
-  plan.kv_bytes_per_block = memory.kv_bytes_per_group_block;
+  // A stage that is a process may have no layer with attention.
+  plan.kv_bytes_per_block = std::max<int64_t>(1, memory.kv_bytes_per_group_block);
   plan.state_bytes_per_slot = memory.state_bytes_per_slot;
   plan.scheduler.groups = plan.kv_groups.spans;
   return CheckStates(plan);

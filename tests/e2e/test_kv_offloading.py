@@ -1,4 +1,5 @@
 """Blocks evicted from the KV cache come back: from memory, and from a disk, also after restarts, kills and damage to files."""
+import json
 import pathlib
 import random
 import shutil
@@ -7,7 +8,7 @@ import subprocess
 import pytest
 from ranks import MPI
 
-from serving import ABACUS, command, serving, wait_until
+from serving import ABACUS, DATA, command, serving, wait_until
 
 BLOCK = 16
 CACHE = ["--num-gpu-blocks-override", 48, "--max-model-len", 640, "--block-size", BLOCK, "--max-num-seqs", 4,
@@ -69,6 +70,28 @@ def test_blocks_of_all_ranks_and_devices_come_back(way, tmp_path):
     if way:
         with serving(ABACUS, *CACHE, *tiers) as server:
             assert ask(server, first)[0] == 0
+
+
+@pytest.mark.parametrize("way", ["alone", "tensor", "stages", "stages as processes", "device"])
+def test_states_of_all_ranks_and_devices_come_back(way, tmp_path):
+    """Snapshots of recurrent layers, with the blocks. One of the two stages has no other layers."""
+    config = json.loads((DATA / "checkpoints" / "tiny-qwen3.5" / "config.json").read_text())
+    config.get("text_config", config)["vocab_size"] = 512
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(config))
+    flags = ["--load-format", "dummy", "--seed", 3, "--tokenizer", DATA / "checkpoints" / "llama-bf16", "--max-model-len", 256, "--max-num-seqs", 2,
+             "--num-gpu-blocks-override", 20, "--block-size", BLOCK, "--state-snapshot-interval", 32, "--enable-prompt-tokens-details", *WAYS[way]]
+    work = prompts(4, 5, 200)
+    with serving(model, *flags) as server:
+        fresh = [ask(server, tokens)[1] for tokens in work]
+    tiers = ["--kv-offloading-size", 0.001, "--kv-offloading-path", tmp_path / "kv"]
+    with serving(model, *flags, *tiers) as server:
+        assert [ask(server, tokens) for tokens in work] == [(0, answer) for answer in fresh]
+        assert [ask(server, tokens) for tokens in work] == [(192, answer) for answer in fresh]
+        assert server.metric("vllm:external_prefix_cache_hits_total") > 0 and server.stop() == 0
+    with serving(model, *flags, *tiers) as server:
+        assert ask(server, work[0]) == (192, fresh[0])
 
 
 def test_a_second_turn_after_eviction_is_read_from_memory():
