@@ -14,7 +14,7 @@ device="$both -O3 --cuda-device-only --no-gpu-bundle-output -mcode-object-versio
 
 case "${1:-}" in
 --code)
-  exec "$clang" $device --offload-arch="$2" -MD -MF "$5" -MT "$4" -c "$3" -o "$4"
+  exec "$clang" $device --offload-arch="$2" -Xclang -dependency-file -Xclang "$5" -Xclang -MT -Xclang "$4" -c "$3" -o "$4"
   ;;
 --host)
   exec "$clang" $both -O2 -fPIE -fstack-protector-strong -fcf-protection=full --cuda-host-only --no-offload-new-driver --offload-arch=gfx942 \
