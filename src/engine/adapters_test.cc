@@ -1,5 +1,5 @@
-// LoRA adapters in an engine: answers are still bit-identical in every batch, and no more adapters
-// are in memory than planned.
+// LoRA adapters in an engine: answers are bit-identical in every batch, and no more adapters are in
+// memory than planned.
 #include "engine/adapters.h"
 
 #include <chrono>
@@ -54,7 +54,7 @@ struct Answer {
   bool operator==(const Answer&) const = default;
 };
 
-// A prompt and the adapter to ask; "": the base model.
+// A prompt and the adapter for it; "": the base model.
 struct Question {
   std::vector<int32_t> prompt;
   std::string adapter;
@@ -248,7 +248,7 @@ TEST(AdaptersTest, WaitersGetTheSlotInOrder) {
   };
   wait_for("qwen3-stabilized", 0);
   wait_for("qwen3-stabilized", 1);
-  // A waiter that left does not take the slot.
+  // A waiter that has left does not take the slot.
   adapters.WhenReady(*adapters.Acquire("qwen3-stabilized"),
                      [](const Status&) { FAIL() << "its use is gone"; });
   use = nullptr;
@@ -301,7 +301,7 @@ TEST(AdaptersTest, WhatRequestsUseStaysWhenItIsRemoved) {
   EXPECT_EQ(adapters.List()[0], again);
 }
 
-// Many threads ask for one adapter while others are added: each gets the right content.
+// Many threads request one adapter while others are added; each gets the right content.
 TEST(AdaptersTest, ManyThreadsAskAtOnce) {
   EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
   config.adapters.max_cpu_loras = 1;
@@ -313,7 +313,7 @@ TEST(AdaptersTest, ManyThreadsAskAtOnce) {
         const auto use =
             engine->adapters()->Acquire(i % 2 == 0 ? "qwen3-linear" : "qwen3-stabilized");
         ASSERT_TRUE(use) << use.error().message;
-        if (k % 5 == 0) continue;  // Drop the use, whether or not it is ready.
+        if (k % 5 == 0) continue;  // drops the use, whether or not it is ready
         std::promise<bool> ready;
         engine->adapters()->WhenReady(*use,
                                       [&](const Status& status) { ready.set_value(bool(status)); });

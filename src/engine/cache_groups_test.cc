@@ -1,5 +1,5 @@
-// Models with layers that see only a chunk or a window: answers do not depend on the cut of the
-// prompt, on the prefix cache or on preemptions, and blocks that no layer sees are reused.
+// Models with layers that see only a chunk or a window. Answers do not depend on the division of
+// the prompt, on the prefix cache or on preemptions, and blocks that no layer sees are reused.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST_P(EngineGroups, PrefixesAreReusedAcrossChunks) {
   }
 }
 
-// So few blocks that companions are evicted and sequences are preempted often.
+// There are so few blocks that other sequences are evicted and sequences are preempted often.
 TEST_P(EngineGroups, ACrowdGetsTheAnswersOfOneAlone) {
   std::mt19937 random(static_cast<unsigned>(GetParam()));
   FakeEngine::Options options{.num_blocks = 0,

@@ -1,5 +1,4 @@
-// Tokens that the model draws are those that the sampler draws, for every sampling parameter and
-// logprobs.
+// The model draws the same tokens as the sampler, for every sampling parameter and with logprobs.
 #include <gtest/gtest.h>
 
 #include "base/source_path_testing.h"
@@ -134,8 +133,9 @@ TEST(EngineDraws, ModelsThatDrawTokensGiveTheSameAnswers) {
   EXPECT_EQ(device.model->num_drawn, num_tokens) << "not one by the host";
 }
 
-// The host draws rows that want more logprobs than there is room for, or that have two biases of
-// one token (the sum would be rounded differently). The model still draws the others.
+// The host draws rows for which more logprobs are requested than there is room for, and rows with
+// two biases of one token, whose sum would be rounded differently. The model still draws the other
+// rows.
 TEST(EngineDraws, WhatTheModelCannotTellIsLeftToTheHost) {
   std::vector<DrawnQuestion> questions(3);
   for (DrawnQuestion& question : questions) {
@@ -169,8 +169,8 @@ TEST(EngineDraws, ADrawWithoutATokenFailsItsRequestAlone) {
   EXPECT_EQ(engine.Ask({5, 6}, GreedyFor(4))->tokens(), FakeModel::Greedy({5, 6}, 4));
 }
 
-// On an emulated device, with one step or several in flight. Rows that want more logprobs than a
-// draw returns go to the host's sampler, whose answers are the reference.
+// On an emulated device, with one step or several in flight. Rows for which more logprobs are
+// requested than a draw returns go to the host's sampler, whose answers are the reference.
 TEST(EngineDraws, AnEmulatedDeviceDrawsAsTheHostDoes) {
   for (const bool async : {false, true}) {
     EngineConfig config;

@@ -59,7 +59,8 @@ TEST(EngineLoop, SequencesAreLimitedToo) {
   EXPECT_TRUE(fake.WaitForIdle());
 }
 
-// If nothing is unfinished after BeginShutdown, no request can come later: the caller may exit.
+// If nothing is unfinished after BeginShutdown, no later request can be accepted, so the caller may
+// exit.
 TEST(EngineLoop, C9NothingIsTakenInOnceShutdownHasBegun) {
   for (int round = 0; round < 10; ++round) {
     FakeEngine fake({.num_blocks = 4096, .max_model_len = 1000, .loop = {.drain_seconds = 300}});
@@ -116,7 +117,7 @@ class RestlessSink final : public RequestSink {
     engine_->Abort(handle);
   }
   bool IsOver() const { return has_left || num_ended == static_cast<int>(sequences_.size()); }
-  // REQUIRES: the engine is idle or gone.
+  // REQUIRES: the engine is idle or destroyed.
   void CheckEnds(bool may_be_cut) const {
     for (const Sequence& sequence : sequences_) {
       if (has_left && !sequence.finish) continue;
@@ -144,7 +145,7 @@ class RestlessSink final : public RequestSink {
   const size_t patience_;
   const std::vector<int32_t> expected_;
   std::vector<Sequence> sequences_;  // used by the engine's thread only
-  bool has_prompt_ = false;          // likewise
+  bool has_prompt_ = false;          // used by the engine's thread only
 };
 
 enum class Ending { kAllFinish, kShutdown, kDestruction };
@@ -206,7 +207,7 @@ TEST_P(RestlessClients, EachHearsOfOneEndAndNothingIsLeft) {
       EXPECT_TRUE(fake.WaitForIdle());
       EXPECT_TRUE(fake.engine->healthy());
       EXPECT_TRUE(fake.engine->ResetPrefixCache());
-      fake.engine.reset();  // Delivers the last updates.
+      fake.engine.reset();  // delivers the last updates
     }
     int64_t num_taken = 0;
     for (const auto& of_client : sinks) {

@@ -1,6 +1,6 @@
 // For tests: compares the engine with a simple reference under random load: many requests, clients
 // that leave, stop strings, failing steps and too few blocks. Every request must get the tokens
-// that it gets alone and exactly one end, and nothing may be left over.
+// that it gets alone, and exactly one end. At the end, no request or block may remain.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +21,11 @@ inline bool Same(const TokenLogprobs& a, const TokenLogprobs& b) {
   return a.token == b.token && a.logprob == b.logprob && a.rank == b.rank && a.top == b.top;
 }
 
-// What a sequence returns if it runs undisturbed.
+// The result of a sequence that runs undisturbed.
 struct Expected {
   std::vector<int32_t> tokens;
   std::vector<TokenLogprobs> logprobs;
-  std::optional<FinishReason> finish;  // nullopt: the sequence fails after its tokens
+  std::optional<FinishReason> finish;  // nullopt: the sequence fails after these tokens
   std::optional<int32_t> stop_token;
 };
 
@@ -34,7 +34,7 @@ class Reference {
  public:
   explicit Reference(int64_t max_model_len) : max_model_len_(max_model_len) {}
 
-  size_t period = 0;  // of the model's answers
+  size_t period = 0;  // period of the model's answers
 
   Expected Sequence(const Request& request, uint64_t seed) {
     const SamplingParams& params = request.sampling;
@@ -75,7 +75,7 @@ class Reference {
     return expected;
   }
 
-  // Empty if the request fails before they are complete.
+  // Returns the prompt logprobs; empty if the request fails before they are complete.
   std::vector<std::optional<TokenLogprobs>> Prompt(const Request& request) {
     std::vector<std::optional<TokenLogprobs>> logprobs(request.prompt.size());
     for (size_t i = 1; i < request.prompt.size(); ++i) {
@@ -128,14 +128,14 @@ struct Account final : EngineObserver {
           prompt = 0;
 };
 
-// What all sinks received.
+// The results that all sinks received.
 struct Told {
   int64_t tokens = 0;            // total
-  int64_t updates = 0;           // with tokens
-  bool is_step_failing = false;  // the current step may fail for any of its sequences
+  int64_t updates = 0;           // number of updates with tokens
+  bool is_step_failing = false;  // whether the current step may fail for any of its sequences
 };
 
-// A request and everything its sink received; checks each update as it arrives.
+// A request and all results that its sink received. Checks each update as it arrives.
 struct Asked {
   Request request;
   std::vector<Expected> expected;  // by sequence
@@ -148,7 +148,7 @@ struct Asked {
   };
   std::vector<Sequence> sequences;
   bool has_prompt = false, was_aborted = false, has_failed = false;
-  int num_ends = 0;  // reported to the engine's owner
+  int num_ends = 0;  // number of ends that were reported to the engine's owner
 
   int num_open() const {
     if (was_aborted || has_failed) return 0;
@@ -197,7 +197,7 @@ class CheckingSink final : public RequestSink {
     EXPECT_LE(told_.tokens, account_.generated) << "told before it was counted";
     if (!update.finish) return;
     sequence.has_ended = true;
-    if (*update.finish == FinishReason::kAbort) return;  // the engine is shutting down
+    if (*update.finish == FinishReason::kAbort) return;  // the engine is being destroyed
     EXPECT_EQ(update.finish, sequence.was_stopped ? FinishReason::kStop : expected.finish);
     if (!sequence.was_stopped) {
       EXPECT_EQ(sequence.num_tokens, expected.tokens.size());
@@ -234,10 +234,10 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   }
   bool OneIn(unsigned count) { return random_() % count == 0; }
 
-  // For an engine whose model has several ranks: the first rank's model, on top of `model_`;
-  // whether ranks may be lost; whether some were.
+  // For an engine whose model has several ranks: returns the first rank's model, on top of
+  // `model_`; whether ranks may be lost; whether some were lost.
   virtual Model& ServedModel() { return *model_; }
-  // The journal of the engine; null: none.
+  // Returns the journal of the engine; null: none.
   virtual EngineJournal* Journal() { return nullptr; }
   virtual bool may_lose_ranks() const { return false; }
   virtual bool has_lost_ranks() { return false; }
@@ -311,8 +311,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     draft_->period = OneIn(4) ? 0 : model_->period;
   }
 
-  // Several pipeline stages, each with a step in flight, or a device that keeps the tokens it
-  // draws.
+  // There may be several pipeline stages, each with a step in flight, or a device that stores the
+  // tokens that it draws.
   virtual void OpenFlights(SchedulerLimits& limits) {
     if (OneIn(3)) {
       limits.steps_in_flight = limits.num_stages = Pick(2, 4);
@@ -333,17 +333,18 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     if (OneIn(6)) params.logprobs = static_cast<int32_t>(Pick(0, 3));
     if (OneIn(6)) params.min_tokens = Pick(1, 8);
     if (OneIn(6)) params.logit_bias = {{FakeModel::kEos, 15.0f}};
-    // Some sequences sample a token that fails them (NaN) or the step (poison).
+    // Some sequences sample a token that makes them (NaN) or the step (poison) fail.
     if (OneIn(20)) params.logit_bias = {{FakeModel::kNanToken, 13.0f}};
-    // Poison in an answer could be proposed to other sequences, or drawn by a draft model where the
-    // model does not draw it.
+    // Poison in an answer could be proposed to other sequences, or a draft model could draw it
+    // where the model does not.
     if (OneIn(60) && has_poison_ && !plan_.config.draft.is_given() &&
         plan_.config.speculation.method != SpeculationConfig::Method::kSuffix)
       params.logit_bias = {{FakeModel::kPoison, 13.0f}};
     if (OneIn(6)) params.stop_token_ids = {static_cast<int32_t>(Pick(0, 20))};
     if (OneIn(9)) params.ignore_eos = true;
     if (OneIn(9)) params.bad_words = {{3}, {4, 5}};
-    if (OneIn(30)) params.allowed_token_ids = {{FakeModel::kEos}};  // fails before min_tokens
+    // Fails before min_tokens is reached.
+    if (OneIn(30)) params.allowed_token_ids = {{FakeModel::kEos}};
     if (OneIn(9)) params.prompt_logprobs = static_cast<int32_t>(Pick(0, 2));
     return params;
   }
@@ -390,7 +391,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
         MakeActiveRequest(asked_.size(), request, limits, kRandomEndTokens, seed, siblings_wait));
   }
 
-  // A random request that has not ended; null if none was found.
+  // Returns a random request that has not ended; null if none was found.
   Asked* AnyOpen(RequestHandle& handle) {
     if (asked_.empty()) return nullptr;
     const auto from = static_cast<int64_t>(asked_.size()) - 12;
@@ -425,7 +426,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     const int64_t steps_before = model_->steps - core_->num_in_flight();
     const bool were_lost = has_lost_ranks();
     told_.is_step_failing = may_lose_ranks();
-    // The model throws on poison; only then may requests fail through no fault of their own.
+    // The model throws on poison; only then may requests fail that did not cause it.
     for (const ScheduledSequence* sequence : core_->scheduler().running()) MayFail(*sequence);
     core_->scheduler().ForEachWaiting([this](const auto& sequence) { MayFail(sequence); });
     told_.is_step_failing = told_.is_step_failing || model_->fails_in_flight();
@@ -475,7 +476,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     // Requests that ended before their first token computed only a part of their prompts.
     EXPECT_GE(account_.prompt, account_.prompt_of_answered);
     EXPECT_LE(account_.prompt, account_.prompt_of_finished);
-    int64_t spoke = 0;  // sequences with tokens
+    int64_t spoke = 0;  // number of sequences with tokens
     for (const auto& asked : asked_) {
       EXPECT_EQ(asked->num_ends, 1);
       EXPECT_EQ(asked->num_open(), 0) << "somebody waits for ever";
@@ -488,7 +489,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     EXPECT_EQ(account_.inter_tokens, told_.updates - spoke);
   }
 
-  // From the first request to the last end.
+  // Runs from the first request to the last end.
   void Run() {
     Open();
     const unsigned busy = static_cast<unsigned>(Pick(2, 8));
@@ -509,7 +510,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   std::mt19937 random_;
   Reference reference_;
   bool caches_ = true;
-  bool has_poison_ = true;  // false for ranks: a step that throws ends the group
+  bool has_poison_ = true;  // false for ranks, because a step that throws ends the group
   int num_failed_steps_ = 0;
   Account account_;
   Told told_;

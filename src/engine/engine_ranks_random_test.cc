@@ -1,7 +1,7 @@
-// The engine's contract if several ranks compute its steps, over a simulated network: steps and
-// results are messages as between processes, delayed, and ranks stall, die or are cut off. While
-// the group lives, every request gets the tokens that a single rank computes. When it ends, every
-// request gets one end, whose reason names a lost rank, and every rank ends.
+// The engine's contract if several ranks compute its steps, over a simulated network. Steps and
+// results are messages as between processes and are delayed; ranks stall, die or are disconnected.
+// While the group lives, every request gets the tokens that a single rank computes. When it ends,
+// every request gets one end, whose reason names a lost rank, and every rank ends.
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -58,7 +58,7 @@ class FakeShare final : public Model {
 };
 
 // A pipeline stage of a FakeModel: it adds its part of the logits to those that it sends on. The
-// first stage has all of them when it finishes the step.
+// first stage has the complete logits when it finishes the step.
 class FakeStage final : public Model {
  public:
   FakeStage(Communicator& all, FakeModel& model)
@@ -74,7 +74,7 @@ class FakeStage final : public Model {
     all_.AwaitPosted(Next(), all_.size() - 1);
     const size_t size = input.logit_rows.size() * FakeModel::kVocab;
     begun.results = results;
-    begun.handed.assign(size + 1, 0);  // sent even if there are no rows
+    begun.handed.assign(size + 1, 0);  // a message is sent even if there are no rows
     if (all_.rank() > 0) Receive(begun, all_.rank() - 1);
     whole_.assign(size, 0);
     model_.Forward(pool, input, cache, whole_.data());
@@ -118,7 +118,7 @@ class FakeRanks final : public Model {
     StepLimits step;
     std::vector<AttentionSpan> groups;
     size_t period = 0;
-    int steps_in_flight = 1;  // more than 1: ranks are pipeline stages
+    int steps_in_flight = 1;  // if more than 1, ranks are pipeline stages
     std::chrono::seconds deadline{1};
   };
 
@@ -218,7 +218,7 @@ class RandomRanks : public RandomEngine {
     limits.period = model_->period;
     limits.steps_in_flight = model_->most_in_flight;
     model_->most_in_flight = 1;
-    // Shorter or longer than the time after which the watch declares a silent rank lost.
+    // Shorter or longer than the time after which the watch reports a silent rank as lost.
     limits.deadline = deadline_ = std::chrono::seconds(OneIn(2) ? 1 : 10);
     ranks_ = std::make_unique<FakeRanks>(size, random_(), std::chrono::milliseconds(Pick(0, 20)),
                                          faults_, limits, *model_);

@@ -1,4 +1,4 @@
-// The engine with a fake model: its contract with callers.
+// The engine's contract with callers, tested with a fake model.
 #include "engine/engine.h"
 
 #include <algorithm>
@@ -136,8 +136,8 @@ TEST(Engine, TokensAreCountedBeforeTheSinkHearsOfThem) {
   EXPECT_TRUE(fake.Eventually([&] { return sink->ended.load(); }));
 }
 
-// A sink gets the statistics of its own request, even after the client has left; an observer those
-// of all.
+// A sink gets the statistics of its own request, even after the client has left. An observer gets
+// those of all requests.
 TEST(Engine, ASinkIsToldTheStatisticsOfItsRequestOnce) {
   class Sink final : public RequestSink {
    public:
@@ -408,7 +408,7 @@ TEST(Engine, C8ALostRankFailsAllRequestsAndIsNamedAtOnce) {
   EXPECT_TRUE(fake.engine->healthy());
   EXPECT_EQ(fake.engine->failure(), "");
   fake.model->lost = true;
-  // Reported even if nothing is being computed.
+  // The failure is reported even if nothing is being computed.
   EXPECT_FALSE(fake.engine->healthy());
   EXPECT_EQ(fake.engine->failure(), "rank 1 (process 7 on node3) has ended");
   fake.model->allowed_steps = 1000;
@@ -604,7 +604,7 @@ TEST(Engine, IdleUsesNoCpu) {
     return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
            1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
   };
-  // On a busy machine threads may go to sleep late; threads that never sleep use CPU in every
+  // On a busy machine, threads may go to sleep late, but threads that never sleep use CPU in every
   // window.
   double used = 1;
   for (int window = 0; window < 20 && used >= 0.02; ++window) {

@@ -26,10 +26,11 @@
 
 namespace sluice::testing {
 
-// Its "KV cache" holds the tokens themselves: the logits of a row are a hash of all tokens of its
-// sequence, read back through the block table. So a block that is lost, wrongly shared or reused
-// too early changes the answer. Groups that do not keep all positions hold a hash of all tokens up
-// to each position; a wrong hash at a position that the group attends to changes the answer, too.
+// Its "KV cache" contains the tokens themselves: the logits of a row are a hash of all tokens of
+// its sequence, read back through the block table. So a block that is lost, wrongly shared or
+// reused too early changes the answer. Groups that do not keep all positions contain a hash of all
+// tokens up to each position; a wrong hash at a position that the group attends to changes the
+// answer, too.
 class FakeModel final : public Model {
  public:
   static constexpr int kVocab = 64;
@@ -55,7 +56,8 @@ class FakeModel final : public Model {
     return config;
   }
 
-  // With a `period`, the likeliest token is mostly the one `period` positions back.
+  // Computes the logits after `tokens`. With a `period`, the most likely token is usually the one
+  // `period` positions back.
   static void Logits(std::span<const int32_t> tokens, float* logits, size_t period = 0) {
     uint64_t hash = 1469598103934665603u;
     for (const int32_t token : tokens)
@@ -74,7 +76,7 @@ class FakeModel final : public Model {
     if (tokens.back() == kNanToken) logits[3] = std::nanf("");
   }
 
-  // The expected greedy answer.
+  // Returns the expected greedy answer.
   static std::vector<int32_t> Greedy(std::vector<int32_t> tokens, int64_t count) {
     const size_t prompt = tokens.size();
     float logits[kVocab];
@@ -174,16 +176,16 @@ class FakeModel final : public Model {
     return Fail(ErrorCode::kUnavailable, "rank 1 (process 7 on node3) has ended");
   }
 
-  bool draws = false;  // tokens, if asked to
+  bool draws = false;  // whether it draws tokens, if asked to
   std::atomic<int64_t> num_drawn{0};
   std::chrono::microseconds delay{0};
   std::atomic<bool> hang{false};
-  std::atomic<bool> lost{false};  // every step then throws, too
-  // Steps beyond this number wait until it is raised. So commands sent meanwhile are sure to find
-  // the engine at work.
+  std::atomic<bool> lost{false};  // if true, every step throws, too
+  // Steps beyond this number wait until it is raised. So commands that are sent meanwhile reach the
+  // engine during its work.
   std::atomic<int64_t> allowed_steps{std::numeric_limits<int64_t>::max()};
   int most_in_flight = 1;
-  bool keeps_drawn = false;  // tokens, for the step after the one that draws them
+  bool keeps_drawn = false;  // whether it stores the drawn tokens for the next step
   bool fast = false;         // constant logits
   size_t period = 0;
   std::atomic<int64_t> steps{0};
@@ -273,8 +275,8 @@ class FakeModel final : public Model {
     });
   }
 
-  // Checks the content that the groups after the first hold for a slice, and writes that of its
-  // tokens. False if content that the slice attends to does not match the tokens.
+  // Checks the content of the groups after the first for a slice, and writes the content for the
+  // slice's tokens. Returns false if content to which the slice attends does not match the tokens.
   bool UpdateGroups(const StepInput& input, size_t index) {
     bool intact = true;
     for (int64_t group = 1; group < input.num_groups; ++group) {
@@ -295,7 +297,7 @@ class FakeModel final : public Model {
 
   uint64_t& State(int32_t slot) { return states_.at(static_cast<size_t>(slot)); }
 
-  // Likewise for the slice's state.
+  // As UpdateGroups, for the slice's state.
   bool UpdateState(const StepInput& input, size_t index) {
     if (states_.empty()) return true;
     const kernels::AttentionSlice& slice = input.SlicesOf(0)[index];
@@ -328,7 +330,7 @@ class FakeModel final : public Model {
     bool fails = false;
   };
   std::deque<Step> in_flight_;
-  std::vector<int32_t> drawn_;  // by the last step that began
+  std::vector<int32_t> drawn_;  // tokens that the last step drew
 
   int block_size_;
   const std::vector<AttentionSpan> groups_;
@@ -338,9 +340,9 @@ class FakeModel final : public Model {
   std::vector<int32_t> context_;
 };
 
-// The n-th token of an answer (from 0) must be congruent to n modulo 3. The mask of every
-// `slow_every`-th token takes `seconds` (it sleeps); a call that was stopped makes the matcher
-// unusable.
+// The n-th token of an answer (from 0) must be congruent to n modulo 3. Computing the mask of every
+// `slow_every`-th token takes `seconds`, for which it sleeps. After a call was stopped, the matcher
+// is unusable.
 class StripeConstraint final : public Constraint {
  public:
   explicit StripeConstraint(double seconds = 0, int slow_every = 1)
@@ -441,7 +443,7 @@ class CollectingSink final : public RequestSink {
     changed.notify_all();
   }
 
-  // Waits until all sequences have ended or an error came. False after two minutes.
+  // Waits until all sequences have ended or an error was reported. Returns false after two minutes.
   bool WaitForEnd() {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, std::chrono::minutes(2), [this] {
@@ -466,7 +468,7 @@ class CollectingSink final : public RequestSink {
   int num_updates = 0;
 };
 
-// Sums what engines report. Thread safety: several engines may report to it; may be read at any
+// Sums the engines' reports. Thread safety: several engines may report to it; may be read at any
 // time.
 class CountingObserver final : public EngineObserver {
  public:
@@ -485,7 +487,7 @@ class CountingObserver final : public EngineObserver {
       ++steps;
       host_seconds += stats.step_seconds - stats.model_seconds;
     }
-    // Last, so that a reader who sees that nothing runs finds all counts complete.
+    // Set last, so that a reader who sees that nothing is running finds all counts complete.
     used_blocks = stats.used_blocks;
     running = stats.running;
     waiting = stats.waiting;
@@ -504,7 +506,7 @@ class CountingObserver final : public EngineObserver {
   std::atomic<double> host_seconds{0};
 };
 
-// The plan of a draft model that is a FakeModel, given the limits in the engine's plan.
+// Returns the plan of a draft model that is a FakeModel, given the limits in the engine's plan.
 inline DraftPlan FakeDraftPlan(const EnginePlan& plan, int64_t num_blocks, int64_t max_len) {
   DraftPlan draft;
   draft.model = FakeModel::Config();
@@ -534,12 +536,13 @@ struct FakeEngine {
     std::vector<AttentionSpan> groups = {AttentionSpan{}};
     int num_threads = 1;
     int num_stages = 1;       // steps in flight
-    bool has_device = false;  // nothing runs on it
+    bool has_device = false;  // whether there is a device, on which nothing runs
     LoopLimits loop = {};
     SpeculationConfig speculation = {};
     DraftConfig draft = {};
-    int64_t draft_blocks = 256;                           // of the draft model, another FakeModel
-    std::optional<PoolingConfig> pooling = std::nullopt;  // pools rows of logits
+    // Blocks of the draft model, another FakeModel.
+    int64_t draft_blocks = 256;
+    std::optional<PoolingConfig> pooling = std::nullopt;  // if set, the engine pools rows of logits
   };
 
   explicit FakeEngine(const Options& options) {
@@ -610,7 +613,7 @@ struct FakeEngine {
     return sink;
   }
 
-  // Waits for the condition. False if it does not hold within two minutes.
+  // Waits until the condition is true. Returns false after two minutes.
   template <typename Condition>
   bool Eventually(const Condition& condition) {
     for (int i = 0; i < 120000; ++i) {
@@ -619,7 +622,7 @@ struct FakeEngine {
     }
     return false;
   }
-  // Waits until everything has ended and was reported to the observer.
+  // Waits until everything has ended and the observer has the reports.
   bool WaitForIdle() {
     return Eventually([this] {
       return engine->num_unfinished() == 0 && observer.running == 0 && observer.waiting == 0 &&

@@ -51,8 +51,8 @@ EngineConfig ConfigOfHead(const HeadPair& pair) {
   return config;
 }
 
-// Number of steps with draft tokens, of draft tokens, and of accepted ones, if the engine proposes
-// the golden drafts.
+// The number of steps with draft tokens, of draft tokens, and of accepted tokens, if the engine
+// proposes the golden drafts.
 struct HeadCounts {
   int64_t drafts = 0, tokens = 0, accepted = 0;
   friend bool operator==(const HeadCounts&, const HeadCounts&) = default;
@@ -99,7 +99,7 @@ TEST_P(HeadEngine, ProposesWhatTheReferenceProposes) {
     const auto engine = Engine::Create(config, hooks);
     ASSERT_TRUE(engine) << engine.error().message;
     HeadCounts before;
-    for (int round = 0; round < 2; ++round) {  // the second time with a cached prefix
+    for (int round = 0; round < 2; ++round) {  // the second time, with a cached prefix
       for (const DraftCase& golden : testing::ReadDrafts(folder + "/drafts.json")) {
         Request request;
         request.prompt = golden.prompt;
@@ -191,7 +191,7 @@ struct AdaptedAnswer {
   bool operator==(const AdaptedAnswer&) const = default;
 };
 
-// Answers of the base model and of two adapters to the same prompts, two rounds of them.
+// Returns answers of the base model and of two adapters to the same prompts, in two rounds.
 std::vector<AdaptedAnswer> AdaptedAnswers(EngineConfig config, CountingObserver* observer) {
   const testing::TemporaryFolder folder;
   config.adapters.enabled = true;
@@ -239,7 +239,7 @@ std::vector<AdaptedAnswer> AdaptedAnswers(EngineConfig config, CountingObserver*
   return answers;
 }
 
-// The head continues the hidden rows of the adapted model, and adapters share no prefixes.
+// The head reads the hidden rows of the adapted model, and adapters share no prefixes.
 TEST(Heads, AnswersOfAdaptersAreTheSame) {
   EngineConfig config = ConfigOfHead({"tiny-eagle3-target", "tiny-eagle3"});
   config.enable_prefix_caching = true;

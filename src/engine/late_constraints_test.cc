@@ -1,5 +1,4 @@
-// Constraints whose masks take too long for a step: they neither delay other requests nor change
-// answers.
+// Constraints whose masks take too long for a step neither delay other requests nor change answers.
 #include <chrono>
 #include <memory>
 #include <vector>

@@ -12,7 +12,7 @@ namespace {
 
 using testing::CollectingSink;
 
-// Requests end in one thread while requests of an engine fail in another: none is left over.
+// Requests end in one thread while requests of an engine fail in another. None may remain.
 TEST(OpenRequests, EndWhileOthersFail) {
   Router router(2, 4, 0);
   OpenRequests open;

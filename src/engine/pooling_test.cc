@@ -1,5 +1,5 @@
-// Requests to a pooling model: one vector per prompt, which depends neither on chunks nor on other
-// requests or the prefix cache.
+// Requests to a pooling model: each prompt gets a vector that depends neither on chunks nor on
+// other requests or the prefix cache.
 #include <random>
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ std::vector<int32_t> RandomPrompt(size_t length, uint32_t seed) {
   return prompt;
 }
 
-// The vector that pooling the fake model's rows must give.
+// Returns the vector that results from pooling the fake model's rows.
 std::vector<float> Expected(const std::vector<int32_t>& prompt, PoolingMethod method) {
   std::vector<double> sum(FakeModel::kVocab);
   const size_t first = method == PoolingMethod::kLast ? prompt.size() : 1;
@@ -51,8 +51,8 @@ class PoolingTest : public ::testing::TestWithParam<PoolingMethod> {};
 TEST_P(PoolingTest, VectorsDependOnTheirPromptsAlone) {
   FakeEngine fake(OptionsOf(GetParam()));
   std::vector<std::vector<int32_t>> prompts;
-  // Some prompts are longer than a step, where at most eight rows at a time may be wanted; some
-  // share prefixes.
+  // Some prompts are longer than a step, in which at most eight rows may be wanted. Some share
+  // prefixes.
   for (uint32_t i = 0; i < 24; ++i) {
     prompts.push_back(RandomPrompt(i % 6 == 0 ? 200 : 1 + i * 7 % 60, i));
     if (i % 3 == 2)

@@ -1,4 +1,4 @@
-// Ranks as processes; here they are threads in a local group.
+// Ranks as processes, which are threads of a local group here.
 #include "engine/process_ranks.h"
 
 #include <memory>

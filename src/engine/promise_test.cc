@@ -39,7 +39,7 @@ std::vector<PromiseQuestion> PromiseQuestions(int64_t vocab_size) {
   std::mt19937 random(11);
   for (int i = 0; i < 32; ++i) {
     PromiseQuestion question;
-    // Every fourth begins like the first, to share a prefix.
+    // Every fourth prompt begins as the first one, to share a prefix.
     if (i % 4 == 3) question.prompt.assign(all[0].prompt.begin(), all[0].prompt.begin() + 48);
     const size_t length = i == 0 ? 130 : 1 + random() % 90;
     while (question.prompt.size() < length || question.prompt.empty()) {
@@ -88,7 +88,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
     bool prefix_caching = false;
     std::optional<int64_t> num_blocks = {};
     bool at_once = true;
-    int rounds = 1;  // returns the answers of the last one
+    int rounds = 1;  // number of rounds; the answers of the last round are returned
     bool proposes = false;
     int drafts = 0;  // number of tokens that Subject::head proposes
     bool adaptive = false;
@@ -96,7 +96,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
     int tensor_ranks = 1;
     int stages = 1;
     int engines = 1;
-    int64_t ram_tier = 0;  // bytes
+    int64_t ram_tier = 0;  // size in bytes
     bool disk_tier = false;
   };
 
@@ -120,7 +120,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
     const testing::TemporaryFolder disk;
     if (run.disk_tier) config.offload.folder = disk.path();
     if (run.proposes) {
-      // The second round finds its answers in those of the first.
+      // The second round can propose tokens from the answers of the first.
       config.speculation.method = SpeculationConfig::Method::kSuffix;
       config.speculation.num_tokens = 5;
       config.speculation.lookup_min = 1;
@@ -212,8 +212,7 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
       alone)
       << "proposed tokens";
   EXPECT_GT(proposed.accepted_tokens, 500);
-  // Sequences skip steps, and are held while others preempt them and while draft tokens are
-  // verified.
+  // Sequences skip steps and wait, while others preempt them and while draft tokens are verified.
   constexpr double kLateSeconds = 0.006;
   EXPECT_EQ(Answers({.num_threads = 2,
                      .max_num_batched_tokens = 64,
@@ -256,7 +255,7 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
       alone)
       << "two stages of two ranks, proposed tokens";
   EXPECT_GT(both.accepted_tokens, 500);
-  // Prefix hits count when a sequence is first admitted: a few more blocks keep some prefixes until
+  // Prefix hits count when a sequence is first admitted. A few more blocks keep some prefixes until
   // then.
   EXPECT_EQ(Answers({.max_num_batched_tokens = 40,
                      .prefix_caching = true,
@@ -304,8 +303,8 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
   EXPECT_GT(from_disk.tier_hits, 100);
 }
 
-// The later ones have layers with a chunk or a window, so groups of blocks, or recurrent states;
-// Llama 4 also has experts and an FP8 cache.
+// The later checkpoints have layers with a chunk or a window, and so groups of blocks, or recurrent
+// states. Llama 4 also has experts and an FP8 cache.
 INSTANTIATE_TEST_SUITE_P(
     Models, Promise,
     ::testing::Values(Subject{"llama-bf16", 20}, Subject{"qwen3-bf16", 20},
@@ -382,7 +381,8 @@ EngineConfig EmulatedConfig(const std::string& checkpoint) {
   return config;
 }
 
-// Tokens of six requests, greedy and sampled, of different lengths. `change` modifies the i-th.
+// Returns the tokens of six requests, greedy and sampled, of different lengths. `change` modifies
+// the i-th request.
 std::vector<std::vector<int32_t>> AnswersOnDevice(
     const EngineConfig& config, CountingObserver& observer,
     const std::function<void(int32_t i, Request& request)>& change = {}) {
@@ -416,8 +416,8 @@ std::vector<std::vector<int32_t>> AnswersOnDevice(
   return all;
 }
 
-// A step submitted while another runs contains only tokens that are on the device. Some answers
-// need the host for each token; one ends at a stop token, one by its length.
+// A step that is submitted while another runs contains only tokens that are on the device. Some
+// answers need the host for each token; one ends with a stop token, one at its maximum length.
 TEST(AsyncScheduling, AnswersAreThoseOfOneStepAtATime) {
   const auto answers = [](bool async, int64_t* most_in_flight) {
     EngineConfig config = EmulatedConfig("qwen3-bf16");
@@ -454,8 +454,8 @@ TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
     *replayed = observer.replayed;
     return all;
   };
-  // The second model has groups of layers with their own block tables, the third latent attention,
-  // the last one states, of which snapshots are taken in replayed steps, too.
+  // The second model has groups of layers with block tables of their own, the third latent
+  // attention, and the last one states, of which replayed steps take snapshots, too.
   for (const char* model : {"qwen3-bf16", "tiny-llama4-mixed", "tiny-youtu-even", "tiny-qwen3.5"}) {
     int64_t replayed = -1;
     const auto expected = answers(model, false, false, &replayed);
@@ -468,7 +468,7 @@ TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
 }
 
 // States on a device: requests that continue from snapshots of a common prefix, and sequences that
-// are preempted and resumed, have the answers of those that compute all of their tokens.
+// are preempted and resumed, get the same answers as those that compute all of their tokens.
 TEST(StatesOnDevice, HeavyAnswersDoNotDependOnSnapshotsAndPreemptions) {
   for (const char* model : {"tiny-qwen3.5", "tiny-kimi-linear", "tiny-bamba"}) {
     int64_t hits = 0, preemptions = 0;
@@ -515,7 +515,7 @@ TEST(Graphs, HeavyAnswersAreTheSameWhereTokensAreProposed) {
     CountingObserver observer;
     const auto all = AnswersOnDevice(config, observer, [](int32_t i, Request& request) {
       if (i % 2 != 0) return;
-      // Every token that comes has occurred before, so what followed it then is proposed.
+      // Every token has occurred before, so the tokens that followed it are proposed.
       request.prompt = {1, 2, 3, 1};
       request.sampling.allowed_token_ids = std::vector<int32_t>{1, 2, 3};
     });

@@ -1,5 +1,5 @@
-// Prompts of rows in place of tokens: bit-identical to the prompt of tokens with these embeddings,
-// in whatever way the work is divided; and what is refused.
+// Prompts of rows in place of tokens give the same bits as the prompt of tokens with these
+// embeddings, however the work is divided. Also tests which prompts are refused.
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,7 +43,7 @@ std::vector<std::vector<int32_t>> RowsPrompts() {
   return prompts;
 }
 
-// Rows of the model's BF16 embedding table.
+// Returns rows of the model's BF16 embedding table.
 std::shared_ptr<const PromptRows> RowsOf(const char* name, const std::vector<int32_t>& tokens) {
   const auto checkpoint = Checkpoint::Open(DataFolder(name));
   EXPECT_TRUE(checkpoint);

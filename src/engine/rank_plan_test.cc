@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A topology of `count` nodes with two cores each.
+// Returns a topology of `count` nodes with two cores each.
 Topology Nodes(int count) {
   Topology topology;
   topology.numa_nodes = count;

@@ -179,7 +179,7 @@ TEST(ReplicaEngine, TheRequestsOfOneThatHangsFail) {
   for (int32_t i = 0; i < 4; ++i) replicas.Ask({i}, GreedyFor(2));
   EXPECT_EQ(replicas.models[0]->steps, 0);
   EXPECT_FALSE(replicas.engine->ResetPrefixCache()) << "it does not wait for the one that hangs";
-  // It was only slow: its late results are dropped, and it accepts requests again.
+  // The engine was only slow: its late results are dropped, and it accepts requests again.
   replicas.models[0]->hang = false;
   EXPECT_TRUE(replicas.Eventually([&] { return replicas.inner[0]->num_unfinished() == 0; }));
   EXPECT_EQ(stuck->num_updates, 0);

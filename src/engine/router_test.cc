@@ -16,7 +16,7 @@ Request RequestOf(std::vector<int32_t> tokens, int64_t max_tokens = 1) {
   return request;
 }
 
-// Tokens `first`, `first` + 1, ...
+// Returns tokens `first`, `first` + 1, ...
 std::vector<int32_t> Count(int32_t first, size_t length) {
   std::vector<int32_t> tokens(length);
   std::iota(tokens.begin(), tokens.end(), first);
@@ -59,14 +59,14 @@ TEST(Router, ARequestGoesWhereItsPrefixIsUnlessThatIsMuchBusier) {
   const Router::Route first = router.Choose(RequestOf(Count(0, 42)), kAll);
   router.Finish(first.engine, first.tokens());
   EXPECT_EQ(first.engine, 0);
-  // The same beginning, another end.
+  // A prompt with the same beginning and another end.
   std::vector<int32_t> tokens = Count(0, 36);
   tokens.resize(50, 7);
   const Router::Route again = router.Choose(RequestOf(tokens), kAll);
   EXPECT_EQ(again.engine, 0) << "though it is the turn of the next";
   EXPECT_EQ(again.prompt_tokens, 50 - 36);
   router.Finish(again.engine, again.tokens());
-  // The engine was given 42 tokens; the blocks of the first 40 are in its cache.
+  // 42 tokens were routed to the engine; the blocks of the first 40 are in its cache.
   const Router::Route busy = router.Choose(RequestOf({1}, 39), kAll);
   EXPECT_EQ(busy.engine, 1);
   const Router::Route other = router.Choose(RequestOf({1}, 41), kAll);

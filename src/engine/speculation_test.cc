@@ -1,4 +1,4 @@
-// Answers with draft tokens equal those without; the fake model's answers reveal any error in the
+// Answers with draft tokens equal those without. The fake model's answers reveal any error in the
 // cache.
 #include <algorithm>
 
@@ -29,7 +29,7 @@ DraftConfig Draft(int num_tokens) {
   DraftConfig config;
   config.folder = "draft";
   config.num_tokens = num_tokens;
-  config.adaptive = false;  // measured times in tests mean nothing
+  config.adaptive = false;  // false, because measured times in tests mean nothing
   return config;
 }
 
@@ -43,7 +43,7 @@ struct SpeculativeAnswer {
   bool operator==(const SpeculativeAnswer&) const = default;
 };
 
-// Answers of `engine` to all `kinds`, submitted at once.
+// Returns the answers of `engine` to all `kinds`, submitted at once.
 std::vector<SpeculativeAnswer> AnswersOf(FakeEngine& engine,
                                          const std::vector<SamplingParams>& kinds,
                                          size_t period_of_draft = kPeriod) {
@@ -103,7 +103,7 @@ TEST(Speculation, AnswersOfEveryKindAreTheSame) {
     for (const bool draws : {false, true}) {
       FakeEngine engine({.speculation = Ngram(num_tokens)});
       engine.model->draws = draws;
-      // One at a time, so that there is room for draft tokens.
+      // Requests run one at a time, so that there is room for draft tokens.
       std::vector<SpeculativeAnswer> answers;
       for (const SamplingParams& kind : KindsOfSampling()) {
         for (SpeculativeAnswer& answer : AnswersOf(engine, {kind}))
@@ -124,7 +124,7 @@ TEST(Speculation, TakesFewerSteps) {
   const auto expected = AnswersOf(plain, {GreedyFor(200)});
   EXPECT_EQ(AnswersOf(engine, {GreedyFor(200)}), expected);
   EXPECT_LT(2 * engine.observer.steps, plain.observer.steps);
-  // A sequence's tokens of a step arrive together.
+  // The tokens that a step gives a sequence arrive together.
   EXPECT_LT(2 * engine.observer.inter_tokens, plain.observer.inter_tokens);
 }
 
@@ -195,7 +195,7 @@ TEST(Speculation, ADraftModelCatchesUp) {
   EXPECT_LT(engine.draft->largest_step, 8);
 }
 
-// Layers with different head sizes, windows, and layers that read the keys of others: the draft's
+// Layers with different head sizes, windows, and layers that read the keys of others. The draft's
 // cache has the same layout as any other cache of this model.
 TEST(Speculation, ADraftModelMayHaveLayersThatDiffer) {
   EngineConfig config;
@@ -340,8 +340,8 @@ TEST(Speculation, PastAnswersArePrivateWithASalt) {
     }
     return engine.observer.drafts - before;
   };
-  // This model never repeats itself within an answer, so drafts come from earlier answers of the
-  // same salt.
+  // This model never repeats itself within an answer, so draft tokens come from earlier answers
+  // with the same salt.
   EXPECT_GT(drafts_of_second(""), 0);
   EXPECT_EQ(drafts_of_second("mine"), 0);
 }
