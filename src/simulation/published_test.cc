@@ -1,5 +1,5 @@
-// Recomputes docs/simulation-rows.md: what the simulation predicts for published runs, beside what
-// was measured. With SLUICE_WRITE_PAGES=1 the page is written instead of compared.
+// Recomputes docs/simulation-rows.md, which compares the simulation's predictions for published
+// runs with the measurements. With SLUICE_WRITE_PAGES=1, the page is written instead of compared.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -110,7 +110,7 @@ std::string PageOf(std::span<const PublishedRow> rows) {
          TableOf(rows, "held") + "\n## Fitted\n" + TableOf(rows, "fit");
 }
 
-// The lines of a page that begin with `start`.
+// Returns the lines of a page that begin with `start`.
 std::vector<std::string> LinesWith(const std::string& page, std::string_view start) {
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < page.size();) {

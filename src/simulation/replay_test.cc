@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A step takes 1 ms, and a request 5 ms before its first one.
+// A step takes 1 ms, and a request 5 ms before its first step.
 StepClock MillisecondSteps() {
   DeviceProfile device = FindDevices("H200")->device;
   device.factors = {};
@@ -37,7 +37,8 @@ TEST(Replay, ARequestTakesItsSteps) {
   const std::vector<ReplayRequest> requests = {{.arrival = 2, .input = 100, .output = 11}};
   const auto result = Replay(MillisecondSteps(), SmallEngine(), requests);
   ASSERT_TRUE(result) << result.error().message;
-  // Two steps for 100 prompt tokens, the second of which gives a token; ten more.
+  // Two steps compute the 100 prompt tokens, and the second one gives a token; ten more steps
+  // follow.
   EXPECT_EQ(result->num_steps, 12);
   EXPECT_NEAR(result->requests[0].ttft, 7e-3, 1e-9);
   EXPECT_NEAR(result->requests[0].tpot, 1e-3, 1e-9);

@@ -32,13 +32,13 @@ double AmountOf(const StepClock& clock, StepPart part, const std::vector<SliceLo
 
 TEST(StepCosts, ASingleDeviceReads70GBOfLlama70BInFp8) {
   const StepClock clock = ClockOf("llama-70b-fp8");
-  // 68.45e9 weights of a byte, and a head of 1.05e9 in BF16.
+  // 68.45e9 weights of one byte, and a head of 1.05e9 bytes in BF16.
   EXPECT_NEAR(AmountOf(clock, StepPart::kWeights, {{1000, 1, 1}}) * 4.8 * kTera, 70.55e9, 0.2e9);
   // Keys and values of 163,840 bytes per token.
   EXPECT_NEAR(AmountOf(clock, StepPart::kCache, {{999, 1, 1}}) * 4.8 * kTera, 1000 * 163840., 1e3);
-  // 2 operations per weight, at the rate of FP8.
+  // 2 operations per weight, at the FP8 rate.
   EXPECT_NEAR(AmountOf(clock, StepPart::kProducts, {{0, 1000, 0}}) * 1979 * kTera, 136.9e12, 1e12);
-  // 4 x 80 x 8192 per position that a token sees.
+  // 4 x 80 x 8192 operations per position that a token sees.
   EXPECT_NEAR(AmountOf(clock, StepPart::kAttention, {{999, 1, 1}}) * 989 * kTera, 2.62e9, 0.01e9);
   EXPECT_EQ(AmountOf(clock, StepPart::kLayers, {{0, 1, 1}}), 80);
   EXPECT_EQ(AmountOf(clock, StepPart::kLinkWaits, {{0, 1, 1}}), 0);
