@@ -1,4 +1,4 @@
-// Time that recording adds to a step of decoding sequences, on the engine's thread.
+// Measures the time that recording adds to a step of decoding sequences, on the engine's thread.
 #include <memory>
 #include <string>
 #include <vector>

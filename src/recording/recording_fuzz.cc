@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as a file of a recording. What is read is written back as the same event,
-// and a file takes no more chunks than it has room for.
+// Fuzz target: reads any bytes as a file of a recording. Events that are read and written back stay
+// the same, and a file has no more chunks than fit into it.
 #include "base/fuzz_input.h"
 #include "recording/events.h"
 #include "recording/plan_facts.h"
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::Require(segment->chunks.size() <= size);
     for (const Chunk& chunk : segment->chunks) CheckEvents(chunk.events);
   }
-  CheckEvents(bytes);  // without the sums, which stop most inputs
+  CheckEvents(bytes);  // without checksums, which reject most inputs
   const auto sizes = ReadPlanSizes(bytes);
   fuzz::Require(sizes.has_value() || !sizes.error().message.empty());
   return 0;

@@ -1,5 +1,5 @@
-// Recorded random runs of a small model, with the engine's own thread, replay with equal steps and
-// bits.
+// Recorded random runs of a small model, with the engine's own thread, are replayed with equal
+// steps and bits.
 #include <atomic>
 #include <random>
 #include <thread>
@@ -56,7 +56,7 @@ class RecordedModel : public ::testing::TestWithParam<unsigned> {
     config.max_model_len = 96;
     config.max_num_seqs = Pick(1, 8);
     config.max_num_batched_tokens = std::max<int64_t>(*config.max_num_seqs, Pick(8, 64));
-    // Room for little more than one sequence, in up to two groups of layers.
+    // There is room for little more than one sequence, in up to two groups of layers.
     config.num_blocks_override = 2 * (96 / config.block_size + 2) + Pick(0, 40);
     config.enable_prefix_caching = !OneIn(4);
     config.scheduling_policy = static_cast<SchedulingPolicy>(Pick(0, 2));
@@ -113,7 +113,7 @@ class RecordedModel : public ::testing::TestWithParam<unsigned> {
       if (OneIn(8)) (*engine)->StopSequence(*handle, 0);
       if (OneIn(16)) (*engine)->ResetPrefixCache();
     }
-    // Some runs are ended with requests that are not finished.
+    // Some runs end while requests are not finished.
     const int most_open = OneIn(4) ? kNumRequests / 2 : 0;
     while (num_open > most_open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -1,4 +1,4 @@
-// Recorded random runs of the engine replay with equal steps, preemptions and tokens.
+// Recorded random runs of the engine are replayed with equal steps, preemptions and tokens.
 #include <cstdlib>
 
 #include "engine/engine_random_testing.h"
@@ -30,7 +30,7 @@ class RecordedRandomEngine : public testing::RandomEngine {
  protected:
   EngineJournal* Journal() override { return &journal_; }
 
-  // An engine like the recorded one, but without what proposes tokens.
+  // Returns an engine as the recorded one, but without proposer and drafter.
   ReplaySeat Seat() {
     replay_plan_ = plan_;
     replay_plan_.config.draft = {};
@@ -91,7 +91,7 @@ TEST_P(RecordedRandomEngine, ReplaysEqual) {
   EXPECT_GT(result.num_steps, 0);
 }
 
-// With requests that do not fail others, answers are equal however the engine schedules.
+// If requests do not make others fail, answers are equal however the engine schedules.
 TEST_P(RecordedRandomEngine, GivesEqualAnswersAlone) {
   has_poison_ = false;
   Run();
@@ -106,7 +106,7 @@ TEST_P(RecordedRandomEngine, GivesEqualAnswersAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RecordedRandomEngine, ::testing::Range(0u, 120u));
 
-// A run, its replay, and nothing else.
+// Tests only a run and its replay.
 class HeavyRecordedRandomEngine : public RecordedRandomEngine {};
 TEST_P(HeavyRecordedRandomEngine, ReplaysEqual) {
   SetLogLevel(LogLevel::kError);
@@ -127,7 +127,7 @@ TEST_P(ReplayTest, NamesTheFirstDifferentToken) {
   has_poison_ = false;
   Run();
   ASSERT_FALSE(HasFailure());
-  // Another model: its answers repeat with another period.
+  // Another model, whose answers repeat with another period.
   const size_t period = model_->period;
   model_->period = period == 3 ? 4 : 3;
   const ReplayResult result = Replay({});
@@ -138,14 +138,14 @@ TEST_P(ReplayTest, NamesTheFirstDifferentToken) {
   EXPECT_NE(result.first->expected, result.first->found);
   EXPECT_EQ(result.note, "");
   EXPECT_GT(result.num_different_answers, 0);
-  // Steps are compared to the end, since recorded tokens take the place of others.
+  // Steps are compared to the end, because recorded tokens replace different ones.
   EXPECT_EQ(result.num_requests, std::ssize(asked_));
 }
 
 TEST_P(ReplayTest, NamesTheFirstDifferentPlan) {
   Run();
   ASSERT_FALSE(HasFailure());
-  // Changes one decision: the last plan with a slice computes a token more.
+  // Changes one decision: the last plan with a slice computes one more token.
   std::string changed;
   const std::vector<RecordedEvent> events = events_.events();
   size_t last = 0;
@@ -171,7 +171,7 @@ TEST_P(ReplayTest, NamesTheFirstDifferentPlan) {
   replay_core_.reset();
 }
 
-// Foreign bytes may end a replay with a note or a difference, not the program.
+// Changed bytes may end a replay with a note or a difference, but must not end the program.
 TEST_P(ReplayTest, SurvivesChangedEvents) {
   has_poison_ = false;
   Run();
