@@ -8,7 +8,7 @@ namespace {
 TEST(DraftCosts, GuessesBeforeItHasMeasured) {
   DraftCosts costs(0.1);
   EXPECT_DOUBLE_EQ(costs.Pass(1), 0.1 * costs.Step(1));
-  costs.LearnPass(1, 50);  // of cold memory
+  costs.LearnPass(1, 50);  // the first pass touches memory for the first time
   costs.LearnPass(1, 2);
   EXPECT_DOUBLE_EQ(costs.Step(1), 20);
   EXPECT_GT(costs.Step(1, 4), costs.Step(1));
@@ -43,7 +43,8 @@ TEST(DraftCosts, KeepsNumbersOfSequencesApart) {
   EXPECT_DOUBLE_EQ(costs.Step(7), 2) << "the nearest number";
 }
 
-// The first measurement may be of a step that waited for something else, or of cold memory.
+// The first measurement may be of a step that waited for something else, or that touched memory for
+// the first time.
 TEST(DraftCosts, DoesNotBelieveASingleMeasurement) {
   DraftCosts costs(0.1);
   costs.LearnStep(1, 0, 1);

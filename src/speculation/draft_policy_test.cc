@@ -9,12 +9,13 @@ namespace {
 
 using Candidate = DraftPolicy::Candidate;
 
-// A draft model that is right with a given probability. Unit of time: a step of one second.
+// A draft model that is right with a given probability. The unit of time is a step, which takes one
+// second.
 struct Simulation {
   explicit Simulation(double pass_seconds, double row_seconds = 0.01)
       : pass(pass_seconds), row(row_seconds) {}
 
-  // Tokens per second over `steps` steps. Without drafts it is 1.
+  // Returns the tokens per second over `steps` steps. Without drafts it is 1.
   double Run(double share, int steps, int64_t prompt = 0, int64_t most = 5) {
     DraftAcceptance acceptance;
     double seconds = 0, tokens = 0;
@@ -51,7 +52,7 @@ struct Simulation {
 };
 
 TEST(DraftPolicy, ProposesManyWhereTheyAreRight) {
-  // Upper bound: 6 tokens in 1.5 seconds, without the steps that only measure.
+  // The upper bound is 6 tokens in 1.5 seconds, without the steps that only measure.
   EXPECT_GT(Simulation(0.1).Run(1, 400), 3.5);
   EXPECT_GT(Simulation(0.1).Run(0.8, 400), 2);
 }
@@ -87,7 +88,7 @@ TEST(DraftPolicy, FindsOutThatItPaysAfterAll) {
   EXPECT_GT(simulation.Run(1, 1000), 2);
 }
 
-// A sequence whose tokens are right does not pay for others whose tokens were all wrong.
+// A sequence whose draft tokens are right still gets some, even if those of all others were wrong.
 TEST(DraftPolicy, TriesEachSequence) {
   Simulation simulation(0.1);
   simulation.Run(0, 2000);
@@ -137,8 +138,8 @@ TEST(DraftPolicy, AsksMoreOfSequencesThatAccept) {
   EXPECT_LE(candidates[1].length, 1);
 }
 
-// The first draft token makes a step half again as long, the others cost nothing, as where only
-// products of several rows are slow.
+// The first draft token makes a step half again as long, and the others cost nothing, as on a
+// device where only products of several rows are slow.
 TEST(DraftPolicy, LearnsCostsThatAreNotInProportion) {
   DraftPolicy policy(0.05, true);
   DraftAcceptance good;
@@ -155,7 +156,7 @@ TEST(DraftPolicy, LearnsCostsThatAreNotInProportion) {
   EXPECT_EQ(length, 6);
 }
 
-// A step that waited for something else does not turn drafts off for ever.
+// A step that waited for something else does not turn drafts off forever.
 TEST(DraftPolicy, ForgetsASlowStep) {
   DraftPolicy policy(0.1, true);
   DraftAcceptance good;
@@ -173,7 +174,7 @@ TEST(DraftPolicy, ForgetsASlowStep) {
   EXPECT_GT(proposed, 4 * 1200);
 }
 
-// Heads are right less often the further they go ahead.
+// Heads are right less often the further ahead they propose.
 TEST(DraftPolicy, LearnsHowFarAheadTokensAreRight) {
   DraftPolicy policy(0.1, true);
   DraftAcceptance found;
@@ -202,7 +203,7 @@ TEST(DraftPolicy, CatchesUpOnlyWhatComesBack) {
     policy.Choose(1, {&candidate, 1});
     return candidate.length;
   };
-  EXPECT_EQ(length(2000, 1000), 4);  // catching up takes 20 s and saves some 150 s
+  EXPECT_EQ(length(2000, 1000), 4);  // catching up takes 20 s and saves about 150 s
   EXPECT_EQ(length(2000, 10), 0);
 }
 

@@ -37,7 +37,7 @@ std::vector<int32_t> Proposed(Proposer& proposer, std::vector<int32_t> tokens, i
 TEST(Proposer, NgramsProposeWhatFollowedTheLongestMatch) {
   Proposer proposer(Ngram(3, 2, 4));
   EXPECT_THAT(Proposed(proposer, {1, 2, 3, 4, 5, 1, 2}), ElementsAre(3, 4, 5));
-  // 7 1 2 is longer than the later 1 2.
+  // The match 7 1 2 is longer than the later 1 2.
   EXPECT_THAT(Proposed(proposer, {7, 1, 2, 3, 9, 1, 2, 4, 7, 1, 2}), ElementsAre(3, 9, 1));
   // The latest of equally long matches wins.
   EXPECT_THAT(Proposed(proposer, {1, 2, 3, 8, 1, 2, 4, 9, 1, 2}), ElementsAre(4, 9, 1));
@@ -60,9 +60,9 @@ TEST(Proposer, WhatRepeatsGoesOnBehindTheLastToken) {
 
 TEST(Proposer, SuffixesProposeWhatMostlyFollowed) {
   Proposer proposer(Suffix(8));
-  // 3 followed twice, 4 once; then 8 and 6 once each, 6 later.
+  // 3 followed twice and 4 once; then 8 and 6 once each, 6 later.
   EXPECT_THAT(Proposed(proposer, {9, 1, 2, 3, 8, 1, 2, 4, 7, 1, 2, 3, 6, 1, 2}), ElementsAre(3, 6));
-  // As many tokens as matched: the factor is 1.
+  // At most as many tokens as matched, because the factor is 1.
   EXPECT_THAT(Proposed(proposer, {5, 6, 7, 8, 9, 1, 5, 6, 7}), ElementsAre(8, 9, 1));
 }
 

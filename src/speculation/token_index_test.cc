@@ -46,7 +46,7 @@ TEST(TokenIndex, CountsEqualTokensBackwards) {
   EXPECT_EQ(index.MatchLength(0, std::vector<int32_t>{8}), 0);
 }
 
-// Compares with a linear search through the stored tokens, over many turns of the ring.
+// Compares with a linear search through the stored tokens while the ring is overwritten many times.
 TEST(TokenIndex, FindsAllThatIsKept) {
   std::mt19937 random(1);
   for (const int gram : {1, 2, 3}) {
@@ -60,7 +60,7 @@ TEST(TokenIndex, FindsAllThatIsKept) {
       if (static_cast<int>(all.size()) < gram) continue;
       const std::span<const int32_t> tail = std::span(all).last(static_cast<size_t>(gram));
       std::vector<uint32_t> expected, found;
-      // The tokens before the first stored ones may be overwritten.
+      // The tokens before the first stored one may be overwritten.
       const size_t first = all.size() > 127 ? all.size() - 127 : 0;
       for (size_t place = all.size(); place-- > first + tail.size();) {
         if (std::equal(tail.begin(), tail.end(),
