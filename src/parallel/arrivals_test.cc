@@ -43,7 +43,7 @@ class ArrivalsTest : public ::testing::Test {
   static std::string TextIn(const Arrival& arrival) {
     return {reinterpret_cast<const char*>(arrival.received.data()), arrival.received.size()};
   }
-  // Whether the peer has closed the connection.
+  // Returns whether the peer has closed the connection.
   static bool IsEnded(const OwnedFd& socket) {
     char byte = 0;
     return recv(socket.get(), &byte, 1, MSG_DONTWAIT) == 0;

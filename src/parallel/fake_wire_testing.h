@@ -1,10 +1,10 @@
 // For tests: a simulated network of ranks for the communicator of processes (mpi_group.h): delays,
 // stalled ranks, dead ranks and network partitions, in simulated time.
 //
-// Ranks are threads; one runs at a time, until it pauses, as it does to wait. Then the rank whose
-// pause ends first runs, and the simulated time becomes the end of that pause. All choices follow
-// from the seed. A watch like that of processes (rank_watch.h) reports a failure to the other
-// ranks.
+// Ranks are threads, of which one runs at a time, until it pauses; a rank also pauses to wait. Then
+// the rank whose pause ends first runs, and the simulated time becomes the end of that pause. The
+// seed determines all choices. A watch like that of processes (rank_watch.h) reports a failure to
+// the other ranks.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,7 @@ struct WireFaults {
   int rank = 0;
   int64_t operation = 0;  // index of the rank's operation before which the fault occurs
   WireClock::Duration stall{0};
-  bool is_watched = true;  // false: only a deadline shows that a rank has died
+  bool is_watched = true;  // if false, only a deadline shows that a rank has died
 };
 
 // Thrown to end the thread of a dying rank; no code in between catches it.
@@ -136,7 +136,7 @@ class FakeWire final : public WireClock {
     Duration arrives_at;
     std::vector<std::byte> bytes;
   };
-  using Channel = std::tuple<int, int, int>;  // sender, receiver, tag
+  using Channel = std::tuple<int, int, int>;  // sender, receiver and tag
   struct Wanted {
     std::byte* data;
     int64_t bytes;
@@ -157,7 +157,7 @@ class FakeWire final : public WireClock {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return !r.has_left; });
   }
 
-  // Next runs the rank whose pause ends first; a random one of several.
+  // Lets the rank run whose pause ends first; among several, a random one.
   void PassOn() {
     Duration first = Duration::max();
     for (const Rank& rank : ranks_) {
@@ -202,7 +202,7 @@ class FakeWire final : public WireClock {
     }
   }
 
-  // Called before each operation of the calling rank.
+  // Applies a fault that is due. Called before each operation of the calling rank.
   void Strike(std::unique_lock<std::mutex>& lock) {
     Hear(lock);
     const int64_t operation = Mine().operations++;

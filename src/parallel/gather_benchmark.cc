@@ -1,5 +1,5 @@
-// Time of a gather over threads, beside that of a copy of the same bytes from memory that another
-// thread has just written: the lower bound for any way of handing them over.
+// Compares the time of a gather over threads with that of copying the same bytes from memory that
+// another thread has just written. The copy is a lower bound for any way to transfer them.
 //
 //   docs/distributed.md states gather_of(us) / copy_of_another's(us).
 #include <atomic>
@@ -43,7 +43,7 @@ void BM_Gather(benchmark::State& state) {
   for (auto _ : state) {
     gather(0, own, all);
     benchmark::DoNotOptimize(all.data());
-    // Included in the time: telling the others whether to go on.
+    // The time includes telling the others whether to continue.
     group[0]->Broadcast(&more, 1, 0, Patience::kStep);
   }
   more = 0;

@@ -1,4 +1,5 @@
-// Exchanges between emulated devices: gathered data, and the errors when a rank fails to take part.
+// Tests exchanges between emulated devices: gathered data, and the errors when a rank fails to take
+// part.
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -30,7 +31,7 @@ struct RankOnDevice {
   std::byte* mine() const { return memory.As<std::byte>(); }
   std::byte* joined() const { return memory.As<std::byte>() + kBytes; }
 
-  // Bytes that depend on the rank and the position.
+  // Returns bytes that depend on the rank and the position.
   std::vector<uint8_t> Pattern(int64_t bytes, int salt) const {
     std::vector<uint8_t> pattern(static_cast<size_t>(bytes));
     for (size_t i = 0; i < pattern.size(); ++i)
@@ -192,7 +193,7 @@ TEST(NcclGroupTest, ARankThatSendsNothingIsNamed) {
                 HasSubstr("rank 2 did not send its part of a step to its device within 0.2 s"));
 }
 
-// Exchanges in progress end, and later ones are refused.
+// Ends exchanges in progress, and refuses later ones.
 TEST(NcclGroupTest, AFailureOfTheHostEndsWaiting) {
   const auto errors = RunRanks(2, 2, [](RankOnDevice& rank) {
     const std::vector<int64_t> sizes = {8, 8};
@@ -238,7 +239,7 @@ TEST(NcclLibraryTest, RefusesALibraryThatIsNotNccl) {
   EXPECT_THAT(library.error().message, HasSubstr("ncclGetVersion"));
 }
 
-// An installed NCCL has every function that is used.
+// An installed NCCL has every function that the program uses.
 TEST(NcclLibraryTest, OpensTheInstalledOne) {
   const auto library = NcclLibrary::Open("");
   if (!library && library.error().code == ErrorCode::kNotFound)

@@ -18,7 +18,7 @@ SocketTime Soon() {
   return std::chrono::steady_clock::now() + 20s;
 }
 
-// Both ends of a link between machines with the given secrets.
+// The two ends of a link between machines with the given secrets.
 struct Ends {
   std::optional<Result<NodeLink>> first, other;
 

@@ -24,7 +24,7 @@ namespace {
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-// One watch per rank, with what it has reported.
+// A rank's watch, with the reports that it made.
 struct WatchedRank {
   std::promise<std::string> loss;
   std::promise<void> end;
@@ -38,7 +38,7 @@ std::string Within(std::promise<std::string>& promise) {
   return future.get();
 }
 
-// Calls `before` ahead of every broadcast.
+// Calls `before` before every broadcast.
 class HaltedCommunicator final : public Communicator {
  public:
   HaltedCommunicator(Communicator& inner, std::function<void()> before)
@@ -68,8 +68,8 @@ class HaltedCommunicator final : public Communicator {
   const std::function<void()> before_;
 };
 
-// Sockets at which this process listens, as written in /proc/net/tcp: "0100007F:1F90", address and
-// port.
+// Returns the sockets at which this process listens, in the format of /proc/net/tcp:
+// "0100007F:1F90", address and port.
 std::set<std::string> ListeningSockets() {
   std::set<std::string> own;
   std::error_code failed;
