@@ -40,7 +40,7 @@ RecipeReport LintFile(const std::string& name) {
   return Lint(name, *text);
 }
 
-// A rule's findings as texts, each with its line number.
+// Returns a rule's findings as texts, each with its line number.
 std::vector<std::string> Texts(const RecipeReport& report, std::string_view rule) {
   std::vector<std::string> texts;
   for (const Finding& finding : report.findings) {
@@ -265,7 +265,7 @@ TEST(Lint, LaunchesInContainers) {
   EXPECT_TRUE(none.launches.empty());
 }
 
-// This project's own recipes, which are scripts with functions.
+// Checks this project's own recipes, which are scripts with functions.
 TEST(Lint, OwnRecipesPass) {
   size_t launches = 0;
   for (const auto& file : std::filesystem::directory_iterator(SourcePath("recipes"))) {
