@@ -120,7 +120,7 @@ TEST(Checks, HaveEveryPartOnce) {
                                      "draws", "lora", "dummy-weights", "models"));
 }
 
-// Everything that a GPU will run is allocated, launched and waited for; no time is measured.
+// Everything that a GPU will run is allocated, launched and awaited; no time is measured.
 TEST(Measurements, RunOnTheEmulatorInSmallShapes) {
   auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   ASSERT_TRUE(device);
