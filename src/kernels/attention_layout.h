@@ -55,7 +55,8 @@ inline int64_t KeyCodeOffset(int head_dim, int position, int d) {
   if (group + kCodeGroup > int64_t{kAttentionPanelPositions} * head_dim) return offset;
   return group + CodePlace(static_cast<int>(offset - group));
 }
-// Value groups do not cross pairs of positions: each pair starts a new group.
+// Returns the offset of a code within a panel of values. Groups of codes do not cross pairs of
+// positions: each pair starts a new group.
 inline int64_t ValueCodeOffset(int head_dim, int position, int d) {
   const int64_t offset = ValueOffset(true, head_dim, position, d);
   constexpr int kElements = kCodeGroup / 2;

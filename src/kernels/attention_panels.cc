@@ -141,8 +141,8 @@ void PanelsOfRows(const float* const* rows, int keys, int values, float* k_panel
                 static_cast<size_t>(values) * sizeof(float));
 }
 
-// Key panels interleave pairs of elements of one position; value panels interleave pairs of
-// positions.
+// Copies rows to a panel of keys and a panel of values. Key panels interleave pairs of elements of
+// one position; value panels interleave pairs of positions.
 void PanelsOfRows(const BFloat16* const* rows, int keys, int values, BFloat16* k_panel,
                   BFloat16* v_panel) {
   for (int d = 0; d < keys; d += 2) {

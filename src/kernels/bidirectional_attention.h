@@ -8,8 +8,8 @@
 
 namespace sluice::kernels {
 
-// Attention over all positions of a slice, including those after a row's own. `reach`: if > 0, only
-// over positions at most that far from the row's own. `bf16_products`: as
+// Computes attention over all positions of a slice, including those after a row's own. `reach`: if
+// > 0, only over positions at most that far from the row's own. `bf16_products`: as
 // AttentionScores::bf16_products. Scratch as for Attention. REQUIRES: every slice is a whole
 // sequence (context 0); AppendKv has been called for it.
 void BidirectionalAttention(ThreadPool& pool, const KvCacheView& cache,

@@ -17,7 +17,7 @@ constexpr Mode kModes[] = {Mode::kBf16, Mode::kF32Bf16, Mode::kF32};
 struct Problem {
   int64_t m, n, k;
   Mode mode;
-  std::vector<float> x, w, bias;  // rounded to what the kernel sees
+  std::vector<float> x, w, bias;  // rounded as the kernel's inputs are
   std::vector<BFloat16> x_bf16;
   PackedMatrix packed;
 

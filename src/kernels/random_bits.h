@@ -8,7 +8,7 @@
 
 namespace sluice::kernels {
 
-// The finalizer of SplitMix64: neighbouring counters give uncorrelated numbers.
+// Computes the finalizer of SplitMix64: neighbouring counters give uncorrelated numbers.
 SLUICE_ON_DEVICE_TOO inline uint64_t MixBits(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -108,9 +108,9 @@ class CublasLtLibrary {
   // of UsualFiles that exists. kNotFound names the files tried and what to install; kUnsupported if
   // the library lacks a function or is older than 12.
   static Result<std::unique_ptr<const CublasLtLibrary>> Open(const std::string& path);
-  // libcublasLt.so.13, then .12. Each is searched for in the loader's path, in lib64 of CUDA_HOME,
-  // CUDA_PATH and /usr/local/cuda, and among the packages of the python3 in PATH, where pip
-  // installs it (nvidia-cublas).
+  // Returns paths of libcublasLt.so.13, then .12. Each is searched for in the loader's path, in
+  // lib64 of CUDA_HOME, CUDA_PATH and /usr/local/cuda, and among the packages of the python3 in
+  // PATH, where pip installs it (nvidia-cublas).
   static std::vector<std::string> UsualFiles();
   // Returns whether the user named the library that Open("") opens; then a failure is an error.
   static bool IsNamedByUser();

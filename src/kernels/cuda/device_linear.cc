@@ -59,7 +59,7 @@ bool HasNvF4Scales(const Weights& w) {
   return w.type == ElementType::kF4E2M1 && w.group_type == GroupScales::kE4M3;
 }
 
-// Layout of packed inputs: codes, then scales.
+// Packed inputs consist of codes, then scales.
 int64_t PackedCodeBytes(int64_t m, int64_t k) {
   return RoundUp(m * k / 2, 256);
 }

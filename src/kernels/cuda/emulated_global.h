@@ -24,7 +24,7 @@ class WeakGlobalMemory {
 
   // Begins a launch of blocks of `threads` threads, of which `blocks` run concurrently.
   void Begin(size_t blocks, size_t threads);
-  // A new block replaces the one at place `block`, whose stores may not have arrived yet.
+  // Starts a new block at place `block`, replacing one whose stores may not have arrived yet.
   void BeginBlock(size_t block);
   // Before a thread of the block runs: copies the block's view to the memory's address.
   void Show(size_t block);

@@ -13,7 +13,7 @@ float E4m3(uint8_t code) {
   return code & 0x80 ? -magnitude : magnitude;
 }
 
-// NaN becomes the NaN that the instruction produces.
+// Rounds to F16. NaN becomes the NaN that the instruction produces.
 uint16_t ToF16(float value) {
   const uint32_t bits = BitsOf(value);
   const uint32_t sign = bits >> 16 & 0x8000u;
@@ -117,7 +117,7 @@ void CombineMma(const unsigned char* inputs, unsigned char* outputs) {
   }
 }
 
-// NaN loses its sign, as in the conversion to F16.
+// Decodes E4M3. NaN loses its sign, as in the conversion to F16.
 float E4m3Of(const unsigned char* byte) {
   return (*byte & 0x7F) == 0x7F ? NAN : E4m3(*byte);
 }

@@ -17,8 +17,8 @@ __device__ __forceinline__ float ScaledResult(float sum, float row_scale, float 
 }
 
 struct ResultScales {
-  // `factor_of_all`: a power of two by which all sums must be multiplied. `row_scales_offset`: of
-  // the expert's row scales.
+  // `factor_of_all`: a power of two by which all sums must be multiplied. `row_scales_offset`:
+  // offset of the expert's row scales.
   __device__ __forceinline__ void Begin(const device::LinearArgs& linear, float factor_of_all,
                                         int64_t row_scales_offset) {
     factor = factor_of_all;

@@ -28,8 +28,8 @@ inline __m512i LoadVector(const uint8_t* p) {
   return _mm512_loadu_si512(p);
 }
 
-// What a conversion should save: with few dot products per line, instructions; with many, the
-// execution units that the products use.
+// The resource that a conversion should save: instructions if there are few dot products per line;
+// with many, the execution units that the products use.
 enum class Among { kFewProducts, kManyProducts };
 
 // Combines F32 numbers (exact in BF16) into pairs (first, second) of BF16.

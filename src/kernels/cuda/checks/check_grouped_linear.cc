@@ -64,7 +64,7 @@ void CheckGrouped(CaseMemory& memory, Comparison& comparison, const GroupedShape
   }
 }
 
-// More experts than a warp has lanes, some of them without rows.
+// Returns a shape with more experts than a warp has lanes; some of them have no rows.
 GroupedShape ManyExperts() {
   GroupedShape shape{"", {}, 8, 32};
   for (int expert = 0; expert < 70; ++expert)

@@ -114,7 +114,7 @@ struct CheckPart {
   std::function<void(CheckRun&)> run;
 };
 
-// The checks of the kernels; later parts rely on earlier ones.
+// Returns the checks of the kernels. Later parts rely on earlier ones.
 std::span<const CheckPart> KernelCheckParts();
 
 void CheckInstructions(CheckRun& run);

@@ -26,8 +26,8 @@ struct WeightFormat {
 
   double bits_per_weight() const;
 };
-// BF16, FP8 (with BF16 and E4M3 inputs), FP8 in blocks of 128 x 128 and of 8 x 32, INT8, INT4 in
-// groups of 128 and of 32, NVFP4 (with BF16 and NVFP4 inputs), MXFP4.
+// Returns BF16, FP8 (with BF16 and E4M3 inputs), FP8 in blocks of 128 x 128 and of 8 x 32, INT8,
+// INT4 in groups of 128 and of 32, NVFP4 (with BF16 and NVFP4 inputs), and MXFP4.
 std::span<const WeightFormat> WeightFormats();
 
 // How numbers are generated.
