@@ -16,7 +16,8 @@ struct Kind {
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
   int64_t GroupsOf(int64_t size) const { return (num_layers() + size - 1) / size; }
-  // Approximate number of tokens per layer that a sequence of `max_context` tokens keeps.
+  // Returns the approximate number of tokens per layer that a sequence of `max_context` tokens
+  // keeps.
   int64_t TokensKept(int64_t max_context) const {
     if (span.sees_all()) return max_context;
     if (span.chunk == 0 || span.window == 0) return std::max(span.chunk, span.window);

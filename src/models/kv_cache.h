@@ -16,9 +16,9 @@
 namespace sluice {
 
 // How layers share blocks. The layers of a group have the same span, and each sequence has one
-// block table per group. A block holds `layers_per_group` layers, so any block can serve any group;
-// a group with fewer layers leaves the rest of its blocks unused. Layers of the same span may be in
-// several groups.
+// block table per group. A block has room for `layers_per_group` layers, so any block can serve any
+// group; a group with fewer layers leaves the rest of its blocks unused. Layers of the same span
+// may be in several groups.
 struct KvGroups {
   // Maximum number of groups. Each running sequence reserves a block per group and has a block
   // table per group.
@@ -64,13 +64,13 @@ struct KvGroups {
   static KvGroups OfAllLayers(KvGroups own, const DecoderSpec& spec);
 };
 
-// Allocated once for `num_blocks` blocks with ids [0, num_blocks). A block holds K and V of
-// block_size tokens for layers_per_group layers; for a layer with fewer or narrower heads than
-// `layout` part of it is unused. Ownership: owns the memory of all layers, unless made by Wrap;
+// Allocated once for `num_blocks` blocks with ids [0, num_blocks). A block contains K and V of
+// block_size tokens for layers_per_group layers. For a layer with fewer or narrower heads than
+// `layout`, part of it is unused. Ownership: owns the memory of all layers, unless made by Wrap;
 // move-only.
 class KvCache {
  public:
-  // kResourceExhausted if the system refuses to provide the memory.
+  // Allocates the cache. kResourceExhausted if the system refuses to provide the memory.
   static Result<KvCache> Allocate(const kernels::KvLayout& layout, const KvGroups& groups,
                                   int64_t num_blocks);
   static Result<KvCache> Allocate(const kernels::KvLayout& layout, int64_t num_layers,

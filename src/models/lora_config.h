@@ -32,8 +32,9 @@ struct LoraConfig {
   int64_t RankOf(std::string_view module) const;
 };
 
-// kUnsupported names a peft field that changes the result in a way that sluice does not implement
-// (DoRA, replicated layers, ...). kInvalidData names a field that is missing or has a wrong type.
+// Parses adapter_config.json. kUnsupported names a peft field that changes the result in a way that
+// sluice does not implement (DoRA, replicated layers, ...). kInvalidData names a field that is
+// missing or has a wrong type.
 Result<LoraConfig> ParseLoraConfig(const json::Value& value);
 
 }  // namespace sluice

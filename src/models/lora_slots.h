@@ -61,7 +61,7 @@ class LoraSlots final : public LoraStore {
   struct Own {
     std::vector<kernels::PackedMatrix> matrices;
     std::vector<std::vector<float>> vectors;
-    // What the slot's adapter uses of it:
+    // The parts of this memory that the slot's adapter uses:
     std::vector<uint8_t> has_vector;                // [vectors]
     std::vector<std::vector<OwnMatrix>> of_linear;  // [linears]
     const kernels::PackedMatrix* table = nullptr;

@@ -33,7 +33,7 @@ struct ModelConfig {
   Activation activation = Activation::kSilu;
   double rms_norm_eps = 1e-6;
   RopeConfig rope;
-  int64_t max_position_embeddings = 0;  // including the extension by RoPE scaling
+  int64_t max_position_embeddings = 0;  // includes the extension by RoPE scaling
   bool tie_word_embeddings = false;
   // Whether text_config and the enclosing config disagree on tied embeddings; LoadModelConfig then
   // looks for a head.
@@ -61,12 +61,12 @@ Result<ModelConfig> ParseModelConfig(const json::Value& config);
 // quantization can be described.
 Result<ModelConfig> ParseModelShape(const json::Value& config);
 
-// The origin of max_position_embeddings, for messages: "max_position_embeddings (2048) in the
-// model's config.json", "yarn factor 4 x original_max_position_embeddings 128 (512) ...".
+// Returns the origin of max_position_embeddings, for messages: "max_position_embeddings (2048) in
+// the model's config.json", "yarn factor 4 x original_max_position_embeddings 128 (512) ...".
 std::string PositionsText(const ModelConfig& config);
 
-// The decoder that the common fields describe, from which every family's description starts. It has
-// no chunks, windows, experts or QK norm.
+// Returns the decoder that the common fields describe, from which every family's description
+// starts. It has no chunks, windows, experts or QK norm.
 DecoderSpec DescribePlainDecoder(const ModelConfig& config);
 
 }  // namespace sluice

@@ -1,9 +1,9 @@
-// Which part of a decoder each rank holds.
+// Determines the part of a decoder that each rank has.
 //
 // Ranks are divided into stages of consecutive layers; the ranks of a stage share each of its
 // layers by output rows:
-//   q, k and v     whole heads. With more ranks than KV heads, several ranks hold the same KV head
-//                  and divide its query heads. With latent attention all hold the single KV head,
+//   q, k and v     whole heads. With more ranks than KV heads, several ranks have the same KV head
+//                  and divide its query heads. With latent attention all have the single KV head,
 //                  and the matrices of their own query heads.
 //   mixers         whole key heads with their value heads, and the channels of their convolutions,
 //                  if the number of ranks divides the number of key heads; else every rank computes
@@ -13,9 +13,9 @@
 //   head           rows of the vocabulary, in the first stage; so is the embedding table, which may
 //                  be the same matrix
 //   embeddings in layers   rows of the table's vocabulary and of their projection, in the first
-//                  stage; a layer's gate and projection are divided by rows
-// Every rank has the norms, routers and the residual. Since no sum over inputs is split, results
-// are bit-identical to those of a single rank.
+//                  stage; a layer's gate and projection are divided by rows Every rank has the
+//                  norms, routers and the residual. Since no sum over inputs is split, results are
+//                  bit-identical to those of a single rank.
 #pragma once
 
 #include "base/result.h"

@@ -35,8 +35,8 @@ class StateLayout {
 class StateCache {
  public:
   StateCache() = default;
-  // kResourceExhausted if the system refuses to provide the memory. A layout without states takes
-  // no memory.
+  // Allocates the states. kResourceExhausted if the system refuses to provide the memory. A layout
+  // without states takes no memory.
   static Result<StateCache> Allocate(const StateLayout& layout, int64_t num_slots);
   // Uses the caller's memory, such as a device's, for the states: num_slots * layout.slot_bytes()
   // bytes, which outlive the cache. Clear and Copy work only in the host's memory.

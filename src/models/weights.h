@@ -195,9 +195,9 @@ struct TakenRows {
   bool transposed = false;  // whether the matrix in memory is [cols, rows]
 };
 
-// A matrix [sum of held rows, cols] in memory. It consists of the weights [rows, cols] of one or
-// more modules, stacked by rows. If the checkpoint has the tensor of `fused`, it is read only from
-// that.
+// A matrix [number of this rank's rows, cols] in memory. It consists of the weights [rows, cols] of
+// one or more modules, stacked by rows. If the checkpoint has the tensor of `fused`, it is read
+// only from that.
 struct MatrixParameter {
   std::vector<ParameterPart> parts;
   int64_t cols = 0;
@@ -220,7 +220,7 @@ struct MatrixParameter {
   int64_t stored_rows() const;  // number of rows of all parts in the checkpoint
 };
 
-// A vector of F32 in memory. It consists of the held elements of one or more tensors [rows],
+// A vector of F32 in memory. It consists of this rank's elements of one or more tensors [rows],
 // concatenated; consecutive parts with the same name are pieces of one tensor. Also used for a
 // small matrix that no kernel multiplies.
 struct VectorParameter {

@@ -46,7 +46,8 @@ struct CpuStep {
   const TowerStep* tower = nullptr;  // for image towers
 };
 
-// What a program needs besides its buffers. Ownership: all members outlive the executor.
+// Objects that a program needs in addition to its buffers. Ownership: all members outlive the
+// executor.
 struct CpuSurroundings {
   RankPlace place = {};
   Communicator* all = nullptr;                    // the ranks of all stages; null: a single rank

@@ -23,7 +23,7 @@ class DeviceEncoderStep final : public DeviceStepView {
   // buffer.
   static int64_t MaxBytes(const EncoderSpec& spec, const ModelOptions& options);
 
-  // `memory`: MaxBytes bytes on the device, aligned to 256.
+  // Creates a step whose inputs are at `memory`: MaxBytes bytes on the device, aligned to 256.
   static Result<DeviceEncoderStep> Create(Device& device, const EncoderSpec& spec,
                                           const ModelOptions& options, std::byte* memory);
 

@@ -27,7 +27,7 @@ class DeviceLoraSlots final : public LoraStore {
  public:
   // Returns the bytes of device memory that Create needs.
   static int64_t Bytes(const LoraLayout& layout);
-  // `memory`: Bytes(layout) bytes, aligned to 256 bytes. All slots are empty at first.
+  // Creates the slots, all empty. `memory`: Bytes(layout) bytes, aligned to 256 bytes.
   static Result<std::shared_ptr<DeviceLoraSlots>> Create(Device& device, LoraLayout layout,
                                                          std::byte* memory);
 

@@ -64,7 +64,7 @@ Status ReadGlmLite(const JsonFields& fields, ModelConfig& config) {
       config);
 }
 
-// Sarvam 105B: DeepSeek V3's model. Source: transformers' SarvamMLAConfig.
+// Reads Sarvam 105B, which has DeepSeek V3's architecture. Source: transformers' SarvamMLAConfig.
 Status ReadSarvam(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(
       ReadLatentAttention(fields, {.kv_rank = 512, .nope_dim = 128, .value_dim = 128}, config));
@@ -78,9 +78,9 @@ Status ReadSarvam(const JsonFields& fields, ModelConfig& config) {
                             config);
 }
 
-// A.X K1: DeepSeek V3's layers with a norm after experts. Published files also have such norms in
-// layers without experts, which are not used, and lack the choice bias. Source: transformers'
-// AXK1Config and AXK1MoE.
+// Reads A.X K1, which has DeepSeek V3's layers with a norm after experts. Published files also have
+// such norms in layers without experts, which are not used, and lack the choice bias. Source:
+// transformers' AXK1Config and AXK1MoE.
 Status ReadAxk1(const JsonFields& fields, ModelConfig& config) {
   if (fields.Has("q_lora_rank") && fields.Given("q_lora_rank") == nullptr) {
     return Fail(ErrorCode::kUnsupported,

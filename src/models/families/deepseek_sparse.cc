@@ -82,8 +82,9 @@ Status ReadV32(const JsonFields& fields, ModelConfig& config) {
   return ReadIndexer(fields, {.num_heads = 64}, config);
 }
 
-// Which layers reuse the choice of the layer before: from indexer_types, else a pattern of letters;
-// else every index_topk_freq-th layer has its own. Source: transformers' GlmMoeDsaConfig.
+// Reads which layers reuse the choice of the previous layer: from indexer_types, or else from a
+// pattern of letters; without either, every index_topk_freq-th layer makes its own choice. Source:
+// transformers' GlmMoeDsaConfig.
 Status ReadSharedIndexers(const JsonFields& fields, ModelConfig& config) {
   constexpr const char* kTypes = "indexer_types";
   constexpr const char* kPattern = "index_topk_pattern";

@@ -35,8 +35,8 @@ Status ReadFactors(const JsonFields& fields, const char* name, std::span<float> 
   return {};
 }
 
-// The factors on attention's input and on keys are applied to the scores and the results instead.
-// Source: transformers' FalconH1DecoderLayer and FalconH1Attention.
+// Reads the factors on attention's input and on keys, which are applied to the scores and the
+// results instead. Source: transformers' FalconH1DecoderLayer and FalconH1Attention.
 Status ReadAttentionFactors(const JsonFields& fields, const ModelConfig& config,
                             AttentionSpec& attention) {
   ASSIGN_OR_RETURN(const float in, ReadFactor(fields, "attention_in_multiplier"));

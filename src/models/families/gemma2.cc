@@ -45,7 +45,8 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// VaultGemma: no norms after sub-layers. Source: transformers' VaultGemmaDecoderLayer.
+// Reads VaultGemma, which has no norms after sub-layers. Source: transformers'
+// VaultGemmaDecoderLayer.
 Status ReadVault(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(Read(fields, config));
   for (LayerSpec& layer : config.spec.layers)

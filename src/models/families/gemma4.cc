@@ -129,8 +129,8 @@ Result<std::vector<bool>> ReadWindows(const JsonFields& fields, const ModelConfi
   return slides;
 }
 
-// The last `num_kv_shared_layers` layers reuse the keys and values of the last earlier layer with
-// the same attention span.
+// Makes the last `num_kv_shared_layers` layers reuse the keys and values of the last earlier layer
+// with the same attention span.
 Status ShareKeysAndValues(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto given,
                    fields.Integer("num_kv_shared_layers", 0, config.num_hidden_layers));
@@ -261,7 +261,7 @@ Status ReadNested(const JsonFields& fields, ModelConfig& config) {
   return ReadImages(fields, config);
 }
 
-// Gemma 4 12B: no per-layer embeddings and no experts.
+// Reads Gemma 4 12B, which has no per-layer embeddings and no experts.
 Status ReadUnified(const JsonFields& fields, ModelConfig& config) {
   return ReadText(fields, config, /*default_embeddings=*/0, /*default_window=*/1024);
 }

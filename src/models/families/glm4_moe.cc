@@ -49,15 +49,16 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return ReadLayers(fields, {}, config);
 }
 
-// Solar Open: experts in every layer, no norms of heads. Source: transformers' SolarOpenConfig and
-// SolarOpenDecoderLayer.
+// Reads Solar Open, which has experts in every layer and no norms of heads. Source: transformers'
+// SolarOpenConfig and SolarOpenDecoderLayer.
 Status ReadSolar(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadLayers(fields, {.width = 1280, .num_dense = 0}, config));
   for (LayerSpec& layer : config.spec.layers) layer.attention.qk_norm = QkNorm::kNone;
   return {};
 }
 
-// Sarvam MoE: other module names. Source: transformers' SarvamMoEConfig and its conversion.
+// Reads Sarvam MoE, which has other module names. Source: transformers' SarvamMoEConfig and its
+// conversion.
 Status ReadSarvam(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(
       ReadLayers(fields, {.top_k = 6, .width = 1024, .scale = 2.5, .qk_norm = true}, config));

@@ -35,8 +35,8 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return ReadMultipliers(fields, config);
 }
 
-// HyperCLOVA X: norms after sub-layers if configured; logits are multiplied by a factor, not
-// divided. Source: transformers' HyperCLOVAXConfig and HyperCLOVAXDecoderLayer.
+// Reads HyperCLOVA X. It has norms after sub-layers if configured, and logits are multiplied by a
+// factor, not divided. Source: transformers' HyperCLOVAXConfig and HyperCLOVAXDecoderLayer.
 Status ReadHyperClovaX(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(Read(fields, config));
   ASSIGN_OR_RETURN(const auto post_norm, fields.Bool("use_post_norm"));

@@ -20,7 +20,7 @@ Status ReadHelium(const JsonFields& fields, ModelConfig& config) {
   return ReadFullAttention(fields, config);
 }
 
-// CWM: windows in most layers. Source: transformers' CwmConfig.
+// Reads CWM, which has windows in most layers. Source: transformers' CwmConfig.
 Status ReadCwm(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
@@ -36,7 +36,7 @@ Status ReadCwm(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Exaone: other module names. Source: transformers' conversion of "exaone".
+// Reads Exaone, which has other module names. Source: transformers' conversion of "exaone".
 Status ReadExaone(const JsonFields& fields, ModelConfig& config) {
   for (LayerSpec& layer : config.spec.layers) {
     layer.attention_norms.before = "ln_1";
@@ -50,14 +50,14 @@ Status ReadExaone(const JsonFields& fields, ModelConfig& config) {
   return ReadFullAttention(fields, config);
 }
 
-// Arcee: an MLP without a gate. Source: transformers' ArceeMLP.
+// Reads Arcee, which has an MLP without a gate. Source: transformers' ArceeMLP.
 Status ReadArcee(const JsonFields& fields, ModelConfig& config) {
   for (LayerSpec& layer : config.spec.layers) layer.mlp.gate_projection = "";
   return ReadFullAttention(fields, config);
 }
 
-// BitNet: norms inside sub-layers, before their last products. Source: transformers'
-// BitNetAttention and BitNetMLP.
+// Reads BitNet, which has norms inside sub-layers, before their last products. Source:
+// transformers' BitNetAttention and BitNetMLP.
 Status ReadBitNet(const JsonFields& fields, ModelConfig& config) {
   for (LayerSpec& layer : config.spec.layers) {
     layer.attention.output_norm = "attn_sub_norm";
@@ -67,8 +67,8 @@ Status ReadBitNet(const JsonFields& fields, ModelConfig& config) {
   return ReadFullAttention(fields, config);
 }
 
-// Aria: experts in two transposed tensors, beside shared experts. Source: transformers'
-// AriaTextConfig, AriaTextTopKRouter and AriaExperts.
+// Reads Aria, which has experts in two transposed tensors, and shared experts. Source:
+// transformers' AriaTextConfig, AriaTextTopKRouter and AriaExperts.
 Status ReadAria(const JsonFields& fields, ModelConfig& config) {
   MoeSpec moe = {.router_module = "mlp.router",
                  .experts_module = "mlp.experts",

@@ -52,7 +52,8 @@ Status ReadLimit(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// OLMo: layer norms without weights and biases. Source: transformers' OlmoConfig and OlmoLayerNorm.
+// Reads OLMo, which has layer norms without weights and biases. Source: transformers' OlmoConfig
+// and OlmoLayerNorm.
 Status ReadOlmo(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadFullAttention(fields, config));
   RETURN_IF_ERROR(ReadLimit(fields, config));
@@ -80,7 +81,7 @@ Status ReadOlmoe(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// FlexOlmo: norms only after sub-layers. Source: transformers' FlexOlmoConfig and
+// Reads FlexOlmo, which has norms only after sub-layers. Source: transformers' FlexOlmoConfig and
 // FlexOlmoDecoderLayer.
 Status ReadFlexOlmo(const JsonFields& fields, ModelConfig& config) {
   DescribeLayers(config);
