@@ -52,7 +52,7 @@ class EmulatedDevice final : public Device {
   // After this call, every call that can fail fails, and no work runs.
   void Lose() { is_lost_ = true; }
 
-  // Used by this device's streams.
+  // Used by this device's streams to check for a lost device.
   bool is_lost() const { return is_lost_; }
   bool TakeCopyFault() { return copy_fault_.exchange(false); }
   // Return whether all (Holds) or any (Touches) of these bytes are device memory.

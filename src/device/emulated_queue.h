@@ -20,9 +20,9 @@ namespace sluice {
 class EmulatedQueue {
  public:
   EmulatedQueue() = default;
-  // `launch_fault` outlives the queue: if it is not 0, the next launch fails with that code instead
-  // of being enqueued, and resets it to 0. `runs_at_once`: whether work runs before Enqueue
-  // returns, which is the earliest that a device may run it.
+  // `launch_fault` outlives the queue: if it is not 0, the next launch fails with that code, is not
+  // enqueued, and resets it to 0. `runs_at_once`: whether work runs before Enqueue returns, which
+  // is the earliest that a device may run it.
   explicit EmulatedQueue(std::atomic<int>* launch_fault, bool runs_at_once = false)
       : launch_fault_(launch_fault), runs_at_once_(runs_at_once) {}
 
@@ -32,7 +32,8 @@ class EmulatedQueue {
       return true;
     });
   }
-  // `work` returns false if it cannot proceed yet, and is called again.
+  // Enqueues work that may have to wait: `work` returns false if it cannot proceed yet, and is
+  // called again.
   void EnqueueWaiting(std::function<bool()> work) {
     if (recorded_) return recorded_->push_back(std::move(work));
     work_.push_back(std::move(work));
