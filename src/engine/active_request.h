@@ -55,7 +55,7 @@ struct ActiveRequest {
   std::vector<int32_t> end_tokens;  // those of the model and of the request
   std::vector<std::unique_ptr<ActiveSequence>> sequences;
   int num_unfinished = 0;
-  bool ended = false;  // whether it has ended; its sink is not called any more
+  bool ended = false;  // whether it has ended, after which its sink is not called
   int num_slices_in_flight = 0;
   // If it has images: the hash of each, the RoPE positions of all tokens on each axis, and the
   // spans of tokens that attend to each other.

@@ -43,7 +43,8 @@ struct EngineInfo {
     return pooling && !pooling->dense.empty() ? pooling->dense.back().out_features
                                               : model.spec.ResultSize();
   }
-  // Whether prompts may hold images (Request::images); if not, the reason, for error messages.
+  // Whether prompts may contain images (Request::images). If not, no_images has the reason, for
+  // error messages.
   bool takes_images = false;
   std::string no_images = "the model has no image tower";
   int64_t max_image_rows = 0;  // maximum number of rows of the tower per image
@@ -137,12 +138,12 @@ class Engine {
   // longer than the context allows; kUnavailable during shutdown or if the queue is full. After
   // success, all later results and errors go to the sink.
   virtual Result<RequestHandle> Submit(Request request) = 0;
-  // The client disconnected: ends every sequence and frees its blocks within one step. The sink
-  // receives nothing after the abort has been processed; until then, updates may still arrive.
-  // Unknown handles are ignored.
+  // Call when the client has disconnected: ends every sequence and frees its blocks within one
+  // step. The sink receives nothing after the abort has been processed; until then, updates may
+  // still arrive. Unknown handles are ignored.
   virtual void Abort(RequestHandle handle) = 0;
-  // The text matched a stop string: ends this sequence as kStop, with no more tokens. Its siblings
-  // continue.
+  // Call when the text matches a stop string: ends this sequence as kStop, with no more tokens. Its
+  // siblings continue.
   virtual void StopSequence(RequestHandle handle, int sequence) = 0;
 
   // Returns the LoRA adapters that requests may use; null if none are served.
@@ -160,9 +161,9 @@ class Engine {
   // Returns the number of requests that were accepted and have not finished.
   virtual int64_t num_unfinished() const = 0;
 
-  // C9: Submit returns kUnavailable from now on, except if Request::was_accepted. Running requests
-  // may finish within LoopLimits::drain_seconds; then they are aborted and nothing is accepted.
-  // Returns immediately; num_unfinished() falls to 0.
+  // Begins a drain (C9 of the contract): Submit returns kUnavailable after this call, except if
+  // Request::was_accepted. Running requests may finish within LoopLimits::drain_seconds; then they
+  // are aborted and nothing is accepted. Returns immediately; num_unfinished() falls to 0.
   virtual void BeginShutdown() = 0;
 
   // Removes all blocks that no sequence uses from the prefix cache. Returns false if sequences used
@@ -170,9 +171,9 @@ class Engine {
   // methods above.
   virtual bool ResetPrefixCache() = 0;
 
-  // While frozen, the engine computes nothing; running requests continue when it is unfrozen.
-  // BeginShutdown() unfreezes it. Waits for the engine's thread, as the methods below do: sinks and
-  // observers must not call them.
+  // Freezes or unfreezes the engine. While frozen, it computes nothing; running requests continue
+  // when it is unfrozen. BeginShutdown() unfreezes it. Waits for the engine's thread, as the
+  // methods below do: sinks and observers must not call them.
   virtual Status SetFrozen(bool /*frozen*/) { return NotReloadable(); }
 
   // Frees the memory of weights and cache and, with `drops_files`, the page cache of the weight

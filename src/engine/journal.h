@@ -59,7 +59,7 @@ class EngineJournal {
 
   // A core has started: it has no requests, and its cache is empty.
   virtual void OnStart(const EnginePlan& plan) = 0;
-  // `time_us`: the scheduler's time (Scheduler::SetTime).
+  // A request was added. `time_us`: the scheduler's time (Scheduler::SetTime).
   virtual void OnAdd(int64_t& time_us, const ActiveRequest& request) = 0;
   // These are called only if they have an effect.
   virtual void OnAbort(RequestHandle handle) = 0;

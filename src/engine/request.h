@@ -63,7 +63,7 @@ class RequestSink {
   // Receives the prompt's vector if the model pools. It is the last call, and OnUpdate is not
   // called.
   virtual void OnPooled(std::vector<float>&& /*vector*/) {}
-  // The request has failed. It is the last call.
+  // The request has failed. This is the sink's last call.
   virtual void OnError(Error error) = 0;
   // Called once when the request's last sequence has ended, or the request has failed or was
   // aborted; in any order with the calls above. Returns true if the sink itself will report the
