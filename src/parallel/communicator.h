@@ -64,7 +64,7 @@ class Communicator {
   // until at most `most` messages to that rank have not been received.
   virtual void Post(const void* data, int64_t bytes, int to) = 0;
   virtual void AwaitPosted(int to, int64_t most) = 0;
-  // `patience`: how long to wait for the sender.
+  // Receives a message into `data`. `patience`: how long to wait for the sender.
   virtual void Receive(void* data, int64_t bytes, int from, Patience patience) = 0;
   // Advances posted messages if the transport does not do that by itself. Returns immediately.
   virtual void Progress() {}

@@ -45,8 +45,8 @@ class Failure {
   std::atomic<bool> failed_{false};
 };
 
-// What a rank exposes to the others during a collective operation. Written by its own thread before
-// it arrives, read by the others after all have arrived.
+// The data that a rank exposes to the others during a collective operation. Written by its own
+// thread before it arrives, read by the others after all have arrived.
 struct alignas(64) Shown {
   const void* data = nullptr;
   int64_t bytes = 0;

@@ -192,7 +192,7 @@ class NcclGroup final : public DeviceCommunicator {
   }
 
   // Waits until `done`. `late` returns the error text that goes before "within 300 s". `stream`:
-  // synchronized after an abort, so that nothing uses the caller's memory any more.
+  // synchronized after an abort, so that the caller's memory is not used afterwards.
   template <typename Done, typename Late>
   void WaitUntil(const Done& done, const Late& late, DeviceStream* stream = nullptr) {
     constexpr int kEagerLooks = 64;
