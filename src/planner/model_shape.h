@@ -31,7 +31,8 @@ struct ModelShape {
   int64_t max_positions = 0;
   bool norms_whole_rows = false;  // whether q and k are normalized over all heads together
 
-  // Number of weights that quantized checkpoints quantize: all matrices but embedding and head.
+  // Return numbers of weights that quantized checkpoints quantize: all matrices but embedding and
+  // head.
   int64_t AttentionWeights() const;
   int64_t DenseMlpWeights() const;
   int64_t SharedExpertWeights() const;
