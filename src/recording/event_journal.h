@@ -15,7 +15,7 @@ namespace sluice::recording {
 class EventSink {
  public:
   virtual ~EventSink() = default;
-  // `bytes`: one event, as AppendEvent writes it.
+  // Appends one event. `bytes`: the event, as AppendEvent writes it.
   virtual void Append(std::string_view bytes) = 0;
 };
 
@@ -32,7 +32,7 @@ class SaltNumbers {
 };
 
 AddEvent MakeAddEvent(int64_t time_us, const ActiveRequest& request, SaltNumbers& salts);
-// The decisions of a plan. Reuses the memory of `event`.
+// Sets the decisions of a plan. Reuses the memory of `event`.
 void SetDecisions(const StepPlan& plan, PlanEvent& event);
 SequenceName NameOf(const ScheduledSequence& sequence);
 

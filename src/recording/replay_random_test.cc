@@ -30,7 +30,7 @@ class RecordedRandomEngine : public testing::RandomEngine {
  protected:
   EngineJournal* Journal() override { return &journal_; }
 
-  // Returns an engine as the recorded one, but without proposer and drafter.
+  // Returns a seat for an engine with the recorded configuration, but without a draft model.
   ReplaySeat Seat() {
     replay_plan_ = plan_;
     replay_plan_.config.draft = {};

@@ -20,7 +20,7 @@ inline constexpr std::string_view kExtension = ".flight";
 // A chunk ends with the event at which it reaches this size.
 inline constexpr size_t kChunkBytes = size_t{1} << 20;
 
-// CRC-32C (Castagnoli) of `bytes`, continued from `crc`.
+// Returns the CRC-32C (Castagnoli) of `bytes`, continued from `crc`.
 uint32_t Crc32c(std::string_view bytes, uint32_t crc = 0);
 
 // Writes one file. Thread safety: none.
