@@ -24,7 +24,7 @@ struct Finding {
   std::string text;  // what is wrong, why, and how to fix it, as one text
 };
 
-// What the rules examine.
+// The input of the rules.
 struct RecipeFacts {
   const RecipeDocument& document;
   const std::vector<ShellScript>& scripts;
