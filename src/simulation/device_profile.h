@@ -54,7 +54,7 @@ struct DeviceProfile {
   std::string source;   // where the factors come from
 
   double factor(StepPart part) const { return factors[static_cast<size_t>(part)]; }
-  // What the memory plan needs to know about the device. Opens no device.
+  // Returns the facts about the device that the memory plan needs. Opens no device.
   DeviceInfo Info() const;
 };
 

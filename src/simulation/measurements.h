@@ -20,7 +20,7 @@ namespace sluice {
 // A closed loop: `concurrency` requests run at a time. On average, a prompt has `input` tokens and
 // an answer `output` tokens.
 struct Measurement {
-  std::string set;     // "fit" (used to fit factors) or "held" (used only to test them)
+  std::string set;     // "fit" (used to fit factors) or "held" (only used to test them)
   std::string source;  // who published it, and when
   std::string device;
   std::string model;  // a folder with config.json, or a file with the same content

@@ -24,7 +24,8 @@ struct StoredMatrix {
 };
 using StoredMatrices = std::map<const kernels::PackedMatrix*, StoredMatrix>;
 
-// INT8 products run at the FP8 rate; four-bit integers are expanded to BF16.
+// Returns the rate for a type of weights. INT8 products run at the FP8 rate; four-bit integers are
+// expanded to BF16.
 ProductRate RateOf(ElementType type) {
   switch (type) {
     case ElementType::kF8E4M3:

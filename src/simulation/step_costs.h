@@ -40,7 +40,7 @@ struct StageCosts {
 };
 
 struct StepCosts {
-  std::vector<StageCosts> stages;  // for each stage, the rank with the most work
+  std::vector<StageCosts> stages;  // of each stage, the costs of the rank with the most work
   int tensor_size = 1;
   // Bytes that a rank sends per row in the exchanges of all stages: two exchanges per layer, each
   // in a ring.

@@ -9,10 +9,10 @@
 
 namespace sluice {
 
-// Mooncake's format: a line of JSON for each request, with timestamp (milliseconds, ascending),
-// input_length, output_length (tokens), and optionally hash_ids, one per 512 tokens of the prompt.
-// Returns at most `most` requests; the first one arrives at 0. kInvalidData names the line and
-// field.
+// Reads a trace in Mooncake's format: a line of JSON for each request, with timestamp
+// (milliseconds, ascending), input_length, output_length (tokens), and optionally hash_ids, one per
+// 512 tokens of the prompt. Returns at most `most` requests; the first one arrives at 0.
+// kInvalidData names the line and field.
 Result<std::vector<ReplayRequest>> ReadTrace(std::string_view text, std::string_view place,
                                              int64_t most);
 
