@@ -47,7 +47,7 @@ class DraftPolicy {
   bool PaysToCatchUp(int64_t num_sequences, int64_t behind, int64_t left,
                      const DraftAcceptance& acceptance) const;
 
-  // These are as in DraftCosts, but the time of a step excludes the drafter's.
+  // As in DraftCosts, but the time of a step excludes the drafter's.
   void LearnPass(int64_t num_sequences, double seconds) {
     costs_.LearnPass(num_sequences, seconds);
   }

@@ -20,7 +20,7 @@ class TokenIndex {
   static size_t Bytes(size_t capacity);
 
   void Append(std::span<const int32_t> tokens);
-  // Number of tokens appended so far.
+  // Returns the number of tokens appended so far.
   uint32_t size() const { return size_; }
   // Returns the token at a position. REQUIRES: Keeps(position).
   int32_t At(uint32_t position) const { return tokens_[position & mask_]; }
