@@ -27,7 +27,7 @@ struct ProcessedImage {
   std::vector<float> values;
 
   // Size in patches before merging: time, height, width. Llama 4: the size of one tile. Gemma 3:
-  // zeros, since its processor does not know the size of a patch.
+  // zeros, because its processor does not know the size of a patch.
   std::array<int, 3> grid{0, 0, 0};
   // Llama 4, InternVL, LLaVA-NeXT: rows and columns of tiles, without the whole image; {1, 1} if
   // there is one tile. Others: {1, 1}.

@@ -75,7 +75,7 @@ class QwenProcessor : public ImageProcessor {
   // Rounds half to even, as Python's round() does.
   static int64_t Round(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
-  // Some rules first enlarge sides that are smaller than a merged patch.
+  // Enlarges sides that are smaller than a merged patch, which some rules do first.
   void Enlarge(double factor, int64_t& height, int64_t& width) const {
     if (settings_.rule == SmartResizeRule::kPaddle) {
       if (height < factor) {
