@@ -12,7 +12,7 @@ namespace {
 
 using device::RowScale;
 
-// `copies` arrays of `count` elements, which launches use in turn.
+// Returns `copies` arrays of `count` elements, which launches use in turn.
 template <typename T>
 std::vector<T*> Arrays(CaseMemory& memory, int64_t count, int64_t copies) {
   std::vector<T*> arrays;
