@@ -88,8 +88,8 @@ struct AttentionScores {
 
 // Writes k and v of all the slices' tokens to their slots, rounded to the cache's type; for
 // F8_E4M3, x / scale is rounded to nearest even and saturates at +-448 (NaN stays NaN). k and v:
-// F32, row i at k + i * stride, [num_kv_heads, head_dim] dense inside a row. v: null for a latent
-// cache.
+// F32, row i at k + i * stride, [num_kv_heads, head_dim] contiguous inside a row. v: null for a
+// latent cache.
 void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
               const float* k, const float* v, int64_t stride);
 
@@ -113,11 +113,11 @@ int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max
                               int64_t max_slices, int64_t max_context, int num_threads);
 
 // Computes out[row, h, :] = softmax(scores of q . K) V over the positions up to the row's own that
-// `span` allows. q: F32, row i at q + i * q_stride, [num_heads, head_dim] dense inside a row; query
-// head h reads KV head h / (num_heads / num_kv_heads). out: dense [rows, num_heads * value_dim],
-// F32 or BF16 (`out_type`). AppendKv must have been called for the same slices. Blocks entirely
-// before the first position that a slice's first row attends to are not read; their block table
-// entries may be arbitrary.
+// `span` allows. q: F32, row i at q + i * q_stride, [num_heads, head_dim] contiguous inside a row;
+// query head h reads KV head h / (num_heads / num_kv_heads). out: contiguous [rows, num_heads *
+// value_dim], F32 or BF16 (`out_type`). AppendKv must have been called for the same slices. Blocks
+// entirely before the first position that a slice's first row attends to are not read; their block
+// table entries may be arbitrary.
 //
 // Positions are processed in chunks at fixed multiples, and each row combines its chunks in order:
 // the result of a row depends only on its own position and cache, never on the rest of the step or

@@ -14,8 +14,8 @@ struct SwigluClamp {
 };
 
 // Computes y[m, i] = (u + 1) * g * sigmoid(alpha * g), where g = min(x[m, 2 i], limit) and u = x[m,
-// 2 i + 1] clamped to [-limit, limit]: gate and up are interleaved. x: F32 [rows, 2 * width] dense;
-// y: [rows, width] F32 or BF16, rounded once. Source: transformers' GptOssExperts.
+// 2 i + 1] clamped to [-limit, limit]: gate and up are interleaved. x: F32 [rows, 2 * width]
+// contiguous; y: [rows, width] F32 or BF16, rounded once. Source: transformers' GptOssExperts.
 void ClampedSwiglu(ThreadPool& pool, const float* x, int64_t rows, int64_t width,
                    const SwigluClamp& clamp, void* y, ElementType y_type);
 

@@ -186,7 +186,7 @@ void GroupByExpert(const int32_t* chosen, int64_t rows, int64_t top_k, int64_t n
   std::fill_n(row_begin, num_experts + 1, 0);
   for (int64_t pair = 0; pair < pairs; ++pair) ++row_begin[chosen[pair] + 1];
   for (int64_t e = 0; e < num_experts; ++e) row_begin[e + 1] += row_begin[e];
-  // Each expert's begin serves as its cursor. Afterwards, it equals the next expert's begin.
+  // Uses each expert's begin as its cursor; afterwards, it equals the next expert's begin.
   for (int64_t pair = 0; pair < pairs; ++pair) {
     const int32_t at = row_begin[chosen[pair]]++;
     order[at] = static_cast<int32_t>(pair);

@@ -9,7 +9,7 @@
 namespace sluice::kernels {
 
 // Computes y[i] = x[i] / 2 * (1 + erf(x[i] / sqrt(2))), within 2e-7 of max(1, |x[i]|). x: F32, y:
-// F32 or BF16 (`y_type`), both dense [count]. y may be x. Source of the approximation of erf:
+// F32 or BF16 (`y_type`), both contiguous [count]. y may be x. Source of the approximation of erf:
 // Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26.
 void Gelu(ThreadPool& pool, const float* x, int64_t count, void* y, ElementType y_type);
 

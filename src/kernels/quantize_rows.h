@@ -17,7 +17,7 @@ void RoundRows(ThreadPool& pool, const ActivationFormat& format, float input_sca
                const Activations& x, float* out);
 
 // Quantizes activations to INT8 per row: scale[i] = amax(x[i, :]) / 127, out = x / scale rounded to
-// nearest even, in [-127, 127]; a row of zeros has scale 1. out: dense [rows, cols].
+// nearest even, in [-127, 127]; a row of zeros has scale 1. out: contiguous [rows, cols].
 void QuantizeInt8Rows(ThreadPool& pool, const Activations& x, int8_t* out, float* scales);
 
 }  // namespace sluice::kernels

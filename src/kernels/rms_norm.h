@@ -9,9 +9,9 @@
 
 namespace sluice::kernels {
 
-// For each of `rows` rows of length `cols`, computes y = weight * (x * rsqrt(mean(x^2) + eps)),
-// computed in F32 and rounded once to `y_type` (F32 or BF16). x: F32 [rows, cols] with row stride
-// x_stride; weight: F32 [cols]; y: [rows, cols] dense. Source: transformers modeling_llama.py
+// For each of `rows` rows of length `cols`, computes y = weight * (x * rsqrt(mean(x^2) + eps)) in
+// F32 and rounds it once to `y_type` (F32 or BF16). x: F32 [rows, cols] with row stride x_stride;
+// weight: F32 [cols]; y: [rows, cols] contiguous. Source: transformers modeling_llama.py
 // LlamaRMSNorm, in F32.
 void RmsNorm(ThreadPool& pool, const float* x, int64_t x_stride, const float* weight, float eps,
              int64_t rows, int64_t cols, void* y, ElementType y_type);
@@ -22,9 +22,9 @@ void AddRmsNorm(ThreadPool& pool, float* residual, const float* delta, const flo
                 float eps, int64_t rows, int64_t cols, void* y, ElementType y_type);
 
 // Replaces each of the `num_heads` heads of each row by weight * (head * rsqrt(mean(head^2) +
-// eps)), in F32. x: F32, row i at x + i * stride, heads dense [num_heads, head_dim]; weight: F32
-// [head_dim], shared by all heads. Source: transformers modeling_qwen3.py Qwen3Attention (q_norm,
-// k_norm), in F32.
+// eps)), in F32. x: F32, row i at x + i * stride, heads contiguous [num_heads, head_dim]; weight:
+// F32 [head_dim], shared by all heads. Source: transformers modeling_qwen3.py Qwen3Attention
+// (q_norm, k_norm), in F32.
 void HeadRmsNorm(ThreadPool& pool, float* x, int64_t stride, const float* weight, float eps,
                  int64_t rows, int num_heads, int head_dim);
 

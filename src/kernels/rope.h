@@ -30,8 +30,8 @@ std::vector<float> RopeFrequencies(int head_dim, double theta,
                                    const std::optional<Llama3RopeScaling>& scaling);
 
 // Rotates the first `rotary_dim` elements of `num_heads` heads of each row in place. x: F32, row i
-// at x + i * stride, heads dense [num_heads, head_dim]; `cos_sin`: the table that RopeTable made
-// for these rows, with rotary_dim / 2 frequencies.
+// at x + i * stride, heads contiguous [num_heads, head_dim]; `cos_sin`: the table that RopeTable
+// made for these rows, with rotary_dim / 2 frequencies.
 void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads,
                int head_dim, int rotary_dim, RopeStyle style, const float* cos_sin);
 

@@ -13,8 +13,8 @@ namespace sluice::kernels {
 // Queries of an indexer. The score of position t is the sum over heads of weights[head] * max(0,
 // q[head] . key[t]). Factors common to all scores do not change the choice and are left out.
 struct IndexQueries {
-  const float* q = nullptr;        // F32, dense [rows, num_heads, layout.side_dim]
-  const float* weights = nullptr;  // F32, dense [rows, num_heads]
+  const float* q = nullptr;        // F32, contiguous [rows, num_heads, layout.side_dim]
+  const float* weights = nullptr;  // F32, contiguous [rows, num_heads]
   int num_heads = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace sluice::kernels {
 
 // Computes out[2 * i, :] = x[i, :] rounded to BF16, out[2 * i + 1, :] = the remainder, rounded to
-// BF16: their sum has 16 significant bits of x. x: F32; out: dense [2 * rows, cols].
+// BF16: their sum has 16 significant bits of x. x: F32; out: contiguous [2 * rows, cols].
 void SplitRows(ThreadPool& pool, const Activations& x, BFloat16* out);
 
 // Computes y[i, :] = pairs[2 * i, :] + pairs[2 * i + 1, :], plus bias if it is not null: combines

@@ -32,7 +32,7 @@ inline void StorePairs(uint8_t* p, __m256 first, __m256 second) {
 
 // Converts E4M3 codes in the upper bytes of 16-bit words to BF16. `codes`: the same codes in the
 // lower bytes; upper bytes arbitrary. The formula for normal numbers reads a code with a zero
-// exponent as 2^-7 * 1.mmm; for these a table has the difference to the correct number. NaN is not
+// exponent as 2^-7 * 1.mmm; a table contains what must be added to correct these. NaN is not
 // handled.
 inline __m256i Bf16OfE4M3(__m256i upper, __m256i codes) {
   constexpr short kBase = 120 << 7;

@@ -40,7 +40,7 @@ inline __m512i Pairs(__m512 first, __m512 second) {
 
 // Converts E4M3 codes in the upper bytes of 16-bit words to BF16. `codes`: the same codes in the
 // lower bytes; upper bytes arbitrary. The formula for normal numbers reads a code with a zero
-// exponent as 2^-7 * 1.mmm; for these a table has the difference to the correct number. NaN is not
+// exponent as 2^-7 * 1.mmm; a table contains what must be added to correct these. NaN is not
 // handled.
 template <Among kAmong>
 inline __m512i Bf16OfE4M3(__m512i upper, __m512i codes, __m512i subnormals) {
