@@ -84,7 +84,8 @@ TEST(LoadingTest, OtherTypesOfTheSameNumbersGiveTheSameLogits) {
 TEST(LoadingTest, HalfPrecisionIsReadAndMixedTypesToo) {
   const auto options = SmallOptions(ElementType::kF32, ElementType::kF32);
   CheckpointCopy copy("llama-tied-bf16-sharded");
-  // Numbers that both types represent exactly: no normal half is smaller than 2^-14.
+  // The tensors have numbers that both types represent exactly: no normal half is smaller than
+  // 2^-14.
   for (TestTensor& tensor : copy.tensors()) {
     for (size_t i = 0; i < tensor.data.size(); i += 2) {
       uint16_t bits;

@@ -58,7 +58,7 @@ Result<TowerSpec> ReadPixtralLayers(const TowerFields& fields);
 Result<TowerSpec> ReadQwenTower(const TowerFields& fields, const TowerDefaults& defaults,
                                 bool patch_bias);
 
-// --- Readers that ReadTowerSpec calls, by model type
+// --- Readers that ReadTowerSpec calls, by architecture
 Result<TowerSpec> ReadLlavaTower(const TowerFields& fields);
 Result<TowerSpec> ReadLlavaNextTower(const TowerFields& fields);
 Result<TowerSpec> ReadInternVlTower(const TowerFields& fields);
