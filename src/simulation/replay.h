@@ -47,7 +47,7 @@ struct ReplayedRequest {
   double ttft = 0;     // seconds from its arrival to its first token
   double tpot = 0;     // seconds per further token
   double latency = 0;  // seconds from its arrival to its last token
-  // The amounts of the steps within these times, for fitting factors.
+  // The amounts of those parts of steps that are within the times above, for fitting factors.
   StepParts ttft_parts{}, tpot_parts{};
 };
 
