@@ -1,4 +1,4 @@
-// Turns what an engine reports to its journal into events.
+// Converts an engine's reports to its journal into events.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace sluice::recording {
 
-// Receives the events of one stream, whole, in order. Must not block.
+// Receives the events of one stream, complete and in order. Must not block.
 class EventSink {
  public:
   virtual ~EventSink() = default;
@@ -19,8 +19,8 @@ class EventSink {
   virtual void Append(std::string_view bytes) = 0;
 };
 
-// Numbers of salts: equal salts have equal numbers, from 1 on; "" has 0. After kMost salts all
-// numbers are forgotten, so that memory stays bounded: a salt that comes again has another number.
+// Numbers salts from 1 on: equal salts have equal numbers; "" has 0. After kMost salts, all numbers
+// are forgotten, which bounds memory; a salt that occurs again then gets another number.
 class SaltNumbers {
  public:
   uint64_t Of(const std::string& salt);
@@ -36,7 +36,8 @@ AddEvent MakeAddEvent(int64_t time_us, const ActiveRequest& request, SaltNumbers
 void SetDecisions(const StepPlan& plan, PlanEvent& event);
 SequenceName NameOf(const ScheduledSequence& sequence);
 
-// Records an engine. Thread safety: the engine's thread. Ownership: the sink outlives it.
+// Records an engine's reports as events. Thread safety: used by the engine's thread only.
+// Ownership: the sink outlives it.
 class RecordingJournal final : public EngineJournal {
  public:
   explicit RecordingJournal(EventSink* sink) : sink_(*sink) {}
