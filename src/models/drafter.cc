@@ -31,8 +31,8 @@ std::string ArchitectureNames(const json::Value& config) {
   return fmt::format("{}", fmt::join(**names, ", "));
 }
 
-// Returns a flat config.json with Llama's fields, which an EAGLE-3 head has. The format of
-// speculators nests some of them.
+// Returns a flat config.json of Llama, whose fields an EAGLE-3 head has: speculators nests some of
+// them.
 Result<json::Value> FlatEagle3Config(const json::Value& config) {
   json::Value flat = config;
   ASSIGN_OR_RETURN(const json::Value* nested,

@@ -43,12 +43,10 @@ struct DrafterSpec {
   std::vector<std::string> layers = {};
   std::string projection = {};
   std::string token_norm = {}, hidden_norm = {};
-  // kMtp: whether the projection reads [norm(hidden), norm(embedding)].
-  bool hidden_first = false;
-  bool norms_residual = false;  // kEagle3: whether norm(x), not x, is the residual
-  // Whether the row that it feeds back to itself is taken after the final norm.
-  bool keeps_norm = false;
-  // "": uses the target's.
+  bool hidden_first = false;    // kMtp: the projection reads [norm(hidden), norm(embedding)]
+  bool norms_residual = false;  // kEagle3: norm(x), not x, is the residual
+  bool keeps_norm = false;      // the row that it feeds back to itself is after the final norm
+  // "": the target's is used.
   std::string embedding = {}, head = {};
   // Number of logits, and the target's token id of each. Empty `target_ids`: the ids are the same.
   int64_t num_outputs = 0;
