@@ -11,7 +11,7 @@ namespace sluice {
 
 struct DraftPlan {
   ModelConfig model;
-  ModelOptions options;       // for loading the model
+  ModelOptions options;       // options with which the model is loaded
   kernels::KvLayout layout;   // layout of the draft's cache
   int64_t num_blocks = 0;     // number of blocks per engine
   int64_t max_sequences = 0;  // maximum number of sequences per step

@@ -52,7 +52,8 @@ struct EngineInfo {
   // next member.
   int64_t prompt_row_width = 0;
   std::string no_prompt_rows;
-  std::vector<int32_t> end_tokens;  // of model and generation config, within the vocabulary, sorted
+  // End tokens of model and generation config, within the vocabulary, sorted.
+  std::vector<int32_t> end_tokens;
   int64_t max_model_len = 0;
   int64_t max_num_seqs = 0;
   int num_speculative_tokens = 0;  // maximum draft tokens per sequence and step; 0: no speculation

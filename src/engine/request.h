@@ -91,7 +91,7 @@ struct PromptRows {
 };
 
 struct Request {
-  std::string id;               // for the log
+  std::string id;               // name of the request in the log
   std::vector<int32_t> prompt;  // >= 1 tokens, within the vocabulary
   // Images, if the model takes them (EngineInfo::takes_images), in ascending order of position,
   // without overlap.

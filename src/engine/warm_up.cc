@@ -17,7 +17,7 @@ namespace {
 
 struct StepShape {
   int64_t slices = 1;
-  int64_t tokens = 1;   // of each slice
+  int64_t tokens = 1;   // number of tokens in each slice
   int64_t context = 0;  // tokens of each slice that are already in the cache
   bool draws = true;    // whether to draw a token for each slice; if not, the step returns logits
 };

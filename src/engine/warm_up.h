@@ -11,8 +11,8 @@
 namespace sluice {
 
 struct WarmUpLimits {
-  int64_t max_rows = 256;   // of a warm-up step; at most the limit in ModelOptions
-  int64_t max_slices = 64;  // of a warm-up step; at most the limit in ModelOptions
+  int64_t max_rows = 256;   // rows of a warm-up step; at most the limit in ModelOptions
+  int64_t max_slices = 64;  // slices of a warm-up step; at most the limit in ModelOptions
   int64_t max_context = 4096;
 };
 
