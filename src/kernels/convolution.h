@@ -11,7 +11,7 @@ inline constexpr int kMostConvolutionWidth = 16;
 
 struct Convolution {
   int width = 0;                  // inputs per result; the last one is the row's own
-  int64_t channels = 0;           // of the weights and of the tail
+  int64_t channels = 0;           // number of channels in the weights and in the tail
   const float* weight = nullptr;  // [width, channels]
   const float* bias = nullptr;    // [channels], or null
   bool silu = false;              // whether to apply SiLU to the result

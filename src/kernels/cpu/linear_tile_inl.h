@@ -62,7 +62,7 @@ template <bool kBf16Weights, int kRows, int kPanels>
 inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (&panels)[kPanels],
                         int64_t count, const TileSums<kRows, kPanels>& sums) {
   constexpr int kVectors = kPanels * kPanelVectors;
-  constexpr int64_t kLineBytes = 64;  // of a panel: 16 F32, or 16 pairs of BF16
+  constexpr int64_t kLineBytes = 64;  // a panel's line: 16 F32, or 16 pairs of BF16
   Floats acc[kRows][kVectors];
   sums.Load(acc);
   const auto line = [&](int64_t index, int v) __attribute__((always_inline)) {

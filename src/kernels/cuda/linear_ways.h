@@ -48,7 +48,7 @@ class LinearWays {
 // Capabilities of the vendor's library and of the device.
 struct LinearAbilities {
   bool library = false;
-  bool row_scales = false;  // for E4M3 products
+  bool row_scales = false;  // whether it applies row scales in E4M3 products
   bool nvf4 = false;
   bool fast_sums = false;  // allowed by the options
   int compute_capability = 0;

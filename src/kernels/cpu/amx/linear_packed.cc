@@ -204,7 +204,7 @@ inline void StoreTiles(PairSums& sums) {
 struct BlockInTiles {
   PairSums* sums = nullptr;  // where to store them; null: the tiles contain no block
   PairSums* totals;
-  const float* scales[2];  // of the outputs of each panel
+  const float* scales[2];  // scales of the outputs of each panel
   bool first;              // there are no totals yet
 
   void Fold(int64_t tile) const {

@@ -12,9 +12,9 @@
 namespace sluice::kernels::avx2 {
 namespace {
 
-constexpr int64_t kStepBytes8 = 512;  // of 8-bit codes
-constexpr int64_t kStepBytes4 = 256;  // of 4-bit codes
-constexpr int64_t kStepBytes = 1024;  // of BF16
+constexpr int64_t kStepBytes8 = 512;  // bytes of 8-bit codes per step
+constexpr int64_t kStepBytes4 = 256;  // bytes of 4-bit codes per step
+constexpr int64_t kStepBytes = 1024;  // bytes of BF16 numbers per step
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kHalfLine = 32;
 constexpr int64_t kPanelRows = 16;

@@ -240,7 +240,7 @@ struct Mxfp4Codes {
 struct HalfMoreTable {
   alignas(64) uint16_t words[32] = {};
   constexpr HalfMoreTable() {
-    constexpr int kUnit = 16;  // of the mantissa's three bits
+    constexpr int kUnit = 16;  // unit of the mantissa's three bits
     for (int i = 0; i < 32; ++i) {
       const int scale = 8 + i % 8;  // in eighths
       const int product = scale * kUnit * 3 / 2;

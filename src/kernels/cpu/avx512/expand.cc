@@ -8,7 +8,7 @@
 namespace sluice::kernels::avx512 {
 namespace {
 
-constexpr int64_t kStepBytes = 1024;  // of BF16
+constexpr int64_t kStepBytes = 1024;  // bytes of BF16 numbers per step
 
 // `scale_bytes`: bytes of scales per step. unusual(codes, scales, lines) expands a step for which
 // IsUnusual returns true.

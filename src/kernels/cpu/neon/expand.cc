@@ -10,8 +10,8 @@
 namespace sluice::kernels::neon {
 namespace {
 
-constexpr int64_t kStepBytes8 = 512;  // of 8-bit codes
-constexpr int64_t kStepBytes4 = 256;  // of 4-bit codes
+constexpr int64_t kStepBytes8 = 512;  // bytes of 8-bit codes per step
+constexpr int64_t kStepBytes4 = 256;  // bytes of 4-bit codes per step
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kVectorBytes = 16;
 constexpr int64_t kPanelRows = 16;

@@ -102,7 +102,7 @@ class WordTile {
                                                       int64_t begin, int64_t count,
                                                       Sums (&sums)[kPairs][kSums]) const {
     const uint32x4_t zero = vdupq_n_u32(0);
-    const int64_t pairs = (count + 7) / 8;  // of lines
+    const int64_t pairs = (count + 7) / 8;  // pairs of lines
     const auto line = [&](int p, int64_t index, int v) __attribute__((always_inline)) {
       return vreinterpretq_u32_u8(vld1q_u8(lines[p] + index * kLineBytes + v * 16));
     };

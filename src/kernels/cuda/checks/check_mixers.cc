@@ -351,7 +351,7 @@ class Recurrence {
   }
 
   struct Gates {
-    std::vector<Bounded> decays;  // of each key
+    std::vector<Bounded> decays;  // decay of each key
     Bounded rate;
   };
   Gates GatesOf(int64_t row, int head) const {
