@@ -34,9 +34,9 @@ struct ImageLimits {
 
 struct ImageHeader {
   ImageFormat format = ImageFormat::kPng;
-  int width = 0;             // as stored, before orientation is applied
-  int height = 0;            // as stored
-  int orientation = 1;       // of EXIF: 1 to 8
+  int width = 0;             // width as stored, before orientation is applied
+  int height = 0;            // height as stored
+  int orientation = 1;       // EXIF orientation, 1 to 8
   int64_t decode_bytes = 0;  // peak allocation of DecodeImage(), including its result
 };
 
