@@ -20,7 +20,7 @@ struct DummyNumbers {
   float plain_scale = 0;    // plain elements: a uniform 16-bit integer times this
   float scale = 0;          // scale of codes with F32 scales
   uint8_t scale_power = 0;  // scale of codes with E8M0 scales
-  float second_scale = 1;   // of formats with E4M3 scales, which are random
+  float second_scale = 1;   // second scale of formats with E4M3 scales, which are random
 
   static DummyNumbers For(const DataFormat& format, int64_t cols);
 };

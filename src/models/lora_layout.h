@@ -51,7 +51,7 @@ struct LoraExperts {
   size_t first_module = 0;
   size_t modules_each = 0;
   int64_t num_experts = 0;
-  int64_t rows = 0, cols = 0;  // of one expert
+  int64_t rows = 0, cols = 0;  // size of one expert's matrix
 };
 
 // A tensor of the base that an adapter may replace (peft's modules_to_save and bias).
@@ -111,12 +111,12 @@ struct LoraLayout {
   int64_t StepBytes(int64_t max_rows) const;
 
   LoraOptions options;
-  std::vector<LoraModule> modules;  // of the whole model
+  std::vector<LoraModule> modules;  // modules of the whole model
   std::vector<LoraLayer> layers;
   std::vector<LoraExperts> experts;
   int64_t slot_bytes = 0;  // bytes for factors in each slot
   int64_t vocab_size = 0;
-  std::vector<LoraReplaceable> replaceables;  // of the whole model
+  std::vector<LoraReplaceable> replaceables;  // replaceable tensors of the whole model
   // This rank's vectors of the base that contain replaceable ones.
   struct Vector {
     const std::vector<float>* base = nullptr;  // filled when the base is loaded

@@ -52,7 +52,7 @@ class DeviceEncoder final : public Model {
   Parts parts_;
   void* pinned_results_ = nullptr;
   std::vector<float> hidden_;   // rows from which scores are computed, or empty
-  std::vector<float> scratch_;  // as large as hidden_
+  std::vector<float> scratch_;  // has the size of hidden_
 };
 
 }  // namespace sluice

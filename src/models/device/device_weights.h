@@ -69,7 +69,7 @@ class DeviceWeightLayout {
 
  private:
   std::vector<DeviceMatrixPlace> matrices_;  // in list order
-  std::vector<int64_t> vectors_;             // of F32 vectors, in list order
+  std::vector<int64_t> vectors_;             // offsets of F32 vectors, in list order
   int64_t rope_frequencies_ = 0;             // F32 RoPE tables, contiguous
   int64_t total_bytes_ = 0;
   std::vector<ArrayGap> gaps_;

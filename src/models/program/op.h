@@ -611,7 +611,7 @@ struct MeanTexts {
 struct Classify {
   static constexpr const char* kName = "Classify";
   BufferId x = kNone;        // F32 [rows, width]
-  BufferId scratch = kNone;  // of the same size as `x`
+  BufferId scratch = kNone;  // has the size of `x`
   int64_t width = 0;
   template <typename Use>
   void Operands(Use&& use) const {
