@@ -25,7 +25,8 @@ struct ModelShape {
   int64_t num_moe_layers = 0;
   int64_t dense_intermediate_size = 0;
   int64_t expert_intermediate_size = 0;
-  int64_t shared_intermediate_size = 0;  // of the shared expert, which all tokens visit; 0: none
+  // Size of the shared expert, which all tokens visit; 0: none.
+  int64_t shared_intermediate_size = 0;
   int64_t num_experts = 0;
   int64_t experts_per_token = 0;
   int64_t max_positions = 0;
