@@ -31,7 +31,7 @@ struct RecipeFacts {
   const ScriptRun& run;
   const RecipeCommands& commands;
   const std::vector<LaunchFacts>& launches;
-  const std::vector<const Accelerator*>& accelerators;  // that the recipe is about
+  const std::vector<const Accelerator*>& accelerators;  // accelerators of the recipe
 };
 
 // Each function appends the findings of one group of rules.

@@ -16,7 +16,7 @@ struct RecipeBlock {
   BlockKind kind = BlockKind::kOther;
   int line = 0;          // line number of its first line of code
   std::string title;     // the `name` on the line above the block; "" if there is none
-  std::string language;  // as named by the fence
+  std::string language;  // language that the fence names
   std::string text;
 };
 
