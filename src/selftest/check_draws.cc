@@ -58,7 +58,7 @@ std::vector<std::vector<float>> AllRows(TestNumbers& numbers, int64_t cols) {
     return row;
   };
   std::vector<std::vector<float>> rows;
-  rows.push_back(normals(3));                 // as in models
+  rows.push_back(normals(3));                 // distribution as in models
   rows.push_back(numbers.Integers(cols, 4));  // few distinct values
   rows.push_back(normals(1));                 // flat: many tokens per bucket
   rows.push_back(normals(12));                // steep: weights from 1 to 0

@@ -37,7 +37,7 @@ using Logits = LoadedModel::Logits;
 
 struct ModelFormat {
   const char* name;
-  const char* target;  // of QuantizeTargets(); null: not quantized
+  const char* target;  // name in QuantizeTargets(); null: not quantized
   bool e4m3_inputs = false;
   bool fp8_cache = false;
 };
