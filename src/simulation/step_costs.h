@@ -18,7 +18,7 @@ enum class ProductRate : uint8_t { kBf16, kFp8, kFp4 };
 // The costs of one rank in all layers of its stage.
 struct StageCosts {
   struct Products {
-    double bytes = 0;           // of weights
+    double bytes = 0;           // bytes of weights
     double row_operations = 0;  // per row
   };
   std::vector<Products> dense = std::vector<Products>(3);  // indexed by ProductRate
@@ -40,7 +40,7 @@ struct StageCosts {
 };
 
 struct StepCosts {
-  std::vector<StageCosts> stages;  // of each stage, the costs of the rank with the most work
+  std::vector<StageCosts> stages;  // for each stage, the costs of the rank with the most work
   int tensor_size = 1;
   // Bytes that a rank sends per row in the exchanges of all stages: two exchanges per layer, each
   // in a ring.
