@@ -12,7 +12,7 @@ namespace sluice {
 namespace {
 
 struct PixtralGrid {
-  int rows = 0;  // of tokens
+  int rows = 0;  // number of rows of tokens
   int columns = 0;
 };
 
