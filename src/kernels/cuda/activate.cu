@@ -3,8 +3,8 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-// Uses the approximation of erf that the CPU uses (kernels/gelu.h). gelu(x) = max(x, 0) - |x| / 2 *
-// erfc(t) for either sign of x, with t = |x| / sqrt(2) and erfc(t) = 1 - erf(t).
+// Computes GELU with the approximation of erf that the CPU uses (kernels/gelu.h). gelu(x) = max(x,
+// 0) - |x| / 2 * erfc(t) for either sign of x, with t = |x| / sqrt(2) and erfc(t) = 1 - erf(t).
 __device__ __forceinline__ float Gelu(float x) {
   const float size = fabsf(x);
   const float k = 1.0f / (0.3275911f * 0.70710678f * size + 1.0f);

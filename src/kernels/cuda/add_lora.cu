@@ -10,7 +10,7 @@ using device::kLoraRows;
 using device::LoraFactor;
 using device::LoraModulePlace;
 
-constexpr int kLoraRanks = 4;                 // per block that multiplies by A
+constexpr int kLoraRanks = 4;                 // number of A's rows per block
 constexpr unsigned kLoraShrinkThreads = 256;  // maximum; depends only on `cols`
 constexpr unsigned kLoraExpandThreads = 64;
 constexpr int kLoraLookupThreads = 64;
@@ -58,7 +58,7 @@ __device__ __forceinline__ LoraFactor LoraFactorOf(const AddLoraArgs& args,
   return module.factor[rows.slot * args.slot_factors + rows.expert * args.expert_factors];
 }
 
-// The factors of the rows' slot and expert, given those of slot 0 and expert 0.
+// Returns the factors of the rows' slot and expert, given those of slot 0 and expert 0.
 __device__ __forceinline__ const uint16_t* LoraPlaceOf(const AddLoraArgs& args,
                                                        const uint16_t* first,
                                                        const LoraRows& rows) {

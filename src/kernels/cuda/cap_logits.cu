@@ -17,7 +17,8 @@ __global__ void __launch_bounds__(kCapThreads)
   for (float& value : values) {
     value *= args.scale;
     if (args.cap == 0) continue;
-    // tanh of the magnitude, by an exponential that may underflow to 0 but is never infinite.
+    // Computes tanh of the magnitude by an exponential, which may underflow to 0 but is never
+    // infinite.
     const float decay = expf(-2.0f * fabsf(value) / args.cap);
     const float capped = args.cap * ((1.0f - decay) / (1.0f + decay));
     value = value < 0 ? -capped : capped;

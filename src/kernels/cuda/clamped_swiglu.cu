@@ -3,7 +3,7 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-// min(value, limit); NaN stays NaN.
+// Returns min(value, limit); NaN stays NaN.
 __device__ __forceinline__ float AtMost(float value, float limit) {
   return value > limit ? limit : value;
 }

@@ -1,5 +1,5 @@
-// Two launches: the results of all rows, each from its own inputs; then the tails of the sequences,
-// which the first one reads.
+// Uses two launches: the first computes the results of all rows, each from its own inputs; the
+// second updates the tails of the sequences, which the first one reads.
 #include "kernels/cuda/device_rows.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kConvolveThreads = 128;
 
-// The index of the slice that has this row: the last one that begins at it or before.
+// Returns the index of the slice that contains this row: the last one that begins at it or before.
 __device__ __forceinline__ int SliceOf(const device::StateSlices& sequences, int64_t row) {
   int low = 0, high = sequences.num_slices;
   while (low + 1 < high) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ int SliceOf(const device::StateSlices& sequences, int
   return low;
 }
 
-// The input of row `row` of the slice; negative rows are in the tail.
+// Returns the input of row `row` of the slice; negative rows are in the tail.
 __device__ __forceinline__ float InputOf(const device::ConvolveArgs& args,
                                          const device::StateSlice& slice, int64_t row,
                                          int64_t channel) {
@@ -58,7 +58,8 @@ __global__ void __launch_bounds__(kConvolveThreads, 8)
   if (channel >= args.channels) return;
   const device::StateSlice slice = args.sequences.slices[blockIdx.x];
   if (slice.slot < 0) return;
-  // Ascending rows: the own tail, last, reads no number that it has overwritten.
+  // Writes rows in ascending order. The slice's own tail is written last, so that no number is read
+  // after it was overwritten.
   const auto write = [&](int32_t rows, int32_t slot) {
     float* const to = args.tails + slot * args.stride + channel;
     SLUICE_ROLLED

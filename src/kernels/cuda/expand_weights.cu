@@ -40,7 +40,7 @@ __device__ __forceinline__ void LoadEight(const void* codes, int64_t first, floa
   }
 }
 
-// INT4: the word with scale and zero point.
+// Returns the word with scale and zero point of INT4.
 __device__ __forceinline__ uint32_t GroupWord(const device::Weights& w, int64_t row, int64_t k) {
   const int64_t per_row = (w.k + w.group - 1) / w.group;
   return static_cast<const uint32_t*>(w.group_scales)[row * per_row + k / w.group];

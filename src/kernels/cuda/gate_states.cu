@@ -5,7 +5,7 @@ namespace {
 
 constexpr int kStateGateThreads = 128;
 
-// A block for each group of a row.
+// Each block computes one group of a row.
 __global__ void __launch_bounds__(kStateGateThreads) GateStatesKernel(device::GateStatesArgs args) {
   auto* const shared = reinterpret_cast<float*>(SharedMemory());
   const int64_t row = blockIdx.x, group = blockIdx.y, first = group * args.group_width;

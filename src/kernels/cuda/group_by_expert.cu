@@ -13,7 +13,8 @@ struct GroupByExpertLaunch {
   int expert_bits;  // number of bits of an expert's index
 };
 
-// Warp. The lanes in `valid` with the same expert as this one.
+// Called by all lanes of a warp. Returns the lanes in `valid` that have the same expert as this
+// one.
 __device__ __forceinline__ unsigned LanesOfSameExpert(int32_t expert, int expert_bits,
                                                       unsigned valid) {
   unsigned same = valid;

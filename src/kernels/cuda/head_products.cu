@@ -1,5 +1,5 @@
 // A warp multiplies a tile of 16 rows of one head by 32 rows of the head's matrix, with operands
-// from global memory: the warps of a block read the same rows of x, and blocks of the same head the
+// from global memory. The warps of a block read the same rows of x, and blocks of the same head the
 // same matrix, from the caches.
 #include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/tail_rope.h"
@@ -8,7 +8,7 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
 constexpr int kProductRows = 16;
-constexpr int kProductGroups = 4;  // of 8 columns, per warp
+constexpr int kProductGroups = 4;  // groups of 8 columns per warp
 constexpr int kProductWarps = 4;
 constexpr int kProductThreads = kProductWarps * 32;
 constexpr int kProductColumns = kProductWarps * kProductGroups * 8;
@@ -22,7 +22,7 @@ __device__ __forceinline__ float QueryFactor(const device::HeadProductsArgs& arg
          1.0f;
 }
 
-// Two neighbouring numbers of x as BF16; zeros unless `is_valid`.
+// Loads two neighbouring numbers of x as BF16; zeros unless `is_valid`.
 __device__ __forceinline__ uint32_t LoadPair(const device::HeadProductsArgs& args, int64_t index,
                                              bool is_valid) {
   if (!is_valid) return 0;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kProductThreads)
   }
 }
 
-// A thread for each pair of numbers that rope rotates.
+// Each thread rotates one pair of numbers.
 __global__ void __launch_bounds__(kProductThreads) HeadTailsKernel(device::HeadProductsArgs args) {
   const int pairs = args.rope.dim / 2;
   const int64_t task = int64_t{blockIdx.x} * kProductThreads + threadIdx.x;

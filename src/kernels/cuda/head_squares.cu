@@ -3,7 +3,7 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-constexpr unsigned kSquareHeads = 4;  // per block, one warp each
+constexpr unsigned kSquareHeads = 4;  // number of heads per block, one per warp
 
 // Lane l sums the squares of vectors l, l + 32, ... in order; then the lanes' sums are added.
 __global__ void __launch_bounds__(kSquareHeads * 32)

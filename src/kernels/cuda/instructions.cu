@@ -1,5 +1,5 @@
 // Runs the instructions of device_code.h one by one, so that `sluice selftest` can compare a device
-// with their descriptions: every other kernel is built on them.
+// with their descriptions. All other kernels use these instructions.
 #include <math.h>
 
 #include "kernels/cuda/device_code.h"
@@ -97,7 +97,7 @@ __global__ void AsyncCopyKernel(InstructionArgs args) {
     fetch(step + 1);
     AsyncWait<1>();
     __syncthreads();
-    // Read by another thread than the one that copied it.
+    // Reads with another thread than the one that copied.
     out[step * 128 + 127 - thread] = shared[step % 2 * 128 + 127 - thread];
     __syncthreads();
   }

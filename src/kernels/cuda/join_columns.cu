@@ -22,7 +22,7 @@ __global__ void JoinColumnsKernel(JoinColumnsArgs args) {
   static_cast<Unit*>(args.out)[row * width + column] = static_cast<const Unit*>(args.in)[from];
 }
 
-// The largest unit of 16, 8, 4, 2 or 1 bytes that divides all pieces and addresses.
+// Returns the largest unit of 16, 8, 4, 2 or 1 bytes that divides all pieces and addresses.
 int64_t UnitOf(const JoinColumnsArgs& args) {
   uint64_t bits = 16 | reinterpret_cast<uintptr_t>(args.in) | reinterpret_cast<uintptr_t>(args.out);
   for (int i = 0; i < args.num_pieces; ++i) bits |= static_cast<uint64_t>(args.ends[i]);

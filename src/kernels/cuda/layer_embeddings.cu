@@ -6,8 +6,8 @@ namespace {
 
 constexpr unsigned kLayerWarps = 4;
 
-// A warp for each layer of each row. It reads the projection twice, as its width has no limit that
-// would let registers hold it.
+// Each warp computes one layer of a row. It reads the projection twice, because its width has no
+// limit that would allow it to stay in registers.
 __global__ void __launch_bounds__(kLayerWarps * 32)
     LayerEmbeddingsKernel(RowsLaunch<device::LayerEmbeddingsArgs> launch) {
   const device::LayerEmbeddingsArgs& args = launch.args;

@@ -9,16 +9,16 @@ namespace {
 
 constexpr unsigned kMostThreads = 256;
 
-// The code of an E2M1 number; NaN becomes the code of 6.
+// Returns the code of an E2M1 number; NaN becomes the code of 6.
 __device__ __forceinline__ uint32_t E2m1Code(float value) {
   const uint32_t bits = BitsOf(RoundToE2m1(value));
   // Lowers the exponent's bias from 127 to 1.
   return BitsOf(FloatFromBits(bits & 0x7FFFFFFFu) * 0x1p-126f) >> 22 | (bits >> 28 & 8u);
 }
 
-// Recovers a scale such that every number of the group is an E2M1 number times it. The largest
-// number of a group is 6 times its scale, or less if the scale is one of the three smallest and so
-// was rounded from a distant number.
+// Recovers a scale with which every number of the group is an E2M1 number times it. The largest
+// number of a group is 6 times its scale. It is less if the scale is one of the three smallest, and
+// so was rounded from a distant number.
 __device__ __forceinline__ float GroupScaleOf(const float (&values)[2][kVector]) {
   constexpr float kLeast = 0x1p-9f;  // the smallest E4M3 number
   uint32_t bits = LargestBits(values[0]);
@@ -40,7 +40,8 @@ __device__ __forceinline__ float GroupScaleOf(const float (&values)[2][kVector])
   return 3 * kLeast;
 }
 
-// One thread per group of a row, including the padding groups and rows of the last tiles of scales.
+// There is one thread per group of a row, including the padding groups and rows of the last tiles
+// of scales.
 __global__ void __launch_bounds__(kMostThreads) PackNvF4Kernel(device::PackNvF4Args args) {
   const int64_t row = blockIdx.x, groups = args.cols / device::kNvF4Group;
   const int64_t group = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;

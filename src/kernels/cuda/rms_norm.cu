@@ -5,8 +5,8 @@ namespace {
 
 constexpr unsigned kMaxThreads = 512;
 
-// A block for each row, which its registers hold: kVectors vectors per thread. kVectors 0: a row of
-// any size, which threads read again each time.
+// Each block computes one row, which is stored in registers: kVectors vectors per thread. With
+// kVectors 0, the row may have any size, and threads read it again each time.
 template <int kVectors>
 __global__ void __launch_bounds__(kMaxThreads)
     RmsNormKernel(RowsLaunch<device::RmsNormArgs> launch) {
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kMaxThreads)
       for (int i = 0; i < kVectors; ++i)
         visit((int64_t{i} * blockDim.x + threadIdx.x) * kVector, held[i]);
     } else {
-      // The same number of times in all threads of a warp.
+      // The loop runs the same number of times in all threads of a warp.
       for (int64_t first = 0; first < cols; first += int64_t{blockDim.x} * kVector)
         visit(first + int64_t{threadIdx.x} * kVector, held[0]);
     }

@@ -1,7 +1,8 @@
-// Several lanes of a warp process each head of each row. A lane holds sixteen numbers of the head
-// in two vectors, so that both numbers of every pair are in one lane: with rope in halves, eight
-// neighbours of the first half and their partners in the second; interleaved, sixteen neighbours.
-// If rope rotates only a part of the head, further lanes hold the rest in the same way.
+// Several lanes of a warp process each head of each row. A lane has sixteen numbers of the head in
+// two vectors, so that both numbers of every pair are in one lane. With RoPE in halves, these are
+// eight neighbours of the first half and their partners in the second; interleaved, they are
+// sixteen neighbours. If RoPE rotates only a part of the head, further lanes have the rest in the
+// same way.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/device_rows.h"
@@ -13,13 +14,13 @@ constexpr unsigned kRopeThreads = 128;
 constexpr int kLaneNumbers = 2 * kVector;
 constexpr int kFours = kLaneNumbers / 4;
 
-// The numbers that a lane holds.
+// The numbers of one lane.
 struct Numbers {
   float first[kVector];
   float second[kVector];
 };
 
-// Calls of(i, a0, a1, b0, b1) for each four numbers, which are two pairs: with rope in halves (a0,
+// Calls of(i, a0, a1, b0, b1) for each four numbers, which are two pairs: with RoPE in halves (a0,
 // b0) and (a1, b1), interleaved (a0, a1) and (b0, b1).
 template <typename Of>
 __device__ __forceinline__ void ForFours(Numbers& x, bool interleaved, const Of& of) {
@@ -42,7 +43,8 @@ __device__ __forceinline__ void Rotate(float& a, float& b, float cosine, float s
   a = rotated;
 }
 
-// Warp, separately for the lanes of each head. The mean of the squares of a head's numbers.
+// Called by all lanes of a warp; the lanes of each head compute separately. Returns the mean of the
+// squares of a head's numbers.
 template <int kLanes>
 __device__ __forceinline__ float MeanSquare(Numbers& x, bool interleaved, int dim) {
   float squares[kFours];
@@ -56,8 +58,8 @@ __device__ __forceinline__ float MeanSquare(Numbers& x, bool interleaved, int di
   return ((squares[0] + squares[2]) + (squares[1] + squares[3])) / static_cast<float>(dim);
 }
 
-// Warp, separately for the lanes of each head. The mean of the squares of all numbers of the row's
-// heads, given the sum of squares of each head.
+// Called by all lanes of a warp; the lanes of each head compute separately. Returns the mean of the
+// squares of all numbers of the row's heads, given the sum of squares of each head.
 template <int kLanes>
 __device__ __forceinline__ float WholeMeanSquare(const float* squares, int64_t row, int heads,
                                                  int dim) {
@@ -73,12 +75,12 @@ __host__ __device__ __forceinline__ int VectorsOf(int count) {
   return (count + kVector - 1) / kVector;
 }
 
-// Number of heads of q and, if the row has its own, of k and v.
+// Returns the number of heads of q and, if the row has its own, of k and v.
 __host__ __device__ __forceinline__ int HeadsOfRow(const device::RopeAppendArgs& args) {
   return args.num_heads + (args.kv == device::RowKv::kNone ? 0 : 2 * args.cache.num_kv_heads);
 }
 
-// For heads of at most kLanes * kLaneNumbers numbers.
+// Used for heads of at most kLanes * kLaneNumbers numbers.
 template <int kLanes>
 __global__ void __launch_bounds__(kRopeThreads)
     RopeAppendKernel(RowsLaunch<device::RopeAppendArgs> launch) {
@@ -87,7 +89,7 @@ __global__ void __launch_bounds__(kRopeThreads)
   const int heads = HeadsOfRow(args);
   const int64_t tasks = args.rows * heads;
   const int64_t own_task = int64_t{blockIdx.x} * (kRopeThreads / kLanes) + threadIdx.x / kLanes;
-  // Lanes without a head repeat the last one, since the warp's sums need them, and write nothing.
+  // Lanes without a head repeat the last one, because the warp's sums need them, but write nothing.
   const int64_t task = min(own_task, tasks - 1);
   const int64_t row = task / heads;
   const int head = static_cast<int>(task % heads);
@@ -129,7 +131,7 @@ __global__ void __launch_bounds__(kRopeThreads)
     if (args.q_squares == nullptr) {
       mean = MeanSquare<kLanes>(x, args.interleaved, dim);
     } else {
-      // A warp may have heads of q and of k: one call serves both.
+      // A warp may have heads of q and of k, so one call computes both.
       mean = WholeMeanSquare<kLanes>(is_q ? args.q_squares : args.k_squares, row,
                                      is_q ? args.square_heads : args.square_kv_heads, dim);
       if (norm != nullptr) norm += (is_q ? head : head - args.num_heads) * dim;

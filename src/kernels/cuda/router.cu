@@ -1,4 +1,5 @@
-// Computes the logits of all experts, then chooses: two launches, or only one of them.
+// Computes the logits of all experts, then chooses among them. These are two launches, of which
+// either may be left out.
 #include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/ordered_key.h"
 
@@ -6,8 +7,8 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
 constexpr int kRows = 8;           // rows that share a read of the weights
-constexpr unsigned kExperts = 8;   // per block, one warp each
-constexpr unsigned kChoosers = 4;  // rows per block of the choice, one warp each
+constexpr unsigned kExperts = 8;   // experts per block, one per warp
+constexpr unsigned kChoosers = 4;  // rows per block of the choice, one per warp
 constexpr float kNoBias = -0.0f;   // changes no sum
 
 // Lane l sums the products of vectors l, l + 32, ... in order; then the lanes' sums are added.
@@ -41,7 +42,7 @@ __global__ void __launch_bounds__(kExperts * 32)
   }
 }
 
-// Warp. The largest key of all lanes.
+// Called by all lanes of a warp. Returns the largest key of all lanes.
 __device__ __forceinline__ uint64_t WarpMaxKey(uint64_t key) {
   for (int mask = 16; mask > 0; mask >>= 1) {
     const uint64_t other = __shfl_xor_sync(0xFFFFFFFFu, key, mask);
@@ -50,7 +51,7 @@ __device__ __forceinline__ uint64_t WarpMaxKey(uint64_t key) {
   return key;
 }
 
-// The groups of experts among which experts are chosen: a bit each.
+// The groups of experts among which experts are chosen, with a bit for each group.
 struct KeptGroups {
   uint32_t bits = 1;
   int64_t size = 0;  // experts of a group
@@ -58,7 +59,7 @@ struct KeptGroups {
   __device__ bool Has(int64_t expert) const { return bits >> (expert / size) & 1u; }
 };
 
-// Warp. The largest key below `limit`.
+// Called by all lanes of a warp. Returns the largest key below `limit`.
 __device__ __forceinline__ uint64_t NextBest(const float* scores, int64_t num_experts,
                                              const KeptGroups& groups, uint64_t limit) {
   uint64_t best = 0;
@@ -69,7 +70,8 @@ __device__ __forceinline__ uint64_t NextBest(const float* scores, int64_t num_ex
   return WarpMaxKey(best);
 }
 
-// Warp. Keeps the groups with the largest sums of their best scores. A lane looks at one group.
+// Called by all lanes of a warp. Keeps the groups with the largest sums of their best scores. Each
+// lane looks at one group.
 __device__ __forceinline__ KeptGroups KeepGroups(const device::RouterArgs& args,
                                                  const float* scores) {
   KeptGroups groups;

@@ -1,6 +1,6 @@
-// A block for each row. It passes over the row once for each quantity: the largest logit, the k-th
-// largest, the weights of buckets, the end of top_p inside a bucket, and the sums in which the
-// random number is looked up. Weights are recomputed in every pass, so that no memory is needed
+// Each block draws from one row. It passes over the row once for each quantity: the largest logit,
+// the k-th largest, the weights of buckets, the end of top_p inside a bucket, and the sums in which
+// the random number is looked up. Weights are recomputed in every pass, so that no memory is needed
 // besides the logits.
 #include "kernels/cuda/draw_lists.h"
 #include "kernels/cuda/draw_logprobs.h"
@@ -13,7 +13,7 @@ using kernels::DrawError;
 
 constexpr unsigned kSampleThreads = 1024;
 
-// Block. The k-th largest logit.
+// Called by all threads of a block. Returns the k-th largest logit.
 __device__ __forceinline__ float KthLargest(const DrawRow& row, DrawShared& shared) {
   uint64_t prefix = 0;
   auto remaining = static_cast<uint32_t>(row.settings.top_k);
@@ -25,7 +25,7 @@ __device__ __forceinline__ float KthLargest(const DrawRow& row, DrawShared& shar
   return FloatOfOrdered(static_cast<uint32_t>(prefix));
 }
 
-// Block. Sets row.edge and row.cut for top_p.
+// Called by all threads of a block. Sets row.edge and row.cut for top_p.
 __device__ __forceinline__ void CutTail(DrawRow& row, DrawShared& shared) {
   for (unsigned i = threadIdx.x; i < kBuckets; i += blockDim.x) shared.sums[i] = 0;
   __syncthreads();
@@ -36,7 +36,7 @@ __device__ __forceinline__ void CutTail(DrawRow& row, DrawShared& shared) {
       atomicAdd(&shared.sums[kernels::DrawBucket(distance)], kernels::BucketWeight(weight));
   });
   __syncthreads();
-  if (threadIdx.x == 0) {  // sequentially: these sums are rounded
+  if (threadIdx.x == 0) {  // sequentially, because these sums are rounded
     double sum = 0;
     for (int i = 0; i < kBuckets; ++i) shared.sums[i] = sum += shared.sums[i];
   }
@@ -75,8 +75,8 @@ __device__ __forceinline__ void CutTail(DrawRow& row, DrawShared& shared) {
   row.cut = prefix;
 }
 
-// Block. The element that the row's random number selects. Sums in the order of Select in
-// sampler/draw.cc.
+// Called by all threads of a block. Returns the element that the row's random number selects. Sums
+// in the order of Select in sampler/draw.cc.
 __device__ __forceinline__ int32_t Select(const DrawRow& row, DrawShared& shared, double* sums) {
   const int64_t blocks = (row.cols + kSumBlock - 1) / kSumBlock;
   const int64_t groups_end = row.cols / 8 * 8;  // elements from here on are added one by one

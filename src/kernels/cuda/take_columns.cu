@@ -1,4 +1,4 @@
-// Reorders columns of rows: brings inputs to the input order of a matrix.
+// Reorders columns of rows, to bring inputs into the input order of a matrix.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
 

@@ -9,17 +9,17 @@ namespace {
 
 constexpr int kStateWarps = 4;
 constexpr int kStateThreads = kStateWarps * 32;
-constexpr int kStateLanes = 4;  // that share a column
+constexpr int kStateLanes = 4;  // number of lanes that share a column
 constexpr int kLaneColumns = 32 / kStateLanes;
 constexpr int kStateColumns = kStateWarps * kLaneColumns;
-constexpr int kStateTokens = 8;  // prepared at a time
+constexpr int kStateTokens = 8;  // number of tokens prepared at a time
 
 __device__ __forceinline__ float StateSoftplus(float x) {
   return x > 20 ? x : log1pf(expf(x));
 }
 
-// Prepared numbers in shared memory, for states of `keys` padded keys: of each token q, k and, if
-// keys have decays, these; the decay and the rate; and v of the block's columns.
+// Prepared numbers in shared memory, for states of `keys` padded keys: for each token q, k and, if
+// keys have decays, the decays; the decay and the rate; and v of the block's columns.
 struct Prepared {
   float* memory;
   int keys;
@@ -40,7 +40,8 @@ struct Prepared {
   }
 };
 
-// Warp. Writes one head of q or of k, padded with zeros, with the length that the delta rule wants.
+// Called by all lanes of a warp. Writes one head of q or of k, padded with zeros, with the length
+// that the delta rule requires.
 __device__ __forceinline__ void PrepareKey(const device::UpdateStateArgs& args, const float* from,
                                            float factor, const Prepared& prepared, float* to) {
   constexpr float kEps = 1e-6f;
@@ -55,7 +56,7 @@ __device__ __forceinline__ void PrepareKey(const device::UpdateStateArgs& args, 
     to[key] = key < args.key_dim ? from[key] * scale : 0.0f;
 }
 
-// Warp. Prepares one token for one head.
+// Called by all lanes of a warp. Prepares one token for one head.
 __device__ __forceinline__ void PrepareToken(const device::UpdateStateArgs& args, int64_t row,
                                              int head, const Prepared& prepared, int token) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -103,13 +104,13 @@ __device__ __forceinline__ Four LoadFour(const float* from) {
   return {{four.x, four.y, four.z, four.w}};
 }
 
-// The sum of the lanes that share a column, in each of them.
+// Returns, to each of the lanes that share a column, the sum of their values.
 __device__ __forceinline__ float ColumnSum(float value) {
   value += __shfl_xor_sync(0xFFFFFFFFu, value, kLaneColumns);
   return value + __shfl_xor_sync(0xFFFFFFFFu, value, 2 * kLaneColumns);
 }
 
-// kKeys: keys that a lane holds, a multiple of 4. kDecaysKeys: UpdateStateArgs::decays_keys.
+// kKeys: number of keys per lane, a multiple of 4. kDecaysKeys: UpdateStateArgs::decays_keys.
 template <int kKeys, bool kDecaysKeys>
 __global__ void __launch_bounds__(kStateThreads, kKeys > 32 && kDecaysKeys ? 2 : 3)
     UpdateStateKernel(device::UpdateStateArgs args) {
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(kStateThreads, kKeys > 32 && kDecaysKeys ? 2 :
   }
   const auto keep = [&](int32_t slot) {
     float* const to = args.states + slot * args.stride + matrix;
-    // Not computed before the loop over tokens: there are no registers for so many addresses.
+    // Computed in the loop over tokens, because there are no registers for so many addresses.
     const int dim = KeptInLoop(args.head_dim);
     SLUICE_UNROLL
     for (int i = 0; i < kKeys; ++i) {
@@ -198,7 +199,7 @@ __global__ void __launch_bounds__(kStateThreads, kKeys > 32 && kDecaysKeys ? 2 :
         keep(kept.slot);
       }
     }
-    __syncthreads();  // no thread still reads what was prepared
+    __syncthreads();  // waits until no thread reads the prepared numbers
   }
   keep(slice.slot);
 }
