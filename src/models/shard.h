@@ -13,9 +13,9 @@
 //   head           rows of the vocabulary, in the first stage; so is the embedding table, which may
 //                  be the same matrix
 //   embeddings in layers   rows of the table's vocabulary and of their projection, in the first
-//                  stage; a layer's gate and projection are divided by rows Every rank has the
-//                  norms, routers and the residual. Since no sum over inputs is split, results are
-//                  bit-identical to those of a single rank.
+//                  stage; a layer's gate and projection are divided by rows
+// Every rank has the norms, routers and the residual. Since no sum over inputs is split, results
+// are bit-identical to those of a single rank.
 #pragma once
 
 #include "base/result.h"

@@ -47,10 +47,10 @@ struct LatentAppendArgs {
 
 // Multiplies the numbers of each head by the head's own matrix:
 //   y[row, head, j] = factor * sum over i < k of w[head, j, i] * bf16(x[row, head, i]), for j < n
-//   and copies the rope.dim numbers that follow the k in x, rotated and times factor, after the n
-//   results. factor: temperature as in RopeAppendArgs, or 1. Sums over i are taken in ascending
-//   steps of 16, independently of other rows. REQUIRES: even k, n, strides and begins; k * 2 bytes
-//   a multiple of 4.
+// and copies the rope.dim numbers that follow the k in x, rotated and times factor, after the n
+// results. factor: temperature as in RopeAppendArgs, or 1. Sums over i are taken in ascending steps
+// of 16, independently of other rows. REQUIRES: even k, n, strides and begins; k * 2 bytes a
+// multiple of 4.
 struct HeadProductsArgs {
   const void* x;  // kF32 or kBF16; head h of row r at r * x_stride + h * x_head
   ElementType x_type;
