@@ -30,7 +30,9 @@ def theirs(name):
         pixels = torch.rand(1, 3, 896, 896).to(torch.bfloat16)
         run = lambda: model(pixel_values=pixels)
     else:
-        from transformers.models.qwen3_vl.configuration_qwen3_vl import Qwen3VLVisionConfig
+        from transformers.models.qwen3_vl.configuration_qwen3_vl import (
+            Qwen3VLVisionConfig,
+        )
         from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLVisionModel
         config = Qwen3VLVisionConfig(depth=24, hidden_size=1024, intermediate_size=4096, num_heads=16, patch_size=16, temporal_patch_size=2,
                                      spatial_merge_size=2, out_hidden_size=2048, num_position_embeddings=2304,

@@ -21,8 +21,9 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "e2e")]
-import run as suites  # noqa: E402
 import test_images as eyes  # noqa: E402
+
+import run as suites  # noqa: E402
 from serving import ABACUS, DATA, serving  # noqa: E402
 
 MODEL = "abacus"

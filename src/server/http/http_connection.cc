@@ -133,8 +133,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     response_bytes_ += body_bytes;
     ended_ = end;
   }
-  // Queues the whole rest of an answer, without a copy. REQUIRES: MayHold() returned true, if the
-  // body is large.
+  // Queues the whole rest of an answer, without a copy. REQUIRES: MayHold() if it is large.
   void AppendBody(uint64_t exchange, std::string body) {
     const MutexLock lock(mutex_);
     if (gone_ || exchange != exchange_ || ended_) return;
@@ -247,8 +246,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   }
 
   // Reserves memory for bytes that the caller appends to out_ and adds to backlog_, and posts the
-  // flush that sends them. Returns false if the memory is refused: the answer is cut off. REQUIRES:
-  // gone_ is false.
+  // flush that sends them. False if refused: the answer is cut off. REQUIRES: gone_ is false.
   bool TakeUnsent(size_t size) REQUIRES(mutex_) {
     if (!unsent_.TryResize(std::max<uint64_t>(unsent_.bytes(), backlog_ + size))) {
       Post([self = shared_from_this()] { self->Close(); });
@@ -261,8 +259,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     return true;
   }
 
-  // Runs `work`. An exception, such as an allocation failure despite the reservation, fails only
-  // this request.
+  // Runs `work`. An exception, such as a failed allocation, fails only this request.
   template <typename Work>
   void Guard(Work work) {
     try {
