@@ -67,7 +67,7 @@ TEST_F(HipDeviceTest, SaysWhyThereIsNone) {
                                           HasSubstr("HIP_VISIBLE_DEVICES is '7'")));
 }
 
-TEST_F(HipDeviceTest, RefusesAGpuThatItHasNoCodeFor) {
+TEST_F(HipDeviceTest, SaysWhatCannotBeExaminedOrIsNotThere) {
   TheMachine().next["hipDeviceGetAttribute"] = 1;
   const auto failed = ListHipDevices();
   ASSERT_FALSE(failed);
@@ -132,6 +132,7 @@ TEST_F(HipDeviceTest, RunsKernelsAndGraphsOfThem) {
   EXPECT_THAT(refused.error().message,
               HasSubstr("launching kernel cap_logits: hipErrorLaunchOutOfResources"));
   ASSERT_TRUE((*device)->CheckAlive());
+  kernels.cap_logits((*stream)->handle(), args);
   TheMachine().next["hipModuleLaunchKernel"] = kHipIllegalAddress;
   kernels.cap_logits((*stream)->handle(), args);
   EXPECT_FALSE((*stream)->Synchronize());
