@@ -233,7 +233,8 @@ TEST_P(LinearFormatsTest, ARowsResultDoesNotDependOnTheBatch) {
   ThreadPool pool1(1), pool2(2), pool3(3);
   for (const NamedFormat& format : NarrowFormats()) {
     for (bool bf16 : {false, true}) {
-      for (auto [n, k] : {std::pair<int64_t, int64_t>{200, 544}, {37, 1088}, {40, 2144}}) {
+      for (auto [n, k] :
+           {std::pair<int64_t, int64_t>{200, 544}, {37, 1088}, {40, 2144}, {530, 288}}) {
         const int64_t cols = k / format.col_multiple * format.col_multiple;
         const PackedMatrix matrix = Pack(StoredSample::Make(random, format.format, n, cols));
         const Inputs x(random.Normal(70 * cols), cols, bf16);
@@ -247,6 +248,40 @@ TEST_P(LinearFormatsTest, ARowsResultDoesNotDependOnTheBatch) {
               << format.name << " N " << n << " K " << k << " rows " << count;
         }
         if (GetParam() == Isa::kReference) break;
+      }
+    }
+  }
+}
+
+// The same near the ends of the range of inputs, scales and sums: some kernels multiply sums by
+// powers of two, which must not be seen in the results.
+TEST_P(LinearFormatsTest, ExtremeNumbersDoNotDependOnTheBatch) {
+  constexpr int64_t kRows = 96, kCols = 1088, kPart = 64, kBatch = 70;
+  constexpr std::array<int, 12> kExponents = {0, 0, 0, 0, -20, -57, -59, -61, -70, 21, 25, 35};
+  Random random(12);
+  ThreadPool pool(2);
+  for (const NamedFormat& format : NarrowFormats()) {
+    if (format.format.type != ElementType::kF4E2M1) continue;
+    for (const int spread : {4, 39, 45}) {  // of the scales' exponents
+      StoredSample sample = StoredSample::Make(random, format.format, kRows, kCols);
+      for (int64_t n = 0; n < kRows && format.format.group_size == 32; ++n) {
+        for (int64_t j = 0; j < kCols / 32; ++j)
+          sample.SetScaleByte(n, j, static_cast<int>(127 - random.Integer(-spread / 2, spread)));
+      }
+      const PackedMatrix matrix = Pack(sample);
+      std::vector<float> values = random.Normal(kBatch * kCols);
+      for (size_t first = 0; first < values.size(); first += kPart) {
+        const int exponent = kExponents[static_cast<size_t>(random.Integer(0, 11))];
+        for (size_t i = first; i < first + kPart; ++i) values[i] = std::ldexp(values[i], exponent);
+      }
+      const Inputs x(values, kCols, true);
+      const std::vector<float> all = Multiply(pool, matrix, x.Rows(0, kBatch));
+      for (int64_t count : {1, 2, 4, 8, 10}) {
+        for (int64_t first = 0; first + count <= kBatch; first += 7) {
+          const std::vector<float> part = Multiply(pool, matrix, x.Rows(first, count));
+          ASSERT_EQ(0, std::memcmp(all.data() + first * kRows, part.data(), part.size() * 4))
+              << format.name << " spread " << spread << " rows " << count << " from " << first;
+        }
       }
     }
   }

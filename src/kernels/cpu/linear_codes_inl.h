@@ -11,6 +11,10 @@
 //   Ready, Prepare(words): a vector of words, prepared for NumbersOf;
 //   NumbersOf<i>(ready, scales): the numbers of input i, times kTimes, a power of two. The sums are
 //   scaled alike meanwhile; sums beyond 2^104 would overflow F32;
+//   kRescales: whether the scales are powers of two that multiply the sums instead of the numbers:
+//   before each group, FactorOf(from, to) takes the sums from the previous group's scale to that of
+//   the group. This changes no bits if AreUsual, AreUsualInputs and AreUsualSums hold (they do
+//   unless a number is extremely large or small), as no rounding depends on a power of two;
 //   kHasUnusual: whether there are codes that only PrepareAny converts, not Prepare. Then
 //   Unusual, with Add(words) and Found(): detects such codes among the words added.
 #pragma once
@@ -29,6 +33,7 @@ struct PlainCodes {
   static constexpr int kGroupInputs = kStepInputs;
   static constexpr float kTimes = 1;
   static constexpr bool kHasScales = false;
+  static constexpr bool kRescales = false;
   using Scales = NoGroupScales;
   static bool AreUsual(const uint8_t* /*scales*/, int64_t /*count*/) { return true; }
   using Ready = Words;
@@ -55,7 +60,8 @@ struct PairCodes : PlainCodes {
   }
 };
 
-// A segment of the codes of some panels, with prepared scales [group][vector].
+// A segment of the codes of some panels, with prepared scales [group][vector]; if Codes::kRescales,
+// with factors: those before each group, and one after the last.
 template <typename Codes, int kPanels>
 struct SegmentCodes {
   static constexpr int kVectors = kPanels * kPanelVectors;
@@ -65,26 +71,35 @@ struct SegmentCodes {
     return LoadWords(codes[v / kPanelVectors] + line * kCodeLineBytes +
                      v % kPanelVectors * kLanes * 4);
   }
-  __attribute__((always_inline)) typename Codes::Scales ScalesAt(int64_t line, int v) const {
-    if constexpr (!Codes::kHasScales)
-      return {};
+  __attribute__((always_inline)) auto ScalesAt(int64_t line, int v) const {
+    if constexpr (!Codes::kHasScales || Codes::kRescales)
+      return NoGroupScales{};
     else
       return scales[line / (Codes::kGroupInputs / Codes::kInputs) * kVectors + v];
   }
   // Prepares the scales at `from` of `panel` for `inputs` inputs. Returns whether all are usual.
   bool MakeScalesReady(int panel, const uint8_t* from, int64_t inputs) {
     const int64_t groups = inputs / Codes::kGroupInputs;
-    for (int64_t group = 0; group < groups; ++group) {
-      for (int v = 0; v < kPanelVectors; ++v) {
-        scales[group * kVectors + panel * kPanelVectors + v] =
-            Codes::ScalesAt(from + group * kPanelRows + v * kLanes);
+    for (int v = 0; v < kPanelVectors; ++v) {
+      typename Codes::Scales* const to = scales + panel * kPanelVectors + v;
+      if constexpr (Codes::kRescales) {
+        auto scale = Codes::UnitScale();
+        for (int64_t group = 0; group < groups; ++group) {
+          const auto next = Codes::ScaleCodes(from + group * kPanelRows + v * kLanes);
+          to[group * kVectors] = Codes::FactorOf(scale, next);
+          scale = next;
+        }
+        to[groups * kVectors] = Codes::FactorOf(scale, Codes::UnitScale());
+      } else {
+        for (int64_t group = 0; group < groups; ++group)
+          to[group * kVectors] = Codes::ScalesAt(from + group * kPanelRows + v * kLanes);
       }
     }
     return Codes::AreUsual(from, groups * kPanelRows);
   }
 
   const uint8_t* codes[kPanels];
-  typename Codes::Scales scales[kGroups * kVectors];
+  typename Codes::Scales scales[(kGroups + (Codes::kRescales ? 1 : 0)) * kVectors];
 };
 
 // Calls body.operator()<i>() for i from kBegin to kEnd - 1.
@@ -106,13 +121,14 @@ __attribute__((always_inline)) inline bool HasUnusual(const SegmentCodes<Codes, 
   return unusual.Found();
 }
 
-// Not inlined: its constants would take registers from a tile's loop.
+// Whether most lines have such codes, as random codes do, unlike those of checkpoints. Looks at
+// some.
 template <typename Codes, int kPanels>
-__attribute__((noinline)) void PrepareUnusualLine(const SegmentCodes<Codes, kPanels>& codes,
-                                                  int64_t line, typename Codes::Ready* ready) {
-#pragma GCC unroll 1
-  for (int v = 0; v < kPanels * kPanelVectors; ++v)
-    ready[v] = Codes::PrepareAny(codes.WordsAt(line, v));
+inline bool AreMostlyUnusual(const SegmentCodes<Codes, kPanels>& codes, int64_t lines) {
+  constexpr int64_t kSamples = 8;
+  int64_t unusual = 0;
+  for (int64_t i = 0; i < kSamples; ++i) unusual += HasUnusual(codes, lines * i / kSamples) ? 1 : 0;
+  return unusual > kSamples / 2;
 }
 
 template <int kRows, int kVectors>
@@ -137,6 +153,16 @@ __attribute__((noinline)) void AddCodes(const float* x, const SegmentCodes<Codes
   Floats acc[kRows][kVectors];
   sums.Load(acc);
   MultiplyAll(Codes::kTimes, acc);
+  const auto rescale = [&](int64_t group) __attribute__((always_inline)) {
+    if constexpr (Codes::kRescales) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const Floats factor = codes.scales[group * kVectors + v];
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) acc[r][v] = Mul(acc[r][v], factor);
+      }
+    }
+  };
   const auto add = [&](int64_t line, const auto& ready_of) __attribute__((always_inline)) {
     const float* inputs = x + line * Codes::kInputs;
 #pragma GCC unroll 8
@@ -160,13 +186,15 @@ __attribute__((noinline)) void AddCodes(const float* x, const SegmentCodes<Codes
       });
     }
   };
+  constexpr int64_t kGroupLines = Codes::kGroupInputs / Codes::kInputs;
   for (int64_t line = 0; line < lines; ++line) {
+    if (Codes::kRescales && line % kGroupLines == 0) rescale(line / kGroupLines);
     if constexpr (Codes::kHasUnusual) {
       if (HasUnusual(codes, line)) [[unlikely]] {
-        typename Codes::Ready ready[kVectors];
-        PrepareUnusualLine(codes, line, ready);
         add(
-            line, [&](int v) __attribute__((always_inline)) { return ready[v]; });
+            line, [&](int v) __attribute__((always_inline)) {
+              return Codes::PrepareAny(codes.WordsAt(line, v));
+            });
         continue;
       }
     }
@@ -175,24 +203,50 @@ __attribute__((noinline)) void AddCodes(const float* x, const SegmentCodes<Codes
           return Codes::Prepare(codes.WordsAt(line, v));
         });
   }
+  rescale(lines / kGroupLines);
   MultiplyAll(1 / Codes::kTimes, acc);
   sums.Store(acc);
 }
+
+// Whether Codes::AreUsualSums holds for the sums of `rows` rows and kPanels panels from `first` on.
+template <typename Codes, int kPanels>
+inline bool AreUsualSums(const float* first, int64_t stride, int64_t rows) {
+  bool usual = true;
+  for (int64_t row = 0; row < rows; ++row)
+    usual &= Codes::AreUsualSums(first + row * stride, kPanels * kPanelRows);
+  return usual;
+}
+
+// With at least this many rows, most lines having unusual codes, expanding all codes is faster.
+constexpr int64_t kRowsToExpandUnusual = 4;
 
 // Adds the products of a segment in tiles of up to kMaxRows rows by kWidePanels panels.
 template <typename Codes, int kMaxRows, int kWidePanels>
 inline void AddCodesSegment(const LinearArgs& args, const Segment& segment, const float* x,
                             int64_t rows, int64_t panel_begin, int64_t panel_end, ChunkSums& sums) {
   const int64_t step = segment.begin / kStepInputs;
+  bool are_usual_inputs = true;
+  if constexpr (Codes::kRescales) {
+    for (int64_t row = 0; row < rows; ++row)
+      are_usual_inputs &= Codes::AreUsualInputs(x + row * kSegmentInputs, segment.count);
+  }
   ForEachPanelGroup<kWidePanels>(0, panel_end - panel_begin, [&]<int kPanels>(int64_t panel) {
     SegmentCodes<Codes, kPanels> codes;
-    bool are_usual = true;
+    bool are_usual = are_usual_inputs;
+    if constexpr (Codes::kRescales) {
+      if (!segment.starts)
+        are_usual &= AreUsualSums<Codes, kPanels>(sums.At(0, panel), sums.stride, rows);
+    }
     for (int p = 0; p < kPanels; ++p) {
       const int64_t index = panel_begin + panel + p;
       codes.codes[p] = CodesAt(args, index, step, args.code_step_bytes);
       if constexpr (Codes::kHasScales) {
         are_usual &= codes.MakeScalesReady(p, ScalesAt(args, index, step), segment.count);
       }
+    }
+    if constexpr (Codes::kHasUnusual) {
+      if (rows >= kRowsToExpandUnusual)
+        are_usual &= !AreMostlyUnusual(codes, segment.count / Codes::kInputs);
     }
     if (!are_usual) [[unlikely]] {
       ChunkSums rest = sums.From(panel);

@@ -68,26 +68,26 @@ struct F8Floats : PairCodes {
     return {{PairsOfNormal(_mm256_slli_epi16(words, 8)), PairsOfNormal(words)}};
   }
   __attribute__((always_inline)) static Ready PrepareAny(Words words) {
-    const Words magnitudes = _mm256_and_si256(words, _mm256_set1_epi8(0x7F));
-    // Corrections added to the BF16 of codes below 8, the numbers below 2^-6: table entries 8 to
+    // The two bytes of each number: of a normal one, the upper is looked up by the sign and three
+    // bits of the exponent.
+    const Words upper_bits = _mm256_and_si256(_mm256_srli_epi16(words, 4), _mm256_set1_epi8(15));
+    const __m128i upper_bytes = _mm_set_epi64x(static_cast<int64_t>(0xC3C2C1C0BFBEBDBCu),
+                                               static_cast<int64_t>(0x43424140'3F3E3D3Cu));
+    Words upper = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(upper_bytes), upper_bits);
+    Words lower =
+        _mm256_and_si256(_mm256_slli_epi16(words, 4), _mm256_set1_epi8(static_cast<char>(0xF0)));
+    // Corrections added to the bytes of codes below 8, the numbers below 2^-6: table entries 8 to
     // 15. For other codes the index has its highest bit set, which gives zero.
+    const Words magnitudes = _mm256_and_si256(words, _mm256_set1_epi8(0x7F));
     const Words places = _mm256_add_epi8(magnitudes, _mm256_set1_epi8(0x78));
-    const Words lower =
-        _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<int64_t>(0xF0E0D0C09060F000u)), places);
-    const Words upper =
-        _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<int64_t>(0xFFFFFFFFFFFFFEC4u)), places);
+    lower = _mm256_add_epi8(
+        lower,
+        _mm256_shuffle_epi8(_mm256_set1_epi64x(static_cast<int64_t>(0xF0E0D0C09060F000u)), places));
+    upper = _mm256_add_epi8(upper, _mm256_shuffle_epi8(_mm256_set1_epi64x(0xFFFFFFC4), places));
+    upper = _mm256_or_si256(upper, _mm256_cmpeq_epi8(magnitudes, _mm256_set1_epi8(0x7F)));  // NaN
     const Words upper_half = _mm256_set1_epi16(static_cast<short>(0xFF00));
-    Ready ready = Prepare(words);
-    ready.pairs[0] = _mm256_add_epi16(
-        ready.pairs[0],
-        _mm256_or_si256(_mm256_andnot_si256(upper_half, lower), _mm256_slli_epi16(upper, 8)));
-    ready.pairs[1] = _mm256_add_epi16(
-        ready.pairs[1],
-        _mm256_or_si256(_mm256_srli_epi16(lower, 8), _mm256_and_si256(upper_half, upper)));
-    const Words is_nan = _mm256_cmpeq_epi8(magnitudes, _mm256_set1_epi8(0x7F));
-    ready.pairs[0] = _mm256_or_si256(ready.pairs[0], _mm256_slli_epi16(is_nan, 8));
-    ready.pairs[1] = _mm256_or_si256(ready.pairs[1], _mm256_and_si256(upper_half, is_nan));
-    return ready;
+    return {{_mm256_or_si256(_mm256_andnot_si256(upper_half, lower), _mm256_slli_epi16(upper, 8)),
+             _mm256_or_si256(_mm256_srli_epi16(lower, 8), _mm256_and_si256(upper_half, upper))}};
   }
 
  private:
@@ -149,15 +149,65 @@ struct Nvfp4Floats : E2M1Floats {
   }
 };
 
-struct Mxfp4Floats : E2M1Floats {
-  static Floats ScalesAt(const uint8_t* scales) {
-    return Mul(FloatsOfE8M0(Bytes(scales)), Set(kE2M1Unit));
+// Whether every number is zero, or at least 2^kLeast and below 2^kEnd in magnitude. `count`: a
+// multiple of 8.
+template <int kLeast, int kEnd>
+inline bool AreWithin(const float* values, int64_t count) {
+  // As integers, magnitudes are ordered like the numbers; less one, zero becomes the largest.
+  const Words one = _mm256_set1_epi32(1), magnitude = _mm256_set1_epi32(0x7FFFFFFF);
+  const Words least = _mm256_set1_epi32(((kLeast + 127) << 23) - 1);
+  const Words largest_usual = _mm256_set1_epi32(((kEnd + 127) << 23) - 1);
+  Words smallest = _mm256_set1_epi32(-1), largest = _mm256_setzero_si256();
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Words bits = _mm256_and_si256(LoadWords(values + i), magnitude);
+    largest = _mm256_max_epu32(largest, bits);
+    smallest = _mm256_min_epu32(smallest, _mm256_sub_epi32(bits, one));
   }
-  // The product of a scale below 2^-124 with kE2M1Unit is not exact.
+  const Words within =
+      _mm256_and_si256(_mm256_cmpeq_epi32(_mm256_max_epu32(smallest, least), smallest),
+                       _mm256_cmpeq_epi32(_mm256_min_epu32(largest, largest_usual), largest));
+  return _mm256_movemask_epi8(within) == -1;
+}
+
+// Multiplies sums by powers of two instead of numbers by scales. Usual are scales from 2^-40 to
+// 2^20, inputs that are zero or from 2^-60 to 2^24, and sums, before a segment, that are zero or
+// from 2^-60 to 2^50. Then all sums are multiples of 2^-108 and, times kTimes over any usual scale,
+// at least 2^-103 and below 2^120: never subnormal, never infinite.
+struct Mxfp4Floats : E2M1Floats {
+  static constexpr bool kRescales = true;
+  static constexpr int kTimesExponent = 25;  // 1 / kE2M1Unit
+  static constexpr int kLeastScale = 127 - 40, kLargestScale = 127 + 20;
+  static Words UnitScale() { return _mm256_set1_epi32(127 + kTimesExponent); }
+  static Words ScaleCodes(const uint8_t* scales) { return Bytes(scales); }
+  static Floats FactorOf(Words from, Words to) {
+    const Words exponent = _mm256_add_epi32(_mm256_sub_epi32(from, to), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
+  }
+  // `count`: a multiple of 16.
   static bool AreUsual(const uint8_t* scales, int64_t count) {
-    uint8_t least = 0xFF;
-    for (int64_t i = 0; i < count; ++i) least = scales[i] < least ? scales[i] : least;
-    return least >= 127 - 124;
+    __m128i least = _mm_set1_epi8(kLeastScale),
+            largest = _mm_set1_epi8(static_cast<char>(kLargestScale));
+    const __m128i first = least, last = largest;
+    for (int64_t i = 0; i < count; i += 16) {
+      const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales + i));
+      least = _mm_min_epu8(least, codes);
+      largest = _mm_max_epu8(largest, codes);
+    }
+    const __m128i within =
+        _mm_and_si128(_mm_cmpeq_epi8(least, first), _mm_cmpeq_epi8(largest, last));
+    return _mm_movemask_epi8(within) == 0xFFFF;
+  }
+  // `inputs`: `count` numbers, padded to a multiple of 8.
+  static bool AreUsualInputs(const float* inputs, int64_t count) {
+    return AreWithin<-60, 24>(inputs, count);
+  }
+  static bool AreUsualSums(const float* sums, int64_t count) {
+    return AreWithin<-60, 50>(sums, count);
+  }
+  template <int kInput>
+  __attribute__((always_inline)) static Floats NumbersOf(const HalfBytes& ready,
+                                                         NoGroupScales /*scales*/) {
+    return LargeFloatsOf<kPlaceOf<kInput>>(BytesOf<kInput>(ready));
   }
 };
 

@@ -23,7 +23,8 @@ LinearFunction* FunctionFor(int64_t rows) {
   } else {
     if (rows == 1) return MultiplyCodes<Codes, 1, 3>;
     if (rows == 2) return MultiplyCodes<Codes, 2, 2>;
-    constexpr int kMaxRows = Codes::kHasScales || Codes::kHasUnusual ? 4 : 5;
+    constexpr bool kScalesNumbers = Codes::kHasScales && !Codes::kRescales;
+    constexpr int kMaxRows = kScalesNumbers || Codes::kHasUnusual ? 4 : 5;
     return MultiplyCodes<Codes, kMaxRows, 1>;
   }
 }
