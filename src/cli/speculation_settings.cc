@@ -328,7 +328,7 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
     found.draft.kind = Kind::kMtp;
     method = "mtp";
   } else if (method == "eagle3" || method == "eagle") {
-    if (are_processes) return SpeculateNothing("an EAGLE-3 head proposes within one process");
+    if (are_processes) return SpeculateNothing("an EAGLE head proposes within one process");
     RETURN_IF_ERROR(FindDraft(settings, keys, model, hooks, are_processes, found.draft));
     found.draft.kind = Kind::kEagle3;
     method = "eagle3";
@@ -336,6 +336,7 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
     if (is_named && are_processes) return DraftOfProcesses();
     RETURN_IF_ERROR(FindDraft(settings, keys, model, hooks, are_processes, found.draft));
     if (!is_named) method = HiddenStateMethod(KindOf(found.draft.folder));
+    if (method == "eagle") method = "eagle3";  // one reader tells the kinds of heads apart
     if (method.empty()) method = "draft_model";
     if (method == "eagle3") found.draft.kind = Kind::kEagle3;
     if (method == "draft_model" && are_processes) return DraftOfProcesses();

@@ -344,8 +344,8 @@ Result<ReadDraft> ReadDraftConfig(const EngineConfig& config, const ModelConfig&
     return tl::unexpected(std::move(read).error().In(DrafterName(draft)));
   }
   auto read = draft.is_mtp() ? LoadMtpConfig(target, config.model_folder, has_weights)
-                             : LoadEagle3Config(draft.folder, target, config.model_folder,
-                                                quantization, has_weights);
+                             : LoadEagleConfig(draft.folder, target, config.model_folder,
+                                               quantization, has_weights);
   if (!read) return tl::unexpected(std::move(read).error().In(DrafterName(draft)));
   return ReadDraft{std::move(read->model),
                    std::make_shared<const DrafterSpec>(std::move(read->head))};

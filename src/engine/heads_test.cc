@@ -128,6 +128,7 @@ INSTANTIATE_TEST_SUITE_P(
     Heads, HeadEngine,
     ::testing::Values(HeadPair{"tiny-eagle3-target", "tiny-eagle3"},
                       HeadPair{"tiny-eagle3-target", "tiny-eagle3-speculators"},
+                      HeadPair{"tiny-eagle3-target", "tiny-eagle1"},
                       HeadPair{"tiny-mtp-deepseek", ""}, HeadPair{"tiny-mtp-glm", ""},
                       HeadPair{"tiny-mtp-qwen", ""}),
     [](const auto& info) {

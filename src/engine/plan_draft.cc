@@ -25,7 +25,7 @@ std::string DrafterName(const DraftConfig& draft) {
   switch (draft.kind) {
     case DraftConfig::Kind::kModel: break;
     case DraftConfig::Kind::kEagle3:
-      return fmt::format("the EAGLE-3 head in {}", draft.folder.string());
+      return fmt::format("the EAGLE head in {}", draft.folder.string());
     case DraftConfig::Kind::kMtp: return "the layers that propose tokens (method mtp)";
   }
   return fmt::format("the draft model in {}", draft.folder.string());

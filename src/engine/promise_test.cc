@@ -360,6 +360,7 @@ INSTANTIATE_TEST_SUITE_P(
     Heads, HeadPromise,
     ::testing::Values(Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle3"},
                       Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle3-speculators"},
+                      Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle1"},
                       Subject{"tiny-mtp-deepseek", 20}, Subject{"tiny-mtp-glm", 20},
                       Subject{"tiny-mtp-qwen", 20}),
     [](const auto& info) {

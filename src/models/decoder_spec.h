@@ -408,7 +408,7 @@ struct DecoderSpec {
   bool head_bias = false;  // of the language model's head
   NormSpec norm;
   float norm_eps = 0;
-  std::string final_norm = "model.norm";
+  std::string final_norm = "model.norm";     // "": none, in some drafting heads
   std::optional<float> after_norm_eps = {};  // for norms after sub-layers; nullopt: norm_eps
   float final_norm_eps_factor = 1;
   bool norms_embedding = false;  // an RMS norm of the embedding's rows, without weights

@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kEagle3Architectures = {
     "LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "Eagle3Speculator"};
+constexpr std::array<std::string_view, 3> kEagle1Architectures = {
+    "LlamaForCausalLMEagle", "EagleLlamaForCausalLM", "EagleSpeculator"};
 constexpr const char* kDraftVocabulary = "draft_vocab_size";
 constexpr const char* kAuxLayers = "eagle_aux_hidden_state_layer_ids";
 
@@ -31,9 +33,9 @@ std::string ArchitectureNames(const json::Value& config) {
   return fmt::format("{}", fmt::join(**names, ", "));
 }
 
-// Returns a flat config.json of Llama, whose fields an EAGLE-3 head has: speculators nests some of
+// Returns a flat config.json of Llama, whose fields an EAGLE head has: speculators nests some of
 // them.
-Result<json::Value> FlatEagle3Config(const json::Value& config) {
+Result<json::Value> FlatEagleConfig(const json::Value& config) {
   json::Value flat = config;
   ASSIGN_OR_RETURN(const json::Value* nested,
                    JsonFields(config, "").Object("transformer_layer_config"));
@@ -80,8 +82,8 @@ Result<std::vector<int64_t>> ReadHandedLayers(const json::Value& config,
   return *std::move(layers);
 }
 
-Status CheckEagle3(const json::Value& config, const ModelConfig& head, const ModelConfig& target,
-                   const std::filesystem::path& target_folder) {
+Status CheckEagle(const json::Value& config, const ModelConfig& head, const ModelConfig& target,
+                  const std::filesystem::path& target_folder) {
   const JsonFields fields(config, "");
   for (const char* name : {"norm_before_fc", "parallel_drafting"}) {
     ASSIGN_OR_RETURN(const auto flag, fields.Bool(name));
@@ -288,6 +290,63 @@ Result<std::shared_ptr<const DecoderWeights>> CopyTables(ThreadPool& pool,
   return std::shared_ptr<const DecoderWeights>(weights);
 }
 
+// Heads of EAGLE-1 are also published as LlamaForCausalLM; their projection tells them apart.
+bool IsEagle1(const json::Value& config, const std::filesystem::path& folder, bool has_weights) {
+  const std::string names = ArchitectureNames(config);
+  if (std::ranges::find(kEagle1Architectures, names) != kEagle1Architectures.end()) return true;
+  const auto kind = JsonFields(config, "").String("speculators_model_type");
+  if (kind && *kind && **kind == "eagle") return true;
+  if (names != "LlamaForCausalLM" || !has_weights) return false;
+  const auto checkpoint = Checkpoint::Open(folder);
+  return checkpoint && checkpoint->Find("fc.weight") != nullptr;
+}
+
+Result<DrafterSpec> ReadEagle1(const json::Value& raw, const std::filesystem::path& folder,
+                               const ModelConfig& target, bool has_weights, ModelConfig& config) {
+  ASSIGN_OR_RETURN(const auto has_norms, JsonFields(raw, "").Bool("layernorms"));
+  if (has_norms.value_or(false))
+    return Fail(ErrorCode::kUnsupported, "layernorms true is not supported", "layernorms");
+  if (config.hidden_size != target.hidden_size) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("hidden_size of its config.json is {}, that of the model {}; use the "
+                            "head that was made for this model",
+                            config.hidden_size, target.hidden_size),
+                "speculative_config");
+  }
+  DrafterSpec drafter;
+  drafter.kind = DrafterSpec::Kind::kEagle1;
+  drafter.takes.is_normed = true;
+  drafter.target_hidden_size = target.hidden_size;
+  for (size_t i = 0; i < config.spec.layers.size(); ++i)
+    drafter.layers.push_back(fmt::format("model.layers.{}", i));
+  drafter.projection = "fc";
+  drafter.num_outputs = config.vocab_size;
+  config.spec.layers.front().attention_norms.before = "";
+  config.spec.final_norm = "";
+  config.spec.tied_head = target.spec.tied_head;
+  config.max_position_embeddings = target.max_position_embeddings;
+  if (!has_weights) return drafter;
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
+  drafter.projection_bias = checkpoint.Find("fc.bias") != nullptr;
+  if (HasTensorsOf(checkpoint, "model.embed_tokens.")) drafter.embedding = "model.embed_tokens";
+  if (HasTensorsOf(checkpoint, "lm_head.")) {
+    drafter.head = "lm_head";
+    config.spec.tied_head = false;
+  }
+  return drafter;
+}
+
+Result<DrafterConfig> WithScheme(const std::filesystem::path& folder, const json::Value& raw,
+                                 const LoadQuantization& quantization, ModelConfig config,
+                                 DrafterSpec drafter) {
+  ASSIGN_OR_RETURN(config.scheme, LoadScheme(folder, raw));
+  if (!quantization.empty()) {
+    ASSIGN_OR_RETURN(config.scheme,
+                     QuantizeAtLoad(std::move(config.scheme), quantization, /*tied_head=*/false));
+  }
+  return DrafterConfig{std::move(config), std::move(drafter)};
+}
+
 }  // namespace
 
 bool IsEagle3Config(const json::Value& config) {
@@ -297,22 +356,28 @@ bool IsEagle3Config(const json::Value& config) {
   return kind && *kind && **kind == "eagle3";
 }
 
-Result<DrafterConfig> LoadEagle3Config(const std::filesystem::path& folder,
-                                       const ModelConfig& target,
-                                       const std::filesystem::path& target_folder,
-                                       const LoadQuantization& quantization, bool has_weights) {
+Result<DrafterConfig> LoadEagleConfig(const std::filesystem::path& folder,
+                                      const ModelConfig& target,
+                                      const std::filesystem::path& target_folder,
+                                      const LoadQuantization& quantization, bool has_weights) {
   ASSIGN_OR_RETURN(const json::Value raw, ReadJsonObject(folder / "config.json"));
-  if (!IsEagle3Config(raw)) {
+  const bool is_eagle3 = IsEagle3Config(raw);
+  if (!is_eagle3 && !IsEagle1(raw, folder, has_weights)) {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("{} is no EAGLE-3 head of this program, which has {}, and "
-                            "speculators_model_type eagle3",
-                            ArchitectureNames(raw), fmt::join(kEagle3Architectures, ", ")),
+                fmt::format("{} is no EAGLE head of this program, which has {}, {}, and "
+                            "speculators_model_type eagle3 or eagle",
+                            ArchitectureNames(raw), fmt::join(kEagle3Architectures, ", "),
+                            fmt::join(kEagle1Architectures, ", ")),
                 "architectures");
   }
-  ASSIGN_OR_RETURN(const json::Value flat, FlatEagle3Config(raw));
+  ASSIGN_OR_RETURN(const json::Value flat, FlatEagleConfig(raw));
   ASSIGN_OR_RETURN(ModelConfig config, ParseModelShape(flat));
   config.architecture = ArchitectureNames(raw);
-  RETURN_IF_ERROR(CheckEagle3(raw, config, target, target_folder));
+  RETURN_IF_ERROR(CheckEagle(raw, config, target, target_folder));
+  if (!is_eagle3) {
+    ASSIGN_OR_RETURN(DrafterSpec drafter, ReadEagle1(raw, folder, target, has_weights, config));
+    return WithScheme(folder, raw, quantization, std::move(config), std::move(drafter));
+  }
   const JsonFields fields(raw, "");
   ASSIGN_OR_RETURN(const auto outputs, fields.Integer(kDraftVocabulary, 1, config.vocab_size));
   ASSIGN_OR_RETURN(const auto norms_residual, fields.Bool("norm_before_residual"));
@@ -338,12 +403,7 @@ Result<DrafterConfig> LoadEagle3Config(const std::filesystem::path& folder,
   // RoPE has no maximum position, and published heads state only the length with which they were
   // trained.
   config.max_position_embeddings = target.max_position_embeddings;
-  ASSIGN_OR_RETURN(config.scheme, LoadScheme(folder, raw));
-  if (!quantization.empty()) {
-    ASSIGN_OR_RETURN(config.scheme,
-                     QuantizeAtLoad(std::move(config.scheme), quantization, /*tied_head=*/false));
-  }
-  return DrafterConfig{std::move(config), std::move(drafter)};
+  return WithScheme(folder, raw, quantization, std::move(config), std::move(drafter));
 }
 
 Result<DrafterConfig> LoadMtpConfig(const ModelConfig& target,

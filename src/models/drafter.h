@@ -23,13 +23,13 @@ struct DrafterConfig {
 // of the speculators library.
 bool IsEagle3Config(const json::Value& config);
 
-// Reads the EAGLE-3 head in `folder` for `target`, whose folder is `target_folder`: config.json,
-// tensor names and the vocabulary map; without `has_weights` only config.json. If the head was made
-// for another model, the error states both values.
-Result<DrafterConfig> LoadEagle3Config(const std::filesystem::path& folder,
-                                       const ModelConfig& target,
-                                       const std::filesystem::path& target_folder,
-                                       const LoadQuantization& quantization, bool has_weights);
+// Reads the head of EAGLE-3 or EAGLE-1 in `folder` for `target`, whose folder is `target_folder`:
+// config.json, tensor names and the vocabulary map; without `has_weights` only config.json. If the
+// head was made for another model, the error states both values.
+Result<DrafterConfig> LoadEagleConfig(const std::filesystem::path& folder,
+                                      const ModelConfig& target,
+                                      const std::filesystem::path& target_folder,
+                                      const LoadQuantization& quantization, bool has_weights);
 
 // Describes the draft (MTP) layer in the checkpoint of `target`. kUnsupported if this program
 // implements none for the model; kInvalidArgument if the checkpoint has none.

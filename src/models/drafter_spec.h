@@ -34,15 +34,18 @@ struct HandedRows {
 //   EAGLE-3  x = project(hidden) for the target's rows, hidden for its own; the first layer's
 //            attention reads [norm(embedding), norm(x)], and x is the residual. Source: vLLM's
 //            llama_eagle3.py
+//   EAGLE-1  x = project([embedding, hidden]); the layers, of which the first has no norm before
+//            attention; the logits of x. Source: vLLM's llama_eagle.py
 struct DrafterSpec {
-  enum class Kind { kMtp, kEagle3 };
+  enum class Kind { kMtp, kEagle3, kEagle1 };
   Kind kind = Kind::kMtp;
   HandedRows takes = {};
   int64_t target_hidden_size = 0;
   // Full names of modules: of each layer, and of the modules around the layers.
   std::vector<std::string> layers = {};
   std::string projection = {};
-  std::string token_norm = {}, hidden_norm = {};
+  bool projection_bias = false;
+  std::string token_norm = {}, hidden_norm = {};  // "": none
   bool hidden_first = false;    // kMtp: the projection reads [norm(hidden), norm(embedding)]
   bool norms_residual = false;  // kEagle3: norm(x), not x, is the residual
   bool keeps_norm = false;      // the row that it feeds back to itself is after the final norm

@@ -72,7 +72,7 @@ class HeadBench {
     const auto config = LoadModelConfig(target);
     EXPECT_TRUE(config) << (config ? "" : config.error().message);
     auto head = is_mtp ? LoadMtpConfig(*config, target, true)
-                       : LoadEagle3Config(folder_, *config, target, {}, true);
+                       : LoadEagleConfig(folder_, *config, target, {}, true);
     EXPECT_TRUE(head) << (head ? "" : head.error().message);
     config_ = std::move(head->model);
     spec_ = std::make_shared<const DrafterSpec>(std::move(head->head));
@@ -182,6 +182,7 @@ INSTANTIATE_TEST_SUITE_P(
     Heads, DrafterGolden,
     ::testing::Values(HeadSubject{"tiny-eagle3-target", "tiny-eagle3"},
                       HeadSubject{"tiny-eagle3-target", "tiny-eagle3-speculators"},
+                      HeadSubject{"tiny-eagle3-target", "tiny-eagle1"},
                       HeadSubject{"tiny-mtp-deepseek", ""}, HeadSubject{"tiny-mtp-glm", ""},
                       HeadSubject{"tiny-mtp-qwen", ""}, HeadSubject{"tiny-mtp-mimo", ""}),
     [](const auto& info) {
@@ -199,7 +200,7 @@ std::string FailureOfEagle3(const std::function<void(testing::CheckpointCopy&)>&
   const std::filesystem::path target = DataFolder("tiny-eagle3-target");
   const auto config = LoadModelConfig(target);
   const std::filesystem::path folder = copy.Write();
-  const auto head = LoadEagle3Config(folder, *config, target, {}, true);
+  const auto head = LoadEagleConfig(folder, *config, target, {}, true);
   if (!head) return head.error().message;
   ThreadPool pool(1);
   const auto loaded = LoadModel(pool, target, *config, OptionsOfHead());
@@ -244,6 +245,26 @@ TEST(Drafter, HeadsThatDoNotFitAreRefusedByBothSides) {
         copy.config().Set("eagle_aux_hidden_state_layer_ids", json::Value(layers));
       },
       "the head reads the inputs of layers 2, 4, 8 of the model, which has 8");
+}
+
+// A head of EAGLE-1 is published as a model of its layer's architecture.
+TEST(Drafter, HeadsOfEagle1ThatDoNotFitAreRefused) {
+  const std::filesystem::path target = DataFolder("tiny-eagle3-target");
+  const auto config = LoadModelConfig(target);
+  const auto failure = [&](const std::function<void(testing::CheckpointCopy&)>& change) {
+    testing::CheckpointCopy copy("tiny-eagle1");
+    change(copy);
+    const auto head = LoadEagleConfig(copy.Write(), *config, target, {}, true);
+    return head ? std::string() : head.error().message;
+  };
+  EXPECT_EQ(failure([](auto&) {}), "");
+  EXPECT_EQ(failure([](auto& copy) { copy.Remove("fc.bias"); }), "") << "older heads have none";
+  EXPECT_THAT(failure([](auto& copy) { copy.Remove("fc.weight"); }),
+              ::testing::HasSubstr("LlamaForCausalLM is no EAGLE head of this program"));
+  EXPECT_THAT(failure([](auto& copy) { copy.config().Set("layernorms", true); }),
+              ::testing::HasSubstr("layernorms true is not supported"));
+  EXPECT_THAT(failure([](auto& copy) { copy.config().Set("vocab_size", 256); }),
+              ::testing::HasSubstr("its vocabulary has 256 tokens"));
 }
 
 TEST(Drafter, ModelsWithoutLayersThatProposeAreRefused) {

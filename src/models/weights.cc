@@ -531,15 +531,16 @@ void TransposeTensors(ParameterList& list) {
 // Adds the parameters of a DrafterSpec that are used before its layers.
 void AddDrafter(ParameterList& list, const DecoderSpec& spec, const DrafterSpec& drafter,
                 DrafterWeights& weights) {
-  const bool is_mtp = drafter.kind == DrafterSpec::Kind::kMtp;
+  const bool is_eagle3 = drafter.kind == DrafterSpec::Kind::kEagle3;
   AddLinear(list, {{drafter.projection, spec.hidden_size}},
-            is_mtp ? 2 * spec.hidden_size : drafter.target_width(), /*has_bias=*/false,
+            is_eagle3 ? drafter.target_width() : 2 * spec.hidden_size, drafter.projection_bias,
             weights.projection);
   for (const auto& [module, target] : {std::pair(drafter.token_norm, &weights.token_norm),
-                                       std::pair(drafter.hidden_norm, &weights.hidden_norm)})
-    AddNorm(list, module, spec.hidden_size, spec.norm_weight_offset, *target);
-  list.is_part = is_mtp;
-  if (!is_mtp) list.unread.insert(list.unread.end(), {"d2t", "t2d"});
+                                       std::pair(drafter.hidden_norm, &weights.hidden_norm)}) {
+    if (!module.empty()) AddNorm(list, module, spec.hidden_size, spec.norm_weight_offset, *target);
+  }
+  list.is_part = drafter.kind == DrafterSpec::Kind::kMtp;
+  if (is_eagle3) list.unread.insert(list.unread.end(), {"d2t", "t2d"});
 }
 
 }  // namespace
@@ -618,8 +619,10 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
   }
   if (spec.norms_embedding)
     weights.embedding_norm.assign(static_cast<size_t>(spec.hidden_size), 1.0f);
-  AddRowNorm(list, spec.final_norm, spec, spec.final_norm_offset.value_or(spec.norm_weight_offset),
-             weights.final_norm, weights.final_norm_bias);
+  if (!spec.final_norm.empty())
+    AddRowNorm(list, spec.final_norm, spec,
+               spec.final_norm_offset.value_or(spec.norm_weight_offset), weights.final_norm,
+               weights.final_norm_bias);
   const std::string head = drafter != nullptr ? drafter->head : "lm_head";
   if (spec.LoadsHead() && !head.empty()) {
     const int64_t outputs = drafter != nullptr ? drafter->num_outputs : spec.vocab_size;

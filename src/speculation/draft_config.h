@@ -13,7 +13,7 @@ namespace sluice {
 struct DraftConfig {
   enum class Kind {
     kModel,   // a separate decoder
-    kEagle3,  // an EAGLE-3 head
+    kEagle3,  // an EAGLE-3 or EAGLE-1 head
     kMtp,     // MTP layers of the model's own checkpoint; needs no folder
   };
   Kind kind = Kind::kModel;

@@ -9,7 +9,7 @@ each by a pass over all rows; for the last length also the logits of each.
 
 A head's row is computed from the token after its own position and the model's hidden row at that position; rows of proposed tokens use
 the head's own hidden row. Sources: the technical report of DeepSeek V3, section 2.2, and vLLM's llama_eagle3.py, deepseek_mtp.py,
-glm4_moe_mtp.py, mimo_mtp.py and qwen3_next_mtp.py; the layers themselves are from transformers.
+llama_eagle.py, glm4_moe_mtp.py, mimo_mtp.py and qwen3_next_mtp.py; the layers themselves are from transformers.
 """
 import copy
 import json
@@ -60,6 +60,7 @@ EAGLE3 = {
     # In speculators' format.
     "tiny-eagle3-speculators": {"target": "tiny-eagle3-target", "outputs": 80, "layers": [1, 3, 6], "norm_before_residual": True},
 }
+EAGLE1 = {"tiny-eagle1": "tiny-eagle3-target"}
 
 
 class Target:
@@ -246,6 +247,32 @@ class Eagle3(Head):
         return rms(residual, self.norm, self.eps) @ self.lm_head.T, residual
 
 
+class Eagle1(Head):
+    """[embedding, hidden] projected; a Llama layer without a norm before attention; the model's head, without a norm."""
+
+    def __init__(self, target):
+        super().__init__(target)
+        config = copy.deepcopy(target.model.config)
+        self.block = type(target.model.model.layers[0])(config, 0).float()
+        self.block.input_layernorm = torch.nn.Identity()
+        randomize(self.block, target.generator)
+        self.fc = self.new(self.size, 2 * self.size)
+        self.bias = torch.nn.Parameter(0.1 * torch.randn(self.size, generator=target.generator))
+
+    def rows_of(self, inputs, normed):
+        return normed
+
+    def forward(self, follows, hidden):
+        target = self.target[0]
+        length = follows.shape[1]
+        x = torch.cat([target.model.model.embed_tokens(follows), hidden], -1) @ self.fc.T + self.bias
+        positions = torch.arange(length)[None]
+        x = self.block(x, attention_mask=causal(length), position_ids=positions, past_key_values=None, use_cache=False,
+                       position_embeddings=target.rope(x, positions))
+        x = x[0] if isinstance(x, tuple) else x
+        return target.model.lm_head(x), x
+
+
 def train(head, texts, first):
     """Trains the head on the answers in the texts, which begin at position `first`."""
     target = head.target[0]
@@ -378,11 +405,29 @@ def make_eagle3(name, folder):
     write(folder, tensors, config, golden(head))
 
 
+def make_eagle1(name, folder):
+    target = Target(EAGLE1[name])
+    texts = texts_of(target)
+    target.generator.manual_seed(zlib.crc32(name.encode()))
+    head = Eagle1(target)
+    print(name, train(head, texts, 16))
+    tensors = {"layers.0." + key: value for key, value in head.block.state_dict().items()}
+    tensors |= {"fc.weight": head.fc.data, "fc.bias": head.bias.data, "embed_tokens.weight": target.model.model.embed_tokens.weight.data}
+    shape = {key: target.settings[key] for key in ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
+                                                   "head_dim", "rms_norm_eps", "hidden_act", "rope_theta", "max_position_embeddings")}
+    # As published: only the projection tells this head from a model.
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **shape, "num_hidden_layers": 1, "bos_token_id": 1,
+              "eos_token_id": 2, "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
+    write(folder, {key: value.to(torch.bfloat16).contiguous().clone() for key, value in tensors.items()}, config, golden(head))
+
+
 def main():
     torch.set_num_threads(1)
     folder = pathlib.Path(sys.argv[1])
-    for name in sys.argv[2:] or [*TARGETS, *EAGLE3]:
-        if name in EAGLE3:
+    for name in sys.argv[2:] or [*TARGETS, *EAGLE3, *EAGLE1]:
+        if name in EAGLE1:
+            make_eagle1(name, folder / name)
+        elif name in EAGLE3:
             make_eagle3(name, folder / name)
         elif name.startswith("tiny-mtp"):
             make_mtp(name, folder / name)

@@ -225,8 +225,8 @@ void DecoderBuilder::HandOnInput(int64_t layer) {
 }
 
 Norm* DecoderBuilder::EmitFinalNorm(bool adds, const RowsIn& normed, ElementType type) {
-  Norm* const norm =
-      EmitRowNorm(weights_.final_norm, weights_.final_norm_bias, true, adds, nullptr, normed, type);
+  Norm* const norm = EmitRowNorm(weights_.final_norm, weights_.final_norm_bias,
+                                 !spec_.final_norm.empty(), adds, nullptr, normed, type);
   if (norm != nullptr) norm->eps_factor = spec_.final_norm_eps_factor;
   return norm;
 }
@@ -249,7 +249,7 @@ RowsIn DecoderBuilder::JoinDrafts(const LinearWeights& reader, BufferId hidden, 
   const DrafterSpec& drafter = *options_.drafter;
   JoinNorms join{.x = to_.F32("embedded", Extent::kStep, hidden_),
                  .y = hidden,
-                 .x_weight = to_.Vector(weights_.drafter.token_norm, true),
+                 .x_weight = to_.Vector(weights_.drafter.token_norm, !drafter.token_norm.empty()),
                  .y_weight = to_.Vector(weights_.drafter.hidden_norm, norms_hidden),
                  .out = Joined2().data,
                  .type = to_.InputType(reader.inputs),
@@ -271,11 +271,11 @@ void DecoderBuilder::EmbedDrafts() {
                  .width = hidden_,
                  .scale = spec_.embedding_scale,
                  .placeholders = spec_.placeholders});
-  if (drafter.kind == DrafterSpec::Kind::kMtp) {
+  if (drafter.kind != DrafterSpec::Kind::kEagle3) {
     const BufferId hidden = to_.F32("hidden", Extent::kStep, hidden_);
     to_.Emit(TakeHidden{.out = hidden, .width = hidden_});
-    to_.Multiply(projection, JoinDrafts(projection, hidden, /*norms_hidden=*/true), residual_,
-                 hidden_, 2 * hidden_);
+    to_.Multiply(projection, JoinDrafts(projection, hidden, !drafter.hidden_norm.empty()),
+                 residual_, hidden_, 2 * hidden_);
     return;
   }
   const int32_t of_target = to_.next();
