@@ -18,8 +18,8 @@ struct TierChange {
   bool is_stored = false;  // false: removed
 };
 
-// Changes on their way to one engine's listener, in order. Thread safety: all methods may be called
-// from any thread; the disk's thread adds, too.
+// Queue of tier changes for one engine's listener, in order. Thread safety: any thread; the disk's
+// thread also adds changes.
 class TierChanges {
  public:
   void Add(const TierChange& change) {

@@ -15,8 +15,8 @@ std::string AddressOf(const ServerConfig& config, uint16_t port);
 // Logs how to talk to the server.
 void LogNextStep(const ServerConfig& config, uint16_t port);
 
-// Writes lines that scripts wait for, at every log level. If `dialect` is another program's and
-// logs are text, these are uvicorn's lines in its format, on stderr.
+// Writes lines that scripts wait for, at every log level. With text logs and a dialect other than
+// sluice's own, these are uvicorn's lines, in uvicorn's format, on stderr.
 void Say(options::Dialect dialect, std::initializer_list<std::string> lines);
 void SayReady(options::Dialect dialect);
 void SayEnded(options::Dialect dialect);

@@ -330,7 +330,7 @@ class RuleReader {
       const auto rule = rules_.find(token.text);
       if (rule != rules_.end()) return Make({Kind::kRule, rule->second, 0, {}});
     }
-    // Punctuation matches no character; any other token counts as characters.
+    // The grammar's own punctuation consumes no input; any other token may match characters.
     const bool is_empty = std::string_view(",:=.").find(token.kind) != std::string_view::npos;
     return Make({is_empty ? Kind::kEmpty : Kind::kCharacters, 0, 0, {}});
   }

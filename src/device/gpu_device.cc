@@ -250,8 +250,8 @@ class GpuStream final : public DeviceStream {
         names, home_.runtime->blocking_variable, home_.runtime->blocking_value);
   }
 
-  // `code`: the stream's later error. If it is fatal for the device, it says more than the launch
-  // failure.
+  // `code`: the error that the stream reported after the launch. If it is fatal for the device, it
+  // is reported instead, because it says more.
   Status ReportLaunch(const LaunchFailure& failure, int code) const {
     std::string purpose = fmt::format("launching kernel {}", failure.kernel);
     const int launch_code = failure.code;

@@ -139,8 +139,8 @@ class EngineLoop final : public Engine {
   Status UseStaged();
   // Makes the disk tier use the blocks of the weights in `folder`.
   void UseDiskOf(const std::filesystem::path& folder);
-  // The same after a switch to these weights, once all engines that share the disk have switched;
-  // until then no block is written or found.
+  // Call after switching to the weights in `folder`. Calls UseDiskOf once all engines that share
+  // the disk have switched; until then the disk tier is off.
   void SwitchDiskTo(const std::filesystem::path& folder);
   Status ModelAlive() const;
   bool has_work() const { return core_ != nullptr && core_->has_work(); }

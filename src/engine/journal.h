@@ -27,7 +27,7 @@ struct SampledRow {
   bool has_failed = false;  // no token could be sampled: its request fails
 };
 
-// What a replay may use of the engine on whose thread it runs.
+// The parts of an engine that a replay on its thread may use.
 struct ReplaySeat {
   int64_t vocab_size = 0;
   // Returns a core without requests and with an empty cache. Destroys the core that it returned

@@ -42,8 +42,9 @@ struct StepStats {
   std::array<int16_t, kMaxSpeculativeTokens> accepted_tokens = {};
   // Number of steps that a device replayed as graphs since the last report.
   int64_t replayed = 0;
-  int64_t in_flight = 0;     // number of steps in flight when this one ended, including it
-  double step_seconds = 0;   // from planning, or the end of the previous step, to sampled tokens
+  int64_t in_flight = 0;  // number of steps in flight when this one ended, including it
+  // From planning, or from the end of the previous step if that is later, to sampled tokens.
+  double step_seconds = 0;
   double model_seconds = 0;  // the part of it inside Model::Begin and Finish
 };
 

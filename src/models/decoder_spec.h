@@ -287,7 +287,8 @@ struct LayerEmbeddingSpec {
 // The results are normed and gated by z, then multiplied by the matrix `out`.
 struct MixerSpec {
   enum class Kind { kShortConvolution, kDeltaRule, kStateSpace };
-  // The modules that hold the rows of the projections, after the mixer's name.
+  // Names of the projections' modules in the checkpoint, below the mixer's name, and the rows that
+  // each holds.
   enum class Projections {
     kOne,        // in_proj: all
     kByKeyHead,  // in_proj_qkvz, in_proj_ba: rows grouped by key head

@@ -120,7 +120,7 @@ struct ImageRow {
 
 // A row of an image that later steps use. Models in other memory than the caller's copy it.
 struct StoredImageRow {
-  int32_t place = 0;              // below ModelOptions::image_rows
+  int32_t place = 0;              // slot number, less than ModelOptions::image_rows
   const float* values = nullptr;  // [ImageTower::row_width()]
 };
 

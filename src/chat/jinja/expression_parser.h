@@ -95,7 +95,7 @@ class ExpressionParser : public TokenReader {
   ExpressionPointer ParseFilterExpression(ExpressionPointer node);
   ExpressionPointer ParseSubscript(ExpressionPointer object);
 
-  // Parses a key, or a slice whose object the caller sets.
+  // Parses what is between the brackets: a key or a slice. The caller sets the slice's object.
   ExpressionPointer ParseSubscribed();
   std::unique_ptr<CallArguments> ParseArguments(Expression& parent);
   ExpressionPointer ParseCall(ExpressionPointer callee);

@@ -18,8 +18,8 @@
 
 namespace sluice::emulator {
 
-// Thread safety: one host thread. Kernel threads are its fibers; they call the methods from
-// BlockBarrier on.
+// Thread safety: one host thread. Kernel threads run on it as fibers; only they call BlockBarrier
+// and the methods declared after it.
 class Machine {
  public:
   ~Machine();

@@ -350,8 +350,9 @@ __device__ __forceinline__ unsigned* FinishedRanges(const device::LinearArgs& ar
   return args.counters != nullptr ? args.counters : finished;
 }
 
-// Block; call after writing its parts. Returns true for the last of a tile's blocks: then the parts
-// of all of them can be read, bypassing this multiprocessor's cache (__ldcg).
+// All threads of a block call this after the block has written its partial sums. Returns true in
+// the last block of a tile to finish: it may read all partial sums, with __ldcg (past the L1
+// cache).
 __device__ __forceinline__ bool IsLastOfTile(const device::LinearArgs& args) {
   auto* is_last = reinterpret_cast<int*>(SharedMemory());
   __threadfence();

@@ -2,7 +2,7 @@
 // counterpart of cpu/tensor_ranks.h.
 //
 // A rank writes its columns of an array to its own memory. A gather concatenates the pieces of all
-// ranks; a kernel then joins them to whole rows.
+// ranks; a kernel then joins the pieces into whole rows.
 #pragma once
 
 #include <cstdint>

@@ -273,7 +273,7 @@ Status DeviceSink::PutScales(const StoredMatrix& source, const RowRange& held, i
   return Put(*place_->row_scales + first_row * 4, scales);
 }
 
-// Writes words of scale and zero point.
+// Writes one 32-bit word per row and group: scale and zero point.
 Status DeviceSink::PutInt4Scales(const StoredMatrix& source, const RowRange& held,
                                  int64_t first_row) {
   const int64_t groups = place_->groups();

@@ -1,8 +1,8 @@
 // linear with AMX tiles: BF16 (tdpbf16ps) and INT8 (tdpbssd).
 //
 // A tile step multiplies 16 activation rows by 16 output rows over 64 bytes of inputs. 16 lines of
-// a weight panel, stored or expanded from narrow codes, are a tile without rearrangement. Every
-// output element is one chain of tile steps over ascending inputs, the same for one row as for 16.
+// a weight panel, stored or expanded from narrow codes, form a tile without repacking. Each
+// output element is summed over ascending inputs, in the same order for one row as for 16.
 // The BF16 instruction flushes subnormal numbers to zero.
 #include <immintrin.h>
 

@@ -208,9 +208,9 @@ struct LargeE2M1Table {
   }
 };
 
-// A scale is a power of two, so its exponent minus 126 must be added to those of the numbers times
-// 2^126. This is done by a saturating subtraction, which keeps zero. Unusual are scales outside of
-// 2^-125 to 2^125: products with them may not be normal BF16 numbers, or the scale is NaN.
+// The table holds numbers times 2^126. Applying a scale 2^e adds e - 126 to their exponents, by a
+// saturating subtraction, which keeps zero. Scales outside of 2^-125 to 2^125 are unusual: products
+// may not be normal BF16 numbers, or the scale is NaN.
 template <Among kAmong>
 struct Mxfp4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;
