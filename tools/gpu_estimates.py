@@ -63,7 +63,7 @@ def parts(device, c):
 def table(device):
     fits = [c for c in SEQUENCES if LAYERS * LAYER_WEIGHTS * device.weight_bytes + VOCAB * HIDDEN * 4 + c * FULL_TOKENS * KV_BYTES <= device.memory]
     columns = {c: parts(device, c) for c in SEQUENCES}
-    lines = ["| %s, %s: ms a step | %s |" % (device.name, device.weights, " | ".join(map(str, SEQUENCES))), "|---" * 5 + "|"]
+    lines = ["| %s, %s: ms a step, by number of sequences | %s |" % (device.name, device.weights, " | ".join(map(str, SEQUENCES))), "|---" * 5 + "|"]
     for name in columns[1]:
         lines.append("| %s | %s |" % (name, " | ".join("%.1f" % columns[c][name] for c in SEQUENCES)))
     lines.append("| output tokens/s | %s |" % " | ".join(
