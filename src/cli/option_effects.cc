@@ -68,8 +68,10 @@ std::string UnmetNeed(const Settings& settings, const Option& option) {
   if (name == "device" && value == "auto")
     value = BuiltWithCuda() ? "cuda" : BuiltWithHip() ? "hip" : "cpu";
   if (Has(values, value)) return "";
+  // "cuda|hip|emulated" becomes "cuda, hip or emulated".
   std::string words(values);
-  for (size_t bar; (bar = words.find('|')) != words.npos;) words.replace(bar, 1, " or ");
+  for (size_t bar; (bar = words.rfind('|')) != words.npos;)
+    words.replace(bar, 1, words.find(" or ") == words.npos ? " or " : ", ");
   return fmt::format("it counts with --{} {} only", FlagName(needed), words);
 }
 

@@ -145,8 +145,8 @@ TEST(StartupLines, WhatDoesNotActIsNotListedAsActing) {
   const OptionEffects on_cpu = effects({"m", "--async-scheduling", "--device", "cpu"});
   EXPECT_THAT(on_cpu.acting, ElementsAre("--device cpu"));
   EXPECT_THAT(UnansweredLines(on_cpu),
-              ElementsAre("--async-scheduling has no effect: it counts with --device cuda or "
-                          "emulated only"));
+              ElementsAre("--async-scheduling has no effect: it counts with --device cuda, "
+                          "hip or emulated only"));
   EXPECT_THAT(vain({"m", "--max-lora-rank", "64"}),
               ElementsAre("--max-lora-rank 64 has no effect: it counts with --enable-lora only"));
   EXPECT_THAT(
