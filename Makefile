@@ -89,7 +89,7 @@ test:
 
 # What else a change must pass: lint, sanitizers over what reads foreign bytes, the CUDA build, what has code of its own for Arm.
 test-more:
-	@tools/install_packages.sh build test lint arm
+	@tools/install_packages.sh build test lint arm hip
 	@python3 tests/run.py more
 
 # Both. Sanitized builds are made while end-to-end tests leave processors idle.

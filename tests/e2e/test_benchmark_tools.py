@@ -60,8 +60,9 @@ def test_machines_under_unlike_loads_are_not_on_one_page(compare, tmp_path):
 
 
 def test_a_machine_has_its_own_results(compare):
-    names = [compare.os.path.basename(compare.results_file(cpu)) for cpu in ("AMD EPYC", "Intel(R) Xeon(R) Processor")]
-    assert names == ["amd-epyc.json", "intel-xeon-processor.json"]
+    names = [compare.os.path.relpath(compare.results_file(cpu, shape), compare.RUNS)
+             for cpu, shape in (("AMD EPYC", "llama-3.2-1b-shape"), ("Intel(R) Xeon(R) Processor", "lfm2-1.2b-shape"))]
+    assert names == ["amd-epyc.json", "lfm2-1.2b-shape/intel-xeon-processor.json"]
 
 
 def test_pieces_of_a_run_are_merged(compare, tmp_path):

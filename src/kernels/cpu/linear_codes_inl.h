@@ -121,6 +121,15 @@ __attribute__((always_inline)) inline bool HasUnusual(const SegmentCodes<Codes, 
   return unusual.Found();
 }
 
+// Not inlined: its constants would take registers from a tile's loop.
+template <typename Codes, int kPanels>
+__attribute__((noinline)) void PrepareUnusualLine(const SegmentCodes<Codes, kPanels>& codes,
+                                                  int64_t line, typename Codes::Ready* ready) {
+#pragma GCC unroll 1
+  for (int v = 0; v < kPanels * kPanelVectors; ++v)
+    ready[v] = Codes::PrepareAny(codes.WordsAt(line, v));
+}
+
 // Whether most lines have such codes, as random codes do, unlike those of checkpoints. Looks at
 // some.
 template <typename Codes, int kPanels>
@@ -191,10 +200,10 @@ __attribute__((noinline)) void AddCodes(const float* x, const SegmentCodes<Codes
     if (Codes::kRescales && line % kGroupLines == 0) rescale(line / kGroupLines);
     if constexpr (Codes::kHasUnusual) {
       if (HasUnusual(codes, line)) [[unlikely]] {
+        typename Codes::Ready ready[kVectors];
+        PrepareUnusualLine(codes, line, ready);
         add(
-            line, [&](int v) __attribute__((always_inline)) {
-              return Codes::PrepareAny(codes.WordsAt(line, v));
-            });
+            line, [&](int v) __attribute__((always_inline)) { return ready[v]; });
         continue;
       }
     }

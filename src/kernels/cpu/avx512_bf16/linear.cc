@@ -585,13 +585,22 @@ void MultiplySegmentRange(const LinearArgs& args, int64_t row_begin, int64_t row
 
 // --- Choice -----------------------------------------------------------------------------------
 
+template <typename>
+constexpr bool kIsNvfp4 = false;
+template <Among kAmong>
+constexpr bool kIsNvfp4<Nvfp4Codes<kAmong>> = true;
+template <Among kAmong>
+constexpr bool kIsNvfp4<Nvfp4Permutations<kAmong>> = true;
+
 // Panels of a tile of up to kMaxRows rows. A sum waits for its previous dot product (6 cycles on
 // Zen 5), so few sums would leave the units idle: with four lines per vector of codes, which need
-// the most products for their bytes, one row takes twice as many panels.
+// the most products for their bytes, one row takes twice as many panels. The scales of NVFP4 leave
+// no registers for more sums.
 template <typename Codes, int kMaxRows>
-constexpr int kPanelsOfFew = kMaxRows == 1 && Codes::kLines == 4 ? kOneRowPanels
-                             : kMaxRows <= kFewestRows           ? kWidePanels
-                                                                 : kFewPanels;
+constexpr int kPanelsOfFew = kIsNvfp4<Codes> ? (kMaxRows == 1 ? kWidePanels : kFewPanels)
+                             : kMaxRows == 1 && Codes::kLines == 4 ? kOneRowPanels
+                             : kMaxRows <= kFewestRows             ? kWidePanels
+                                                                   : kFewPanels;
 
 // Codes are expanded again for each tile of rows, by execution units that would otherwise be mostly
 // idle.
@@ -599,8 +608,11 @@ template <typename Codes, bool kBlocks, int kMaxRows>
 void MultiplyFew(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                  int64_t panel_end) {
   const auto multiply = [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
-    if (!MultiplyCodes<Codes, kBlocks, kRows, kPanels>(args, row, panel)) [[unlikely]]
-      MultiplySegments<kPanels>(args, row, kRows, panel);
+    if (MultiplyCodes<Codes, kBlocks, kRows, kPanels>(args, row, panel)) [[likely]]
+      return;
+    constexpr int kAtOnce = kPanels < kWidePanels ? kPanels : kWidePanels;
+    for (int p = 0; p < kPanels; p += kAtOnce)
+      MultiplySegments<kAtOnce>(args, row, kRows, panel + p);
   };
   constexpr int kPanels = kPanelsOfFew<Codes, kMaxRows>;
   int64_t wide_end = panel_begin;
