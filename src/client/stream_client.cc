@@ -417,6 +417,16 @@ class StreamClient::Loop {
     return false;
   }
 
+  // Keeps a connection without an exchange for the next one.
+  void Keep(Connection& connection) {
+    connection.body.clear();
+    if (connection.paused) {
+      connection.paused = false;
+      WatchAgain(connection);
+    }
+    idle_.push_back(&connection);
+  }
+
   void End(Connection& connection, double now, std::string error) {
     StreamHandler* handler = connection.exchange.handler;
     StreamEnd end{connection.parser.status(), std::move(error), std::move(connection.body), ""};
@@ -425,8 +435,7 @@ class StreamClient::Loop {
     // as the rest of this one.
     const bool all_sent = connection.written == connection.exchange.request.size();
     if (end.error.empty() && options_.keep_alive && connection.parser.keep_alive() && all_sent) {
-      connection.body.clear();
-      idle_.push_back(&connection);
+      Keep(connection);
     } else {
       Close(connection);
     }

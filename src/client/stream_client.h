@@ -76,7 +76,8 @@ class StreamClient {
   // Ends the handler's request and closes its connection. OnEnd is not called. Does nothing if the
   // request has ended. REQUIRES: not called by a handler.
   void Cancel(const StreamHandler& handler);
-  // Stops reading the answer of the handler's request, or goes on. REQUIRES: as Cancel.
+  // Stops reading the answer of the handler's request, or goes on. A handler may call it; bytes that
+  // were already read are still passed on. Does nothing if the request has ended.
   void Pause(const StreamHandler& handler, bool paused);
   // Waits for data until `until` (MonotonicSeconds; infinity: no limit) and handles them; may
   // return earlier. Returns false once `cancel_fd` (-1: none) is readable.

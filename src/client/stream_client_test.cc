@@ -347,11 +347,16 @@ struct Copier : StreamHandler {
     statuses.push_back(status);
     heads.emplace_back(head);
   }
-  void OnBytes(std::string_view bytes) override { body += bytes; }
+  void OnBytes(std::string_view bytes) override {
+    body += bytes;
+    if (on_bytes) on_bytes();
+  }
   void OnEnd(double, StreamEnd result) override {
     end = std::move(result);
     ++ends;
+    if (on_end) on_end();
   }
+  std::function<void()> on_bytes, on_end;
   std::vector<int> statuses;
   std::vector<std::string> heads;
   std::string body;
@@ -411,6 +416,22 @@ TEST(StreamClient, PausedAnswersAreNotRead) {
   client->Pause(copier, false);
   RunToEnd(*client);
   EXPECT_EQ(copier.body, "data: a\n\ndata: b\n\ndata: c\n\n");
+}
+
+// The whole answer may come with the bytes at which its reader stalls.
+TEST(StreamClient, APauseEndsWithItsRequest) {
+  ScriptedServer server([](int, int) { return kStreamAnswer; });
+  const auto client = *StreamClient::Create({.url = server.url(), .timeout_seconds = 5});
+  Copier stalled, next;
+  stalled.on_bytes = [&] { client->Pause(stalled, true); };
+  client->Forward("POST", "/x", "", "{}", stalled);
+  RunToEnd(*client);
+  EXPECT_EQ(stalled.end.error, "");
+  client->Forward("POST", "/x", "", "{}", next);
+  RunToEnd(*client);
+  EXPECT_EQ(next.end.error, "");
+  EXPECT_EQ(next.body, stalled.body);
+  EXPECT_EQ(server.num_connections(), 1);
 }
 
 }  // namespace
