@@ -30,6 +30,8 @@ namespace {
 
 constexpr size_t kMaxBodyBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 64 << 10;
+// Connections that wait for a request; more are closed.
+constexpr size_t kMaxIdle = 64;
 // How long a connection to a unix socket waits for room in the listener's queue. No event reports
 // that room.
 constexpr time_t kSocketQueueSeconds = 5;
@@ -419,12 +421,17 @@ class StreamClient::Loop {
 
   // Keeps a connection without an exchange for the next one.
   void Keep(Connection& connection) {
-    connection.body.clear();
+    connection.body = {};
+    connection.exchange = {};
     if (connection.paused) {
       connection.paused = false;
       WatchAgain(connection);
     }
     idle_.push_back(&connection);
+    if (idle_.size() <= kMaxIdle) return;
+    Connection& oldest = *idle_.front();
+    idle_.erase(idle_.begin());
+    Close(oldest);
   }
 
   void End(Connection& connection, double now, std::string error) {

@@ -46,7 +46,7 @@ class StreamHandler {
   virtual void OnEnd(double now, StreamEnd end) = 0;
 };
 
-// Keeps connections and reuses them. If the server has closed a kept connection, sends the request
+// Keeps up to 64 connections and reuses them. If the server has closed a kept connection, sends the request
 // over a new one. Thread safety: one thread.
 class StreamClient {
  public:

@@ -100,9 +100,11 @@ TEST(ResponseParser, RefusesWhatIsNoHttp) {
 // request in it, and returns the text to send; "" closes the connection.
 class ScriptedServer {
  public:
-  explicit ScriptedServer(std::function<std::string(int connection, int request)> answer)
-      : answer_(std::move(answer)) {
-    listener_ = ListenAt(&url_, 64);
+  // Counts connections that the client closed in `num_closed`, unless it is null.
+  explicit ScriptedServer(std::function<std::string(int connection, int request)> answer,
+                          std::atomic<int>* num_closed = nullptr)
+      : answer_(std::move(answer)), num_closed_(num_closed) {
+    listener_ = ListenAt(&url_, 128);
     thread_ = std::thread([this] { Accept(); });
   }
   ~ScriptedServer() {
@@ -130,6 +132,7 @@ class ScriptedServer {
         char bytes[4096];
         const ssize_t got = recv(client, bytes, sizeof(bytes), 0);
         if (got <= 0) {
+          if (num_closed_ != nullptr) ++*num_closed_;
           close(client);
           return;
         }
@@ -146,6 +149,7 @@ class ScriptedServer {
   }
 
   const std::function<std::string(int, int)> answer_;
+  std::atomic<int>* const num_closed_;
   int listener_ = -1;
   Url url_;
   std::atomic<int> num_connections_{0};
@@ -416,6 +420,18 @@ TEST(StreamClient, PausedAnswersAreNotRead) {
   client->Pause(copier, false);
   RunToEnd(*client);
   EXPECT_EQ(copier.body, "data: a\n\ndata: b\n\ndata: c\n\n");
+}
+
+TEST(StreamClient, KeepsFewIdleConnections) {
+  std::atomic<int> num_closed{0};
+  ScriptedServer server([](int, int) { return kStreamAnswer; }, &num_closed);
+  const auto client = ClientOf(server.url());
+  std::vector<Recorder> recorders(80);
+  for (Recorder& recorder : recorders) client->Post("/x", "", "{}", recorder);
+  RunToEnd(*client);
+  const double limit = MonotonicSeconds() + 30;
+  while (num_closed < 16 && MonotonicSeconds() < limit) usleep(1000);
+  EXPECT_EQ(num_closed, 16);
 }
 
 // The whole answer may come with the bytes at which its reader stalls.
