@@ -107,7 +107,7 @@ Status ResponseParser::ReadHead() {
   status_ = 0;
   std::from_chars(head.data() + space + 1, head.data() + std::min(head.size(), space + 4), status_);
   keep_alive_ = head.starts_with("HTTP/1.1");
-  bool chunked = false;
+  std::string_view coding;  // of the transfer
   std::optional<uint64_t> length;
   for (size_t line = head.find("\r\n"); line != std::string_view::npos; line = head.find("\r\n")) {
     head.remove_prefix(line + 2);
@@ -118,7 +118,9 @@ Status ResponseParser::ReadHead() {
     if (EqualNoCase(name, "connection")) {
       if (EqualNoCase(value, "close")) keep_alive_ = false;
     } else if (EqualNoCase(name, "transfer-encoding")) {
-      chunked = EqualNoCase(value, "chunked");
+      if (!EqualNoCase(value, "chunked") || !coding.empty())
+        return NoHttp(fmt::format("transfer-encoding '{}', expected chunked alone", value));
+      coding = value;
     } else if (EqualNoCase(name, "content-type")) {
       is_event_stream_ =
           value.size() >= 17 && EqualNoCase(value.substr(0, 17), "text/event-stream");
@@ -132,13 +134,13 @@ Status ResponseParser::ReadHead() {
   }
   if (status_ >= 100 && status_ < 200) {
     state_ = State::kHead;  // an interim answer, which the real one follows
-  } else if (chunked) {
+  } else if (status_ == 204 || status_ == 304) {
+    state_ = State::kDone;  // without a body, even if a length is told
+  } else if (!coding.empty()) {
     state_ = State::kChunkSize;
   } else if (length) {
     left_ = *length;
     state_ = left_ == 0 ? State::kDone : State::kSized;
-  } else if (status_ == 204 || status_ == 304) {
-    state_ = State::kDone;
   } else {
     keep_alive_ = false;
     state_ = State::kToEnd;

@@ -224,14 +224,25 @@ class StreamClient::Loop {
 
   void Start(Exchange exchange) {
     ++num_running_;
-    if (!idle_.empty()) {
-      Connection* connection = idle_.back();
+    while (!idle_.empty()) {
+      Connection& connection = *idle_.back();
       idle_.pop_back();
-      connection->reused = true;
-      Begin(*connection, std::move(exchange));
-    } else {
-      Connect(std::move(exchange), preferred_);
+      if (!IsQuiet(connection)) {
+        Close(connection);
+        continue;
+      }
+      connection.reused = true;
+      Begin(connection, std::move(exchange));
+      return;
     }
+    Connect(std::move(exchange), preferred_);
+  }
+
+  // Whether the server has neither closed an idle connection nor sent what was not requested.
+  static bool IsQuiet(const Connection& connection) {
+    char byte = 0;
+    const ssize_t got = recv(connection.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got < 0 && (errno == EAGAIN || errno == EINTR);
   }
 
   void Watch(int fd, uint32_t events, void* what) const {
@@ -434,14 +445,17 @@ class StreamClient::Loop {
     Close(oldest);
   }
 
-  void End(Connection& connection, double now, std::string error) {
+  // `has_more`: bytes follow the answer. They belong to no request, and the next answer must not
+  // begin with them.
+  void End(Connection& connection, double now, std::string error, bool has_more = false) {
     StreamHandler* handler = connection.exchange.handler;
     StreamEnd end{connection.parser.status(), std::move(error), std::move(connection.body), ""};
     connection.busy = false;
     // If the answer came before the whole request was sent, the server would read the next request
     // as the rest of this one.
     const bool all_sent = connection.written == connection.exchange.request.size();
-    if (end.error.empty() && options_.keep_alive && connection.parser.keep_alive() && all_sent) {
+    if (end.error.empty() && options_.keep_alive && connection.parser.keep_alive() && all_sent &&
+        !has_more) {
       Keep(connection);
     } else {
       Close(connection);
@@ -527,7 +541,9 @@ class StreamClient::Loop {
       }
     }
     if (!parser.done()) return true;
-    End(connection, now, "");
+    const bool has_more =
+        !bytes.empty() || (connection.tls != nullptr && connection.tls->has_buffered());
+    End(connection, now, "", has_more);
     return false;
   }
 

@@ -70,7 +70,10 @@ TEST(ResponseParser, BodiesOfEveryLength) {
   EXPECT_EQ(sized.body, "abc");
   EXPECT_TRUE(sized.done);
   EXPECT_FALSE(sized.keep_alive);
-  EXPECT_TRUE(ParseInSteps("HTTP/1.1 204 No Content\r\n\r\n", 5).done);
+  for (const char* head : {"204 No Content\r\n", "204 No Content\r\nContent-Length: 5\r\n",
+                           "304 Not Modified\r\nContent-Length: 5\r\n"}) {
+    EXPECT_TRUE(ParseInSteps(std::string("HTTP/1.1 ") + head + "\r\n", 5).done) << head;
+  }
   EXPECT_EQ(
       ParseInSteps("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 7)
           .body,
@@ -85,6 +88,8 @@ TEST(ResponseParser, BodiesOfEveryLength) {
 
 TEST(ResponseParser, RefusesWhatIsNoHttp) {
   for (const char* text : {"SMTP hello\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+                           "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+                           "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
                            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
                            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n"}) {
     EXPECT_TRUE(ParseInSteps(text, 1000).bad) << text;
@@ -232,6 +237,60 @@ TEST(StreamClient, ReplacesAConnectionThatWasClosedWhileIdle) {
   EXPECT_EQ(second.end.error, "");
   EXPECT_THAT(second.events, ElementsAre("a", "b", "c"));
   EXPECT_EQ(server.num_connections(), 2);
+}
+
+TEST(StreamClient, NoAnswerBeginsWithBytesAfterTheLastOne) {
+  const std::string other = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n";
+  ScriptedServer server([&](int connection, int) {
+    return connection == 0 ? kStreamAnswer + other : kStreamAnswer;
+  });
+  const auto client = ClientOf(server.url());
+  Recorder first, second;
+  client->Post("/x", "", "{}", first);
+  RunToEnd(*client);
+  client->Post("/x", "", "{}", second);
+  RunToEnd(*client);
+  EXPECT_EQ(first.end.status, 200);
+  EXPECT_EQ(second.end.status, 200);
+  EXPECT_EQ(server.num_connections(), 2);
+}
+
+// Bytes that come while a connection is idle are found without a Poll in between.
+TEST(StreamClient, AConnectionWithUnaskedBytesIsNotUsedAgain) {
+  const std::string other = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n";
+  Url url;
+  const int listener = ListenAt(&url, 8);
+  std::atomic<bool> may_send{false}, has_sent{false};
+  std::thread server([&] {
+    const int first = accept(listener, nullptr, nullptr);
+    EXPECT_EQ(write(first, kStreamAnswer.data(), kStreamAnswer.size()),
+              std::ssize(kStreamAnswer));
+    while (!may_send) usleep(1000);
+    EXPECT_EQ(write(first, other.data(), other.size()), std::ssize(other));
+    has_sent = true;
+    const int second = accept(listener, nullptr, nullptr);
+    EXPECT_EQ(write(second, kStreamAnswer.data(), kStreamAnswer.size()),
+              std::ssize(kStreamAnswer));
+    char byte = 0;
+    while (second >= 0 && recv(second, &byte, 1, 0) > 0) {
+    }
+    close(first);
+    close(second);
+  });
+  {
+    const auto client = *StreamClient::Create({.url = url, .timeout_seconds = 10});
+    Recorder first, second;
+    client->Post("/x", "", "{}", first);
+    RunToEnd(*client);
+    may_send = true;
+    while (!has_sent) usleep(1000);
+    client->Post("/x", "", "{}", second);
+    RunToEnd(*client);
+    EXPECT_EQ(second.end.status, 200);
+  }
+  shutdown(listener, SHUT_RDWR);
+  server.join();
+  close(listener);
 }
 
 TEST(StreamClient, AnswersThatAreNoStreams) {
