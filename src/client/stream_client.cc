@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/firewall.h"
 #include "client/event_stream.h"
 #include "client/response_parser.h"
 
@@ -275,7 +276,7 @@ class StreamClient::Loop {
     auto failures = std::exchange(failures_, {});
     for (auto& [handler, end] : failures) {
       --num_running_;
-      handler->OnEnd(MonotonicSeconds(), std::move(end));
+      TellEnd(*handler, MonotonicSeconds(), std::move(end));
     }
   }
 
@@ -461,7 +462,11 @@ class StreamClient::Loop {
       Close(connection);
     }
     --num_running_;
-    handler->OnEnd(now, std::move(end));
+    TellEnd(*handler, now, std::move(end));
+  }
+
+  static void TellEnd(StreamHandler& handler, double now, StreamEnd end) {
+    RunGuarded("client", "the end of an answer", [&] { handler.OnEnd(now, std::move(end)); });
   }
 
   void Handle(Connection& connection, uint32_t events) {
@@ -524,19 +529,9 @@ class StreamClient::Loop {
         End(connection, now, piece.error().message);
         return false;
       }
-      TellHead(connection);
-      if (piece->empty()) continue;
-      if (connection.exchange.handler->wants_bytes()) {
-        connection.exchange.handler->OnBytes(*piece);
-      } else if (parser.status() == 200 && parser.is_event_stream()) {
-        connection.events.Take(*piece, [&](std::string_view data) {
-          connection.exchange.handler->OnEvent(now, data);
-          return true;
-        });
-      } else if (connection.body.size() + piece->size() <= kMaxBodyBytes) {
-        connection.body += *piece;
-      } else {
-        End(connection, now, "the server's answer is too long");
+      const Status passed = CatchToResult([&] { return PassOn(connection, *piece, now); });
+      if (!passed) {
+        End(connection, now, passed.error().message);
         return false;
       }
     }
@@ -545,6 +540,27 @@ class StreamClient::Loop {
         !bytes.empty() || (connection.tls != nullptr && connection.tls->has_buffered());
     End(connection, now, "", has_more);
     return false;
+  }
+
+  // Tells the handler the head, and a piece of the body.
+  static Status PassOn(Connection& connection, std::string_view piece, double now) {
+    const ResponseParser& parser = connection.parser;
+    StreamHandler& handler = *connection.exchange.handler;
+    TellHead(connection);
+    if (piece.empty()) return {};
+    if (handler.wants_bytes()) {
+      handler.OnBytes(piece);
+    } else if (parser.status() == 200 && parser.is_event_stream()) {
+      connection.events.Take(piece, [&](std::string_view data) {
+        handler.OnEvent(now, data);
+        return true;
+      });
+    } else if (connection.body.size() + piece.size() <= kMaxBodyBytes) {
+      connection.body += piece;
+    } else {
+      return Fail(ErrorCode::kUnavailable, "the server's answer is too long");
+    }
+    return {};
   }
 
   static void TellHead(Connection& connection) {

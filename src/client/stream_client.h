@@ -29,7 +29,8 @@ struct StreamEnd {
   std::string unreachable;  // why no connection was made; "" if one was made
 };
 
-// Receives one answer. `now`: MonotonicSeconds() after the bytes were read.
+// Receives one answer. `now`: MonotonicSeconds() after the bytes were read. An exception ends the
+// request with its message as the error; one of OnEnd is logged.
 class StreamHandler {
  public:
   virtual ~StreamHandler() = default;
@@ -46,8 +47,8 @@ class StreamHandler {
   virtual void OnEnd(double now, StreamEnd end) = 0;
 };
 
-// Keeps up to 64 connections and reuses them. If the server has closed a kept connection, sends the request
-// over a new one. Thread safety: one thread.
+// Keeps up to 64 connections and reuses them. If the server has closed a kept connection, sends the
+// request over a new one. Thread safety: one thread.
 class StreamClient {
  public:
   struct Options {
@@ -76,8 +77,8 @@ class StreamClient {
   // Ends the handler's request and closes its connection. OnEnd is not called. Does nothing if the
   // request has ended. REQUIRES: not called by a handler.
   void Cancel(const StreamHandler& handler);
-  // Stops reading the answer of the handler's request, or goes on. A handler may call it; bytes that
-  // were already read are still passed on. Does nothing if the request has ended.
+  // Stops reading the answer of the handler's request, or goes on. A handler may call it; bytes
+  // that were already read are still passed on. Does nothing if the request has ended.
   void Pause(const StreamHandler& handler, bool paused);
   // Waits for data until `until` (MonotonicSeconds; infinity: no limit) and handles them; may
   // return earlier. Returns false once `cancel_fd` (-1: none) is readable.

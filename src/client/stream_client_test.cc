@@ -11,6 +11,7 @@
 #include <atomic>
 #include <functional>
 #include <limits>
+#include <stdexcept>
 #include <thread>
 
 #include "client/client_testing.h"
@@ -241,9 +242,8 @@ TEST(StreamClient, ReplacesAConnectionThatWasClosedWhileIdle) {
 
 TEST(StreamClient, NoAnswerBeginsWithBytesAfterTheLastOne) {
   const std::string other = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n";
-  ScriptedServer server([&](int connection, int) {
-    return connection == 0 ? kStreamAnswer + other : kStreamAnswer;
-  });
+  ScriptedServer server(
+      [&](int connection, int) { return connection == 0 ? kStreamAnswer + other : kStreamAnswer; });
   const auto client = ClientOf(server.url());
   Recorder first, second;
   client->Post("/x", "", "{}", first);
@@ -263,14 +263,12 @@ TEST(StreamClient, AConnectionWithUnaskedBytesIsNotUsedAgain) {
   std::atomic<bool> may_send{false}, has_sent{false};
   std::thread server([&] {
     const int first = accept(listener, nullptr, nullptr);
-    EXPECT_EQ(write(first, kStreamAnswer.data(), kStreamAnswer.size()),
-              std::ssize(kStreamAnswer));
+    EXPECT_EQ(write(first, kStreamAnswer.data(), kStreamAnswer.size()), std::ssize(kStreamAnswer));
     while (!may_send) usleep(1000);
     EXPECT_EQ(write(first, other.data(), other.size()), std::ssize(other));
     has_sent = true;
     const int second = accept(listener, nullptr, nullptr);
-    EXPECT_EQ(write(second, kStreamAnswer.data(), kStreamAnswer.size()),
-              std::ssize(kStreamAnswer));
+    EXPECT_EQ(write(second, kStreamAnswer.data(), kStreamAnswer.size()), std::ssize(kStreamAnswer));
     char byte = 0;
     while (second >= 0 && recv(second, &byte, 1, 0) > 0) {
     }
@@ -464,6 +462,22 @@ TEST(StreamClient, CancelsOneRequest) {
   RunToEnd(*client);
   EXPECT_EQ(given_up.ends, 0);
   EXPECT_EQ(other.ends, 1);
+}
+
+TEST(StreamClient, AnExceptionFailsOneRequest) {
+  ScriptedServer server([](int, int) { return kStreamAnswer; });
+  const auto client = ClientOf(server.url());
+  Copier failing, after, other;
+  failing.on_bytes = [] { throw std::runtime_error("no room"); };
+  after.on_end = [] { throw std::runtime_error("no room"); };
+  for (Copier* copier : {&failing, &after, &other})
+    client->Forward("POST", "/x", "", "{}", *copier);
+  RunToEnd(*client);
+  EXPECT_THAT(failing.end.error, HasSubstr("no room"));
+  EXPECT_EQ(failing.ends, 1);
+  EXPECT_EQ(after.ends, 1);
+  EXPECT_EQ(other.end.error, "");
+  EXPECT_EQ(other.body, "data: a\n\ndata: b\n\ndata: c\n\n");
 }
 
 TEST(StreamClient, PausedAnswersAreNotRead) {

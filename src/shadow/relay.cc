@@ -164,7 +164,8 @@ class RelayImpl final : public Relay, public HttpHandler {
     Do([this, passage = std::move(passage)]() mutable {
       Passage& begun = *passage;
       passages_.emplace(begun.number, std::move(passage));
-      begun.Send(*client_);
+      if (!RunGuarded("relay", "a forwarded request", [&] { begun.Send(*client_); }))
+        Abandon(begun.number);
     });
   }
   std::vector<HttpHeader> CommonHeaders(const HttpRequest& /*request*/, int /*status*/) override {
@@ -176,7 +177,12 @@ class RelayImpl final : public Relay, public HttpHandler {
   Findings& findings() { return *findings_; }
   // On the relay's thread.
   StreamClient& client() { return *client_; }
-  void Forget(uint64_t number) { passages_.erase(number); }
+  // Removes a passage that has ended, and returns it.
+  std::shared_ptr<Passage> Forget(uint64_t number) noexcept {
+    const auto found = passages_.find(number);
+    if (found == passages_.end()) return nullptr;
+    return std::move(passages_.extract(found).mapped());
+  }
 
  private:
   using Task = std::function<void()>;
@@ -289,6 +295,8 @@ void Passage::OnBytes(std::string_view bytes) {
 }
 
 void Passage::OnEnd(double /*now*/, StreamEnd end) {
+  // Forgotten whatever happens below; destroyed at the end.
+  const std::shared_ptr<Passage> self = relay_.Forget(number);
   const bool is_complete = has_head_ && end.error.empty();
   if (!is_complete) {
     relay_.findings().Failed();
@@ -306,7 +314,6 @@ void Passage::OnEnd(double /*now*/, StreamEnd end) {
   } else if (is_complete) {
     writer_->EndStream();
   }  // else the destroyed writer cuts the stream off, as the upstream did
-  relay_.Forget(number);
 }
 
 void Passage::Keep() {
