@@ -35,7 +35,7 @@ using options::Assignment;
 using options::ModelEntry;
 using options::Settings;
 
-// Options that apply to the whole server: port, connections, logs and process.
+// Options that apply to the whole server: port, connections, logs, process and instruction set.
 constexpr std::string_view kServerOptions =
     "host|port|uds|api-key-file|protect-all|root-path|allowed-origins|allowed-methods|"
     "allowed-headers|allow-credentials|max-request-bytes|request-memory-bytes|"
@@ -49,6 +49,7 @@ constexpr std::string_view kServerOptions =
     "disable-uvicorn-access-log|disable-access-log-for-endpoints|disable-log-stats|"
     "log-stats-interval|log-level|log-format|otlp-traces-endpoint|fail-on-environ-validation|"
     "record|record-size|record-privacy|receipts|receipts-with-tokens|"
+    "arithmetic|cpu-isa|"  // kernels are chosen once for the process
     "config|set|models|models-memory|models-wait|models-max-waiting";
 // An option that is refused with --models, on the command line and in entries. `why` completes the
 // error message.
