@@ -1,17 +1,45 @@
 #include "shadow/asked.h"
 
-#include <algorithm>
+#include <limits>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "shadow/json_members.h"
 
 namespace sluice::shadow {
 namespace {
 
+constexpr double kMostTemperature = 1000;
+
 double Number(const json::Value& body, std::string_view key, double absent) {
   const json::Value* value = Member(body, key);
   return value != nullptr && value->is_number() ? value->as_double() : absent;
 }
+
+// Reads numbers, and notes the first that is out of its range.
+class Numbers {
+ public:
+  explicit Numbers(const json::Value& body) : body_(body) {}
+
+  // `low` if the number is out of range.
+  double Read(std::string_view key, double absent, double low, double high) {
+    const double number = Number(body_, key, absent);
+    if (number >= low && number <= high) return number;
+    if (out_of_range_.empty()) out_of_range_ = fmt::format("{} out of its range", key);
+    return low;
+  }
+  int64_t ReadInteger(std::string_view key, int64_t absent, int64_t low) {
+    constexpr double kMost = std::numeric_limits<int32_t>::max();
+    return static_cast<int64_t>(
+        Read(key, static_cast<double>(absent), static_cast<double>(low), kMost));
+  }
+  const std::string& out_of_range() const { return out_of_range_; }  // "": nothing
+
+ private:
+  const json::Value& body_;
+  std::string out_of_range_;
+};
 
 bool IsTrue(const json::Value& body, std::string_view key) {
   const json::Value* value = Member(body, key);
@@ -101,13 +129,14 @@ Result<Asked> ReadAsked(std::string_view path, std::string_view body,
     return Fail(ErrorCode::kInvalidData, "the request's body is no JSON object");
   RETURN_IF_ERROR(ReadPrompts(asked));
   const json::Value& value = asked.body;
-  asked.num_choices = std::max<int64_t>(1, static_cast<int64_t>(Number(value, "n", 1)));
-  asked.choosing = {.temperature = Number(value, "temperature", defaults.temperature.value_or(1)),
-                    .top_p = Number(value, "top_p", defaults.top_p.value_or(1)),
-                    .top_k = static_cast<int64_t>(
-                        Number(value, "top_k", static_cast<double>(defaults.top_k.value_or(0)))),
-                    .min_p = Number(value, "min_p", defaults.min_p.value_or(0))};
-  asked.min_tokens = static_cast<int64_t>(Number(value, "min_tokens", 0));
+  Numbers numbers(value);
+  asked.num_choices = numbers.ReadInteger("n", 1, 1);
+  asked.choosing = {.temperature = numbers.Read("temperature", defaults.temperature.value_or(1), 0,
+                                                kMostTemperature),
+                    .top_p = numbers.Read("top_p", defaults.top_p.value_or(1), 0, 1),
+                    .top_k = numbers.ReadInteger("top_k", defaults.top_k.value_or(0), -1),
+                    .min_p = numbers.Read("min_p", defaults.min_p.value_or(0), 0, 1)};
+  asked.min_tokens = numbers.ReadInteger("min_tokens", 0, 0);
   asked.ignores_end = IsTrue(value, "ignore_eos");
   for (const char* name : {"stop", "stop_token_ids"}) {
     const json::Value* stops = Member(value, name);
@@ -119,6 +148,7 @@ Result<Asked> ReadAsked(std::string_view path, std::string_view body,
   if (Member(value, "suffix") != nullptr) asked.not_compared = "suffix";
   if (Number(value, "prompt_logprobs", 0) != 0) asked.not_compared = "prompt_logprobs";
   if (IsTrue(value, "continue_final_message")) asked.not_compared = "continue_final_message";
+  if (!numbers.out_of_range().empty()) asked.not_compared = numbers.out_of_range();
   return asked;
 }
 

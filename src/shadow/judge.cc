@@ -63,7 +63,7 @@ struct Drawn {
   std::vector<Drawable> tokens;
 };
 
-// nullopt if the best tokens say too little.
+// nullopt if the best tokens say too little. The best token is always kept.
 std::optional<Drawn> DrawnFrom(const TokenLogprobs& position, const Choosing& choosing) {
   const auto& top = position.top;
   if (top.empty()) return std::nullopt;
@@ -90,7 +90,7 @@ std::optional<Drawn> DrawnFrom(const TokenLogprobs& position, const Choosing& ch
   for (size_t i = 0; i < top.size(); ++i) {
     if (choosing.top_k > 0 && static_cast<int64_t>(i) >= choosing.top_k) break;
     if (i > 0 && cumulated / sum >= choosing.top_p) break;
-    if (weights[i] < choosing.min_p) break;
+    if (i > 0 && weights[i] < choosing.min_p) break;
     drawn.tokens.push_back({top[i].first, weights[i]});
     cumulated += weights[i];
     kept += weights[i];

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "shadow/answer.h"
@@ -96,6 +97,16 @@ TEST(JudgeDrawn, TokensThatAreCutOffAreNotDrawn) {
   EXPECT_EQ(JudgeDrawn(scores, {.min_p = 0.2}, 2.0).verdict, Verdict::kTie);
 }
 
+TEST(JudgeDrawn, TheBestTokenMayAlwaysBeDrawn) {
+  const std::vector<std::pair<int32_t, float>> top = {{1, Log(0.6)}, {2, Log(0.4)}};
+  const Scores best{.positions = {Position(1, top)}, .next = {}};
+  const Scores other{.positions = {Position(2, top)}, .next = {}};
+  for (const Choosing& choosing : {Choosing{.min_p = 1.5}, Choosing{.top_p = -1}}) {
+    EXPECT_EQ(JudgeDrawn(best, choosing, 0.1).verdict, Verdict::kEqual);
+    EXPECT_EQ(JudgeDrawn(other, choosing, 0.1).verdict, Verdict::kSampling);
+  }
+}
+
 TEST(JudgeDrawn, AnotherTemperatureShows) {
   // The likeliest of ten tokens each time, although each of them should be drawn in turn.
   std::vector<std::pair<int32_t, float>> top;
@@ -177,6 +188,16 @@ TEST(ReadAsked, KnowsWhatElseDecidesTheTokens) {
   EXPECT_EQ(also(R"({"prompt":"a","response_format":{"type":"json_object"}})"), "response_format");
   EXPECT_EQ(also(R"({"prompt":"a","echo":true})"), "echo");
   EXPECT_EQ(also(R"({"n":2})"), "the request has no prompt");
+  for (const char* field : {"n", "top_k", "min_tokens", "top_p", "min_p", "temperature"}) {
+    for (const char* number : {"1e300", "-1e300", "-2"}) {
+      EXPECT_EQ(also(fmt::format(R"({{"prompt":"a","{}":{}}})", field, number).c_str()),
+                fmt::format("{} out of its range", field))
+          << number;
+    }
+  }
+  EXPECT_EQ(also(R"({"prompt":"a","min_p":1.5})"), "min_p out of its range");
+  EXPECT_EQ(also(R"({"prompt":"a","n":0})"), "n out of its range");
+  EXPECT_EQ(also(R"({"prompt":"a","top_k":-1,"top_p":1,"min_p":1,"min_tokens":0})"), "");
   const auto greedy =
       ReadAsked("/v1/completions", R"({"prompt":["a","b"],"n":2,"temperature":0})", {});
   ASSERT_TRUE(greedy);
