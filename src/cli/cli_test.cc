@@ -113,6 +113,16 @@ TEST(Configs, EveryWordThatTheTableTakesHasAValue) {
   }
 }
 
+TEST(Configs, PortableKernelsAreOfTheCpu) {
+  for (const char* word : {"--arithmetic=portable", "--cpu-isa=portable"}) {
+    const auto config = MakeEngineConfig(Read({"m", word}), {});
+    ASSERT_TRUE(config);
+    EXPECT_EQ(config->cpu_isa, kernels::Isa::kPortable);
+    EXPECT_EQ(config->device, DeviceChoice::kCpu);
+  }
+  EXPECT_EQ(MakeEngineConfig(Read({"m", "--cpu-isa=avx2"}), {})->device, DeviceChoice::kAuto);
+}
+
 TEST(Configs, GenerationConfigNamesAFolder) {
   const auto folder_of = [](const std::string& source) {
     return MakeEngineConfig(Read({"m", "--generation-config", source}), {});

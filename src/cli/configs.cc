@@ -360,6 +360,9 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.cpu_isa = ValueOf(settings, "cpu-isa", kIsas);
   if (settings.TextOr("arithmetic") == "portable") config.cpu_isa = kernels::Isa::kPortable;
   config.device = ValueOf(settings, "device", kDevices);
+  // Portable kernels are the CPU's: a GPU would compute other bits.
+  if (config.cpu_isa == kernels::Isa::kPortable && config.device == DeviceChoice::kAuto)
+    config.device = DeviceChoice::kCpu;
   config.batch_invariant = settings.Flag("batch-invariant");
   config.fast_accumulation = settings.Flag("fast-accumulation");
   config.tensor_parallel_size = static_cast<int>(*settings.Integer("tensor-parallel-size"));

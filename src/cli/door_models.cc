@@ -190,6 +190,8 @@ bool ComputesOnDevice(const Settings& settings) {
   const std::string device = settings.TextOr("device");
   if (device == "cpu") return false;
   if (device != "auto") return true;
+  if (settings.TextOr("arithmetic") == "portable" || settings.TextOr("cpu-isa") == "portable")
+    return false;
   return (BuiltWithCuda() && ListCudaDevices().has_value()) ||
          (BuiltWithHip() && ListHipDevices().has_value());
 }
