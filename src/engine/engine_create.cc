@@ -536,7 +536,7 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                                                   const std::optional<PoolingConfig>& pooling,
                                                   const ResolvedTower& tower,
                                                   const Engine::Hooks& hooks) {
-  if (config.device == DeviceChoice::kCuda || config.device == DeviceChoice::kEmulated) {
+  if (config.device != DeviceChoice::kCpu && config.device != DeviceChoice::kAuto) {
     return Fail(ErrorCode::kUnsupported,
                 "ranks that are processes compute on CPUs: say --device cpu", "device");
   }

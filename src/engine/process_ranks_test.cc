@@ -77,5 +77,20 @@ TEST(ProcessRanksTest, StagesHaveAStepEachInFlight) {
   EXPECT_EQ(observer.most_in_flight, 2);
 }
 
+TEST(ProcessRanksTest, DevicesAreRefused) {
+  const auto group = MakeLocalGroup({.size = 2, .spin = false});
+  const ProcessRanks first{.all = group[0].get(), .num_stages = 2, .here = 2};
+  Engine::Hooks hooks;
+  hooks.processes = &first;
+  for (const DeviceChoice device :
+       {DeviceChoice::kCuda, DeviceChoice::kHip, DeviceChoice::kEmulated}) {
+    EngineConfig config = Config();
+    config.device = device;
+    const auto engine = Engine::Create(config, hooks);
+    ASSERT_FALSE(engine);
+    EXPECT_EQ(engine.error().param, "device");
+  }
+}
+
 }  // namespace
 }  // namespace sluice
