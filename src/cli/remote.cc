@@ -59,9 +59,15 @@ std::map<std::string, std::string> Remote::headers() const {
   return {{"Authorization", "Bearer " + api_key}};
 }
 
-Result<std::string> ClientKey(const options::Settings& settings) {
+Result<std::string> GivenKey(const options::Settings& settings) {
   if (const auto file = settings.Text("client-key-file")) return FirstKeyIn(*file);
   if (const auto keys = settings.List("api-key"); !keys.empty()) return keys[0];
+  return std::string();
+}
+
+Result<std::string> ClientKey(const options::Settings& settings) {
+  ASSIGN_OR_RETURN(std::string given, GivenKey(settings));
+  if (!given.empty()) return given;
   const char* key = std::getenv("OPENAI_API_KEY");
   return std::string(key == nullptr ? "" : key);
 }

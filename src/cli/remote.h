@@ -29,6 +29,9 @@ struct Remote {
 // Returns the server at `address`. kInvalidArgument names the invalid option.
 Result<Remote> RemoteAt(const options::Settings& settings, const std::string& address);
 
+// Returns the key that was given to this program: --api-key-file, else --api-key (SLUICE_API_KEY,
+// VLLM_API_KEY); "" if there is none.
+Result<std::string> GivenKey(const options::Settings& settings);
 // Returns the key to send: --api-key-file, else --api-key (SLUICE_API_KEY, VLLM_API_KEY), else
 // OPENAI_API_KEY; "" if there is none.
 Result<std::string> ClientKey(const options::Settings& settings);

@@ -209,6 +209,8 @@ Result<int> RunShadow(const options::Settings& settings) {
                 "upstream");
   }
   ASSIGN_OR_RETURN(Remote remote, RemoteAt(settings, *address));
+  // The upstream need not be who the key in OPENAI_API_KEY is for.
+  ASSIGN_OR_RETURN(remote.api_key, GivenKey(settings));
   // Clients' paths begin with /v1 themselves.
   if (remote.url.path.ends_with("/v1")) remote.url.path.resize(remote.url.path.size() - 3);
   RETURN_IF_ERROR(MakeReportFolder(settings.TextOr("shadow-report")));

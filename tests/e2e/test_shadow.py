@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import http.server
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -33,10 +34,10 @@ class Shadow(Server):
 
 
 @contextlib.contextmanager
-def shadowing(folder, upstream, *flags, model=ABACUS):
+def shadowing(folder, upstream, *flags, model=ABACUS, env=None):
     log = tempfile.NamedTemporaryFile("w", suffix=".log")  # noqa: SIM115
     process = subprocess.Popen(command("shadow", model, "--upstream", upstream, "--host", "127.0.0.1", "--port", 0, "--report", folder,
-                                       *flags), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+                                       *flags), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
     try:
         def port():
             text = pathlib.Path(log.name).read_text(errors="replace")
@@ -169,12 +170,14 @@ def test_another_sampler(tmp_path):
 
 
 @contextlib.contextmanager
-def changed_by_proxy(url, fields):
-    """A server in front of another, which changes fields of requests."""
+def changed_by_proxy(url, fields, keys=None):
+    """A server in front of another, which changes fields of requests and appends their paths and keys to `keys`."""
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             text = self.rfile.read(int(self.headers["content-length"]))
             body = json.loads(text)
+            if keys is not None:
+                keys.append((self.path, self.headers["authorization"]))
             if "messages" in body and self.path.endswith("completions"):
                 body.update(fields)
             host = url.removeprefix("http://")
@@ -238,6 +241,17 @@ def test_keys_are_forwarded_and_kept_nowhere(tmp_path):
         assert SECRET not in shadow.log()
         for path in tmp_path.iterdir():
             assert SECRET not in path.read_text()
+
+
+@pytest.mark.parametrize("flags, expected", [((), None), (("--api-key", "given"), "Bearer given")])
+def test_questions_have_the_key_that_was_given(upstream, tmp_path, flags, expected):
+    """The key in OPENAI_API_KEY may be of another server."""
+    keys = []
+    with changed_by_proxy(upstream.url, {}, keys) as url, shadowing(tmp_path, url, *flags, env={"OPENAI_API_KEY": SECRET}) as shadow:
+        ask(shadow, 2)
+        shadow.finish()
+    questions = {key for path, key in keys if not path.endswith("completions")}
+    assert questions == {expected}, keys
 
 
 def test_streams_are_not_delayed_by_comparisons(upstream, tmp_path):
