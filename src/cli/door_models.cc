@@ -6,11 +6,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/log.h"
 #include "checkpoint/weights_digest.h"
@@ -100,6 +103,17 @@ Result<EngineConfig> EngineConfigOf(const Settings& settings, const ModelArgumen
   return config;
 }
 
+// The folder, and names, sizes and times of its files.
+std::string FilesOf(const std::filesystem::path& folder) {
+  std::set<std::string> files;
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::directory_iterator(folder, ignored)) {
+    files.insert(fmt::format("{} {} {}", file.path().string(), file.file_size(ignored),
+                             file.last_write_time(ignored).time_since_epoch().count()));
+  }
+  return fmt::format("{}\n{}", folder.string(), fmt::join(files, "\n"));
+}
+
 class EntryLoader final : public ModelLoader {
  public:
   EntryLoader(Settings settings, ServerConfig config, const DoorMemory& memory, size_t num_models)
@@ -139,19 +153,28 @@ class EntryLoader final : public ModelLoader {
         return CacheEventPublisher::Start(*events, rank);
       };
     }
-    std::string digest;
-    if (settings_.Given("record") || settings_.Given("receipts")) {
-      ASSIGN_OR_RETURN(digest, WeightsDigest(config.model_folder));
-    }
-    RETURN_IF_ERROR(Record(digest, hooks, text));
+    const bool has_receipts = settings_.Given("receipts");
+    if (has_receipts || settings_.Given("record")) TakeDigest(config.model_folder);
+    if (has_receipts && !digest_)
+      return tl::unexpected<Error>(Error(digest_.error()).In("--receipts"));
+    RETURN_IF_ERROR(Record(hooks, text));
     ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Create(config, std::move(hooks)));
-    ASSIGN_OR_RETURN(text.receipts, ReceiptIssuerOf(settings_, digest, engine->info()));
+    ASSIGN_OR_RETURN(text.receipts,
+                     ReceiptIssuerOf(settings_, digest_.value_or(""), engine->info()));
     return LoadedModel{std::move(engine), std::move(text)};
   }
 
  private:
+  // Reads all weights, so only once, unless the model's files have changed.
+  void TakeDigest(const std::filesystem::path& folder) {
+    std::string files = FilesOf(folder);
+    if (digest_ && digest_files_ == files) return;
+    digest_ = WeightsDigest(folder);
+    digest_files_ = std::move(files);
+  }
+
   // Begins a recording of the model's next engine, with --record.
-  Status Record(const std::string& digest, Engine::Hooks& hooks, ModelText& text) {
+  Status Record(Engine::Hooks& hooks, ModelText& text) {
     if (!settings_.Given("record")) return {};
     // The last engine is gone: this writes its recording out.
     recorder_.reset();
@@ -159,7 +182,7 @@ class EntryLoader final : public ModelLoader {
                      StartRecorder(settings_, model_,
                                    RecordingFolder(settings_, config_.served_model_names.front())));
     json::Value facts{json::Value::Object{}};
-    facts.Set("weights", digest);
+    facts.Set("weights", digest_ ? json::Value(*digest_) : json::Value());
     recorder_->AddFacts(facts);
     hooks.journal_of = [this](int engine) { return recorder_->journal(engine); };
     text.on_arrival = [recorder = recorder_](std::string_view path, std::string_view body) {
@@ -174,10 +197,28 @@ class EntryLoader final : public ModelLoader {
   const size_t num_models_;
   ModelArgument model_;  // result of the last Plan()
   EngineConfig engine_;
+  Result<std::string> digest_ = Fail(ErrorCode::kInternal, "not computed yet");
+  std::string digest_files_;  // FilesOf() before digest_ was computed
   // The recording of the last Load(); outlives the engine, which is destroyed before the next one
   // and before this loader.
   std::shared_ptr<recording::FlightRecorder> recorder_;
 };
+
+// Recordings of two models must not mix.
+Status CheckRecordingFolders(const Settings& settings, const std::vector<ModelEntry>& entries) {
+  if (!settings.Given("record")) return {};
+  std::map<std::filesystem::path, std::string> folders;  // maps a folder to its model
+  for (const ModelEntry& entry : entries) {
+    const std::filesystem::path folder = RecordingFolder(settings, entry.name);
+    const auto [taken, is_new] = folders.try_emplace(folder, entry.name);
+    if (is_new) continue;
+    return BadEntry(entry, entry.place,
+                    fmt::format("its recordings would be in {}, as those of model '{}': rename one "
+                                "of them, or leave --record out",
+                                folder.string(), taken->second));
+  }
+  return {};
+}
 
 // Reports a missing folder at startup. Its contents are checked when the model is loaded.
 Status CheckPath(const ModelEntry& entry) {
@@ -291,6 +332,7 @@ Result<std::vector<DoorModel>> DoorModelsOf(const Settings& settings,
                   std::string(name));
     }
   }
+  RETURN_IF_ERROR(CheckRecordingFolders(settings, entries));
   std::map<std::string, std::string> names;  // maps a model or an adapter to its model
   for (const ModelEntry& entry : entries) names[entry.name] = entry.name;
   std::vector<DoorModel> models;

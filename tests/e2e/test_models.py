@@ -405,6 +405,24 @@ def test_recordings_and_receipts_of_each_model(tmp_path):
     assert len(os.listdir(tmp_path / "flight" / "abacus")) == 2
 
 
+def test_recordings_of_weights_without_a_digest(tmp_path):
+    """Without receipts, a recording need not tell of which weights it is."""
+    shutil.copytree(ABACUS, tmp_path / "dummy", ignore=shutil.ignore_patterns("*.safetensors"))
+    models = {"dummy": {"path": str(tmp_path / "dummy"), "options": {"load-format": "dummy"}}}
+    with door(tmp_path, models, "--record", tmp_path / "flight") as server:
+        complete(server, "dummy")
+        assert server.stop() == 0
+    (flight,) = (tmp_path / "flight" / "dummy").iterdir()
+    assert b'"weights":null' in flight.read_bytes()
+
+
+def test_recordings_that_would_mix_are_refused(tmp_path):
+    file = models_file(tmp_path, {"a/b": THREE["abacus"], "a_b": THREE["abacus"]})
+    assert run("serve", "--models", file, "--check", *BUDGET).returncode == 0
+    done = run("serve", "--models", file, "--record", tmp_path / "flight", "--check", *BUDGET)
+    assert done.returncode != 0 and "model 'a_b': its recordings would be in" in done.stderr, done.stderr
+
+
 def test_check(tmp_path):
     done = run("serve", "--models", models_file(tmp_path, THREE), "--check", *BUDGET)
     assert done.returncode == 0 and "qwen: takes" in done.stdout, done.stderr
