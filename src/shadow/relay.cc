@@ -33,11 +33,48 @@ constexpr size_t kMaxWholeBytes = size_t{4} << 20;
 // Headers that belong to one connection, or that the relay or its libraries write themselves.
 bool IsOfConnection(std::string_view name) {
   constexpr std::string_view kNames[] = {
-      "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "te", "trailer",
-      "transfer-encoding", "upgrade", "content-length", "host", "expect", "date", "server",
+      "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization",
+      "te", "trailer", "transfer-encoding", "upgrade", "content-length", "host", "expect", "date",
+      "server",
       // Copies could not be read if they were compressed.
       "accept-encoding"};
   return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
+// The names of the fields that belong to one connection because a field Connection, whose value
+// this is, names them.
+void AddNamed(std::string_view value, std::vector<std::string>& names) {
+  while (!value.empty()) {
+    const size_t comma = std::min(value.find(','), value.size());
+    names.push_back(AsciiLower(AsciiTrim(value.substr(0, comma), " \t\r")));
+    value.remove_prefix(std::min(comma + 1, value.size()));
+  }
+}
+
+// The headers that pass the relay.
+std::vector<HttpHeader> Passing(std::vector<HttpHeader> headers) {
+  std::vector<std::string> named;
+  for (const auto& [name, value] : headers) {
+    if (name == "connection") AddNamed(value, named);
+  }
+  std::erase_if(headers, [&](const HttpHeader& header) {
+    return IsOfConnection(header.name) || std::ranges::find(named, header.name) != named.end();
+  });
+  return headers;
+}
+
+// The target without scheme and server, which clients of a proxy write; "" if it is none that an
+// upstream may be asked for.
+std::string OriginTarget(std::string_view method, std::string_view target) {
+  target = target.substr(0, target.find('#'));
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (AsciiLower(target.substr(0, scheme.size())) != scheme) continue;
+    target.remove_prefix(scheme.size());
+    target.remove_prefix(std::min(target.find_first_of("/?"), target.size()));
+    return (target.starts_with('/') ? "" : "/") + std::string(target);
+  }
+  const bool is_server = target == "*" && method == "OPTIONS";
+  return target.starts_with('/') || is_server ? std::string(target) : "";
 }
 
 // The headers of the upstream's answer, and its content type.
@@ -54,10 +91,11 @@ HttpResponse HeadOf(int status, std::string_view head) {
     const std::string value(AsciiTrim(text.substr(colon + 1), " \t\r"));
     if (name == "content-type") {
       response.content_type = value;
-    } else if (!IsOfConnection(name)) {
+    } else {
       response.headers.push_back({name, value});
     }
   }
+  response.headers = Passing(std::move(response.headers));
   return response;
 }
 
@@ -65,18 +103,23 @@ bool HasLength(std::string_view head) {
   return AsciiLower(head).find("\r\ncontent-length:") != std::string::npos;
 }
 
-HttpResponse BadGateway(const std::string& problem) {
+HttpResponse ErrorAnswer(int status, std::string_view type, const std::string& message) {
   json::Value error{json::Value::Object{}};
-  error.Set("message", fmt::format("the upstream of this server does not answer: {}", problem));
-  error.Set("type", "BadGatewayError");
+  error.Set("message", message);
+  error.Set("type", std::string(type));
   error.Set("param", nullptr);
-  error.Set("code", 502);
+  error.Set("code", status);
   json::Value body{json::Value::Object{}};
   body.Set("error", std::move(error));
   HttpResponse response;
-  response.status = 502;
+  response.status = status;
   response.body = json::Write(body);
   return response;
+}
+
+HttpResponse BadGateway(const std::string& problem) {
+  return ErrorAnswer(502, "BadGatewayError",
+                     "the upstream of this server does not answer: " + problem);
 }
 
 // The body with return_token_ids, if it is a JSON object.
@@ -151,8 +194,16 @@ class RelayImpl final : public Relay, public HttpHandler {
   }
   int64_t num_exchanges() const override { return http_->num_exchanges(); }
 
-  std::optional<HttpResponse> CheckHead(const HttpRequest& /*head*/) override {
-    return std::nullopt;
+  std::optional<HttpResponse> CheckHead(const HttpRequest& head) override {
+    if (head.method == "CONNECT") {
+      HttpResponse refusal = ErrorAnswer(405, "MethodNotAllowedError",
+                                         "CONNECT: requests are forwarded to one server alone");
+      refusal.headers.push_back({"allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"});
+      return refusal;
+    }
+    if (!OriginTarget(head.method, head.target).empty()) return std::nullopt;
+    return ErrorAnswer(400, "BadRequestError",
+                       fmt::format("expected a path that begins with /, found '{}'", head.target));
   }
   void Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) override {
     findings_->Forwarded();
@@ -250,14 +301,14 @@ void Passage::Send(StreamClient& client) {
   if (is_compared_ && relay_.options().asks_for_token_ids)
     request_.body = WithTokenIds(std::move(request_.body));
   std::string headers;
-  for (const auto& [name, value] : request_.headers) {
-    if (!IsOfConnection(name)) headers += fmt::format("{}: {}\r\n", name, value);
-  }
+  for (const auto& [name, value] : Passing(std::move(request_.headers)))
+    headers += fmt::format("{}: {}\r\n", name, value);
   if (!request_.body.empty() || request_.method == "POST" || request_.method == "PUT")
     headers += fmt::format("content-length: {}\r\n", request_.body.size());
   // The connection to the client leaves the body of an answer to HEAD out.
   const std::string_view method = request_.method == "HEAD" ? "GET" : request_.method;
-  client.Forward(method, request_.target, headers, request_.body, *this);
+  const std::string target = OriginTarget(request_.method, request_.target);
+  client.Forward(method, target, headers, request_.body, *this);
   // Keys are not needed any more, nor bodies of which there is no copy.
   request_.headers.clear();
   if (!is_compared_) request_.body.clear();
