@@ -240,12 +240,15 @@ Result<int> RunShadow(const options::Settings& settings) {
   front.port = static_cast<uint16_t>(*settings.Integer("port"));
   front.request_memory_bytes = kForwardedBytes;
   front.api_keys.clear();
-  ASSIGN_OR_RETURN(const std::unique_ptr<shadow::Relay> relay,
-                   shadow::Relay::Start({.server = front,
-                                         .upstream = remote.url,
-                                         .tls = remote.tls,
-                                         .asks_for_token_ids = settings.Flag("ask-token-ids")},
-                                        &queue, &findings));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<shadow::Relay> relay,
+      shadow::Relay::Start(
+          {.server = front,
+           .upstream = remote.url,
+           .tls = remote.tls,
+           .asks_for_token_ids = settings.Flag("ask-token-ids"),
+           .max_copied_together = static_cast<uint64_t>(*settings.Integer("shadow-queue-bytes"))},
+          &queue, &findings));
   LOG_INFO("shadow", "forwarding to {} from {}", ServerText(remote.url),
            AddressOf(front, relay->port()));
 

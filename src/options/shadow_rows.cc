@@ -32,7 +32,9 @@ void AddShadowRows(std::vector<Option>& table) {
   rows.Integer("shadow-queue", "1000",
                "Most answers that wait to be compared; further ones are dropped, and counted.",
                {.flag = "queue", .range = {1, 1e6}});
-  rows.Size("shadow-queue-bytes", "256MiB", "Most memory of the answers that wait.",
+  rows.Size("shadow-queue-bytes", "256MiB",
+            "Most memory of the answers that wait, and as much again of copies of those under way; "
+            "others are not judged, and counted.",
             {.flag = "queue-bytes", .range = {1048576, 1e13}});
   rows.Integer("shadow-workers", "4", "Answers that are compared at a time.",
                {.flag = "workers", .range = {1, 256}});

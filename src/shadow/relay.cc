@@ -29,15 +29,16 @@ namespace {
 
 // A whole answer up to this size is sent with its length.
 constexpr size_t kMaxWholeBytes = size_t{4} << 20;
+constexpr std::string_view kTooManyCopies = "more answers under way than --queue-bytes copies";
 
 // Headers that belong to one connection, or that the relay or its libraries write themselves.
 bool IsOfConnection(std::string_view name) {
-  constexpr std::string_view kNames[] = {
-      "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization",
-      "te", "trailer", "transfer-encoding", "upgrade", "content-length", "host", "expect", "date",
-      "server",
-      // Copies could not be read if they were compressed.
-      "accept-encoding"};
+  constexpr std::string_view kNames[] = {"connection", "keep-alive", "proxy-connection",
+                                         "proxy-authenticate", "proxy-authorization", "te",
+                                         "trailer", "transfer-encoding", "upgrade",
+                                         "content-length", "host", "expect", "date", "server",
+                                         // Copies could not be read if they were compressed.
+                                         "accept-encoding"};
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
@@ -137,6 +138,9 @@ class Passage final : public StreamHandler {
  public:
   Passage(RelayImpl& relay, HttpRequest request, std::shared_ptr<ResponseWriter> writer)
       : relay_(relay), request_(std::move(request)), writer_(std::move(writer)) {}
+  ~Passage() override;
+  Passage(const Passage&) = delete;
+  Passage& operator=(const Passage&) = delete;
 
   bool wants_bytes() const override { return true; }
   void OnEvent(double /*now*/, std::string_view /*data*/) override {}
@@ -149,6 +153,11 @@ class Passage final : public StreamHandler {
   uint64_t number = 0;
 
  private:
+  // Whether the exchange is copied, so that it can be compared.
+  bool is_copied() const { return is_compared_ && why_not_copied_.empty(); }
+  // Takes memory of the common limit for a copy. Returns false if there is none.
+  bool TakeMemory(uint64_t bytes);
+  void StopCopying(std::string_view why);
   void Keep();
 
   RelayImpl& relay_;
@@ -159,8 +168,10 @@ class Passage final : public StreamHandler {
   bool is_streamed_ = false;
   bool is_event_stream_ = false;
   bool is_compared_ = false;
-  bool is_too_long_ = false;
+  std::string_view why_not_copied_;  // "": it is copied
   std::string copy_;
+  uint64_t answer_bytes_ = 0;
+  uint64_t taken_bytes_ = 0;  // of the common limit
 };
 
 // The I/O threads of the HTTP server hand tasks to the relay's thread, which alone uses the client.
@@ -226,6 +237,13 @@ class RelayImpl final : public Relay, public HttpHandler {
   const RelayOptions& options() const { return options_; }
   ExchangeQueue& queue() { return *queue_; }
   Findings& findings() { return *findings_; }
+  // Takes bytes of the limit of all copies. Returns false if there are too few.
+  bool TakeCopied(uint64_t bytes) {
+    if (copied_bytes_.fetch_add(bytes) + bytes <= options_.max_copied_together) return true;
+    copied_bytes_ -= bytes;
+    return false;
+  }
+  void ReturnCopied(uint64_t bytes) { copied_bytes_ -= bytes; }
   // On the relay's thread.
   StreamClient& client() { return *client_; }
   // Removes a passage that has ended, and returns it.
@@ -287,6 +305,7 @@ class RelayImpl final : public Relay, public HttpHandler {
   OwnedFd wake_;  // an eventfd
   std::atomic<bool> is_ending_{false};
   std::atomic<uint64_t> num_requests_{0};
+  std::atomic<uint64_t> copied_bytes_{0};
   Mutex mutex_;
   std::vector<Task> tasks_ GUARDED_BY(mutex_);
   // Used by the relay's thread alone.
@@ -295,6 +314,23 @@ class RelayImpl final : public Relay, public HttpHandler {
   std::unique_ptr<HttpServer> http_;
   std::thread thread_;
 };
+
+Passage::~Passage() {
+  relay_.ReturnCopied(taken_bytes_);
+}
+
+bool Passage::TakeMemory(uint64_t bytes) {
+  if (!relay_.TakeCopied(bytes)) return false;
+  taken_bytes_ += bytes;
+  return true;
+}
+
+void Passage::StopCopying(std::string_view why) {
+  why_not_copied_ = why;
+  copy_ = {};
+  request_.body = {};
+  relay_.ReturnCopied(std::exchange(taken_bytes_, 0));
+}
 
 void Passage::Send(StreamClient& client) {
   is_compared_ = IsCompared(request_.method, request_.path);
@@ -311,7 +347,11 @@ void Passage::Send(StreamClient& client) {
   client.Forward(method, target, headers, request_.body, *this);
   // Keys are not needed any more, nor bodies of which there is no copy.
   request_.headers.clear();
-  if (!is_compared_) request_.body.clear();
+  if (!is_compared_) {
+    request_.body = {};
+  } else if (!TakeMemory(request_.body.size())) {
+    StopCopying(kTooManyCopies);
+  }
 }
 
 void Passage::OnHead(int status, std::string_view head) {
@@ -323,6 +363,11 @@ void Passage::OnHead(int status, std::string_view head) {
 }
 
 void Passage::OnBytes(std::string_view bytes) {
+  answer_bytes_ += bytes.size();
+  if (is_copied() && answer_bytes_ > relay_.options().max_copied_bytes)
+    StopCopying("an answer that is too long to be copied");
+  if (is_copied() && !TakeMemory(bytes.size())) StopCopying(kTooManyCopies);
+  if (is_copied() && is_streamed_) copy_ += bytes;
   if (is_streamed_) {
     writer_->WriteChunk(bytes);
     if (writer_->backlogged()) relay_.client().Pause(*this, true);
@@ -333,15 +378,8 @@ void Passage::OnBytes(std::string_view bytes) {
     writer_->StartStream(response_);
     writer_->WriteChunk(response_.body);
     writer_->WriteChunk(bytes);
-    if (is_compared_) copy_ = std::move(response_.body);
-    response_.body.clear();
-  }
-  if (!is_compared_ || !is_streamed_ || is_too_long_) return;
-  is_too_long_ = copy_.size() + bytes.size() > relay_.options().max_copied_bytes;
-  if (is_too_long_) {
-    copy_ = {};
-  } else {
-    copy_ += bytes;
+    if (is_copied()) copy_ = std::move(response_.body.append(bytes));
+    response_.body = {};
   }
 }
 
@@ -355,7 +393,7 @@ void Passage::OnEnd(double /*now*/, StreamEnd end) {
                 end.error);
   }
   if (is_complete && is_compared_ && response_.status == 200) {
-    if (!is_streamed_) copy_ = response_.body;
+    if (!is_streamed_ && is_copied()) copy_ = response_.body;
     Keep();
   }
   if (!has_head_) {
@@ -368,8 +406,8 @@ void Passage::OnEnd(double /*now*/, StreamEnd end) {
 }
 
 void Passage::Keep() {
-  if (is_too_long_) {
-    relay_.findings().NotJudged("an answer that is too long to be copied");
+  if (!is_copied()) {
+    relay_.findings().NotJudged(std::string(why_not_copied_));
     return;
   }
   Exchange exchange{.number = static_cast<int64_t>(number),

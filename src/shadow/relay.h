@@ -21,6 +21,8 @@ struct RelayOptions {
   // Adds return_token_ids to requests that are compared; clients see the ids, too.
   bool asks_for_token_ids = false;
   uint64_t max_copied_bytes = uint64_t{16} << 20;  // of one answer; a longer one is not compared
+  // Most bytes of all copies of requests and answers under way; an answer beyond is not compared.
+  uint64_t max_copied_together = uint64_t{256} << 20;
 };
 
 // Clients' headers, keys among them, are sent to the upstream and kept nowhere. Thread safety: all

@@ -143,5 +143,35 @@ TEST_F(RelayTest, RefusesOtherTargets) {
   EXPECT_THAT(upstream.heads(), IsEmpty());
 }
 
+// Streams and whole answers share one limit, and return what they took.
+TEST_F(RelayTest, CopiesOfAllAnswersAreLimitedTogether) {
+  const std::string head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
+  const std::string chunk = "200\r\n" + std::string(0x200, 'a') + "\r\n";
+  const Upstream stream(head + "Transfer-Encoding: chunked\r\n\r\n" + chunk + chunk + "0\r\n\r\n");
+  const Upstream whole("HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n" + std::string(1024, 'a'));
+  const std::string request =
+      "POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n"
+      "\r\n{}";
+  int64_t judged = 0, not_judged = 0;
+  for (const Upstream* upstream : {&stream, &whole}) {
+    // The request and its answer are 1026 bytes.
+    for (const uint64_t limit : {1, 1025, 1026}) {
+      RelayOptions options;
+      options.max_copied_together = limit;
+      Start(*upstream, std::move(options));
+      for (int i = 0; i < 2; ++i)
+        EXPECT_THAT(Ask(request),
+                    AllOf(StartsWith("HTTP/1.1 200"), HasSubstr(std::string(500, 'a'))));
+      (limit == 1026 ? judged : not_judged) += 2;
+    }
+  }
+  const json::Value report = findings_.Json();
+  EXPECT_EQ(report.Find("not_judged")
+                ->Find("more answers under way than --queue-bytes copies")
+                ->as_integer(),
+            not_judged);
+  EXPECT_EQ(static_cast<int64_t>(queue_.Close()), judged);
+}
+
 }  // namespace
 }  // namespace sluice::shadow
