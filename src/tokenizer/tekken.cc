@@ -11,6 +11,7 @@
 #include "base/json_fields.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/tekken_template.h"
+#include "tokenizer/tokenizer_json.h"
 
 namespace sluice {
 namespace tekken {
@@ -18,6 +19,9 @@ namespace {
 
 constexpr int64_t kMostTokens = kMaxTokenId;
 constexpr int64_t kMostSpecial = 1 << 16;
+// Most bytes that are compared to find how tokens are made of others: the squares of their lengths.
+// Published files stay below a fiftieth of it.
+constexpr size_t kMostComparedBytes = size_t{1} << 30;
 
 // The special tokens of files that do not list them, which are of version 7 or before.
 constexpr const char* kSpecialTokens[] = {"<unk>",
@@ -128,10 +132,20 @@ Result<std::vector<std::string>> ReadTokens(const JsonFields& file, size_t count
 }
 
 // All ways to make a token of two others, in the order in which they are tried.
-void AddMerges(const std::vector<std::string>& tokens, int32_t first_id, BpeSpec& spec) {
+Status AddMerges(const std::vector<std::string>& tokens, int32_t first_id, BpeSpec& spec) {
   TokenTable ranks;
-  for (size_t rank = 0; rank < tokens.size(); ++rank)
+  size_t compared_bytes = 0;
+  for (size_t rank = 0; rank < tokens.size(); ++rank) {
+    compared_bytes += tokens[rank].size() * tokens[rank].size();
+    if (compared_bytes > kMostComparedBytes) {
+      return Damaged(fmt::format("vocab[{}]", rank),
+                     fmt::format("the squared lengths of the tokens up to this one of {} bytes add "
+                                 "up to more than {}, which takes too long to read; the file needs "
+                                 "shorter tokens",
+                                 tokens[rank].size(), kMostComparedBytes));
+    }
     ranks.Add(tokens[rank], static_cast<int32_t>(rank));
+  }
   std::vector<std::pair<int32_t, int32_t>> pairs;
   for (size_t rank = 0; rank < tokens.size(); ++rank) {
     const std::string_view token = tokens[rank];
@@ -140,6 +154,12 @@ void AddMerges(const std::vector<std::string>& tokens, int32_t first_id, BpeSpec
       const auto left = ranks.Find(token.substr(0, cut)), right = ranks.Find(token.substr(cut));
       if (left && right) pairs.emplace_back(*left, *right);
     }
+    if (spec.merges.size() + pairs.size() > kMaxMerges) {
+      return Damaged(fmt::format("vocab[{}]", rank),
+                     fmt::format("the tokens up to this one are made of two others in more than {} "
+                                 "ways",
+                                 kMaxMerges));
+    }
     std::sort(pairs.begin(), pairs.end());
     for (const auto& [left, right] : pairs) {
       spec.merges.push_back({.left = first_id + left,
@@ -147,6 +167,7 @@ void AddMerges(const std::vector<std::string>& tokens, int32_t first_id, BpeSpec
                              .merged = first_id + static_cast<int32_t>(rank)});
     }
   }
+  return {};
 }
 
 json::Value Object(std::initializer_list<std::pair<const char*, json::Value>> members) {
@@ -227,7 +248,7 @@ Result<TekkenTokenizer> Read(std::string_view text) {
     if (added != TokenTable::AddResult::kAdded)
       return Damaged(fmt::format("vocab[{}]", rank), "the bytes of a token before");
   }
-  AddMerges(tokens, first_id, spec);
+  RETURN_IF_ERROR(AddMerges(tokens, first_id, spec));
   result.parts.pre_tokenizer = PreTokenizerOf(settings.pattern);
   result.parts.decoder = Object({{"type", "ByteLevel"}});
   constexpr std::pair<const char*, const char*> kNamed[] = {

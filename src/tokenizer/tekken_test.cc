@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,6 +69,20 @@ TEST(TekkenTest, NamesWhatIsDamaged) {
   EXPECT_THAT(ProblemOf("\"AQ==\"", "\"AA==\""),
               HasSubstr("vocab[1]: the bytes of a token before"));
   EXPECT_THAT(ProblemOf("\"[INST]\"", "\"<s>\""), HasSubstr("special_tokens[3]"));
+}
+
+TEST(TekkenTest, TokensThatTakeTooLongToReadAreRefused) {
+  std::string text = R"({"config": {"pattern": "a", "version": "v3", "default_vocab_size": 6,
+                         "default_num_special_tokens": 1},
+                         "special_tokens": [{"rank": 0, "token_str": "<unk>"}], "vocab": [)";
+  for (int rank = 0; rank < 5; ++rank) {
+    // 16,002 bytes each.
+    text += fmt::format(R"({}{{"rank": {}, "token_bytes": "{}"}})", rank == 0 ? "" : ", ", rank,
+                        std::string(21332, 'A') + std::string(4, static_cast<char>('B' + rank)));
+  }
+  const auto refused = ReadTekkenJson(text + "]}");
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("vocab[4]: the squared lengths"));
 }
 
 // Files of older versions do not list their special tokens.
