@@ -18,7 +18,8 @@ using FillSlot = std::function<Status(int slot, const std::string& folder)>;
 enum class StageOrder : int64_t {
   kLoad,  // begin to load the weights in the folder
   kAsk,   // tell whether they are loaded
-  kDrop,
+  kRest,  // tell whether nothing loads any more, be it loaded or failed
+  kDrop,  // REQUIRES: nothing loads
 };
 // Returns whether it is done: false while the weights load.
 using TakeStageOrder = std::function<Result<bool>(StageOrder order, const std::string& folder)>;

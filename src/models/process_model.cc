@@ -26,6 +26,9 @@
 namespace sluice {
 namespace {
 
+// Between two questions to the ranks whether they have loaded.
+constexpr std::chrono::milliseconds kAskInterval{10};
+
 // Loads this rank's share of other weights beside the one in use, on a thread of its own. Thread
 // safety: one thread at a time.
 class ShareStage {
@@ -60,6 +63,11 @@ class ShareStage {
     if (!loaded_) return false;
     if (!*loaded_) return tl::unexpected(loaded_->error());
     return true;
+  }
+  // Whether nothing loads, so that Drop does not wait.
+  bool IsAtRest() {
+    const MutexLock lock(mutex_);
+    return !thread_.joinable() || loaded_.has_value();
   }
   // Waits for the thread.
   void Drop() {
@@ -162,7 +170,10 @@ class LeadingModel final : public Model, public WeightStage {
   Status Stage(const std::filesystem::path& folder) override {
     Drop();
     Status staged = CatchToResult([&] { return StageOnAll(folder); });
-    if (!staged) Drop();
+    if (!staged) {
+      AwaitRest();
+      Drop();
+    }
     return staged;
   }
   Status StageFrom(const WeightStage& /*loaded*/) override {
@@ -223,6 +234,20 @@ class LeadingModel final : public Model, public WeightStage {
     return share_.channel->StageEverywhere(order, folder);
   }
 
+  // Waits until no rank loads. A rank that is told to drop its weights while it loads them would
+  // keep all ranks from computing steps until it has loaded.
+  void AwaitRest() {
+    if (!is_staged_) return;
+    const Status ended = CatchToResult([this]() -> Status {
+      while (true) {
+        ASSIGN_OR_RETURN(const bool is_done, Tell(StageOrder::kRest, ""));
+        if (is_done) return {};
+        std::this_thread::sleep_for(kAskInterval);
+      }
+    });
+    if (!ended) LOG_DEBUG("models", "the ranks load no weights: {}", ended.error().message);
+  }
+
   // The ranks load at the same time.
   Status StageOnAll(const std::filesystem::path& folder) {
     std::error_code failed;  // set if the working folder is gone
@@ -245,7 +270,7 @@ class LeadingModel final : public Model, public WeightStage {
       }
       if (!others) return tl::unexpected(others.error());
       if (*own && *others) return {};
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      std::this_thread::sleep_for(kAskInterval);
     }
   }
 
@@ -299,6 +324,7 @@ Result<bool> StageAsOrdered(ShareStage& weights, StageOrder order, const std::st
       return true;
     }
     case StageOrder::kAsk: return weights.IsDone();
+    case StageOrder::kRest: return weights.IsAtRest();
     case StageOrder::kDrop: weights.Drop(); break;
   }
   return true;
