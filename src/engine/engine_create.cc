@@ -529,6 +529,15 @@ Result<std::unique_ptr<Engine>> StartSimulated(const EnginePlan& plan, const Mod
                                          plan.config.enable_prefix_caching);
 }
 
+// Refuses to release or replace the weights of a model with an image tower.
+Status CheckTowerStays(const EngineConfig& config, bool has_tower) {
+  if (!has_tower || (!config.enable_sleep_mode && !config.enable_weight_updates)) return {};
+  return Fail(ErrorCode::kUnsupported,
+              "--enable-sleep-mode and --weight-transfer-config: models that take images keep "
+              "their tower as it was loaded; leave these options out",
+              config.enable_sleep_mode ? "enable-sleep-mode" : "weight-transfer-config");
+}
+
 // Creates the engine in rank 0 of several processes that compute the model.
 Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                                                   const ModelConfig& model,
@@ -553,6 +562,7 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                 "speculative_config");
   }
   ASSIGN_OR_RETURN(EnginePlan plan, PlanTogether(*hooks.processes, config, model, pooling, tower));
+  RETURN_IF_ERROR(CheckTowerStays(config, plan.tower.has_value()));
   TellPlan(plan, hooks);
   EngineLoop::Parts parts;
   RETURN_IF_ERROR(AddListener(config, hooks, 0, parts));
@@ -655,13 +665,10 @@ Result<EnginePlan> PlanHere(const EngineConfig& config, Prepared& prepared, Devi
                 plan.error().message);
     plan = std::move(other);
   }
-  if (plan && plan->tower && (config.enable_sleep_mode || config.enable_weight_updates)) {
-    return Fail(ErrorCode::kUnsupported,
-                "--enable-sleep-mode and --weight-transfer-config: models that take images keep "
-                "their tower as it was loaded; leave these options out",
-                config.enable_sleep_mode ? "enable-sleep-mode" : "weight-transfer-config");
+  if (plan) {
+    RETURN_IF_ERROR(CheckTowerStays(config, plan->tower.has_value()));
+    TellPlan(*plan, hooks);
   }
-  if (plan) TellPlan(*plan, hooks);
   return plan;
 }
 

@@ -92,5 +92,23 @@ TEST(ProcessRanksTest, DevicesAreRefused) {
   }
 }
 
+// The tower of rank 0 would keep the old weights.
+TEST(ProcessRanksTest, ModelsThatTakeImagesAreNotReplaced) {
+  EngineConfig config = Config();
+  config.model_folder = SourcePath("tests/data/checkpoints/tiny-qwen3-vl");
+  config.device = DeviceChoice::kCpu;
+  config.enable_weight_updates = true;
+  const auto group = MakeLocalGroup({.size = 1, .spin = false});
+  const ProcessRanks ranks{.all = group.front().get()};
+  Engine::Hooks hooks;
+  hooks.processes = &ranks;
+  const auto engine = Engine::Create(config, hooks);
+  ASSERT_FALSE(engine);
+  EXPECT_EQ(engine.error().param, "weight-transfer-config");
+  EXPECT_NE(engine.error().message.find("models that take images"), std::string::npos);
+  config.takes_images = false;
+  EXPECT_TRUE(Engine::Create(config, hooks));
+}
+
 }  // namespace
 }  // namespace sluice
