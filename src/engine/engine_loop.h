@@ -137,6 +137,8 @@ class EngineLoop final : public Engine {
   void TakeParts(Parts& made);
   Status StageInRanks(const std::filesystem::path& folder);
   Status UseStaged();
+  // Ends what is staged in all ranks, and returns what is staged here; destroy it without the lock.
+  std::unique_ptr<Model> TakeStaged() REQUIRES(staging_mutex_);
   // Makes the disk tier use the blocks of the weights in `folder`.
   void UseDiskOf(const std::filesystem::path& folder);
   // Call after switching to the weights in `folder`. Calls UseDiskOf once all engines that share

@@ -63,22 +63,22 @@ Status EngineLoop::Sleep(bool drops_files) {
 }
 
 Status EngineLoop::FallAsleep(bool drops_files) {
+  std::unique_ptr<Model> dropped;
   {
     const MutexLock lock(mutex_);
     if (unfinished_.requests > 0) {
       return Fail(ErrorCode::kUnavailable,
                   fmt::format("{} requests are not finished", unfinished_.requests));
     }
+    // One section, so that nothing is staged between the check and the end of stage_.
     const MutexLock staging(staging_mutex_);
     if (is_staging_)
       return Fail(ErrorCode::kUnavailable, "new weights are being loaded; try again afterwards");
     residency_ = {.weights = false, .cache = false};
-  }
-  DropStagedWeights();
-  {
-    const MutexLock lock(staging_mutex_);
+    dropped = TakeStaged();
     stage_ = nullptr;
   }
+  dropped.reset();
   if (core_ != nullptr) {
     core_->ResetPrefixCache(/*keeps_disk=*/true);
     core_->TellCacheEvents();
@@ -212,9 +212,13 @@ Status EngineLoop::StageInRanks(const std::filesystem::path& folder) {
 void EngineLoop::DropStagedWeights() {
   std::unique_ptr<Model> dropped;
   const MutexLock lock(staging_mutex_);
-  dropped.swap(staged_);
+  dropped = TakeStaged();
+}
+
+std::unique_ptr<Model> EngineLoop::TakeStaged() {
   if (!staged_folder_.empty() && stage_ != nullptr) stage_->Drop();
   staged_folder_.clear();
+  return std::move(staged_);
 }
 
 Status EngineLoop::CommitWeights() {
