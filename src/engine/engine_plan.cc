@@ -467,6 +467,13 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   return CheckStates(plan);
 }
 
+// PlanBytes for other limits, and the tiers, whose pieces may have another size then.
+Status PlanBytesAnew(const ModelConfig& model, const PlanModelFunction& plan_model,
+                     const MemoryLimits& host, EnginePlan& plan) {
+  RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
+  return PlanTiers(model, host, plan);
+}
+
 double UtilizationOfAll(const EngineConfig& config) {
   return config.memory_utilization.value_or(kDeviceUtilization);
 }
@@ -494,7 +501,9 @@ int64_t KvBudget(const EnginePlan& plan) {
     const auto part = [](double share, int64_t bytes) {
       return static_cast<int64_t>(share * static_cast<double>(bytes));
     };
-    const int64_t free_bytes = plan.memory.available_bytes;
+    // Requests are in host memory, which may be the same.
+    const int64_t free_bytes = plan.memory.available_bytes -
+                               (IsShared(plan.memory) ? LeastRequestBytes(config, plan.memory) : 0);
     if (config.utilization_of_rest) {
       return part(config.memory_utilization.value_or(kDeviceUtilizationOfRest), free_bytes - fixed);
     }
@@ -593,27 +602,31 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
   }
   const int64_t fixed = plan.fixed_bytes();
   if (fixed >= plan.memory.available_bytes) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("the weights take {} and the workspace {}{}, but only {} of memory is "
-                            "free{}. Use a smaller model{}{}",
-                            MemoryText(plan.weight_bytes), MemoryText(plan.workspace_bytes),
-                            plan.draft ? fmt::format(", the draft model {}",
-                                                     MemoryText(plan.draft->total_bytes()))
-                                       : "",
-                            MemoryText(plan.memory.available_bytes), LimitNote(plan.memory),
-                            plan.draft ? ", or no draft model" : "",
-                            plan.workspace_bytes > plan.weight_bytes
-                                ? ", or lower max_num_batched_tokens and max_num_seqs"
-                            : plan.dtype == ElementType::kF32 ? ", or dtype bfloat16"
-                                                              : ""),
-                "model");
+    return Fail(
+        ErrorCode::kResourceExhausted,
+        fmt::format(
+            "the weights take {} and the workspace {}{}{}, but only {} of memory "
+            "is free{}. Use a smaller model{}{}",
+            MemoryText(plan.weight_bytes), MemoryText(plan.workspace_bytes),
+            plan.draft ? fmt::format(", the draft model {}", MemoryText(plan.draft->total_bytes()))
+                       : "",
+            IsShared(plan.memory) && plan.host_bytes() > 0
+                ? fmt::format(", what the CPU keeps beside them {}", MemoryText(plan.host_bytes()))
+                : "",
+            MemoryText(plan.memory.available_bytes), LimitNote(plan.memory),
+            plan.draft ? ", or no draft model" : "",
+            plan.workspace_bytes > plan.weight_bytes
+                ? ", or lower max_num_batched_tokens and max_num_seqs"
+            : plan.dtype == ElementType::kF32 ? ", or dtype bfloat16"
+                                              : ""),
+        "model");
   }
   int64_t budget = KvBudget(plan) / plan.num_engines;
   const int64_t max_num_seqs = plan.scheduler.max_num_seqs;
   RETURN_IF_ERROR(PlanStates(budget, plan));
   // With fewer sequences, the workspace is smaller.
   if (plan.scheduler.max_num_seqs < max_num_seqs)
-    RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
+    RETURN_IF_ERROR(PlanBytesAnew(model, plan_model, host, plan));
   if (config.num_blocks_override) {
     budget = *config.num_blocks_override * plan.kv_bytes_per_block * plan.kv_groups.num_groups();
   }
@@ -629,7 +642,7 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
     plan.max_model_len = longest;
     // The workspace shrinks, too. The cache keeps its size, but has fewer and larger blocks if a
     // window or chunk is now longer than any sequence.
-    RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
+    RETURN_IF_ERROR(PlanBytesAnew(model, plan_model, host, plan));
     blocks = budget / plan.kv_bytes_per_block;
   }
   if (!outright) {
@@ -641,8 +654,8 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
   plan.request_bytes =
       plan.on_device()
           ? RequestBytes(config, host,
-                         host.available_bytes - plan.dense_bytes - plan.tower_bytes -
-                             plan.tier_bytes - (IsShared(plan.memory) ? plan.total_bytes() : 0))
+                         host.available_bytes -
+                             (IsShared(plan.memory) ? plan.total_bytes() : plan.host_bytes()))
           : RequestBytes(config, plan.memory, plan.memory.available_bytes - plan.total_bytes());
   if (plan.taken_bytes() > plan.memory.available_bytes) {
     return Fail(
@@ -674,6 +687,16 @@ std::string_view DtypeName(ElementType type) {
     case ElementType::kF8E4M3: return "fp8";
     default: return "bfloat16";
   }
+}
+
+int64_t EnginePlan::host_bytes() const {
+  return on_device() ? tier_bytes + tower_bytes + dense_bytes : 0;
+}
+
+int64_t EnginePlan::fixed_bytes() const {
+  return weight_bytes + workspace_bytes + adapter_bytes + graph_bytes +
+         (on_device() ? 0 : tier_bytes) + (IsShared(memory) ? host_bytes() : 0) +
+         (draft ? draft->weight_bytes + draft->workspace_bytes : 0);
 }
 
 int64_t EnginePlan::kv_tokens() const {

@@ -94,12 +94,11 @@ struct EnginePlan {
   }
   // Number of tokens that the cache of an engine holds in sequences of max_model_len.
   int64_t kv_tokens() const;
-  // Bytes of everything except the cache.
-  int64_t fixed_bytes() const {
-    return weight_bytes + workspace_bytes + adapter_bytes + graph_bytes +
-           (on_device() ? 0 : tier_bytes) +
-           (draft ? draft->weight_bytes + draft->workspace_bytes : 0);
-  }
+  // With a device: bytes of host memory, except those of requests.
+  int64_t host_bytes() const;
+  // Bytes of everything except the cache; with a device that shares the host's memory, host_bytes
+  // too.
+  int64_t fixed_bytes() const;
   int64_t total_bytes() const {
     return fixed_bytes() + kv_bytes + state_bytes + (draft ? draft->kv_bytes : 0);
   }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/source_path_testing.h"
+#include "engine/kv_tiers.h"
 #include "engine/shared_memory.h"
 #include "models/device/device_model.h"
 
@@ -110,6 +111,23 @@ TEST(EnginePlanTiers, TakeMemoryFromTheCacheAndAreRefusedWhereBlocksCannotMove) 
   EXPECT_THAT(PlanWithStates(config).error().message, HasSubstr("a snapshot of states of 2.0 MiB"));
   config.enable_prefix_caching = false;
   EXPECT_THAT(Plan(config).error().message, HasSubstr("--no-enable-prefix-caching"));
+}
+
+// Rank 0 of several processes plans the tiers of all when the caches are planned.
+TEST(EnginePlanTiers, AreRefusedBesideACacheThatLeavesNoRoom) {
+  auto plan = Plan({});
+  ASSERT_TRUE(plan) << plan.error().message;
+  const int64_t left = plan->memory.available_bytes - plan->taken_bytes();
+  plan->config.offload.ram_bytes = left / kMiB * kMiB;
+  EXPECT_TRUE(PlanTiers({}, {}, *plan));
+  plan->tier_bytes = 0;
+  plan->config.offload.ram_bytes += kMiB;
+  const Status refused = PlanTiers({}, {}, *plan);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(refused.error().message,
+              AllOf(HasSubstr("of cache and"), HasSubstr("for requests"),
+                    HasSubstr("--kv-offloading-size"), HasSubstr("--kv-cache-memory-bytes")));
 }
 
 TEST(EnginePlanStates, RunningSequencesGetHalfAndSnapshotsAQuarter) {
@@ -511,6 +529,12 @@ TEST(EnginePlan, SequencesShorterThanAChunkNeedNoGroups) {
   EXPECT_EQ(plan->kv_groups.num_groups(), 1);
   EXPECT_EQ(plan->kv_bytes_per_block, kMiB);
   EXPECT_EQ(plan->num_blocks, 250);
+  EngineConfig tiered;
+  tiered.offload.ram_bytes = 100 * kMiB;
+  const auto tiers = PlanChunked(tiered, 1000 * kMiB);
+  ASSERT_TRUE(tiers) << tiers.error().message;
+  EXPECT_EQ(tiers->kv_groups.num_groups(), 1);
+  EXPECT_EQ(tiers->tier_block_bytes, tiers->kv_bytes_per_block) << "of the blocks that there are";
   EngineConfig config;
   config.max_model_len = 40000;
   const auto refused = PlanChunked(config);
@@ -719,12 +743,12 @@ TEST(EnginePlanOnDevice, AnIntegratedGpuTakesWhatTheHostCanGive) {
   EXPECT_EQ(plenty->kv_bytes, (int64_t{117760} - fixed) * kMiB) << "0.92 of all";
   const auto usual = PlanOnSpark({}, 116 * 1024);
   ASSERT_TRUE(usual) << usual.error().message;
-  EXPECT_EQ(usual->kv_bytes, (int64_t{116 * 1024 - 8000} - fixed) * kMiB)
-      << "a sixteenth is left to the machine";
+  EXPECT_EQ(usual->kv_bytes, (int64_t{116 * 1024 - 8000} - fixed - 64) * kMiB)
+      << "a sixteenth is left to the machine, and the least to requests";
   EXPECT_THAT(usual->notes, Not(::testing::Contains(HasSubstr("shares the memory"))));
   const auto little = PlanOnSpark({}, 100 * 1024);
   ASSERT_TRUE(little) << little.error().message;
-  EXPECT_EQ(little->kv_bytes, (int64_t{100 * 1024 - 8000} - fixed) * kMiB);
+  EXPECT_EQ(little->kv_bytes, (int64_t{100 * 1024 - 8000} - fixed - 64) * kMiB);
   EXPECT_THAT(little->notes, ::testing::Contains(HasSubstr("NVIDIA GB10 shares the memory")));
   EXPECT_EQ(little->request_bytes, 1024 * kMiB) << "half of what is left, at most 1 GiB";
   EngineConfig config;
@@ -735,6 +759,20 @@ TEST(EnginePlanOnDevice, AnIntegratedGpuTakesWhatTheHostCanGive) {
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message,
               HasSubstr("100.00 GiB of NVIDIA GB10's 125.00 GiB are free, but"));
+}
+
+TEST(EnginePlanOnDevice, AnIntegratedGpuSharesItsMemoryWithWhatTheCpuKeeps) {
+  EngineConfig config;
+  const auto without = PlanOnSpark(config, 100 * 1024);
+  config.offload.ram_bytes = 4096 * kMiB;
+  const auto tiers = PlanOnSpark(config, 100 * 1024);
+  ASSERT_TRUE(without && tiers);
+  EXPECT_EQ(without->kv_bytes - tiers->kv_bytes, 4096 * kMiB);
+  EXPECT_LE(tiers->taken_bytes(), tiers->memory.available_bytes);
+  config.offload.ram_bytes = 95 * 1024 * kMiB;
+  const auto refused = PlanOnSpark(config, 100 * 1024);
+  ASSERT_FALSE(refused) << "a sixteenth is left to the machine";
+  EXPECT_EQ(refused.error().param, "kv-offloading-size");
 }
 
 TEST(EnginePlanOnDevice, AShareThatLeavesNoCacheSaysWhatTakesIt) {

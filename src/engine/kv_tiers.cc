@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/plan_text.h"
+#include "engine/shared_memory.h"
 #include "hardware/memory.h"
 #include "kernels/dispatch.h"
 #include "models/parallel_model.h"
@@ -199,7 +200,7 @@ Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan&
     const int64_t pieces = plan.num_engines * share.pieces() + share.on_way;
     plan.tier_bytes += pieces * ByteBlocks::Padded(share.piece_bytes);
   }
-  if (plan.on_device()) {
+  if (plan.on_device() && !IsShared(plan.memory)) {
     if (plan.tier_bytes < host.available_bytes) return {};
     return Fail(
         ErrorCode::kResourceExhausted,
@@ -208,15 +209,19 @@ Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan&
                     MemoryText(plan.tier_bytes), MemoryText(host.available_bytes), LimitNote(host)),
         "kv-offloading-size");
   }
-  if (plan.fixed_bytes() < plan.memory.available_bytes) return {};
+  if (plan.taken_bytes() <= plan.memory.available_bytes) return {};
   return Fail(
       ErrorCode::kResourceExhausted,
       fmt::format("--kv-offloading-size: the tiers of the KV cache take {}, but beside "
-                  "weights and workspace {} of memory are free{}; lower it",
+                  "weights and workspace{} {} of memory are free{}; lower it{}",
                   MemoryText(plan.tier_bytes),
+                  plan.kv_bytes > 0 ? fmt::format(", {} of cache and {} for requests",
+                                                  MemoryText(plan.kv_bytes + plan.state_bytes),
+                                                  MemoryText(plan.request_bytes))
+                                    : "",
                   MemoryText(std::max<int64_t>(
-                      0, plan.memory.available_bytes - plan.fixed_bytes() + plan.tier_bytes)),
-                  LimitNote(plan.memory)),
+                      0, plan.memory.available_bytes - plan.taken_bytes() + plan.tier_bytes)),
+                  LimitNote(plan.memory), plan.kv_bytes > 0 ? ", or --kv-cache-memory-bytes" : ""),
       "kv-offloading-size");
 }
 

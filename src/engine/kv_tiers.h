@@ -18,7 +18,8 @@ namespace sluice {
 // Plans the memory of the tiers (EnginePlan::tier_bytes). If sequences keep states, half of the
 // memory, of the disk space and of the write rate is for snapshots. `host`: the memory of a
 // device's machine. kUnsupported without a prefix cache. kInvalidArgument if the memory is too
-// small for a block or a snapshot.
+// small for a block or a snapshot. kResourceExhausted if there is no memory for the tiers beside
+// what is planned so far.
 Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan& plan);
 
 // Most bytes of memory that the tiers take under PlanTiers, whatever the size of a block.
