@@ -148,6 +148,7 @@ struct EngineConfig {
   int pipeline_parallel_size = 1;
   // Pipeline stages across MPI processes; each process plans its own stage.
   int process_stages = 1;
+  bool are_ranks_processes = false;
   bool exact_ranks = false;
 
   // Number of engines that share the weights and divide requests and threads; each has its own

@@ -7,6 +7,7 @@
 
 #include "base/source_path_testing.h"
 #include "engine/kv_tiers.h"
+#include "engine/plan_tower.h"
 #include "engine/shared_memory.h"
 #include "models/device/device_model.h"
 
@@ -128,6 +129,28 @@ TEST(EnginePlanTiers, AreRefusedBesideACacheThatLeavesNoRoom) {
   EXPECT_THAT(refused.error().message,
               AllOf(HasSubstr("of cache and"), HasSubstr("for requests"),
                     HasSubstr("--kv-offloading-size"), HasSubstr("--kv-cache-memory-bytes")));
+}
+
+TEST(EnginePlanTower, RanksToWhichStepsAreSentStoreImageRowsToo) {
+  const auto model = LoadModelConfig(SourcePath("tests/data/checkpoints/tiny-qwen3-vl"));
+  ASSERT_TRUE(model);
+  const auto plan_with = [&](int stages, bool are_processes) {
+    EnginePlan plan;
+    plan.max_model_len = 64;
+    plan.tower = **ReadTowerSpec(*model);
+    plan.ranks.num_stages = are_processes ? 1 : stages;
+    plan.scheduler.steps_in_flight = stages;
+    plan.scheduler.max_num_batched_tokens = 4096;
+    plan.config.are_ranks_processes = are_processes;
+    PlanImageRows(plan);
+    PlanTowerBytes(*model, /*num_threads=*/1, plan);
+    return plan;
+  };
+  const EnginePlan alone = plan_with(1, false);
+  const int64_t rows = alone.image_rows * alone.tower->row_width() * int64_t{sizeof(float)};
+  EXPECT_EQ(plan_with(3, false).workspace_bytes - alone.workspace_bytes, (5 + 2 * 2) * rows)
+      << "messages at rank 0, and a message and its rows at the others";
+  EXPECT_EQ(plan_with(2, true).workspace_bytes - alone.workspace_bytes, 4 * rows);
 }
 
 TEST(EnginePlanStates, RunningSequencesGetHalfAndSnapshotsAQuarter) {

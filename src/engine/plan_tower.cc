@@ -38,6 +38,17 @@ ResolvedTower TowerRefused(std::string reason) {
   return NoTower(std::move(reason));
 }
 
+// How many times all image rows are stored: by rank 0, and by the ranks to which steps go as
+// messages (StepEncoder, StepDecoder, MessageStepChannel).
+int64_t CopiesOfImageRows(const EnginePlan& plan) {
+  const int64_t of_sender = plan.scheduler.steps_in_flight + 2;  // the encoder's, and those sent
+  // A process is rank 0 or another rank, which stores less.
+  if (plan.config.are_ranks_processes) return 1 + of_sender;
+  if (plan.on_device() || plan.ranks.num_stages == 1) return 1;
+  constexpr int64_t kOfReceiver = 2;  // the message, and what it holds
+  return 1 + of_sender + (plan.ranks.num_ranks() - 1) * kOfReceiver;
+}
+
 }  // namespace
 
 ResolvedTower ResolveTower(const EngineConfig& config, const ModelConfig& model) {
@@ -134,8 +145,9 @@ void PlanTowerBytes(const ModelConfig& model, int num_threads, EnginePlan& plan)
     plan.tower_on_cpu = "several devices share the model";
   }
   const TowerMemory memory = PlanTower(*plan.tower, *model.scheme, plan.tower_options, num_threads);
-  const int64_t workspace =
-      memory.workspace_bytes + plan.image_rows * plan.tower->row_width() * int64_t{sizeof(float)};
+  const int64_t workspace = memory.workspace_bytes + CopiesOfImageRows(plan) * plan.image_rows *
+                                                         plan.tower->row_width() *
+                                                         int64_t{sizeof(float)};
   if (plan.on_device()) {
     plan.tower_bytes = memory.weight_bytes + workspace;
     return;

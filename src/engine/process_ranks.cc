@@ -49,6 +49,7 @@ Result<EnginePlan> PlanOwnShare(const ProcessRanks& ranks, EngineConfig config,
   // Each process has a single rank.
   config.tensor_parallel_size = config.pipeline_parallel_size = 1;
   config.process_stages = ranks.num_stages;
+  config.are_ranks_processes = true;
   config.exact_ranks = false;
   // Rank 0 keeps the tiers of all ranks' caches; see PlanTogether.
   const OffloadConfig offload = std::exchange(config.offload, {});
