@@ -201,9 +201,10 @@ def test_a_hint_for_a_misspelt_flag():
 def test_devices():
     refused = run("serve", ABACUS, "--device", "cuda", "--port", 0)
     assert refused.returncode == 3 and "make build-cuda" in refused.stderr
-    with serving(ABACUS, env={"HIP_VISIBLE_DEVICES": "0"}) as server:
+    with serving(ABACUS, env={"VLLM_XPU_FUSED": "0", "HIP_VISIBLE_DEVICES": "0"}) as server:
         assert "device: cpu" in server.log()
-        assert "HIP_VISIBLE_DEVICES: devices are CPUs and NVIDIA GPUs" in server.log()
+        assert "VLLM_XPU_FUSED: devices are CPUs, and GPUs over CUDA or HIP" in server.log()
+        assert "HIP_VISIBLE_DEVICES" not in server.log()
 
 
 def test_options_of_the_newest_release(tmp_path):

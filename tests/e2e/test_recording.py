@@ -183,7 +183,8 @@ def test_rotation(tmp_path):
         for i in range(12):
             body = {"prompt": "Question: %d + 1? Answer:" % i, "max_tokens": 4, "user": "x" * 200_000}
             assert server.post("/v1/completions", body)[0] == 200
-        wait_until(lambda: len(list(folder.iterdir())) > 1, "a second file")
+        wait_until(lambda: not any(file.name.endswith("-00000000.flight") for file in folder.iterdir()), "the first file to go")
+        assert server.post("/v1/completions", {"prompt": "Question: 1 + 1? Answer:", "max_tokens": 4})[0] == 200
     assert sum(file.stat().st_size for file in folder.iterdir()) < 2 << 20
     done = run("replay", folder)
     assert "rotated out" in done.stderr and done.returncode == 0, done.stdout
