@@ -1,5 +1,6 @@
 #include "client/http_client.h"
 
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -16,18 +17,29 @@ class OneRequest : public StreamHandler {
   explicit OneRequest(const HttpClient::OnEvent& on_event) : on_event_(on_event) {}
 
   void OnEvent(double, std::string_view data) override {
-    if (!over_) over_ = !on_event_(data);
+    if (over_) return;
+    try {
+      over_ = !on_event_(data);
+    } catch (...) {
+      exception_ = std::current_exception();
+      over_ = true;
+    }
   }
   void OnEnd(double, StreamEnd end) override {
     if (!over_) end_ = std::move(end);
     over_ = true;
   }
   bool over() const { return over_; }
-  StreamEnd& end() { return end_; }
+  // Throws what the callback threw.
+  StreamEnd& end() {
+    if (exception_) std::rethrow_exception(exception_);
+    return end_;
+  }
 
  private:
   const HttpClient::OnEvent& on_event_;
   bool over_ = false;
+  std::exception_ptr exception_;
   StreamEnd end_{200, "", "", ""};  // used if the caller stopped reading
 };
 

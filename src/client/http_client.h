@@ -39,7 +39,7 @@ class HttpClient {
   // Sends a request whose answer is a stream. Calls `on_event` with the data of each event until it
   // returns false, the stream ends, or `cancel_fd` (-1: none) becomes readable (kCancelled, also
   // while connecting or sending). Then closes the connection. If the answer is not a stream, or if
-  // its status is not 200, returns it with its body.
+  // its status is not 200, returns it with its body. Throws what `on_event` throws.
   Result<ClientResponse> PostStream(std::string_view path, std::string_view body,
                                     const OnEvent& on_event, int cancel_fd = -1) const;
 

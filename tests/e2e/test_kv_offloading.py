@@ -4,6 +4,7 @@ import pathlib
 import random
 import shutil
 import subprocess
+import time
 
 import pytest
 from ranks import MPI
@@ -43,6 +44,13 @@ def fill(server, folder):
     return cached, answer, first
 
 
+def settle(folder):
+    """Returns when no block has been written for a while."""
+    before = -1
+    while before != (before := len(files(folder))):
+        time.sleep(0.3)
+
+
 EMULATED = ["--device", "emulated", "--gpu-memory-utilization", 0.5]
 WAYS = {"alone": [], "tensor": ["-tp", 2, "--tensor-parallel-mode", "exact"], "stages": ["-pp", 2, "--tensor-parallel-mode", "exact"], "both": ["-tp", 2, "-pp", 2, "--tensor-parallel-mode", "exact"],
         "processes": ["-tp", 2, *MPI], "stages as processes": ["-pp", 2, *MPI], "device": EMULATED, "devices": [*EMULATED, "-tp", 2],
@@ -60,6 +68,7 @@ def test_blocks_of_all_ranks_and_devices_come_back(way, tmp_path):
         assert ask(server, first) == (0, fresh)
         for other in others:
             assert ask(server, other)[0] == 0
+        settle(tmp_path / "kv")
         assert ask(server, first) == (464, fresh)
         assert server.metric('sluice:kv_tier_loaded_blocks_total{tier="ram"}') + server.metric('sluice:kv_tier_loaded_blocks_total{tier="disk"}') > 0
         assert server.metric("vllm:external_prefix_cache_hits_total") > 0

@@ -120,7 +120,8 @@ def test_damage_is_told(recorded, tmp_path):
     file = next(folder.iterdir())
     file.write_bytes(file.read_bytes()[:-1])
     done = run("replay", folder)
-    assert done.returncode == 1 and "cut off at byte" in done.stderr and "dropped here" in done.stdout
+    assert done.returncode == 1 and "cut off at byte" in done.stderr
+    assert "dropped here" in done.stdout or "an event is damaged" in done.stdout  # whole events, or a part of one
     # Answers that are complete before the damage are still compared.
     code, result = replay(folder, "--answers-only")
     assert code == 0 and result["answers"] > 10
