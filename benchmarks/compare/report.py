@@ -166,8 +166,9 @@ def other_shapes(folder):
     for path in sorted(glob.glob(os.path.join(folder, "*", "*.json"))):
         with open(path, encoding="utf-8") as file:
             results = json.load(file)
-        parts.append("## %s, %s\n\n%d threads; %s; medians of %d rounds.\n\n%s\n%s" % (
-            results["shape"], results["machine"]["cpu"], results["threads"], results["date"], results["rounds"],
+        parts.append("## %s, %s\n\n%d threads; %s; %s.\n\n%s\n%s" % (
+            results["shape"], results["machine"]["cpu"], results["threads"], results["date"],
+            "one round" if results["rounds"] == 1 else "medians of %d rounds" % results["rounds"],
             "\n".join(table(results, form) for form in results["formats"]), notes_of(results)))
     return "\n".join(parts) + "\n" if parts else ""
 
