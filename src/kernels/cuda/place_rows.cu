@@ -5,11 +5,11 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-constexpr int64_t kNumbersOfThread = 4;
+constexpr int64_t kPlaceRowsNumbers = 4;
 constexpr unsigned kPlaceRowsThreads = 128;
 
 __global__ void PlaceRowsKernel(device::PlaceRowsArgs args) {
-  const int64_t first = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kNumbersOfThread;
+  const int64_t first = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kPlaceRowsNumbers;
   if (first >= args.cols) return;
   const float4 value = *reinterpret_cast<const float4*>(
       args.values + args.places[blockIdx.x] * args.value_stride + first);
@@ -29,7 +29,7 @@ __global__ void PlaceRowsKernel(device::PlaceRowsArgs args) {
 void LaunchPlaceRows(const StreamHandle& stream, const device::PlaceRowsArgs& given) {
   device::PlaceRowsArgs args = given;
   if (args.x_stride == 0) args.x_stride = args.cols;
-  const int64_t pieces = args.cols / kNumbersOfThread;
+  const int64_t pieces = args.cols / kPlaceRowsNumbers;
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>(args.count);
   shape.grid_y = static_cast<unsigned>((pieces + kPlaceRowsThreads - 1) / kPlaceRowsThreads);

@@ -4,11 +4,11 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-constexpr int64_t kNumbersOfThread = 4;
+constexpr int64_t kStandardizeNumbers = 4;
 constexpr unsigned kStandardizeThreads = 128;
 
 __global__ void StandardizeKernel(device::StandardizeArgs args) {
-  const int64_t first = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kNumbersOfThread;
+  const int64_t first = (int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * kStandardizeNumbers;
   if (first >= args.cols) return;
   auto* const x = reinterpret_cast<float4*>(args.x + int64_t{blockIdx.x} * args.cols + first);
   const float4 factor = *reinterpret_cast<const float4*>(args.factor + first);
@@ -23,7 +23,7 @@ __global__ void StandardizeKernel(device::StandardizeArgs args) {
 }  // namespace
 
 void LaunchStandardize(const StreamHandle& stream, const device::StandardizeArgs& args) {
-  const int64_t pieces = args.cols / kNumbersOfThread;
+  const int64_t pieces = args.cols / kStandardizeNumbers;
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>(args.rows);
   shape.grid_y = static_cast<unsigned>((pieces + kStandardizeThreads - 1) / kStandardizeThreads);
