@@ -41,21 +41,9 @@ constexpr KernelTable NeonBf16Table() {
   return table;
 }
 
-void PortableAttentionChunk(const AttentionChunkArgs& args) {
-  neon::AttentionChunk(args);
-  portable::SumWeights(args);
-}
-
-// Products are chains of multiply-adds in F32, which are the same for any number of lanes.
-constexpr KernelTable PortableTable() {
-  KernelTable table = kNeonTable;
-  table.attention_chunk = PortableAttentionChunk;
-  return table;
-}
-
 }  // namespace
 
-const KernelTable kPortableKernels = PortableTable();
+const KernelTable kPortableKernels = portable::TableFrom<neon::AttentionChunk>(kNeonTable);
 const KernelTable kNeonKernels = kNeonTable;
 const KernelTable kNeonDotprodKernels = NeonDotprodTable();
 const KernelTable kNeonBf16Kernels = NeonBf16Table();

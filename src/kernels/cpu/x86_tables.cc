@@ -86,21 +86,9 @@ constexpr KernelTable AmxTable() {
   return table;
 }
 
-void PortableAttentionChunk(const AttentionChunkArgs& args) {
-  avx2::AttentionChunk(args);
-  portable::SumWeights(args);
-}
-
-// Products are chains of multiply-adds in F32, which are the same for any number of lanes.
-constexpr KernelTable PortableTable() {
-  KernelTable table = kAvx2Table;
-  table.attention_chunk = PortableAttentionChunk;
-  return table;
-}
-
 }  // namespace
 
-const KernelTable kPortableKernels = PortableTable();
+const KernelTable kPortableKernels = portable::TableFrom<avx2::AttentionChunk>(kAvx2Table);
 const KernelTable kAvx2Kernels = kAvx2Table;
 const KernelTable kAvx2VnniKernels = Avx2VnniTable(avx2_vnni::LinearI8);
 const KernelTable kAvx2VnniEvexKernels = Avx2VnniTable(avx2_vnni::LinearI8Evex);

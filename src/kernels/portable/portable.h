@@ -20,5 +20,20 @@ namespace portable {
 // in eight lanes by position, and the lanes in order.
 void SumWeights(const AttentionChunkArgs& args);
 
+// Attention by kBase, with the sums of weights of every instruction set.
+template <AttentionFunction* kBase>
+void AttentionChunk(const AttentionChunkArgs& args) {
+  kBase(args);
+  SumWeights(args);
+}
+
+// The portable table on top of `table`, an instruction set's whose products are chains of
+// multiply-adds in F32, which are the same for any number of lanes. kAttention: its attention.
+template <AttentionFunction* kAttention>
+constexpr KernelTable TableFrom(KernelTable table) {
+  table.attention_chunk = AttentionChunk<kAttention>;
+  return table;
+}
+
 }  // namespace portable
 }  // namespace sluice::kernels
