@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/integer.h"
 #include "device/device_pool.h"
+#include "models/device/whole_slices.h"
 
 namespace sluice {
 namespace {
@@ -107,23 +108,11 @@ void DeviceEncoderStep::WriteSlices(const StepInput& input) {
   int64_t table_entries = 0;
   for (const kernels::AttentionSlice& slice : input.slices)
     table_entries += CeilDiv(int64_t{slice.num_tokens}, int64_t{block_size_});
-  int64_t* slot = Take<int64_t>(std::ssize(input.tokens), slots_).data();
+  int64_t* const slot = Take<int64_t>(std::ssize(input.tokens), slots_).data();
   auto* info = Take<device::AttentionSliceInfo>(std::ssize(input.slices), slices_).data();
   int32_t* const tables = Take<int32_t>(table_entries, tables_).data();
-  int32_t* table = tables;
-  for (const kernels::AttentionSlice& slice : input.slices) {
-    CHECK_EQ(slice.context, 0);
-    *info++ = {.first_row = static_cast<int32_t>(slice.first_row),
-               .num_tokens = slice.num_tokens,
-               .context = 0,
-               .table = static_cast<int32_t>(table - tables)};
-    for (int32_t position = 0; position < slice.num_tokens; ++position) {
-      *slot++ =
-          int64_t{slice.block_table[position / block_size_]} * block_size_ + position % block_size_;
-    }
-    table = std::copy_n(slice.block_table, CeilDiv(int64_t{slice.num_tokens}, int64_t{block_size_}),
-                        table);
-  }
+  SliceWriter writer{block_size_, slot, tables, tables};
+  for (const kernels::AttentionSlice& slice : input.slices) *info++ = writer.Write(slice);
 }
 
 void DeviceEncoderStep::WritePlans(int64_t num_slices) {

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/integer.h"
 #include "device/device_pool.h"
+#include "models/device/whole_slices.h"
 
 namespace sluice {
 
@@ -96,24 +97,13 @@ void DeviceTowerStep::WriteGroup(std::span<const kernels::AttentionSlice> slices
     table_entries += CeilDiv(int64_t{slice.num_tokens}, int64_t{block_size_});
     num_slices += slice.num_tokens > 0;
   }
-  int64_t* slot = Take<int64_t>(num_rows, group.slots).data();
+  int64_t* const slot = Take<int64_t>(num_rows, group.slots).data();
   const auto infos = Take<device::AttentionSliceInfo>(num_slices, group.slices);
   int32_t* const tables = Take<int32_t>(table_entries, group.tables).data();
-  int32_t* table = tables;
+  SliceWriter writer{block_size_, slot, tables, tables};
   auto info = infos.begin();
   for (const kernels::AttentionSlice& slice : slices) {
-    if (slice.num_tokens == 0) continue;
-    CHECK_EQ(slice.context, 0);
-    *info++ = {.first_row = static_cast<int32_t>(slice.first_row),
-               .num_tokens = slice.num_tokens,
-               .context = 0,
-               .table = static_cast<int32_t>(table - tables)};
-    for (int32_t position = 0; position < slice.num_tokens; ++position) {
-      *slot++ =
-          int64_t{slice.block_table[position / block_size_]} * block_size_ + position % block_size_;
-    }
-    table = std::copy_n(slice.block_table, CeilDiv(int64_t{slice.num_tokens}, int64_t{block_size_}),
-                        table);
+    if (slice.num_tokens > 0) *info++ = writer.Write(slice);
   }
   device::PlanAttention(limits_, infos, {}, group.plan, device::kSeesAllBehind);
   CHECK(group.plan.merges.empty());
