@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/html_text.h"
+
 namespace sluice::shadow {
 namespace {
 
@@ -18,15 +20,7 @@ bool IsWorse(const Finding& a, const Finding& b) {
 
 std::string Escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
-    }
-  }
+  AppendHtmlText(out, text);
   return out;
 }
 

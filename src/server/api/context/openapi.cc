@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "base/ascii.h"
+#include "base/html_text.h"
 #include "base/json.h"
 
 namespace sluice {
@@ -71,18 +72,6 @@ json::Value Operation(const Route& route, std::string_view method) {
   responses.Set("default", std::move(error));
   operation.Set("responses", std::move(responses));
   return operation;
-}
-
-void AppendHtmlText(std::string& out, std::string_view text) {
-  for (const char c : text) {
-    switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      default: out.push_back(c);
-    }
-  }
 }
 
 }  // namespace
