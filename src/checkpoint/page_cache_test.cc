@@ -4,14 +4,13 @@
 #include <filesystem>
 #include <string>
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "checkpoint/checkpoint_testing.h"
+#include "checkpoint/page_cache_testing.h"
 
 namespace sluice {
 namespace {
@@ -37,13 +36,7 @@ TEST(PageCacheDropper, DropsWhatIsReleased) {
   const std::filesystem::path path = folder.path() / "model.safetensors";
   WriteFile(path, MakeSafetensors({{"model.a", "U8", {kBytes}, std::string(kBytes, 'a')},
                                    {"model.b", "U8", {kBytes}, std::string(kBytes, 'b')}}));
-  // Pages that are not on the disk yet cannot leave; those of a file system in memory never can.
-  const OwnedFd written(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  ASSERT_EQ(::fsync(written.get()), 0);
-  constexpr long kTmpfs = 0x01021994;
-  struct statfs system;
-  ASSERT_EQ(::fstatfs(written.get(), &system), 0);
-  if (system.f_type == kTmpfs) GTEST_SKIP() << "the temporary folder is in memory";
+  if (!testing::FlushToDisk(path)) GTEST_SKIP() << "the temporary folder is in memory";
 
   const auto checkpoint = Checkpoint::Open(folder.path());
   ASSERT_TRUE(checkpoint) << checkpoint.error().message;

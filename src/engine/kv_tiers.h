@@ -22,7 +22,8 @@ namespace sluice {
 // what is planned so far.
 Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan& plan);
 
-// Most bytes of memory that the tiers take under PlanTiers, whatever the size of a block.
+// The memory of the tiers, for plans made before the size of a block is known. PlanTiers takes more
+// if a block exceeds 4 MiB or a snapshot 32 MiB, and checks that it is there.
 int64_t MostTierBytes(const OffloadConfig& offload, int num_engines);
 
 // Identifies everything that determines the bytes of a block, except its tokens: the program's

@@ -1,4 +1,5 @@
 """A trainer replaces the weights: atomically, bit-identical to a server started with the new ones."""
+import contextlib
 import hashlib
 import json
 import os
@@ -49,6 +50,26 @@ def send(server, piece, **headers):
 def scores(server):
     """Logprobs of a prompt and of its answer."""
     return server.complete(PROMPT, prompt_logprobs=2, **ASKED)
+
+
+@contextlib.contextmanager
+def asked_meanwhile(server):
+    """Three threads ask for a token again and again. Yields the list of their answers, complete after the block."""
+    stop, seen = threading.Event(), []
+
+    def ask():
+        while not stop.is_set():
+            seen.append(server.complete("7", max_tokens=1, logprobs=4))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def changed(folder, seed):
@@ -151,22 +172,11 @@ def test_all_ranks_change_together(steps, tmp_path, ranks):
             possible.append(server.complete("7", max_tokens=1, logprobs=4))
             assert all(server.complete("7", max_tokens=1, logprobs=4) == possible[-1] for _ in range(4)), "on all engines"
         assert len({json.dumps(answer) for answer in possible}) == 3
-        stop, seen = threading.Event(), []
-
-        def ask():
-            while not stop.is_set():
-                seen.append(server.complete("7", max_tokens=1, logprobs=4))
-
-        threads = [threading.Thread(target=ask) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for number in range(3):
-            for folder, expected in steps:
-                update(server, folder, "v%d" % number)
-                assert scores(server) == expected
-        stop.set()
-        for thread in threads:
-            thread.join()
+        with asked_meanwhile(server) as seen:
+            for number in range(3):
+                for folder, expected in steps:
+                    update(server, folder, "v%d" % number)
+                    assert scores(server) == expected
         assert seen and all(answer in possible for answer in seen)
         assert json.loads(server.get("/weight_info")[1]) == {"weight_version": "v2"}
 
@@ -254,21 +264,10 @@ def test_weights_are_replaced_while_requests_run(steps):
         for folder in (ABACUS, steps[0][0], steps[1][0]):
             update(server, folder)
             possible.append(server.complete("7", max_tokens=1, logprobs=4))
-        stop, seen = threading.Event(), []
-
-        def ask():
-            while not stop.is_set():
-                seen.append(server.complete("7", max_tokens=1, logprobs=4))
-
-        threads = [threading.Thread(target=ask) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for _ in range(5):
-            for folder, _ in steps:
-                update(server, folder)
-        stop.set()
-        for thread in threads:
-            thread.join()
+        with asked_meanwhile(server) as seen:
+            for _ in range(5):
+                for folder, _ in steps:
+                    update(server, folder)
         assert seen and all(answer in possible for answer in seen)
 
 

@@ -20,7 +20,7 @@ struct Transfer {
   int byte = 0;                // of a fill
   size_t bytes = 0;
   bool is_lost = false;  // memory of it is gone
-  // Of a kernel: what it does, and a copy of its arguments, as a launch makes it.
+  // What a kernel does, and a copy of its arguments, as a launch makes it.
   void (*kernel)(const void* args) = nullptr;
   std::vector<unsigned char> args = {};
 

@@ -27,7 +27,7 @@ struct Machine {
   int64_t num_replayed = 0;  // kernels of them in graphs
 };
 
-// Of the library, for tests that open it as well: "fake_hip_machine".
+// The type of the library's function "fake_hip_machine", for tests that also open the library.
 using MachineFunction = Machine* (*)();
 
 }  // namespace fake_hip

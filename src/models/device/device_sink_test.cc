@@ -4,16 +4,14 @@
 #include <filesystem>
 #include <vector>
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/owned_fd.h"
 #include "base/source_path_testing.h"
 #include "checkpoint/checkpoint_testing.h"
+#include "checkpoint/page_cache_testing.h"
 #include "device/emulated_device.h"
 #include "kernels/cuda/device_kernel_tables.h"
 #include "models/device/device_options.h"
@@ -43,13 +41,7 @@ TEST(DeviceSinkPages, LeaveThePageCacheWhereTheyAreDropped) {
   const testing::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "model.safetensors";
   std::filesystem::copy_file(SourcePath("models/abacus/model.safetensors"), path);
-  // Pages that are not on the disk yet cannot leave; those of a file system in memory never can.
-  const OwnedFd written(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  ASSERT_EQ(::fsync(written.get()), 0);
-  constexpr long kTmpfs = 0x01021994;
-  struct statfs system;
-  ASSERT_EQ(::fstatfs(written.get(), &system), 0);
-  if (system.f_type == kTmpfs) GTEST_SKIP() << "the temporary folder is in memory";
+  if (!testing::FlushToDisk(path)) GTEST_SKIP() << "the temporary folder is in memory";
 
   const auto config = LoadModelConfig(SourcePath("models/abacus"));
   ASSERT_TRUE(config) << config.error().message;

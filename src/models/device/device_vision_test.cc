@@ -17,21 +17,25 @@ using testing::LogitRows;
 using testing::VisionCase;
 using testing::VisionRunner;
 
+// The bound of TowerGoldenTest.StaysNearInBf16, and the same bits however a prompt is cut.
+void ExpectNearTransformers(VisionRunner& runner, const char* checkpoint) {
+  for (const VisionCase& golden : testing::ReadVisionGolden(DataFolder(checkpoint))) {
+    const LogitRows whole = runner.Run(golden, 512);
+    const double rms = WorstRms(golden, whole);
+    ::testing::Test::RecordProperty(fmt::format("rms_{}", golden.images.size()),
+                                    fmt::format("{:.2g}", rms));
+    EXPECT_LE(rms, 0.15) << golden.images.size() << " images";
+    EXPECT_EQ(testing::RowsUnlike(runner.Run(golden, 7), whole), 0u);
+  }
+}
+
 class DeviceVisionTest : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceVisionTest,
                          ::testing::ValuesIn(testing::kVisionCheckpoints), testing::TestName);
 
-// The bound of TowerGoldenTest.StaysNearInBf16.
 TEST_P(DeviceVisionTest, HeavyStaysNearTransformers) {
   VisionRunner runner(GetParam(), ElementType::kBF16, 2, VisionRunner::Place::kDevice);
-  if (HasFatalFailure()) return;
-  for (const VisionCase& golden : testing::ReadVisionGolden(DataFolder(GetParam()))) {
-    const LogitRows whole = runner.Run(golden, 512);
-    const double rms = WorstRms(golden, whole);
-    RecordProperty(fmt::format("rms_{}", golden.images.size()), fmt::format("{:.2g}", rms));
-    EXPECT_LE(rms, 0.15) << golden.images.size() << " images";
-    EXPECT_EQ(testing::RowsUnlike(runner.Run(golden, 7), whole), 0u);
-  }
+  if (!HasFatalFailure()) ExpectNearTransformers(runner, GetParam());
 }
 
 class AllOnDeviceTest : public ::testing::TestWithParam<const char*> {};
@@ -40,14 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, AllOnDeviceTest,
 
 TEST_P(AllOnDeviceTest, HeavyStaysNearTransformers) {
   VisionRunner runner(GetParam(), ElementType::kBF16, 2, VisionRunner::Place::kAllOnDevice);
-  if (HasFatalFailure()) return;
-  for (const VisionCase& golden : testing::ReadVisionGolden(DataFolder(GetParam()))) {
-    const LogitRows whole = runner.Run(golden, 512);
-    const double rms = WorstRms(golden, whole);
-    RecordProperty(fmt::format("rms_{}", golden.images.size()), fmt::format("{:.2g}", rms));
-    EXPECT_LE(rms, 0.15) << golden.images.size() << " images";
-    EXPECT_EQ(testing::RowsUnlike(runner.Run(golden, 7), whole), 0u);
-  }
+  if (!HasFatalFailure()) ExpectNearTransformers(runner, GetParam());
 }
 
 // A tiny checkpoint's tower with random weights and heads of 16 numbers, the least that devices

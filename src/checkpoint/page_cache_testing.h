@@ -1,0 +1,26 @@
+// For tests of what leaves the page cache.
+#pragma once
+
+#include <filesystem>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/owned_fd.h"
+
+namespace sluice::testing {
+
+// Writes the file's pages to the disk, since others cannot leave the page cache. Returns false if
+// the file is on a file system in memory, whose pages never can.
+inline bool FlushToDisk(const std::filesystem::path& path) {
+  const OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(::fsync(file.get()), 0);
+  constexpr long kTmpfs = 0x01021994;
+  struct statfs system = {};
+  EXPECT_EQ(::fstatfs(file.get(), &system), 0);
+  return system.f_type != kTmpfs;
+}
+
+}  // namespace sluice::testing
