@@ -9,9 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -19,6 +17,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/scratch_folder.h"
 #include "cli/command.h"
 #include "cli/configs.h"
 #include "cli/remote.h"
@@ -42,31 +41,9 @@ constexpr int64_t kShadowSequences = 8;
 constexpr int64_t kShadowCacheBytes = int64_t{1} << 30;
 constexpr uint64_t kForwardedBytes = uint64_t{1} << 30;
 
-// A folder of this process alone, for the socket of the server that only it uses.
-class PrivateFolder {
- public:
-  static Result<PrivateFolder> Make() {
-    std::error_code ignored;
-    std::string name = (std::filesystem::temp_directory_path(ignored) / "sluice-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      return Fail(ErrorCode::kUnavailable,
-                  fmt::format("cannot make a folder in {}: set TMPDIR",
-                              std::filesystem::path(name).parent_path().string()));
-    }
-    return PrivateFolder(name);
-  }
-  PrivateFolder(PrivateFolder&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  PrivateFolder& operator=(PrivateFolder&&) = delete;
-  ~PrivateFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  std::string socket() const { return path_ + "/model.sock"; }
-
- private:
-  explicit PrivateFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
+std::string SocketIn(const ScratchFolder& folder) {
+  return (folder.path() / "model.sock").string();
+}
 
 // Answers are scored one after another, so that little memory suffices unless the user gives more.
 void TakeLittleMemory(const options::Settings& settings, EngineConfig& config) {
@@ -185,9 +162,9 @@ Status Watch(const options::Settings& settings, Ending& ending, shadow::Relay& r
 }
 
 ServerConfig OwnServer(const options::Settings& settings, const ModelArgument& model,
-                       const PrivateFolder& folder) {
+                       const ScratchFolder& folder) {
   ServerConfig config = MakeServerConfig(settings, model);
-  config.uds = folder.socket();
+  config.uds = SocketIn(folder);
   config.disable_access_log = true;
   config.log_stats_seconds = 0;
   config.api_keys.clear();
@@ -252,7 +229,8 @@ Result<int> RunShadow(const options::Settings& settings) {
   LOG_INFO("shadow", "forwarding to {} from {}", ServerText(remote.url),
            AddressOf(front, relay->port()));
 
-  ASSIGN_OR_RETURN(const PrivateFolder folder, PrivateFolder::Make());
+  // For the socket of the server that only this process uses.
+  ASSIGN_OR_RETURN(const ScratchFolder folder, ScratchFolder::Make("sluice"));
   const ServerConfig own = OwnServer(settings, model, folder);
   ASSIGN_OR_RETURN(const std::unique_ptr<Serving> serving, Serving::Bind(own));
   RETURN_IF_ERROR(serving->Load(config, model, LoadReport::kProgress));

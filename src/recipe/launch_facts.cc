@@ -1,13 +1,12 @@
 #include "recipe/launch_facts.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/scratch_folder.h"
 #include "options/dialect_notes.h"
 #include "options/sources.h"
 
@@ -23,46 +22,27 @@ std::string WithoutSlash(std::string name) {
   return name;
 }
 
-// A temporary folder for files shown in the recipe, so that options can be read from them.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::error_code error;
-    const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-    std::string pattern = (folder / "sluice-recipe-XXXXXX").string();
-    if (!error && mkdtemp(pattern.data()) != nullptr) path_ = pattern;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  // Writes a file. Returns its path; "" if it cannot be written.
-  std::string Write(const std::string& name, const std::string& text) const {
-    if (path_.empty()) return "";
-    const std::filesystem::path file = path_ / std::filesystem::path(name).filename();
-    std::ofstream stream(file, std::ios::binary);
-    stream << text;
-    stream.close();
-    return stream ? file.string() : "";
-  }
-
- private:
-  std::filesystem::path path_;
-};
+// Writes a file of the recipe to `folder`. Returns its path; "" if it cannot be written.
+std::string WriteFile(const std::filesystem::path& folder, const std::string& name,
+                      const std::string& text) {
+  const std::filesystem::path file = folder / std::filesystem::path(name).filename();
+  std::ofstream stream(file, std::ios::binary);
+  stream << text;
+  stream.close();
+  return stream ? file.string() : "";
+}
 
 // Replaces names of the recipe's files in `words` by paths.
 void PointToFiles(std::vector<std::string>& words, const RecipeCommands& commands,
-                  const std::filesystem::path& folder, const ScratchFolder& scratch) {
+                  const std::filesystem::path& folder, const Result<ScratchFolder>& scratch) {
   std::error_code ignored;
   for (size_t i = 1; i < words.size(); ++i) {
     std::string flag = words[i - 1];
     std::replace(flag.begin(), flag.end(), '_', '-');
     if (flag != "--config" && flag != "--extra-llm-api-options") continue;
     if (const auto shown = commands.files.find(words[i]); shown != commands.files.end()) {
-      if (std::string path = scratch.Write(words[i], shown->second); !path.empty())
+      if (!scratch) continue;
+      if (std::string path = WriteFile(scratch->path(), words[i], shown->second); !path.empty())
         words[i] = std::move(path);
     } else if (std::filesystem::exists(folder / words[i], ignored)) {
       words[i] = (folder / words[i]).string();
@@ -198,7 +178,7 @@ LaunchFacts ExamineLaunch(const RecipeLaunch& launch, const RecipeCommands& comm
   // The first word is the model even if the options are wrong.
   if (!launch.words.empty() && !launch.words[0].starts_with('-'))
     facts.model = WithoutSlash(launch.words[0]);
-  const ScratchFolder scratch;
+  const Result<ScratchFolder> scratch = ScratchFolder::Make("sluice-recipe");
   std::vector<std::string> words = WithoutUnknown(launch.words);
   PointToFiles(words, commands, folder, scratch);
   auto resolved = options::Resolve(words, launch.environment, options::kServe, launch.dialect);
