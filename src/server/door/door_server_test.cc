@@ -193,6 +193,7 @@ TEST_F(DoorTest, ModelsThatDoNotFitTogetherWaitForTheEndOfRequests) {
   ASSERT_TRUE(Eventually([&] { return scripts_[0].engine.load()->num_unfinished() == 1; }));
   std::thread wanting([&] { second = CompleteWith("b"); });
   ASSERT_TRUE(Eventually([&] { return StateOf("b") == "waiting for memory"; }));
+  ASSERT_TRUE(Eventually([&] { return StateOf("a") == "unloading"; }));
   // A further request for the busy model waits until that model has been loaded again.
   std::thread late([&] { third = CompleteWith("a"); });
   ASSERT_TRUE(Eventually([&] {

@@ -71,6 +71,9 @@ struct ModelSlots::Slot {
   std::deque<Waiting> waiting;
   int64_t bytes = 0;   // the part of the budget that it takes; 0: none
   int64_t needed = 0;  // kQueued: number of bytes that it waits for
+  // kQueued: number of bytes of the budget that no other model may take, because models are being
+  // unloaded for this one; otherwise 0.
+  int64_t reserved = 0;
   uint64_t queue_number = 0;
   int64_t done_bytes = 0, total_bytes = 0;
   Error error;
@@ -222,12 +225,14 @@ std::deque<ModelSlots::Waiting> ModelSlots::TakeExpired(Slot& slot) {
   return expired;
 }
 
+ModelState ModelSlots::StateOf(const Slot& slot) {
+  return slot.closed_for == nullptr ? slot.state : ModelState::kLeaving;
+}
+
 ApiError ModelSlots::WaitedTooLong(const Slot& slot) const {
-  const std::string_view state =
-      slot.closed_for == nullptr ? ModelStateName(slot.state) : "unloading";
   return ServiceUnavailable(
       fmt::format("The model `{}` was not loaded within {} s (it is {}); try again later.",
-                  slot.model.name, config_.wait_seconds, state));
+                  slot.model.name, config_.wait_seconds, ModelStateName(StateOf(slot))));
 }
 
 void ModelSlots::Notify() {
@@ -311,7 +316,7 @@ void ModelSlots::LoadAndTell(Slot& slot) {
       slot.state = ModelState::kFailed;
       slot.error = status.error();
       slot.failed_at = Clock::now();
-      slot.bytes = 0;
+      slot.bytes = slot.reserved = 0;
       ++slot.num_failures;
       refused = std::exchange(slot.waiting, {});
     }
@@ -343,10 +348,11 @@ std::vector<PlacedModel> ModelSlots::Placed() const {
   std::vector<PlacedModel> placed;
   const auto now = Clock::now();
   for (const auto& slot : slots_) {
-    if (slot->bytes == 0) continue;
+    const int64_t bytes = slot->bytes + slot->reserved;
+    if (bytes == 0) continue;
     const bool is_settled = slot->state == ModelState::kLoaded;
     placed.push_back({.model = slot->index,
-                      .bytes = slot->bytes,
+                      .bytes = bytes,
                       .is_pinned = slot->model.is_pinned,
                       .priority = slot->model.priority,
                       .is_settled = is_settled,
@@ -380,6 +386,7 @@ ModelSlots::Admitted ModelSlots::Reopen(const Slot& slot, const std::vector<int>
 }
 
 Result<std::optional<bool>> ModelSlots::TakeRoom(Slot& slot, Placement& placement, Slot*& leaving) {
+  slot.reserved = 0;
   if (stopping_ || draining_) return Fail(ErrorCode::kUnavailable, kServerIsShuttingDown);
   if (slot.waiting.empty() && !slot.model.is_pinned) {
     slot.state = ModelState::kOut;
@@ -412,6 +419,7 @@ Result<std::optional<bool>> ModelSlots::TakeRoom(Slot& slot, Placement& placemen
     return std::nullopt;
   }
   if (is_now) {
+    slot.reserved = slot.needed;
     leaving = slots_[static_cast<size_t>(placement.put_out.front())].get();
     leaving->state = ModelState::kLeaving;
     // The other models of the list are unloaded in the next attempts. Until then they take no
@@ -551,7 +559,7 @@ std::vector<ModelFacts> ModelSlots::Facts() const {
     facts.index = slot->index;
     facts.model = &slot->model;
     facts.keys = slot->keys.get();
-    facts.state = slot->state;
+    facts.state = StateOf(*slot);
     if (slot->state == ModelState::kFailed) facts.error = slot->error.message;
     facts.done_bytes = slot->done_bytes;
     facts.total_bytes = slot->total_bytes;

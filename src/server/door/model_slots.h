@@ -55,8 +55,8 @@ struct ModelFacts {
   bool has_chat = false, calls_tools = false;
   int64_t in_flight = 0, waiting = 0;
   uint64_t num_loads = 0, num_failures = 0, num_put_out = 0;
-  std::shared_ptr<const ModelContext> context;  // only for kLoaded; the engine lives as long as
-                                                // this pointer
+  std::shared_ptr<const ModelContext> context;  // null if the model is not in memory; the engine
+                                                // lives as long as this pointer
   const Metrics* metrics = nullptr;
 };
 
@@ -115,7 +115,8 @@ class ModelSlots {
   struct Slot;
 
   bool IsBusy(const Slot& slot) const REQUIRES(mutex_);
-  // Returns the models that take a part of the budget, including those being loaded or unloaded.
+  // Returns the models that take a part of the budget, including those being loaded or unloaded and
+  // those for which others are being unloaded.
   std::vector<PlacedModel> Placed() const REQUIRES(mutex_);
   // Whether the slot is first among the models that wait for memory.
   bool IsNext(const Slot& slot) const REQUIRES(mutex_);
@@ -126,6 +127,9 @@ class ModelSlots {
   void Refuse(const std::deque<Waiting>& refused, const ApiError& error) const;
   // Takes the requests that have waited too long, and drops those whose clients have left.
   std::deque<Waiting> TakeExpired(Slot& slot) REQUIRES(mutex_);
+  // Returns the state to show. A model that takes no requests, so that another can be loaded, is
+  // shown as leaving from that moment.
+  static ModelState StateOf(const Slot& slot);
   ApiError WaitedTooLong(const Slot& slot) const REQUIRES(mutex_);
   // Wakes the keeper and the loads that wait for memory.
   void Notify() REQUIRES(mutex_);
