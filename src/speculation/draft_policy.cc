@@ -10,6 +10,11 @@ constexpr double kKeepOfOne = 0.95;   // decay per token of a sequence's accepta
 constexpr double kKeepOfAll = 0.995;  // decay per token of the average over all sequences
 constexpr double kFirstShare = 0.7;   // prior of the share of accepted tokens
 constexpr double kFirstTokens = 4;    // weight of that prior, in tokens
+// Prior probability that hardly any draft token of a sequence is accepted, whatever the others' share
+// is, and the share that then holds.
+constexpr double kHopelessChance = 0.1;
+constexpr double kHopelessShare = 0.03;
+constexpr double kMostLikely = 0.99;  // maximum, so that logarithms of rejections exist
 // Weight, in tokens, of the acceptance over all places in that of one place.
 constexpr double kPlaceTokens = 4;
 // Minimum, so that the acceptance of places can be divided by it.
@@ -35,7 +40,18 @@ DraftPolicy::DraftPolicy(double cost_ratio, bool adaptive)
 double DraftPolicy::AcceptanceOf(const DraftAcceptance& acceptance) const {
   // The acceptance over all sequences counts as a few tokens of this sequence.
   const double share = all_.accepted / all_.verified;
-  return (acceptance.accepted + kFirstTokens * share) / (acceptance.verified + kFirstTokens);
+  const double usual =
+      (acceptance.accepted + kFirstTokens * share) / (acceptance.verified + kFirstTokens);
+  if (share <= kHopelessShare) return usual;
+  // Bayes' rule: a sequence is either like the others or hopeless. Without the second case, a
+  // sequence of rejected tokens among others that accept most would propose for too long.
+  const double likely = std::min(share, kMostLikely);
+  const double rejected = acceptance.verified - acceptance.accepted;
+  const double odds = std::exp(std::log(kHopelessChance / (1 - kHopelessChance)) +
+                               rejected * std::log((1 - kHopelessShare) / (1 - likely)) +
+                               acceptance.accepted * std::log(kHopelessShare / likely));
+  const double hopeless = odds / (1 + odds);
+  return std::min(usual, kHopelessShare) * hopeless + usual * (1 - hopeless);
 }
 
 double DraftPolicy::AcceptanceAt(const DraftAcceptance& acceptance, int64_t place) const {
@@ -138,8 +154,9 @@ void DraftPolicy::Try(int64_t num_sequences, std::span<Candidate> candidates) {
   const double steps = seconds / step;
   // The first tokens of a sequence tell more about it than all tokens of others.
   if (is_new && steps * static_cast<double>(num_sequences) <= kShareOfFirstTry) return;
-  if (steps <= credit_) {
+  if (steps <= credit_ && pause_ <= 0) {
     credit_ -= steps;
+    pause_ = steps / kShareOfTries;
     return;
   }
   for (Candidate& candidate : candidates) candidate.length = 0;
@@ -147,6 +164,7 @@ void DraftPolicy::Try(int64_t num_sequences, std::span<Candidate> candidates) {
 
 void DraftPolicy::LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds) {
   credit_ = std::min(kMostCredit, credit_ + kShareOfTries);
+  pause_ = std::max(0.0, pause_ - 1);
   steps_since_plain_ = num_proposed == 0 ? 0 : steps_since_plain_ + 1;
   costs_.LearnStep(num_sequences, num_proposed, seconds);
 }

@@ -82,6 +82,7 @@ class DraftPolicy {
   std::array<DraftAcceptance, kMostPlaces> places_ = {};  // acceptance over all sequences, by place
   int64_t steps_since_plain_ = 0;
   double credit_ = 1;  // time that tries may take, in units of steps
+  double pause_ = 0;   // steps until the next try, so that saved credit is not spent at once
 };
 
 }  // namespace sluice

@@ -76,6 +76,15 @@ TEST(DraftPolicy, CostsLittleInShortAnswersToLongPrompts) {
   EXPECT_GT(simulation.Run(0, 40, 2000), 0.97);
 }
 
+TEST(DraftPolicy, CostsLittleInASequenceThatIsUnlikeTheOthers) {
+  for (const double share : {0.6, 0.8, 1.0}) {
+    Simulation simulation(0.12, 0.03);
+    simulation.Run(share, 400);
+    EXPECT_GT(simulation.Run(0, 64), 0.96) << share;
+    EXPECT_GT(simulation.Run(share, 64), 1.2) << share;
+  }
+}
+
 TEST(DraftPolicy, AModelThatIsAsSlowIsNotAsked) {
   Simulation simulation(1.0);
   EXPECT_GT(simulation.Run(1, 400), 0.97);
