@@ -34,9 +34,12 @@ ENGINES = {
              ("llama.cpp", "llama.cpp", "bf16.gguf")],
     "int8": [("sluice W8A8", "sluice", "config-int8"), ("vLLM W8A8", "vllm", "config-int8"),
              ("OpenVINO INT8", "openvino", "openvino-8"), ("llama.cpp Q8_0", "llama.cpp", "q8_0.gguf")],
-    "int4": [("sluice W4A16", "sluice", "config-int4"), ("sluice MXFP4", "sluice", "config-mxfp4"), ("vLLM W4A16", "vllm", "config-int4"),
+    "int4": [("sluice W4A16", "sluice", "config-int4"), ("sluice MXFP4", "sluice", "config-mxfp4"),
+             ("sluice W4A16, INT8 head", "sluice", "config-int4"), ("vLLM W4A16", "vllm", "config-int4"),
              ("OpenVINO INT4", "openvino", "openvino-4"), ("llama.cpp Q4_0", "llama.cpp", "q4_0.gguf")],
 }
+# Further options of an engine, by its name in the table. llama.cpp's Q4_0 files hold the head in 6 bits (Q6_K).
+OPTIONS = {"sluice W4A16, INT8 head": ["--head-format", "int8"]}
 
 
 # ------------------------------------------------------------------------------------------------------------- checkpoints
@@ -74,14 +77,14 @@ def make(options, name):
 class Sluice:
     """Starts a process for each load, since a start takes only a second."""
 
-    def __init__(self, options, place):
-        self.options, self.place = options, place
+    def __init__(self, options, place, further):
+        self.options, self.place, self.further = options, place, further
         self.version = subprocess.run([options.sluice, "--version"], capture_output=True, text=True, check=False).stdout.partition("\n")[0]
 
     def measure(self, streams, prompt, tokens):
         command = [self.options.sluice, "bench", "latency", "--model", self.place, "--load-format", "dummy", "--json",
                    "--threads", str(self.options.threads), "--input-len", str(prompt), "--output-len", str(tokens),
-                   "--batch-size", str(streams), "--num-iters", "1", "--num-iters-warmup", "1" if streams == 1 else "0"]
+                   "--batch-size", str(streams), "--num-iters", "1", "--num-iters-warmup", "1" if streams == 1 else "0", *self.further]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             raise peers.Unavailable((result.stderr.strip().splitlines() or ["it ended with %d" % result.returncode])[-1][:300])
@@ -161,7 +164,10 @@ def run_format(options, results, form):
         found[label] = entry
         try:
             place = make(options, name)
-            engine = Sluice(options, place) if program == "sluice" else Worker(options, program, place, streams)
+            if program == "sluice":
+                engine = Sluice(options, place, OPTIONS.get(label, []))
+            else:
+                engine = Worker(options, program, place, streams)
             entry["version"] = engine.version
             if not options.prepare and program != "sluice":
                 engine.measure(1, 64, 2)  # warm-up: work of the first step is not measured
@@ -183,10 +189,10 @@ def run_format(options, results, form):
                     entry["values"][row].append(round(value_of(row, load, answer), 2))
                     for limit, value in answer.get("limits", {}).items():
                         results["limits"].setdefault(limit, []).append(value)
-                    print("%-13s %-15s %8.1f tok/s" % (row, label, entry["values"][row][-1]), flush=True)
+                    print("%-13s %-23s %8.1f tok/s" % (row, label, entry["values"][row][-1]), flush=True)
                 except (peers.Unavailable, OSError, ValueError, KeyError, TypeError) as error:
                     entry["error"] = str(error)
-                    print("%-13s %-15s %s" % (row, label, error), file=sys.stderr, flush=True)
+                    print("%-13s %-23s %s" % (row, label, error), file=sys.stderr, flush=True)
         merge(results, form, found, options)
     for _, engine in started:
         engine.close()
