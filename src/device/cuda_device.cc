@@ -52,6 +52,15 @@ constexpr GpuRuntime kCudaRuntime = {
     .memory_info = [](size_t* free, size_t* total) -> int { return cudaMemGetInfo(free, total); },
     .allocate = [](void** data, size_t bytes) -> int { return cudaMalloc(data, bytes); },
     .free = [](void* data) -> int { return cudaFree(data); },
+    .can_address = [](int* can, int ordinal, int other) -> int {
+      return cudaDeviceCanAccessPeer(can, ordinal, other);
+    },
+    .let_address = [](int other) -> int {
+      const cudaError_t code = cudaDeviceEnablePeerAccess(other, 0);
+      if (code != cudaErrorPeerAccessAlreadyEnabled) return code;
+      cudaGetLastError();
+      return cudaSuccess;
+    },
     .allocate_host = [](void** data, size_t bytes) -> int {
       return cudaHostAlloc(data, bytes, cudaHostAllocPortable);
     },

@@ -157,6 +157,9 @@ class Device {
   virtual void Unpin(void* data) = 0;
   virtual Result<std::unique_ptr<DeviceStream>> CreateStream() = 0;
   virtual Result<std::unique_ptr<DeviceEvent>> CreateEvent() = 0;
+  // Lets kernels of this device address the memory of `other`, allocated before or after. Returns
+  // whether they can.
+  virtual bool LetAddress(const Device& /*other*/) { return false; }
 
  protected:
   friend class DeviceBuffer;

@@ -110,6 +110,7 @@ class EmulatedStream final : public DeviceStream {
   }
   bool IsIdle() override {
     if (device_->is_lost()) queue_->Drop();
+    if (device_->hangs()) return false;
     return queue_->TryRunAll();
   }
   StreamHandle handle() override { return {queue_.get(), &failure_}; }
@@ -185,7 +186,9 @@ class EmulatedStream final : public DeviceStream {
 }  // namespace
 
 EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options)
-    : runs_at_once_(options.runs_at_once), keeps_arrays_apart_(options.keeps_arrays_apart) {
+    : runs_at_once_(options.runs_at_once),
+      keeps_arrays_apart_(options.keeps_arrays_apart),
+      addresses_others_(options.addresses_others) {
   info_.kind = DeviceKind::kEmulated;
   info_.ordinal = options.ordinal;
   info_.name = "emulated";
@@ -264,6 +267,10 @@ Result<std::unique_ptr<DeviceStream>> EmulatedDevice::CreateStream() {
 Result<std::unique_ptr<DeviceEvent>> EmulatedDevice::CreateEvent() {
   if (is_lost_) return Lost();
   return std::make_unique<EmulatedEvent>(this);
+}
+
+bool EmulatedDevice::LetAddress(const Device& other) {
+  return addresses_others_ && other.info().kind == DeviceKind::kEmulated;
 }
 
 void EmulatedDevice::FailNextLaunch() {

@@ -24,6 +24,7 @@ struct EmulatedDeviceOptions {
   // Whether a model's arrays are separate in memory, with gaps in between (DevicePool), even arrays
   // that share memory on a GPU.
   bool keeps_arrays_apart = false;
+  bool addresses_others = true;  // whether kernels may address the memory of other devices
 };
 
 // Thread safety: as Device, except that streams that wait for each other's events must be used by
@@ -45,15 +46,19 @@ class EmulatedDevice final : public Device {
   void Unpin(void* data) override;
   Result<std::unique_ptr<DeviceStream>> CreateStream() override;
   Result<std::unique_ptr<DeviceEvent>> CreateEvent() override;
+  bool LetAddress(const Device& other) override;
 
   // Cause faults, for tests. They affect the next work enqueued on any stream.
   void FailNextCopy() { copy_fault_ = true; }  // or the next fill
   void FailNextLaunch();
   // After this call, every call that can fail fails, and no work runs.
   void Lose() { is_lost_ = true; }
+  // After this call, IsIdle runs nothing and returns false, as if a kernel never ended.
+  void Hang() { hangs_ = true; }
 
   // Used by this device's streams to check for a lost device.
   bool is_lost() const { return is_lost_; }
+  bool hangs() const { return hangs_; }
   bool TakeCopyFault() { return copy_fault_.exchange(false); }
   // Return whether all (Holds) or any (Touches) of these bytes are device memory.
   bool Holds(const void* data, int64_t bytes) const;
@@ -68,7 +73,8 @@ class EmulatedDevice final : public Device {
   DeviceInfo info_;
   const bool runs_at_once_;
   const bool keeps_arrays_apart_;
-  std::atomic<bool> is_lost_ = false;
+  const bool addresses_others_;
+  std::atomic<bool> is_lost_ = false, hangs_ = false;
   std::atomic<bool> copy_fault_ = false;
   std::atomic<int> launch_fault_ = 0;
   mutable std::mutex mutex_;

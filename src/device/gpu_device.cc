@@ -366,6 +366,17 @@ class GpuDevice final : public Device {
     return std::make_unique<GpuEvent>(home_, event);
   }
 
+  bool LetAddress(const Device& other) override {
+    const DeviceInfo& peer = other.info();
+    if (peer.kind != info_.kind) return false;
+    if (peer.ordinal == info_.ordinal) return true;
+    int can = 0;
+    const int asked =
+        home_.Try([&] { return home_.runtime->can_address(&can, info_.ordinal, peer.ordinal); });
+    if (asked != kGpuSuccess || can == 0) return false;
+    return home_.Try([&] { return home_.runtime->let_address(peer.ordinal); }) == kGpuSuccess;
+  }
+
  protected:
   void Free(void* data, bool is_host) override {
     home_.Try([&] { return is_host ? home_.runtime->free_host(data) : home_.runtime->free(data); });

@@ -26,6 +26,9 @@ struct GpuRuntime {
   int (*memory_info)(size_t* free, size_t* total);
   int (*allocate)(void** data, size_t bytes);
   int (*free)(void* data);
+  int (*can_address)(int* can, int ordinal, int other);
+  // Lets the thread's current device address the memory of `other`; also if it can already.
+  int (*let_address)(int other);
   int (*allocate_host)(void** data, size_t bytes);  // page-locked for all devices
   int (*free_host)(void* data);
   int (*lock_host)(void* data, size_t bytes);  // page-locks for all devices

@@ -124,6 +124,12 @@ Result<HipLibrary> Open() {
                 fmt::format("{} has no function {}: expected HIP 6.0 or later; install a later "
                             "ROCm, or name another file with SLUICE_HIP_RUNTIME",
                             from.file(), from.missing()));
+  // Ranks on AMD GPUs are refused before they exchange.
+  runtime.can_address = [](int* can, int /*ordinal*/, int /*other*/) {
+    *can = 0;
+    return kGpuSuccess;
+  };
+  runtime.let_address = [](int /*other*/) { return kGpuSuccess; };
   runtime.allocate_host = [](void** data, size_t bytes) {
     return Raw().host_malloc(data, bytes, kHostMallocPortable);
   };

@@ -1,8 +1,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -475,6 +477,82 @@ TEST_P(CopyTimeTest, GraphsReplayKernels) {
   }
   EXPECT_EQ(launch(1000, 0), cudaSuccess);
   EXPECT_EQ(look(), 1221);
+}
+
+TEST_F(CudaDeviceTest, DevicesAddressEachOtherIfTheyAreLinked) {
+  const auto first = Open(0), second = Open(1);
+  EXPECT_TRUE(first->LetAddress(*second));
+  EXPECT_TRUE(first->LetAddress(*second)) << "again";
+  EXPECT_TRUE(first->LetAddress(*first));
+  EXPECT_EQ(TheMachine().peers, (std::set<std::pair<int, int>>{{0, 1}})) << "one way at a time";
+  TheMachine().next["cudaDeviceEnablePeerAccess"] = cudaErrorTooManyPeers;
+  EXPECT_FALSE(second->LetAddress(*first));
+  TheMachine().next["cudaDeviceCanAccessPeer"] = cudaErrorInvalidDevice;
+  EXPECT_FALSE(second->LetAddress(*first));
+  EXPECT_TRUE(second->LetAddress(*first)) << "neither left an error behind";
+  TheMachine().peers.clear();
+  TheMachine().has_links = false;
+  EXPECT_FALSE(first->LetAddress(*second));
+  EXPECT_THAT(TheMachine().peers, testing::IsEmpty());
+}
+
+// What a kernel of an exchange does without waiting: adds to a number of its own, and stores it
+// where each rank reads it.
+struct RaiseArgs {
+  int device;
+  int* number;
+  int* flags[2];
+};
+void RunRaise(const void* args) {
+  RaiseArgs raise;
+  memcpy(&raise, args, sizeof(raise));
+  ++*raise.number;
+  for (int* const flag : raise.flags) {
+    ASSERT_TRUE(fake_cuda::Reaches(raise.device, flag, sizeof(int)));
+    flag[raise.device] = *raise.number;
+  }
+}
+
+// Graphs of two ranks store into each other's memory, each time anew.
+TEST_P(CopyTimeTest, GraphsOfRanksRaiseEachOthersFlags) {
+  static const int kKernels[2] = {};
+  const int& kernel = kKernels[GetParam() ? 1 : 0];
+  TheMachine().kernels[&kernel] = {RunRaise, sizeof(RaiseArgs)};
+  std::unique_ptr<Device> devices[] = {Open(0), Open(1)};
+  std::unique_ptr<DeviceStream> streams[2];
+  DeviceBuffer memory[2], out[2];
+  std::unique_ptr<DeviceGraph> graphs[2];
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(devices[i]->LetAddress(*devices[1 - i]));
+    streams[i] = *devices[i]->CreateStream();
+    memory[i] = *devices[i]->Allocate(3 * sizeof(int), "a number and two flags");
+    out[i] = *devices[i]->AllocatePinned(3 * sizeof(int), "out");
+    streams[i]->Fill(memory[i].data(), 0, 3 * sizeof(int));
+    EXPECT_TRUE(streams[i]->Synchronize());
+  }
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(streams[i]->BeginCapture());
+    RaiseArgs args{i, memory[i].As<int>(), {memory[0].As<int>() + 1, memory[1].As<int>() + 1}};
+    void* list[] = {&args};
+    for (int exchange = 0; exchange < 2; ++exchange) {
+      const StreamHandle handle = streams[i]->handle();
+      EXPECT_EQ(cudaLaunchKernel(&kernel, dim3(1), dim3(32), list, 0,
+                                 static_cast<cudaStream_t>(handle.native)),
+                cudaSuccess);
+    }
+    auto graph = streams[i]->EndCapture();
+    ASSERT_TRUE(graph) << graph.error().message;
+    graphs[i] = *std::move(graph);
+  }
+  for (const int step : {1, 2, 3}) {
+    for (int i = 0; i < 2; ++i) streams[i]->Replay(*graphs[i]);
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(streams[i]->Synchronize());
+    for (int i = 0; i < 2; ++i) {
+      streams[i]->CopyToHost(out[i].data(), memory[i].data(), 3 * sizeof(int));
+      EXPECT_TRUE(streams[i]->Synchronize());
+      for (int word = 0; word < 3; ++word) EXPECT_EQ(out[i].As<int>()[word], 2 * step) << word;
+    }
+  }
 }
 
 // Whatever goes wrong, the stream works afterwards and nothing is left behind.

@@ -197,6 +197,11 @@ void ResetMachine() {
   Registered().clear();
 }
 
+bool Reaches(int device, const void* data, size_t bytes) {
+  const int home = DeviceOf(data, bytes);
+  return home == device || (home >= 0 && TheMachine().peers.contains({device, home}));
+}
+
 cudaError_t LeftBehind() {
   return last_error;
 }
@@ -269,6 +274,22 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     return Answer(cudaErrorInvalidValue);
   *value = TheMachine().is_integrated ? 1 : 0;
   return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  BEGIN();
+  const int count = TheMachine().num_devices;
+  if (device < 0 || peer < 0 || device >= count || peer >= count)
+    return Answer(cudaErrorInvalidDevice);
+  *can = TheMachine().has_links && device != peer ? 1 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  BEGIN();
+  const int device = fake_cuda::current_device;
+  if (flags != 0 || peer == device) return Answer(cudaErrorInvalidValue);
+  if (!TheMachine().has_links) return Answer(cudaErrorPeerAccessUnsupported);
+  const bool is_new = TheMachine().peers.insert({device, peer}).second;
+  return is_new ? cudaSuccess : Answer(cudaErrorPeerAccessAlreadyEnabled);
 }
 cudaError_t cudaSetDevice(int device) {
   BEGIN();

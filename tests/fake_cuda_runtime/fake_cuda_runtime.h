@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -38,6 +39,10 @@ struct Machine {
   // Every call from now on fails so, as after an illegal address.
   cudaError_t sticky = cudaSuccess;
 
+  bool has_links = true;  // whether devices may address each other's memory
+  // Pairs (device, other) such that the device's kernels address the other's memory.
+  std::set<std::pair<int, int>> peers;
+
   // By the address that launches name.
   std::map<const void*, FakeKernel> kernels;
   // What blocks of a kernel may take on a device.
@@ -53,6 +58,9 @@ struct Machine {
 Machine& TheMachine();
 // A new one, without work that an old one left behind.
 void ResetMachine();
+
+// For kernels: whether kernels of the device may read and write these bytes.
+bool Reaches(int device, const void* data, size_t bytes);
 
 // What the calling thread's cudaGetLastError would return.
 cudaError_t LeftBehind();

@@ -1,0 +1,41 @@
+// How emulated kernels wait for memory that another emulated device writes.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <utility>
+
+namespace sluice::emulated_wait {
+
+// What the thread does between two looks; null: nothing.
+inline thread_local const std::function<void()>* between_looks = nullptr;
+
+// Called by a kernel after the `look`-th look, counted from 0, if what it waits for has not come.
+// The other device's kernels run on another host thread.
+inline void Pause(unsigned look) {
+  constexpr unsigned kEagerLooks = 64;
+  if (between_looks != nullptr) (*between_looks)();
+  if (look < kEagerLooks)
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
+// While it lives, kernels that wait on the calling thread call `look`, which may end their waiting:
+// without a GPU beside it, the thread cannot look while a kernel runs.
+class Scope {
+ public:
+  explicit Scope(std::function<void()> look) : look_(std::move(look)), before_(between_looks) {
+    between_looks = &look_;
+  }
+  ~Scope() { between_looks = before_; }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  const std::function<void()> look_;
+  const std::function<void()>* const before_;
+};
+
+}  // namespace sluice::emulated_wait
