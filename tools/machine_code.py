@@ -118,6 +118,7 @@ PLANS = {
     "TakeRowsKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128"),
     "TakeColumnsKernel": lambda *_: rows_plan(128, "STG.128"),
     "JoinColumnsKernel": lambda *_: rows_plan(256),
+    "ExchangeColumnsKernel": lambda _, arguments: rows_plan(256, *(["LDG.128", "STG.128"] if arguments == ["uint4"] else [])),
     "PlaceRowsKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128"),
     "StandardizeKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128"),
     "MergePatchesKernel": lambda *_: rows_plan(128),

@@ -26,6 +26,7 @@ constexpr std::pair<const char*, Op> kOps[] = {
     {"abs", Op::kAbs},       {"add", Op::kAdd},           {"and", Op::kAnd},   {"bfi", Op::kBfi},
     {"bfind", Op::kBfind},   {"bra", Op::kBra},           {"brev", Op::kBrev}, {"cvt", Op::kCvt},
     {"cvta", Op::kMov},      {"div", Op::kDiv},           {"ex2", Op::kEx2},   {"fma", Op::kFma},
+    {"fence", Op::kMembar},
     {"ld", Op::kLd},         {"ldmatrix", Op::kLdmatrix}, {"mad", Op::kMad},   {"max", Op::kMax},
     {"membar", Op::kMembar}, {"min", Op::kMin},           {"mma", Op::kMma},   {"mov", Op::kMov},
     {"mul", Op::kMul},       {"neg", Op::kNeg},           {"not", Op::kNot},   {"or", Op::kOr},
@@ -437,7 +438,8 @@ class Reader {
     } else {
       static const char* const kWithoutEffect[] = {
           "rn",   "satfinite", "lo",   "approx", "nc", "cg",   "v2",      "v4",    "uni",
-          "sync", "to",        "full", "gl",     "x4", "m8n8", "aligned", "ballot"};
+          "sync", "to",        "full", "gl",     "x4", "m8n8", "aligned", "ballot",
+          "acquire", "release", "acq_rel", "relaxed", "gpu", "sys"};
       for (const char* known : kWithoutEffect) {
         if (word == known) return;
       }

@@ -45,4 +45,16 @@ const DeviceKernels& KernelsOf(DeviceKind kind) {
   return kEmulated;
 }
 
+ExchangeColumns ExchangeColumnsOf(DeviceKind kind) {
+#ifdef SLUICE_CUDA
+  if (kind == DeviceKind::kCuda) return cuda::LaunchExchangeColumns;
+#endif
+#ifdef SLUICE_HIP
+  if (kind == DeviceKind::kHip) return hip::LaunchExchangeColumns;
+#endif
+  CHECK(kind == DeviceKind::kEmulated, "this program holds no kernels for {}",
+        DeviceKindName(kind));
+  return emulated::LaunchExchangeColumns;
+}
+
 }  // namespace sluice::device

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "kernels/cuda/checks/check_encoder_rows.h"
+#include "kernels/cuda/checks/check_exchange.h"
 #include "kernels/cuda/checks/check_layer_rows.h"
 #include "kernels/cuda/checks/check_nvf4_rows.h"
 #include "kernels/cuda/checks/check_run.h"
@@ -509,6 +510,7 @@ void CheckRows(CheckRun& run) {
                CheckJoinColumns(memory, comparison, widths);
              });
   }
+  CheckExchanges(run);
   for (const int64_t cols : {8, 32, 1000, 1032, 4160}) {
     run.Case("take_columns", fmt::format("3 x {}", cols),
              [&](CaseMemory& memory, Comparison& comparison) {
