@@ -118,10 +118,18 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
   Device& device = *rank.device;
   DeviceRank mine{.place = rank.place, .stream = nullptr, .group = nullptr};
   ASSIGN_OR_RETURN(mine.stream, device.CreateStream());
+  if (rank.stage != nullptr && !parallel.exchanges_by_nccl) {
+    mine.stage = rank.stage.get();
+    const auto first = parallel.devices.begin() + rank.place.stage * rank.place.tensor_size;
+    mine.stage_devices.assign(first, first + rank.place.tensor_size);
+    ASSIGN_OR_RETURN(DeviceBuffer stop, device.AllocatePinned(sizeof(uint32_t), "a word to stop"));
+    *stop.As<uint32_t>() = 0;
+    mine.stop = std::make_shared<DeviceBuffer>(std::move(stop));
+  }
   ASSIGN_OR_RETURN(const nccl::Functions* nccl, NcclFor(device.info().kind));
   // Before the weights are loaded, so that a group that fails to form is reported early.
   ASSIGN_OR_RETURN(mine.group, MakeNcclGroup(*nccl, *rank.all, rank.stage.get(), *mine.stream,
-                                             {.deadline = parallel.deadline}));
+                                             {.deadline = parallel.deadline, .stop = mine.stop}));
   ASSIGN_OR_RETURN(const ModelMemory memory,
                    PlanDeviceModel(config, options, device.info(), rank.place));
   const KvGroups groups = ShareGroups(parallel.kv_groups, config.spec, rank.place);
@@ -350,6 +358,20 @@ class ParallelModel final : public Model, public WeightStage {
     LeadFinish(*rank.all, *rank.channel, *rank.model, pool);
   }
 
+  // Only devices record. Every rank captures the same sizes, at the same time.
+  Status RecordSteps(const RecordedSteps& steps, KvCache& cache) override {
+    if (parallel_.devices.empty() || steps.sequences.empty()) return {};
+    Rank& rank = ranks_.front();
+    recorded_ = steps;  // The other ranks read it until they have recorded.
+    try {
+      return rank.calls->Record(*rank.channel,
+                                [&] { return rank.model->RecordSteps(recorded_, cache); });
+    } catch (const GroupError& error) {
+      return Fail(ErrorCode::kUnavailable, error.what());
+    }
+  }
+  int64_t num_replayed() const override { return ranks_.front().model->num_replayed(); }
+
   Status CheckAlive() override {
     const std::string reason = ranks_.front().all->failure();
     if (reason.empty()) return {};
@@ -413,10 +435,11 @@ class ParallelModel final : public Model, public WeightStage {
     return *rank.model;
   }
 
-  static void ComputeSteps(Rank& rank) {
-    const auto carry_out = [&rank](const RankCall& call, Model& share) -> Model& {
-      return rank.calls->CarryOut(call, share, rank.bytes.get(),
-                                  [&rank]() -> Model& { return SwitchRank(rank); });
+  void ComputeSteps(Rank& rank) {
+    const auto carry_out = [this, &rank](const RankCall& call, Model& share) -> Model& {
+      return rank.calls->CarryOut(
+          call, share, rank.bytes.get(), [&rank]() -> Model& { return SwitchRank(rank); },
+          [this, &rank](Model& model) { return model.RecordSteps(recorded_, *rank.cache); });
     };
     try {
       FollowSteps(*rank.all, *rank.channel, *rank.model, *rank.own_pool, *rank.cache, carry_out);
@@ -444,6 +467,7 @@ class ParallelModel final : public Model, public WeightStage {
   const ParallelOptions parallel_;
   const int steps_in_flight_;
   std::vector<Rank> ranks_;
+  RecordedSteps recorded_;  // by RecordSteps
   std::vector<std::thread> threads_;
 
   Mutex mutex_;

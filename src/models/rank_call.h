@@ -13,6 +13,7 @@ struct RankCall {
     kSwitch,  // compute with the staged weights from the next step on (weight_stage.h)
     kRead,    // send this rank's share of a piece of the cache
     kWrite,   // receive it
+    kRecord,  // capture steps as graphs (Model::RecordSteps); only between threads
   };
   Kind kind = Kind::kNone;
   CachePiece piece = CachePiece::kBlock;

@@ -2,6 +2,7 @@
 
 #include <numeric>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "base/check.h"
@@ -37,6 +38,21 @@ void RankCalls::Switch(StepChannel& channel) {
   }
 }
 
+Status RankCalls::Record(StepChannel& channel, const std::function<Status()>& record) {
+  channel.PublishCall({.kind = RankCall::Kind::kRecord});
+  Status status;
+  FailingAll([&] { status = record(); });
+  if (!status) {
+    all_.Fail(status.error().message);
+    return status;
+  }
+  for (int rank = 1; rank < group_->size(); ++rank) {
+    char has_recorded = 0;
+    group_->Receive(&has_recorded, sizeof(has_recorded), rank);
+  }
+  return {};
+}
+
 void RankCalls::Read(StepChannel& channel, CacheBytes& own, const std::vector<int64_t>& shares,
                      CachePiece piece, int64_t place, std::byte* bytes) {
   channel.PublishCall({.kind = RankCall::Kind::kRead, .piece = piece, .place = place});
@@ -60,7 +76,8 @@ void RankCalls::Write(StepChannel& channel, CacheBytes& own, const std::vector<i
 }
 
 Model& RankCalls::CarryOut(const RankCall& call, Model& share, CacheBytes* own,
-                           const std::function<Model&()>& switch_share) {
+                           const std::function<Model&()>& switch_share,
+                           const std::function<Status(Model&)>& record) {
   switch (call.kind) {
     case RankCall::Kind::kNone: break;
     case RankCall::Kind::kSwitch: {
@@ -69,6 +86,14 @@ Model& RankCalls::CarryOut(const RankCall& call, Model& share, CacheBytes* own,
       const char has_switched = 1;
       group_->Send(&has_switched, sizeof(has_switched), 0);
       return next;
+    }
+    case RankCall::Kind::kRecord: {
+      CHECK(record != nullptr, "rank {} captures no graphs", all_.rank());
+      if (const Status status = record(share); !status)
+        throw std::runtime_error(status.error().message);
+      const char has_recorded = 1;
+      group_->Send(&has_recorded, sizeof(has_recorded), 0);
+      break;
     }
     case RankCall::Kind::kRead:
     case RankCall::Kind::kWrite: {

@@ -23,6 +23,9 @@ class RankCalls {
 
   // Rank 0: has the other ranks switch to their staged weights, and waits until they have.
   void Switch(StepChannel& channel);
+  // Rank 0: has the other ranks capture graphs, while `record` captures rank 0's, and waits until
+  // they have. A failure of any rank fails the group.
+  Status Record(StepChannel& channel, const std::function<Status()>& record);
   // Rank 0: reads or writes a piece in the caches of all ranks. `own`: rank 0's; `shares`: bytes of
   // each rank's share; `bytes`: all shares.
   void Read(StepChannel& channel, CacheBytes& own, const std::vector<int64_t>& shares,
@@ -32,9 +35,11 @@ class RankCalls {
 
   // Other ranks: carry out a call and tell rank 0. Returns the model to compute with from now on.
   // `own`: this rank's cache; null if the tiers are off. `switch_share`: makes the staged share the
-  // one in use, after all others have received what the old one has sent.
+  // one in use, after all others have received what the old one has sent. `record`: captures this
+  // rank's graphs; may be empty if no rank does.
   Model& CarryOut(const RankCall& call, Model& share, CacheBytes* own,
-                  const std::function<Model&()>& switch_share);
+                  const std::function<Model&()>& switch_share,
+                  const std::function<Status(Model&)>& record = {});
 
  private:
   // Waits until the other ranks have received everything that the share in use has sent.

@@ -39,14 +39,18 @@ class DeviceCommunicator {
   // GroupError, or std::runtime_error with the device's error.
   virtual void Wait(DeviceStream& stream) = 0;
 
-  // Ends exchanges that wait for other ranks, so that the stream can be synchronized. If the group
-  // has not failed, the caller must then call Communicator::Fail.
+  // Ends exchanges that wait for other ranks, also those of kernels that read the word of
+  // DeviceCommunicatorOptions::stop, so that the stream can be synchronized. If the group has not
+  // failed, the caller must then call Communicator::Fail.
   virtual void Abort() = 0;
 };
 
 struct DeviceCommunicatorOptions {
   // How long a rank waits for the other ranks' devices after it has enqueued its own work.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
+  // A page-locked uint32_t, 0 at first, which kernels of the rank that wait for other ranks read;
+  // Abort sets it to 1. Null: there are no such kernels.
+  std::shared_ptr<DeviceBuffer> stop = nullptr;
 };
 
 // Creates a group over NCCL or a library with the same functions (emulated_nccl.h). Called at the

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "device/emulated_wait.h"
 #include "parallel/device_communicator.h"
 
 namespace sluice {
@@ -112,6 +113,7 @@ class NcclGroup final : public DeviceCommunicator {
   }
 
   void Abort() override {
+    Stop();
     for (nccl::Comm* comm : {&stage_comm_, &all_comm_}) {
       if (*comm != nullptr) static_cast<void>(nccl_.abort(*comm));
       *comm = nullptr;
@@ -119,6 +121,12 @@ class NcclGroup final : public DeviceCommunicator {
   }
 
  private:
+  // Ends kernels that wait for other ranks.
+  void Stop() {
+    if (options_.stop != nullptr)
+      std::atomic_ref(*options_.stop->As<uint32_t>()).store(1, std::memory_order_release);
+  }
+
   // A pointer can be shared because the ranks are threads of one process.
   void ShareCounts() {
     if (all_.rank() == 0) sent_ = std::make_shared<SentWork>(all_.size());
@@ -200,23 +208,35 @@ class NcclGroup final : public DeviceCommunicator {
     constexpr std::chrono::milliseconds kCheck{1};
     const Clock::time_point begin = Clock::now();
     Clock::time_point next_check = begin + kCheck;
-    for (int look = 0; !done(); ++look) {
-      if (look < kEagerLooks)
-        std::this_thread::yield();
-      else
-        std::this_thread::sleep_for(kPause);
+    std::string reason;  // empty: the group has failed elsewhere
+    bool gives_up = false;
+    const auto check = [&] {
       const Clock::time_point now = Clock::now();
-      if (now < next_check) continue;
+      if (gives_up || now < next_check) return;
       next_check = now + kCheck;
-      std::string reason = AsyncError();
+      reason = AsyncError();
       if (reason.empty() && now - begin > options_.deadline) {
         reason = fmt::format("{} within {} s", late(),
                              std::chrono::duration<double>(options_.deadline).count());
       }
-      if (reason.empty() && all_.failure().empty()) continue;
-      Abort();
-      if (stream != nullptr) static_cast<void>(stream->Synchronize());
-      FailAndThrow(reason);
+      gives_up = !reason.empty() || !all_.failure().empty();
+      if (gives_up) Stop();
+    };
+    // Emulated kernels run inside `done`, and wait there.
+    const emulated_wait::Scope scope(check);
+    for (int look = 0;; ++look) {
+      const bool is_done = done();
+      if (!is_done) check();
+      if (gives_up) {
+        Abort();
+        if (stream != nullptr) static_cast<void>(stream->Synchronize());
+        FailAndThrow(reason);
+      }
+      if (is_done) return;
+      if (look < kEagerLooks)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(kPause);
     }
   }
 

@@ -116,7 +116,8 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
     parts_.inputs.Send(*parts_.stream, input, &padded);
     parts_.stream->Replay(*graphs->graphs[static_cast<size_t>(padded.level)]);
     ++num_replayed_;
-    return FinishLogits(input, logits);
+    if (place_.rank() == 0) FinishLogits(input, logits);
+    return;
   }
   parts_.inputs.Send(*parts_.stream, input);
   const bool has_logits = spec_.head.kind == HeadSpec::Kind::kVocabulary;

@@ -42,6 +42,71 @@ void AddImageRows(program::Program& program, int64_t bytes) {
                              .is_kept = true});
 }
 
+int64_t ExchangedBytes(const program::Program& program) {
+  int64_t most = 0;
+  const auto count = [&](program::BufferId id) {
+    if (id == kNone) return;
+    const program::Buffer& buffer = program.buffers[static_cast<size_t>(id)];
+    int64_t rows = std::min(kMostExchangedRows, program.limits.rows);
+    if (buffer.extent == program::Extent::kPairs)
+      rows *= (program.limits.pairs + program.limits.rows - 1) / program.limits.rows;
+    most = std::max(most, std::min(rows, program.limits.Of(buffer.extent)) * buffer.row_bytes);
+  };
+  for (const program::Op& op : program.ops) {
+    if (const auto* const gather = std::get_if<program::Gather>(&op)) {
+      if (gather->cut != program::Gather::Cut::kLogits) count(gather->joined);
+    } else if (const auto* const append = std::get_if<program::RopeAppend>(&op)) {
+      count(append->joined);
+    } else if (const auto* const embed = std::get_if<program::Embed>(&op)) {
+      if (embed->own != kNone) count(embed->out);
+    }
+  }
+  return most;
+}
+
+void AddExchange(program::Program& program) {
+  program.buffers.push_back({.name = std::string(kExchange),
+                             .extent = program::Extent::kOnce,
+                             .row_bytes = PeerExchange::MemoryBytes(ExchangedBytes(program)),
+                             .is_kept = true});
+}
+
+namespace {
+
+bool Exchanges(const program::Op& op) {
+  if (const auto* const embed = std::get_if<program::Embed>(&op)) return embed->own != kNone;
+  if (const auto* const append = std::get_if<program::RopeAppend>(&op))
+    return append->own_q_squares != kNone;
+  return std::holds_alternative<program::Gather>(op);
+}
+
+// Whether what the gather at `index` writes to `buffer` is read before the next exchange alone, and
+// only replaced by another gather.
+bool IsFleeting(const program::Program& program, size_t index, program::BufferId buffer) {
+  bool has_exchanged = false;
+  for (size_t i = index + 1; i < program.ops.size(); ++i) {
+    const program::Op& op = program.ops[i];
+    bool reads = false, writes = false;
+    std::visit(
+        [&](const auto& one) {
+          one.Operands([&](program::BufferId id, program::Access access) {
+            if (id != buffer) return;
+            const bool is_input =
+                access == program::Access::kRead || access == program::Access::kUpdate;
+            reads = reads || is_input;
+            writes = writes || !is_input;
+          });
+        },
+        op);
+    if (reads && has_exchanged) return false;
+    if (writes) return std::holds_alternative<program::Gather>(op);
+    has_exchanged = has_exchanged || Exchanges(op);
+  }
+  return true;
+}
+
+}  // namespace
+
 DeviceExecutor::DeviceExecutor(program::Program program, DeviceProgramWeights weights,
                                DevicePlan plan, std::byte* workspace, const Parts& parts)
     : program_(std::move(program)),
@@ -50,10 +115,19 @@ DeviceExecutor::DeviceExecutor(program::Program program, DeviceProgramWeights we
       workspace_(workspace),
       parts_(parts),
       addresses_(program_.buffers.size()),
+      homes_(program_.buffers.size()),
       moved_(program_.buffers.size()) {
   if (parts_.op_times != nullptr && parts_.place.tensor_rank == 0) {
     for (const program::Op& op : program_.ops)
       counts_.push_back(&parts_.op_times->Of(program::LabelOf(program_, op)));
+  }
+  for (size_t i = 0; i < program_.ops.size(); ++i) {
+    const auto* const gather = std::get_if<program::Gather>(&program_.ops[i]);
+    if (gather == nullptr || gather->all == kNone) continue;
+    // Rows that are rounded at once are not read later.
+    const bool rounds =
+        gather->all_f32 != kNone && weights_.InputsOf(gather->reader).RoundsWholeRows();
+    if (rounds || IsFleeting(program_, i, gather->all)) fleeting_.insert(gather);
   }
   // These point to objects of the loader.
   program_.tables.clear();
@@ -77,12 +151,13 @@ DeviceWalk::DeviceWalk(DeviceExecutor& executor, const DeviceStep& step)
       handle_(parts_.stream.handle()),
       rows_(step.rows) {
   for (size_t i = 0; i < executor_.addresses_.size(); ++i) {
-    executor_.addresses_[i] = executor_.BufferAt(static_cast<BufferId>(i));
+    Move(static_cast<BufferId>(i), executor_.BufferAt(static_cast<BufferId>(i)));
     executor_.moved_[i] = false;
   }
 }
 
 int64_t DeviceWalk::Run() {
+  if (parts_.ranks != nullptr) parts_.ranks->BeginStep(step_.is_recorded);
   const auto end = static_cast<int32_t>(program_.ops.size());
   for (int32_t index = 0; index < end;) {
     const program::Op& op = program_.ops[static_cast<size_t>(index)];
@@ -177,16 +252,19 @@ void DeviceWalk::operator()(const program::Embed& op) {
     kernels_.embedding(handle_, args);
   } else {
     const std::span<const int64_t> embeddings = step_.inputs->embeddings();
-    args.rows = embeddings[static_cast<size_t>(parts_.place.tensor_rank)];
+    args.rows = step_.inputs->num_own_tokens();
     args.out = RowsAt<float>(op.own, op.width);
     kernels_.embedding(handle_, args);
-    std::byte* const all = At(op.scratch, 0);
-    parts_.ranks->GatherEmbeddings(parts_.stream, embeddings, args.out, all);
-    kernels_.take_rows(handle_, {.in = all,
-                                 .indices = step_.inputs->embedding_places(),
-                                 .rows = rows_,
-                                 .row_bytes = op.width * 4,
-                                 .out = out});
+    if (!parts_.ranks->PlaceEmbeddings(parts_.stream, rows_, args.out, args.rows,
+                                       step_.inputs->own_token_rows(), out)) {
+      std::byte* const all = At(op.scratch, 0);
+      parts_.ranks->GatherEmbeddings(parts_.stream, embeddings, args.out, all);
+      kernels_.take_rows(handle_, {.in = all,
+                                   .indices = step_.inputs->embedding_places(),
+                                   .rows = rows_,
+                                   .row_bytes = op.width * 4,
+                                   .out = out});
+    }
   }
   std::optional<device::AddLoraArgs> lora = AdaptersOf(op.lora, op.lora_scratch);
   if (!lora) return;
@@ -253,7 +331,7 @@ void DeviceWalk::operator()(const program::Receive& op) {
   if (op.wanted_out != kNone) {
     rows_ = step_.wanted;
     are_wanted_ = true;
-    executor_.addresses_[static_cast<size_t>(op.out)] = At(op.wanted_out, 0);
+    Move(op.out, At(op.wanted_out, 0));
   }
   const int from = op.from_stage * parts_.place.tensor_size + parts_.place.tensor_rank;
   parts_.ranks->group().Receive(parts_.stream, At(op.out, 0), rows_ * op.width * 4, from);
@@ -322,7 +400,7 @@ void DeviceWalk::operator()(const program::KeepRows& op) {
                                  .row_bytes = kept.bytes,
                                  .out = to,
                                  .in_stride = kept.columns.stride});
-    executor_.addresses_[static_cast<size_t>(kept.columns.buffer)] = to;
+    Move(kept.columns.buffer, to);
     executor_.moved_[static_cast<size_t>(kept.columns.buffer)] = true;
   }
 }
@@ -333,12 +411,17 @@ void DeviceWalk::operator()(const program::Gather& op) {
   DeviceRanks::Place place = {.rows = CountOf(op.own),
                               .own = At(op.own, 0),
                               .joined = At(op.joined, 0),
-                              .all = At(op.all, 0)};
+                              .is_fleeting = executor_.fleeting_.contains(&op)};
+  if (op.all != kNone) place.all = executor_.homes_[static_cast<size_t>(op.all)];
   int64_t bytes = DeviceElementBytes(op.type);
   if (op.cut == Cut::kLogits) return ranks.GatherLogits(parts_.stream, place);
+  // The operators up to the next gather read the rows where they are.
+  std::byte*& address = executor_.addresses_[static_cast<size_t>(op.all)];
   if (op.cut == Cut::kHeads) {
     const AttentionSpec& whole = WholeAttention(op.count);
-    return ranks.GatherHeads(parts_.stream, whole, whole.output_dim() * bytes, place);
+    address = static_cast<std::byte*>(
+        ranks.GatherHeads(parts_.stream, whole, whole.output_dim() * bytes, place));
+    return;
   }
   const DeviceInputs& inputs = weights_.InputsOf(op.reader);
   const bool rounds_later = inputs.RoundsWholeRows();
@@ -346,9 +429,11 @@ void DeviceWalk::operator()(const program::Gather& op) {
     bytes = rounds_later ? 4 : DeviceElementBytes(inputs.type);
     if (rounds_later) place.all = At(op.all_f32, 0);
   }
-  ranks.GatherRowsOf(parts_.stream, op.count, bytes, place);
+  void* const gathered = ranks.GatherRowsOf(parts_.stream, op.count, bytes, place);
+  address = rounds_later ? executor_.homes_[static_cast<size_t>(op.all)]
+                         : static_cast<std::byte*>(gathered);
   if (!rounds_later) return;
-  kernels_.convert_rows(handle_, {.x = place.all,
+  kernels_.convert_rows(handle_, {.x = gathered,
                                   .x_type = ElementType::kF32,
                                   .rows = place.rows,
                                   .cols = op.count,

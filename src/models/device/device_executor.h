@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,6 +37,14 @@ void AddStepInputs(program::Program& program, int64_t bytes);
 // shares memory with no other.
 inline constexpr std::string_view kImageRows = "image_rows";
 void AddImageRows(program::Program& program, int64_t bytes);
+
+// The memory of exchanges between devices that address each other's memory (PeerExchange), which
+// shares memory with no other buffer, and the bytes of the largest array that they gather: arrays
+// of up to kMostExchangedRows rows, and for experts of as many rows of the step.
+inline constexpr std::string_view kExchange = "exchange";
+inline constexpr int64_t kMostExchangedRows = 512;
+int64_t ExchangedBytes(const program::Program& program);
+void AddExchange(program::Program& program);
 
 // Arguments of a run of a program.
 struct DeviceStep {
@@ -94,8 +103,11 @@ class DeviceExecutor {
   std::byte* workspace_;
   Parts parts_;
   std::vector<std::byte*> addresses_;    // by buffer, for the step being enqueued
+  std::vector<std::byte*> homes_;        // the same, but for rows that a gather left elsewhere
   std::vector<bool> moved_;              // by buffer, whether its rows have moved (KeepRows)
   std::vector<OpTimes::Count*> counts_;  // by operator; empty: not counted
+  // Gathers whose results are read before the next gather alone.
+  std::set<const program::Gather*> fleeting_;
 };
 
 // Sets sizes of buffers that depend on the weights, which a builder does not know: scratch memory

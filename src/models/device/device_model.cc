@@ -281,8 +281,33 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
                     share, options, KvGroups::For(spec, options.max_context).num_groups(), place));
   if (options.image_rows > 0)
     AddImageRows(placed.program, options.image_rows * spec.ImageRowWidth() * 4);
+  if (place.tensor_size > 1) AddExchange(placed.program);
   placed.plan = DevicePlan::For(placed.program, keeps_apart);
   return placed;
+}
+
+std::byte* BufferOf(const PlacedProgram& placed, std::byte* workspace, std::string_view name) {
+  return workspace +
+         placed.plan.offsets[static_cast<size_t>(program::FindBuffer(placed.program, name))];
+}
+
+// Null if the rank gathers through its group alone.
+Result<std::unique_ptr<PeerExchange>> MakePeers(Device& device, const DeviceRank& rank,
+                                                const PlacedProgram& placed, std::byte* workspace) {
+  if (rank.stage == nullptr) return nullptr;
+  const bool has_logits =
+      std::ranges::any_of(placed.program.buffers,
+                          [](const program::Buffer& buffer) { return buffer.name == "logits"; });
+  return PeerExchange::Create(
+      {.stage = *rank.stage,
+       .device = device,
+       .devices = rank.stage_devices,
+       .stream = *rank.stream,
+       .kernel = device::ExchangeColumnsOf(device.info().kind),
+       .memory = BufferOf(placed, workspace, kExchange),
+       .slot_bytes = ExchangedBytes(placed.program),
+       .logits = has_logits ? BufferOf(placed, workspace, "logits") : nullptr,
+       .stop = rank.stop});
 }
 
 // Returns the layout of the adapters for which the options have slots; nullopt if there are no
@@ -476,8 +501,11 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
                      device.AllocatePinned((most_experts + 1) * 4, "how many rows experts have"));
   }
   std::unique_ptr<DeviceRanks> ranks;
-  if (rank.group != nullptr)
-    ranks = std::make_unique<DeviceRanks>(std::move(rank.group), kernels, spec, place);
+  if (rank.group != nullptr) {
+    ASSIGN_OR_RETURN(auto peers, MakePeers(device, rank, placed, workspace_bytes));
+    ranks = std::make_unique<DeviceRanks>(std::move(rank.group), std::move(peers), kernels, spec,
+                                          place);
+  }
   const DeviceExecutor::Parts parts = {.kernels = kernels,
                                        .stream = *rank.stream,
                                        .linear = *linear,

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
@@ -46,6 +47,11 @@ struct DeviceRank {
   RankPlace place;
   std::unique_ptr<DeviceStream> stream;
   std::unique_ptr<DeviceCommunicator> group;
+  // The ranks that share its layers, their devices, and DeviceCommunicatorOptions::stop of `group`;
+  // they outlive the call. Null and empty: ranks gather through `group` alone.
+  Communicator* stage = nullptr;
+  std::vector<Device*> stage_devices = {};
+  std::shared_ptr<DeviceBuffer> stop = nullptr;
 };
 
 // Loads the rank's share from a checkpoint of OpenChecked, which several ranks may read

@@ -1,8 +1,10 @@
 // The ranks that share each layer, each on its own device, and how they gather results; the
 // counterpart of cpu/tensor_ranks.h.
 //
-// A rank writes its columns of an array to its own memory. A gather concatenates the pieces of all
-// ranks; a kernel then joins the pieces into whole rows.
+// A rank writes its columns of an array to its own memory. Devices that address each other's memory
+// store them from there into the whole rows of all ranks (peer_exchange.h). Otherwise, and if an
+// array does not fit, a gather of the communicator concatenates the pieces of all ranks, and a
+// kernel joins the pieces into whole rows.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +15,7 @@
 #include "device/device.h"
 #include "kernels/cuda/device_kernels.h"
 #include "models/decoder_spec.h"
+#include "models/device/peer_exchange.h"
 #include "models/shard.h"
 #include "parallel/device_communicator.h"
 
@@ -21,10 +24,17 @@ namespace sluice {
 // Thread safety: used only by the rank's thread.
 class DeviceRanks {
  public:
-  DeviceRanks(std::unique_ptr<DeviceCommunicator> group, const device::DeviceKernels& kernels,
-              const DecoderSpec& spec, const RankPlace& place);
+  // `peers`: null if devices do not address each other's memory.
+  DeviceRanks(std::unique_ptr<DeviceCommunicator> group, std::unique_ptr<PeerExchange> peers,
+              const device::DeviceKernels& kernels, const DecoderSpec& spec,
+              const RankPlace& place);
 
   DeviceCommunicator& group() { return *group_; }
+  bool has_peers() const { return peers_ != nullptr; }
+
+  // Call before the first gather of a step. If the step `is_recorded`, gathers that go through the
+  // communicator throw std::runtime_error.
+  void BeginStep(bool is_recorded);
 
   // Buffers to gather an array of `rows` rows. own: this rank's columns, contiguous. joined: room
   // for the pieces of all ranks; unused for a single row. all: the whole rows.
@@ -33,27 +43,43 @@ class DeviceRanks {
     const void* own = nullptr;
     void* joined = nullptr;
     void* all = nullptr;
+    // Whether the rows are read before the next gather alone: they may then be in another place.
+    bool is_fleeting = false;
   };
+  // These return where the whole rows are: place.all, or elsewhere if they are fleeting.
+  //
   // Gathers query heads of `bytes` bytes each. `attention` has the heads of all ranks.
-  void GatherHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
-                   const Place& place);
+  void* GatherHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
+                    const Place& place);
   // Gathers KV heads; each rank contributes those of FirstHeldKeys.
-  void GatherKeyHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
-                      const Place& place);
+  void* GatherKeyHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
+                       const Place& place);
   // Gathers columns of `bytes` bytes that are divided like the rows of a matrix with `count` rows.
-  void GatherRowsOf(DeviceStream& stream, int64_t count, int64_t bytes, const Place& place);
+  void* GatherRowsOf(DeviceStream& stream, int64_t count, int64_t bytes, const Place& place);
   // Gathers F32 logits at the first rank.
   void GatherLogits(DeviceStream& stream, const Place& place);
-  // Gathers F32 rows of the hidden size, in the order of ranks: rows[i] rows from rank i.
+  // Gathers F32 rows of the hidden size, in the order of ranks: rows[i] rows from rank i. Through
+  // the communicator.
   void GatherEmbeddings(DeviceStream& stream, std::span<const int64_t> rows, const void* own,
                         void* all);
+  // Gathers `rows` F32 rows of the hidden size: row i of the `num_own` at `own` becomes row
+  // places[i], unless that is negative. Returns false, having done nothing, if that needs the
+  // communicator.
+  bool PlaceEmbeddings(DeviceStream& stream, int64_t rows, const void* own, int64_t num_own,
+                       const int32_t* places, void* all);
 
  private:
   void Cut(int64_t count, int64_t bytes);
   // Gathers the columns whose sizes are in `widths_`.
-  void Gather(DeviceStream& stream, const Place& place, std::optional<int> root = {});
+  void* Gather(DeviceStream& stream, const Place& place);
+  void Join(DeviceStream& stream, const Place& place, std::optional<int> root = {});
+  PeerExchange::Columns ColumnsOf(const Place& place) const;
+  // Call before an exchange through the communicator.
+  void UseGroup();
 
   std::unique_ptr<DeviceCommunicator> group_;
+  std::unique_ptr<PeerExchange> peers_;
+  bool is_recorded_ = false;
   const device::DeviceKernels& kernels_;
   RankPlace place_;
   int64_t hidden_size_;

@@ -31,6 +31,9 @@ using testing::Runner;
 using testing::SomeTokens;
 using Rounding = ModelOptions::ActivationRounding;
 
+// Devices that do not address each other's memory.
+constexpr EmulatedDeviceOptions kByNccl = {.addresses_others = false};
+
 // Runs a prompt in chunks beside other sequences, then a single token.
 LogitRows RunMixed(Runner& runner) {
   const std::vector<int32_t> tokens = SomeTokens(24, 1), others = SomeTokens(5, 2);
@@ -72,6 +75,10 @@ TEST_P(DeviceRanksTest, HeavyEveryCutIsBitEqual) {
     EXPECT_EQ(RowsUnlike(RunMixed(ranks.runner()), expected), 0u)
         << "of " << expected.size() << " rows, tp " << cut.tensor_size << " pp " << cut.num_stages;
   }
+  DeviceRanksRunner by_nccl(test.name, options, test.cuts.front(), kByNccl, std::chrono::minutes(2),
+                            test.quantization);
+  ASSERT_FALSE(HasFailure());
+  EXPECT_EQ(RowsUnlike(RunMixed(by_nccl.runner()), expected), 0u) << "by NCCL";
 }
 
 const std::vector<DeviceCut> kAllCuts = {{2, 1}, {3, 1}, {4, 1}, {1, 2}, {2, 2}};
@@ -120,6 +127,61 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
+
+// Steps of ranks that are replayed, padded or not, between steps that are launched.
+void ExpectReplayed(const char* name, const DeviceCut& cut, ElementType kv_type,
+                    const EmulatedDeviceOptions& device, bool replays) {
+  ModelOptions options = DeviceOptions(kv_type);
+  options.max_slices = 4;
+  DeviceRunner alone(DataFolder(name), options);
+  DeviceRanksRunner ranks(name, options, cut, device);
+  Model& model = ranks.runner().model();
+  ASSERT_TRUE(model.RecordSteps({.sequences = {1, 3}}, ranks.runner().cache()));
+  int64_t replayed = 0;
+  const auto both = [&](const std::vector<Runner::Part>& parts) {
+    EXPECT_TRUE(alone.runner().RunStep(parts) == ranks.runner().RunStep(parts)) << parts.size();
+    EXPECT_EQ(model.num_replayed(), replays ? replayed : 0) << parts.size();
+  };
+  for (int s = 0; s < 4; ++s)
+    both({{s, SomeTokens(2 + 7 * static_cast<size_t>(s), static_cast<uint64_t>(s))}});
+  for (const int count : {1, 2, 3, 4, 1, 3}) {
+    std::vector<Runner::Part> parts;
+    for (int i = 0; i < count; ++i)
+      parts.push_back({(i + count) % 4, {(17 * i + 31 * count) % 128}});
+    replayed += count <= 3;
+    both(parts);
+  }
+  both({{0, SomeTokens(3, 9)}, {1, {4}}});
+  ++replayed;
+  both({{0, {1}}, {2, {2}}});
+}
+
+TEST(DeviceRanksRecording, HeavyReplayedStepsAreBitEqual) {
+  ExpectReplayed("qwen3-bf16", {2, 1}, ElementType::kBF16, testing::kArraysShared, true);
+  ExpectReplayed("qwen3-bf16", {4, 1}, ElementType::kBF16, testing::kArraysApart, true);
+  ExpectReplayed("qwen3-modelopt-fp8", {3, 1}, ElementType::kF8E4M3, testing::kArraysShared, true);
+  ExpectReplayed("tiny-gemma4-experts", {2, 1}, ElementType::kBF16, testing::kArraysShared, true);
+}
+
+TEST(DeviceRanksRecording, WithNcclStepsAreLaunched) {
+  ExpectReplayed("qwen3-bf16", {2, 1}, ElementType::kBF16, kByNccl, false);
+}
+
+// Arrays of more rows than fit an exchange go by NCCL, others in the same steps do not.
+TEST(DeviceRanksRecording, HeavyLongPromptsAreGatheredByNccl) {
+  ModelOptions options = DeviceOptions();
+  options.max_rows = options.max_logit_rows = options.max_context = 640;
+  const auto run = [](Runner& runner) {
+    LogitRows rows = runner.RunStep({{0, SomeTokens(600, 3)}})[0];
+    for (LogitRows more : {runner.RunStep({{0, {5}}, {1, SomeTokens(4, 2)}})[0],
+                           runner.RunStep({{0, {6}}, {1, {7}}})[1]})
+      std::move(more.begin(), more.end(), std::back_inserter(rows));
+    return rows;
+  };
+  DeviceRunner alone(DataFolder("qwen3-bf16"), options);
+  DeviceRanksRunner ranks("qwen3-bf16", options, {2, 1});
+  EXPECT_EQ(RowsUnlike(run(ranks.runner()), run(alone.runner())), 0u);
+}
 
 // The split of a product's sum depends on the rows of the whole matrix; otherwise, results would
 // depend on the number of ranks. Tests large matrices, which no test checkpoint has.
@@ -186,8 +248,25 @@ TEST(DeviceRanksFaultTest, HeavyAFailedLaunchOfOneEndsAll) {
   EXPECT_FALSE(ranks.runner().model().CheckAlive());
 }
 
+// The kernels of the others wait in vain for the flags of a device that hangs, or of one whose
+// launch failed, until the deadline ends them.
+TEST(DeviceRanksFaultTest, HeavyAHangingDeviceIsToldWithinTheDeadline) {
+  for (const int size : {2, 4}) {
+    DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {size, 1}, {},
+                            std::chrono::milliseconds(2000));
+    ASSERT_EQ(FailureOf(ranks.runner()), "");
+    ranks.device(static_cast<size_t>(size) - 1).Hang();
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_THAT(
+        FailureOf(ranks.runner()),
+        HasSubstr("the devices did not end a step that all ranks had sent them within 2 s"));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+    EXPECT_FALSE(ranks.runner().model().CheckAlive());
+  }
+}
+
 TEST(DeviceRanksFaultTest, HeavyAHangingExchangeIsToldWithinTheDeadline) {
-  DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1}, {},
+  DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1}, kByNccl,
                           std::chrono::milliseconds(3000));
   emulated_nccl::Inject(Fault::kHang, 1);
   const auto begin = std::chrono::steady_clock::now();
@@ -198,7 +277,7 @@ TEST(DeviceRanksFaultTest, HeavyAHangingExchangeIsToldWithinTheDeadline) {
 }
 
 TEST(DeviceRanksFaultTest, HeavyAnAsynchronousErrorIsTold) {
-  DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1});
+  DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1}, kByNccl);
   emulated_nccl::Inject(Fault::kAsyncError, 1);
   EXPECT_THAT(FailureOf(ranks.runner()), HasSubstr("NCCL failed: remote process exited"));
   EXPECT_FALSE(ranks.runner().model().CheckAlive());

@@ -43,7 +43,10 @@ Result<std::unique_ptr<DeviceGraph>> DeviceDecoder::Record(const StepInput& inpu
   const auto run = [&] { RunProgram(padded.rows, padded.rows, cache, /*results=*/nullptr); };
   parts_.inputs.Send(stream, input, &padded);
   if (runs_before) run();
-  RETURN_IF_ERROR(stream.Synchronize());
+  if (parts_.ranks != nullptr)
+    parts_.ranks->group().Wait(stream);
+  else
+    RETURN_IF_ERROR(stream.Synchronize());
   RETURN_IF_ERROR(stream.BeginCapture());
   is_recording_ = true;
   std::exception_ptr thrown;
@@ -60,7 +63,14 @@ Result<std::unique_ptr<DeviceGraph>> DeviceDecoder::Record(const StepInput& inpu
 
 Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
   if (steps.sequences.empty()) return {};
-  CHECK(parts_.ranks == nullptr && spec_.head.kind == HeadSpec::Kind::kVocabulary);
+  CHECK(spec_.head.kind == HeadSpec::Kind::kVocabulary);
+  if (parts_.ranks != nullptr && !parts_.ranks->has_peers()) {
+    if (place_.rank() == 0)
+      LOG_WARNING(
+          "models",
+          "steps are computed without graphs: ranks exchange by NCCL, which is not recorded");
+    return {};
+  }
   CHECK_EQ(num_in_flight_, 0);
   CHECK_LE(steps.sequences.back(),
            std::min({options_.max_slices, options_.max_rows, options_.max_logit_rows}));

@@ -97,9 +97,12 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions&
   const auto take = [&](int64_t count, size_t element_bytes) {
     bytes += DevicePool::Padded(count * static_cast<int64_t>(element_bytes));
   };
-  take(options.max_rows, sizeof(int32_t));                             // tokens
-  take(options.max_rows, sizeof(int32_t));                             // positions
-  if (place.tensor_size > 1) take(options.max_rows, sizeof(int32_t));  // places of embeddings
+  take(options.max_rows, sizeof(int32_t));  // tokens
+  take(options.max_rows, sizeof(int32_t));  // positions
+  if (place.tensor_size > 1) {
+    take(options.max_rows, sizeof(int32_t));  // places of embeddings
+    take(options.max_rows, sizeof(int32_t));  // rows of own tokens
+  }
   const int64_t logit_rows = std::min(options.max_logit_rows, options.max_rows);
   take(logit_rows, sizeof(int32_t));
   take(logit_rows, sizeof(kernels::DrawSettings));
@@ -192,7 +195,7 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input, Padded
     std::ranges::fill(std::ranges::copy(from, to.begin()).out, to.end(), more);
   };
   if (place_.tensor_size > 1)
-    WriteTokens(input.tokens);
+    WriteTokens(input.tokens, padded != nullptr);
   else
     copy(input.tokens, num_rows_, 0, tokens_);
   copy(input.positions, num_rows_, input.positions.back(), positions_);
@@ -233,24 +236,34 @@ void DeviceStepInputs::TakeDrawn(DeviceStream& stream, std::span<const int32_t> 
   }
 }
 
-void DeviceStepInputs::WriteTokens(std::span<const int32_t> tokens) {
+void DeviceStepInputs::WriteTokens(std::span<const int32_t> tokens, bool is_padded) {
   const auto rank_of = [&](int32_t token) {
     size_t rank = 0;
     while (token >= words_[rank].end) ++rank;
     return rank;
   };
+  // Padding rows have token 0.
+  const auto count = static_cast<size_t>(num_rows_);
+  const auto token_at = [&](size_t i) { return i < tokens.size() ? tokens[i] : 0; };
   std::fill(embeddings_.begin(), embeddings_.end(), 0);
-  for (const int32_t token : tokens) ++embeddings_[rank_of(token)];
+  for (size_t i = 0; i < count; ++i) ++embeddings_[rank_of(token_at(i))];
   const auto own_rank = static_cast<size_t>(place_.tensor_rank);
-  int32_t* own = Take<int32_t>(embeddings_[own_rank], tokens_).data();
-  int32_t* places = Take<int32_t>(num_rows_, embedding_places_).data();
+  num_own_tokens_ = is_padded ? num_rows_ : embeddings_[own_rank];
+  const std::span<int32_t> own = Take<int32_t>(num_own_tokens_, tokens_);
+  const std::span<int32_t> places = Take<int32_t>(num_rows_, embedding_places_);
+  const std::span<int32_t> own_rows = Take<int32_t>(num_own_tokens_, own_token_rows_);
+  std::ranges::fill(own, 0);
+  std::ranges::fill(own_rows, -1);
+  size_t num_own = 0;
   for (size_t rank = 0, first = 0; rank < words_.size();
        first += static_cast<size_t>(embeddings_[rank++])) {
     auto next = static_cast<int32_t>(first);
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      if (rank_of(tokens[i]) != rank) continue;
+    for (size_t i = 0; i < count; ++i) {
+      if (rank_of(token_at(i)) != rank) continue;
       places[i] = next++;
-      if (rank == own_rank) *own++ = tokens[i] - static_cast<int32_t>(words_[rank].begin);
+      if (rank != own_rank) continue;
+      own[num_own] = token_at(i) - static_cast<int32_t>(words_[rank].begin);
+      own_rows[num_own++] = static_cast<int32_t>(i);
     }
   }
 }

@@ -67,10 +67,14 @@ class DeviceStepInputs final : public DeviceStepView {
   // Inputs of the last step that was sent, on the device. tokens(): relative to the first token of
   // this rank's vocabulary; if ranks share the vocabulary, only tokens of this rank.
   // embedding_places(): for each row of the step, the index of its embedding among all ranks'
-  // embeddings, in rank order. embeddings(): number of embeddings of each rank.
+  // embeddings, in rank order. embeddings(): number of embeddings of each rank. own_token_rows():
+  // for each of num_own_tokens() tokens of this rank, its row of the step; -1 for further tokens,
+  // which only padded steps have.
   const int32_t* tokens() const override { return OnDevice<int32_t>(tokens_); }
   const int32_t* embedding_places() const override { return OnDevice<int32_t>(embedding_places_); }
   std::span<const int64_t> embeddings() const override { return embeddings_; }
+  int64_t num_own_tokens() const override { return num_own_tokens_; }
+  const int32_t* own_token_rows() const override { return OnDevice<int32_t>(own_token_rows_); }
   const int32_t* positions() const override { return OnDevice<int32_t>(positions_); }
   const int32_t* logit_rows() const override { return OnDevice<int32_t>(logit_rows_); }
   const int64_t* slots(int64_t group) const override {
@@ -144,7 +148,7 @@ class DeviceStepInputs final : public DeviceStepView {
   // Reserves the next `count` elements of the host buffer; `offset`: set to their position.
   template <typename T>
   std::span<T> Take(int64_t count, int64_t& offset);
-  void WriteTokens(std::span<const int32_t> tokens);
+  void WriteTokens(std::span<const int32_t> tokens, bool is_padded);
   // Enqueues copies of the tokens that the previous step drew.
   void TakeDrawn(DeviceStream& stream, std::span<const int32_t> tokens) const;
   void WriteSlices(const StepInput& input);
@@ -171,6 +175,7 @@ class DeviceStepInputs final : public DeviceStepView {
   RankPlace place_;
   std::vector<RowRange> words_;      // by rank that shares the vocabulary
   std::vector<int64_t> embeddings_;  // by rank, of the step
+  int64_t num_own_tokens_ = 0, own_token_rows_ = 0;
   std::vector<KindPlan> plans_;
   DeviceBuffer host_;
   int buffer_ = 0;  // of the last step that was sent

@@ -32,6 +32,8 @@ class DeviceStepView {
   // For decoders with ranks or adapters: see DeviceStepInputs.
   virtual std::span<const int64_t> embeddings() const { return {}; }
   virtual const int32_t* embedding_places() const { return nullptr; }
+  virtual int64_t num_own_tokens() const { return 0; }
+  virtual const int32_t* own_token_rows() const { return nullptr; }
   // The slots of the sequences' states; REQUIRES: the model keeps states.
   virtual device::StateSlices states() const { return {}; }
   virtual bool has_adapters() const { return false; }

@@ -27,6 +27,11 @@ class DeviceWalk {
   using BufferId = program::BufferId;
 
   int64_t CountOf(BufferId buffer) const;
+  // Puts the buffer's rows elsewhere for the rest of the step.
+  void Move(BufferId buffer, std::byte* to) {
+    executor_.addresses_[static_cast<size_t>(buffer)] = to;
+    executor_.homes_[static_cast<size_t>(buffer)] = to;
+  }
   // Address of the buffer's current rows; null for kNone. A step's rows have `row_bytes` each.
   std::byte* At(BufferId buffer, int64_t row_bytes) const;
   template <typename T>

@@ -1,0 +1,84 @@
+// How ranks whose devices address each other's memory gather columns: by one kernel each, which
+// stores this rank's columns into the arrays of all ranks (kernels/cuda/exchange_columns.h).
+// Results have the same bits as those of a DeviceCommunicator's gather. May be captured in graphs.
+//
+// A rank receives in one of two slots of its own memory, used in turn. It must have used what it
+// received before it launches the next exchange: from then on, another rank may launch the one
+// after that, which stores into the same slot.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "device/device.h"
+#include "kernels/cuda/exchange_columns.h"
+#include "parallel/communicator.h"
+
+namespace sluice {
+
+// Thread safety: used only by the rank's thread.
+class PeerExchange {
+ public:
+  // Bytes of the memory for arrays of up to `slot_bytes`.
+  static int64_t MemoryBytes(int64_t slot_bytes);
+
+  struct Parts {
+    Communicator& stage;               // the ranks that exchange
+    Device& device;                    // this rank's
+    std::span<Device* const> devices;  // of all ranks of the stage
+    DeviceStream& stream;              // of this rank; nothing may use `memory`
+    device::ExchangeColumns kernel;
+    std::byte* memory;  // MemoryBytes(slot_bytes), aligned to 256; outlives all ranks' exchanges
+    int64_t slot_bytes;
+    std::byte* logits;                   // where rank 0 receives logits; null at the others
+    std::shared_ptr<DeviceBuffer> stop;  // DeviceCommunicatorOptions::stop
+  };
+  // Collective. Null if a device cannot address the memory of another. kUnavailable if another rank
+  // failed, kInternal if the memory cannot be prepared.
+  static Result<std::unique_ptr<PeerExchange>> Create(const Parts& parts);
+
+  // Call before the first exchange of a step, and of a graph.
+  void BeginStep() {
+    slot_ = 0;
+    waits_first_ = true;
+  }
+  // Call if the ranks have exchanged otherwise since the last exchange.
+  void Separate() { waits_first_ = true; }
+
+  // Whether an array of so many bytes fits a slot. The same at all ranks.
+  bool Fits(int64_t bytes) const { return bytes <= slot_bytes_; }
+
+  struct Columns {
+    const void* own = nullptr;          // [rows, widths[own rank]]
+    const int32_t* places = nullptr;    // as ExchangeColumnsArgs::places
+    int64_t rows = 0;                   // of `own`
+    std::span<const int64_t> widths{};  // bytes of each rank's columns
+    int64_t begin = 0;                  // of this rank's columns in a row
+    int64_t row_bytes = 0;
+  };
+  // Enqueues a gather of an array that fits, to all ranks. Returns the whole rows, in a slot.
+  std::byte* Gather(DeviceStream& stream, const Columns& columns);
+  // Enqueues a gather to rank 0's logits.
+  void GatherLogits(DeviceStream& stream, const Columns& columns);
+  const std::byte* logits() const { return logits_.front(); }
+
+ private:
+  PeerExchange() = default;
+  device::ExchangeColumnsArgs ArgsOf(const Columns& columns) const;
+
+  device::ExchangeColumns kernel_ = nullptr;
+  int rank_ = 0;
+  int64_t slot_bytes_ = 0;
+  std::array<std::vector<std::byte*>, 2> slots_;  // by rank
+  std::vector<std::byte*> logits_;                // by rank
+  std::vector<device::ExchangeState*> states_;    // by rank
+  std::shared_ptr<DeviceBuffer> stop_;
+  size_t slot_ = 0;
+  bool waits_first_ = true;
+};
+
+}  // namespace sluice
