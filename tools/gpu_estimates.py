@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Estimates, not measurements: milliseconds of a decode step of Llama 3.3 70B by part, and output tokens per second, on one GPU.
 
-Usage: tools/gpu_estimates.py    prints the tables of docs/cuda.md
+Usage: tools/gpu_estimates.py    prints the tables of docs/cuda.md; the last two are of several GPUs
 
 A step has one token of each of C sequences, of 1,024 prompt and 1,024 answer tokens, half of the answer done; and its share of prompts: C tokens
 of prefill, since a prompt of 1,024 comes with each answer of 1,024. Everything runs one after the other; products take the longer of reading
@@ -60,6 +60,53 @@ def parts(device, c):
     }
 
 
+@dataclasses.dataclass
+class Links:
+    name: str
+    device: Device
+    ranks: int
+    rate: float          # bytes a second into a device
+    exchange_us: float   # until the last flag has come, besides the bytes
+    join_us: float       # of a kernel that joins columns, and its launch
+    exchanges: int       # of a layer
+
+
+LINKS = [
+    Links("8 H200, FP8, by NCCL, launched", DEVICES[0], 8, 450e9, 10, 2.5, 4),
+    Links("8 H200, FP8, by stores into peers, replayed", DEVICES[0], 8, 450e9, 3.5, 0, 4),
+]
+SHARED_NORMS = 0.5  # of norms, rope, conversions and activations: what every rank does for whole rows
+
+
+def parts_of_ranks(links, c):
+    """The same for ranks that share layers: bytes of a token's exchanges are those of F32 deltas, BF16 heads and E4M3 rows of the MLP."""
+    alone = parts(links.device, c)
+    token = LAYERS * (2 * 4 * HIDDEN + 2 * HEADS * HEAD + MLP) * (links.ranks - 1) / links.ranks
+    exchanges = LAYERS * links.exchanges + 2
+    kernels = LAYERS * (links.device.launches + (2 if links.join_us else 1) * links.exchanges)
+    divided = {name: alone[name] / links.ranks for name in ("products", "head, BF16", "attention")}
+    divided["attention"] = max(divided["attention"], 1e-3 * LAYERS * ATTENTION_LEAST_US)
+    return {
+        **divided,
+        "norm, rope, convert, silu": alone["norm, rope, convert, silu"] * (SHARED_NORMS + (1 - SHARED_NORMS) / links.ranks),
+        "exchanges: flags and latency": 1e-3 * exchanges * links.exchange_us,
+        "exchanges: bytes": 1e3 * c * token / links.rate,
+        "joining columns": 1e-3 * exchanges * links.join_us * (c > 1),
+        "gaps between kernels": 1e-3 * kernels * links.device.gap_us,
+        "draw, host between steps": alone["draw, host between steps"],
+        "prompts": alone["prompts"] / links.ranks + 1e3 * c * token / links.rate,
+    }
+
+def table_of_ranks(links):
+    columns = {c: parts_of_ranks(links, c) for c in SEQUENCES}
+    lines = ["| %s: ms a step, by number of sequences | %s |" % (links.name, " | ".join(map(str, SEQUENCES))), "|---" * 5 + "|"]
+    for name in columns[1]:
+        lines.append("| %s | %s |" % (name, " | ".join("%.1f" % columns[c][name] for c in SEQUENCES)))
+    lines.append("| step without prompts | %s |" % " | ".join("%.1f" % (sum(columns[c].values()) - columns[c]["prompts"]) for c in SEQUENCES))
+    lines.append("| output tokens/s | %s |" % " | ".join("%d" % round(1e3 * c / sum(columns[c].values())) for c in SEQUENCES))
+    return "\n".join(lines)
+
+
 def table(device):
     fits = [c for c in SEQUENCES if LAYERS * LAYER_WEIGHTS * device.weight_bytes + VOCAB * HIDDEN * 4 + c * FULL_TOKENS * KV_BYTES <= device.memory]
     columns = {c: parts(device, c) for c in SEQUENCES}
@@ -72,7 +119,7 @@ def table(device):
 
 
 def main():
-    print("\n\n".join(table(device) for device in DEVICES))
+    print("\n\n".join([*(table(device) for device in DEVICES), *(table_of_ranks(links) for links in LINKS)]))
 
 
 if __name__ == "__main__":
