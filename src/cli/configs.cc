@@ -365,6 +365,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
     config.device = DeviceChoice::kCpu;
   config.batch_invariant = settings.Flag("batch-invariant");
   config.fast_accumulation = settings.Flag("fast-accumulation");
+  config.exchanges_by_nccl = settings.Flag("disable-custom-all-reduce");
   config.tensor_parallel_size = static_cast<int>(*settings.Integer("tensor-parallel-size"));
   config.pipeline_parallel_size = static_cast<int>(*settings.Integer("pipeline-parallel-size"));
   // If no sizes are given, all simulated devices share each layer.

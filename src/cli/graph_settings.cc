@@ -102,11 +102,8 @@ Result<Compilation> CompilationOf(const options::Settings& settings) {
 bool HasGraphsByDefault(const options::Settings& settings) {
   if (settings.dialect() == options::Dialect::kSluice) return false;
   const std::string device = settings.Text("device").value_or("auto");
-  const auto is_one = [&](std::string_view option) {
-    return settings.Integer(option).value_or(1) == 1;
-  };
-  return (device == "auto" || device == "cuda") && is_one("tensor-parallel-size") &&
-         is_one("pipeline-parallel-size");
+  return (device == "auto" || device == "cuda") &&
+         settings.Integer("pipeline-parallel-size").value_or(1) == 1;
 }
 
 }  // namespace

@@ -55,8 +55,9 @@ TEST(GraphSettings, OnUnderNamesWhoseDefaultTheyAre) {
   }
   EXPECT_FALSE(records({"--enforce-eager"}, Dialect::kVllm));
   EXPECT_FALSE(records({"--set", "cuda_graph_config=null"}, Dialect::kTrtllm));
-  EXPECT_FALSE(records({"-tp", "2"}, Dialect::kVllm)) << "ranks launch kernel by kernel";
-  EXPECT_TRUE(records({"-tp", "2", "--cuda-graphs"}, Dialect::kVllm)) << "and say so";
+  EXPECT_TRUE(records({"-tp", "2"}, Dialect::kVllm));
+  EXPECT_FALSE(records({"-pp", "2"}, Dialect::kVllm)) << "stages launch kernel by kernel";
+  EXPECT_TRUE(records({"-pp", "2", "--cuda-graphs"}, Dialect::kVllm)) << "and say so";
   EXPECT_FALSE(records({"-cc", R"({"cudagraph_mode":"NONE"})"}, Dialect::kVllm));
 }
 

@@ -138,6 +138,7 @@ struct EngineConfig {
   SimulationConfig simulation;
   bool batch_invariant = false;         // on devices; results on a CPU never depend on the batch
   bool fast_accumulation = false;       // for FP8 products on devices
+  bool exchanges_by_nccl = false;       // devices never store into each other's memory
   bool profile_ops = false;             // fill EngineInfo::op_times
   int num_threads = 0;                  // 0: all cores of the process's cgroup
   std::optional<kernels::Isa> cpu_isa;  // nullopt: the best that the CPU supports

@@ -305,6 +305,7 @@ ParallelOptions ParallelOptionsOf(const EnginePlan& plan, const Devices& devices
       std::chrono::milliseconds(static_cast<int64_t>(1000 * plan.config.loop.watchdog_seconds));
   for (const std::unique_ptr<Device>& device : devices) parallel.devices.push_back(device.get());
   parallel.moves_blocks = plan.config.offload.is_given();
+  parallel.exchanges_by_nccl = plan.config.exchanges_by_nccl;
   return parallel;
 }
 

@@ -238,9 +238,14 @@ void PlanRecording(EnginePlan& plan) {
         "cuda_graphs change nothing for a model that pools: no step goes on with a sequence");
     return;
   }
-  if (plan.ranks.num_ranks() > 1) {
+  if (plan.ranks.num_stages > 1) {
     plan.warnings.emplace_back(
-        "cuda_graphs: devices of several ranks launch their steps kernel by kernel");
+        "cuda_graphs: devices of several stages launch their steps kernel by kernel");
+    return;
+  }
+  if (plan.ranks.tensor_size > 1 && config.exchanges_by_nccl) {
+    plan.warnings.emplace_back(
+        "cuda_graphs: exchanges by NCCL are not recorded (disable_custom_all_reduce)");
     return;
   }
   if (config.profile_ops) {

@@ -126,11 +126,11 @@ void AddSchedulingRows(std::vector<Option>& table) {
 void AddGraphRows(std::vector<Option>& table) {
   Rows rows(table, "CUDA graphs", kEngineArguments);
   rows.Flag("cuda-graphs",
-            "On one CUDA device: steps in which each sequence goes on by one token are recorded as "
-            "CUDA graphs before the server is ready, for each number of sequences in "
-            "--cudagraph-capture-sizes, and replayed; other steps are launched kernel by kernel. "
-            "Also on where sizes are given, by cudagraph_mode of --compilation-config, by "
-            "cuda_graph_config of trtllm-serve's file, and on one GPU under the names vllm and "
+            "On CUDA devices without pipeline stages: steps in which each sequence goes on by one "
+            "token are recorded as CUDA graphs before the server is ready, for each number of "
+            "sequences in --cudagraph-capture-sizes, and replayed; other steps are launched kernel "
+            "by kernel. Also on where sizes are given, by cudagraph_mode of --compilation-config, "
+            "by cuda_graph_config of trtllm-serve's file, and under the names vllm and "
             "trtllm-serve, whose default they are; else off, as no GPU has run it yet.",
             {.needs = "device=cuda|hip|emulated"});
   rows.List("cudagraph-capture-sizes", "",

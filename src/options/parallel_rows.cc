@@ -20,6 +20,10 @@ void AddParallelRows(std::vector<Option>& table) {
               "auto: as many ranks as a CPU is faster with; exact: as many as "
               "--tensor-parallel-size and --pipeline-parallel-size say.",
               {.commands = kEngineCommands});
+  rows.Flag("disable-custom-all-reduce",
+            "GPUs of --tensor-parallel-size exchange by NCCL alone, also where they address each "
+            "other's memory; their steps are then not recorded as CUDA graphs.",
+            {.commands = kEngineCommands, .needs = "device=cuda|hip|emulated"});
   rows.Integer("data-parallel-size", "1",
                "Engines behind one front door (data parallelism), at most 64: they share the "
                "weights and divide threads and memory, each with scheduler and KV cache of its "

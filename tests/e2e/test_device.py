@@ -58,7 +58,7 @@ def test_the_memory_plan_is_the_devices(device):
     assert "of 4096.0 MiB on emulated" in device.log()
 
 
-@pytest.mark.parametrize("ranks", [["-tp", 3], ["-tp", 2, "-pp", 2]])
+@pytest.mark.parametrize("ranks", [["-tp", 3], ["-tp", 2, "--disable-custom-all-reduce"], ["-tp", 2, "-pp", 2]])
 def test_several_devices_answer_as_one(alone, device, ranks):
     """The same tokens and logprobs as one device, and the same sampled tokens."""
     with serving(ABACUS, "--device", "emulated", *FLAGS, *ranks) as several:
@@ -101,6 +101,13 @@ def test_steps_that_are_replayed_answer_as_those_that_are_launched(device, alone
         fields = {"temperature": 0.8, "top_p": 0.9, "seed": 11, "max_tokens": 10, "ignore_eos": True}
         assert server.complete(PROMPTS[0], **fields)["text"] == device.complete(PROMPTS[0], **fields)["text"]
     assert device.metric("sluice:replayed_steps_total") == 0
+
+
+def test_several_devices_replay_steps_with_their_exchanges(alone):
+    with serving(ABACUS, "--device", "emulated", *FLAGS, "-tp", 2, "--cudagraph-capture-sizes", 1, 3) as server:
+        assert "1, 3 sequences or, padded, fewer" in server.log()
+        assert at_once([lambda p=p: ask(server, p) for p in PROMPTS]) == alone
+        assert server.metric("sluice:replayed_steps_total") >= 19
 
 
 def test_enforced_eager_steps_are_not_replayed(alone):
