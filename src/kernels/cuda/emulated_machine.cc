@@ -381,17 +381,21 @@ void Machine::Collective(const char* what, const void* input, int input_bytes, v
   }
 }
 
-void Machine::WaveGather(const void* input, int bytes, void* outputs) {
+void Machine::WaveCollective(const void* input, int input_bytes, void* output, int output_bytes,
+                             Combine combine) {
   const unsigned lane = self_->index % (2 * kLanes), first = self_->index - lane;
   Block& block = OwnBlock();
   if (first + 2 * kLanes > grid_.threads) Die("half a wave called a function of whole waves");
   Wave& wave = block.waves[first / (2 * kLanes)];
   const uint64_t generation = wave.generation;
   unsigned char* const inputs = wave.inputs[generation % 2];
-  const auto size = static_cast<size_t>(bytes);
-  if (bytes > kMostBytes) Die("a lane gives too many bytes");
-  CopyBytes(inputs + lane * size, input, size);
+  unsigned char* const outputs = wave.outputs[generation % 2];
+  const auto in_bytes = static_cast<size_t>(input_bytes);
+  const auto out_bytes = static_cast<size_t>(output_bytes);
+  if (in_bytes > kMostBytes || out_bytes > kMostBytes) Die("a lane gives or takes too many bytes");
+  CopyBytes(inputs + lane * in_bytes, input, in_bytes);
   if (++wave.num_arrived == 2 * kLanes) {
+    if (combine != nullptr) combine(inputs, outputs);
     wave.num_arrived = 0;
     ++wave.generation;
     for (unsigned i = 0; i < 2 * kLanes; ++i)
@@ -399,7 +403,11 @@ void Machine::WaveGather(const void* input, int bytes, void* outputs) {
   } else {
     while (wave.generation == generation) Yield();
   }
-  CopyBytes(outputs, inputs, 2 * kLanes * size);
+  if (combine != nullptr) {
+    CopyBytes(output, outputs + lane * out_bytes, out_bytes);
+  } else {
+    CopyBytes(output, inputs, 2 * kLanes * in_bytes);
+  }
 }
 
 }  // namespace sluice::emulator

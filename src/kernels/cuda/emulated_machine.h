@@ -31,8 +31,10 @@ class Machine {
   unsigned char* SharedMemory();
   void Collective(const char* what, const void* input, int input_bytes, void* output,
                   int output_bytes, Combine combine);
-  // Gives every lane of a wave of 64, which is two warps, the inputs of all: 64 of `bytes` each.
-  void WaveGather(const void* input, int bytes, void* outputs);
+  // The same for the 64 lanes of a wave, which is two warps. combine == nullptr: every lane gets
+  // the inputs of all.
+  void WaveCollective(const void* input, int input_bytes, void* output, int output_bytes,
+                      Combine combine);
   void AsyncCopy16(void* shared, const void* global, bool is_valid);
   void AsyncCommit();
   void AsyncWait(int pending);
@@ -97,6 +99,7 @@ class Machine {
     unsigned num_arrived = 0;
     uint64_t generation = 0;
     alignas(16) unsigned char inputs[2][2 * kLanes * kMostBytes];
+    alignas(16) unsigned char outputs[2][2 * kLanes * kMostBytes];
   };
   // A slot for a running block.
   struct Block {

@@ -130,8 +130,13 @@ void WarpGather(const void* input, int bytes, void* outputs) {
   TheMachine().Collective("shuffle", input, bytes, outputs, 0, nullptr);
 }
 
+void WaveCollective(const void* input, int input_bytes, void* output, int output_bytes,
+                    Combine combine) {
+  TheMachine().WaveCollective(input, input_bytes, output, output_bytes, combine);
+}
+
 void WaveGather(const void* input, int bytes, void* outputs) {
-  TheMachine().WaveGather(input, bytes, outputs);
+  TheMachine().WaveCollective(input, bytes, outputs, 0, nullptr);
 }
 
 void AsyncCopy16(void* shared, const void* global, bool is_valid) {

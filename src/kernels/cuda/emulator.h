@@ -145,6 +145,8 @@ void WarpCollective(const char* what, const void* input, int input_bytes, void* 
 // Gives every lane the values of all lanes, by lane.
 void WarpGather(const void* input, int bytes, void* outputs);
 // The same for the 64 lanes of an AMD GPU's wave, which is two warps.
+void WaveCollective(const void* input, int input_bytes, void* output, int output_bytes,
+                    Combine combine);
 void WaveGather(const void* input, int bytes, void* outputs);
 // Checks the address of the 16 bytes that this thread passes to a warp's matrix load.
 void CheckMatrixRow(const void* shared_row);

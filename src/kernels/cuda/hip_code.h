@@ -141,13 +141,13 @@ template <typename T>
 __device__ __forceinline__ T FromLane(T value, int lane) {
   static_assert(sizeof(T) % 4 == 0);
   const int from = (machine::Lane() & kWarp) | (lane & (kWarp - 1));
+  constexpr int kWords = sizeof(T) / 4;
+  uint32_t words[kWords];
+  __builtin_memcpy(words, &value, sizeof(T));
+  const machine::HalfWords<kWords> all(words);
+  for (int i = 0; i < kWords; ++i) words[i] = all.From(from, i);
   T result;
-  for (unsigned i = 0; i < sizeof(T) / 4; ++i) {
-    int word;
-    __builtin_memcpy(&word, reinterpret_cast<const char*>(&value) + 4 * i, 4);
-    word = machine::FromHalf(from, word);
-    __builtin_memcpy(reinterpret_cast<char*>(&result) + 4 * i, &word, 4);
-  }
+  __builtin_memcpy(&result, words, sizeof(T));
   return result;
 }
 template <typename T>
@@ -190,23 +190,38 @@ __device__ __forceinline__ void AsyncCommit() {}
 template <int kPending>
 __device__ __forceinline__ void AsyncWait() {}
 
+// The addresses that the lanes of this half of the wave pass to the constructor.
+class HalfAddresses {
+ public:
+  __device__ __forceinline__ explicit HalfAddresses(const void* own)
+      : words_({static_cast<uint32_t>(reinterpret_cast<uint64_t>(own)),
+                static_cast<uint32_t>(reinterpret_cast<uint64_t>(own) >> 32)}) {}
+  __device__ __forceinline__ uint64_t From(int lane) const {
+    const int from = (machine::Lane() & kWarp) | lane;
+    return words_.From(from, 0) | static_cast<uint64_t>(words_.From(from, 1)) << 32;
+  }
+
+ private:
+  machine::HalfWords<2> words_;
+};
+
 // Contracts: device_code.h.
 __device__ __forceinline__ void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row) {
   const int lane = machine::Lane() & (kWarp - 1);
-  const auto address = reinterpret_cast<uint64_t>(shared_row);
+  const HalfAddresses rows(shared_row);
   for (int m = 0; m < 4; ++m) {
-    const uint64_t row = FromLane(address, m * 8 + lane / 4);
+    const uint64_t row = rows.From(m * 8 + lane / 4);
     registers[m] = *reinterpret_cast<const uint32_t*>(row + static_cast<unsigned>(lane % 4) * 4);
   }
 }
 __device__ __forceinline__ void LoadMatrix4Transposed(uint32_t (&registers)[4],
                                                       const void* shared_row) {
   const int lane = machine::Lane() & (kWarp - 1);
-  const auto address = reinterpret_cast<uint64_t>(shared_row);
+  const HalfAddresses rows(shared_row);
   for (int m = 0; m < 4; ++m) {
     uint32_t pair[2];
     for (int i = 0; i < 2; ++i) {
-      const uint64_t row = FromLane(address, m * 8 + 2 * (lane % 4) + i);
+      const uint64_t row = rows.From(m * 8 + 2 * (lane % 4) + i);
       pair[i] = *reinterpret_cast<const uint16_t*>(row + static_cast<unsigned>(lane / 4) * 2);
     }
     registers[m] = pair[0] | pair[1] << 16;
@@ -217,12 +232,14 @@ template <typename Number>
 __device__ __forceinline__ void MultiplyTiles(float (&d)[4], const uint32_t (&a)[4],
                                               const uint32_t (&b)[2], const Number& number) {
   const int lane = machine::Lane() & (kWarp - 1), g = lane / 4, t = lane % 4;
+  const int first = machine::Lane() & kWarp;  // lane of this half
+  const machine::HalfWords<6> operands({a[0], a[1], a[2], a[3], b[0], b[1]});
   for (int pair = 0; pair < 8; ++pair) {  // columns 2 * pair and 2 * pair + 1 of a, rows of b
-    const int from = pair % 4, high = pair / 4;
-    const uint32_t rows[2] = {FromLane(a[2 * high], g * 4 + from),
-                              FromLane(a[2 * high + 1], g * 4 + from)};
+    const int from = first + pair % 4, high = pair / 4;
+    const uint32_t rows[2] = {operands.From(from + g * 4, 2 * high),
+                              operands.From(from + g * 4, 2 * high + 1)};
     for (int column = 0; column < 2; ++column) {
-      const uint32_t two = FromLane(b[high], (2 * t + column) * 4 + from);
+      const uint32_t two = operands.From(from + (2 * t + column) * 4, 4 + high);
       for (int half = 0; half < 2; ++half) {
         float& sum = d[2 * half + column];
         sum = fmaf(number(rows[half] & 0xFFFFu), number(two & 0xFFFFu), sum);
@@ -248,9 +265,10 @@ template <typename Multiply>
 __device__ __forceinline__ void MultiplyByWave(float (&d)[4], const uint32_t (&a)[4],
                                                const uint32_t (&b)[2], const Multiply& multiply) {
   const int lane = machine::Lane(), i = lane % 16, quarter = lane / 16;
+  const machine::WaveWords<6> operands({a[0], a[1], a[2], a[3], b[0], b[1]});
   // Eight columns for each half.
   const int b_from = i / 8 * kWarp + i % 8 * 4 + quarter;
-  const uint32_t columns[2] = {machine::FromWave(b_from, b[0]), machine::FromWave(b_from, b[1])};
+  const uint32_t columns[2] = {operands.From(b_from, 4), operands.From(b_from, 5)};
   // Row i of the instruction is row g or, if `is_lower`, g + 8 of a half, with g = 2 * (i / 4) +
   // i % 2, so that a lane's first two results are rows 2q and 2q+1, and its others those below.
   const int a_from = (i / 4 * 2 + i % 2) * 4 + quarter;
@@ -258,20 +276,21 @@ __device__ __forceinline__ void MultiplyByWave(float (&d)[4], const uint32_t (&a
   float results[2][4];
   for (int half = 0; half < 2; ++half) {
     const int from = half * kWarp + a_from;
-    const uint32_t upper[2] = {machine::FromWave(from, a[0]), machine::FromWave(from, a[2])};
-    const uint32_t lower[2] = {machine::FromWave(from, a[1]), machine::FromWave(from, a[3])};
+    const uint32_t upper[2] = {operands.From(from, 0), operands.From(from, 2)};
+    const uint32_t lower[2] = {operands.From(from, 1), operands.From(from, 3)};
     multiply(results[half], {is_lower ? lower[0] : upper[0], is_lower ? lower[1] : upper[1]},
              columns);
   }
   // Columns of the other half's b are of no use.
   uint32_t own[4];
   for (int r = 0; r < 4; ++r) own[r] = BitsOf(i < 8 ? results[0][r] : results[1][r]);
+  const machine::WaveWords<4> all(own);
   const int g = lane % kWarp / 4, t = lane % 4;
   for (int column = 0; column < 2; ++column) {
     const int from = g / 2 * 16 + lane / kWarp * 8 + 2 * t + column;
     for (int below = 0; below < 2; ++below) {
-      const uint32_t even = machine::FromWave(from, own[2 * below]);
-      const uint32_t odd = machine::FromWave(from, own[2 * below + 1]);
+      const uint32_t even = all.From(from, 2 * below);
+      const uint32_t odd = all.From(from, 2 * below + 1);
       d[2 * below + column] += FloatFromBits(g % 2 == 0 ? even : odd);
     }
   }

@@ -82,67 +82,100 @@ inline float LoadPastCache(const float* address) {
 inline int Lane() {
   return static_cast<int>(threadIdx.x % 64);
 }
-inline int FromHalf(int from, int word) {
-  if (((from ^ Lane()) & 32) != 0) {
-    fprintf(stderr, "lane %d reads lane %d of the wave's other half\n", Lane(), from);
-    abort();
+template <int kWords>
+class EmulatedHalf {
+ public:
+  explicit EmulatedHalf(const uint32_t (&own)[kWords]) {
+    emulator::WarpGather(own, sizeof(own), all_);
   }
-  return emulated::__shfl_sync(0, word, from & 31);
-}
+  uint32_t From(int from, int i) const {
+    if (((from ^ Lane()) & 32) != 0) {
+      fprintf(stderr, "lane %d reads lane %d of the wave's other half\n", Lane(), from);
+      abort();
+    }
+    return all_[from & 31][i];
+  }
+
+ private:
+  uint32_t all_[32][kWords];
+};
+template <int kWords>
+using HalfWords = EmulatedHalf<kWords>;
 inline uint64_t Ballot(bool predicate) {
   const uint64_t half = emulated::__ballot_sync(0, predicate);
   // The other half is where nobody may look.
   return Lane() < 32 ? half | 0xA5A5A5A5ull << 32 : half << 32 | 0xA5A5A5A5u;
 }
 
-inline uint32_t FromWave(int from, uint32_t word) {
-  uint32_t all[64];
-  emulator::WaveGather(&word, sizeof(word), all);
-  return all[from];
-}
+template <int kWords>
+class EmulatedWave {
+ public:
+  explicit EmulatedWave(const uint32_t (&own)[kWords]) {
+    emulator::WaveGather(own, sizeof(own), all_);
+  }
+  uint32_t From(int from, int i) const { return all_[from][i]; }
 
-// d = a b for a wave, by `number`, which gives number j of the kPerLane that two registers hold.
-template <int kPerLane, typename Number>
-void EmulateMfma(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2],
-                 const Number& number) {
-  struct Operands {
-    uint32_t a[2], b[2];
-  };
-  const Operands own = {{a[0], a[1]}, {b[0], b[1]}};
-  Operands all[64];
-  emulator::WaveGather(&own, sizeof(own), all);
-  const int column = Lane() % 16;
-  for (int i = 0; i < 4; ++i) {
-    const int row = Lane() / 16 * 4 + i;
-    float sum = 0;
-    for (int q = 0; q < 4; ++q) {
-      for (int j = 0; j < kPerLane; ++j)
-        sum += number(all[q * 16 + row].a, j) * number(all[q * 16 + column].b, j);
+ private:
+  uint32_t all_[64][kWords];
+};
+template <int kWords>
+using WaveWords = EmulatedWave<kWords>;
+
+inline float F16ToFloat(uint32_t bits);
+
+// d = a b for a wave, by kNumber, which decodes number j of the kPerLane that two registers hold.
+template <int kPerLane, float (*kNumber)(const uint32_t* words, int j)>
+void CombineMfma(const unsigned char* inputs, unsigned char* outputs) {
+  constexpr int kDepth = 4 * kPerLane;
+  float a[16][kDepth], b[kDepth][16];
+  for (int lane = 0; lane < 64; ++lane) {
+    uint32_t words[4];
+    memcpy(words, inputs + lane * sizeof(words), sizeof(words));
+    for (int j = 0; j < kPerLane; ++j) {
+      const int k = lane / 16 * kPerLane + j;
+      a[lane % 16][k] = kNumber(words, j);
+      b[k][lane % 16] = kNumber(words + 2, j);
     }
-    d[i] = sum;
+  }
+  for (int row = 0; row < 16; ++row) {
+    float sums[16] = {};
+    for (int k = 0; k < kDepth; ++k) {
+      for (int column = 0; column < 16; ++column) sums[column] += a[row][k] * b[k][column];
+    }
+    for (int column = 0; column < 16; ++column) {
+      const int lane = row / 4 * 16 + column;
+      memcpy(outputs + (lane * 4 + row % 4) * sizeof(float), &sums[column], sizeof(float));
+    }
   }
 }
-float F16ToFloat(uint32_t bits);
+template <int kPerLane, float (*kNumber)(const uint32_t* words, int j)>
+void EmulateMfma(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2]) {
+  const uint32_t own[4] = {a[0], a[1], b[0], b[1]};
+  emulator::WaveCollective(own, sizeof(own), d, sizeof(d), CombineMfma<kPerLane, kNumber>);
+}
+inline float Bf16Number(const uint32_t* words, int j) {
+  return emulator::FloatFromBits(words[j / 2] >> 16 * (j % 2) << 16);
+}
+inline float F16Number(const uint32_t* words, int j) {
+  return F16ToFloat(words[j / 2] >> 16 * (j % 2) & 0xFFFFu);
+}
+inline float E4m3Number(const uint32_t* words, int j) {
+  uint32_t low, high;
+  emulator::E4m3x4ToF16(words[j / 4] >> 8 * (j % 4) & 0xFFu, low, high);
+  return F16ToFloat(low & 0xFFFFu);
+}
 inline void Mfma16Bf16(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2]) {
-  EmulateMfma<4>(d, a, b, [](const uint32_t(&words)[2], int j) {
-    return emulator::FloatFromBits(words[j / 2] >> 16 * (j % 2) << 16);
-  });
+  EmulateMfma<4, Bf16Number>(d, a, b);
 }
 inline void Mfma16F16(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2]) {
-  EmulateMfma<4>(d, a, b, [](const uint32_t(&words)[2], int j) {
-    return F16ToFloat(words[j / 2] >> 16 * (j % 2) & 0xFFFFu);
-  });
+  EmulateMfma<4, F16Number>(d, a, b);
 }
 // As the stand-in of HIP's runtime sets it for each launch: 94 for gfx942, 95 for gfx950.
 inline bool HasMfmaE4m3() {
   return emulator::ComputeCapability() == 95;
 }
 inline void Mfma32E4m3(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2]) {
-  EmulateMfma<8>(d, a, b, [](const uint32_t(&words)[2], int j) {
-    uint32_t low, high;
-    emulator::E4m3x4ToF16(words[j / 4] >> 8 * (j % 4) & 0xFFu, low, high);
-    return F16ToFloat(low & 0xFFFFu);
-  });
+  EmulateMfma<8, E4m3Number>(d, a, b);
 }
 
 inline float F16ToFloat(uint32_t bits) {

@@ -93,10 +93,21 @@ __device__ __forceinline__ float LoadPastCache(const float* address) {
 __device__ __forceinline__ int Lane() {
   return static_cast<int>(__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)));
 }
-// Half of a wave. What the lane `from` of the wave passes as `word`; `from` is in this lane's half.
-__device__ __forceinline__ int FromHalf(int from, int word) {
-  return __builtin_amdgcn_ds_bpermute(from * 4, word);
-}
+// Half of a wave. The words that its lanes pass to the constructor.
+template <int kWords>
+class HalfWords {
+ public:
+  __device__ __forceinline__ explicit HalfWords(const uint32_t (&own)[kWords]) {
+    for (int i = 0; i < kWords; ++i) own_[i] = static_cast<int>(own[i]);
+  }
+  // Word i of lane `from` of the wave, which is in this lane's half.
+  __device__ __forceinline__ uint32_t From(int from, int i) const {
+    return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(from * 4, own_[i]));
+  }
+
+ private:
+  int own_[kWords];
+};
 // Half of a wave. A bit for each lane of the wave that passes true; those of the other half hold
 // anything.
 __device__ __forceinline__ uint64_t Ballot(bool predicate) {
@@ -105,10 +116,9 @@ __device__ __forceinline__ uint64_t Ballot(bool predicate) {
 
 // Wave: all 64 lanes call the functions below together.
 
-// What the lane `from` of the wave passes as `word`.
-__device__ __forceinline__ uint32_t FromWave(int from, uint32_t word) {
-  return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(from * 4, static_cast<int>(word)));
-}
+// HalfWords of all lanes.
+template <int kWords>
+using WaveWords = HalfWords<kWords>;
 
 // d = a b: a [16, 16] and b [16, 16] of 16 bits, d [16, 16] F32. With i = lane % 16, q = lane / 16:
 //   a: row i, columns 4q..4q+3;  b: rows 4q..4q+3 of column i;  d: rows 4q..4q+3 of column i
