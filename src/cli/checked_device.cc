@@ -4,6 +4,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "cli/gpus.h"
 #include "cli/progress.h"
 #include "cli/write_file.h"
 #include "device/device_bytes.h"
@@ -19,8 +20,8 @@ Result<checks::DeviceUnderTest> OpenCheckedDevice(const options::Settings& setti
 }
 
 std::string DeviceLine(const DeviceInfo& info) {
-  std::string text = fmt::format("{}, compute capability {}.{}, {}", info.name, info.compute_major,
-                                 info.compute_minor, FormatBytes(info.total_bytes));
+  std::string text =
+      fmt::format("{}, {}, {}", info.name, GenerationText(info), FormatBytes(info.total_bytes));
   if (info.kind == DeviceKind::kCuda) {
     text += fmt::format(", driver {}, runtime {}", CudaVersionText(info.driver_version),
                         CudaVersionText(info.runtime_version));

@@ -69,13 +69,12 @@ void PrintSystem() {
   Heading("PyTorch Info");
   Line("PyTorch version", "none: this program has no Python");
   Heading("CUDA / GPU Info");
-  const auto devices = ListCudaDevices();
-  Line("Is CUDA available", devices ? "True" : "False");
+  Line("Is CUDA available", ListCudaDevices() ? "True" : "False");
+  const auto devices = ListGpus();
   if (!devices) return Line("GPU models and configuration", devices.error().message);
   for (const DeviceInfo& device : *devices) {
     Line("GPU models and configuration",
-         fmt::format("GPU {}: {}, compute capability {}.{}", device.ordinal, device.name,
-                     device.compute_major, device.compute_minor));
+         fmt::format("GPU {}: {}, {}", device.ordinal, device.name, GenerationText(device)));
   }
 }
 

@@ -1,22 +1,50 @@
 #include "cli/gpus.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "cli/progress.h"
 #include "device/device_bytes.h"
+#include "device/hip_device.h"
 #include "kernels/cuda/cublaslt_library.h"
 
 namespace sluice::cli {
 namespace {
 
-Result<int64_t> FreeBytesOf(int ordinal) {
-  ASSIGN_OR_RETURN(const auto device, OpenDevice(DeviceKind::kCuda, ordinal));
+Result<int64_t> FreeBytesOf(const DeviceInfo& info) {
+  ASSIGN_OR_RETURN(const auto device, OpenDevice(info.kind, info.ordinal));
   return device->FreeBytes();
 }
 
+std::string VersionsText(const DeviceInfo& info) {
+  if (info.kind == DeviceKind::kHip)
+    return fmt::format("HIP's runtime {}", HipVersionText(info.runtime_version));
+  return fmt::format("driver for CUDA {}, program built with CUDA {}",
+                     CudaVersionText(info.driver_version), CudaVersionText(info.runtime_version));
+}
+
 }  // namespace
+
+std::string GenerationText(const DeviceInfo& info) {
+  if (info.kind == DeviceKind::kHip) return HipArchitecture(info);
+  return fmt::format("compute capability {}.{}", info.compute_major, info.compute_minor);
+}
+
+Result<std::vector<DeviceInfo>> ListGpus() {
+  if (!BuiltWithHip()) return ListCudaDevices();
+  auto gpus = ListHipDevices();
+  if (!BuiltWithCuda()) return gpus;
+  auto nvidia = ListCudaDevices();
+  if (!nvidia && !gpus) {
+    nvidia.error().message += "; " + gpus.error().message;
+    return nvidia;
+  }
+  if (!nvidia) return gpus;
+  if (gpus) nvidia->insert(nvidia->end(), gpus->begin(), gpus->end());
+  return nvidia;
+}
 
 json::Value DeviceJson(const DeviceInfo& info) {
   json::Value object{json::Value::Object{}};
@@ -29,14 +57,19 @@ json::Value DeviceJson(const DeviceInfo& info) {
   object.Set("memory_total_bytes", info.total_bytes);
   object.Set("memory_bus_bits", info.memory_bus_bits);
   object.Set("l2_bytes", info.l2_bytes);
-  object.Set("driver_cuda_version", CudaVersionText(info.driver_version));
-  object.Set("runtime_cuda_version", CudaVersionText(info.runtime_version));
+  if (info.kind == DeviceKind::kHip) {
+    object.Set("architecture", HipArchitecture(info));
+    object.Set("runtime_hip_version", HipVersionText(info.runtime_version));
+  } else {
+    object.Set("driver_cuda_version", CudaVersionText(info.driver_version));
+    object.Set("runtime_cuda_version", CudaVersionText(info.runtime_version));
+  }
   return object;
 }
 
 GpuFindings ExamineGpus() {
   GpuFindings findings;
-  auto devices = ListCudaDevices();
+  auto devices = ListGpus();
   if (!devices) {
     findings.reason = std::move(devices).error().message;
     return findings;
@@ -44,12 +77,16 @@ GpuFindings ExamineGpus() {
   for (DeviceInfo& info : *devices) {
     GpuFinding& gpu = findings.gpus.emplace_back();
     gpu.info = std::move(info);
-    auto free = FreeBytesOf(gpu.info.ordinal);
+    auto free = FreeBytesOf(gpu.info);
     if (free)
       gpu.free_bytes = *free;
     else
       gpu.problem = std::move(free).error().message;
   }
+  const bool has_nvidia =
+      std::any_of(findings.gpus.begin(), findings.gpus.end(),
+                  [](const GpuFinding& gpu) { return gpu.info.kind == DeviceKind::kCuda; });
+  if (!has_nvidia) return findings;
   auto library = device::CublasLtLibrary::Open("");
   findings.library = library ? (*library)->Describe() : std::move(library).error().message;
   return findings;
@@ -63,15 +100,13 @@ std::string GpuLines(const GpuFindings& findings) {
                                    ? fmt::format("{} free of {}", FormatBytes(gpu.free_bytes),
                                                  FormatBytes(gpu.info.total_bytes))
                                    : FormatBytes(gpu.info.total_bytes);
-    text +=
-        fmt::format("{:<10} {}, {}, compute capability {}.{}, {} multiprocessors\n",
-                    fmt::format("gpu {}", gpu.info.ordinal), gpu.info.name, memory,
-                    gpu.info.compute_major, gpu.info.compute_minor, gpu.info.num_multiprocessors);
-    text += fmt::format("           driver for CUDA {}, program built with CUDA {}\n",
-                        CudaVersionText(gpu.info.driver_version),
-                        CudaVersionText(gpu.info.runtime_version));
+    text += fmt::format("{:<10} {}, {}, {}, {} multiprocessors\n",
+                        fmt::format("gpu {}", gpu.info.ordinal), gpu.info.name, memory,
+                        GenerationText(gpu.info), gpu.info.num_multiprocessors);
+    text += fmt::format("           {}\n", VersionsText(gpu.info));
     if (!gpu.problem.empty()) text += fmt::format("           cannot be used: {}\n", gpu.problem);
   }
+  if (findings.library.empty()) return text + "products   of many rows: the program's own\n";
   return text + fmt::format("products   of many rows: {}\n", findings.library);
 }
 
@@ -85,7 +120,7 @@ void AddGpuFields(const GpuFindings& findings, json::Value& object) {
   }
   object.Set("gpus", json::Value(std::move(gpus)));
   object.Set("gpus_reason", findings.gpus.empty() ? json::Value(findings.reason) : json::Value());
-  object.Set("cublaslt", findings.gpus.empty() ? json::Value() : json::Value(findings.library));
+  object.Set("cublaslt", findings.library.empty() ? json::Value() : json::Value(findings.library));
 }
 
 }  // namespace sluice::cli

@@ -6,11 +6,18 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/result.h"
 #include "device/device.h"
 
 namespace sluice::cli {
 
 json::Value DeviceJson(const DeviceInfo& info);
+// Returns "compute capability 9.0"; of AMD GPUs "gfx950".
+std::string GenerationText(const DeviceInfo& info);
+
+// Lists the GPUs of all vendors for which the program was built. kUnsupported says why there are
+// none.
+Result<std::vector<DeviceInfo>> ListGpus();
 
 struct GpuFinding {
   DeviceInfo info;
@@ -20,8 +27,9 @@ struct GpuFinding {
 
 struct GpuFindings {
   std::vector<GpuFinding> gpus;
-  std::string reason;   // why there are no GPUs
-  std::string library;  // the library for large matrix products, or why it was not found
+  std::string reason;  // why there are no GPUs
+  // The library for large matrix products, or why it was not found; "": no NVIDIA GPUs.
+  std::string library;
 };
 
 // Opens each GPU that the driver lists, which briefly takes about 300 MB of its memory.
@@ -29,7 +37,7 @@ GpuFindings ExamineGpus();
 
 std::string GpuLines(const GpuFindings& findings);
 // Adds "gpus" (an array), "gpus_reason" (null if there are GPUs) and "cublaslt" (null if there are
-// no GPUs).
+// no NVIDIA GPUs).
 void AddGpuFields(const GpuFindings& findings, json::Value& object);
 
 }  // namespace sluice::cli

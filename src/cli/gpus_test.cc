@@ -42,6 +42,30 @@ TEST(Gpus, AreListedWithTheirMemory) {
   EXPECT_THAT(text, HasSubstr(R"("cublaslt":"cuBLASLt 13.0.2 )"));
 }
 
+TEST(Gpus, OfAmdAreNamedAsTheirCompilerDoes) {
+  GpuFindings findings = OneGpu();
+  findings.library.clear();
+  DeviceInfo& info = findings.gpus[0].info;
+  info.kind = DeviceKind::kHip;
+  info.name = "AMD Instinct MI355X";
+  info.compute_minor = 5;
+  info.num_multiprocessors = 256;
+  info.runtime_version = 70051831;
+  EXPECT_EQ(GpuLines(findings),
+            "gpu 1      AMD Instinct MI355X, 139.00 GiB free of 140.00 GiB, gfx950, 256 "
+            "multiprocessors\n"
+            "           HIP's runtime 7.0\n"
+            "products   of many rows: the program's own\n");
+  json::Value object{json::Value::Object{}};
+  AddGpuFields(findings, object);
+  const std::string text = json::Write(object);
+  EXPECT_THAT(text, HasSubstr(R"("kind":"hip")"));
+  EXPECT_THAT(text, HasSubstr(R"("architecture":"gfx950")"));
+  EXPECT_THAT(text, HasSubstr(R"("runtime_hip_version":"7.0")"));
+  EXPECT_THAT(text, HasSubstr(R"("cublaslt":null)"));
+  EXPECT_THAT(text, Not(HasSubstr("cuda_version")));
+}
+
 TEST(Gpus, ThatCannotBeUsedSayWhy) {
   GpuFindings findings = OneGpu();
   findings.gpus[0].problem = "compute capability 7.5 is too old";

@@ -25,11 +25,13 @@ Result<int> RunKernelBench(const options::Settings& settings) {
     return 0;
   }
   ASSIGN_OR_RETURN(auto parts, ChosenParts(settings, selftest::MeasureParts()));
-  if (settings.TextOr("checked-device") == "emulated") {
-    return Fail(ErrorCode::kUnsupported,
-                "the emulator's speed says nothing: run kernel-bench with --device cuda", "device");
-  }
   ASSIGN_OR_RETURN(const auto device, OpenCheckedDevice(settings));
+  if (device.is_emulated()) {
+    return Fail(ErrorCode::kUnsupported,
+                "the emulator's speed says nothing: run kernel-bench where a GPU is, with --device "
+                "cuda or hip",
+                "device");
+  }
   const DeviceInfo& info = device.device().info();
   fmt::print("device: {}\n", DeviceLine(info));
   const selftest::MeasureRun* rows = nullptr;

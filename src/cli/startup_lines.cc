@@ -150,7 +150,7 @@ void LogStartup(const Settings& settings) {
   if (const std::string devices = settings.TextOr("simulate"); !devices.empty())
     LOG_INFO("serve", "device: simulated ({})", devices);
   else if (settings.TextOr("device") == "auto" && !BuiltWithCuda() && !BuiltWithHip())
-    LOG_INFO("serve", "device: cpu (this program was built without CUDA)");
+    LOG_INFO("serve", "device: cpu (this program was built without CUDA and HIP)");
 }
 
 }  // namespace sluice::cli

@@ -45,8 +45,21 @@ class EmulatedQueue {
     constexpr std::chrono::microseconds kPause{50};
     while (!TryRunUntil(count)) std::this_thread::sleep_for(kPause);
   }
-  // Runs the work that can run now. Returns whether all work is done.
+  // Runs the work that can run now. Returns whether all work, or the first `count` pieces, are
+  // done.
   bool TryRunAll() { return TryRunUntil(num_enqueued_); }
+  bool TryRunUntil(int64_t count) {
+    while (num_done_ < count && !work_.empty()) {
+      std::function<bool()> next = std::move(work_.front());
+      work_.pop_front();
+      if (!next()) {
+        work_.push_front(std::move(next));
+        return false;
+      }
+      ++num_done_;
+    }
+    return true;
+  }
   void RunAll() { RunUntil(num_enqueued_); }
   // Counts the remaining work as done without running it, as if the device were lost.
   void Drop() {
@@ -67,19 +80,6 @@ class EmulatedQueue {
   int64_t num_done() const { return num_done_; }
 
  private:
-  bool TryRunUntil(int64_t count) {
-    while (num_done_ < count && !work_.empty()) {
-      std::function<bool()> next = std::move(work_.front());
-      work_.pop_front();
-      if (!next()) {
-        work_.push_front(std::move(next));
-        return false;
-      }
-      ++num_done_;
-    }
-    return true;
-  }
-
   std::deque<std::function<bool()>> work_;
   std::optional<Recorded> recorded_;
   int64_t num_enqueued_ = 0;

@@ -13,19 +13,19 @@
 namespace sluice {
 namespace {
 
-// "gfx942" for 9.4 and "gfx950" for 9.5, which HIP tells as the compute capability. MI300A, MI300X
-// and MI325X are the only 9.4 that were sold, all of stepping 2.
-std::string ArchitectureOf(const DeviceInfo& info) {
-  return fmt::format("gfx{}{}{}", info.compute_major, info.compute_minor,
-                     info.compute_major == 9 && info.compute_minor == 4 ? "2" : "0");
-}
-
 // Each byte of HIP's identifier is a character: 16 hexadecimal digits.
 std::string HipUuidText(const HipUuid& uuid) {
   return "GPU-" + std::string(uuid.bytes, sizeof(uuid.bytes));
 }
 
 }  // namespace
+
+// HIP reports 9.4 for gfx942 and 9.5 for gfx950 as the compute capability. MI300A, MI300X and
+// MI325X are the only 9.4 that were sold, all of stepping 2.
+std::string HipArchitecture(const DeviceInfo& info) {
+  return fmt::format("gfx{}{}{}", info.compute_major, info.compute_minor,
+                     info.compute_major == 9 && info.compute_minor == 4 ? "2" : "0");
+}
 
 Result<std::vector<DeviceInfo>> ExamineHipDevices() {
   ASSIGN_OR_RETURN(const HipLibrary* const library, OpenHipLibrary());
@@ -88,7 +88,7 @@ Result<std::unique_ptr<Device>> OpenHipDevice(int ordinal) {
   const DeviceInfo& info = devices[static_cast<size_t>(ordinal)];
   ASSIGN_OR_RETURN(const HipLibrary* const library, OpenHipLibrary());
   ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenGpuDevice(library->runtime, info));
-  RETURN_IF_ERROR(LoadHipKernels(*library, ordinal, ArchitectureOf(info)));
+  RETURN_IF_ERROR(LoadHipKernels(*library, ordinal, HipArchitecture(info)));
   return device;
 }
 

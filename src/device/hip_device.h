@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "device/device.h"
@@ -11,5 +12,8 @@ namespace sluice {
 
 Result<std::vector<DeviceInfo>> ExamineHipDevices();         // implements ListHipDevices
 Result<std::unique_ptr<Device>> OpenHipDevice(int ordinal);  // implements OpenDevice
+
+// "gfx950". REQUIRES: info.kind is kHip.
+std::string HipArchitecture(const DeviceInfo& info);
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "device/vendor_folders.h"
 #include "device/vendor_library.h"
 
 namespace sluice {
@@ -47,12 +48,8 @@ int Copy(void* to, const void* from, size_t bytes, void* stream) {
 }
 
 std::vector<std::string> UsualHipFiles() {
-  std::vector<std::string> folders = {""};
-  const char* rocm = std::getenv("ROCM_PATH");
-  if (rocm != nullptr && *rocm != 0) folders.push_back(std::string(rocm) + "/lib/");
-  folders.emplace_back("/opt/rocm/lib/");
   std::vector<std::string> files;
-  for (const std::string& folder : folders) {
+  for (const std::string& folder : RocmFolders()) {
     for (const char* name : {"libamdhip64.so.7", "libamdhip64.so.6"})
       files.push_back(folder + name);
   }
@@ -83,6 +80,8 @@ Result<HipLibrary> Open() {
   from.Resolve("hipModuleLoadData", library.load_module);
   from.Resolve("hipModuleGetFunction", library.module_function);
   from.Resolve("hipModuleLaunchKernel", library.launch_kernel);
+
+  library.is_stand_in = from.Has("fake_hip_machine");
 
   RawFunctions& raw = Raw();
   from.Resolve("hipGetErrorName", raw.get_error_name);

@@ -60,6 +60,8 @@ struct HipLibrary {
                        unsigned shared_bytes, void* stream, void** arguments,
                        void** extra) = nullptr;
   GpuRuntime runtime = {};
+  // Whether the library is the one of tests/fake_hip, whose GPUs are emulated.
+  bool is_stand_in = false;
 };
 
 // Opens the library at the first call: the file that SLUICE_HIP_RUNTIME names, else the usual ones.

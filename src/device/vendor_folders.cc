@@ -86,4 +86,12 @@ std::vector<std::string> VendorFolders(std::span<const char* const> python_packa
   return folders;
 }
 
+std::vector<std::string> RocmFolders() {
+  std::vector<std::string> folders = {""};
+  const char* rocm = std::getenv("ROCM_PATH");
+  if (rocm != nullptr && *rocm != 0) folders.push_back(std::string(rocm) + "/lib/");
+  folders.emplace_back("/opt/rocm/lib/");
+  return folders;
+}
+
 }  // namespace sluice

@@ -13,4 +13,7 @@ namespace sluice {
 // ~/.local.
 std::vector<std::string> VendorFolders(std::span<const char* const> python_packages);
 
+// The same for AMD's libraries: "", lib of ROCM_PATH, and /opt/rocm/lib.
+std::vector<std::string> RocmFolders();
+
 }  // namespace sluice

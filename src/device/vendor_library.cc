@@ -34,6 +34,10 @@ Result<VendorLibrary> VendorLibrary::Open(const Names& names, const std::string&
                   names.library, reason, fmt::join(files, ", "), names.install, names.variable));
 }
 
+bool VendorLibrary::Has(const char* name) const {
+  return dlsym(library_, name) != nullptr;
+}
+
 void* VendorLibrary::Find(const char* name) {
   void* address = dlsym(library_, name);
   if (address == nullptr && missing_.empty()) missing_ = name;

@@ -33,6 +33,8 @@ class VendorLibrary {
   void Resolve(const char* name, Function& function) {
     function = reinterpret_cast<Function>(Find(name));
   }
+  // Returns whether the library has a symbol; does not count in missing().
+  bool Has(const char* name) const;
   // Returns "" if all functions were found.
   const std::string& missing() const { return missing_; }
 

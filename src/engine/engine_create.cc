@@ -8,6 +8,7 @@
 #include "device/device_pool.h"
 #include "device/eager_kernels.h"
 #include "device/integrated_gpu.h"
+#include "device/stand_in.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_plan.h"
 #include "engine/kv_tiers.h"
@@ -207,7 +208,7 @@ Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
 Status WarmUpDevices(const EnginePlan& plan, EngineLoop::Parts& parts) {
   const DeviceInfo& info = parts.devices.front()->info();
   // The emulator loads no kernels, and is slow.
-  const bool is_emulated = info.kind == DeviceKind::kEmulated;
+  const bool is_emulated = RunsOnCpu(info);
   const WarmUpLimits most = is_emulated
                                 ? WarmUpLimits{.max_rows = 2, .max_slices = 1, .max_context = 32}
                                 : WarmUpLimits{};

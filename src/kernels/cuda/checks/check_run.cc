@@ -118,6 +118,7 @@ json::Value CheckRun::ToJson() const {
     value.Set("bound", row.worst_bound);
     value.Set("seconds", row.seconds);
     value.Set("message", row.message);
+    value.Set("digest", fmt::format("{:016x}", row.digest));
     rows.push_back(std::move(value));
   }
   return json::Value(std::move(rows));

@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "device/device.h"
+#include "device/stand_in.h"
 #include "kernels/cuda/device_kernels.h"
 
 namespace sluice::checks {
@@ -29,7 +30,8 @@ class DeviceUnderTest {
   const device::DeviceKernels& kernels() const { return kernels_; }
   // Only for tests of the checks.
   void ReplaceKernels(const device::DeviceKernels& kernels) { kernels_ = kernels; }
-  bool is_emulated() const { return device_->info().kind == DeviceKind::kEmulated; }
+  // Returns whether kernels run on the CPU.
+  bool is_emulated() const { return RunsOnCpu(device_->info()); }
   // Returns whether E4M3 products are supported. A GPU's tensor cores may truncate their sums.
   bool has_e4m3_products() const {
     return is_emulated() || device_->info().compute_capability() >= 89;
