@@ -35,19 +35,22 @@ namespace {
 // The communication library for a kind of device, opened once per process.
 Result<const nccl::Functions*> NcclFor(DeviceKind kind) {
   if (kind == DeviceKind::kEmulated) return &EmulatedNccl();
-  if (kind == DeviceKind::kHip)
-    return Fail(
-        ErrorCode::kUnsupported,
-        "ranks on AMD GPUs: devices exchange over NCCL, and RCCL in its place is not opened "
-        "yet: use one GPU (--tensor-parallel-size 1 and --pipeline-parallel-size 1)",
-        "tensor_parallel_size");
-  static const Result<std::unique_ptr<const NcclLibrary>> library = [] {
-    auto opened = NcclLibrary::Open("");
+  using Opened = Result<std::unique_ptr<const NcclLibrary>>;
+  const auto open = [](NcclMaker maker) {
+    Opened opened = NcclLibrary::Open("", maker);
     if (opened) LOG_INFO("models", "devices exchange by {}", (*opened)->Describe());
     return opened;
-  }();
-  if (!library) return tl::unexpected<Error>(library.error());
-  return &(*library)->functions();
+  };
+  const auto functions = [](const Opened& library) -> Result<const nccl::Functions*> {
+    if (!library) return tl::unexpected<Error>(library.error());
+    return &(*library)->functions();
+  };
+  if (kind == DeviceKind::kHip) {
+    static const Opened rccl = open(NcclMaker::kAmd);
+    return functions(rccl);
+  }
+  static const Opened nccl = open(NcclMaker::kNvidia);
+  return functions(nccl);
 }
 
 // Sums the loading progress of all ranks.

@@ -232,6 +232,17 @@ TEST(NcclLibraryTest, SaysWhatWasTried) {
   EXPECT_THAT(library.error().message, HasSubstr("SLUICE_NCCL"));
 }
 
+TEST(NcclLibraryTest, SaysWhatAmdsGpusNeed) {
+  const auto absent = NcclLibrary::Open("/nowhere/librccl.so.1", NcclMaker::kAmd);
+  ASSERT_FALSE(absent);
+  EXPECT_EQ(absent.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(absent.error().message,
+              AllOf(HasSubstr("RCCL"), HasSubstr("SLUICE_RCCL"), HasSubstr("ROCm's package rccl")));
+  const auto another = NcclLibrary::Open("libm.so.6", NcclMaker::kAmd);
+  ASSERT_FALSE(another);
+  EXPECT_THAT(another.error().message, HasSubstr("expected RCCL 2.14 or later"));
+}
+
 TEST(NcclLibraryTest, RefusesALibraryThatIsNotNccl) {
   const auto library = NcclLibrary::Open("libm.so.6");
   ASSERT_FALSE(library);

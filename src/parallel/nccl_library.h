@@ -1,5 +1,5 @@
-// NCCL, NVIDIA's library of exchanges between GPUs, opened at run time: the program is neither
-// compiled nor linked against it.
+// NCCL, NVIDIA's library of exchanges between GPUs, or RCCL, AMD's, which has the same functions
+// and numbers. Opened at run time: the program is neither compiled nor linked against them.
 //
 // The types and numbers below are those of nccl.h; nccl_values_test.cc compares them with the
 // header if it is installed.
@@ -39,7 +39,7 @@ constexpr int kInProgress = 7;
 // ncclDataType_t: all data are sent as bytes.
 constexpr int kBytes = 1;
 
-// A stream is a cudaStream_t.
+// A stream is a cudaStream_t or a hipStream_t.
 struct Functions {
   int (*get_version)(int* version);
   int (*get_unique_id)(UniqueId*);
@@ -59,25 +59,28 @@ struct Functions {
 
 }  // namespace nccl
 
+enum class NcclMaker { kNvidia, kAmd };
+
 // The opened library. It stays loaded until the program ends. Thread safety: any thread may call
 // const methods.
 class NcclLibrary {
  public:
-  // Opens `path`. If empty: the file named by SLUICE_NCCL if set, else the first of UsualFiles that
-  // exists. kNotFound names what was tried and what to install; kUnsupported if a function is
-  // missing or the version is older than 2.14.
-  static Result<std::unique_ptr<const NcclLibrary>> Open(const std::string& path);
-  // Returns libnccl.so.2 in the folders of VendorFolders and in that of pip's nvidia-nccl.
-  static std::vector<std::string> UsualFiles();
+  // Opens `path`. If empty: the file named by SLUICE_NCCL (AMD: SLUICE_RCCL) if set, else the first
+  // of the usual files that exists: libnccl.so.2 in the folders of VendorFolders and in that of
+  // pip's nvidia-nccl; librccl.so.1 in RocmFolders. kNotFound names what was tried and what to
+  // install; kUnsupported if a function is missing or the version is older than 2.14.
+  static Result<std::unique_ptr<const NcclLibrary>> Open(const std::string& path,
+                                                         NcclMaker maker = NcclMaker::kNvidia);
 
   const nccl::Functions& functions() const { return functions_; }
   int version() const { return version_; }  // 22809: 2.28.9
-  std::string Describe() const;             // "NCCL 2.28.9 (libnccl.so.2)"
+  std::string Describe() const;  // "NCCL 2.28.9 (libnccl.so.2)", "RCCL 2.27.7 (librccl.so.1)"
 
  private:
   NcclLibrary() = default;
 
   nccl::Functions functions_{};
+  NcclMaker maker_ = NcclMaker::kNvidia;
   int version_ = 0;
   std::string file_;
 };

@@ -6,14 +6,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "code_object.h"
-#include "device/emulated_queue.h"
 #include "device/hip_library.h"
 #include "kernels/cuda/hip_emulated.h"
+#include "stream.h"
 
 #define HIP extern "C" __attribute__((visibility("default")))
 
@@ -36,19 +35,6 @@ enum : int {
 struct Memory {
   int device;  // -1: the host's
   size_t bytes;
-};
-struct Work {
-  std::function<void()> run;
-  bool is_kernel;
-};
-struct Graph {
-  std::vector<Work> work;
-};
-struct Stream {
-  int device;
-  sluice::EmulatedQueue queue = {};
-  std::optional<Graph> recording = {};
-  bool is_invalid = false;  // what it records cannot be recorded
 };
 struct Event {
   Stream* stream = nullptr;
@@ -81,11 +67,14 @@ Machine& TheMachine() {
   static Machine machine = [] {
     Machine made;
     if (const char* wanted = std::getenv("SLUICE_FAKE_HIP"); wanted != nullptr) {
-      if (strcmp(wanted, "none") == 0)
-        made.num_devices = 0;
-      else
-        made.architecture = wanted;
+      const std::string text = wanted;
+      const size_t times = text.find('x', strlen("gfx"));
+      made.architecture = text.substr(0, times);
+      if (times != text.npos) made.num_devices = std::atoi(wanted + times + 1);
+      if (text == "none") made.num_devices = 0;
     }
+    if (const char* wanted = std::getenv("SLUICE_FAKE_HIP_ORDER"); wanted != nullptr)
+      made.order = wanted;
     return made;
   }();
   return machine;
@@ -101,6 +90,13 @@ int Answer(int code) {
   if (code != 0) last_error = code;
   return code;
 }
+void SetOrder(const std::string& order) {
+  using sluice::emulator::Order;
+  if (order == "forward") return sluice::emulator::SetOrder(Order::kForward);
+  if (order == "reverse") return sluice::emulator::SetOrder(Order::kReverse);
+  sluice::emulator::SetOrder(Order::kSeeded, std::strtoull(order.c_str(), nullptr, 10));
+}
+
 // What a call answers before it does anything.
 int Begin(const char* function) {
   const std::lock_guard lock(Lock());
@@ -325,7 +321,7 @@ HIP int hipStreamQuery(void* stream) {
   NOT_IN_GRAPHS(stream);
   auto& queue = Of(stream)->queue;
   const bool is_idle = queue.num_done() == queue.num_enqueued();
-  queue.RunUntil(queue.num_done() + 1);  // some of it is done with each look
+  queue.TryRunUntil(queue.num_done() + 1);  // some of it is done with each look
   return is_idle ? 0 : Answer(sluice::kGpuNotReady);
 }
 HIP int hipStreamWaitEvent(void* stream, void* event, unsigned /*flags*/) {
@@ -510,7 +506,9 @@ HIP int hipModuleLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, 
       [&kernel, grid = sluice::emulator::Grid{grid_x, grid_y, grid_z, threads_x, shared_bytes},
        args = std::vector<unsigned char>(bytes, bytes + kernel.emulated->args_bytes)] {
         sluice::emulator::SetComputeCapability(IsGfx950() ? 95 : 94);
+        SetOrder(TheMachine().order);
         sluice::emulator::RunKernel(*kernel.emulated, kernel.name.c_str(), grid, args.data());
+        const std::lock_guard lock(Lock());
         ++TheMachine().num_kernels;
       },
       true);

@@ -1,9 +1,11 @@
 // A stand-in for AMD's HIP runtime, a library that the program opens in its place: a machine of AMD
 // GPUs whose memory is the host's. It reads the code objects that the program loads, checks that
 // they are for its GPU, and runs their kernels by the emulator, from the same source, in waves of
-// 64 lanes. Work runs when somebody waits for it.
+// 64 lanes. Work runs when somebody waits for it. It stands in for RCCL, too (SLUICE_RCCL), by the
+// exchanges of emulated devices.
 //
-// SLUICE_FAKE_HIP: "gfx950" (the default) or "gfx942", the GPUs' architecture; "none": no GPU.
+// SLUICE_FAKE_HIP: "gfx950" (the default) or "gfx942", the GPUs' architecture, followed by "x4" if
+// there are 4 of them, not 2; "none": no GPU. SLUICE_FAKE_HIP_ORDER: Machine::order.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,8 @@ struct Machine {
   int num_devices = 2;
   int64_t total_bytes = int64_t{8} << 30;  // of each device
   std::string architecture = "gfx950";
+  // The order of a kernel's threads (emulator.h): "forward", "reverse", or the seed of a random one.
+  std::string order = "forward";
   // The next call of the function fails so, by its name in HIP.
   std::map<std::string, int> next;
   // Every call from now on fails so, as after an illegal address.

@@ -9,6 +9,7 @@
 
 #include "device/device.h"
 #include "device/hip_library.h"
+#include "device/stand_in.h"
 #include "fake_hip/fake_hip.h"
 #include "kernels/cuda/device_kernel_tables.h"
 
@@ -54,6 +55,7 @@ TEST_F(HipDeviceTest, ListsWhatTheDriverShows) {
   EXPECT_EQ(info.compute_capability(), 95);
   EXPECT_EQ(info.max_shared_bytes, 160 * 1024);
   EXPECT_EQ(info.num_multiprocessors, 256);
+  EXPECT_TRUE(RunsOnCpu(info));
 }
 
 TEST_F(HipDeviceTest, SaysWhyThereIsNone) {
