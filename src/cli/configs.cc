@@ -333,7 +333,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.enable_prefix_caching = settings.Flag("enable-prefix-caching");
   config.enable_chunked_prefill = settings.Flag("enable-chunked-prefill");
   config.async_scheduling = settings.Flag("async-scheduling");
-  ASSIGN_OR_RETURN(config.graphs, GraphsOf(settings, BuiltWithCuda()));
+  ASSIGN_OR_RETURN(config.graphs, GraphsOf(settings, BuiltWithCuda() || BuiltWithHip()));
   config.scheduling_policy = ValueOf(settings, "scheduling-policy", kPolicies);
   config.ageing.level_us = std::llround(1e6 * *settings.Number("priority-ageing-seconds"));
   config.ageing.max_levels = *settings.Integer("priority-ageing-levels");

@@ -102,13 +102,17 @@ Result<Compilation> CompilationOf(const options::Settings& settings) {
 bool HasGraphsByDefault(const options::Settings& settings) {
   if (settings.dialect() == options::Dialect::kSluice) return false;
   const std::string device = settings.Text("device").value_or("auto");
-  return (device == "auto" || device == "cuda") &&
-         settings.Integer("pipeline-parallel-size").value_or(1) == 1;
+  const auto is_one = [&](std::string_view option) {
+    return settings.Integer(option).value_or(1) == 1;
+  };
+  if (!is_one("pipeline-parallel-size")) return false;
+  return device == "auto" || device == "cuda" ||
+         (device == "hip" && is_one("tensor-parallel-size"));
 }
 
 }  // namespace
 
-Result<GraphConfig> GraphsOf(const options::Settings& settings, bool built_with_cuda) {
+Result<GraphConfig> GraphsOf(const options::Settings& settings, bool built_for_gpus) {
   ASSIGN_OR_RETURN(Compilation compilation, CompilationOf(settings));
   GraphConfig config;
   config.pads = settings.Flag("cudagraph-padding");
@@ -126,7 +130,7 @@ Result<GraphConfig> GraphsOf(const options::Settings& settings, bool built_with_
   // In trtllm-serve, 0 means the default.
   if (settings.dialect() == options::Dialect::kTrtllm && config.largest == 0)
     config.largest = std::nullopt;
-  const bool is_usual = built_with_cuda && HasGraphsByDefault(settings);
+  const bool is_usual = built_for_gpus && HasGraphsByDefault(settings);
   config.records =
       compilation.records.value_or(is_usual || !config.sizes.empty() || config.largest);
   if (settings.Given("cuda-graphs")) config.records = settings.Flag("cuda-graphs");

@@ -15,10 +15,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 Result<GraphConfig> Graphs(const std::vector<std::string>& words, Dialect dialect = Dialect::kVllm,
-                           bool built_with_cuda = false) {
+                           bool built_for_gpus = false) {
   auto resolved = options::Resolve(words, {}, options::kServe, dialect);
   EXPECT_TRUE(resolved) << (resolved ? "" : resolved.error().message);
-  return GraphsOf(resolved ? resolved->settings : options::Settings(), built_with_cuda);
+  return GraphsOf(resolved ? resolved->settings : options::Settings(), built_for_gpus);
 }
 
 std::string ErrorOf(const std::vector<std::string>& words) {
@@ -43,12 +43,13 @@ TEST(GraphSettings, OffUntilAskedFor) {
 TEST(GraphSettings, OnUnderNamesWhoseDefaultTheyAre) {
   const auto records = [](std::vector<std::string> words, Dialect dialect) {
     words.insert(words.begin(), "m");
-    return Graphs(words, dialect, /*built_with_cuda=*/true)->records;
+    return Graphs(words, dialect, /*built_for_gpus=*/true)->records;
   };
   EXPECT_FALSE(records({}, Dialect::kSluice));
   for (const Dialect dialect : {Dialect::kVllm, Dialect::kTrtllm}) {
     EXPECT_TRUE(records({}, dialect));
     EXPECT_TRUE(records({"--device", "cuda"}, dialect));
+    EXPECT_TRUE(records({"--device", "hip"}, dialect));
     EXPECT_FALSE(records({"--device", "cpu"}, dialect));
     EXPECT_FALSE(records({"--device", "emulated"}, dialect));
     EXPECT_FALSE(records({"--no-cuda-graphs"}, dialect));
