@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/source_path_testing.h"
+#include "engine/device_choice_testing.h"
 #include "engine/engine_testing.h"
 
 namespace sluice {
@@ -175,7 +176,7 @@ TEST(EngineDraws, AnEmulatedDeviceDrawsAsTheHostDoes) {
   for (const bool async : {false, true}) {
     EngineConfig config;
     config.model_folder = SourcePath("tests/data/checkpoints/qwen3-bf16");
-    config.device = DeviceChoice::kEmulated;
+    config.device = testing::TestedChoice();
     config.batch_invariant = true;
     config.async_scheduling = async;
     config.max_num_seqs = 32;

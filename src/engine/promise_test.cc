@@ -12,6 +12,7 @@
 
 #include "base/source_path_testing.h"
 #include "checkpoint/checkpoint_testing.h"
+#include "engine/device_choice_testing.h"
 #include "engine/engine_testing.h"
 
 namespace sluice {
@@ -370,11 +371,12 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// A small engine on an emulated device, which computes when the host waits for it.
+// A small engine on the emulated device, or the one that SLUICE_TESTED_DEVICE names, which computes
+// when the host waits for it.
 EngineConfig EmulatedConfig(const std::string& checkpoint) {
   EngineConfig config;
   config.model_folder = SourcePath("tests/data/checkpoints/" + checkpoint);
-  config.device = DeviceChoice::kEmulated;
+  config.device = testing::TestedChoice();
   config.max_num_batched_tokens = 16;
   config.max_num_seqs = 4;
   config.max_model_len = 64;

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "device/device_testing.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/emulator.h"
 #include "selftest/check_parts.h"
@@ -122,7 +123,7 @@ TEST(Checks, HaveEveryPartOnce) {
 
 // Everything that a GPU will run is allocated, launched and awaited; no time is measured.
 TEST(Measurements, RunOnTheEmulatorInSmallShapes) {
-  auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
+  auto device = DeviceUnderTest::Open(testing::TestedKind(), 0);
   ASSERT_TRUE(device);
   MeasureRun run(*device, {});
   for (const MeasurePart& part : MeasureParts()) run.RunPart(part);

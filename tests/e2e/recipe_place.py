@@ -16,7 +16,8 @@ RECIPES = DATA / "recipes"
 FENCE = re.compile(r"^[ ]*```")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 # The variables that a recipe inherits from the caller's shell; others (PORT, MODEL) could affect its scripts.
-INHERITED = {"HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SLUICE_CPU_ISA"}
+INHERITED = {"HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SLUICE_CPU_ISA",
+             "SLUICE_HIP_RUNTIME", "SLUICE_FAKE_HIP"}
 # Brings up the loopback interface of a new network without any tool.
 LOOPBACK_UP = """import fcntl, socket, struct
 s = socket.socket(); name = b"lo"

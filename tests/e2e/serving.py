@@ -22,9 +22,12 @@ ABACUS = ROOT / "models" / "abacus"
 PATIENCE_S = 300
 READY = re.compile(r"serving .* at https?://\S*:(\d+), ready in")
 # Tests must not depend on the variables that the caller's shell sets for the program, its dialects and its clients'
-# libraries. SLUICE_CPU_ISA, which forces kernels, is kept.
+# libraries. Kept are those that choose what is tested: the program, kernels, and a device with a stand-in of HIP's runtime.
+CHOOSING = ("SLUICE_BIN", "SLUICE_CPU_ISA", "SLUICE_TESTED_DEVICE", "SLUICE_HIP_RUNTIME", "SLUICE_RCCL", "SLUICE_FAKE_HIP")
 FOREIGN = re.compile(r"(SLUICE|VLLM|TRTLLM|TLLM|HF|HUGGING_FACE|TRANSFORMERS|OPENAI|HIP|CUDA|NCCL)_.*|.*_proxy", re.I)
-for variable in [name for name in os.environ if FOREIGN.fullmatch(name) and name not in ("SLUICE_BIN", "SLUICE_CPU_ISA")]:
+# The device that tests of devices use.
+TESTED_DEVICE = os.environ.get("SLUICE_TESTED_DEVICE", "emulated")
+for variable in [name for name in os.environ if FOREIGN.fullmatch(name) and name not in CHOOSING]:
     del os.environ[variable]
 # Tests use only hubs that they start themselves.
 os.environ["HF_HUB_OFFLINE"] = "1"

@@ -1,9 +1,9 @@
-"""A server whose model is on a device: the GPU kernels, run by the emulator."""
+"""A server whose model is on a device: the GPU kernels, run by the emulator; or the device that is chosen."""
 import math
 
 import pytest
 
-from serving import ABACUS, BIN, at_once, run, serving
+from serving import ABACUS, BIN, TESTED_DEVICE, at_once, run, serving
 
 FLAGS = ["--max-model-len", 512, "--max-num-seqs", 8, "--max-num-batched-tokens", 64, "--block-size", 16]
 # Sums, whose tokens the model predicts with certainty: rounding changes none of them.
@@ -22,7 +22,7 @@ def ask(server, prompt, **fields):
 
 @pytest.fixture(scope="module")
 def device():
-    with serving(ABACUS, "--device", "emulated", *FLAGS) as server:
+    with serving(ABACUS, "--device", TESTED_DEVICE, *FLAGS) as server:
         yield server
 
 
@@ -55,24 +55,24 @@ def test_tokens_drawn_on_the_device_are_those_that_the_sampler_draws(device):
 
 
 def test_the_memory_plan_is_the_devices(device):
-    assert "of 4096.0 MiB on emulated" in device.log()
+    assert ("of 8192.0 MiB on Fake MI355X 0" if TESTED_DEVICE == "hip" else "of 4096.0 MiB on emulated") in device.log()
 
 
 @pytest.mark.parametrize("ranks", [["-tp", 3], ["-tp", 2, "--disable-custom-all-reduce"], ["-tp", 2, "-pp", 2]])
 def test_several_devices_answer_as_one(alone, device, ranks):
     """The same tokens and logprobs as one device, and the same sampled tokens."""
-    with serving(ABACUS, "--device", "emulated", *FLAGS, *ranks) as several:
+    with serving(ABACUS, "--device", TESTED_DEVICE, *FLAGS, *ranks) as several:
         assert at_once([lambda p=p: ask(several, p) for p in PROMPTS]) == alone
         fields = {"temperature": 0.8, "top_p": 0.9, "seed": 11, "max_tokens": 10, "ignore_eos": True}
         assert several.complete(PROMPTS[0], **fields)["text"] == device.complete(PROMPTS[0], **fields)["text"]
         log = several.log()
-        assert "devices (emulated); the memory above is what each of them holds at most" in log
+        assert "devices (%s); the memory above is what each of them holds at most" % ("Fake MI355X 0" if TESTED_DEVICE == "hip" else "emulated") in log
         assert several.get("/health")[0] == 200
 
 
 @pytest.mark.parametrize("flags, param", [(["--dtype", "float32"], "dtype"), (["--gpu-memory-utilization", 0.001], "memory")])
 def test_what_a_device_cannot_do_is_refused_at_start(flags, param):
-    result = run("serve", ABACUS, "--device", "emulated", "--port", 0, *flags)
+    result = run("serve", ABACUS, "--device", TESTED_DEVICE, "--port", 0, *flags)
     assert result.returncode not in (0, None) and param in result.stderr
 
 
@@ -93,7 +93,7 @@ GRAPHS = {
 @pytest.mark.parametrize("program", GRAPHS)
 def test_steps_that_are_replayed_answer_as_those_that_are_launched(device, alone, program):
     """One request, and up to three at a time, so that some steps are padded."""
-    with serving(ABACUS, "--device", "emulated", *FLAGS, *GRAPHS[program], program=program) as server:
+    with serving(ABACUS, "--device", TESTED_DEVICE, *FLAGS, *GRAPHS[program], program=program) as server:
         assert "1, 3 sequences or, padded, fewer" in server.log()
         assert [ask(server, prompt) for prompt in PROMPTS] == alone
         assert server.metric("sluice:replayed_steps_total") >= 3 * 19  # the first of 20 tokens comes with the prompt's step
@@ -111,7 +111,7 @@ def test_several_devices_replay_steps_with_their_exchanges(alone):
 
 
 def test_enforced_eager_steps_are_not_replayed(alone):
-    with serving(ABACUS, "--device", "emulated", *FLAGS, *GRAPHS["vllm"], "--enforce-eager", program="vllm") as server:
+    with serving(ABACUS, "--device", TESTED_DEVICE, *FLAGS, *GRAPHS["vllm"], "--enforce-eager", program="vllm") as server:
         assert ask(server, PROMPTS[0]) == alone[0]
         assert server.metric("sluice:replayed_steps_total") == 0
 
@@ -128,7 +128,7 @@ def test_the_energy_of_gpus_is_counted(tmp_path):
 
     counters = tmp_path / "emulated-0"  # millijoules, bytes in use, bytes
     counters.write_text("1000 5 10")
-    with serving(ABACUS, "--device", "emulated", *FLAGS, env=env) as server:
+    with serving(ABACUS, "--device", TESTED_DEVICE, *FLAGS, env=env) as server:
         counters.write_text("9000 6 10")
         server.complete("7", max_tokens=4, ignore_eos=True)
         labels = '{gpu="0",uuid="emulated-0"}'

@@ -2,6 +2,8 @@
 
 Exceptions: tests reduce the sizes of a benchmark, which would take hours here, and in recipe 004 change the model that its requests
 name, which differs from the one that it launches. docs/recipes.md lists the blocks that are not run.
+
+With SLUICE_TESTED_DEVICE=hip, recipe 003 is launched on GPUs of the stand-in of HIP's runtime (tests/run.py hip).
 """
 import json
 import re
@@ -18,9 +20,11 @@ from recipe_place import (
     table_lines,
 )
 
-from serving import ABACUS, DATA, ROOT, run
+from serving import ABACUS, DATA, ROOT, TESTED_DEVICE, run
 
 CHECKPOINTS = DATA / "checkpoints"
+# A question that the bundled model answers in every format.
+SUM = "Question: Aisha owns 6 postcards and loses 2 of them. How many postcards does Aisha have left?\nAnswer:"
 SUMS = ABACUS / "heldout.jsonl"
 ENGINE = "needs a container engine"
 NETWORK = "needs the network"
@@ -199,15 +203,23 @@ def test_003(tmp_path, line, model, layout, quantized):
         with p.launched(block_at(3, line).text, "http://127.0.0.1:8000"):
             # The reader must set $model: to the launched name, with its slash if the launch has one.
             served = re.search(r"vllm serve (\S+)", block_at(3, line).text)[1]
+            body = {"model": served, "prompt": SUM, "max_tokens": 16, "temperature": 0}
+            answer = json.loads(p.run("curl -s http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' -d '%s'" % json.dumps(body)))
+            assert answer["choices"][0]["text"].startswith(" There are 6 - 2 = 4 "), answer
+            if TESTED_DEVICE == "hip":
+                log = p.log.read_text()
+                assert "on Fake MI355X 0" in log and "sequences or, padded, fewer" in log
+                metrics = p.run("curl -s http://127.0.0.1:8000/metrics")
+                assert float(re.search(r"^sluice:replayed_steps_total\S* (\S+)$", metrics, re.M)[1]) >= 5, metrics
             setting = 'model="%s"\n' % served
             script = setting + block_at(3, 233).text
             for old, new in (("input_tokens=8192", "input_tokens=64"), ("output_tokens=1024", "output_tokens=16"),
                              ("max_concurrency=64", "max_concurrency=16"), ("num_prompts=128", "num_prompts=32")):
                 assert old in script
-                script = script.replace(old, new)
+                script = script.replace(old, new.replace("=16", "=4").replace("=64", "=8").replace("=32", "=4") if TESTED_DEVICE == "hip" else new)
             bench(p, 3, script, 270)
             if layout == "quark-fp8":
-                p.add_lm_eval()
+                p.add_lm_eval(6 if TESTED_DEVICE == "hip" else 40)
                 # lm_eval also looks up the tokenizer by this name, which must not end in a slash.
                 scores(p.run('model="%s"\n' % model + block_at(3, 196).text))
 

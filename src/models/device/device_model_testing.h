@@ -1,4 +1,4 @@
-// For tests: a model on the emulated device.
+// For tests: a model on the device that SLUICE_TESTED_DEVICE names, usually the emulated one.
 #pragma once
 
 #include <filesystem>
@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "device/device_pool.h"
+#include "device/device_testing.h"
 #include "device/emulated_device.h"
 #include "models/device/device_model.h"
 #include "models/kv_layout.h"
@@ -33,14 +34,14 @@ class DeviceRunner {
   DeviceRunner(const std::filesystem::path& folder, const ModelOptions& given,
                const EmulatedDeviceOptions& device_options = kArraysApart,
                const LoadQuantization& quantization = {}, const HeadSpec& head = {})
-      : device_(device_options) {
+      : device_(OpenTestedDevice(device_options)) {
     auto config = LoadModelConfig(folder, {}, quantization);
     EXPECT_TRUE(config) << (config ? "" : config.error().message);
     config->spec.head = head;
     ModelOptions options = given;
     if (config->spec.KeepsStates() && options.state_slots == 0)
       options.state_slots = options.max_slices;
-    auto memory = PlanDeviceModel(*config, options, device_.info());
+    auto memory = PlanDeviceModel(*config, options, device_->info());
     EXPECT_TRUE(memory) << (memory ? "" : memory.error().message);
     memory_ = *memory;
     const int64_t blocks = Runner::BlocksPerSequence(options) * options.max_slices;
@@ -48,11 +49,11 @@ class DeviceRunner {
     const int64_t model_bytes = memory_.weight_bytes + memory_.workspace_bytes + memory_.lora_bytes;
     const int64_t state_bytes =
         DevicePool::Padded(memory_.state_bytes_per_slot * options.state_slots);
-    auto pool = DevicePool::Allocate(device_, model_bytes + kv_bytes + state_bytes, "a model");
+    auto pool = DevicePool::Allocate(*device_, model_bytes + kv_bytes + state_bytes, "a model");
     EXPECT_TRUE(pool) << (pool ? "" : pool.error().message);
     pool_ = std::make_unique<DevicePool>(*std::move(pool));
     ThreadPool threads(2);
-    auto model = LoadDeviceModel(device_, *pool_, threads, folder, *config, options);
+    auto model = LoadDeviceModel(*device_, *pool_, threads, folder, *config, options);
     EXPECT_TRUE(model) << (model ? "" : model.error().message);
     EXPECT_EQ(pool_->used_bytes(), model_bytes);
     const auto kv = pool_->Take(kv_bytes, "the KV cache");
@@ -69,12 +70,13 @@ class DeviceRunner {
   }
 
   Runner& runner() { return *runner_; }
-  EmulatedDevice& device() { return device_; }
+  // REQUIRES: the device is the emulated one.
+  EmulatedDevice& device() { return dynamic_cast<EmulatedDevice&>(*device_); }
   const ModelMemory& memory() const { return memory_; }
   void* kv_memory() { return kv_memory_; }
 
  private:
-  EmulatedDevice device_;
+  std::unique_ptr<Device> device_;
   ModelMemory memory_;
   std::unique_ptr<DevicePool> pool_;
   void* kv_memory_ = nullptr;

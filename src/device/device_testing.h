@@ -1,0 +1,31 @@
+// For tests: the device that they use.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "device/emulated_device.h"
+
+namespace sluice::testing {
+
+// The kind that SLUICE_TESTED_DEVICE names: "hip" in a program that was built for AMD GPUs, with
+// the stand-in of HIP's runtime. Default: the emulated device.
+inline DeviceKind TestedKind() {
+  const char* named = std::getenv("SLUICE_TESTED_DEVICE");
+  const std::string_view name = named == nullptr ? "emulated" : named;
+  CHECK(name == "emulated" || name == "hip", "SLUICE_TESTED_DEVICE: expected emulated or hip");
+  return name == "hip" ? DeviceKind::kHip : DeviceKind::kEmulated;
+}
+
+// `options` count for the emulated device, which also detects writes outside of arrays.
+inline std::unique_ptr<Device> OpenTestedDevice(const EmulatedDeviceOptions& options = {}) {
+  if (TestedKind() == DeviceKind::kEmulated) return std::make_unique<EmulatedDevice>(options);
+  auto device = OpenDevice(TestedKind(), options.ordinal);
+  CHECK(device.has_value(), "{}", device ? "" : device.error().message);
+  return *std::move(device);
+}
+
+}  // namespace sluice::testing
