@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tests and measures a device, part by part, and prints one table: everything in under nine minutes, or with --run in three runs
 of under ten minutes each: selftest, repeated under compute-sanitizer (memcheck, racecheck, synccheck); kernel-bench, repeated under ncu;
-and the load of the recipes. If a tool of NVIDIA is not in PATH, the table says so, and its parts do not count as passed.
+and the load of the recipes. If a tool of NVIDIA is not in PATH, the table says so, and its parts do not count as passed. With
+--device hip, for AMD's GPUs, there is no sanitizer, and rocprofv3 takes ncu's place (VENDORS).
 
 For a machine that is lent for a quarter of an hour, --run first and then --run second do what matters most in 150 and 480 seconds:
 selftest of the parts on which all else rests, and one under memcheck; kernel-bench of the parts that bound decoding, and three loads, one
@@ -13,7 +14,7 @@ again while that file is complete and for the same device and model (--again run
 results so far, and are written after every part.
 
 The program: SLUICE_BIN (a folder), else the distribution's folder that contains this script or that --dist names, else
-build/cuda/bin. Random weights, random prompts. With concurrency 1 and 8: a single wave of requests. With more, a new request follows
+build/cuda/bin or, with --device hip, build/hip/bin. Random weights, random prompts. With concurrency 1 and 8: a single wave of requests. With more, a new request follows
 each finished one; the result is the server's token count over 30 seconds, once as many answers were finished as requests run at once.
 """
 import argparse
@@ -48,9 +49,6 @@ SECOND_PARTS = ["limits", "skinny", "decode"]
 SECOND_RUNGS = ["ladder-1024-64", "ladder-1024-1", "ladder-1024-256"]
 SECOND_GRAPHS = "ladder-1024-64"
 GRAPHS_SUFFIX, GRAPHS_OPTION = "-graphs", "--cuda-graphs"
-# Folders of driver libraries on machines whose loader does not know them.
-DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu/nvidia/current")
-
 # Output tokens per second on one H200: the target, and the bound from reading weights and cache at 4.3 TB/s and from
 # arithmetic at 1,400 TFLOP/s when prefills and decodes take turns (docs/benchmarking.md).
 LADDER = [
@@ -83,8 +81,25 @@ RUN_S = 570
 SANITIZERS = ["memcheck", "racecheck", "synccheck"]
 SANITIZED_S = 60
 PROFILED_S = 60
-PROFILED_KERNELS = "regex:Linear|Attention|RmsNorm|SiluMul"
+PROFILED_KERNELS = "Linear|Attention|RmsNorm|SiluMul"
 PROFILED_LAUNCHES = 6
+# What differs between the vendors: the driver's library and its folders on machines whose loader does not know them (the program
+# finds HIP's by itself), the library of large products in the programs' logs, tools that find faults, the profiler and its command,
+# the command that logs clocks, targets of TFLOP/s of FP8 products, and targets and bounds of loads. None: those of LADDER. On an
+# MI355X one is known: what recipe 003 prints for its load.
+VENDORS = {
+    "cuda": {"driver": "libcuda.so.1", "folders": ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu/nvidia/current"),
+             "library": "cuBLASLt", "sanitizers": SANITIZERS, "profiler": "ncu",
+             "profile": ["ncu", "--set", "basic", "-k", "regex:" + PROFILED_KERNELS, "-c", str(PROFILED_LAUNCHES), "-f", "-o", "OUT"],
+             "fp8_teraflops": 1300, "rungs": None,
+             "clocks": ["nvidia-smi", "--query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_throttle_reasons.active",
+                        "--format=csv", "-l", "1"]},
+    "hip": {"driver": None, "folders": (), "library": None, "fp8_teraflops": None, "rungs": {"ladder-8192-64": (874, None)}, "sanitizers": [], "profiler": "rocprofv3",
+            "profile": ["rocprofv3", "--kernel-trace", "--stats", "--kernel-include-regex", PROFILED_KERNELS, "-o", "OUT", "--"],
+            "clocks": ["amd-smi", "metric", "--clock", "--power", "--temperature", "--csv", "-w", "1"]},
+}
+# The file of the stand-in of HIP's runtime, whose GPUs are emulated (docs/hip.md).
+STAND_IN = "libfake_hip.so"
 # A part is not begun with less time left than this.
 LEAST_S = 15
 # Minimum free space on the output folder's disk: logs and rows take a few MiB.
@@ -101,14 +116,14 @@ def say(text):
         print(text, flush=True)
 
 
-def find_bin(dist):
+def find_bin(dist, build):
     """The folder of the program. If one is named but lacks the program, nothing is run."""
     named = os.environ.get("SLUICE_BIN") or (dist and os.path.join(dist, "bin"))
-    for place in [named] if named else [ROOT / "bin", ROOT / "build" / "cuda" / "bin"]:
+    for place in [named] if named else [ROOT / "bin", ROOT / "build" / build / "bin"]:
         if os.path.exists(os.path.join(place, "sluice")):
             return pathlib.Path(place).resolve()
-    sys.exit("no program%s: set SLUICE_BIN to the folder of sluice, name a distribution with --dist, or run make build-cuda"
-             % (" in %s" % named if named else ""))
+    sys.exit("no program%s: set SLUICE_BIN to the folder of sluice, name a distribution with --dist, or run make build-%s"
+             % (" in %s" % named if named else "", build))
 
 
 def make_out(name):
@@ -128,13 +143,15 @@ def make_out(name):
     return out
 
 
-def environment():
+def environment(vendor):
     """The environment of the programs: adds the driver's usual folders if the loader does not find it."""
     variables = dict(os.environ)
+    if vendor["driver"] is None:
+        return variables
     try:
-        ctypes.CDLL("libcuda.so.1")
+        ctypes.CDLL(vendor["driver"])
     except OSError:
-        found = [folder for folder in DRIVER_FOLDERS if os.path.exists(os.path.join(folder, "libcuda.so.1"))]
+        found = [folder for folder in vendor["folders"] if os.path.exists(os.path.join(folder, vendor["driver"]))]
         if found:
             variables["LD_LIBRARY_PATH"] = os.pathsep.join(found + [variables[key] for key in ("LD_LIBRARY_PATH",) if variables.get(key)])
     return variables
@@ -155,11 +172,12 @@ class Stopped(Exception):
 class Report:
     def __init__(self, options):
         self.options = options
-        self.bin = find_bin(options.dist)
+        self.vendor = VENDORS["hip" if options.device == "hip" else "cuda"]
+        self.bin = find_bin(options.dist, "hip" if options.device == "hip" else "cuda")
         self.out = make_out(options.out)
         self.begin = time.monotonic()
-        self.emulated = options.device == "emulated"
-        self.environment = environment()
+        self.emulated = options.device == "emulated" or (options.device == "hip" and os.path.basename(os.environ.get("SLUICE_HIP_RUNTIME", "")) == STAND_IN)
+        self.environment = environment(self.vendor)
         self.children = []
         self.server = None
         self.num_servers = 0
@@ -213,7 +231,7 @@ class Report:
             if isinstance(found, dict) and found.get("status") == "done" and found.get("of") == self.setting(path.stem):
                 parts[path.stem] = dict(found, reused=True)
         for command in ("selftest", "kernel-bench"):
-            tools = tuple("%s-%s" % (command, tool) for tool in [*SANITIZERS, "ncu"])
+            tools = tuple("%s-%s" % (command, tool) for tool in [*self.vendor["sanitizers"], self.vendor["profiler"]])
             of_command = [part for name, part in parts.items() if name.startswith(command + "-") and not name.startswith(tools)]
             if of_command:
                 parts[command] = self.summary(dict(zip(map(str, range(len(of_command))), of_command)))
@@ -308,7 +326,7 @@ class Report:
             return dict(result, status="failed", why="%s; %s" % (ended, self.last_line(label)))
         if rows and not found.get("lost") and all(row.get("result") == "skipped" for row in rows):
             # On a device, products are slower without the vendor's library: report it as missing, not as skipped.
-            status = "skipped" if self.emulated or name != "library" else "missing"
+            status = "skipped" if self.emulated or name != "library" or not self.vendor["library"] else "missing"
             return dict(result, status=status, why=rows[0]["message"])
         if code != 0:
             bad = [row for row in rows if row.get("result") == "fail" or row.get("message", "").startswith("failed")]
@@ -347,7 +365,7 @@ class Report:
         return result
 
     def under_tool(self, command, tool, names, budget, under, more=()):
-        """Runs parts of a command again under a tool of NVIDIA."""
+        """Runs parts of a command again under a tool of the vendor."""
         if shutil.which(under[0], path=self.environment.get("PATH")) is None:
             self.parts["%s-%s" % (command, tool)] = {"status": "missing", "why": "%s is not in PATH" % under[0]}
             return
@@ -536,15 +554,15 @@ class Report:
         if "passed" in part:
             counts = "%d of %d" % (part["passed"], part["passed"] + part["failed"] + part["skipped"])
         lines.append(("selftest, rows passed", counts, "all", "", state("selftest")))
-        for tool in SANITIZERS:
+        for tool in self.vendor["sanitizers"]:
             names = [name for name in self.parts if name.startswith("selftest-" + tool)]
             if names:
                 worst = next((name for name in names if self.parts[name]["status"] != "done"), names[0])
                 good = sum(self.parts[name]["status"] == "done" for name in names)
                 lines.append(("selftest under %s, parts without a fault" % tool, "%d of %d" % (good, len(names)), "all", "", state(worst)))
-        if not self.emulated:
+        if self.needs_library():
             library = self.library()
-            lines.append(("cuBLASLt", library, "", "", "found" if library else "missing: no part's log names it"))
+            lines.append((self.vendor["library"], library, "", "", "found" if library else "missing: no part's log names it"))
         launch = self.parts.get("launch", {})
         lines.append(("launch to ready, s", launch.get("ready_seconds"), READY_TARGET_S if not self.options.short else None, "",
                       state("launch")))
@@ -558,9 +576,11 @@ class Report:
         large = self.bench_rows(r"^(qkv|o|gate, up|down)$", r"^8192 x .*, fp8 x fp8(, by .*)?$")
         best = max((row["achieved"] for row in large), default=None)
         peak = max((row["limit"] or 0 for row in large), default=None)
-        lines.append(("FP8 product, m = 8192, best TFLOP/s", best and round(best, 1), 1300 if not self.options.short else None,
+        lines.append(("FP8 product, m = 8192, best TFLOP/s", best and round(best, 1), self.vendor["fp8_teraflops"] if not self.options.short else None,
                       peak and round(peak, 1), bench))
         for name, prompt, answer, concurrency, _, _, target, bound in self.ladder():
+            if self.vendor["rungs"] is not None:
+                target, bound = self.vendor["rungs"].get(name, (None, None))
             lines.append(("%d/%d tokens, %d at once: output tokens/s" % (prompt, answer, concurrency),
                           self.parts.get(name, {}).get("output_tokens_per_second"), target, bound, state(name)))
             if name + GRAPHS_SUFFIX in self.parts:
@@ -568,10 +588,13 @@ class Report:
                               state(name + GRAPHS_SUFFIX)))
         return lines
 
+    def needs_library(self):
+        return not self.emulated and self.vendor["library"] is not None
+
     def library(self):
         """The version of the vendor's library, from the programs' logs."""
         for path in sorted(self.out.glob("*.log")):
-            found = re.search(r"cuBLASLt (\d+\.\d+\.\d+)", path.read_text(errors="replace"))
+            found = re.search(self.vendor["library"] + r" (\d+\.\d+\.\d+)", path.read_text(errors="replace"))
             if found:
                 return found[1]
         return None
@@ -617,12 +640,11 @@ class Report:
             self.unsaved = str(error)
 
     def log_clocks(self):
-        """Logs clocks, power and temperature during all measurements if there is nvidia-smi, which only reads them."""
-        if self.emulated or shutil.which("nvidia-smi", path=self.environment.get("PATH")) is None:
+        """Logs clocks, power and temperature during all measurements if the vendor's tool is there, which only reads them."""
+        if self.emulated or shutil.which(self.vendor["clocks"][0], path=self.environment.get("PATH")) is None:
             return
         with open(self.out / "clocks.csv", "a") as out:
-            self.begin_process(["nvidia-smi", "--query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_throttle_reasons.active",
-                                "--format=csv", "-l", "1"], out)
+            self.begin_process(self.vendor["clocks"], out)
 
     def run_selftest(self):
         few = SHORT_SELFTEST if self.options.short else None
@@ -631,7 +653,7 @@ class Report:
         if not alone:
             return
         names = [name for name in self.names_of("selftest", few) if name != "models"]
-        for tool in SANITIZERS:
+        for tool in self.vendor["sanitizers"]:
             self.under_tool("selftest", tool, names, SANITIZED_S, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"],
                             ["--small-shapes"])
 
@@ -642,8 +664,7 @@ class Report:
         alone = self.options.run == "bench"
         self.try_all_parts("kernel-bench", None, BENCH_S * (3 if alone else 1), BENCH_PART_S * (2 if alone else 1))
         if alone:
-            self.under_tool("kernel-bench", "ncu", self.names_of("kernel-bench"), PROFILED_S,
-                            ["ncu", "--set", "basic", "-k", PROFILED_KERNELS, "-c", str(PROFILED_LAUNCHES), "-f", "-o", "OUT"])
+            self.under_tool("kernel-bench", self.vendor["profiler"], self.names_of("kernel-bench"), PROFILED_S, self.vendor["profile"])
 
     def run_ladder(self):
         self.part("launch", self.options.ready_budget, self.start_server)
@@ -657,6 +678,8 @@ class Report:
 
     def run_first(self):
         self.try_all_parts("selftest", FIRST_PARTS, FIRST_S, SELFTEST_PART_S)
+        if not self.vendor["sanitizers"]:
+            return
         self.under_tool("selftest", "memcheck", FIRST_SANITIZED, SANITIZED_S, ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9"],
                         ["--small-shapes"])
 
@@ -700,7 +723,7 @@ class Report:
         if self.unsaved is not None:
             say("not all of it could be written: %s" % self.unsaved)
         states = {part["status"] for part in self.parts.values()}
-        lacks_library = not self.emulated and self.library() is None
+        lacks_library = self.needs_library() and self.library() is None
         return 0 if whole and self.unsaved is None and states <= {"done", "skipped"} and not lacks_library else 1
 
 
@@ -719,7 +742,7 @@ def stop(number, frame):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=("cuda", "emulated"), default="cuda")
+    parser.add_argument("--device", choices=("cuda", "hip", "emulated"), default="cuda")
     parser.add_argument("--out", default="gpu-report", help="folder for the parts' files (default: gpu-report)")
     parser.add_argument("--dist", help="folder of an unpacked distribution")
     parser.add_argument("--model", help="serve this folder's shape instead of Llama 3.3 70B's")
