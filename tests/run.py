@@ -83,6 +83,12 @@ ARM_CPUS = {"max": ("reference portable neon neon_dotprod neon_bf16", ARM_KERNEL
 ARM_COMPILED = ["sluice_kernels_neon", "sluice_kernels_neon_dotprod", "sluice_kernels_neon_bf16", "hardware_test"]
 # The bundled model's answers, and small checkpoints compared with transformers.
 ARM_E2E = ["tests/e2e/test_calculator.py", "tests/e2e/test_golden.py", "tests/e2e/test_receipts.py::test_portable_receipts", "-k", "not held_out"]
+# For AMD's GPUs: the test programs that use the device that SLUICE_TESTED_DEVICE names, and their tests that do; the end-to-end tests;
+# and the parts of selftest that run on gfx942, too, and in other orders of threads.
+HIP_TESTS = {"models": "Checkpoints/DeviceDenseTest.*:Checkpoints/DeviceExpertsTest.*:DeviceRoundedInputsTest.*"}
+HIP_E2E = ["tests/e2e/test_recipes.py", "tests/e2e/test_device.py", "tests/e2e/test_gpu_report.py", "-k",
+           "test_003 or (test_device and not energy and not without_a_gpu) or (test_gpu_report and not lent and not say_why)"]
+HIP_PARTS = ["instructions", "linear", "attention"]
 # Folders that the address sanitizer leaves out to save time: their parts have tests elsewhere, and they read untrusted
 # input only through those parts.
 NOT_ASAN_FOLDERS = ["cli", "selftest"]
@@ -658,24 +664,62 @@ def check_mutants(tally, program, compiler, folder):
 
 
 def hip(tally):
-    """The kernels for AMD GPUs: their machine code, and the program on a stand-in of HIP's runtime."""
+    """The kernels for AMD GPUs: their machine code, and the program on GPUs of a stand-in of HIP's runtime."""
     run(["tools/install_packages.sh", "hip"], check=True)
-    folder = build("hip", ["sluice", "fake_hip", "hip_device_test"])
+    folder = build("hip", ["sluice", "fake_hip", "hip_device_test", *["%s_test" % name for name in HIP_TESTS]])
     start = time.time()
-    program, fake = folder / "bin" / "sluice", next(folder.rglob("libfake_hip.so"))
-    checks = {"machine code": (["tools/hip_machine_code.py", folder / "hip"], {}, 0, r"kernels as planned"),
-              "device": ([folder / "bin" / "hip_device_test"], {}, 0, r"PASSED"),
-              "without a runtime": ([program, "serve", "models/abacus", "--device", "hip", "--port", "0"],
-                                    {"SLUICE_HIP_RUNTIME": "/nowhere/libamdhip64.so"}, 3, r"cannot be opened .*install AMD's driver"),
-              "selftest": ([program, "selftest", "--device", "hip"], {"SLUICE_HIP_RUNTIME": str(fake)}, 0, r" passed, 0 failed"),
-              "answer": ([program, "complete", "models/abacus", "1 + 1 =", "--device", "hip", "--max-model-len", "64", "--max-num-batched-tokens", "32",
-                          "--max-tokens", "4"], {"SLUICE_HIP_RUNTIME": str(fake)}, 0, r".")}
-    faults = []
-    for name, (argv, variables, expected, says) in checks.items():
-        result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PROGRAM_TIMEOUT_S, env={**os.environ, **variables})
+    result = run(["tools/hip_machine_code.py", folder / "hip"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    kernels = re.match(r"(\d+) kernels as planned", result.stdout)
+    tally.add("hip machine code", int(kernels[1]) if kernels else 0, 0 if kernels else len(result.stdout.splitlines()), time.time() - start,
+              "" if kernels else result.stdout)
+    run_gtest(tally, "hip device", [folder / "bin" / "hip_device_test"])
+    fake = str(next(folder.rglob("libfake_hip.so")))
+    there = {"SLUICE_HIP_RUNTIME": fake, "SLUICE_RCCL": fake, "SLUICE_TESTED_DEVICE": "hip"}
+    hip_program(tally, folder / "bin" / "sluice", there)
+    for name, test_filter in HIP_TESTS.items():
+        run_gtest(tally, "hip %s" % name, [folder / "bin" / (name + "_test")], test_filter, there)
+    with tempfile.TemporaryDirectory() as scratch:
+        run_pytest(tally, "hip e2e", pathlib.Path(scratch) / "report.xml", HIP_E2E,
+                   {**there, "SLUICE_BIN": str(folder / "bin"), "SLUICE_FAKE_HIP": "gfx950x4"})
+
+
+def hip_program(tally, program, there):
+    """What the program says without a runtime, GPUs or RCCL, and its checks of the kernels, on both architectures and in other orders of
+    threads."""
+    start = time.time()
+    faults, total = [], 0
+
+    def expect(name, words, expected, says, **variables):
+        nonlocal total
+        total += 1
+        result = run([program, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PROGRAM_TIMEOUT_S,
+                     env={**os.environ, **there, **variables})
         if result.returncode != expected or not re.search(says, result.stdout):
             faults.append("%s: expected exit code %d and %r, found %d:\n%s" % (name, expected, says, result.returncode, result.stdout[-LAST_WORDS:]))
-    tally.add("hip", len(checks) - len(faults), len(faults), time.time() - start, "\n".join(faults))
+
+    serve = ["serve", "models/abacus", "--device", "hip", "--port", "0"]
+    expect("without a runtime", serve, 3, r"cannot be opened .*install AMD's driver", SLUICE_HIP_RUNTIME="/nowhere/libamdhip64.so")
+    expect("without a GPU", serve, 3, r"AMD's driver shows no GPU", SLUICE_FAKE_HIP="none")
+    expect("without RCCL", [*serve, "-tp", "2"], 3, r"RCCL.* cannot be opened .*install ROCm's package rccl", SLUICE_RCCL="/nowhere/librccl.so.1")
+    expect("doctor", ["doctor"], 0, r"gpu 0 +Fake MI355X 0, .* gfx950, 256 multiprocessors")
+    expect("kernel-bench", ["kernel-bench", "--device", "hip"], 3, r"emulator's speed says nothing")
+    with tempfile.TemporaryDirectory() as scratch:
+        def digests(name, words, **variables):
+            rows = pathlib.Path(scratch) / "rows.json"
+            expect(name, ["selftest", "--device", "hip", "--json", rows, *words], 0, r" passed, 0 failed", **variables)
+            return {(row["part"], row["operator"], row["shape"]): row["digest"] for row in json.loads(rows.read_text())["rows"]}
+
+        whole = digests("selftest", [])
+        parts = [word for part in HIP_PARTS for word in ("--part", part)]
+        # Attention has tiles that need more shared memory than gfx942 has (docs/hip.md).
+        digests("selftest on gfx942", parts[:4], SLUICE_FAKE_HIP="gfx942")
+        for order in ("reverse", "1"):
+            total += 1
+            other = digests("selftest in order " + order, parts, SLUICE_FAKE_HIP_ORDER=order)
+            unlike = [row for row, digest in other.items() if whole[row] != digest]
+            if unlike or not other:
+                faults.append("the order of threads (%s) shows in %s" % (order, unlike[:5]))
+    tally.add("hip program", total - len(faults), len(faults), time.time() - start, "\n".join(faults))
 
 
 def check_ptx(tally, suite, *words):

@@ -218,8 +218,8 @@ def test_003(tmp_path, line, model, layout, quantized):
                 assert old in script
                 script = script.replace(old, new.replace("=16", "=4").replace("=64", "=8").replace("=32", "=4") if TESTED_DEVICE == "hip" else new)
             bench(p, 3, script, 270)
-            if layout == "quark-fp8":
-                p.add_lm_eval(6 if TESTED_DEVICE == "hip" else 40)
+            if layout == "quark-fp8" and TESTED_DEVICE != "hip":  # emulated kernels would take half an hour
+                p.add_lm_eval()
                 # lm_eval also looks up the tokenizer by this name, which must not end in a slash.
                 scores(p.run('model="%s"\n' % model + block_at(3, 196).text))
 
