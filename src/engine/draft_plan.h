@@ -19,10 +19,14 @@ struct DraftPlan {
   bool adaptive = true;
   double cost_ratio = 0.1;  // bytes read by a pass / bytes read by a step of the target
 
-  // For a head: number of F32 hidden rows that a step of each engine passes to the head.
+  // For a head: number of F32 hidden rows that a step of each engine passes to the head. On a
+  // device, these rows are part of the target's workspace.
   int64_t handed_rows = 0;
+  bool on_device = false;
   HandedRows Handed() const { return is_head() ? head().takes : HandedRows(); }
-  int64_t HandedNumbers() const { return is_head() ? handed_rows * head().target_width() : 0; }
+  int64_t HandedNumbers() const {
+    return is_head() && !on_device ? handed_rows * head().target_width() : 0;
+  }
 
   int64_t weight_bytes = 0;  // includes copied_bytes
   // Size of the copies of the target's embedding and head, which are made if the target has ranks.

@@ -13,6 +13,7 @@
 #include "cache/block_pool.h"
 #include "cache/block_tables.h"
 #include "cache/prefix_index.h"
+#include "models/model.h"
 #include "sampler/sampler.h"
 #include "speculation/draft_policy.h"
 
@@ -36,6 +37,8 @@ struct DraftSequence {
   // first one; the number of earlier positions that it will never compute; the salt of its
   // prefixes.
   std::vector<float> hidden;
+  // On a device, instead of `hidden`: the number of each kept row among all rows that were kept.
+  std::vector<int64_t> kept;
   int64_t hidden_first = 0;
   int64_t num_skipped = 0;
   std::string salt;
@@ -70,6 +73,9 @@ class Drafter {
     int64_t first = 0;  // position of the first row
     int64_t count = 0;
     const float* rows = nullptr;  // [count, HandedRows::Width]
+    // On a device, instead of `rows`: the rows of the step, and which of them is the first.
+    DeviceHidden step = {};
+    int64_t step_row = 0;
     DraftSequence* state = nullptr;
   };
   virtual void Take(int64_t /*num_sequences*/, std::span<const Hidden> /*hidden*/) {}

@@ -37,7 +37,7 @@ Result<std::unique_ptr<EngineCore>> EngineCore::Create(const EnginePlan& plan, M
                                                        EngineObserver* observer, OnEnd on_end,
                                                        OnFailedStep on_failed_step, Model* draft,
                                                        const DenseLayers* dense, ImageTower* tower,
-                                                       CacheListener* listener) {
+                                                       CacheListener* listener, void* draft_cache) {
   const int64_t bytes =
       plan.scheduler.steps_in_flight * plan.max_logit_rows() *
       (model.config().spec.ResultSize() + (model.finds_maxima() ? MaximaOfRow(model) : 0)) *
@@ -46,7 +46,7 @@ Result<std::unique_ptr<EngineCore>> EngineCore::Create(const EnginePlan& plan, M
   std::unique_ptr<Drafter> drafter;
   Buffer handed;
   if (draft != nullptr && plan.draft->is_head()) {
-    ASSIGN_OR_RETURN(drafter, HeadProposer::Create(*plan.draft, *draft, pool));
+    ASSIGN_OR_RETURN(drafter, HeadProposer::Create(*plan.draft, *draft, pool, draft_cache));
     const auto numbers = static_cast<size_t>(plan.draft->HandedNumbers());
     ASSIGN_OR_RETURN(handed,
                      Buffer::Allocate(numbers * sizeof(float), "the hidden rows of a step"));
@@ -145,7 +145,7 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
   jobs_.resize(sequences);
   if (model.draws_tokens()) draw_jobs_.reserve(sequences);
   if (drafter_ != nullptr) draft_jobs_.reserve(static_cast<size_t>(plan.draft->max_sequences));
-  if (handed_.size_bytes() > 0) {
+  if (hands_on()) {
     CHECK_EQ(steps_in_flight, 1);
     draft_hidden_.reserve(static_cast<size_t>(plan.draft->max_sequences));
   }
@@ -366,7 +366,7 @@ bool EngineCore::EndStep() {
   const double seconds = stats.step_seconds - draft_seconds;
   if (drafter_ != nullptr && stats.prompt_tokens == 0 && seconds > 0)
     drafter_->LearnStep(std::ssize(flight.slices), stats.draft_tokens, seconds);
-  if (handed_.size_bytes() > 0) HandOn(flight);
+  if (hands_on()) HandOn(flight);
   Land();
   Report(stats);
   return true;
@@ -501,6 +501,8 @@ void EngineCore::HandOn(const Flight& flight) {
     return;
   }
   draft_hidden_.clear();
+  const bool on_device = plan_.draft->on_device;
+  const DeviceHidden step = on_device ? model_->handed_rows() : DeviceHidden();
   int64_t first_row = 0;
   for (const FlyingSlice& slice : flight.slices) {
     const int64_t row = first_row;
@@ -515,7 +517,10 @@ void EngineCore::HandOn(const Flight& flight) {
          .left = sequence.max_total_tokens - std::ssize(sequence.tokens),
          .first = slice.first,
          .count = std::max<int64_t>(0, end - slice.first),
-         .rows = handed_.As<float>().data() + row * plan_.draft->head().target_width(),
+         .rows = on_device ? nullptr
+                           : handed_.As<float>().data() + row * plan_.draft->head().target_width(),
+         .step = step,
+         .step_row = row,
          .state = &sequence.draft});
   }
   drafter_->Take(std::max<int64_t>(1, scheduler_.num_running()), draft_hidden_);

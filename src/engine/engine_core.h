@@ -55,13 +55,13 @@ class EngineCore {
   using OnFailedStep = std::function<void()>;
 
   // kResourceExhausted if the memory of the logits cannot be allocated. May be null: `observer`,
-  // `draft` (the model of plan.draft), `dense` (the layers of plan.pooling), `tower`, and
-  // `listener` (for events of the prefix cache).
+  // `draft` (the model of plan.draft), `dense` (the layers of plan.pooling), `tower`, `listener`
+  // (for events of the prefix cache), and `draft_cache` (memory for a draft's cache on a device).
   static Result<std::unique_ptr<EngineCore>> Create(
       const EnginePlan& plan, Model& model, KvCache& cache, ThreadPool& pool,
       EngineObserver* observer, OnEnd on_end, OnFailedStep on_failed_step, Model* draft = nullptr,
       const DenseLayers* dense = nullptr, ImageTower* tower = nullptr,
-      CacheListener* listener = nullptr);
+      CacheListener* listener = nullptr, void* draft_cache = nullptr);
 
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
@@ -164,6 +164,7 @@ class EngineCore {
   int64_t MicrosecondsAt(Clock::time_point now) const;
 
   bool proposes() const { return proposer_ != nullptr || drafter_ != nullptr; }
+  bool hands_on() const { return drafter_ != nullptr && plan_.draft->is_head(); }
   bool replays() const { return journal_ != nullptr && journal_->replays(); }
   // Proposes tokens for sequences that are not in flight.
   void ProposeTokens();

@@ -178,6 +178,14 @@ ModelOptions DeviceModelOptionsOf(const EnginePlan& plan, const Device& device) 
   return options;
 }
 
+// The memory of a drafting head on the device.
+int64_t DraftBytesOnDevice(const EnginePlan& plan) {
+  if (!plan.draft) return 0;
+  const DraftPlan& draft = *plan.draft;
+  return DevicePool::Padded(draft.weight_bytes) + DevicePool::Padded(draft.workspace_bytes) +
+         DevicePool::Padded(draft.kv_bytes);
+}
+
 // Allocates the plan's memory on the device, then loads the model into it.
 Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
                     const kernels::KvLayout& layout, const LoadProgress& progress,
@@ -189,7 +197,7 @@ Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
           device,
           DevicePool::Padded(plan.weight_bytes) + DevicePool::Padded(plan.workspace_bytes) +
               DevicePool::Padded(plan.adapter_bytes) + DevicePool::Padded(plan.kv_bytes) +
-              DevicePool::Padded(plan.state_bytes),
+              DevicePool::Padded(plan.state_bytes) + DraftBytesOnDevice(plan),
           "weights, workspace and KV cache"));
   parts.device_pool = std::make_unique<DevicePool>(std::move(pool));
   ASSIGN_OR_RETURN(parts.model, LoadDeviceModel(device, *parts.device_pool, *parts.pool,
@@ -257,6 +265,22 @@ Status LoadDraft(const EnginePlan& plan, ThreadPool& pool, const Model& target,
                                                   plan.draft->options, asked.quantization);
   if (!loaded) return tl::unexpected(std::move(loaded).error().In(DrafterName(asked)));
   draft = *std::move(loaded);
+  return {};
+}
+
+// LoadDraft of a head, onto the model's device.
+Status LoadDraftOnDevice(const EnginePlan& plan, EngineLoop::Parts& parts) {
+  const DraftConfig& asked = plan.config.draft;
+  const std::filesystem::path& folder = asked.is_mtp() ? plan.config.model_folder : asked.folder;
+  Device& device = *parts.devices.front();
+  ModelOptions options = plan.draft->options;
+  if (IsGpu(device.info().kind)) options.linear_tactics = device::DefaultTacticsPath();
+  auto loaded = LoadDeviceDrafter(device, *parts.device_pool, *parts.pool, folder,
+                                  plan.draft->model, options, *parts.model);
+  if (!loaded) return tl::unexpected(std::move(loaded).error().In(DrafterName(asked)));
+  parts.draft = *std::move(loaded);
+  ASSIGN_OR_RETURN(parts.draft_cache,
+                   parts.device_pool->Take(plan.draft->kv_bytes, "the drafting head's KV cache"));
   return {};
 }
 
@@ -372,7 +396,9 @@ Status LoadWeights(const EnginePlan& plan, const ModelConfig& model,
   } else {
     RETURN_IF_ERROR(LoadAlone(plan, model, progress, parts));
   }
-  RETURN_IF_ERROR(LoadDraft(plan, *parts.pool, *parts.model, parts.draft));
+  RETURN_IF_ERROR(plan.draft && plan.draft->on_device
+                      ? LoadDraftOnDevice(plan, parts)
+                      : LoadDraft(plan, *parts.pool, *parts.model, parts.draft));
   ASSIGN_OR_RETURN(parts.dense, LoadDense(plan, *parts.pool));
   return {};
 }

@@ -64,7 +64,7 @@ Status EngineLoop::MakeCore() {
                               plan_, *parts_.model, *parts_.cache, *parts_.pool, observer_,
                               [this](const ActiveRequest& request) { OnEnd(request); },
                               [this] { OnFailedStep(); }, parts_.draft.get(), parts_.dense.get(),
-                              parts_.tower.get(), parts_.listener.get()));
+                              parts_.tower.get(), parts_.listener.get(), parts_.draft_cache));
   core_->set_weights(num_replaced_);
   if (tiers_ != nullptr) core_->UseTiers(&tiers_->blocks(), tiers_->snapshots());
   if (!replays()) core_->UseJournal(parts_.journal);

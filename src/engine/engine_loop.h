@@ -42,6 +42,7 @@ class EngineLoop final : public Engine {
     std::unique_ptr<ThreadPool> pool;
     std::unique_ptr<Model> model;
     std::unique_ptr<Model> draft;       // of plan.draft; null: there is no draft model
+    void* draft_cache = nullptr;        // on a device: memory of its cache, in device_pool
     std::unique_ptr<ImageTower> tower;  // of plan.tower; null: prompts may not hold images
     std::unique_ptr<KvCache> cache;
     WeightStage* stage = nullptr;  // of a model of several ranks, part of it; else null

@@ -162,7 +162,10 @@ void EngineLoop::SwitchDiskTo(const std::filesystem::path& folder) {
 
 void EngineLoop::TakeParts(Parts& made) {
   if (made.device_pool != nullptr) parts_.device_pool = std::move(made.device_pool);
-  if (made.draft != nullptr) parts_.draft = std::move(made.draft);
+  if (made.draft != nullptr) {
+    parts_.draft = std::move(made.draft);
+    parts_.draft_cache = made.draft_cache;
+  }
   if (made.dense != nullptr) parts_.dense = std::move(made.dense);
   if (made.cache != nullptr) parts_.cache = std::move(made.cache);
   if (made.cache_bytes != nullptr) parts_.cache_bytes = std::move(made.cache_bytes);

@@ -26,26 +26,36 @@ Result<Buffer> AllocateNumbers(int64_t count, const char* what) {
   return Buffer::Allocate(static_cast<size_t>(count) * sizeof(float), what);
 }
 
-}  // namespace
-
-Result<std::unique_ptr<HeadProposer>> HeadProposer::Create(const DraftPlan& plan, Model& model,
-                                                           ThreadPool& pool) {
-  const DrafterSpec& spec = plan.head();
+Result<KvCache> MakeCache(const DraftPlan& plan, ThreadPool& pool, void* device_cache) {
+  if (plan.on_device)
+    return KvCache::Wrap(plan.layout, plan.kv_groups(), plan.num_blocks, device_cache);
   ASSIGN_OR_RETURN(KvCache cache,
                    KvCache::Allocate(plan.layout, plan.kv_groups(), plan.num_blocks));
   cache.Warm(pool);
+  return cache;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HeadProposer>> HeadProposer::Create(const DraftPlan& plan, Model& model,
+                                                           ThreadPool& pool, void* device_cache) {
+  const DrafterSpec& spec = plan.head();
+  ASSIGN_OR_RETURN(KvCache cache, MakeCache(plan, pool, device_cache));
   Arrays arrays;
   ASSIGN_OR_RETURN(arrays.logits, AllocateNumbers(plan.max_sequences * spec.num_outputs,
                                                   "the drafting head's logits"));
   ASSIGN_OR_RETURN(arrays.wide,
                    AllocateNumbers(WideNumbers(plan), "the drafting head's logits of all tokens"));
-  const int64_t width = std::max(spec.target_width(), plan.model.hidden_size);
+  const int64_t width =
+      plan.on_device ? 0 : std::max(spec.target_width(), plan.model.hidden_size);
   ASSIGN_OR_RETURN(arrays.hidden, AllocateNumbers(plan.options.max_rows * width,
                                                   "the drafting head's hidden rows"));
-  ASSIGN_OR_RETURN(arrays.handed, AllocateNumbers(plan.max_sequences * plan.model.hidden_size,
-                                                  "the drafting head's own hidden rows"));
-  return std::unique_ptr<HeadProposer>(
+  const int64_t own = plan.on_device ? 0 : plan.max_sequences * plan.model.hidden_size;
+  ASSIGN_OR_RETURN(arrays.handed, AllocateNumbers(own, "the drafting head's own hidden rows"));
+  std::unique_ptr<HeadProposer> proposer(
       new HeadProposer(plan, model, pool, std::move(cache), std::move(arrays)));
+  RETURN_IF_ERROR(model.RecordSteps(plan.options.recorded, proposer->cache_));
+  return proposer;
 }
 
 int64_t HeadProposer::Bytes(const DraftPlan& plan, int num_threads) {
@@ -88,6 +98,7 @@ HeadProposer::HeadProposer(const DraftPlan& plan, Model& model, ThreadPool& pool
   logit_rows_.reserve(sequences);
   tokens_.reserve(rows);
   positions_.reserve(rows);
+  if (plan.on_device) hidden_rows_.reserve(rows);
 }
 
 HeadProposer::~HeadProposer() {
@@ -109,30 +120,56 @@ void HeadProposer::Begin(std::span<const int32_t> tokens, std::string_view cache
                                                                lookup, state.cursor, state.blocks);
 }
 
-void HeadProposer::Keep(const Hidden& hidden, int64_t begin, DraftSequence& state) const {
+void HeadProposer::DropFirst(int64_t count, DraftSequence& state) const {
+  if (plan_.on_device)
+    state.kept.erase(state.kept.begin(), state.kept.begin() + count);
+  else
+    state.hidden.erase(state.hidden.begin(), state.hidden.begin() + count * target_width_);
+  state.hidden_first += count;
+}
+
+void HeadProposer::DropLost(DraftSequence& state) const {
+  if (!plan_.on_device) return;
+  const auto first = std::ranges::lower_bound(state.kept, num_kept_ - plan_.options.kept_rows);
+  DropFirst(first - state.kept.begin(), state);
+}
+
+void HeadProposer::Keep(const Hidden& hidden, int64_t begin, DraftSequence& state) {
+  DropLost(state);
   const int64_t end = state.hidden_first + NumHidden(state);
-  if (state.hidden.empty() || hidden.first + begin > end) {
-    state.hidden.clear();
+  if (NumHidden(state) == 0 || hidden.first + begin > end) {
+    DropAll(state);
     state.hidden_first = hidden.first + begin;
   } else {
     begin = std::max(begin, end - hidden.first);
   }
   if (begin >= hidden.count) return;
-  state.hidden.insert(state.hidden.end(), hidden.rows + begin * target_width_,
-                      hidden.rows + hidden.count * target_width_);
+  if (plan_.on_device) {
+    KeepOnDevice(hidden, begin, state);
+  } else {
+    state.hidden.insert(state.hidden.end(), hidden.rows + begin * target_width_,
+                        hidden.rows + hidden.count * target_width_);
+  }
   const int64_t more = NumHidden(state) - kMostKept;
-  if (more <= 0) return;
-  state.hidden.erase(state.hidden.begin(), state.hidden.begin() + more * target_width_);
-  state.hidden_first += more;
+  if (more > 0) DropFirst(more, state);
+}
+
+void HeadProposer::KeepOnDevice(const Hidden& hidden, int64_t begin, DraftSequence& state) {
+  const int64_t places = plan_.options.kept_rows;
+  while (begin < hidden.count) {
+    const int64_t place = num_kept_ % places;
+    const int64_t count = std::min(hidden.count - begin, places - place);
+    model_.KeepRows(hidden.step, hidden.step_row + begin, count, place);
+    for (int64_t i = 0; i < count; ++i) state.kept.push_back(num_kept_++);
+    begin += count;
+  }
 }
 
 void HeadProposer::SkipMissing(DraftSequence& state) const {
-  if (state.hidden.empty()) return;
-  const int64_t known =
-      std::clamp<int64_t>(NextOf(state) - state.hidden_first, 0, NumHidden(state));
-  state.hidden.erase(state.hidden.begin(), state.hidden.begin() + known * target_width_);
-  state.hidden_first += known;
-  if (!state.hidden.empty()) state.num_skipped += state.hidden_first - NextOf(state);
+  DropLost(state);
+  if (NumHidden(state) == 0) return;
+  DropFirst(std::clamp<int64_t>(NextOf(state) - state.hidden_first, 0, NumHidden(state)), state);
+  if (NumHidden(state) > 0) state.num_skipped += state.hidden_first - NextOf(state);
 }
 
 bool HeadProposer::TakeBlocks(DraftSequence& state, int64_t rows) {
@@ -163,18 +200,18 @@ bool HeadProposer::CatchUp(const Hidden& hidden) {
   DraftSequence& state = *hidden.state;
   try {
     // First computes the kept rows, if the new ones directly follow them.
-    if (!state.hidden.empty()) {
+    if (NumHidden(state) > 0) {
       SkipMissing(state);
       const int64_t count = NumHidden(state);
       if (count > 0 && state.hidden_first + count == hidden.first) {
         if (!TakeBlocks(state, count)) return false;
         ClearStep();
-        AddRows(hidden.tokens, NextOf(state), count, state.num_computed, state.hidden.data(),
-                target_width_, state);
-        Forward(/*takes_target=*/true, /*wants=*/false);
+        AddRows(hidden.tokens, NextOf(state), count, state.num_computed, state);
+        AddKept(state);
+        Forward(Source::kKept, {}, /*wants=*/false);
         state.num_computed += count;
       }
-      state.hidden.clear();
+      DropAll(state);
     }
     int64_t begin = std::max<int64_t>(0, NextOf(state) - hidden.first);
     state.num_skipped += std::max<int64_t>(0, hidden.first - NextOf(state));
@@ -183,9 +220,9 @@ bool HeadProposer::CatchUp(const Hidden& hidden) {
       if (!TakeBlocks(state, count)) break;
       const Clock::time_point start = Clock::now();
       ClearStep();
-      AddRows(hidden.tokens, NextOf(state), count, state.num_computed,
-              hidden.rows + begin * target_width_, target_width_, state);
-      Forward(/*takes_target=*/true, /*wants=*/false);
+      AddRows(hidden.tokens, NextOf(state), count, state.num_computed, state);
+      AddGiven(hidden, begin, count);
+      Forward(Source::kGiven, hidden.step, /*wants=*/false);
       policy_.LearnCatchUp(SecondsSince(start), count);
       state.num_computed += count;
       begin += count;
@@ -204,11 +241,12 @@ void HeadProposer::ClearStep() {
   positions_.clear();
   slices_.clear();
   logit_rows_.clear();
+  hidden_rows_.clear();
+  num_hidden_ = 0;
 }
 
 void HeadProposer::AddRows(std::span<const int32_t> tokens, int64_t first, int64_t count,
-                           int64_t context, const float* rows, int64_t width,
-                           DraftSequence& state) {
+                           int64_t context, DraftSequence& state) {
   const auto row = std::ssize(tokens_);
   slices_.push_back(
       {row, static_cast<int32_t>(count), static_cast<int32_t>(context), state.blocks[0].data()});
@@ -216,21 +254,49 @@ void HeadProposer::AddRows(std::span<const int32_t> tokens, int64_t first, int64
     tokens_.push_back(tokens[static_cast<size_t>(i + 1)]);
     positions_.push_back(static_cast<int32_t>(i));
   }
-  std::copy_n(rows, count * width, arrays_.hidden.As<float>().data() + row * width);
   logit_rows_.push_back(static_cast<int32_t>(row + count - 1));
 }
 
-void HeadProposer::Forward(bool takes_target, bool wants) {
+void HeadProposer::AddHidden(const float* rows, int64_t count, int64_t width) {
+  std::copy_n(rows, count * width, arrays_.hidden.As<float>().data() + num_hidden_);
+  num_hidden_ += count * width;
+}
+
+void HeadProposer::AddKept(const DraftSequence& state) {
+  if (!plan_.on_device) return AddHidden(state.hidden.data(), NumHidden(state), target_width_);
+  for (const int64_t number : state.kept)
+    hidden_rows_.push_back(static_cast<int32_t>(number % plan_.options.kept_rows));
+}
+
+void HeadProposer::AddGiven(const Hidden& hidden, int64_t begin, int64_t count) {
+  if (!plan_.on_device)
+    return AddHidden(hidden.rows + begin * target_width_, count, target_width_);
+  for (int64_t i = 0; i < count; ++i)
+    hidden_rows_.push_back(static_cast<int32_t>(hidden.step_row + begin + i));
+}
+
+void HeadProposer::AddOwn(int64_t i) {
+  if (plan_.on_device) return hidden_rows_.push_back(static_cast<int32_t>(i));
+  AddHidden(arrays_.handed.As<float>().data() + i * hidden_size_, 1, hidden_size_);
+}
+
+void HeadProposer::Forward(Source source, const DeviceHidden& given, bool wants) {
   if (!wants) logit_rows_.clear();
   StepInput input;
   input.tokens = tokens_;
   input.positions = positions_;
   input.slices = slices_;
   input.logit_rows = logit_rows_;
-  const size_t width = static_cast<size_t>(takes_target ? target_width_ : hidden_size_);
-  input.hidden = arrays_.hidden.As<float>().first(tokens_.size() * width);
-  input.takes_target = takes_target;
-  if (wants) input.handed = arrays_.handed.As<float>();
+  input.takes_target = source != Source::kOwn;
+  if (plan_.on_device) {
+    input.hidden_memory = source == Source::kKept    ? model_.kept_rows()
+                          : source == Source::kGiven ? given
+                                                     : model_.handed_rows();
+    input.hidden_rows = hidden_rows_;
+  } else {
+    input.hidden = arrays_.hidden.As<float>().first(static_cast<size_t>(num_hidden_));
+    if (wants) input.handed = arrays_.handed.As<float>();
+  }
   model_.Forward(threads_, input, cache_, arrays_.logits.As<float>().data());
 }
 
@@ -259,7 +325,7 @@ void HeadProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
       SkipMissing(state);
       // Ready if the hidden rows up to the last token's are available.
       const bool is_ready =
-          !state.hidden.empty() && state.hidden_first + NumHidden(state) == length - 1;
+          NumHidden(state) > 0 && state.hidden_first + NumHidden(state) == length - 1;
       const int64_t slots = plan_.options.max_context - state.num_computed - NumHidden(state);
       if (is_ready) most = std::clamp<int64_t>(slots + 1, 0, job.most);
     }
@@ -281,20 +347,20 @@ void HeadProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
     SequenceSampling& sampling = samplings_[active_.size()];
     sampling = SamplingOf(job);
     active_.push_back({.job = &job, .sampling = &sampling, .length = length});
-    AddRows(state.tokens, NextOf(state), count, state.num_computed, state.hidden.data(),
-            target_width_, state);
+    AddRows(state.tokens, NextOf(state), count, state.num_computed, state);
+    AddKept(state);
   }
   if (active_.empty()) return;
   try {
     bool is_first = true;
     while (!active_.empty()) {
       const Clock::time_point start = Clock::now();
-      Forward(/*takes_target=*/is_first, /*wants=*/true);
+      Forward(is_first ? Source::kKept : Source::kOwn, {}, /*wants=*/true);
       if (is_first) {
         for (const Active& active : active_) {
           DraftSequence& state = *active.job->state;
           state.num_computed += NumHidden(state);
-          state.hidden.clear();
+          DropAll(state);
           Insert(state.tokens, state);
         }
       }
@@ -337,9 +403,8 @@ void HeadProposer::Draw() {
     const int64_t proposed = std::ssize(*active.job->proposal);
     if (proposed == active.length) continue;
     const int64_t ahead = proposed - 1;
-    AddRows(state.tokens, NextOf(state) + ahead, 1, state.num_computed + ahead,
-            arrays_.handed.As<float>().data() + static_cast<int64_t>(i) * hidden_size_,
-            hidden_size_, state);
+    AddRows(state.tokens, NextOf(state) + ahead, 1, state.num_computed + ahead, state);
+    AddOwn(static_cast<int64_t>(i));
     active_[num_left++] = active;
   }
   active_.resize(num_left);

@@ -32,7 +32,12 @@ namespace sluice {
 // its cache, and for tokens that came while nothing was proposed. The head skips them: it attends
 // to fewer tokens, at their true positions.
 //
-// Thread safety: one thread at a time. Ownership: owns cache and arrays; model and pool outlive it.
+// On a device, hidden rows stay there: those that are kept take the places of Model::kept_rows() in
+// turn, so a row whose place has been taken since counts as missing. The logits are copied to the
+// host, which samples.
+//
+// Thread safety: one thread at a time. Ownership: owns cache and arrays; model, pool and the memory
+// of a device's cache outlive it.
 class HeadProposer final : public Drafter {
  public:
   // The maximum number of rows in a pass is at least this.
@@ -40,8 +45,10 @@ class HeadProposer final : public Drafter {
   // Maximum number of hidden rows of a sequence that are kept between steps.
   static constexpr int64_t kMostKept = kMaxSpeculativeTokens + 8;
 
+  // `device_cache`: on a device, memory of plan.kv_bytes for the keys and values; else null.
   static Result<std::unique_ptr<HeadProposer>> Create(const DraftPlan& plan, Model& model,
-                                                      ThreadPool& pool);
+                                                      ThreadPool& pool,
+                                                      void* device_cache = nullptr);
   HeadProposer(const HeadProposer&) = delete;
   HeadProposer& operator=(const HeadProposer&) = delete;
   ~HeadProposer() override;
@@ -62,7 +69,13 @@ class HeadProposer final : public Drafter {
     SequenceSampling* sampling = nullptr;
     int64_t length = 0;  // number of tokens to propose
   };
-  // All are F32.
+  // Where the hidden rows of a step are from.
+  enum class Source {
+    kKept,   // the sequences' kept rows
+    kGiven,  // the target's last step
+    kOwn,    // the head's last step
+  };
+  // All are F32. On a device, `hidden` and `handed` are empty.
   struct Arrays {
     Buffer logits;  // [max_sequences, num_outputs]
     Buffer wide;    // [max_sequences, vocab_size]: -infinity for tokens without a logit
@@ -72,9 +85,15 @@ class HeadProposer final : public Drafter {
 
   HeadProposer(const DraftPlan& plan, Model& model, ThreadPool& pool, KvCache cache, Arrays arrays);
 
+  // Number of kept rows.
   int64_t NumHidden(const DraftSequence& state) const {
-    return std::ssize(state.hidden) / target_width_;
+    return plan_.on_device ? std::ssize(state.kept) : std::ssize(state.hidden) / target_width_;
   }
+  // Drops the first `count` kept rows.
+  void DropFirst(int64_t count, DraftSequence& state) const;
+  void DropAll(DraftSequence& state) const { DropFirst(NumHidden(state), state); }
+  // Drops rows whose place another row has taken.
+  void DropLost(DraftSequence& state) const;
   // Returns the position of the next row to compute.
   static int64_t NextOf(const DraftSequence& state) {
     return state.num_computed + state.num_skipped;
@@ -83,7 +102,8 @@ class HeadProposer final : public Drafter {
   void Begin(std::span<const int32_t> tokens, std::string_view cache_salt,
              const SequenceSampling& sampling, DraftSequence& state);
   // Appends rows [begin, count) of `hidden` to the kept rows.
-  void Keep(const Hidden& hidden, int64_t begin, DraftSequence& state) const;
+  void Keep(const Hidden& hidden, int64_t begin, DraftSequence& state);
+  void KeepOnDevice(const Hidden& hidden, int64_t begin, DraftSequence& state);
   // Drops kept rows that are already computed, and counts missing rows before the first kept one as
   // skipped.
   void SkipMissing(DraftSequence& state) const;
@@ -92,13 +112,20 @@ class HeadProposer final : public Drafter {
   // Computes all rows of a prompt except the last, which it keeps. Returns false, and keeps nothing
   // of `hidden`, if there are too few blocks for the rows kept before.
   bool CatchUp(const Hidden& hidden);
-  // Adds rows of a sequence to the step: either its kept rows, or the row of the last proposed
-  // token.
+  // Adds rows of a sequence to the step, at positions from `first` on. `context`: number of rows
+  // before them in the cache. The caller adds as many hidden rows.
   void AddRows(std::span<const int32_t> tokens, int64_t first, int64_t count, int64_t context,
-               const float* rows, int64_t width, DraftSequence& state);
+               DraftSequence& state);
+  // Adds hidden rows to the step: all that the sequence keeps; rows of the target's last step; the
+  // head's own row of the i-th sequence of its last step.
+  void AddKept(const DraftSequence& state);
+  void AddGiven(const Hidden& hidden, int64_t begin, int64_t count);
+  void AddOwn(int64_t i);
+  void AddHidden(const float* rows, int64_t count, int64_t width);
   void ClearStep();
-  // Computes the step. `wants`: whether to compute logits of the last row of each sequence.
-  void Forward(bool takes_target, bool wants);
+  // Computes the step. `given`: for Source::kGiven on a device. `wants`: whether to compute logits
+  // of the last row of each sequence.
+  void Forward(Source source, const DeviceHidden& given, bool wants);
   void Insert(std::span<const int32_t> tokens, DraftSequence& state);
   // Samples the next token of each sequence in `active_`; those with more tokens to propose stay in
   // it.
@@ -122,6 +149,9 @@ class HeadProposer final : public Drafter {
   std::vector<SequenceSampling> samplings_;
   std::vector<int32_t> tokens_, positions_, logit_rows_;
   std::vector<kernels::AttentionSlice> slices_;
+  int64_t num_hidden_ = 0;            // numbers of hidden rows in the step
+  std::vector<int32_t> hidden_rows_;  // on a device: StepInput::hidden_rows
+  int64_t num_kept_ = 0;              // on a device: number of rows that were kept so far
   bool is_broken_ = false;  // whether a pass has failed
 };
 

@@ -38,11 +38,18 @@ Status PlanDraft(const ModelConfig& target, const ModelConfig& model,
     return Fail(ErrorCode::kUnsupported, fmt::format("{}: {}", DrafterName(asked), reason),
                 "speculative_config");
   };
-  if (plan.on_device()) {
+  if (plan.on_device() && !asked.is_head()) {
     return refuse(
-        fmt::format("{} are computed on a CPU, not yet on {}: say --device cpu, "
-                    "or use method ngram or suffix",
-                    asked.is_head() ? "drafting heads" : "draft models", plan.device_name));
+        fmt::format("draft models are computed on a CPU, not yet on {}: say --device cpu, "
+                    "or use a drafting head, or method ngram or suffix",
+                    plan.device_name));
+  }
+  if (plan.on_device() && plan.ranks.num_ranks() > 1) {
+    return refuse(
+        fmt::format("drafting heads are computed on one device, not yet on {}: leave "
+                    "tensor_parallel_size and pipeline_parallel_size out, or use method ngram or "
+                    "suffix",
+                    plan.ranks.num_ranks()));
   }
   if (asked.is_head()) {
     if (plan.ranks.num_stages > 1) {
@@ -71,6 +78,8 @@ Status PlanDraft(const ModelConfig& target, const ModelConfig& model,
   DraftPlan& draft = plan.draft.emplace();
   draft.model = model;
   draft.options.drafter = std::move(head);
+  draft.on_device = plan.on_device();
+  if (draft.on_device) draft.options.target = std::make_shared<const ModelConfig>(target);
   if (asked.is_head() && plan.ranks.num_ranks() > 1)
     draft.copied_bytes = CopiedTableBytes(target, *draft.options.drafter, plan.dtype);
   draft.adaptive = asked.adaptive;
@@ -84,8 +93,10 @@ Status PlanDraftBytes(const PlanModelFunction& plan_model, int num_threads, Engi
   DraftPlan& draft = *plan.draft;
   ModelOptions& options = draft.options;
   std::shared_ptr<const DrafterSpec> head = std::move(options.drafter);
+  std::shared_ptr<const ModelConfig> target = std::move(options.target);
   options = ModelOptionsOf(plan);
   options.drafter = std::move(head);
+  options.target = std::move(target);
   options.op_times = nullptr;
   options.lora = {};
   options.image_rows = 0;
@@ -97,6 +108,9 @@ Status PlanDraftBytes(const PlanModelFunction& plan_model, int num_threads, Engi
   // Large enough for a whole step: without chunked prefill it can hold a whole prompt.
   if (draft.is_head()) draft.handed_rows = plan.scheduler.max_num_batched_tokens;
   options.max_slices = options.max_logit_rows = draft.max_sequences;
+  std::erase_if(options.recorded.sequences,
+                [&](int64_t sequences) { return sequences > draft.max_sequences; });
+  if (draft.on_device) options.kept_rows = draft.max_sequences * HeadProposer::kMostKept;
   options.max_context = std::min({plan.max_model_len, draft.model.max_position_embeddings,
                                   plan.config.draft.max_model_len.value_or(plan.max_model_len)});
   ASSIGN_OR_RETURN(const ModelMemory memory, plan_model(draft.model, options, num_threads));
@@ -108,10 +122,13 @@ Status PlanDraftBytes(const PlanModelFunction& plan_model, int num_threads, Engi
                 "speculative_config");
   }
   draft.weight_bytes = memory.weight_bytes + draft.copied_bytes;
+  // With a device, these arrays are in the machine's memory.
   const int64_t arrays =
-      draft.is_head()
+      draft.on_device ? 0
+      : draft.is_head()
           ? HeadProposer::Bytes(draft, num_threads) + draft.HandedNumbers() * int64_t{sizeof(float)}
           : DraftProposer::Bytes(draft, draft.model.vocab_size, num_threads);
+  plan.graph_bytes += memory.graph_bytes;
   draft.workspace_bytes = plan.num_engines * (memory.workspace_bytes + arrays);
   int64_t read = memory.token_weight_bytes;
   if (draft.is_head() && draft.head().head.empty())

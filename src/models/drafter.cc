@@ -464,18 +464,23 @@ Result<std::unique_ptr<Model>> LoadDrafter(ThreadPool& pool, const std::filesyst
     ASSIGN_OR_RETURN(tables,
                      CopyTables(pool, target.config(), target_folder, *options.drafter, options));
   }
-  std::optional<Checkpoint> checkpoint;
-  if (options.load_format != ModelOptions::LoadFormat::kDummy) {
-    ASSIGN_OR_RETURN(checkpoint, Checkpoint::Open(folder));
-    DecoderWeights unfilled;
-    RETURN_IF_ERROR(
-        CheckParameters(ListParameters(config.spec, unfilled, {}, options.drafter.get()),
-                        *checkpoint, *config.scheme, config.spec));
-  }
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                   OpenDrafter(folder, config, options));
   ASSIGN_OR_RETURN(std::unique_ptr<DecoderModel> model,
                    LoadShare(pool, checkpoint ? &*checkpoint : nullptr, config, options, {}, {}, {},
                              std::move(tables)));
   return std::unique_ptr<Model>(std::move(model));
+}
+
+Result<std::optional<Checkpoint>> OpenDrafter(const std::filesystem::path& folder,
+                                              const ModelConfig& config,
+                                              const ModelOptions& options) {
+  if (options.load_format == ModelOptions::LoadFormat::kDummy) return std::optional<Checkpoint>();
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(folder));
+  DecoderWeights unfilled;
+  RETURN_IF_ERROR(CheckParameters(ListParameters(config.spec, unfilled, {}, options.drafter.get()),
+                                  checkpoint, *config.scheme, config.spec));
+  return std::optional<Checkpoint>(std::move(checkpoint));
 }
 
 int64_t CopiedTableBytes(const ModelConfig& target, const DrafterSpec& head, ElementType type) {

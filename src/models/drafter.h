@@ -3,10 +3,12 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/scheme.h"
 #include "models/model.h"
 #include "models/model_config.h"
@@ -44,6 +46,12 @@ Result<std::unique_ptr<Model>> LoadDrafter(ThreadPool& pool, const std::filesyst
                                            const ModelConfig& config, const ModelOptions& options,
                                            const Model& target,
                                            const std::filesystem::path& target_folder);
+
+// Opens the checkpoint of the head of options.drafter and checks its tensors. Returns nullopt if the
+// options request random weights.
+Result<std::optional<Checkpoint>> OpenDrafter(const std::filesystem::path& folder,
+                                              const ModelConfig& config,
+                                              const ModelOptions& options);
 
 // Returns the bytes that LoadDrafter loads again if several ranks compute the target.
 int64_t CopiedTableBytes(const ModelConfig& target, const DrafterSpec& head, ElementType type);

@@ -18,9 +18,9 @@ struct HandedRows {
   bool is_normed = false;
 
   bool any() const { return is_normed || !layers.empty(); }
-  int64_t Width(int64_t hidden_size) const {
-    return is_normed ? hidden_size : std::ssize(layers) * hidden_size;
-  }
+  // Number of pieces of hidden_size numbers in a row.
+  int64_t NumParts() const { return is_normed ? 1 : std::ssize(layers); }
+  int64_t Width(int64_t hidden_size) const { return NumParts() * hidden_size; }
   bool operator==(const HandedRows&) const = default;
 };
 

@@ -68,11 +68,15 @@ struct ModelOptions {
   // Counts the time of each operator, on a device by waiting for it; null: not counted. Of ranks
   // that share layers, only the first counts.
   std::shared_ptr<OpTimes> op_times = {};
-  HandedRows handed = {};  // contents of StepInput::handed; CPU only
+  HandedRows handed = {};  // contents of StepInput::handed, or on a device of handed_rows()
   // Number of places for rows of images (StepInput::stored_image_rows); 0: steps have none.
   int64_t image_rows = 0;
   // For a drafting head: the parts around its DecoderSpec's layers; else null.
   std::shared_ptr<const DrafterSpec> drafter = {};
+  // For a drafting head on a device: the model whose tables it may share, and the number of places
+  // of kept_rows().
+  std::shared_ptr<const ModelConfig> target = {};
+  int64_t kept_rows = 0;
 };
 
 // Memory that loading will take, from config.json alone.
@@ -124,6 +128,13 @@ struct StoredImageRow {
   const float* values = nullptr;  // [ImageTower::row_width()]
 };
 
+// Hidden rows in a device's memory, F32 [parts, stride, hidden_size]. A row has a piece in each of
+// HandedRows::NumParts() parts.
+struct DeviceHidden {
+  float* rows = nullptr;
+  int64_t stride = 0;  // number of rows for which each part has room
+};
+
 // One step over a mixed batch. Rows are the tokens of all slices, slice by slice.
 struct StepInput {
   // [rows]. In models with takes_drawn_tokens(), -1 - i stands for the token of draw i of the
@@ -169,6 +180,10 @@ struct StepInput {
   // [rows, target_width()], else its own [rows, hidden_size].
   std::span<const float> hidden = {};
   bool takes_target = true;
+  // Instead of `hidden`, for a head on a device: memory with hidden rows, and for each row of the
+  // step the index of its hidden row there, [rows].
+  DeviceHidden hidden_memory = {};
+  std::span<const int32_t> hidden_rows = {};
 
   std::span<const kernels::AttentionSlice> SlicesOf(int64_t group) const {
     const size_t count = slices.size() / static_cast<size_t>(num_groups);
@@ -243,6 +258,16 @@ class Model {
   // Memory in which a tower on the same device may write rows of images; null: rows are given in
   // steps.
   virtual DeviceImages device_images() { return {}; }
+
+  // On a device, where each step leaves the rows of ModelOptions::handed, [max_rows], or a drafting
+  // head its own, [max_logit_rows].
+  virtual DeviceHidden handed_rows() { return {}; }
+  // For a drafting head on a device: memory for rows of its target that later steps take. KeepRows
+  // copies rows [first, first + count) of its target's handed_rows() to the places from `place` on,
+  // before later steps of either model.
+  virtual DeviceHidden kept_rows() { return {}; }
+  virtual void KeepRows(const DeviceHidden& /*from*/, int64_t /*first*/, int64_t /*count*/,
+                        int64_t /*place*/) {}
 
   // The adapters of all ranks; null if the model serves none. Models that share weights share them.
   virtual std::shared_ptr<LoraStore> lora() { return nullptr; }

@@ -61,7 +61,9 @@ void CheckStepInput(const DecoderSpec& spec, const ModelOptions& options, const 
   }
   CHECK_EQ(next_row, rows);
   CheckStates(spec, input, cache);
-  if (options.drafter != nullptr) {
+  if (options.drafter != nullptr && input.hidden_memory.rows != nullptr) {
+    CHECK_EQ(std::ssize(input.hidden_rows), rows);
+  } else if (options.drafter != nullptr) {
     const int64_t width = input.takes_target ? options.drafter->target_width() : spec.hidden_size;
     CHECK_EQ(std::ssize(input.hidden), rows * width);
   }

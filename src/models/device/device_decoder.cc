@@ -48,8 +48,8 @@ void DeviceDecoder::PrepareLogits(std::span<float> logits) {
 void DeviceDecoder::FinishLogits(const StepInput& input, float* logits) {
   auto* const on_device = reinterpret_cast<float*>(parts_.executor->BufferAt("logits"));
   const auto copy = [&](size_t begin, size_t end) {
-    const int64_t offset = static_cast<int64_t>(begin) * spec_.vocab_size;
-    const int64_t count = static_cast<int64_t>(end - begin) * spec_.vocab_size;
+    const int64_t offset = static_cast<int64_t>(begin) * NumLogits();
+    const int64_t count = static_cast<int64_t>(end - begin) * NumLogits();
     if (count > 0) parts_.stream->CopyToHost(logits + offset, on_device + offset, count * 4);
   };
   const size_t rows = input.logit_rows.size();
@@ -123,8 +123,8 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
   const bool has_logits = spec_.head.kind == HeadSpec::Kind::kVocabulary;
   Begun& begun = begun_[newest_];
   const bool scores = spec_.head.kind == HeadSpec::Kind::kScores && place_.rank() == 0;
-  const int64_t rows = RunProgram(std::ssize(input.tokens), std::ssize(input.logit_rows), cache,
-                                  scores ? begun.hidden.data() : logits);
+  const int64_t rows = RunProgram(input, std::ssize(input.tokens), std::ssize(input.logit_rows),
+                                  cache, scores ? begun.hidden.data() : logits);
   if (rows == 0) return;
   if (scores) {
     begun.results = logits;
@@ -133,14 +133,16 @@ void DeviceDecoder::Enqueue(const StepInput& input, const KvCache& cache, float*
   if (has_logits && place_.rank() == 0) FinishLogits(input, logits);
 }
 
-int64_t DeviceDecoder::RunProgram(int64_t rows, int64_t logit_rows, const KvCache& cache,
-                                  float* results) {
+int64_t DeviceDecoder::RunProgram(const StepInput& input, int64_t rows, int64_t logit_rows,
+                                  const KvCache& cache, float* results) {
   return parts_.executor->Run({.inputs = &parts_.inputs,
                                .cache = &cache,
                                .rows = rows,
                                .wanted = logit_rows,
                                .adapters = begun_[newest_].slots,
                                .results = results,
+                               .hidden = input.hidden_memory,
+                               .takes_target = input.takes_target,
                                .is_recorded = is_recording_});
 }
 

@@ -27,7 +27,7 @@ class DeviceDecoder final : public Model {
   struct Parts {
     Device& device;
     const device::DeviceKernels& kernels;
-    std::unique_ptr<DeviceStream> stream;
+    std::shared_ptr<DeviceStream> stream;  // a drafting head's is its target's
     std::unique_ptr<device::DeviceLinear> linear;
     DeviceStepInputs inputs;
     std::unique_ptr<DeviceRanks> ranks;  // null: a single rank
@@ -37,6 +37,7 @@ class DeviceDecoder final : public Model {
     // Page-locked: number of rows per expert in a large step; empty without experts.
     DeviceBuffer expert_rows = {};
     std::vector<float> scores = {};              // DecoderWeights::scores; only on the first rank
+    DeviceTables tables = {};                    // this model's own
     std::shared_ptr<DeviceLoraSlots> lora = {};  // null: no adapters are served
   };
 
@@ -49,7 +50,7 @@ class DeviceDecoder final : public Model {
   Status Tune();
 
   bool draws_tokens() const override {
-    return spec_.head.kind == HeadSpec::Kind::kVocabulary &&
+    return spec_.head.kind == HeadSpec::Kind::kVocabulary && options_.drafter == nullptr &&
            spec_.vocab_size <= kernels::kMostDrawnTokens;
   }
   DrawLimits draw_limits() const override {
@@ -66,6 +67,12 @@ class DeviceDecoder final : public Model {
   }
   std::shared_ptr<LoraStore> lora() override { return parts_.lora; }
   DeviceImages device_images() override;
+  DeviceHidden handed_rows() override;
+  DeviceHidden kept_rows() override;
+  void KeepRows(const DeviceHidden& from, int64_t first, int64_t count, int64_t place) override;
+  // For its drafting head.
+  const std::shared_ptr<DeviceStream>& stream() const { return parts_.stream; }
+  const DeviceTables& tables() const { return parts_.tables; }
   bool takes_drawn_tokens() const override { return parts_.ranks == nullptr && draws_tokens(); }
   Status RecordSteps(const RecordedSteps& steps, KvCache& cache) override;
   int64_t num_replayed() const override { return num_replayed_; }
@@ -94,14 +101,19 @@ class DeviceDecoder final : public Model {
   void StoreImageRows(std::span<const StoredImageRow> rows);
   // Enqueues what a step does to states before its tokens: copies, and zeros for new sequences.
   void PrepareStates(const StepInput& input, const StateCache& states);
-  // Enqueues a step that was sent: the same operations for all steps with equal numbers of rows
+  // Enqueues a step that was sent, of `input`: the same operations for all steps with equal numbers of rows
   // whose logits are all wanted. Returns the number of rows that have results.
-  int64_t RunProgram(int64_t rows, int64_t logit_rows, const KvCache& cache, float* results);
+  int64_t RunProgram(const StepInput& input, int64_t rows, int64_t logit_rows, const KvCache& cache,
+                     float* results);
   void FailInFlight(const std::string& reason);
   // Allows the step's adapters to be replaced.
   void EndUse(const Begun& begun);
   // Draws the tokens that the step asks for; copies the other rows of logits to the host.
   void FinishLogits(const StepInput& input, float* logits);
+  // Number of logits in a row.
+  int64_t NumLogits() const {
+    return options_.drafter != nullptr ? options_.drafter->num_outputs : spec_.vocab_size;
+  }
   // The graphs that can replay this step; null if there are none.
   const StepGraphs::Size* GraphsFor(const StepInput& input, const KvCache& cache) const;
 

@@ -107,6 +107,13 @@ bool IsFleeting(const program::Program& program, size_t index, program::BufferId
 
 }  // namespace
 
+void AddKeptRows(program::Program& program, int64_t bytes) {
+  program.buffers.push_back({.name = std::string(kKeptRows),
+                             .extent = program::Extent::kOnce,
+                             .row_bytes = bytes,
+                             .is_kept = true});
+}
+
 DeviceExecutor::DeviceExecutor(program::Program program, DeviceProgramWeights weights,
                                DevicePlan plan, std::byte* workspace, const Parts& parts)
     : program_(std::move(program)),
@@ -162,11 +169,7 @@ int64_t DeviceWalk::Run() {
   for (int32_t index = 0; index < end;) {
     const program::Op& op = program_.ops[static_cast<size_t>(index)];
     if (const auto* skip = std::get_if<program::SkipUnless>(&op)) {
-      const bool goes_on = skip->condition == program::SkipUnless::Condition::kHasRows
-                               ? rows_ > 0
-                               : step_.wanted > 0;
-      if (!goes_on) rows_ = 0;
-      index = goes_on ? index + 1 : skip->to;
+      index = GoesOn(*skip) ? index + 1 : skip->to;
     } else if (std::holds_alternative<program::Parts>(op)) {
       index = RunParts(index);
     } else {
@@ -175,6 +178,16 @@ int64_t DeviceWalk::Run() {
     }
   }
   return rows_;
+}
+
+bool DeviceWalk::GoesOn(const program::SkipUnless& skip) {
+  using Condition = program::SkipUnless::Condition;
+  if (skip.condition == Condition::kTakesTarget) return step_.takes_target;
+  if (skip.condition == Condition::kTakesOwn) return !step_.takes_target;
+  const bool goes_on =
+      skip.condition == Condition::kHasRows ? rows_ > 0 : step_.wanted > 0;
+  if (!goes_on) rows_ = 0;
+  return goes_on;
 }
 
 void DeviceWalk::RunAt(int32_t index) {

@@ -46,6 +46,10 @@ inline constexpr int64_t kMostExchangedRows = 512;
 int64_t ExchangedBytes(const program::Program& program);
 void AddExchange(program::Program& program);
 
+// The buffer of Model::kept_rows(), which shares memory with no other.
+inline constexpr std::string_view kKeptRows = "kept_rows";
+void AddKeptRows(program::Program& program, int64_t bytes);
+
 // Arguments of a run of a program.
 struct DeviceStep {
   const DeviceStepView* inputs = nullptr;
@@ -56,6 +60,8 @@ struct DeviceStep {
   float* results = nullptr;                // on the host, for CopyResults
   float* image_rows = nullptr;             // for StoreImage, rows image_stride numbers apart
   int64_t image_stride = 0;
+  DeviceHidden hidden = {};  // for TakeHidden
+  bool takes_target = true;
   bool is_recorded = false;
 };
 

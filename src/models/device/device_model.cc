@@ -23,6 +23,7 @@
 #include "models/device/device_lora.h"
 #include "models/device/device_options.h"
 #include "models/device/device_sink.h"
+#include "models/drafter.h"
 #include "models/encoder/encoder_spec.h"
 #include "models/kv_layout.h"
 #include "models/program/build_decoder.h"
@@ -263,7 +264,8 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
                          const RankPlace& place, const DeviceInfo& device,
                          const ParameterList& list, const DecoderWeights& loaded,
                          const DeviceWeightLayout& layout, const LoraLayout* lora,
-                         bool rounds_whole_rows, std::byte* memory, bool keeps_apart = false) {
+                         bool rounds_whole_rows, std::byte* memory, const DeviceTables& tables,
+                         bool keeps_apart = false) {
   const DecoderSpec share = ShareOf(spec, place);
   const program::DeviceTarget target = {
       .wide = spec.NumMoeLayers() > 0 ? ElementType::kF32 : ElementType::kBF16,
@@ -271,10 +273,16 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
       .lora_ranks = lora == nullptr ? 0 : lora->MostRanks(),
       .rounds_whole_rows = rounds_whole_rows};
   PlacedProgram placed;
-  placed.program = program::BuildDecoder(
-      {.spec = spec, .options = options, .place = place, .device = &target, .weights = loaded});
+  static const DecoderWeights owner{};  // stands for the weights of a drafting head's target
+  placed.program = program::BuildDecoder({.spec = spec,
+                                          .options = options,
+                                          .place = place,
+                                          .device = &target,
+                                          .weights = loaded,
+                                          .target = options.drafter != nullptr ? &owner : nullptr});
   placed.weights =
-      PlaceWeights(placed.program, list, layout, DeviceRounding::For(options, device), memory);
+      PlaceWeights(placed.program, list, layout, DeviceRounding::For(options, device), memory,
+                   {options.drafter != nullptr ? &owner : nullptr, tables});
   SizeProductBuffers(placed.program, placed.weights, device, LinearOptionsOf(options));
   AddStepInputs(placed.program,
                 DeviceStepInputs::MaxBytes(
@@ -282,6 +290,8 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
   if (options.image_rows > 0)
     AddImageRows(placed.program, options.image_rows * spec.ImageRowWidth() * 4);
   if (place.tensor_size > 1) AddExchange(placed.program);
+  if (options.kept_rows > 0)
+    AddKeptRows(placed.program, options.kept_rows * options.drafter->target_width() * 4);
   placed.plan = DevicePlan::For(placed.program, keeps_apart);
   return placed;
 }
@@ -321,10 +331,10 @@ std::optional<LoraLayout> LoraLayoutFor(const DecoderSpec& spec, const ModelOpti
 
 // Bytes of the weights that a step of one token reads: all except embedding tables and experts that
 // are not chosen.
-int64_t TokenWeightBytes(const DecoderSpec& spec, const ParameterList& list,
+int64_t TokenWeightBytes(const DecoderSpec& spec, bool is_drafter, const ParameterList& list,
                          const DecoderWeights& unfilled, const DeviceWeightLayout& layout) {
   std::set<const kernels::PackedMatrix*> unread = {&unfilled.layer_embeddings};
-  if (spec.LoadsHead() || spec.head.kind != HeadSpec::Kind::kVocabulary)
+  if (spec.LoadsHead() || spec.head.kind != HeadSpec::Kind::kVocabulary || is_drafter)
     unread.insert(&unfilled.embedding);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     if (!spec.layers[i].moe) continue;
@@ -340,6 +350,22 @@ int64_t TokenWeightBytes(const DecoderSpec& spec, const ParameterList& list,
     if (unread.contains(list.matrices[i].target)) bytes -= layout.matrix(i).total_bytes;
   }
   return bytes;
+}
+
+// Returns the tables of a drafting head's target as its configuration says, at no address.
+Result<DeviceTables> PlannedTables(const ModelOptions& options, const DeviceInfo& device,
+                                   std::byte* nowhere) {
+  if (options.target == nullptr) return DeviceTables();
+  DecoderSpec spec = options.target->spec;
+  spec.layers.clear();
+  spec.num_draft_layers = 0;
+  spec.layer_embeddings.width = 0;
+  DecoderWeights unfilled;
+  const ParameterList list = ListParameters(spec, unfilled);
+  ASSIGN_OR_RETURN(const DeviceWeightLayout layout,
+                   DeviceWeightLayout::For(spec.rope_tables, list,
+                                           PlannedFormats(list, *options.target->scheme)));
+  return TablesOf(unfilled, list, layout, DeviceRounding::For(options, device), nowhere);
 }
 
 // Logs which of the checkpoint's roundings of inputs the device does not apply.
@@ -382,7 +408,7 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   ASSIGN_OR_RETURN(const DecoderSpec spec, SpecFor(config, options, place));
   const DecoderSpec share = ShareOf(spec, place);
   DecoderWeights unfilled;
-  const ParameterList list = ListParameters(spec, unfilled, place);
+  const ParameterList list = ListParameters(spec, unfilled, place, options.drafter.get());
   const std::optional<LoraLayout> lora = LoraLayoutFor(spec, options, list, unfilled, place);
   ASSIGN_OR_RETURN(
       const DeviceWeightLayout layout,
@@ -390,13 +416,15 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   const DeviceRounding rounding = DeviceRounding::For(options, device);
   ModelMemory memory;
   memory.weight_bytes = layout.total_bytes();
-  memory.token_weight_bytes = TokenWeightBytes(share, list, unfilled, layout);
+  memory.token_weight_bytes =
+      TokenWeightBytes(share, options.drafter != nullptr, list, unfilled, layout);
   if (lora) memory.lora_bytes = DeviceLoraSlots::Bytes(*lora);
   // A dummy address: only sizes are computed.
   auto* const nowhere = std::bit_cast<std::byte*>(DevicePool::kAlignment);
+  ASSIGN_OR_RETURN(const DeviceTables tables, PlannedTables(options, device, nowhere));
   memory.workspace_bytes =
       ProgramFor(spec, options, place, device, list, unfilled, layout, lora ? &*lora : nullptr,
-                 RoundsWholeRows(list, *config.scheme, rounding), nowhere)
+                 RoundsWholeRows(list, *config.scheme, rounding), nowhere, tables)
           .plan.total_bytes;
   memory.graph_bytes = GraphBytes(share, options);
   memory.kv_groups = KvGroups::For(spec, options.max_context);
@@ -425,16 +453,32 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
                          std::move(config), options, std::move(alone), progress);
 }
 
+Result<std::unique_ptr<Model>> LoadDeviceDrafter(Device& device, DevicePool& pool,
+                                                 ThreadPool& threads,
+                                                 const std::filesystem::path& folder,
+                                                 ModelConfig config, const ModelOptions& options,
+                                                 Model& target) {
+  auto* const decoder = dynamic_cast<DeviceDecoder*>(&target);
+  CHECK(decoder != nullptr, "a drafting head of a model that is not on a single device");
+  ASSIGN_OR_RETURN(const std::optional<Checkpoint> checkpoint,
+                   OpenDrafter(folder, config, options));
+  DeviceRank alone;
+  alone.stream = decoder->stream();
+  return LoadDeviceShare(device, pool, threads, checkpoint ? &*checkpoint : nullptr,
+                         std::move(config), options, std::move(alone), {}, decoder->tables());
+}
+
 Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
                                                ThreadPool& threads, const Checkpoint* checkpoint,
                                                ModelConfig config, const ModelOptions& options,
-                                               DeviceRank rank, const LoadProgress& progress) {
+                                               DeviceRank rank, const LoadProgress& progress,
+                                               const DeviceTables& target_tables) {
   const RankPlace& place = rank.place;
   ASSIGN_OR_RETURN(DecoderSpec spec, SpecFor(config, options, place));
   const DecoderSpec share = ShareOf(spec, place);
   const QuantizationScheme& scheme = *config.scheme;
   DecoderWeights loaded;
-  const ParameterList list = ListParameters(spec, loaded, place);
+  const ParameterList list = ListParameters(spec, loaded, place, options.drafter.get());
   std::optional<LoraLayout> lora_layout = LoraLayoutFor(spec, options, list, loaded, place);
   std::vector<DataFormat> formats;
   if (checkpoint == nullptr) {
@@ -465,13 +509,14 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
   const bool rounds_whole_rows = RoundsWholeRows(list, scheme, rounding);
   PlacedProgram placed = ProgramFor(spec, options, place, device.info(), list, loaded, layout,
                                     lora_layout ? &*lora_layout : nullptr, rounds_whole_rows,
-                                    memory, pool.keeps_arrays_apart());
+                                    memory, target_tables, pool.keeps_arrays_apart());
   if (place.rank() == 0) {
     if (options.kv_type == ElementType::kF8E4M3) LogKvScales(loaded);
     LogUnroundedInputs(options, placed);
   }
   if (place.tensor_size > 1)
     RETURN_IF_ERROR(CheckRounding(placed.program, placed.weights, rounds_whole_rows));
+  const DeviceTables tables = TablesOf(loaded, list, layout, rounding, memory);
   ASSIGN_OR_RETURN(void* const workspace,
                    pool.Take(placed.plan.total_bytes, "the workspace of a step", placed.plan.gaps));
   auto* const workspace_bytes = static_cast<std::byte*>(workspace);
@@ -531,6 +576,7 @@ Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
                                                            .events = std::move(events),
                                                            .expert_rows = std::move(expert_rows),
                                                            .scores = std::move(loaded.scores),
+                                                           .tables = tables,
                                                            .lora = std::move(lora)});
   RETURN_IF_ERROR(model->Tune());
   return model;

@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "device/device.h"
+#include "models/device/device_weights.h"
 #include "models/model.h"
 #include "models/shard.h"
 #include "parallel/device_communicator.h"
@@ -45,7 +46,7 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
 // null for a single rank.
 struct DeviceRank {
   RankPlace place;
-  std::unique_ptr<DeviceStream> stream;
+  std::shared_ptr<DeviceStream> stream;
   std::unique_ptr<DeviceCommunicator> group;
   // The ranks that share its layers, their devices, and DeviceCommunicatorOptions::stop of `group`;
   // they outlive the call. Null and empty: ranks gather through `group` alone.
@@ -56,10 +57,20 @@ struct DeviceRank {
 
 // Loads the rank's share from a checkpoint of OpenChecked, which several ranks may read
 // concurrently; null: random weights. The share and its cache, which has the share's heads and
-// layers, follow DecoderModel's rules for ranks.
+// layers, follow DecoderModel's rules for ranks. `target_tables`: of a drafting head's target.
 Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
                                                ThreadPool& threads, const Checkpoint* checkpoint,
                                                ModelConfig config, const ModelOptions& options,
-                                               DeviceRank rank, const LoadProgress& progress = {});
+                                               DeviceRank rank, const LoadProgress& progress = {},
+                                               const DeviceTables& target_tables = {});
+
+// LoadDrafter on the device of `target`, which outlives the head. The head's steps run on the
+// target's stream, after its steps; its cache is the caller's. REQUIRES: `target` is a decoder of
+// LoadDeviceModel.
+Result<std::unique_ptr<Model>> LoadDeviceDrafter(Device& device, DevicePool& pool,
+                                                 ThreadPool& threads,
+                                                 const std::filesystem::path& folder,
+                                                 ModelConfig config, const ModelOptions& options,
+                                                 Model& target);
 
 }  // namespace sluice

@@ -24,8 +24,10 @@ const void* KeysOf(const KvCache& cache) {
 
 const StepGraphs::Size* DeviceDecoder::GraphsFor(const StepInput& input,
                                                  const KvCache& cache) const {
-  // Graphs contain neither rows of images nor adapters.
+  // Graphs contain neither rows of images nor adapters, and those of a drafting head take its own
+  // hidden rows.
   if (!input.image_rows.empty()) return nullptr;
+  if (options_.drafter != nullptr && input.takes_target) return nullptr;
   if (std::ranges::any_of(input.adapters, [](int32_t slot) { return slot >= 0; })) return nullptr;
   const size_t sequences = input.slices.size() / static_cast<size_t>(input.num_groups);
   if (input.tokens.size() != sequences || input.logit_rows.size() != sequences) return nullptr;
@@ -40,7 +42,7 @@ Result<std::unique_ptr<DeviceGraph>> DeviceDecoder::Record(const StepInput& inpu
                                                            PaddedStep& padded,
                                                            const KvCache& cache) {
   DeviceStream& stream = *parts_.stream;
-  const auto run = [&] { RunProgram(padded.rows, padded.rows, cache, /*results=*/nullptr); };
+  const auto run = [&] { RunProgram(input, padded.rows, padded.rows, cache, /*results=*/nullptr); };
   parts_.inputs.Send(stream, input, &padded);
   if (runs_before) run();
   if (parts_.ranks != nullptr)
@@ -83,6 +85,11 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
   StepInput input = {{&token, 1}, {&position, 1}, slices, {&row, 1}, cache.num_groups()};
   const StateSlot state = {.slot = 0};
   if (spec_.KeepsStates()) input.states = {&state, 1};
+  if (options_.drafter != nullptr) {
+    input.takes_target = false;
+    input.hidden_memory = handed_rows();
+    input.hidden_rows = {&row, 1};
+  }
   StepGraphs graphs(steps, KeysOf(cache));
   std::vector<int64_t> recorded;
   int64_t num_graphs = 0, num_operations = 0;

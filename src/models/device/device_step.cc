@@ -103,6 +103,7 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions&
     take(options.max_rows, sizeof(int32_t));  // places of embeddings
     take(options.max_rows, sizeof(int32_t));  // rows of own tokens
   }
+  if (options.drafter != nullptr) take(options.max_rows, sizeof(int32_t));
   const int64_t logit_rows = std::min(options.max_logit_rows, options.max_rows);
   take(logit_rows, sizeof(int32_t));
   take(logit_rows, sizeof(kernels::DrawSettings));
@@ -148,6 +149,7 @@ Result<DeviceStepInputs> DeviceStepInputs::Create(Device& device, const DecoderS
   DeviceStepInputs inputs;
   inputs.block_size_ = options.block_size;
   inputs.keeps_states_ = share.KeepsStates();
+  inputs.takes_hidden_ = options.drafter != nullptr;
   inputs.num_axes_ = NumAxes(share, options);
   inputs.sees_images_ = SeesImages(share, options);
   inputs.place_ = place;
@@ -199,6 +201,7 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input, Padded
   else
     copy(input.tokens, num_rows_, 0, tokens_);
   copy(input.positions, num_rows_, input.positions.back(), positions_);
+  if (takes_hidden_) copy(input.hidden_rows, num_rows_, 0, hidden_rows_);
   WriteRopePositions(input);
   WriteSlices(input);
   WriteSeen(input);

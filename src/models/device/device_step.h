@@ -95,6 +95,7 @@ class DeviceStepInputs final : public DeviceStepView {
             .places = OnDevice<int32_t>(image_places_),
             .count = num_image_rows_};
   }
+  const int32_t* hidden_rows() const override { return OnDevice<int32_t>(hidden_rows_); }
   // Whether steps of `padded` rows have room for so many snapshots of states.
   static bool HasRoomForSnapshots(const PaddedStep& padded, size_t count) {
     return static_cast<int64_t>(count) <= padded.rows;
@@ -189,6 +190,8 @@ class DeviceStepInputs final : public DeviceStepView {
   int64_t tokens_ = 0, embedding_places_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0,
           slices_ = 0, tables_ = 0, states_ = 0, kept_ = 0;
   bool keeps_states_ = false;
+  bool takes_hidden_ = false;  // whether it is a drafting head
+  int64_t hidden_rows_ = 0;
   int64_t num_axes_ = 0;  // of rope_positions_
   int64_t rope_positions_ = 0, image_rows_ = 0, image_places_ = 0, last_seen_ = 0;
   int64_t num_image_rows_ = 0;

@@ -42,6 +42,8 @@ class DeviceStepView {
   // For decoders that take images: see DeviceStepInputs.
   virtual const int32_t* rope_positions() const { return nullptr; }
   virtual DeviceImageRows image_rows() const { return {}; }
+  // For drafting heads: StepInput::hidden_rows.
+  virtual const int32_t* hidden_rows() const { return nullptr; }
 };
 
 }  // namespace sluice

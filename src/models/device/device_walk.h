@@ -67,6 +67,8 @@ class DeviceWalk {
   std::span<const int32_t> ReceiveExpertRows(BufferId row_begin, int64_t num_experts) const;
   Status TuneExperts(const program::ProjectExperts& op) const;
 
+  // Whether the operators after it run; if there are no rows for them, sets the number of rows to 0.
+  bool GoesOn(const program::SkipUnless& skip);
   // Runs the operator with this index; if times are counted, waits until it is done.
   void RunAt(int32_t index);
   int32_t RunParts(int32_t index);
@@ -89,6 +91,9 @@ class DeviceWalk {
   void operator()(const program::LayerNorm& op);
   void operator()(const program::NormRows& op);
   void operator()(const program::KeepRows& op);
+  void operator()(const program::TakeHidden& op);
+  void operator()(const program::JoinNorms& op);
+  void operator()(const program::HandRows& op);
   void operator()(const program::Gather& op);
   void operator()(const program::Convert& op);
   void operator()(const program::Project& op);

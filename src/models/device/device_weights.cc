@@ -315,13 +315,28 @@ const DeviceInputs& DeviceProgramWeights::InputsOf(const program::Reader& reader
   return kPlain;
 }
 
+DeviceTables TablesOf(const DecoderWeights& weights, const ParameterList& list,
+                      const DeviceWeightLayout& layout, const DeviceRounding& rounding,
+                      std::byte* memory) {
+  const Places places(list, layout, rounding, memory);
+  DeviceTables tables;
+  if (places.Has(weights.embedding)) tables.embedding = places.Matrix(weights.embedding);
+  if (places.Has(weights.head.matrix)) tables.head = places.Linear(weights.head);
+  return tables;
+}
+
 DeviceProgramWeights PlaceWeights(const program::Program& program, const ParameterList& list,
                                   const DeviceWeightLayout& layout, const DeviceRounding& rounding,
-                                  std::byte* memory) {
+                                  std::byte* memory, const SharedTables& shared) {
   const Places places(list, layout, rounding, memory);
   DeviceProgramWeights weights;
   weights.rope_frequencies = places.RopeFrequencies();
+  const DecoderWeights* const owner = shared.owner;
   for (const LinearWeights* linear : program.linears) {
+    if (owner != nullptr && linear == &owner->head) {
+      weights.linears.push_back(shared.tables.head);
+      continue;
+    }
     // A head tied to the embedding table has no linear weights of its own.
     weights.linears.push_back(places.Has(linear->matrix) ? places.Linear(*linear)
                                                          : DeviceLinearWeights());
@@ -332,8 +347,10 @@ DeviceProgramWeights PlaceWeights(const program::Program& program, const Paramet
     weights.vectors.push_back(places.Vector(*vector));
     weights.first_numbers.push_back(vector->empty() ? 1 : vector->front());
   }
-  for (const kernels::PackedMatrix* table : program.tables)
-    weights.tables.push_back(places.Matrix(*table));
+  for (const kernels::PackedMatrix* table : program.tables) {
+    const bool is_shared = owner != nullptr && table == &owner->embedding;
+    weights.tables.push_back(is_shared ? shared.tables.embedding : places.Matrix(*table));
+  }
   return weights;
 }
 

@@ -163,10 +163,28 @@ struct DeviceRounding {
   static DeviceRounding For(const ModelOptions& options, const DeviceInfo& device);
 };
 
-// Places the weights in the program's tables, whose targets are in `list`. Does not access the
-// targets' data; the format of their inputs may be filled in later.
+// The embedding and output head of a model, which a drafting head may share. A head that is tied to
+// the embedding has no weights here.
+struct DeviceTables {
+  device::Weights embedding = {};
+  DeviceLinearWeights head = {};
+};
+
+// Returns those of `weights` that are in `list`.
+DeviceTables TablesOf(const DecoderWeights& weights, const ParameterList& list,
+                      const DeviceWeightLayout& layout, const DeviceRounding& rounding,
+                      std::byte* memory);
+
+// Another model's tables, to which a program refers as those of `owner`.
+struct SharedTables {
+  const DecoderWeights* owner = nullptr;
+  DeviceTables tables = {};
+};
+
+// Places the weights in the program's tables, whose targets are in `list` or are `shared`. Does not
+// access the targets' data; the format of their inputs may be filled in later.
 DeviceProgramWeights PlaceWeights(const program::Program& program, const ParameterList& list,
                                   const DeviceWeightLayout& layout, const DeviceRounding& rounding,
-                                  std::byte* memory);
+                                  std::byte* memory, const SharedTables& shared = {});
 
 }  // namespace sluice

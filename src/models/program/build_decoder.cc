@@ -83,6 +83,7 @@ Program DecoderBuilder::Build() {
     to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kWantsRows});
     KeepRows keep;
     keep.kept[0] = {{.buffer = residual_, .stride = hidden_ * 4}, hidden_ * 4};
+    if (to_.is_device()) keep.kept[0].to = LastResidual();
     to_.Emit(keep);
   }
   const int32_t body_end = to_.next();
@@ -217,11 +218,20 @@ void DecoderBuilder::HandOnInput(int64_t layer) {
   const std::vector<int64_t>& layers = options_.handed.layers;
   for (size_t i = 0; i < layers.size(); ++i) {
     if (layers[i] != layer) continue;
+    const int64_t stride = options_.handed.Width(hidden_);
     to_.Emit(HandRows{.x = residual_,
                       .width = hidden_,
                       .begin = static_cast<int64_t>(i) * hidden_,
-                      .stride = options_.handed.Width(hidden_)});
+                      .stride = stride,
+                      .to = HandedMemory(Extent::kStep, stride)});
   }
+}
+
+BufferId DecoderBuilder::HandedMemory(Extent extent, int64_t width) {
+  if (!to_.is_device()) return kNone;
+  const BufferId memory = to_.F32(kHandedRows, extent, width);
+  to_.Keep(memory);
+  return memory;
 }
 
 Norm* DecoderBuilder::EmitFinalNorm(bool adds, const RowsIn& normed, ElementType type) {
@@ -233,8 +243,14 @@ Norm* DecoderBuilder::EmitFinalNorm(bool adds, const RowsIn& normed, ElementType
 
 void DecoderBuilder::HandOnNormed() {
   const BufferId normed = to_.F32("handed", Extent::kStep, hidden_);
-  EmitFinalNorm(has_delta_, {.data = normed}, ElementType::kF32);
-  to_.Emit(HandRows{.x = normed, .width = hidden_, .stride = hidden_});
+  if (to_.is_device())
+    EmitFinalNorm(has_delta_, Normed(), ElementType::kF32)->out_f32 = normed;
+  else
+    EmitFinalNorm(has_delta_, {.data = normed}, ElementType::kF32);
+  to_.Emit(HandRows{.x = normed,
+                    .width = hidden_,
+                    .stride = hidden_,
+                    .to = HandedMemory(Extent::kStep, hidden_)});
 }
 
 const DecoderWeights& DecoderBuilder::EmbeddingOwner() const {
@@ -258,8 +274,25 @@ RowsIn DecoderBuilder::JoinDrafts(const LinearWeights& reader, BufferId hidden, 
     std::swap(join.x, join.y);
     std::swap(join.x_weight, join.y_weight);
   }
+  const RowsIn joined = Joined2();
+  if (!to_.is_device()) {
+    to_.Emit(join);
+    return joined;
+  }
+  join.pieces = to_.Inputs("join_pieces", Extent::kStep, 2 * hidden_);
   to_.Emit(join);
-  return Joined2();
+  to_.Emit(Convert{.x = joined.data,
+                   .narrow = joined.narrow,
+                   .scales = joined.scales,
+                   .reader = ReaderOf(reader),
+                   .width = 2 * hidden_});
+  return joined;
+}
+
+RowsIn DecoderBuilder::Joined2() {
+  RowsIn rows = to_.Rows("joined_rows", Extent::kStep, 2 * hidden_);
+  if (to_.is_device()) rows.narrow = to_.Array("joined_f8", Extent::kStep, 2 * hidden_);
+  return rows;
 }
 
 void DecoderBuilder::EmbedDrafts() {
@@ -273,7 +306,7 @@ void DecoderBuilder::EmbedDrafts() {
                  .placeholders = spec_.placeholders});
   if (drafter.kind != DrafterSpec::Kind::kEagle3) {
     const BufferId hidden = to_.F32("hidden", Extent::kStep, hidden_);
-    to_.Emit(TakeHidden{.out = hidden, .width = hidden_});
+    to_.Emit(TakeHidden{.out = hidden, .width = hidden_, .part_width = hidden_});
     to_.Multiply(projection, JoinDrafts(projection, hidden, !drafter.hidden_norm.empty()),
                  residual_, hidden_, 2 * hidden_);
     return;
@@ -282,12 +315,22 @@ void DecoderBuilder::EmbedDrafts() {
   to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kTakesTarget});
   const int64_t width = drafter.target_width();
   const RowsIn rows = to_.Rows("hidden", Extent::kStep, width);
-  to_.Emit(TakeHidden{.out = rows.data, .type = to_.InputType(projection.inputs), .width = width});
+  TakeHidden take{.out = rows.data,
+                  .type = to_.InputType(projection.inputs),
+                  .width = width,
+                  .part_width = drafter.target_hidden_size};
+  if (to_.is_device()) {
+    take.pieces = to_.F32("hidden_pieces", Extent::kStep, width);
+    take.joined = to_.F32("hidden_joined", Extent::kStep, width);
+    take.scales = rows.scales;
+    take.reader = ReaderOf(projection);
+  }
+  to_.Emit(take);
   to_.Multiply(projection, rows, residual_, hidden_, width);
   to_.SkipTo(of_target, to_.next());
   const int32_t of_own = to_.next();
   to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kTakesOwn});
-  to_.Emit(TakeHidden{.out = residual_, .width = hidden_});
+  to_.Emit(TakeHidden{.out = residual_, .width = hidden_, .part_width = hidden_});
   to_.SkipTo(of_own, to_.next());
   if (drafter.norms_residual) {
     to_.Emit(NormRows{.x = residual_,
@@ -500,9 +543,17 @@ void DecoderBuilder::HandOnDrafts() {
   BufferId rows = residual_;
   if (options_.drafter->keeps_norm) {
     rows = to_.F32("handed", Extent::kWanted, hidden_);
-    EmitFinalNorm(/*adds=*/false, {.data = rows}, ElementType::kF32);
+    if (to_.is_device())
+      EmitFinalNorm(/*adds=*/false, to_.Rows("last_normed", Extent::kWanted, hidden_),
+                    ElementType::kF32)
+          ->out_f32 = rows;
+    else
+      EmitFinalNorm(/*adds=*/false, {.data = rows}, ElementType::kF32);
   }
-  to_.Emit(HandRows{.x = rows, .width = hidden_, .stride = hidden_});
+  to_.Emit(HandRows{.x = rows,
+                    .width = hidden_,
+                    .stride = hidden_,
+                    .to = HandedMemory(Extent::kWanted, hidden_)});
 }
 
 void DecoderBuilder::MakeLogits(bool adds) {
@@ -538,14 +589,14 @@ void DecoderBuilder::MakeLogits(bool adds) {
   }
   if (!to_.is_device() || place_.rank() != 0 || !changes) return;
   finish.x = results;
-  finish.width = spec_.vocab_size;
+  finish.width = NumOutputs();
   to_.Emit(finish);
 }
 
 BufferId DecoderBuilder::LogitsOfAll() {
   if (!to_.is_device()) return to_.Results(NumOutputs());
   if (place_.rank() != 0) return kNone;
-  const BufferId logits = to_.F32("logits", Extent::kWanted, spec_.vocab_size);
+  const BufferId logits = to_.F32("logits", Extent::kWanted, NumOutputs());
   to_.Keep(logits);
   return logits;
 }

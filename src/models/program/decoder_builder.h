@@ -61,6 +61,8 @@ class DecoderBuilder {
 
   // Emits HandRows of the layer's input, for all rows of the step.
   void HandOnInput(int64_t layer);
+  // The memory of Model::handed_rows() on a device.
+  BufferId HandedMemory(Extent extent, int64_t width);
   void HandOnNormed();
 
   void EmbedTokens();
@@ -69,7 +71,7 @@ class DecoderBuilder {
   void EmbedDrafts();
   // Emits [norm(embedding), norm(hidden)] for `reader`.
   RowsIn JoinDrafts(const LinearWeights& reader, BufferId hidden, bool norms_hidden);
-  RowsIn Joined2() { return to_.Rows("joined_rows", Extent::kStep, 2 * hidden_); }
+  RowsIn Joined2();
   bool ReadsJoined(size_t index) const {
     return index == 0 && options_.drafter != nullptr &&
            options_.drafter->kind == DrafterSpec::Kind::kEagle3;

@@ -267,12 +267,20 @@ struct CopyColumns {
 // Copies the hidden rows that the step passes to a drafting head, as `type`.
 struct TakeHidden {
   static constexpr const char* kName = "TakeHidden";
-  BufferId out = kNone;  // [rows, width]
+  BufferId out = kNone;  // [rows, width]; on a device, unless it is F32, in the form for `reader`
   ElementType type = ElementType::kF32;
   int64_t width = 0;
+  // On a device: the width of a piece (DeviceHidden), and if `out` is not F32, memory for F32 rows.
+  int64_t part_width = 0;
+  BufferId pieces = kNone, joined = kNone;  // [rows, width]
+  BufferId scales = kNone;                  // F32 [rows]: scales of rounded rows
+  Reader reader = {};
   template <typename Use>
   void Operands(Use&& use) const {
     use(out, Access::kWrite);
+    use(pieces, Access::kScratch);
+    use(joined, Access::kScratch);
+    use(scales, Access::kWrite);
   }
 };
 
@@ -285,23 +293,28 @@ struct JoinNorms {
   BufferId out = kNone;  // [rows, 2 * width]
   ElementType type = ElementType::kF32;
   int64_t width = 0;
+  BufferId pieces = kNone;  // on a device: memory for both halves, [2, rows, width]
   template <typename Use>
   void Operands(Use&& use) const {
     use(x, Access::kRead);
     use(y, Access::kRead);
+    use(pieces, Access::kScratch);
     use(out, Access::kWrite);
   }
 };
 
 // Copies rows to columns [begin, begin + width) of StepInput::handed, whose rows are `stride`
-// elements apart. All ranks have the same rows; only the first rank copies them.
+// elements apart; on a device, to part begin / width of `to` (DeviceHidden). All ranks have the same
+// rows; only the first rank copies them.
 struct HandRows {
   static constexpr const char* kName = "HandRows";
   BufferId x = kNone;  // F32 [rows, width]
   int64_t width = 0, begin = 0, stride = 0;
+  BufferId to = kNone;
   template <typename Use>
   void Operands(Use&& use) const {
     use(x, Access::kRead);
+    use(to, Access::kUpdate);
   }
 };
 

@@ -87,6 +87,9 @@ const char* NameOf(const Op& op);
 // Returns whether any loaded matrix reorders its inputs.
 bool OrdersInputs(const Program& program);
 
+// On a device: the buffer of Model::handed_rows().
+inline constexpr std::string_view kHandedRows = "handed_rows";
+
 // Returns the buffer with this name. REQUIRES: it exists.
 BufferId FindBuffer(const Program& program, std::string_view name);
 
