@@ -22,10 +22,11 @@ struct DraftPlan {
   // For a head: number of F32 hidden rows that a step of each engine passes to the head. On a
   // device, these rows are part of the target's workspace.
   int64_t handed_rows = 0;
+  int64_t handed_steps = 1;  // number of steps in flight, each of which has such rows
   bool on_device = false;
   HandedRows Handed() const { return is_head() ? head().takes : HandedRows(); }
   int64_t HandedNumbers() const {
-    return is_head() && !on_device ? handed_rows * head().target_width() : 0;
+    return is_head() && !on_device ? handed_steps * handed_rows * head().target_width() : 0;
   }
 
   int64_t weight_bytes = 0;  // includes copied_bytes

@@ -146,7 +146,7 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
   if (model.draws_tokens()) draw_jobs_.reserve(sequences);
   if (drafter_ != nullptr) draft_jobs_.reserve(static_cast<size_t>(plan.draft->max_sequences));
   if (hands_on()) {
-    CHECK_EQ(steps_in_flight, 1);
+    CHECK(steps_in_flight == plan.draft->handed_steps || plan.draft->on_device);
     draft_hidden_.reserve(static_cast<size_t>(plan.draft->max_sequences));
   }
   sampling_.reserve(sequences);
@@ -493,6 +493,12 @@ void EngineCore::ProposeTokens() {
   if (!draft_jobs_.empty()) drafter_->Propose(most_jobs, draft_jobs_);
 }
 
+std::span<float> EngineCore::HandedOf(const Flight& flight) const {
+  const std::span<float> all = handed_.As<float>();
+  const size_t of_step = all.size() / flights_.size();
+  return all.subspan(static_cast<size_t>(&flight - flights_.data()) * of_step, of_step);
+}
+
 void EngineCore::HandOn(const Flight& flight) {
   // Nothing is proposed if running sequences use all rows, or are too many for the head.
   const int64_t most = plan_.draft->max_sequences;
@@ -518,7 +524,7 @@ void EngineCore::HandOn(const Flight& flight) {
          .first = slice.first,
          .count = std::max<int64_t>(0, end - slice.first),
          .rows = on_device ? nullptr
-                           : handed_.As<float>().data() + row * plan_.draft->head().target_width(),
+                           : HandedOf(flight).data() + row * plan_.draft->head().target_width(),
          .step = step,
          .step_row = row,
          .state = &sequence.draft});

@@ -164,6 +164,8 @@ class EngineCore {
   int64_t MicrosecondsAt(Clock::time_point now) const;
 
   bool proposes() const { return proposer_ != nullptr || drafter_ != nullptr; }
+  // The memory for the hidden rows of a step.
+  std::span<float> HandedOf(const Flight& flight) const;
   bool hands_on() const { return drafter_ != nullptr && plan_.draft->is_head(); }
   bool replays() const { return journal_ != nullptr && journal_->replays(); }
   // Proposes tokens for sequences that are not in flight.

@@ -55,7 +55,7 @@ StepInput EngineCore::BuildInput(const StepPlan& plan, Flight& flight) {
   input.second_texts = second_texts_;
   input.adapters = AdaptersOf(plan);
   input.maxima = flight.maxima;
-  if (handed_.size_bytes() > 0) input.handed = handed_.As<float>();
+  if (handed_.size_bytes() > 0) input.handed = HandedOf(flight);
   if (states_ != nullptr) AddStates(plan, input);
   AddImages(plan, input);
   return input;

@@ -87,14 +87,17 @@ TEST_P(HeadEngine, ProposesWhatTheReferenceProposes) {
   struct Case {
     int64_t chunk = 2048;
     int tensor_ranks = 1;
+    int stages = 1;
   };
-  for (const Case& how : {Case{}, Case{.chunk = 16}, Case{.tensor_ranks = 2}}) {
+  for (const Case& how : {Case{}, Case{.chunk = 16}, Case{.tensor_ranks = 2}, Case{.stages = 2},
+                          Case{.chunk = 16, .stages = 2}}) {
     CountingObserver observer;
     Engine::Hooks hooks;
     hooks.observer = &observer;
     EngineConfig config = ConfigOfHead(pair);
     config.max_num_batched_tokens = how.chunk;
     config.tensor_parallel_size = how.tensor_ranks;
+    config.pipeline_parallel_size = how.stages;
     config.exact_ranks = true;
     const auto engine = Engine::Create(config, hooks);
     ASSERT_TRUE(engine) << engine.error().message;
@@ -147,12 +150,6 @@ TEST(Heads, WhatIsNotSupportedIsLeftOut) {
     ASSERT_TRUE(engine) << engine.error().message;
     EXPECT_EQ((*engine)->info().num_speculative_tokens, 0);
   }
-  EngineConfig stages = ConfigOfHead({"tiny-eagle3-target", "tiny-eagle3"});
-  stages.pipeline_parallel_size = 2;
-  stages.exact_ranks = true;
-  const auto engine = Engine::Create(stages, {});
-  ASSERT_TRUE(engine) << engine.error().message;
-  EXPECT_EQ((*engine)->info().num_speculative_tokens, 0);
 }
 
 // Writes an adapter of tiny-eagle3-target that changes attention and MLP.

@@ -52,12 +52,6 @@ Status PlanDraft(const ModelConfig& target, const ModelConfig& model,
                     plan.ranks.num_ranks()));
   }
   if (asked.is_head()) {
-    if (plan.ranks.num_stages > 1) {
-      return refuse(
-          fmt::format("it reads hidden rows that {} stages compute apart: leave "
-                      "pipeline_parallel_size out, or use method ngram, suffix or draft_model",
-                      plan.ranks.num_stages));
-    }
     if (IsEncoder(target.architecture) || target.spec.head.kind != HeadSpec::Kind::kVocabulary)
       return refuse(fmt::format("{} gives no tokens", target.architecture));
   }
@@ -86,6 +80,7 @@ Status PlanDraft(const ModelConfig& target, const ModelConfig& model,
   draft.keeps_prefixes = plan.config.enable_prefix_caching;
   draft.max_sequences = std::min(plan.scheduler.max_proposed_tokens, kMaxDrafting);
   draft.handed_rows = asked.is_head() ? plan.scheduler.max_num_batched_tokens : 0;
+  draft.handed_steps = plan.scheduler.steps_in_flight;
   return {};
 }
 

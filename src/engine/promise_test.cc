@@ -354,6 +354,16 @@ TEST_P(HeadPromise, HoldsWithADraftingHead) {
           .drafts = 3,
           .tensor_ranks = 2},
          "two ranks, chunks of 64, prefix hits");
+  expect({.num_threads = 2, .max_num_seqs = 4, .drafts = 3, .stages = 2}, "two stages");
+  expect({.max_num_batched_tokens = 64,
+          .max_num_seqs = 6,
+          .prefix_caching = true,
+          .num_blocks = GetParam().few_blocks + 3,
+          .rounds = 2,
+          .drafts = 2,
+          .tensor_ranks = 2,
+          .stages = 2},
+         "two stages of two ranks, chunks of 64, few blocks");
   EXPECT_GT(accepted, 10);
 }
 
@@ -388,7 +398,8 @@ EngineConfig EmulatedConfig(const std::string& checkpoint) {
 // the i-th request.
 std::vector<std::vector<int32_t>> AnswersOnDevice(
     const EngineConfig& config, CountingObserver& observer,
-    const std::function<void(int32_t i, Request& request)>& change = {}) {
+    const std::function<void(int32_t i, Request& request)>& change = {},
+    std::vector<float>* logprobs = nullptr) {
   Engine::Hooks hooks;
   hooks.observer = &observer;
   auto engine = Engine::Create(config, hooks);
@@ -414,10 +425,85 @@ std::vector<std::vector<int32_t>> AnswersOnDevice(
     EXPECT_TRUE(sink->WaitForEnd());
     EXPECT_FALSE(sink->error) << sink->error->message;
     all.push_back(sink->tokens());
+    if (logprobs == nullptr) continue;
+    for (const TokenLogprobs& entry : sink->sequences[0].logprobs)
+      logprobs->push_back(entry.logprob);
   }
   engine->reset();
   return all;
 }
+
+class HeadPromiseOnDevice : public ::testing::TestWithParam<Subject> {};
+
+// Hidden rows stay on the device. Steps that verify draft tokens are launched, and so is the first
+// pass of the head; its further passes, and other steps, are replayed if graphs are captured.
+TEST_P(HeadPromiseOnDevice, HeavyHolds) {
+  struct Run {
+    int drafts = 0;
+    bool records = false;
+    bool caching = false;
+    int64_t num_blocks = 24;
+    int64_t max_num_batched_tokens = 16;
+  };
+  std::vector<float> logprobs;
+  std::optional<CountingObserver> observer;
+  const auto answers = [&](const Run& run) {
+    EngineConfig config = EmulatedConfig(GetParam().folder);
+    config.batch_invariant = true;
+    config.enable_prefix_caching = run.caching;
+    config.block_size = 4;
+    config.num_blocks_override = run.num_blocks;
+    config.max_num_batched_tokens = run.max_num_batched_tokens;
+    config.graphs.records = run.records;
+    config.graphs.sizes = {1, 3};
+    if (run.drafts > 0) {
+      const std::string head = GetParam().head;
+      config.draft.kind = head.empty() ? DraftConfig::Kind::kMtp : DraftConfig::Kind::kEagle3;
+      if (!head.empty()) config.draft.folder = SourcePath("tests/data/checkpoints/" + head);
+      config.draft.num_tokens = run.drafts;
+      config.draft.adaptive = false;
+    }
+    observer.emplace();
+    logprobs.clear();
+    return AnswersOnDevice(
+        config, *observer,
+        [](int32_t i, Request& request) {
+          request.sampling.max_tokens = 14 + i;
+          request.sampling.logprobs = 1;
+        },
+        &logprobs);
+  };
+  const auto expected = answers({});
+  const std::vector<float> expected_logprobs = logprobs;
+  int64_t accepted = 0;
+  const auto expect = [&](const Run& run, const char* what) {
+    EXPECT_EQ(answers(run), expected) << what;
+    EXPECT_EQ(logprobs, expected_logprobs) << what;
+    EXPECT_GT(observer->draft_tokens, 40) << what;
+    EXPECT_LT(observer->accepted_tokens, observer->draft_tokens) << what;
+    EXPECT_EQ(observer->used_blocks, 0) << what;
+    accepted += observer->accepted_tokens;
+  };
+  expect({.drafts = 3}, "three tokens");
+  expect({.drafts = 2, .caching = true, .max_num_batched_tokens = 9}, "chunks of 9");
+  expect({.drafts = 3, .records = true}, "graphs");
+  expect({.drafts = 2, .caching = true, .num_blocks = 12}, "few blocks");
+  EXPECT_GT(observer->preemptions, 0);
+  EXPECT_GT(accepted, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Heads, HeadPromiseOnDevice,
+    ::testing::Values(Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle3"},
+                      Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle1"},
+                      Subject{"tiny-mtp-deepseek", 20}, Subject{"tiny-mtp-glm", 20},
+                      Subject{"tiny-mtp-qwen", 20}),
+    [](const auto& info) {
+      const std::string head = info.param.head;
+      std::string name = head.empty() ? info.param.folder : head;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 // A step that is submitted while another runs contains only tokens that are on the device. Some
 // answers need the host for each token; one ends with a stop token, one at its maximum length.

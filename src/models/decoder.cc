@@ -1,6 +1,7 @@
 #include "models/decoder.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -26,8 +27,18 @@ DecoderModel::DecoderModel(ModelConfig config, const ModelOptions& options, cons
       ranks_(std::move(ranks)),
       executor_(std::move(executor)),
       begun_(static_cast<size_t>(place.num_stages)) {
-  if (adapters_.step == nullptr || place.num_stages == 1) return;
-  for (Begun& begun : begun_) begun.adapters.reserve(static_cast<size_t>(options.max_logit_rows));
+  if (place.num_stages == 1) return;
+  const bool returns_all = options.handed.any();
+  if (returns_all) {
+    all_rows_.resize(static_cast<size_t>(options.max_rows));
+    std::iota(all_rows_.begin(), all_rows_.end(), 0);
+  }
+  for (Begun& begun : begun_) {
+    if (returns_all) begun.logit_rows.reserve(static_cast<size_t>(options.max_logit_rows));
+    if (adapters_.step == nullptr) continue;
+    begun.adapters.reserve(
+        static_cast<size_t>(returns_all ? options.max_rows : options.max_logit_rows));
+  }
 }
 
 Result<std::unique_ptr<DecoderModel>> DecoderModel::Create(
@@ -80,7 +91,11 @@ void DecoderModel::Begin(ThreadPool& pool, const StepInput& input, KvCache& cach
   Begun& begun = begun_[static_cast<size_t>(index)];
   if (is_staged) {
     begun.results = results;
-    begun.rows = std::ssize(input.logit_rows);
+    begun.rows = all_rows_.empty() ? std::ssize(input.logit_rows) : std::ssize(input.tokens);
+    if (!all_rows_.empty() && place_.is_first_stage()) {
+      begun.logit_rows.assign(input.logit_rows.begin(), input.logit_rows.end());
+      begun.handed = input.handed;
+    }
     begun.adapters.clear();
     // Waits until the next rank has received the message that an earlier step sent from this slot.
     groups_.all->AwaitPosted(NextRank(), place_.num_stages - 1);
@@ -97,8 +112,11 @@ void DecoderModel::Begin(ThreadPool& pool, const StepInput& input, KvCache& cach
                      .copy = index};
   if (step.lora != nullptr) {
     step.lora->Begin(input.SlicesOf(0), input.adapters);
-    if (is_staged && place_.is_first_stage())
-      step.lora->AppendAdaptersOf(input.logit_rows, begun.adapters);
+    if (is_staged && place_.is_first_stage()) {
+      step.lora->AppendAdaptersOf(
+          all_rows_.empty() ? input.logit_rows : std::span(all_rows_).first(input.tokens.size()),
+          begun.adapters);
+    }
   }
   const int64_t rows = executor_.RunBody(step);
   if (!is_staged && rows > 0) executor_.MakeResults(rows, step);
@@ -110,7 +128,9 @@ void DecoderModel::Finish(ThreadPool& pool) {
   if (place_.num_stages == 1 || !place_.is_first_stage()) return;
   const Begun& begun = begun_[static_cast<size_t>(index)];
   groups_.all->AwaitPosted(NextRank(), num_begun_ - num_finished_);
-  const StepInput input;
+  StepInput input;
+  input.logit_rows = begun.logit_rows;
+  input.handed = begun.handed;
   CpuStep step{.pool = pool, .input = input, .results = begun.results, .copy = index};
   if (!begun.adapters.empty()) {
     step.lora = adapters_.step.get();

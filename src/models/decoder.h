@@ -74,8 +74,11 @@ class DecoderModel final : public Model {
   // The rest of the work of a step that has begun.
   struct Begun {
     float* results = nullptr;
-    int64_t rows = 0;               // of results
+    int64_t rows = 0;               // that the last stage returns
     std::vector<int32_t> adapters;  // by row: slot or -1; empty if no slice has an adapter
+    // If it returns all rows (ModelOptions::handed): those of which results are wanted.
+    std::vector<int32_t> logit_rows;
+    std::span<float> handed;
   };
 
   DecoderModel(ModelConfig config, const ModelOptions& options, const RankPlace& place,
@@ -97,7 +100,8 @@ class DecoderModel final : public Model {
   std::shared_ptr<const DecoderWeights> target_;  // of a drafting head, else null
   std::unique_ptr<TensorRanks> ranks_;            // null: this rank computes whole layers
   CpuExecutor executor_;
-  std::vector<Begun> begun_;  // used in turn by the steps in flight
+  std::vector<int32_t> all_rows_;  // if stages return all rows: 0, 1, ... max_rows - 1
+  std::vector<Begun> begun_;       // used in turn by the steps in flight
   int64_t num_begun_ = 0;     // steps
   int64_t num_finished_ = 0;
 };

@@ -5,11 +5,13 @@
 
 namespace sluice {
 
-StageRows StageRows::For(const DecoderSpec& spec, const RankPlace& place) {
+StageRows StageRows::For(const DecoderSpec& spec, const RankPlace& place,
+                         const HandedRows& handed) {
   const auto num_layers = static_cast<int64_t>(spec.layers.size());
   const RowRange layers = LayersOf(spec, place);
   StageRows rows;
   rows.hidden = spec.hidden_size;
+  if (place.num_stages > 1) rows.handed = std::ssize(handed.layers) * spec.hidden_size;
   rows.first_embedding_layer = CutLayers(num_layers, 0, place.num_stages).end;
   rows.embedding_width = spec.layer_embeddings.width;
   if (rows.embedding_width > 0) rows.embedding_layers = num_layers - rows.first_embedding_layer;
@@ -47,7 +49,7 @@ const StageRows::Keys* StageRows::Find(int64_t layer) const {
 }
 
 int64_t StageRows::WidthOf(size_t num_keys) const {
-  int64_t width = hidden + embedding_layers * embedding_width;
+  int64_t width = hidden + handed + embedding_layers * embedding_width;
   for (size_t i = 0; i < num_keys; ++i) width += 2 * keys[i].width;
   return width;
 }

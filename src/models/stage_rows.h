@@ -2,13 +2,15 @@
 // residual; the embeddings of the layers after the first stage (LayerEmbeddingSpec), which the
 // first stage computes; and the keys and values to which layers of later stages attend
 // (AttentionSpec::kv_layer). F32 arrays in this order:
-//   [rows, hidden], [rows, embedding_layers, width], and [rows, 2, kv_width] for each of `keys`.
+//   [rows, hidden], [rows, handed], [rows, embedding_layers, width], and [rows, 2, kv_width] for each
+//   of `keys`; `handed`: the hidden rows of HandedRows::layers, as far as they are computed.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "models/decoder_spec.h"
+#include "models/drafter_spec.h"
 #include "models/shard.h"
 
 namespace sluice {
@@ -23,21 +25,25 @@ struct StageRows {
     int64_t user = -1;
   };
 
-  // Returns the rows of the rank at `place`. The last stage sends only the residual, to the first
-  // stage.
-  static StageRows For(const DecoderSpec& spec, const RankPlace& place);
+  // Returns the rows of the rank at `place`. The last stage sends only the residual and `handed`, to
+  // the first stage.
+  static StageRows For(const DecoderSpec& spec, const RankPlace& place,
+                       const HandedRows& handed = {});
 
   // Return the width of a row received from the previous stage, and of a row sent to the next.
   int64_t received() const { return WidthOf(num_received); }
   int64_t handed_on(bool is_last_stage) const {
-    return is_last_stage ? hidden : WidthOf(keys.size());
+    return is_last_stage ? returned() : WidthOf(keys.size());
   }
+  // Returns the width of a row that the last stage sends to the first.
+  int64_t returned() const { return hidden + handed; }
   // Returns the maximum width of a row in a message.
   int64_t widest() const { return WidthOf(keys.size()); }
   // Returns the layer's entry in `keys`; null if its keys and values are not sent.
   const Keys* Find(int64_t layer) const;
 
   int64_t hidden = 0;
+  int64_t handed = 0;
   // Index in the whole model of the first layer after the first stage.
   int64_t first_embedding_layer = 0;
   int64_t embedding_layers = 0;

@@ -27,7 +27,7 @@ DecoderBuilder::DecoderBuilder(const DecoderParts& parts)
       hidden_(parts.spec.hidden_size),
       own_hidden_(OwnRows(parts.spec.hidden_size).size()),
       first_layer_(LayersOf(parts.spec, parts.place).begin),
-      stage_rows_(StageRows::For(parts.spec, parts.place)),
+      stage_rows_(StageRows::For(parts.spec, parts.place, parts.options.handed)),
       to_(parts.options, parts.rounding, parts.spec.SplitsInputs(parts.options.compute_type),
           parts.device) {
   Program& program = to_.program();
@@ -61,8 +61,8 @@ Program DecoderBuilder::Build() {
   for (size_t i = 0; i < share_.layers.size(); ++i) {
     to_.InLayer([&] {
       if (is_staged && !to_.is_device()) to_.Emit(Progress{});
-      const bool keeps_wanted =
-          place_.is_last_stage() && i == LastMixing() && !options_.handed.is_normed;
+      const bool keeps_wanted = place_.is_last_stage() && i == LastMixing() &&
+                                !options_.handed.is_normed && !StagesHandOn();
       BeginMixing(i, static_cast<int64_t>(i));
       HandOnInput(first_layer_ + static_cast<int64_t>(i));
       if (keeps_wanted) {
@@ -77,14 +77,9 @@ Program DecoderBuilder::Build() {
         to_.Emit(AddImages{.x = residual_, .width = hidden_, .level = layer});
     });
   }
-  if (options_.handed.is_normed) {
-    HandOnNormed();
-    skips.push_back(to_.next());
-    to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kWantsRows});
-    KeepRows keep;
-    keep.kept[0] = {{.buffer = residual_, .stride = hidden_ * 4}, hidden_ * 4};
-    if (to_.is_device()) keep.kept[0].to = LastResidual();
-    to_.Emit(keep);
+  if (options_.handed.is_normed && !is_staged) {
+    HandOnNormed(has_delta_);
+    skips.push_back(KeepWanted());
   }
   const int32_t body_end = to_.next();
   if (is_staged) HandOn();
@@ -95,11 +90,15 @@ Program DecoderBuilder::Build() {
       if (to_.is_device()) to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kWantsRows});
       to_.Emit(Receive{.out = residual_,
                        .wanted_out = to_.is_device() ? LastResidual() : kNone,
-                       .width = hidden_,
+                       .width = stage_rows_.returned(),
                        .from_stage = place_.num_stages - 1});
       if (!to_.is_device()) {
         skips.back() = to_.next();
         to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kHasRows});
+      }
+      if (StagesHandOn()) {
+        HandOnReturned();
+        skips.push_back(KeepWanted());
       }
     }
     MakeResults();
@@ -219,6 +218,13 @@ void DecoderBuilder::HandOnInput(int64_t layer) {
   for (size_t i = 0; i < layers.size(); ++i) {
     if (layers[i] != layer) continue;
     const int64_t stride = options_.handed.Width(hidden_);
+    if (StagesHandOn()) {
+      Columns to = HandedColumns();
+      to.begin = static_cast<int64_t>(i) * hidden_;
+      to_.Emit(CopyColumns{
+          .from = {.buffer = residual_, .stride = hidden_}, .to = to, .width = hidden_});
+      continue;
+    }
     to_.Emit(HandRows{.x = residual_,
                       .width = hidden_,
                       .begin = static_cast<int64_t>(i) * hidden_,
@@ -241,12 +247,31 @@ Norm* DecoderBuilder::EmitFinalNorm(bool adds, const RowsIn& normed, ElementType
   return norm;
 }
 
-void DecoderBuilder::HandOnNormed() {
+int32_t DecoderBuilder::KeepWanted() {
+  const int32_t skip = to_.next();
+  to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kWantsRows});
+  KeepRows keep;
+  keep.kept[0] = {{.buffer = residual_, .stride = hidden_ * 4}, hidden_ * 4};
+  if (to_.is_device()) keep.kept[0].to = LastResidual();
+  to_.Emit(keep);
+  return skip;
+}
+
+void DecoderBuilder::HandOnReturned() {
+  if (options_.handed.is_normed) return HandOnNormed(/*adds=*/false);
+  const int64_t width = stage_rows_.handed;
+  const BufferId handed = to_.F32("handed", Extent::kStep, width);
+  to_.Emit(CopyColumns{
+      .from = HandedColumns(), .to = {.buffer = handed, .stride = width}, .width = width});
+  to_.Emit(HandRows{.x = handed, .width = width, .stride = width});
+}
+
+void DecoderBuilder::HandOnNormed(bool adds) {
   const BufferId normed = to_.F32("handed", Extent::kStep, hidden_);
   if (to_.is_device())
-    EmitFinalNorm(has_delta_, Normed(), ElementType::kF32)->out_f32 = normed;
+    EmitFinalNorm(adds, Normed(), ElementType::kF32)->out_f32 = normed;
   else
-    EmitFinalNorm(has_delta_, {.data = normed}, ElementType::kF32);
+    EmitFinalNorm(adds, {.data = normed}, ElementType::kF32);
   to_.Emit(HandRows{.x = normed,
                     .width = hidden_,
                     .stride = hidden_,
@@ -369,7 +394,9 @@ void DecoderBuilder::EmbedTokens() {
   to_.Emit(CopyColumns{.from = {.buffer = LayerEmbeddings(),
                                 .begin = stage_rows_.first_embedding_layer * width,
                                 .stride = AllEmbeddings()},
-                       .to = {.buffer = residual_, .rows_before = hidden_, .stride = handed},
+                       .to = {.buffer = residual_,
+                              .rows_before = stage_rows_.returned(),
+                              .stride = handed},
                        .width = handed});
 }
 
@@ -452,7 +479,7 @@ void DecoderBuilder::FillRopeTables() {
 Columns DecoderBuilder::EmbeddingsOfLayers() {
   if (place_.is_first_stage()) return {.buffer = LayerEmbeddings(), .stride = AllEmbeddings()};
   return {.buffer = residual_,
-          .rows_before = stage_rows_.hidden,
+          .rows_before = stage_rows_.returned(),
           .stride = stage_rows_.embedding_layers * stage_rows_.embedding_width};
 }
 

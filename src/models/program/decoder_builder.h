@@ -63,7 +63,16 @@ class DecoderBuilder {
   void HandOnInput(int64_t layer);
   // The memory of Model::handed_rows() on a device.
   BufferId HandedMemory(Extent extent, int64_t width);
-  void HandOnNormed();
+  void HandOnNormed(bool adds);
+  // With stages, the last one returns all rows of the step with the hidden rows, which the first
+  // hands on.
+  bool StagesHandOn() const { return place_.num_stages > 1 && options_.handed.any(); }
+  Columns HandedColumns() const {
+    return {.buffer = residual_, .rows_before = hidden_, .stride = stage_rows_.handed};
+  }
+  void HandOnReturned();
+  // Goes on with the rows whose results are wanted. Returns the SkipUnless for steps without any.
+  int32_t KeepWanted();
 
   void EmbedTokens();
   // DrafterSpec: embeds tokens into the residual, or into the rows that the first layer's attention
