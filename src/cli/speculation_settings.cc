@@ -243,14 +243,14 @@ Result<MethodChoice> ReadMethod(Keys& keys) {
 
 bool IsKnown(const std::string& method) {
   return method == "ngram" || method == "suffix" || method == "draft_model" || method == "eagle3" ||
-         method == "eagle" || IsMtp(method);
+         method == "eagle" || method == "dflash" || IsMtp(method);
 }
 
 // Returns what this program lacks for a method that other servers have; "" if the method is
 // unknown.
 std::string_view LackFor(std::string_view method) {
-  if (method == "dflash" || method == "dspark")
-    return " (it drafts a block of tokens at once, by attention that is not causal)";
+  if (method == "dspark")
+    return " (it drafts a block of tokens at once, and corrects each by those before it)";
   if (method == "medusa") return " (it has a head for each of the next tokens)";
   if (method == "mlp_speculator") return " (it drafts by an MLP over the last hidden state)";
   return "";
@@ -258,7 +258,9 @@ std::string_view LackFor(std::string_view method) {
 
 std::string UnknownMethod(const std::string& method) {
   return fmt::format(
-      "{}{} is not a method of this program, which has ngram, suffix, draft_model, eagle3 and mtp: "
+      "{}{} is not a method of this program, which has ngram, suffix, draft_model, eagle3, dflash "
+      "and "
+      "mtp: "
       "tokens are generated one at a time, and answers are the same",
       method.empty() ? "none" : method, LackFor(method));
 }
@@ -332,6 +334,10 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
     RETURN_IF_ERROR(FindDraft(settings, keys, model, hooks, are_processes, found.draft));
     found.draft.kind = Kind::kEagle3;
     method = "eagle3";
+  } else if (method == "dflash") {
+    if (are_processes) return SpeculateNothing("a DFlash drafter proposes within one process");
+    RETURN_IF_ERROR(FindDraft(settings, keys, model, hooks, are_processes, found.draft));
+    found.draft.kind = Kind::kDflash;
   } else if (method == "draft_model" || (method.empty() && !model.empty())) {
     if (is_named && are_processes) return DraftOfProcesses();
     RETURN_IF_ERROR(FindDraft(settings, keys, model, hooks, are_processes, found.draft));
@@ -339,6 +345,7 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
     if (method == "eagle") method = "eagle3";  // one reader tells the kinds of heads apart
     if (method.empty()) method = "draft_model";
     if (method == "eagle3") found.draft.kind = Kind::kEagle3;
+    if (method == "dflash") found.draft.kind = Kind::kDflash;
     if (method == "draft_model" && are_processes) return DraftOfProcesses();
   }
   if (method == "ngram") {

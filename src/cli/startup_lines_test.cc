@@ -140,8 +140,8 @@ TEST(StartupLines, WhatDoesNotActIsNotListedAsActing) {
   EXPECT_THAT(
       vain({"m", "--speculative-config", R"({"method":"medusa","model":"x"})"}),
       ElementsAre(HasSubstr("medusa (it has a head for each of the next tokens) is not a method")));
-  EXPECT_THAT(vain({"m", "--spec-method", "dflash", "--spec-tokens", "2"}),
-              ElementsAre(HasSubstr("--spec-method dflash, --spec-tokens 2 have no effect")));
+  EXPECT_THAT(vain({"m", "--spec-method", "dspark", "--spec-tokens", "2"}),
+              ElementsAre(HasSubstr("--spec-method dspark, --spec-tokens 2 have no effect")));
   const OptionEffects on_cpu = effects({"m", "--async-scheduling", "--device", "cpu"});
   EXPECT_THAT(on_cpu.acting, ElementsAre("--device cpu"));
   EXPECT_THAT(UnansweredLines(on_cpu),

@@ -369,9 +369,12 @@ Result<ReadDraft> ReadDraftConfig(const EngineConfig& config, const ModelConfig&
     if (read) return ReadDraft{*std::move(read), nullptr};
     return tl::unexpected(std::move(read).error().In(DrafterName(draft)));
   }
-  auto read = draft.is_mtp() ? LoadMtpConfig(target, config.model_folder, has_weights)
-                             : LoadEagleConfig(draft.folder, target, config.model_folder,
-                                               quantization, has_weights);
+  const bool is_dflash = draft.kind == DraftConfig::Kind::kDflash;
+  auto read =
+      draft.is_mtp() ? LoadMtpConfig(target, config.model_folder, has_weights)
+      : is_dflash
+          ? LoadDflashConfig(draft.folder, target, config.model_folder, quantization, has_weights)
+          : LoadEagleConfig(draft.folder, target, config.model_folder, quantization, has_weights);
   if (!read) return tl::unexpected(std::move(read).error().In(DrafterName(draft)));
   return ReadDraft{std::move(read->model),
                    std::make_shared<const DrafterSpec>(std::move(read->head))};

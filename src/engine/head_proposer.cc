@@ -42,12 +42,11 @@ Result<std::unique_ptr<HeadProposer>> HeadProposer::Create(const DraftPlan& plan
   const DrafterSpec& spec = plan.head();
   ASSIGN_OR_RETURN(KvCache cache, MakeCache(plan, pool, device_cache));
   Arrays arrays;
-  ASSIGN_OR_RETURN(arrays.logits, AllocateNumbers(plan.max_sequences * spec.num_outputs,
+  ASSIGN_OR_RETURN(arrays.logits, AllocateNumbers(plan.options.max_logit_rows * spec.num_outputs,
                                                   "the drafting head's logits"));
   ASSIGN_OR_RETURN(arrays.wide,
                    AllocateNumbers(WideNumbers(plan), "the drafting head's logits of all tokens"));
-  const int64_t width =
-      plan.on_device ? 0 : std::max(spec.target_width(), plan.model.hidden_size);
+  const int64_t width = plan.on_device ? 0 : std::max(spec.target_width(), plan.model.hidden_size);
   ASSIGN_OR_RETURN(arrays.hidden, AllocateNumbers(plan.options.max_rows * width,
                                                   "the drafting head's hidden rows"));
   const int64_t own = plan.on_device ? 0 : plan.max_sequences * plan.model.hidden_size;
@@ -61,8 +60,8 @@ Result<std::unique_ptr<HeadProposer>> HeadProposer::Create(const DraftPlan& plan
 int64_t HeadProposer::Bytes(const DraftPlan& plan, int num_threads) {
   const DrafterSpec& spec = plan.head();
   const int64_t rows = plan.options.max_rows + plan.max_sequences * kMostKept;
-  const int64_t numbers = plan.max_sequences * (spec.num_outputs + plan.model.hidden_size) +
-                          WideNumbers(plan) +
+  const int64_t numbers = plan.options.max_logit_rows * spec.num_outputs +
+                          plan.max_sequences * plan.model.hidden_size + WideNumbers(plan) +
                           rows * std::max(spec.target_width(), plan.model.hidden_size);
   const int64_t texts = plan.max_sequences * plan.options.max_context * int64_t{sizeof(int32_t)};
   return numbers * int64_t{sizeof(float)} + texts +
@@ -71,7 +70,7 @@ int64_t HeadProposer::Bytes(const DraftPlan& plan, int num_threads) {
 
 HeadProposer::HeadProposer(const DraftPlan& plan, Model& model, ThreadPool& pool, KvCache cache,
                            Arrays arrays)
-    : Drafter(DraftPolicy(plan.cost_ratio, plan.adaptive)),
+    : Drafter(DraftPolicy(plan.cost_ratio, plan.adaptive, plan.head().drafts_blocks())),
       plan_(plan),
       model_(model),
       threads_(pool),
@@ -80,6 +79,7 @@ HeadProposer::HeadProposer(const DraftPlan& plan, Model& model, ThreadPool& pool
       num_outputs_(plan.head().num_outputs),
       target_width_(plan.head().target_width()),
       hidden_size_(plan.model.hidden_size),
+      block_size_(plan.head().drafts_blocks() ? plan.head().block_size : 0),
       cache_(std::move(cache)),
       blocks_(plan.num_blocks),
       index_(plan.keeps_prefixes ? std::make_unique<PrefixIndex>(blocks_, plan.layout.block_size)
@@ -95,7 +95,8 @@ HeadProposer::HeadProposer(const DraftPlan& plan, Model& model, ThreadPool& pool
   candidates_.reserve(sequences);
   active_.reserve(sequences);
   slices_.reserve(sequences);
-  logit_rows_.reserve(sequences);
+  spans_.reserve(sequences);
+  logit_rows_.reserve(std::max(sequences, static_cast<size_t>(plan.options.max_logit_rows)));
   tokens_.reserve(rows);
   positions_.reserve(rows);
   if (plan.on_device) hidden_rows_.reserve(rows);
@@ -240,6 +241,7 @@ void HeadProposer::ClearStep() {
   tokens_.clear();
   positions_.clear();
   slices_.clear();
+  spans_.clear();
   logit_rows_.clear();
   hidden_rows_.clear();
   num_hidden_ = 0;
@@ -269,8 +271,7 @@ void HeadProposer::AddKept(const DraftSequence& state) {
 }
 
 void HeadProposer::AddGiven(const Hidden& hidden, int64_t begin, int64_t count) {
-  if (!plan_.on_device)
-    return AddHidden(hidden.rows + begin * target_width_, count, target_width_);
+  if (!plan_.on_device) return AddHidden(hidden.rows + begin * target_width_, count, target_width_);
   for (int64_t i = 0; i < count; ++i)
     hidden_rows_.push_back(static_cast<int32_t>(hidden.step_row + begin + i));
 }
@@ -286,9 +287,11 @@ void HeadProposer::Forward(Source source, const DeviceHidden& given, bool wants)
   input.tokens = tokens_;
   input.positions = positions_;
   input.slices = slices_;
-  input.logit_rows = logit_rows_;
+  if (wants) input.logit_rows = logit_rows_;
   input.takes_target = source != Source::kOwn;
-  if (plan_.on_device) {
+  if (block_size_ > 0 && source == Source::kOwn) {
+    // A block reads no hidden rows.
+  } else if (plan_.on_device) {
     input.hidden_memory = source == Source::kKept    ? model_.kept_rows()
                           : source == Source::kGiven ? given
                                                      : model_.handed_rows();
@@ -327,7 +330,9 @@ void HeadProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
       const bool is_ready =
           NumHidden(state) > 0 && state.hidden_first + NumHidden(state) == length - 1;
       const int64_t slots = plan_.options.max_context - state.num_computed - NumHidden(state);
-      if (is_ready) most = std::clamp<int64_t>(slots + 1, 0, job.most);
+      if (is_ready && block_size_ == 0) most = std::clamp<int64_t>(slots + 1, 0, job.most);
+      if (is_ready && slots >= block_size_ && block_size_ > 0)
+        most = std::min(job.most, block_size_ - 1);
     }
     candidates_.push_back({.acceptance = &state.acceptance,
                            .most = most,
@@ -341,7 +346,8 @@ void HeadProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
     Job& job = jobs[i];
     DraftSequence& state = *job.state;
     const int64_t length = candidates_[i].length, count = NumHidden(state);
-    if (length == 0 || count > rows || !TakeBlocks(state, count + length - 1)) continue;
+    const int64_t more = block_size_ > 0 ? block_size_ : length - 1;
+    if (length == 0 || count > rows || !TakeBlocks(state, count + more)) continue;
     rows -= count;
     state.tokens.assign(job.history.tokens.begin(), job.history.tokens.end());
     SequenceSampling& sampling = samplings_[active_.size()];
@@ -352,6 +358,7 @@ void HeadProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
   }
   if (active_.empty()) return;
   try {
+    if (block_size_ > 0) return RunBlocks();
     bool is_first = true;
     while (!active_.empty()) {
       const Clock::time_point start = Clock::now();
@@ -374,32 +381,89 @@ void HeadProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
   }
 }
 
-void HeadProposer::Draw() {
-  const std::span<float> logits = arrays_.logits.As<float>(), wide = arrays_.wide.As<float>();
-  for (size_t i = 0; i < active_.size(); ++i) {
-    const std::span<const float> own =
-        logits.subspan(i * static_cast<size_t>(num_outputs_), static_cast<size_t>(num_outputs_));
-    samples_[i].logits = own;
-    if (!target_ids_.empty()) {
-      const std::span<float> all =
-          wide.subspan(i * static_cast<size_t>(vocab_size_), static_cast<size_t>(vocab_size_));
-      for (size_t k = 0; k < target_ids_.size(); ++k)
-        all[static_cast<size_t>(target_ids_[k])] = own[k];
-      samples_[i].logits = all;
-    }
-    samples_[i].sequence = active_[i].sampling;
-    samples_[i].history = {active_[i].job->state->tokens,
-                           active_[i].job->history.num_prompt_tokens};
+void HeadProposer::RunBlocks() {
+  const Clock::time_point start = Clock::now();
+  Forward(Source::kKept, {}, /*wants=*/false);
+  for (const Active& active : active_) {
+    DraftSequence& state = *active.job->state;
+    state.num_computed += NumHidden(state);
+    DropAll(state);
+    Insert(state.tokens, state);
   }
+  ClearStep();
+  for (Active& active : active_) {
+    DraftSequence& state = *active.job->state;
+    const auto row = std::ssize(tokens_);
+    const auto size = static_cast<int32_t>(block_size_);
+    const auto context = static_cast<int32_t>(state.num_computed);
+    spans_.push_back({context, context + size});
+    slices_.push_back({.first_row = row,
+                       .num_tokens = size,
+                       .context = context,
+                       .block_table = state.blocks[0].data(),
+                       .spans = &spans_.back(),
+                       .num_spans = 1});
+    tokens_.push_back(state.tokens.back());
+    tokens_.resize(static_cast<size_t>(row + block_size_), plan_.head().mask_token);
+    for (int64_t i = 0; i < block_size_; ++i)
+      positions_.push_back(static_cast<int32_t>(NextOf(state) + i));
+    active.row = std::ssize(logit_rows_);
+    for (int64_t i = 1; i <= active.length; ++i)
+      logit_rows_.push_back(static_cast<int32_t>(row + i));
+  }
+  Forward(Source::kOwn, {}, /*wants=*/true);
+  const size_t num_rows = tokens_.size(), num_sequences = active_.size();
+  DrawBlocks();
+  LearnPass(start, num_sequences, num_rows);
+}
+
+void HeadProposer::DrawBlocks() {
+  for (int64_t place = 0; !active_.empty(); ++place) {
+    for (size_t i = 0; i < active_.size(); ++i)
+      ReadLogits(active_[i].row + place, active_[i], samples_[i]);
+    sampler_.Sample(threads_, std::span(samples_).first(active_.size()));
+    size_t num_left = 0;
+    for (size_t i = 0; i < active_.size(); ++i) {
+      const Active active = active_[i];
+      if (Append(active, samples_[i]) && place + 1 < active.length) active_[num_left++] = active;
+    }
+    active_.resize(num_left);
+  }
+}
+
+void HeadProposer::ReadLogits(int64_t row, const Active& active, SampleJob& sample) {
+  const auto at = [row](std::span<float> rows, int64_t width) {
+    return rows.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width));
+  };
+  const std::span<const float> own = at(arrays_.logits.As<float>(), num_outputs_);
+  sample.logits = own;
+  if (!target_ids_.empty()) {
+    const std::span<float> all = at(arrays_.wide.As<float>(), vocab_size_);
+    for (size_t k = 0; k < target_ids_.size(); ++k)
+      all[static_cast<size_t>(target_ids_[k])] = own[k];
+    sample.logits = all;
+  }
+  sample.sequence = active.sampling;
+  sample.history = {active.job->state->tokens, active.job->history.num_prompt_tokens};
+}
+
+bool HeadProposer::Append(const Active& active, const SampleJob& sample) {
+  if (!sample.error.empty()) return false;  // only errors of the target's sampling fail requests
+  active.job->state->tokens.push_back(sample.token);
+  active.job->proposal->push_back(sample.token);
+  return true;
+}
+
+void HeadProposer::Draw() {
+  for (size_t i = 0; i < active_.size(); ++i)
+    ReadLogits(static_cast<int64_t>(i), active_[i], samples_[i]);
   sampler_.Sample(threads_, std::span(samples_).first(active_.size()));
   ClearStep();
   size_t num_left = 0;
   for (size_t i = 0; i < active_.size(); ++i) {
-    Active active = active_[i];
-    if (!samples_[i].error.empty()) continue;  // only errors of the target's sampling fail requests
+    const Active active = active_[i];
+    if (!Append(active, samples_[i])) continue;
     DraftSequence& state = *active.job->state;
-    state.tokens.push_back(samples_[i].token);
-    active.job->proposal->push_back(samples_[i].token);
     const int64_t proposed = std::ssize(*active.job->proposal);
     if (proposed == active.length) continue;
     const int64_t ahead = proposed - 1;

@@ -32,6 +32,10 @@ namespace sluice {
 // its cache, and for tokens that came while nothing was proposed. The head skips them: it attends
 // to fewer tokens, at their true positions.
 //
+// A DFlash drafter drafts in two passes: one computes the keys and values of the kept rows, row p
+// from the target's hidden row of token p alone; the other computes a block after them, whose keys
+// and values later rows overwrite, and gives the logits of all tokens at once.
+//
 // On a device, hidden rows stay there: those that are kept take the places of Model::kept_rows() in
 // turn, so a row whose place has been taken since counts as missing. The logits are copied to the
 // host, which samples.
@@ -68,6 +72,7 @@ class HeadProposer final : public Drafter {
     Job* job = nullptr;
     SequenceSampling* sampling = nullptr;
     int64_t length = 0;  // number of tokens to propose
+    int64_t row = 0;     // drafting blocks: the row of the logits of its first token
   };
   // Where the hidden rows of a step are from.
   enum class Source {
@@ -77,7 +82,7 @@ class HeadProposer final : public Drafter {
   };
   // All are F32. On a device, `hidden` and `handed` are empty.
   struct Arrays {
-    Buffer logits;  // [max_sequences, num_outputs]
+    Buffer logits;  // [max_logit_rows, num_outputs]
     Buffer wide;    // [max_sequences, vocab_size]: -infinity for tokens without a logit
     Buffer hidden;  // [max_rows, target_width]
     Buffer handed;  // [max_sequences, hidden_size]
@@ -124,12 +129,20 @@ class HeadProposer final : public Drafter {
   void AddHidden(const float* rows, int64_t count, int64_t width);
   void ClearStep();
   // Computes the step. `given`: for Source::kGiven on a device. `wants`: whether to compute logits
-  // of the last row of each sequence.
+  // of the rows in `logit_rows_`.
   void Forward(Source source, const DeviceHidden& given, bool wants);
   void Insert(std::span<const int32_t> tokens, DraftSequence& state);
   // Samples the next token of each sequence in `active_`; those with more tokens to propose stay in
   // it.
   void Draw();
+  // Computes a block of each sequence in `active_`.
+  void RunBlocks();
+  // Samples all tokens of the sequences in `active_` from the logits of their blocks.
+  void DrawBlocks();
+  // Adds the sampled token of a sequence to its text and its proposal. False if there was none.
+  static bool Append(const Active& active, const SampleJob& sample);
+  // Lets `sample` read a row of the logits.
+  void ReadLogits(int64_t row, const Active& active, SampleJob& sample);
   void Break(std::span<Job> jobs);
 
   const DraftPlan plan_;
@@ -138,6 +151,7 @@ class HeadProposer final : public Drafter {
   // Token id of each logit; empty: logit i belongs to token i.
   const std::vector<int32_t> target_ids_;
   const int64_t vocab_size_, num_outputs_, target_width_, hidden_size_;
+  const int64_t block_size_;  // of a DFlash drafter, else 0
   KvCache cache_;
   BlockPool blocks_;
   std::unique_ptr<PrefixIndex> index_;  // null: prefix caching is off
@@ -149,10 +163,11 @@ class HeadProposer final : public Drafter {
   std::vector<SequenceSampling> samplings_;
   std::vector<int32_t> tokens_, positions_, logit_rows_;
   std::vector<kernels::AttentionSlice> slices_;
-  int64_t num_hidden_ = 0;            // numbers of hidden rows in the step
-  std::vector<int32_t> hidden_rows_;  // on a device: StepInput::hidden_rows
-  int64_t num_kept_ = 0;              // on a device: number of rows that were kept so far
-  bool is_broken_ = false;  // whether a pass has failed
+  std::vector<kernels::SeenSpan> spans_;  // of blocks, by slice
+  int64_t num_hidden_ = 0;                // numbers of hidden rows in the step
+  std::vector<int32_t> hidden_rows_;      // on a device: StepInput::hidden_rows
+  int64_t num_kept_ = 0;                  // on a device: number of rows that were kept so far
+  bool is_broken_ = false;                // whether a pass has failed
 };
 
 }  // namespace sluice

@@ -44,7 +44,9 @@ EngineConfig ConfigOfHead(const HeadPair& pair) {
   config.max_model_len = 192;
   config.max_num_seqs = 4;
   config.kv_cache_bytes = int64_t{8} << 20;
-  config.draft.kind = head.empty() ? DraftConfig::Kind::kMtp : DraftConfig::Kind::kEagle3;
+  config.draft.kind = head.empty()              ? DraftConfig::Kind::kMtp
+                      : testing::IsDflash(head) ? DraftConfig::Kind::kDflash
+                                                : DraftConfig::Kind::kEagle3;
   if (!head.empty()) config.draft.folder = HeadData(head);
   config.draft.num_tokens = kProposedAtOnce;
   config.draft.adaptive = false;
@@ -132,6 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(HeadPair{"tiny-eagle3-target", "tiny-eagle3"},
                       HeadPair{"tiny-eagle3-target", "tiny-eagle3-speculators"},
                       HeadPair{"tiny-eagle3-target", "tiny-eagle1"},
+                      HeadPair{"tiny-eagle3-target", "tiny-dflash"},
                       HeadPair{"tiny-mtp-deepseek", ""}, HeadPair{"tiny-mtp-glm", ""},
                       HeadPair{"tiny-mtp-qwen", ""}),
     [](const auto& info) {

@@ -26,6 +26,8 @@ std::string DrafterName(const DraftConfig& draft) {
     case DraftConfig::Kind::kModel: break;
     case DraftConfig::Kind::kEagle3:
       return fmt::format("the EAGLE head in {}", draft.folder.string());
+    case DraftConfig::Kind::kDflash:
+      return fmt::format("the DFlash drafter in {}", draft.folder.string());
     case DraftConfig::Kind::kMtp: return "the layers that propose tokens (method mtp)";
   }
   return fmt::format("the draft model in {}", draft.folder.string());
@@ -103,8 +105,15 @@ Status PlanDraftBytes(const PlanModelFunction& plan_model, int num_threads, Engi
   // Large enough for a whole step: without chunked prefill it can hold a whole prompt.
   if (draft.is_head()) draft.handed_rows = plan.scheduler.max_num_batched_tokens;
   options.max_slices = options.max_logit_rows = draft.max_sequences;
-  std::erase_if(options.recorded.sequences,
-                [&](int64_t sequences) { return sequences > draft.max_sequences; });
+  const bool drafts_blocks = draft.is_head() && draft.head().drafts_blocks();
+  std::erase_if(options.recorded.sequences, [&](int64_t sequences) {
+    return drafts_blocks || sequences > draft.max_sequences;
+  });
+  if (drafts_blocks) {
+    options.max_rows = std::max(options.max_rows, draft.max_sequences * draft.head().block_size);
+    // The draft tokens of a step.
+    options.max_logit_rows = std::max(draft.max_sequences, plan.scheduler.max_proposed_tokens);
+  }
   if (draft.on_device) options.kept_rows = draft.max_sequences * HeadProposer::kMostKept;
   options.max_context = std::min({plan.max_model_len, draft.model.max_position_embeddings,
                                   plan.config.draft.max_model_len.value_or(plan.max_model_len)});

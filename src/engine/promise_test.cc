@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint_testing.h"
 #include "engine/device_choice_testing.h"
 #include "engine/engine_testing.h"
+#include "models/drafts_testing.h"
 
 namespace sluice {
 namespace {
@@ -131,7 +132,9 @@ class Promise : public ::testing::TestWithParam<Subject> {
     }
     if (run.drafts > 0) {
       const std::string head = GetParam().head;
-      config.draft.kind = head.empty() ? DraftConfig::Kind::kMtp : DraftConfig::Kind::kEagle3;
+      config.draft.kind = head.empty()              ? DraftConfig::Kind::kMtp
+                          : testing::IsDflash(head) ? DraftConfig::Kind::kDflash
+                                                    : DraftConfig::Kind::kEagle3;
       if (!head.empty()) config.draft.folder = SourcePath("tests/data/checkpoints/" + head);
       config.draft.num_tokens = run.drafts;
       config.draft.adaptive = run.adaptive;
@@ -372,6 +375,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle3"},
                       Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle3-speculators"},
                       Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle1"},
+                      Subject{"tiny-eagle3-target", 20, 2, "tiny-dflash"},
                       Subject{"tiny-mtp-deepseek", 20}, Subject{"tiny-mtp-glm", 20},
                       Subject{"tiny-mtp-qwen", 20}),
     [](const auto& info) {
@@ -458,7 +462,9 @@ TEST_P(HeadPromiseOnDevice, HeavyHolds) {
     config.graphs.sizes = {1, 3};
     if (run.drafts > 0) {
       const std::string head = GetParam().head;
-      config.draft.kind = head.empty() ? DraftConfig::Kind::kMtp : DraftConfig::Kind::kEagle3;
+      config.draft.kind = head.empty()              ? DraftConfig::Kind::kMtp
+                          : testing::IsDflash(head) ? DraftConfig::Kind::kDflash
+                                                    : DraftConfig::Kind::kEagle3;
       if (!head.empty()) config.draft.folder = SourcePath("tests/data/checkpoints/" + head);
       config.draft.num_tokens = run.drafts;
       config.draft.adaptive = false;
@@ -478,7 +484,10 @@ TEST_P(HeadPromiseOnDevice, HeavyHolds) {
   int64_t accepted = 0;
   const auto expect = [&](const Run& run, const char* what) {
     EXPECT_EQ(answers(run), expected) << what;
-    EXPECT_EQ(logprobs, expected_logprobs) << what;
+    // The host computes those of steps with draft tokens: its sums have another order.
+    ASSERT_EQ(logprobs.size(), expected_logprobs.size()) << what;
+    for (size_t i = 0; i < logprobs.size(); ++i)
+      EXPECT_NEAR(logprobs[i], expected_logprobs[i], 1e-4) << what << " " << i;
     EXPECT_GT(observer->draft_tokens, 40) << what;
     EXPECT_LT(observer->accepted_tokens, observer->draft_tokens) << what;
     EXPECT_EQ(observer->used_blocks, 0) << what;
@@ -487,23 +496,24 @@ TEST_P(HeadPromiseOnDevice, HeavyHolds) {
   expect({.drafts = 3}, "three tokens");
   expect({.drafts = 2, .caching = true, .max_num_batched_tokens = 9}, "chunks of 9");
   expect({.drafts = 3, .records = true}, "graphs");
-  expect({.drafts = 2, .caching = true, .num_blocks = 12}, "few blocks");
+  expect({.drafts = 2, .caching = true, .num_blocks = 18}, "few blocks");
   EXPECT_GT(observer->preemptions, 0);
   EXPECT_GT(accepted, 3);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Heads, HeadPromiseOnDevice,
-    ::testing::Values(Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle3"},
-                      Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle1"},
-                      Subject{"tiny-mtp-deepseek", 20}, Subject{"tiny-mtp-glm", 20},
-                      Subject{"tiny-mtp-qwen", 20}),
-    [](const auto& info) {
-      const std::string head = info.param.head;
-      std::string name = head.empty() ? info.param.folder : head;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Heads, HeadPromiseOnDevice,
+                         ::testing::Values(Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle3"},
+                                           Subject{"tiny-eagle3-target", 20, 2, "tiny-eagle1"},
+                                           Subject{"tiny-eagle3-target", 20, 2, "tiny-dflash"},
+                                           Subject{"tiny-mtp-deepseek-even", 20},
+                                           Subject{"tiny-mtp-glm", 20},
+                                           Subject{"tiny-mtp-qwen", 20}),
+                         [](const auto& info) {
+                           const std::string head = info.param.head;
+                           std::string name = head.empty() ? info.param.folder : head;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 // A step that is submitted while another runs contains only tokens that are on the device. Some
 // answers need the host for each token; one ends with a stop token, one at its maximum length.

@@ -102,7 +102,7 @@ class DecoderModel final : public Model {
   CpuExecutor executor_;
   std::vector<int32_t> all_rows_;  // if stages return all rows: 0, 1, ... max_rows - 1
   std::vector<Begun> begun_;       // used in turn by the steps in flight
-  int64_t num_begun_ = 0;     // steps
+  int64_t num_begun_ = 0;          // steps
   int64_t num_finished_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -24,6 +25,8 @@ constexpr std::array<std::string_view, 3> kEagle3Architectures = {
     "LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "Eagle3Speculator"};
 constexpr std::array<std::string_view, 3> kEagle1Architectures = {
     "LlamaForCausalLMEagle", "EagleLlamaForCausalLM", "EagleSpeculator"};
+constexpr const char* kDflashArchitecture = "DFlashDraftModel";
+constexpr int64_t kMaxDflashBlock = 65;  // so that at most 64 tokens are drafted
 constexpr const char* kDraftVocabulary = "draft_vocab_size";
 constexpr const char* kAuxLayers = "eagle_aux_hidden_state_layer_ids";
 
@@ -200,6 +203,55 @@ Status ReadEagle3Names(const std::filesystem::path& folder, const ModelConfig& t
   return {};
 }
 
+// The layers whose outputs a DFlash drafter reads if its configuration does not list them. Source:
+// build_target_layer_ids of the authors' dflash.py.
+std::vector<int64_t> DefaultDflashLayers(int64_t num_target_layers, int64_t num_layers) {
+  if (num_layers == 1) return {num_target_layers / 2};
+  std::vector<int64_t> layers;
+  const auto span = static_cast<double>(num_target_layers - 4);
+  for (int64_t i = 0; i < num_layers; ++i) {
+    const double place = 1 + static_cast<double>(i) * span / static_cast<double>(num_layers - 1);
+    layers.push_back(static_cast<int64_t>(std::nearbyint(place)));
+  }
+  return layers;
+}
+
+// Returns the layers of the target whose inputs the drafter reads.
+Result<std::vector<int64_t>> ReadDflashLayers(const JsonFields& fields, int64_t num_layers,
+                                              const ModelConfig& target) {
+  constexpr const char* kLayers = "target_layer_ids";
+  const int64_t count = std::ssize(target.spec.layers);
+  ASSIGN_OR_RETURN(auto layers, fields.Integers(kLayers, 0, kMaxConfigWidth));
+  if (!layers) layers = DefaultDflashLayers(count, num_layers);
+  for (int64_t& layer : *layers) {
+    if (layer >= 0 && layer < count - 1) continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("the drafter reads the outputs of layers {} of the model, which has "
+                            "{}; supported are layers from 0 to {}",
+                            fmt::join(*layers, ", "), count, count - 2),
+                kLayers);
+  }
+  for (int64_t& layer : *layers) ++layer;
+  return *std::move(layers);
+}
+
+// Refuses variants whose blocks are computed in another way.
+Status CheckDflash(const ModelConfig& config, const JsonFields& fields) {
+  for (const char* name : {"causal_head", "is_causal"}) {
+    ASSIGN_OR_RETURN(const auto flag, fields.Bool(name));
+    if (flag.value_or(false))
+      return Fail(ErrorCode::kUnsupported, fmt::format("{} true is not supported", name), name);
+  }
+  for (const LayerSpec& layer : config.spec.layers) {
+    if (layer.attention.span == AttentionSpan()) continue;
+    return Fail(ErrorCode::kUnsupported,
+                "layers of the drafter attend to a window of positions, which is not supported: "
+                "expected layer_types of full_attention",
+                "layer_types");
+  }
+  return {};
+}
+
 // Compares a sample of the tensors' pages. These tensors are mostly copies, and reading all of them
 // would take as long as loading.
 bool HoldTheSame(const StoredTensor& a, const StoredTensor& b) {
@@ -290,6 +342,17 @@ Result<std::shared_ptr<const DecoderWeights>> CopyTables(ThreadPool& pool,
   return std::shared_ptr<const DecoderWeights>(weights);
 }
 
+// Uses the embedding and the output head that the checkpoint has itself.
+Status ReadOwnTables(const std::filesystem::path& folder, ModelConfig& config,
+                     DrafterSpec& drafter) {
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
+  if (HasTensorsOf(checkpoint, "model.embed_tokens.")) drafter.embedding = "model.embed_tokens";
+  if (!HasTensorsOf(checkpoint, "lm_head.")) return {};
+  drafter.head = "lm_head";
+  config.spec.tied_head = false;
+  return {};
+}
+
 // Heads of EAGLE-1 are also published as LlamaForCausalLM; their projection tells them apart.
 bool IsEagle1(const json::Value& config, const std::filesystem::path& folder, bool has_weights) {
   const std::string names = ArchitectureNames(config);
@@ -328,11 +391,7 @@ Result<DrafterSpec> ReadEagle1(const json::Value& raw, const std::filesystem::pa
   if (!has_weights) return drafter;
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
   drafter.projection_bias = checkpoint.Find("fc.bias") != nullptr;
-  if (HasTensorsOf(checkpoint, "model.embed_tokens.")) drafter.embedding = "model.embed_tokens";
-  if (HasTensorsOf(checkpoint, "lm_head.")) {
-    drafter.head = "lm_head";
-    config.spec.tied_head = false;
-  }
+  RETURN_IF_ERROR(ReadOwnTables(folder, config, drafter));
   return drafter;
 }
 
@@ -403,6 +462,69 @@ Result<DrafterConfig> LoadEagleConfig(const std::filesystem::path& folder,
   // RoPE has no maximum position, and published heads state only the length with which they were
   // trained.
   config.max_position_embeddings = target.max_position_embeddings;
+  return WithScheme(folder, raw, quantization, std::move(config), std::move(drafter));
+}
+
+Result<DrafterConfig> LoadDflashConfig(const std::filesystem::path& folder,
+                                       const ModelConfig& target,
+                                       const std::filesystem::path& target_folder,
+                                       const LoadQuantization& quantization, bool has_weights) {
+  ASSIGN_OR_RETURN(const json::Value raw, ReadJsonObject(folder / "config.json"));
+  const std::string architecture = ArchitectureNames(raw);
+  if (architecture != kDflashArchitecture) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} is no drafter of method dflash, which is {}", architecture,
+                            kDflashArchitecture),
+                "architectures");
+  }
+  json::Value flat = raw;
+  json::Value::Array names;
+  names.emplace_back("Qwen3ForCausalLM");
+  flat.Set("architectures", json::Value(std::move(names)));
+  flat.Set("model_type", "qwen3");
+  flat.Set("tie_word_embeddings", false);
+  ASSIGN_OR_RETURN(ModelConfig config, ParseModelShape(flat));
+  config.architecture = architecture;
+  RETURN_IF_ERROR(CheckEagle(raw, config, target, target_folder));
+  const JsonFields fields(raw, "");
+  ASSIGN_OR_RETURN(const json::Value* nested, fields.Object("dflash_config"));
+  const json::Value empty{json::Value::Object()};
+  const JsonFields own(nested != nullptr && nested->is_object() ? *nested : empty,
+                       "dflash_config.");
+  RETURN_IF_ERROR(CheckDflash(config, own));
+  ASSIGN_OR_RETURN(const auto block_size, fields.Integer("block_size", 2, kMaxDflashBlock));
+  ASSIGN_OR_RETURN(const auto mask, own.Integer("mask_token_id", 0, config.vocab_size - 1));
+  if (!block_size || !mask) {
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("{} is missing in the config.json in {}",
+                    block_size ? "dflash_config.mask_token_id" : "block_size", folder.string()),
+        block_size ? "mask_token_id" : "block_size");
+  }
+  DrafterSpec drafter;
+  drafter.kind = DrafterSpec::Kind::kDflash;
+  ASSIGN_OR_RETURN(drafter.takes.layers,
+                   ReadDflashLayers(own, std::ssize(config.spec.layers), target));
+  drafter.target_hidden_size = target.hidden_size;
+  for (size_t i = 0; i < config.spec.layers.size(); ++i) {
+    drafter.layers.push_back(fmt::format("model.layers.{}", i));
+    config.spec.layers[i].attention.sees_images = true;  // the tokens of a block see each other
+  }
+  drafter.projection = "fc";
+  drafter.hidden_norm = "hidden_norm";
+  drafter.block_size = *block_size;
+  drafter.mask_token = static_cast<int32_t>(*mask);
+  drafter.num_outputs = config.vocab_size;
+  config.spec.tied_head = target.spec.tied_head;
+  config.max_position_embeddings = target.max_position_embeddings;
+  if (config.hidden_size != target.hidden_size) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("hidden_size of its config.json is {}, that of the model {}; use the "
+                            "drafter that was made for this model",
+                            config.hidden_size, target.hidden_size),
+                "speculative_config");
+  }
+  if (has_weights) RETURN_IF_ERROR(ReadOwnTables(folder, config, drafter));
   return WithScheme(folder, raw, quantization, std::move(config), std::move(drafter));
 }
 

@@ -33,6 +33,12 @@ Result<DrafterConfig> LoadEagleConfig(const std::filesystem::path& folder,
                                       const std::filesystem::path& target_folder,
                                       const LoadQuantization& quantization, bool has_weights);
 
+// Reads the DFlash drafter in `folder` for `target`, like LoadEagleConfig.
+Result<DrafterConfig> LoadDflashConfig(const std::filesystem::path& folder,
+                                       const ModelConfig& target,
+                                       const std::filesystem::path& target_folder,
+                                       const LoadQuantization& quantization, bool has_weights);
+
 // Describes the draft (MTP) layer in the checkpoint of `target`. kUnsupported if this program
 // implements none for the model; kInvalidArgument if the checkpoint has none.
 Result<DrafterConfig> LoadMtpConfig(const ModelConfig& target,
@@ -47,8 +53,8 @@ Result<std::unique_ptr<Model>> LoadDrafter(ThreadPool& pool, const std::filesyst
                                            const Model& target,
                                            const std::filesystem::path& target_folder);
 
-// Opens the checkpoint of the head of options.drafter and checks its tensors. Returns nullopt if the
-// options request random weights.
+// Opens the checkpoint of the head of options.drafter and checks its tensors. Returns nullopt if
+// the options request random weights.
 Result<std::optional<Checkpoint>> OpenDrafter(const std::filesystem::path& folder,
                                               const ModelConfig& config,
                                               const ModelOptions& options);

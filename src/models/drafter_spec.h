@@ -36,8 +36,15 @@ struct HandedRows {
 //            llama_eagle3.py
 //   EAGLE-1  x = project([embedding, hidden]); the layers, of which the first has no norm before
 //            attention; the logits of x. Source: vLLM's llama_eagle.py
+//
+// A DFlash drafter instead computes two kinds of steps. Those that take the target's rows append
+// keys and values: in each layer those of norm(project(hidden)), row i at position i. The others
+// draft a block: `block_size` rows from position n on, which are the embeddings of the text's last
+// token, at n, and of mask tokens. They attend to the n rows before them and to each other, in both
+// directions; row i of the block predicts the token at position n + i. Source: the authors'
+// dflash.py (z-lab/dflash), DFlashDraftModel.
 struct DrafterSpec {
-  enum class Kind { kMtp, kEagle3, kEagle1 };
+  enum class Kind { kMtp, kEagle3, kEagle1, kDflash };
   Kind kind = Kind::kMtp;
   HandedRows takes = {};
   int64_t target_hidden_size = 0;
@@ -48,6 +55,8 @@ struct DrafterSpec {
   std::string token_norm = {}, hidden_norm = {};  // "": none
   bool hidden_first = false;    // kMtp: the projection reads [norm(hidden), norm(embedding)]
   bool norms_residual = false;  // kEagle3: norm(x), not x, is the residual
+  int64_t block_size = 0;       // kDflash
+  int32_t mask_token = 0;       // kDflash
   bool keeps_norm = false;      // the row that it feeds back to itself is after the final norm
   // "": the target's is used.
   std::string embedding = {}, head = {};
@@ -59,6 +68,7 @@ struct DrafterSpec {
   int64_t widest_input(int64_t hidden_size) const {
     return std::max(2 * hidden_size, target_width());
   }
+  bool drafts_blocks() const { return kind == Kind::kDflash; }
   int64_t target_width() const { return takes.Width(target_hidden_size); }
 };
 

@@ -41,15 +41,19 @@ class OneSequence {
     EXPECT_TRUE(cache_->AllocateStates(StateLayout::For(config.spec), 1));
     for (int64_t i = blocks; i-- > 0;) table_.push_back(static_cast<int32_t>(i));
   }
-  // Computes rows for `tokens` at positions `first`, `first` + 1, ...
+  // Computes rows for `tokens` at positions `first`, `first` + 1, ..., and the logits of row
+  // `wanted_row`; -1: of the last one. `span`: tokens that see each other, or null.
   void Run(Model& model, ThreadPool& pool, std::span<const int32_t> tokens, int32_t first,
-           StepInput input, float* logits) {
+           StepInput input, float* logits, int32_t wanted_row = -1,
+           const kernels::SeenSpan* span = nullptr) {
     std::vector<int32_t> positions(tokens.size());
     std::iota(positions.begin(), positions.end(), first);
-    const std::vector<kernels::AttentionSlice> slices = {
-        {0, static_cast<int32_t>(tokens.size()), first, table_.data()}};
+    const std::vector<kernels::AttentionSlice> slices = {{0, static_cast<int32_t>(tokens.size()),
+                                                          first, table_.data(), span,
+                                                          span != nullptr ? 1 : 0}};
     const std::vector<StateSlot> states = {{.slot = 0, .is_new = first == 0}};
-    const std::vector<int32_t> wanted = {static_cast<int32_t>(tokens.size()) - 1};
+    const std::vector<int32_t> wanted = {wanted_row < 0 ? static_cast<int32_t>(tokens.size()) - 1
+                                                        : wanted_row};
     input.tokens = tokens;
     input.positions = positions;
     input.slices = slices;
@@ -72,7 +76,9 @@ class HeadBench {
     const auto config = LoadModelConfig(target);
     EXPECT_TRUE(config) << (config ? "" : config.error().message);
     auto head = is_mtp ? LoadMtpConfig(*config, target, true)
-                       : LoadEagleConfig(folder_, *config, target, {}, true);
+                : testing::IsDflash(subject.head)
+                    ? LoadDflashConfig(folder_, *config, target, {}, true)
+                    : LoadEagleConfig(folder_, *config, target, {}, true);
     EXPECT_TRUE(head) << (head ? "" : head.error().message);
     config_ = std::move(head->model);
     spec_ = std::make_shared<const DrafterSpec>(std::move(head->head));
@@ -120,9 +126,12 @@ class HeadBench {
       const size_t size = std::min(chunk, rows - begin);
       StepInput input;
       input.hidden = hidden.subspan(begin * width, size * width);
-      input.handed = own;
+      if (!spec.drafts_blocks()) input.handed = own;
       sequence.Run(*head_, pool_, tokens.subspan(begin + 1, size), static_cast<int32_t>(begin),
                    input, logits.data());
+    }
+    if (spec.drafts_blocks()) {
+      return ProposeBlock(sequence, tokens.back(), static_cast<int32_t>(rows), count, all_logits);
     }
     std::vector<int32_t> drafts;
     for (size_t i = 0;; ++i) {
@@ -138,6 +147,25 @@ class HeadBench {
       sequence.Run(*head_, pool_, {&drafts.back(), 1}, static_cast<int32_t>(rows + i), input,
                    logits.data());
     }
+  }
+
+  // Returns the first `count` tokens of the block after `context` rows.
+  std::vector<int32_t> ProposeBlock(OneSequence& sequence, int32_t last, int32_t context,
+                                    size_t count, std::vector<std::vector<float>>* all_logits) {
+    std::vector<int32_t> block(static_cast<size_t>(spec_->block_size), spec_->mask_token);
+    block.front() = last;
+    const kernels::SeenSpan span = {context, context + static_cast<int32_t>(block.size())};
+    std::vector<int32_t> drafts;
+    for (size_t i = 1; i <= count; ++i) {
+      std::vector<float> logits(static_cast<size_t>(spec_->num_outputs));
+      StepInput input;
+      input.takes_target = false;
+      sequence.Run(*head_, pool_, block, context, input, logits.data(), static_cast<int32_t>(i),
+                   &span);
+      drafts.push_back(testing::Greedy(logits));
+      if (all_logits != nullptr) all_logits->push_back(std::move(logits));
+    }
+    return drafts;
   }
 
   int64_t Width() const { return spec_->target_width(); }
@@ -183,6 +211,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(HeadSubject{"tiny-eagle3-target", "tiny-eagle3"},
                       HeadSubject{"tiny-eagle3-target", "tiny-eagle3-speculators"},
                       HeadSubject{"tiny-eagle3-target", "tiny-eagle1"},
+                      HeadSubject{"tiny-eagle3-target", "tiny-dflash"},
                       HeadSubject{"tiny-mtp-deepseek", ""}, HeadSubject{"tiny-mtp-glm", ""},
                       HeadSubject{"tiny-mtp-qwen", ""}, HeadSubject{"tiny-mtp-mimo", ""}),
     [](const auto& info) {
@@ -265,6 +294,48 @@ TEST(Drafter, HeadsOfEagle1ThatDoNotFitAreRefused) {
               ::testing::HasSubstr("layernorms true is not supported"));
   EXPECT_THAT(failure([](auto& copy) { copy.config().Set("vocab_size", 256); }),
               ::testing::HasSubstr("its vocabulary has 256 tokens"));
+}
+
+TEST(Drafter, DflashDraftersThatDoNotFitAreRefused) {
+  const std::filesystem::path target = DataFolder("tiny-eagle3-target");
+  const auto config = LoadModelConfig(target);
+  const auto failure = [&](const std::function<void(testing::CheckpointCopy&)>& change) {
+    testing::CheckpointCopy copy("tiny-dflash");
+    change(copy);
+    const std::filesystem::path folder = copy.Write();
+    const auto head = LoadDflashConfig(folder, *config, target, {}, true);
+    if (!head) return head.error().message;
+    ModelOptions options = OptionsOfHead();
+    options.drafter = std::make_shared<const DrafterSpec>(head->head);
+    const auto opened = OpenDrafter(folder, head->model, options);
+    return opened ? std::string() : opened.error().message;
+  };
+  const auto expect = [&](const std::function<void(testing::CheckpointCopy&)>& change,
+                          const std::string& words) {
+    EXPECT_THAT(failure(change), ::testing::HasSubstr(words));
+  };
+  EXPECT_EQ(failure([](auto&) {}), "");
+  const auto set = [](const char* key, json::Value value) {
+    return [key, value = std::move(value)](testing::CheckpointCopy& copy) {
+      json::Value same = value;
+      copy.config().Set(key, std::move(same));
+    };
+  };
+  expect(set("vocab_size", 256), "its vocabulary has 256 tokens");
+  expect(set("block_size", json::Value()), "block_size is missing");
+  expect(set("dflash_config", json::Value(json::Value::Object())), "mask_token_id is missing");
+  json::Value::Array other;
+  other.emplace_back("DFlash2DraftModel");
+  expect(set("architectures", json::Value(std::move(other))),
+         "DFlash2DraftModel is no drafter of method dflash, which is DFlashDraftModel");
+  json::Value::Array layers;
+  layers.emplace_back(7);
+  json::Value nested{json::Value::Object()};
+  nested.Set("mask_token_id", 127);
+  nested.Set("target_layer_ids", json::Value(std::move(layers)));
+  expect(set("dflash_config", std::move(nested)),
+         "the drafter reads the outputs of layers 7 of the model, which has 8");
+  expect([](auto& copy) { copy.Remove("fc.weight"); }, "fc");
 }
 
 TEST(Drafter, ModelsWithoutLayersThatProposeAreRefused) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -11,6 +12,11 @@
 #include "base/json_testing.h"
 
 namespace sluice::testing {
+
+// Whether the test checkpoint is a DFlash drafter.
+inline bool IsDflash(const std::string& head) {
+  return head.find("dflash") != std::string::npos;
+}
 
 struct DraftCase {
   std::vector<int32_t> prompt, answer;

@@ -2,8 +2,8 @@
 // residual; the embeddings of the layers after the first stage (LayerEmbeddingSpec), which the
 // first stage computes; and the keys and values to which layers of later stages attend
 // (AttentionSpec::kv_layer). F32 arrays in this order:
-//   [rows, hidden], [rows, handed], [rows, embedding_layers, width], and [rows, 2, kv_width] for each
-//   of `keys`; `handed`: the hidden rows of HandedRows::layers, as far as they are computed.
+//   [rows, hidden], [rows, handed], [rows, embedding_layers, width], and [rows, 2, kv_width] for
+//   each of `keys`; `handed`: the hidden rows of HandedRows::layers, as far as they are computed.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct StageRows {
     int64_t user = -1;
   };
 
-  // Returns the rows of the rank at `place`. The last stage sends only the residual and `handed`, to
-  // the first stage.
+  // Returns the rows of the rank at `place`. The last stage sends only the residual and `handed`,
+  // to the first stage.
   static StageRows For(const DecoderSpec& spec, const RankPlace& place,
                        const HandedRows& handed = {});
 

@@ -64,7 +64,9 @@ void CheckStepInput(const DecoderSpec& spec, const ModelOptions& options, const 
   if (options.drafter != nullptr && input.hidden_memory.rows != nullptr) {
     CHECK_EQ(std::ssize(input.hidden_rows), rows);
   } else if (options.drafter != nullptr) {
-    const int64_t width = input.takes_target ? options.drafter->target_width() : spec.hidden_size;
+    const int64_t width = input.takes_target                 ? options.drafter->target_width()
+                          : options.drafter->drafts_blocks() ? 0
+                                                             : spec.hidden_size;
     CHECK_EQ(std::ssize(input.hidden), rows * width);
   }
   // A negative token is one that the previous step draws.

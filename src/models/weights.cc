@@ -533,8 +533,8 @@ void AddDrafter(ParameterList& list, const DecoderSpec& spec, const DrafterSpec&
                 DrafterWeights& weights) {
   const bool is_eagle3 = drafter.kind == DrafterSpec::Kind::kEagle3;
   AddLinear(list, {{drafter.projection, spec.hidden_size}},
-            is_eagle3 ? drafter.target_width() : 2 * spec.hidden_size, drafter.projection_bias,
-            weights.projection);
+            is_eagle3 || drafter.drafts_blocks() ? drafter.target_width() : 2 * spec.hidden_size,
+            drafter.projection_bias, weights.projection);
   for (const auto& [module, target] : {std::pair(drafter.token_norm, &weights.token_norm),
                                        std::pair(drafter.hidden_norm, &weights.hidden_norm)}) {
     if (!module.empty()) AddNorm(list, module, spec.hidden_size, spec.norm_weight_offset, *target);

@@ -168,12 +168,14 @@ void AddSpeculationRows(std::vector<Option>& table) {
       "5}: those that followed the same tokens before, in prompt or answer; method suffix: in "
       "past answers, too; method draft_model: what the smaller model of the key \"model\", of the "
       "same vocabulary, continues with; method eagle3: what the EAGLE-3 head of the key \"model\" "
-      "continues the model's hidden states with; method mtp (deepseek_mtp, ...): what the layers "
+      "continues the model's hidden states with; method dflash: the block of tokens that a DFlash "
+      "drafter drafts at once; method mtp (deepseek_mtp, ...): what the layers "
       "of "
       "the model's own checkpoint do. Other methods are logged and propose nothing.",
       {.aliases = "-sc"});
   rows.Text("spec-method", "",
-            "Method of --speculative-config: ngram, suffix, draft_model, eagle3 or mtp.");
+            "Method of --speculative-config: ngram, suffix, draft_model, eagle3, dflash or "
+            "mtp.");
   rows.Text("spec-model", "", "Model of --speculative-config that proposes tokens.");
   rows.Integer("spec-tokens", "", "num_speculative_tokens of --speculative-config.",
                {.range = {1, 64}});

@@ -14,6 +14,7 @@ struct DraftConfig {
   enum class Kind {
     kModel,   // a separate decoder
     kEagle3,  // an EAGLE-3 or EAGLE-1 head
+    kDflash,  // a DFlash drafter, which drafts a block of tokens at once
     kMtp,     // MTP layers of the model's own checkpoint; needs no folder
   };
   Kind kind = Kind::kModel;

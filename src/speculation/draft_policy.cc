@@ -34,8 +34,11 @@ constexpr int64_t kTriedBehind = 64;
 
 }  // namespace
 
-DraftPolicy::DraftPolicy(double cost_ratio, bool adaptive)
-    : adaptive_(adaptive), costs_(cost_ratio), all_{kFirstTokens, kFirstShare * kFirstTokens} {}
+DraftPolicy::DraftPolicy(double cost_ratio, bool adaptive, bool drafts_at_once)
+    : adaptive_(adaptive),
+      drafts_at_once_(drafts_at_once),
+      costs_(cost_ratio),
+      all_{kFirstTokens, kFirstShare * kFirstTokens} {}
 
 double DraftPolicy::AcceptanceOf(const DraftAcceptance& acceptance) const {
   // The acceptance over all sequences counts as a few tokens of this sequence.
@@ -74,7 +77,7 @@ int64_t DraftPolicy::BestLength(int64_t num_sequences, std::span<const Candidate
   right.fill(1);
   double tokens = plain, passes = 0;
   for (int64_t length = 1; length <= longest; ++length) {
-    passes += pass;
+    if (length == 1 || !drafts_at_once_) passes += pass;
     for (size_t i = 0; i < candidates.size(); ++i) {
       const Candidate& candidate = candidates[i];
       if (candidate.most < length) continue;
@@ -142,7 +145,8 @@ void DraftPolicy::Try(int64_t num_sequences, std::span<Candidate> candidates) {
   const double step = costs_.Step(num_sequences), row = costs_.Row(num_sequences);
   const int64_t nearest = std::ranges::min_element(candidates, {}, &Candidate::behind)->behind;
   // Trying several sequences at once costs more rows, but no more passes.
-  double seconds = static_cast<double>(kTriedLength) * costs_.Pass(std::ssize(candidates));
+  double seconds =
+      static_cast<double>(drafts_at_once_ ? 1 : kTriedLength) * costs_.Pass(std::ssize(candidates));
   bool is_new = false;
   for (Candidate& candidate : candidates) {
     if (candidate.behind > nearest + kTriedBehind) continue;

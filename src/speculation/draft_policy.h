@@ -27,8 +27,9 @@ class DraftPolicy {
   static constexpr double kShareOfTries = 0.015;
 
   // `cost_ratio`: time of a pass divided by the time of a step, used until both are measured.
-  // Without `adaptive`, always proposes the maximum.
-  DraftPolicy(double cost_ratio, bool adaptive);
+  // Without `adaptive`, always proposes the maximum. `drafts_at_once`: a single pass drafts any
+  // number of tokens.
+  DraftPolicy(double cost_ratio, bool adaptive, bool drafts_at_once = false);
 
   struct Candidate {
     const DraftAcceptance* acceptance = nullptr;
@@ -76,7 +77,7 @@ class DraftPolicy {
                      double& gain) const;
   void Try(int64_t num_sequences, std::span<Candidate> candidates);
 
-  const bool adaptive_;
+  const bool adaptive_, drafts_at_once_;
   DraftCosts costs_;
   DraftAcceptance all_;
   std::array<DraftAcceptance, kMostPlaces> places_ = {};  // acceptance over all sequences, by place

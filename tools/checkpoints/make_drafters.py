@@ -10,6 +10,9 @@ each by a pass over all rows; for the last length also the logits of each.
 A head's row is computed from the token after its own position and the model's hidden row at that position; rows of proposed tokens use
 the head's own hidden row. Sources: the technical report of DeepSeek V3, section 2.2, and vLLM's llama_eagle3.py, deepseek_mtp.py,
 llama_eagle.py, glm4_moe_mtp.py, mimo_mtp.py and qwen3_next_mtp.py; the layers themselves are from transformers.
+
+A DFlash drafter reads the text's last token and mask tokens, and the hidden rows of all tokens before; it drafts all tokens in one pass.
+Source: the authors' dflash.py (z-lab/dflash).
 """
 import copy
 import json
@@ -55,12 +58,16 @@ TARGETS = {
                       "norm_topk_prob": True, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 12,
                       "linear_value_head_dim": 20},
 }
+# Latent vectors of a size that devices take.
+TARGETS["tiny-mtp-deepseek-even"] = {**TARGETS["tiny-mtp-deepseek"], "kv_lora_rank": 24, "q_lora_rank": 24}
 EAGLE3 = {
     "tiny-eagle3": {"target": "tiny-eagle3-target", "outputs": 96},
     # In speculators' format.
     "tiny-eagle3-speculators": {"target": "tiny-eagle3-target", "outputs": 80, "layers": [1, 3, 6], "norm_before_residual": True},
 }
 EAGLE1 = {"tiny-eagle1": "tiny-eagle3-target"}
+# The block is longer than the number of proposed tokens, which are its first ones.
+DFLASH = {"tiny-dflash": {"target": "tiny-eagle3-target", "block": 6, "mask": 127, "layers": 2, "reads": [1, 3, 5]}}
 
 
 class Target:
@@ -273,6 +280,93 @@ class Eagle1(Head):
         return target.model.lm_head(x), x
 
 
+class DflashLayer(torch.nn.Module):
+    """A Qwen3 layer whose rows also attend to keys and values of the context's rows, and to each other in both directions."""
+
+    def __init__(self, head):
+        super().__init__()
+        s, size = head.target[0].settings, head.size
+        self.heads, self.kv_heads, self.dim, self.eps = s["num_attention_heads"], s["num_key_value_heads"], s["head_dim"], head.eps
+        self.q_proj = head.new(self.heads * self.dim, size)
+        self.k_proj = head.new(self.kv_heads * self.dim, size)
+        self.v_proj = head.new(self.kv_heads * self.dim, size)
+        self.o_proj = head.new(size, self.heads * self.dim)
+        self.q_norm, self.k_norm = head.new(self.dim), head.new(self.dim)
+        self.gate_proj = head.new(s["intermediate_size"], size)
+        self.up_proj = head.new(s["intermediate_size"], size)
+        self.down_proj = head.new(size, s["intermediate_size"])
+        self.input_layernorm, self.post_attention_layernorm = head.new(size), head.new(size)
+
+    def forward(self, residual, context, cos, sin):
+        x = rms(residual, self.input_layernorm, self.eps)
+        seen = torch.cat([context, x], 1)
+
+        def split(rows, weight, heads):
+            return (rows @ weight.T).view(rows.shape[0], rows.shape[1], heads, self.dim)
+
+        def rotate(y):
+            y = y.transpose(1, 2)
+            left, right = y.chunk(2, -1)
+            count = y.shape[2]
+            return y * cos[:, None, -count:] + torch.cat([-right, left], -1) * sin[:, None, -count:]
+
+        q = rotate(rms(split(x, self.q_proj, self.heads), self.q_norm, self.eps))
+        k = rotate(rms(split(seen, self.k_proj, self.kv_heads), self.k_norm, self.eps))
+        v = split(seen, self.v_proj, self.kv_heads).transpose(1, 2)
+        k, v = (t.repeat_interleave(self.heads // self.kv_heads, 1) for t in (k, v))
+        weights = (q @ k.transpose(2, 3) * self.dim**-0.5).softmax(-1)
+        residual = residual + (weights @ v).transpose(1, 2).reshape(x.shape[0], x.shape[1], -1) @ self.o_proj.T
+        x = rms(residual, self.post_attention_layernorm, self.eps)
+        return residual + (torch.nn.functional.silu(x @ self.gate_proj.T) * (x @ self.up_proj.T)) @ self.down_proj.T
+
+
+class Dflash(Head):
+    def __init__(self, target, settings):
+        super().__init__(target)
+        self.settings = settings
+        self.fc = self.new(self.size, len(settings["reads"]) * self.size)
+        self.hidden_norm, self.norm = self.new(self.size), self.new(self.size)
+        self.layers = torch.nn.ModuleList([DflashLayer(self) for _ in range(settings["layers"])])
+
+    def rows_of(self, inputs, normed):
+        # The output of a layer is the input of the next one.
+        return torch.cat([inputs[layer + 1] for layer in self.settings["reads"]], -1)
+
+    def forward(self, last, rows):
+        """Logits of the block after the context whose hidden rows are given; `last`: the token after it, [texts]."""
+        target = self.target[0]
+        context = rms(rows @ self.fc.T, self.hidden_norm, self.eps)
+        block = torch.full((len(last), self.settings["block"]), self.settings["mask"])
+        block[:, 0] = last
+        x = target.model.model.embed_tokens(block)
+        cos, sin = target.rope(x, torch.arange(rows.shape[1] + block.shape[1])[None])
+        for layer in self.layers:
+            x = layer(x, context, cos, sin)
+        return target.model.lm_head(rms(x, self.norm, self.eps))
+
+    def propose(self, tokens, rows, count):
+        logits = self.forward(tokens[-1:], rows[:, : len(tokens) - 1])[0, 1 : count + 1]
+        return logits.argmax(-1).tolist(), list(logits)
+
+
+def train_dflash(head, texts, first):
+    target = head.target[0]
+    with torch.no_grad():
+        rows = head.rows_of(*target.run(texts)[1:])
+    optimizer = torch.optim.Adam(head.parameters(), lr=3e-3)
+    block = head.settings["block"]
+    for _ in range(5 * TRAINING_STEPS):  # each with one block of a text
+        begin = int(torch.randint(first, texts.shape[1] - block + 1, (1,), generator=target.generator))
+        logits = head(texts[:, begin], rows[:, :begin])[:, 1:]
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), texts[:, begin + 1 : begin + block].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    round_weights(head)
+    head.requires_grad_(False)
+    return float(loss.detach())
+
+
 def train(head, texts, first):
     """Trains the head on the answers in the texts, which begin at position `first`."""
     target = head.target[0]
@@ -421,11 +515,35 @@ def make_eagle1(name, folder):
     write(folder, {key: value.to(torch.bfloat16).contiguous().clone() for key, value in tensors.items()}, config, golden(head))
 
 
+def make_dflash(name, folder):
+    settings = DFLASH[name]
+    target = Target(settings["target"])
+    texts = texts_of(target)
+    target.generator.manual_seed(zlib.crc32(name.encode()))
+    head = Dflash(target, settings)
+    print(name, train_dflash(head, texts, 16))
+    tensors = {}
+    for key, value in head.named_parameters():
+        *layer, own = key.split(".")
+        attends = own in ("q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm")
+        part = ["self_attn"] if attends else ["mlp"] if own in ("gate_proj", "up_proj", "down_proj") else []
+        tensors[".".join([*layer, *part, own, "weight"])] = value.data.to(torch.bfloat16).contiguous()
+    shape = {key: target.settings[key] for key in ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
+                                                   "head_dim", "rms_norm_eps", "hidden_act", "rope_theta", "max_position_embeddings")}
+    config = {"architectures": ["DFlashDraftModel"], "model_type": "qwen3", **shape, "num_hidden_layers": settings["layers"],
+              "num_target_layers": target.layers, "layer_types": ["full_attention"] * settings["layers"], "block_size": settings["block"],
+              "dflash_config": {"mask_token_id": settings["mask"], "target_layer_ids": settings["reads"]}, "attention_bias": False,
+              "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
+    write(folder, tensors, config, golden(head))
+
+
 def main():
     torch.set_num_threads(1)
     folder = pathlib.Path(sys.argv[1])
-    for name in sys.argv[2:] or [*TARGETS, *EAGLE3, *EAGLE1]:
-        if name in EAGLE1:
+    for name in sys.argv[2:] or [*TARGETS, *EAGLE3, *EAGLE1, *DFLASH]:
+        if name in DFLASH:
+            make_dflash(name, folder / name)
+        elif name in EAGLE1:
             make_eagle1(name, folder / name)
         elif name in EAGLE3:
             make_eagle3(name, folder / name)

@@ -101,8 +101,8 @@ class DeviceDecoder final : public Model {
   void StoreImageRows(std::span<const StoredImageRow> rows);
   // Enqueues what a step does to states before its tokens: copies, and zeros for new sequences.
   void PrepareStates(const StepInput& input, const StateCache& states);
-  // Enqueues a step that was sent, of `input`: the same operations for all steps with equal numbers of rows
-  // whose logits are all wanted. Returns the number of rows that have results.
+  // Enqueues a step that was sent, of `input`: the same operations for all steps with equal numbers
+  // of rows whose logits are all wanted. Returns the number of rows that have results.
   int64_t RunProgram(const StepInput& input, int64_t rows, int64_t logit_rows, const KvCache& cache,
                      float* results);
   void FailInFlight(const std::string& reason);

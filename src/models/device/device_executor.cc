@@ -184,8 +184,7 @@ bool DeviceWalk::GoesOn(const program::SkipUnless& skip) {
   using Condition = program::SkipUnless::Condition;
   if (skip.condition == Condition::kTakesTarget) return step_.takes_target;
   if (skip.condition == Condition::kTakesOwn) return !step_.takes_target;
-  const bool goes_on =
-      skip.condition == Condition::kHasRows ? rows_ > 0 : step_.wanted > 0;
+  const bool goes_on = skip.condition == Condition::kHasRows ? rows_ > 0 : step_.wanted > 0;
   if (!goes_on) rows_ = 0;
   return goes_on;
 }

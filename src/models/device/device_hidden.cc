@@ -73,7 +73,7 @@ void DeviceWalk::operator()(const program::JoinNorms& op) {
 DeviceHidden DeviceDecoder::handed_rows() {
   const program::Program& program = parts_.executor->program();
   const bool is_head = options_.drafter != nullptr;
-  if (!is_head && !options_.handed.any()) return {};
+  if (is_head ? options_.drafter->drafts_blocks() : !options_.handed.any()) return {};
   return {.rows = reinterpret_cast<float*>(parts_.executor->BufferAt(program::kHandedRows)),
           .stride = is_head ? program.limits.wanted : program.limits.rows};
 }

@@ -280,9 +280,8 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
                                           .device = &target,
                                           .weights = loaded,
                                           .target = options.drafter != nullptr ? &owner : nullptr});
-  placed.weights =
-      PlaceWeights(placed.program, list, layout, DeviceRounding::For(options, device), memory,
-                   {options.drafter != nullptr ? &owner : nullptr, tables});
+  placed.weights = PlaceWeights(placed.program, list, layout, DeviceRounding::For(options, device),
+                                memory, {options.drafter != nullptr ? &owner : nullptr, tables});
   SizeProductBuffers(placed.program, placed.weights, device, LinearOptionsOf(options));
   AddStepInputs(placed.program,
                 DeviceStepInputs::MaxBytes(

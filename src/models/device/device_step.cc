@@ -25,8 +25,11 @@ int64_t NumAxes(const DecoderSpec& share, const ModelOptions& options) {
   return *std::ranges::max_element(share.rope_axes) + 1;
 }
 
+// Whether tokens of a step may attend to later ones.
 bool SeesImages(const DecoderSpec& share, const ModelOptions& options) {
-  return options.image_rows > 0 && std::ranges::any_of(share.layers, [](const LayerSpec& layer) {
+  const bool drafts_blocks = options.drafter != nullptr && options.drafter->drafts_blocks();
+  return (options.image_rows > 0 || drafts_blocks) &&
+         std::ranges::any_of(share.layers, [](const LayerSpec& layer) {
            return layer.attention.exists() && layer.attention.sees_images;
          });
 }

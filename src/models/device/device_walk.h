@@ -67,7 +67,8 @@ class DeviceWalk {
   std::span<const int32_t> ReceiveExpertRows(BufferId row_begin, int64_t num_experts) const;
   Status TuneExperts(const program::ProjectExperts& op) const;
 
-  // Whether the operators after it run; if there are no rows for them, sets the number of rows to 0.
+  // Whether the operators after it run; if there are no rows for them, sets the number of rows to
+  // 0.
   bool GoesOn(const program::SkipUnless& skip);
   // Runs the operator with this index; if times are counted, waits until it is done.
   void RunAt(int32_t index);

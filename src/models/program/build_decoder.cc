@@ -48,6 +48,7 @@ DecoderBuilder::DecoderBuilder(const DecoderParts& parts)
 }
 
 Program DecoderBuilder::Build() {
+  if (options_.drafter != nullptr && options_.drafter->drafts_blocks()) return BuildBlockDrafter();
   const bool is_staged = place_.num_stages > 1;
   if (!place_.is_first_stage()) {
     to_.Emit(
@@ -107,6 +108,48 @@ Program DecoderBuilder::Build() {
   const bool hands_on = is_staged && !to_.is_device();
   for (const int32_t skip : skips)
     to_.SkipTo(skip, hands_on && skip < body_end ? body_end : to_.next());
+  return std::move(to_.program());
+}
+
+Program DecoderBuilder::BuildBlockDrafter() {
+  FillRopeTables();
+  const int32_t of_target = to_.next();
+  to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kTakesTarget});
+  ProjectTargets(residual_);
+  for (size_t i = 0; i < share_.layers.size(); ++i) {
+    EmitNorm(weights_.drafter.hidden_norm, true, /*adds=*/false, &weights_.layers[i].attention.qkv,
+             Normed());
+    BeginAttention(i, static_cast<int64_t>(i));
+  }
+  to_.SkipTo(of_target, to_.next());
+  to_.program().states.clear();  // the layers below declare the same
+  const int32_t of_block = to_.next();
+  to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kTakesOwn});
+  to_.Emit(Embed{.table = to_.Table(EmbeddingOwner().embedding),
+                 .out = residual_,
+                 .vocab = spec_.vocab_size,
+                 .width = hidden_,
+                 .scale = spec_.embedding_scale,
+                 .placeholders = spec_.placeholders});
+  std::vector<int32_t> skips = {of_block};
+  for (size_t i = 0; i < share_.layers.size(); ++i) {
+    to_.InLayer([&] {
+      const bool keeps_wanted = i == LastMixing();
+      BeginMixing(i, static_cast<int64_t>(i));
+      if (keeps_wanted) {
+        skips.push_back(to_.next());
+        to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kWantsRows});
+      }
+      EndMixing(i, static_cast<int64_t>(i), keeps_wanted);
+      RunMlp(i);
+      EndLayer(i);
+    });
+  }
+  to_.program().results_begin = to_.next();
+  skips.push_back(to_.next());
+  to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kTakesOwn});
+  MakeLogits(/*adds=*/true);
+  for (const int32_t skip : skips) to_.SkipTo(skip, to_.next());
   return std::move(to_.program());
 }
 
@@ -320,6 +363,25 @@ RowsIn DecoderBuilder::Joined2() {
   return rows;
 }
 
+void DecoderBuilder::ProjectTargets(BufferId out) {
+  const DrafterSpec& drafter = *options_.drafter;
+  const LinearWeights& projection = weights_.drafter.projection;
+  const int64_t width = drafter.target_width();
+  const RowsIn rows = to_.Rows("hidden", Extent::kStep, width);
+  TakeHidden take{.out = rows.data,
+                  .type = to_.InputType(projection.inputs),
+                  .width = width,
+                  .part_width = drafter.target_hidden_size};
+  if (to_.is_device()) {
+    take.pieces = to_.F32("hidden_pieces", Extent::kStep, width);
+    take.joined = to_.F32("hidden_joined", Extent::kStep, width);
+    take.scales = rows.scales;
+    take.reader = ReaderOf(projection);
+  }
+  to_.Emit(take);
+  to_.Multiply(projection, rows, out, hidden_, width);
+}
+
 void DecoderBuilder::EmbedDrafts() {
   const DrafterSpec& drafter = *options_.drafter;
   const LinearWeights& projection = weights_.drafter.projection;
@@ -338,20 +400,7 @@ void DecoderBuilder::EmbedDrafts() {
   }
   const int32_t of_target = to_.next();
   to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kTakesTarget});
-  const int64_t width = drafter.target_width();
-  const RowsIn rows = to_.Rows("hidden", Extent::kStep, width);
-  TakeHidden take{.out = rows.data,
-                  .type = to_.InputType(projection.inputs),
-                  .width = width,
-                  .part_width = drafter.target_hidden_size};
-  if (to_.is_device()) {
-    take.pieces = to_.F32("hidden_pieces", Extent::kStep, width);
-    take.joined = to_.F32("hidden_joined", Extent::kStep, width);
-    take.scales = rows.scales;
-    take.reader = ReaderOf(projection);
-  }
-  to_.Emit(take);
-  to_.Multiply(projection, rows, residual_, hidden_, width);
+  ProjectTargets(residual_);
   to_.SkipTo(of_target, to_.next());
   const int32_t of_own = to_.next();
   to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kTakesOwn});
@@ -391,13 +440,12 @@ void DecoderBuilder::EmbedTokens() {
   if (spec_.layer_embeddings.width == 0 || place_.num_stages == 1) return;
   const int64_t width = spec_.layer_embeddings.width;
   const int64_t handed = stage_rows_.embedding_layers * width;
-  to_.Emit(CopyColumns{.from = {.buffer = LayerEmbeddings(),
-                                .begin = stage_rows_.first_embedding_layer * width,
-                                .stride = AllEmbeddings()},
-                       .to = {.buffer = residual_,
-                              .rows_before = stage_rows_.returned(),
-                              .stride = handed},
-                       .width = handed});
+  to_.Emit(CopyColumns{
+      .from = {.buffer = LayerEmbeddings(),
+               .begin = stage_rows_.first_embedding_layer * width,
+               .stride = AllEmbeddings()},
+      .to = {.buffer = residual_, .rows_before = stage_rows_.returned(), .stride = handed},
+      .width = handed});
 }
 
 void DecoderBuilder::EmbedInLayers() {

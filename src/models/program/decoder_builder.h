@@ -78,6 +78,10 @@ class DecoderBuilder {
   // DrafterSpec: embeds tokens into the residual, or into the rows that the first layer's attention
   // reads.
   void EmbedDrafts();
+  // The same of a DFlash drafter.
+  Program BuildBlockDrafter();
+  // Reads the target's hidden rows into F32 rows of `out`.
+  void ProjectTargets(BufferId out);
   // Emits [norm(embedding), norm(hidden)] for `reader`.
   RowsIn JoinDrafts(const LinearWeights& reader, BufferId hidden, bool norms_hidden);
   RowsIn Joined2();

@@ -304,8 +304,8 @@ struct JoinNorms {
 };
 
 // Copies rows to columns [begin, begin + width) of StepInput::handed, whose rows are `stride`
-// elements apart; on a device, to part begin / width of `to` (DeviceHidden). All ranks have the same
-// rows; only the first rank copies them.
+// elements apart; on a device, to part begin / width of `to` (DeviceHidden). All ranks have the
+// same rows; only the first rank copies them.
 struct HandRows {
   static constexpr const char* kName = "HandRows";
   BufferId x = kNone;  // F32 [rows, width]
