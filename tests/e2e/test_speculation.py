@@ -193,23 +193,42 @@ def token_ids(server):
     return answer["choices"][0]["logprobs"]["tokens"]
 
 
+def write_tokenizer(folder):
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
+        "decoder": None, "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                                   "fuse_unk": False, "byte_fallback": False, "vocab": {chr(0x100 + i): i for i in range(128)}, "merges": []}}))
+
+
 @pytest.mark.parametrize("model, config", [
     ("tiny-eagle3-target", {"method": "eagle3", "model": str(DATA / "checkpoints" / "tiny-eagle3")}),
     ("tiny-eagle3-target", {"model": str(DATA / "checkpoints" / "tiny-eagle3-speculators")}),  # its config.json names the method
+    ("tiny-eagle3-target", {"method": "dflash", "model": str(DATA / "checkpoints" / "tiny-dflash")}),
     ("tiny-mtp-deepseek", {"method": "deepseek_mtp"}),
 ])
 def test_drafting_heads_change_nothing(model, config, tmp_path):
     for name in ("config.json", "model.safetensors"):
         shutil.copy(DATA / "checkpoints" / model / name, tmp_path)
-    (tmp_path / "tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
-        "decoder": None, "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
-                                   "fuse_unk": False, "byte_fallback": False, "vocab": {chr(0x100 + i): i for i in range(128)}, "merges": []}}))
+    write_tokenizer(tmp_path)
     words = (tmp_path,)
     with serving(*words) as plain, serving(*words, "--speculative-config", json.dumps({**config, "num_speculative_tokens": 3, "adaptive": False})) as server:
         assert token_ids(server) == token_ids(plain)
         proposed, accepted = drafts(server)
         assert proposed > 50 and 0 <= accepted < proposed
+
+
+@pytest.mark.parametrize("words", [("--device", "emulated", "--batch-invariant"), ("--pipeline-parallel-size", 2)])
+def test_a_drafting_head_proposes_there(words, tmp_path):
+    folder = DATA / "checkpoints"
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(folder / "tiny-eagle3-target" / name, tmp_path)
+    write_tokenizer(tmp_path)
+    head = json.dumps({"method": "eagle3", "model": str(folder / "tiny-eagle3"), "num_speculative_tokens": 3, "adaptive": False})
+    words = (tmp_path, *words)
+    with serving(*words) as plain, serving(*words, "--speculative-config", head) as server:
+        assert token_ids(server) == token_ids(plain)
+        proposed, accepted = drafts(server)
+        assert proposed > 50 and 0 < accepted < proposed
 
 
 @pytest.mark.parametrize("config, words", [
