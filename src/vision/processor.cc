@@ -24,11 +24,13 @@ struct FamilyRow {
 };
 
 constexpr FamilyRow kFamilies[] = {
+    {"aya_vision", CreateAyaProcessor},
     {"llama4", CreateLlama4Processor},
     {"gemma3", CreateGemma3Processor},
     {"gemma4", CreateGemma4Processor},
     {"idefics3", CreateIdefics3Processor},
     {"internvl", CreateInternVlProcessor},
+    {"kimi_k25", CreateKimiProcessor},
     {"lfm2_vl", CreateLfm2VlProcessor},
     {"llava", CreateLlavaProcessor},
     {"llava_next", CreateLlavaNextProcessor},

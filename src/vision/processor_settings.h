@@ -73,7 +73,9 @@ Result<std::unique_ptr<ImageProcessor>> CreateLlama4Processor(const ProcessorInp
 Result<std::unique_ptr<ImageProcessor>> CreateGemma3Processor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateGemma4Processor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateIdefics3Processor(const ProcessorInputs& inputs);
+Result<std::unique_ptr<ImageProcessor>> CreateAyaProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateInternVlProcessor(const ProcessorInputs& inputs);
+Result<std::unique_ptr<ImageProcessor>> CreateKimiProcessor(const ProcessorInputs& inputs);
 Result<std::unique_ptr<ImageProcessor>> CreateLfm2VlProcessor(const ProcessorInputs& inputs);
 // Creates the processor for the model's tower: for CLIP and SigLIP one that makes squares,
 // otherwise Pixtral's.

@@ -62,6 +62,15 @@ FAMILIES = {
     "tiny-internvl": (["<IMG_CONTEXT>", "<img>", "</img>"], [], "<IMG_CONTEXT>", "InternVLProcessor", "GotOcr2ImageProcessor",
                       {"size": {"height": 16, "width": 16}, "max_patches": 6, **BICUBIC, **CLIP}, {"image_seq_length": 4}, {"crop_to_patches": True},
                       {"start_image_token": "<img>", "end_image_token": "</img>"}),
+    "tiny-aya-vision": (["<|IMG_PATCH|>", "<|START_OF_IMG|>", "<|END_OF_IMG|>"], [], "<image>", "AyaVisionProcessor", "GotOcr2ImageProcessor",
+                        {"size": {"height": 16, "width": 16}, "max_patches": 6, **BICUBIC, **HALF},
+                        {"patch_size": 4, "downsample_factor": 2, "img_size": 16}, {"crop_to_patches": True},
+                        {"image_token": "<image>", "patch_size": 8, "start_of_img_token": "<|START_OF_IMG|>", "end_of_img_token": "<|END_OF_IMG|>",
+                         "img_patch_token": "<|IMG_PATCH|>", "tile_token": "TILE", "tile_global_token": "TILE_GLOBAL"}),
+    "tiny-kimi-k25": (["<|media_pad|>", "<|media_begin|>", "<|media_end|>", "<|media_content|>"], [],
+                      "<|media_begin|>image<|media_content|><|media_pad|><|media_end|>", "Kimi_K25Processor", "Kimi_K25ImageProcessor",
+                      {"size": {"max_height": 9, "max_width": 9}, "max_patches": 40, "patch_size": 4, "merge_size": 2, **BICUBIC, **HALF},
+                      {}, {}, {}),
     "tiny-idefics3": (["<image>", "<fake_token_around_image>", "<global-img>"], places("<row_%d_col_%d>"), "<image>", "Idefics3Processor",
                       "Idefics3ImageProcessor", {"size": {"longest_edge": 100}, "max_image_size": {"longest_edge": 36}, **LANCZOS, **HALF},
                       {"image_seq_len": 9}, {"return_row_col_info": True},
@@ -111,7 +120,7 @@ def answer(data, files, name):
                                                                      attn_implementation="eager").eval()
     # The class's own methods on a stand-in object, since the tokenizer lacks names for some tokens.
     own = getattr(transformers, kind)
-    processor = types.SimpleNamespace(image_processor=images, image_token=tokens[0], **processor_settings, **attributes)
+    processor = types.SimpleNamespace(**{"image_processor": images, "image_token": tokens[0], **processor_settings, **attributes})
     for method in ("_get_image_num_tokens", "_build_image_tokens", "_compute_tokens_per_tile", "_compute_tokens_for_image",
                    "_get_number_of_features", "_get_unpadded_features"):
         if hasattr(own, method):
@@ -121,7 +130,7 @@ def answer(data, files, name):
         made = [images(images=[ImageOps.exif_transpose(Image.open(io.BytesIO(files[one]))).convert("RGB")], return_tensors="pt", **arguments)
                 for one in names]
         texts = [own.replace_image_token(processor, one, 0, use_image_special_tokens=True) for one in made]
-        prompt = encode("".join(shown.replace(tokens[0], text) for text in texts) + QUESTION, add_special_tokens=False)["input_ids"]
+        prompt = encode("".join(shown.replace(processor.image_token, text) for text in texts) + QUESTION, add_special_tokens=False)["input_ids"]
         inputs = {key: together(name, key, [one[key] for one in made]) for key in made[0]
                   if key not in NO_INPUTS and (key != "image_sizes" or "llava" in name)}
         inputs["input_ids"] = torch.tensor([prompt])

@@ -162,17 +162,22 @@ def files():
     yield "empty.png", b""
 
 
+def rgb(data):
+    """An image file as RGB: its first frame, turned, with alpha blended over white."""
+    image = Image.open(io.BytesIO(data))
+    image.seek(0)
+    image.load()
+    image = ImageOps.exif_transpose(image)
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        clear = image.convert("RGBA")
+        image = Image.new("RGB", clear.size, (255, 255, 255))
+        image.paste(clear, mask=clear.split()[3])
+    return image.convert("RGB")
+
+
 def decoded(data):
     try:
-        image = Image.open(io.BytesIO(data))
-        image.seek(0)
-        image.load()
-        image = ImageOps.exif_transpose(image)
-        if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-            clear = image.convert("RGBA")
-            image = Image.new("RGB", clear.size, (255, 255, 255))
-            image.paste(clear, mask=clear.split()[3])
-        image = image.convert("RGB")
+        image = rgb(data)
     except Exception as e:  # any exception of Pillow is a rejection
         return {"error": type(e).__name__}
     return {"size": list(image.size), "rgb_sha256": hashlib.sha256(image.tobytes()).hexdigest()}
@@ -183,4 +188,5 @@ def main():
     pathlib.Path(sys.argv[1]).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-main()
+if __name__ == "__main__":
+    main()

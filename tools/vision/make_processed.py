@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Writes the results of transformers' image processors for the images of make_images.py.
 
-Usage: make_processed.py IMAGES.jsonl OUT. Needs transformers 5, torch, torchvision and pillow. OUT/processors.json holds the
-settings of each processor as published with its models; OUT/processed.jsonl has a row per processor and image: shape and
-grid of the pixel values, the SHA-256 of their float32 bytes, and the number of soft tokens for the image; or `error` if
-the processor refuses the image.
+Usage: make_processed.py IMAGES.jsonl OUT. Needs transformers 5, torch, torchvision and pillow. OUT/processors.json holds
+settings of each kind of processor, most with small sizes, and OUT/published_processors.json those of published models.
+OUT/processed.jsonl and OUT/published_processed.jsonl have a row per processor and image: shape and grid of the pixel values,
+the SHA-256 of their float32 bytes, and the number of soft tokens for the image; or `error` if the processor refuses the image.
 """
 import base64
 import hashlib
-import io
 import json
 import pathlib
 import sys
@@ -16,7 +15,8 @@ import types
 
 import torch
 import transformers
-from PIL import Image, ImageOps
+from make_images import rgb
+from PIL import Image
 
 HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 CLIP = {"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}
@@ -61,6 +61,10 @@ PROCESSORS = {
                                                                   **BICUBIC, **CLIP}, {"image_seq_length": 4}, {"crop_to_patches": True}),
     "internvl, whole": ("GotOcr2ImageProcessor", "internvl", {"size": {"height": 28, "width": 28}, **BICUBIC, **CLIP}, {"image_seq_length": 4},
                         {"crop_to_patches": False}),
+    "aya": ("GotOcr2ImageProcessor", "aya_vision", {"size": {"height": 28, "width": 28}, **BICUBIC, **CLIP},
+            {"patch_size": 7, "downsample_factor": 2, "img_size": 28}, {"crop_to_patches": True}),
+    "kimi-k2.5": ("Kimi_K25ImageProcessor", "kimi_k25", {"size": {"max_height": 12, "max_width": 12}, "max_patches": 70, "patch_size": 7,
+                                                         "merge_size": 2, **BICUBIC, **HALF}, {}, {}),
     "llava-next": ("LlavaNextImageProcessor", "llava_next", {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}, **BICUBIC,
                                                              "image_grid_pinpoints": [[28, 56], [56, 28], [56, 56], [84, 28], [28, 84]], **CLIP},
                    {"patch_size": 7, "num_additional_image_tokens": 1, "vision_feature_select_strategy": "default"}, {}),
@@ -76,22 +80,54 @@ PROCESSORS = {
                                                            "do_image_splitting": False, "min_image_tokens": 4, "max_image_tokens": 16, **BILINEAR,
                                                            **HALF}, {}, {}),
 }
+QWEN3 = {**QWEN, **HALF, "patch_size": 16}
+PADDLE = {**QWEN, **HALF, **BICUBIC, "temporal_patch_size": 1}
+# As published with the models.
+PUBLISHED = {
+    "Llama 4 Scout": ("Llama4ImageProcessor", "llama4", {"size": {"height": 336, "width": 336}, "max_patches": 16, **BILINEAR, **HALF},
+                      {"patch_size": 14}, {}),
+    "Gemma 3 4B": ("Gemma3ImageProcessor", "gemma3", {"size": {"height": 896, "width": 896}, **BILINEAR, **HALF}, {"image_seq_length": 256}, {}),
+    "Gemma 3 4B, crops": ("Gemma3ImageProcessor", "gemma3", {"size": {"height": 896, "width": 896}, **BILINEAR, **HALF},
+                          {"image_seq_length": 256}, {"do_pan_and_scan": True, "pan_and_scan_min_crop_size": 256,
+                                                      "pan_and_scan_max_num_crops": 4, "pan_and_scan_min_ratio_to_activate": 1.2}),
+    "Gemma 4": ("Gemma4ImageProcessor", "gemma4", {"patch_size": 16, "max_soft_tokens": 280, "pooling_kernel_size": 3, "do_normalize": False,
+                                                   "image_mean": [0.0] * 3, "image_std": [1.0] * 3, **BICUBIC}, {}, {}),
+    "Qwen2.5-VL 7B": ("Qwen2VLImageProcessor", "qwen2_5_vl", {"min_pixels": 3136, "max_pixels": 12845056, **QWEN, **CLIP}, {}, {}),
+    "Qwen3-VL 2B": ("Qwen2VLImageProcessor", "qwen3_vl", {"size": {"longest_edge": 16777216, "shortest_edge": 65536}, **QWEN3}, {}, {}),
+    "Qwen3.5 9B, small": ("Qwen2VLImageProcessor", "qwen3_5", {"size": {"longest_edge": 200704, "shortest_edge": 65536}, **QWEN3}, {}, {}),
+    "Pixtral 12B": ("PixtralImageProcessor", "pixtral", {"size": {"longest_edge": 1024}, "patch_size": {"height": 16, "width": 16}, **BICUBIC,
+                                                         **CLIP}, {"patch_size": 16}, {}),
+    "Mistral Small 3.1": ("PixtralImageProcessor", "mistral3", {"size": {"longest_edge": 1540}, "patch_size": 14, **BICUBIC, **CLIP},
+                          {"patch_size": 14, "spatial_merge_size": 2}, {}),
+    "PaddleOCR-VL": ("PaddleOCRVLImageProcessor", "paddleocr_vl", {"min_pixels": 147384, "max_pixels": 2822400, **PADDLE}, {}, {}),
+    "PaddleOCR-VL 1.5": ("PaddleOCRVLImageProcessor", "paddleocr_vl", {"min_pixels": 112896, "max_pixels": 1003520, **PADDLE}, {}, {}),
+    "GLM-OCR": ("Glm46VImageProcessor", "glm_ocr", {"size": {"shortest_edge": 12544, "longest_edge": 9633792}, **QWEN, **CLIP}, {}, {}),
+    "dots.ocr": ("Qwen2VLImageProcessor", "dots_ocr", {"min_pixels": 3136, "max_pixels": 11289600, **QWEN, **CLIP, "temporal_patch_size": 1},
+                 {}, {}),
+    "Aya Vision 8B": ("GotOcr2ImageProcessor", "aya_vision", {"size": {"height": 364, "width": 364}, **BICUBIC, **HALF},
+                      {"patch_size": 14, "downsample_factor": 2, "img_size": 364}, {"crop_to_patches": True}),
+    "Kimi K2.5": ("Kimi_K25ImageProcessor", "kimi_k25", {"size": {"max_height": 512, "max_width": 512}, "max_patches": 16384, "patch_size": 14,
+                                                         "merge_size": 2, **BICUBIC, **HALF}, {}, {}),
+}
 # Processors whose model asks them for rows and columns of tiles.
 TILED = ("Idefics3ImageProcessor", "SmolVLMImageProcessor", "Lfm2VlImageProcessor")
 IMAGES = ["rgb.png", "turned_6.jpg", "progressive.jpg", "gray.jpg", "lossy.webp", "interlaced.gif", "b565.bmp"]
-# More shapes, cropped from or tiled with the first image: (width, height).
+# More of other kinds, for the published settings.
+MORE_IMAGES = ["rgba.png", "palette_clear.png", "palette.png", "gray16.png", "one_bit.png", "cmyk.jpg", "alpha.webp", "moving.gif", "b555.bmp"]
+# More shapes, tiled with an image: (width, height).
 SHAPES = [(1, 1), (211, 3), (3, 205), (600, 3), (97, 61), (64, 128)]
+MORE_SHAPES = [(20000, 1), (1, 20000), (1201, 799), (401, 2)]
 
 
-def pictures(path):
+def pictures(path, names, shapes):
     rows = {row["name"]: row for row in map(json.loads, path.read_text().splitlines())}
 
     def opened(name):
-        return ImageOps.exif_transpose(Image.open(io.BytesIO(base64.b64decode(rows[name]["base64"])))).convert("RGB")
-    for name in IMAGES:
+        return rgb(base64.b64decode(rows[name]["base64"]))
+    for name in names:
         yield name, opened(name)
     base = opened("progressive.jpg")
-    for width, height in SHAPES:  # tiled, so that any program can make the same images
+    for width, height in shapes:  # tiled, so that any program can make the same images
         image = Image.new("RGB", (width, height))
         for x in range(0, width, base.width):
             for y in range(0, height, base.height):
@@ -134,19 +170,25 @@ def row(processor, kind, settings, extra, call, image):
     return found
 
 
-def main():
-    images, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    out.mkdir(parents=True, exist_ok=True)
+def write(settings_of, images, out, processors_name, processed_name):
     rows, processors = [], {}
-    for name, (kind, model_type, settings, extra, call) in PROCESSORS.items():
+    for name, (kind, model_type, settings, extra, call) in settings_of.items():
         processor = getattr(transformers, kind)(**settings)
         processors[name] = {"model_type": model_type, "preprocessor_config": {"image_processor_type": kind, **settings},
                             "processor_config": extra, "overrides": call}
-        for image_name, image in pictures(images):
+        for image_name, image in images:
             rows.append({"processor": name, "image": image_name, **row(processor, kind, settings, extra, call, image)})
     lines = ",\n".join("%s: %s" % (json.dumps(k), json.dumps(v)) for k, v in processors.items())
-    (out / "processors.json").write_text("{\n" + lines + "\n}\n")
-    (out / "processed.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    (out / processors_name).write_text("{\n" + lines + "\n}\n")
+    (out / processed_name).write_text("".join(json.dumps(r) + "\n" for r in rows))
+
+
+def main():
+    images, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    out.mkdir(parents=True, exist_ok=True)
+    write(PROCESSORS, list(pictures(images, IMAGES, SHAPES)), out, "processors.json", "processed.jsonl")
+    write(PUBLISHED, list(pictures(images, IMAGES + MORE_IMAGES, SHAPES + MORE_SHAPES)), out, "published_processors.json",
+          "published_processed.jsonl")
 
 
 main()
