@@ -102,6 +102,7 @@ struct ModelFamily {
   FAMILY(kArcee)                      \
   FAMILY(kAriaText)                   \
   FAMILY(kAxk1)                       \
+  FAMILY(kAyaVision)                  \
   FAMILY(kBailingHybrid)              \
   FAMILY(kBamba)                      \
   FAMILY(kBeam)                       \

@@ -180,6 +180,26 @@ VARIANTS = {
                                       "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}},
                       "vision_config": {**SIGLIP, "model_type": "internvl_vision", "image_size": [16, 16], "patch_size": [4, 4],
                                         "attention_bias": True, "hidden_act": "gelu"}},
+    # The class for images leaves out logit_scale, which the text part's own class applies: with 1 both agree.
+    "tiny-aya-vision": {"model_type": "aya_vision", "architectures": ["AyaVisionForConditionalGeneration"], "image_token_index": IMAGE,
+                        "downsample_factor": 2, "alignment_intermediate_size": 48, "vision_feature_layer": -1,
+                        "vision_feature_select_strategy": "full", "tie_word_embeddings": True,
+                        "text_config": {**{k: v for k, v in TEXT.items() if k not in ("head_dim", "rms_norm_eps")}, "model_type": "cohere2",
+                                        "hidden_size": 64, "layer_norm_eps": 1e-5, "logit_scale": 1.0, "sliding_window": 20,
+                                        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+                                        "tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+                        "vision_config": {**SIGLIP, "model_type": "siglip_vision_model", "image_size": 16, "vision_use_head": False}},
+    "tiny-kimi-k25": {"model_type": "kimi_k25", "architectures": ["KimiK25ForConditionalGeneration"], "image_token_id": IMAGE,
+                      "projection_hidden_size": 16, "tie_word_embeddings": False,
+                      "text_config": {**{k: v for k, v in TEXT.items() if k != "head_dim"}, "model_type": "deepseek_v3",
+                                      "num_key_value_heads": 4, "moe_intermediate_size": 16, "kv_lora_rank": 32, "q_lora_rank": 24,
+                                      "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": 8,
+                                      "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1,
+                                      "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
+                                      "rope_parameters": {"rope_type": "default", "rope_theta": 50000.0}},
+                      "vision_config": {"model_type": "kimi_k25_vision", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+                                        "num_attention_heads": 2, "patch_size": 4, "pos_emb_height": 5, "pos_emb_width": 5,
+                                        "merge_kernel_size": [2, 2], "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0}}},
     "tiny-idefics3": {"model_type": "idefics3", "architectures": ["Idefics3ForConditionalGeneration"], "image_token_id": IMAGE, "scale_factor": 3,
                       "tie_word_embeddings": False,
                       "text_config": {**TEXT, "model_type": "llama", "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
@@ -202,6 +222,7 @@ SQUARE = [[(4, 4)], [(4, 4), (4, 4)]]
 # LLaVA-NeXT, by seed: height and width of an image, rows and columns of its tiles, and the part of their patches that is kept.
 CANVASES = {11: ((14, 40), (1, 2), (1, 0, 2, 8)), 21: ((20, 31), (2, 2), (1, 0, 6, 8)), 22: ((12, 12), (1, 2), (0, 2, 4, 4))}
 GRIDS = {"tiny-llava-clip": SQUARE, "tiny-llava-siglip": SQUARE, "tiny-llava-next": SQUARE, "tiny-granite-vision": SQUARE, "tiny-internvl": SQUARE,
+         "tiny-aya-vision": SQUARE,
          "tiny-idefics3": [[(9, 9), (9, 9), (9, 9)], [(9, 9)]], "tiny-gemma3-vision": [[(6, 6)], [(6, 6), (6, 6)]], "tiny-llama4-vision": [[(4, 4)], [(4, 4), (4, 4)]],
          "tiny-gemma4-vision": [[(6, 9)], [(9, 3), (6, 6)]], "tiny-gemma4-e-vision": [[(6, 9)], [(9, 3), (6, 6)]]}
 OTHER_GRIDS = [[(6, 10)], [(8, 4), (2, 6)]]
@@ -226,6 +247,9 @@ def image_of(name, grid, seed):
     count = rows * cols // merge**2
     if name in QWEN_LIKE:
         shape = [rows * cols, 3, patch, patch] if name == "tiny-paddleocr-vl" else [rows * cols, 3 * 2 * patch**2]
+        ids, marks = [BEGIN] + [IMAGE] * count + [END], [0] + [1] * count + [0]
+    elif name == "tiny-kimi-k25":
+        shape = [rows * cols, 3, patch, patch]
         ids, marks = [BEGIN] + [IMAGE] * count + [END], [0] + [1] * count + [0]
     elif "gemma4" in name:
         shape = [rows * cols, 3 * patch**2]
@@ -285,6 +309,9 @@ def inputs_of(name, images, prompt):
         most = max(value.shape[0] for value in values)
         inputs["pixel_values"] = torch.stack([torch.cat([value, torch.zeros(most - value.shape[0], *value.shape[1:])]) for value in values])
         inputs["image_sizes"] = torch.tensor([list(CANVASES[image[5]][0]) for image in images])
+    elif name == "tiny-kimi-k25":
+        inputs["pixel_values"] = torch.cat(values)
+        inputs["image_grid_thw"] = torch.tensor([[1, rows, cols] for rows, cols in grids])
     elif name == "tiny-idefics3":
         inputs["pixel_values"] = torch.cat(values).unsqueeze(0)
     elif name == "tiny-lfm2-vl":
@@ -366,6 +393,13 @@ def make(name, folder):
     if name == "tiny-qwen3-vl-moe":  # one layer's experts as published, the other's as transformers saves them
         state = load_file(folder / "model.safetensors")
         state = {key: value.transpose(1, 2).contiguous() if "layers.0.mlp.experts" in key else value for key, value in state.items()}
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    if name == "tiny-kimi-k25":  # transformers does not undo all of its renaming of the published names
+        renamed = {"model.mm_projector.": "mm_projector.", "vision_tower.encoder.patch_embed.": "vision_tower.patch_embed.",
+                   "language_model.model.blocks.": "language_model.model.layers."}
+        state = load_file(folder / "model.safetensors")
+        for old, new in renamed.items():
+            state = {key.replace(old, new): value for key, value in state.items()}
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     settings = json.loads((folder / "config.json").read_text())
     model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()

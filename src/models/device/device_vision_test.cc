@@ -34,6 +34,8 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceVisionTest,
                          ::testing::ValuesIn(testing::kVisionCheckpoints), testing::TestName);
 
 TEST_P(DeviceVisionTest, HeavyStaysNearTransformers) {
+  if (GetParam() == std::string("tiny-aya-vision"))
+    GTEST_SKIP() << "Cohere's layer norms are refused: no kernel of devices computes them";
   VisionRunner runner(GetParam(), ElementType::kBF16, 2, VisionRunner::Place::kDevice);
   if (!HasFatalFailure()) ExpectNearTransformers(runner, GetParam());
 }

@@ -232,7 +232,14 @@ const ModelFamily kKimiK25 = {
     "kimi_k25",
     deepseek::NestedV3(),
     deepseek::ReadV3,
-    {.models = "Kimi K2.5 and later", .operators = "the text part: as DeepseekV3ForCausalLM"}};
+    {.models = "Kimi K2.5 and later",
+     .operators = "text as DeepseekV3ForCausalLM; images: MoonViT, a table by cubics and 2-D rope, "
+                  "two norms, two matrices",
+     .golden = "tiny-kimi-k25",
+     .error = 1.1e-06},
+    nullptr,
+    {},
+    "Kimi_K25ForConditionalGeneration"};
 
 const ModelFamily kSarvamMla = {"DeepseekV3ForCausalLM",
                                 "sarvam_mla",

@@ -12,6 +12,7 @@ constexpr std::array<std::string_view, 6> kLlavaTexts = {"llama", "mistral", "qw
                                                          "qwen3", "phi3",    "granite"};
 constexpr std::array<std::string_view, 5> kInternVlTexts = {"qwen2", "qwen3", "qwen3_moe", "llama",
                                                             "gpt_oss"};
+constexpr std::array<std::string_view, 1> kAyaTexts = {"cohere2"};
 constexpr std::array<std::string_view, 2> kIdeficsTexts = {"llama", "qwen2"};
 constexpr std::array<std::string_view, 2> kLfm2Texts = {"lfm2", "lfm2_moe"};
 
@@ -60,6 +61,19 @@ const ModelFamily kInternVl = {
               .golden = "tiny-internvl",
               .error = 1.1e-06},
     .text_types = seeing::kInternVlTexts};
+// Source: transformers' AyaVisionConfig. The text part's logit_scale applies, as without images;
+// transformers' class for images leaves it out.
+const ModelFamily kAyaVision = {
+    .architecture = "AyaVisionForConditionalGeneration",
+    .model_type = "aya_vision",
+    .defaults = seeing::Nested(true),
+    .read = nullptr,
+    .notes = {.models = "Aya Vision 8B and 32B",
+              .operators = "text as Cohere 2; images in tiles: SigLIP's layers, pixel shuffle, a "
+                           "norm, a gated matrix and another one",
+              .golden = "tiny-aya-vision",
+              .error = 1.1e-06},
+    .text_types = seeing::kAyaTexts};
 // Source: transformers' Idefics3Config.
 const ModelFamily kIdefics3 = {
     .architecture = "Idefics3ForConditionalGeneration",

@@ -179,7 +179,8 @@ tl::unexpected<Error> WrongImage(std::string message) {
 
 int64_t MostPatches(const TowerSpec& spec, const TowerOptions& options) {
   if (spec.side > 0) return spec.side * spec.side;
-  return std::max<int64_t>(1, options.most_patches / spec.group()) * spec.group();
+  return std::max<int64_t>(1, options.most_patches / spec.group()) * spec.group() +
+         spec.padding_patches;
 }
 
 int64_t MostImageRows(const TowerSpec& spec, const TowerOptions& options) {
@@ -449,7 +450,8 @@ void ImageTower::LayPositions(int64_t height, int64_t width) {
   std::vector<Taps> down, along;
   int64_t side = 0;
   if (spec_.reads_square()) {
-    side = std::lround(std::sqrt(static_cast<double>(spec_.position_shape[0])));
+    const std::vector<int64_t>& shape = spec_.position_shape;
+    side = shape.size() == 3 ? shape[0] : std::lround(std::sqrt(static_cast<double>(shape[0])));
     for (int64_t y = 0; y < height; ++y) down.push_back(TapsOf(spec_.positions, y, height, side));
     for (int64_t x = 0; x < width; ++x) along.push_back(TapsOf(spec_.positions, x, width, side));
   }

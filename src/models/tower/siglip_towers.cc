@@ -230,6 +230,45 @@ Result<TowerSpec> ReadInternVlTower(const TowerFields& fields) {
   return spec;
 }
 
+// Source: transformers' AyaVisionModel and AyaVisionMultiModalProjector, with SiglipVisionModel.
+Result<TowerSpec> ReadAyaTower(const TowerFields& fields) {
+  RETURN_IF_ERROR(
+      ExpectField(fields.vision, "model_type", json::Value(std::string("siglip_vision_model"))));
+  RETURN_IF_ERROR(ExpectField(fields.outer, "vision_feature_select_strategy",
+                              json::Value(std::string("full"))));
+  ASSIGN_OR_RETURN(TowerSpec spec, ReadSiglipLayers(fields));
+  RETURN_IF_ERROR(ReadFeatureLayers(fields, -1, spec));
+  if (!spec.features.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                "vision_feature_layer of Aya Vision is not supported with more than one layer",
+                "vision_feature_layer");
+  }
+  ASSIGN_OR_RETURN(spec.merge, ReadOr(fields.outer, "downsample_factor", 16, 2));
+  if (spec.side % spec.merge != 0) {
+    return fields.outer.Bad("downsample_factor", fmt::format("a divisor of {}", spec.side),
+                            json::Value(spec.merge));
+  }
+  ASSIGN_OR_RETURN(const auto eps, fields.outer.Number("adapter_layer_norm_eps", 0, 1));
+  ASSIGN_OR_RETURN(const int64_t inner, ReadOr(fields.outer, "alignment_intermediate_size",
+                                               2 * kMaxConfigWidth, spec.out_width));
+  if (inner % 2 != 0) {
+    return fields.outer.Bad("alignment_intermediate_size", "an even number", json::Value(inner));
+  }
+  spec.projector = {{.kind = ProjectorKind::kConcatenate},
+                    {.kind = ProjectorKind::kLayerNorm,
+                     .module = "multi_modal_projector.layernorm",
+                     .eps = static_cast<float>(eps.value_or(1e-6))},
+                    {.kind = ProjectorKind::kGated,
+                     .module = "multi_modal_projector.linear_1",
+                     .width = inner / 2,
+                     .activation = TowerActivation::kSilu,
+                     .holds_gate = true},
+                    {.kind = ProjectorKind::kLinear,
+                     .module = "multi_modal_projector.linear_2",
+                     .width = spec.out_width}};
+  return spec;
+}
+
 // Source: transformers' Idefics3VisionTransformer and Idefics3Connector; those of SmolVLM are the
 // same.
 Result<TowerSpec> ReadIdefics3Tower(const TowerFields& fields) {

@@ -70,8 +70,8 @@ Result<TowerSpec> ReadTowerDimensions(const TowerFields& fields, const TowerDefa
   if (defaults.mlp_ratio > 0) {
     spec.intermediate = static_cast<int64_t>(static_cast<double>(spec.hidden) * defaults.mlp_ratio);
   } else {
-    ASSIGN_OR_RETURN(spec.intermediate,
-                     ReadOr(vision, "intermediate_size", kMaxConfigWidth, defaults.intermediate));
+    ASSIGN_OR_RETURN(spec.intermediate, ReadOr(vision, defaults.intermediate_field, kMaxConfigWidth,
+                                               defaults.intermediate));
   }
   ASSIGN_OR_RETURN(spec.num_layers,
                    ReadOr(vision, defaults.layers_field, kMaxConfigLayers, defaults.layers));

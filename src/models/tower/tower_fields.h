@@ -19,6 +19,7 @@ struct TowerDefaults {
   const char* hidden_field = "hidden_size";
   const char* layers_field = "num_hidden_layers";
   const char* heads_field = "num_attention_heads";
+  const char* intermediate_field = "intermediate_size";
   const char* out_field = "out_hidden_size";
   const char* activation_field = "hidden_act";
   const char* activation = "gelu_pytorch_tanh";
@@ -61,9 +62,11 @@ Result<TowerSpec> ReadQwenTower(const TowerFields& fields, const TowerDefaults& 
 // --- Readers that ReadTowerSpec calls, by architecture
 Result<TowerSpec> ReadLlavaTower(const TowerFields& fields);
 Result<TowerSpec> ReadLlavaNextTower(const TowerFields& fields);
+Result<TowerSpec> ReadAyaTower(const TowerFields& fields);
 Result<TowerSpec> ReadInternVlTower(const TowerFields& fields);
 Result<TowerSpec> ReadIdefics3Tower(const TowerFields& fields);
 Result<TowerSpec> ReadLfm2VlTower(const TowerFields& fields);
+Result<TowerSpec> ReadKimiTower(const TowerFields& fields);
 Result<TowerSpec> ReadGlmOcrTower(const TowerFields& fields);
 Result<TowerSpec> ReadGlm4vTower(const TowerFields& fields);
 

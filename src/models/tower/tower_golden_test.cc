@@ -105,7 +105,7 @@ std::string RefusalOf(const char* name, const char* field, const json::Value& va
 
 TEST(TowerSpecTest, RefusesByNameWhatNoTowerHereComputes) {
   const auto expect = [](const std::string& message, const char* words) {
-    EXPECT_NE(message.find(words), std::string::npos) << message;
+    EXPECT_NE(message.find(words), std::string::npos) << words << ": " << message;
   };
   const json::Value two = json::Value::Array{json::Value(-1), json::Value(-2)};
   expect(RefusalOf("tiny-llava-clip", "vision_feature_layer", two), "layers of 3, ascending");
@@ -122,10 +122,43 @@ TEST(TowerSpecTest, RefusesByNameWhatNoTowerHereComputes) {
   expect(RefusalOf("tiny-llava-next", "vision_config.model_type", "pixtral"), "class row");
   expect(RefusalOf("tiny-internvl", "vision_config.use_qk_norm", true), "use_qk_norm true");
   expect(RefusalOf("tiny-internvl", "downsample_ratio", 0.3), "downsample_ratio");
+  expect(RefusalOf("tiny-aya-vision", "downsample_factor", 3), "a divisor of 4");
+  expect(RefusalOf("tiny-aya-vision", "alignment_intermediate_size", 47), "an even number");
+  expect(RefusalOf("tiny-aya-vision", "vision_feature_select_strategy", "default"),
+         "only \"full\"");
+  expect(RefusalOf("tiny-kimi-k25", "vision_config.mm_projector_type", "patchmergerv2"),
+         "only \"patchmerger\"");
+  expect(RefusalOf("tiny-kimi-k25", "vision_config.pos_emb_width", 6), "as many rows");
   expect(RefusalOf("tiny-idefics3", "scale_factor", 2), "a divisor of 9");
   expect(RefusalOf("tiny-lfm2-vl", "vision_config.num_patches", 26), "a square");
   expect(RefusalOf("tiny-qwen2-vl", "vision_config.hidden_size", 60), "the width of the text part");
   EXPECT_EQ(RefusalOf("tiny-llava-clip", "vision_feature_layer", -1), "");
+}
+
+// The published files name fields otherwise than transformers does.
+TEST(TowerSpecTest, ReadsThePublishedNamesOfKimi) {
+  json::Value config = *json::Parse(*ReadFile(DataFolder("tiny-kimi-k25") / "config.json"));
+  const auto spec_of = [](const json::Value& one) {
+    return **ReadTowerSpec(ParseModelShape(one).value());
+  };
+  const TowerSpec expected = spec_of(config);
+  json::Value vision{json::Value::Object{}};
+  for (const auto& [from, to] : {std::pair{"hidden_size", "vt_hidden_size"},
+                                 {"intermediate_size", "vt_intermediate_size"},
+                                 {"num_hidden_layers", "vt_num_hidden_layers"},
+                                 {"num_attention_heads", "vt_num_attention_heads"},
+                                 {"pos_emb_height", "init_pos_emb_height"},
+                                 {"pos_emb_width", "init_pos_emb_width"},
+                                 {"merge_kernel_size", "merge_kernel_size"},
+                                 {"patch_size", "patch_size"}})
+    vision.Set(to, *config.Find("vision_config")->Find(from));
+  config.Set("vision_config", std::move(vision));
+  const TowerSpec spec = spec_of(config);
+  EXPECT_EQ(spec.position_shape, expected.position_shape);
+  EXPECT_EQ(spec.rope_frequencies, expected.rope_frequencies);
+  EXPECT_EQ(std::tuple(spec.hidden, spec.intermediate, spec.num_layers, spec.heads, spec.patch),
+            std::tuple(expected.hidden, expected.intermediate, expected.num_layers, expected.heads,
+                       expected.patch));
 }
 
 TEST(TowerCheckTest, RefusesACanvasThatIsNotThere) {

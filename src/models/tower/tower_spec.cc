@@ -378,6 +378,7 @@ struct TowerReader {
   Result<TowerSpec> (*read)(const TowerFields& fields);
 };
 constexpr TowerReader kTowerReaders[] = {
+    {"AyaVisionForConditionalGeneration", ReadAyaTower},
     {"Gemma3ForConditionalGeneration", ReadGemma3Tower},
     {"Gemma4ForConditionalGeneration", ReadGemma4Tower},
     {"Glm4vForConditionalGeneration", ReadGlm4vTower},
@@ -386,6 +387,8 @@ constexpr TowerReader kTowerReaders[] = {
     {"Idefics3ForConditionalGeneration", ReadIdefics3Tower},
     {"InternVLForConditionalGeneration", ReadInternVlTower},
     {"Lfm2VlForConditionalGeneration", ReadLfm2VlTower},
+    {"KimiK25ForConditionalGeneration", ReadKimiTower},
+    {"Kimi_K25ForConditionalGeneration", ReadKimiTower},
     {"Llama4ForConditionalGeneration", ReadLlama4Tower},
     {"LlavaForConditionalGeneration", ReadLlavaTower},
     {"LlavaNextForConditionalGeneration", ReadLlavaNextTower},

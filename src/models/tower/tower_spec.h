@@ -45,6 +45,8 @@ struct ProjectorStep {
   float eps = 0, offset = 0, factor = 1;
   bool has_bias = true;
   bool is_transposed = false;  // whether `module` is the name of a tensor [in, out]
+  // For kGated: whether `module` holds the rows of both, the gate's last.
+  bool holds_gate = false;
   // Shape of the tensor of a kLinear that is stored as a convolution: [width, ...]. Empty: it is a
   // matrix.
   std::vector<int64_t> shape = {};
@@ -76,6 +78,9 @@ struct TowerSpec {
   std::string patch_norm = {};  // RMS norm before positions are added; "": none
   int64_t merge = 1;            // patches per side of a merged row
   int64_t side = 0;             // patches per side of an image of fixed size; 0: any size
+  // Patches that an image may have beyond TowerOptions::most_patches, because the processor pads it
+  // to whole merged patches after it has bounded their number. A multiple of group().
+  int64_t padding_patches = 0;
   // Whether there is a class row after the patches; it is dropped at the end.
   bool has_class = false;
   std::string class_tensor = {};
@@ -95,7 +100,8 @@ struct TowerSpec {
   };
   Positions positions = Positions::kNone;
   std::string position_tensor = {};
-  std::vector<int64_t> position_shape;  // the last size is `hidden`
+  // The last size is `hidden`. A square table: [rows * rows, hidden] or [rows, rows, hidden].
+  std::vector<int64_t> position_shape;
 
   // --- Positions: RoPE, by a patch's row and column
   std::vector<float> rope_frequencies;  // [head_dim / 2]; empty: no RoPE

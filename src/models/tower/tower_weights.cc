@@ -207,8 +207,14 @@ class TowerLister {
 
   void AddProjection(const ProjectorStep& step, int64_t cols, LinearWeights& weights) {
     std::vector<ParameterPart> parts;
-    if (!step.gate.empty()) parts.push_back({step.gate, step.width});
-    parts.push_back({step.module, step.width});
+    if (step.holds_gate) {
+      const int64_t rows = 2 * step.width;
+      parts = {{step.module, rows, RowRange{step.width, rows}},
+               {step.module, rows, RowRange{0, step.width}}};
+    } else {
+      if (!step.gate.empty()) parts.push_back({step.gate, step.width});
+      parts.push_back({step.module, step.width});
+    }
     MatrixParameter matrix{
         .parts = parts, .cols = cols, .target = &weights.matrix, .inputs = &weights.inputs};
     if (step.is_transposed) {
@@ -220,7 +226,11 @@ class TowerLister {
       matrix.shape = step.shape;
     }
     list_.matrices.push_back(std::move(matrix));
-    if (step.has_bias) AddVector(step.module + ".bias", {step.width}, weights.bias);
+    if (!step.has_bias) return;
+    if (!step.holds_gate) return AddVector(step.module + ".bias", {step.width}, weights.bias);
+    for (ParameterPart& part : parts) part.name += ".bias";
+    list_.vectors.push_back(
+        {.kind = VectorParameter::Kind::kBias, .parts = std::move(parts), .target = &weights.bias});
   }
 
   const TowerSpec& spec_;

@@ -88,11 +88,11 @@ inline constexpr const char* kWideVisionCheckpoints[] = {
     "tiny-qwen3-vl-wide",        "tiny-internvl-wide"};
 
 inline constexpr const char* kVisionCheckpoints[] = {
-    "tiny-gemma3-vision",   "tiny-gemma4-vision", "tiny-gemma4-e-vision", "tiny-llama4-vision",
-    "tiny-mistral3-vision", "tiny-paddleocr-vl",  "tiny-qwen2.5-vl",      "tiny-qwen3-vl",
-    "tiny-qwen3-vl-moe",    "tiny-qwen3.5-vl",    "tiny-llava-clip",      "tiny-llava-siglip",
-    "tiny-llava-pixtral",   "tiny-qwen2-vl",      "tiny-glm-ocr",         "tiny-glm4v",
-    "tiny-glm4v-moe",       "tiny-internvl",      "tiny-idefics3",        "tiny-lfm2-vl",
-    "tiny-llava-next",      "tiny-granite-vision"};
+    "tiny-gemma3-vision",   "tiny-gemma4-vision",  "tiny-gemma4-e-vision", "tiny-llama4-vision",
+    "tiny-mistral3-vision", "tiny-paddleocr-vl",   "tiny-qwen2.5-vl",      "tiny-qwen3-vl",
+    "tiny-qwen3-vl-moe",    "tiny-qwen3.5-vl",     "tiny-llava-clip",      "tiny-llava-siglip",
+    "tiny-llava-pixtral",   "tiny-qwen2-vl",       "tiny-glm-ocr",         "tiny-glm4v",
+    "tiny-glm4v-moe",       "tiny-internvl",       "tiny-idefics3",        "tiny-lfm2-vl",
+    "tiny-llava-next",      "tiny-granite-vision", "tiny-aya-vision",      "tiny-kimi-k25"};
 
 }  // namespace sluice::testing
