@@ -126,6 +126,13 @@ void ImagePool::Drop(ImageId image) {
   Evict(image);
 }
 
+void ImagePool::Reset() {
+  for (auto next = with_rows_.begin(); next != with_rows_.end();) {
+    const ImageId image = *next++;
+    if (!EntryOf(image).is_used) Evict(image);
+  }
+}
+
 void ImagePool::EndStep() {
   for (const ImageId image : of_step_) EntryOf(image).is_used = false;
   of_step_.clear();

@@ -66,6 +66,8 @@ class ImagePool {
   std::span<const int32_t> PlacesOf(ImageId image) const { return EntryOf(image).places; }
   // Frees the image's rows, because they were not computed.
   void Drop(ImageId image);
+  // Evicts the rows of all images that the step does not use.
+  void Reset();
   void EndStep();
 
   int64_t num_images() const { return std::ssize(with_rows_); }

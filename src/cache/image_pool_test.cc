@@ -35,6 +35,24 @@ TEST(ImagePoolTest, RowsStayUntilOthersNeedTheRoom) {
   EXPECT_TRUE(pool.CheckInvariant());
 }
 
+TEST(ImagePoolTest, ResetSparesTheRowsOfTheStep) {
+  ImagePool pool(10);
+  const ImageId a = pool.Hold(NumberHash(1), 4), b = pool.Hold(NumberHash(2), 5);
+  pool.Use(a);
+  pool.EndStep();
+  pool.Use(b);
+  pool.Reset();
+  EXPECT_FALSE(pool.HasRows(a));
+  EXPECT_TRUE(pool.HasRows(b));
+  EXPECT_TRUE(pool.CheckInvariant());
+  pool.EndStep();
+  pool.Release(b);
+  pool.Reset();
+  EXPECT_EQ(pool.num_images(), 0);
+  EXPECT_TRUE(pool.CheckInvariant());
+  EXPECT_TRUE(pool.Use(a)) << "its rows are to be computed again";
+}
+
 TEST(ImagePoolTest, AnImageKeepsItsIdWhenItComesAgain) {
   ImagePool pool(4);
   const ImageId a = pool.Hold(NumberHash(1), 2);

@@ -85,7 +85,8 @@ Result<std::string> PartText(const json::Value& part, const std::string& place) 
 bool IsImage(const json::Value& part) {
   const json::Value* type = part.Find("type");
   return type != nullptr && type->is_string() &&
-         (type->as_string() == "image_url" || type->as_string() == "image");
+         (type->as_string() == "image_url" || type->as_string() == "input_image" ||
+          type->as_string() == "image");
 }
 
 // In kString format, all images of a message come before its text, as in vLLM.

@@ -171,6 +171,9 @@ class Engine {
   // some. Waits for the engine's thread, so sinks and observers must not call it, unlike the
   // methods above.
   virtual bool ResetPrefixCache() = 0;
+  // Evicts the rows of all images that no step in flight reads. Running requests compute theirs
+  // again if they need them. Waits for the engine's thread, too.
+  virtual void ResetImageRows() {}
 
   // Freezes or unfreezes the engine. While frozen, it computes nothing; running requests continue
   // when it is unfrozen. BeginShutdown() unfreezes it. Waits for the engine's thread, as the

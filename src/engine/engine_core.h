@@ -78,6 +78,8 @@ class EngineCore {
   void AbortAll();
   // With `keeps_disk`, blocks on disk stay.
   bool ResetPrefixCache(bool keeps_disk = false);
+  // Evicts the rows of images that no step in flight reads.
+  void ResetImageRows();
   // Sets the tiers for evicted blocks of the prefix cache and, if sequences keep states, for their
   // snapshots. Called before the first request. The tiers outlive the core.
   void UseTiers(BlockTiers* tiers, BlockTiers* snapshots);

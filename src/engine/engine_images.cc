@@ -41,6 +41,10 @@ void EngineCore::ReleaseImages(ActiveRequest& request) {
     images_->Release(image.id);
 }
 
+void EngineCore::ResetImageRows() {
+  if (images_ != nullptr) images_->Reset();
+}
+
 void EngineCore::HoldRows(ActiveRequest& request) {
   // Keeps the keys apart from those of images.
   constexpr int32_t kFirst = 1 << 30;

@@ -192,6 +192,14 @@ bool EngineLoop::ResetPrefixCache() {
   return Push(std::move(command)) && done.get();
 }
 
+void EngineLoop::ResetImageRows() {
+  // While the engine sleeps or shuts down, there are none.
+  (void)CallOnThread([this] {
+    if (core_ != nullptr) core_->ResetImageRows();
+    return Status();
+  });
+}
+
 void EngineLoop::BeginShutdown() {
   const double seconds = plan_.config.loop.drain_seconds;
   {

@@ -82,6 +82,7 @@ class EngineLoop final : public Engine {
   void BeginShutdown() override;
   Adapters* adapters() override { return parts_.adapters.get(); }
   bool ResetPrefixCache() override;
+  void ResetImageRows() override;
   Status SetFrozen(bool frozen) override;
   Status Sleep(bool drops_files) override;
   Status WakeUp(bool weights, bool cache) override;

@@ -55,7 +55,10 @@ ResolvedTower ResolveTower(const EngineConfig& config, const ModelConfig& model)
   const auto spec = ReadTowerSpec(model);
   if (!spec) return TowerRefused(spec.error().message);
   if (!spec->has_value()) return NoTower("the model has no image tower");
-  if (!config.takes_images) return NoTower("the server was started with --language-model-only");
+  if (!config.takes_images) {
+    return NoTower(
+        "the server was started with --language-model-only, or --limit-mm-per-prompt permits none");
+  }
   ResolvedTower resolved;
   resolved.spec = **spec;
   if ((*spec)->sees_both_ways) {

@@ -211,6 +211,12 @@ bool ReplicaEngine::ResetPrefixCache() {
   return done;
 }
 
+void ReplicaEngine::ResetImageRows() {
+  for (const Member& member : members_) {
+    if (!member.engine->stalled()) member.engine->ResetImageRows();
+  }
+}
+
 void ReplicaEngine::Watch() {
   std::vector<bool> was_healthy(members_.size(), true);
   MutexLock lock(mutex_);

@@ -50,6 +50,7 @@ class ReplicaEngine final : public Engine {
   void BeginShutdown() override;
   // True if every engine has reset its cache.
   bool ResetPrefixCache() override;
+  void ResetImageRows() override;
   Status SetFrozen(bool frozen) override;
   // The engines load one copy of the weights. They switch one after another, each between two of
   // its steps, and only if all compute.

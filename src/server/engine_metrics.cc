@@ -183,10 +183,11 @@ void AppendTokenFamilies(EngineFamilies& families, int num_proposed) {
       CountOf(&EngineMetrics::tier_queries));
   families.Counter("vllm:external_prefix_cache_hits",
                    "Hits there, in terms of number of cached tokens.", tier_hits);
-  for (const char* name : {"mm_cache_queries", "mm_cache_hits"}) {
-    families.Counter(fmt::format("vllm:{}", name),
-                     "A cache that this server does not have; always 0.", Zero());
-  }
+  families.Counter("vllm:mm_cache_queries",
+                   "Images of requests, which are looked up in the cache of processed images.",
+                   CountOf(&EngineMetrics::image_queries));
+  families.Counter("vllm:mm_cache_hits", "Images that were found there.",
+                   CountOf(&EngineMetrics::image_hits));
   families.Counter("vllm:num_preemptions", "Cumulative number of preemption from the engine.",
                    CountOf(&EngineMetrics::preemptions));
   families.Counter("sluice:replayed_steps", "Steps that a device replayed as CUDA graphs.",

@@ -111,6 +111,8 @@ class FakeEngine : public Engine {
   }
   void BeginShutdown() override { shutting_down_ = true; }
   bool ResetPrefixCache() override { return true; }
+  void ResetImageRows() override { ++num_resets; }
+  std::atomic<int> num_resets{0};  // of the rows of images
 
   // Returns the submitted requests, without sinks.
   std::vector<Request> requests() const {

@@ -172,6 +172,59 @@ TEST_F(ImagesTest, RefusalsNameThePartAndTheLimit) {
       HasSubstr("the prompt has 2 placeholders of images"));
 }
 
+TEST_F(ImagesTest, PartsOfResponsesAreTakenInAChat) {
+  StartSeeing();
+  ASSERT_EQ(ChatOf(UrlPart(DataUrl("rgb.png"))).status, 200);
+  const ServerAnswer answer = ChatOf(fmt::format(
+      R"({{"type":"input_image","detail":"auto","image_url":"{}"}})", DataUrl("rgb.png")));
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(engine_.requests().at(1).prompt, engine_.requests().at(0).prompt);
+}
+
+TEST_F(ImagesTest, SettingsOfOneRequestAreRefusedBesideImages) {
+  ServerConfig config = DefaultConfig();
+  config.dialect = ApiDialect::kVllm;
+  StartSeeing(config);
+  const auto ask = [&](std::string_view field, const std::string& part) {
+    return Ask("POST", "/v1/chat/completions",
+               fmt::format(R"({{"model":"abacus","max_tokens":3,{},"messages":[
+                               {{"role":"user","content":[{}]}}]}})",
+                           field, part));
+  };
+  const std::string image = UrlPart(DataUrl("rgb.png"));
+  EXPECT_THAT(Refusal(ask(R"("mm_processor_kwargs":{"max_pixels":64})", image)),
+              HasSubstr("start the server with --mm-processor-kwargs"));
+  EXPECT_THAT(Refusal(ask(R"("media_io_kwargs":{"image":{}})", image)),
+              HasSubstr("[media_io_kwargs]"));
+  EXPECT_EQ(ask(R"("mm_processor_kwargs":{},"media_io_kwargs":null)", image).status, 200);
+  EXPECT_EQ(
+      ask(R"("mm_processor_kwargs":{"max_pixels":64})", R"({"type":"text","text":"a"})").status,
+      200)
+      << "without an image, they set nothing";
+}
+
+TEST_F(ImagesTest, ProcessedImagesAreKeptUntilReset) {
+  ServerConfig config = DefaultConfig();
+  config.dev_mode = true;
+  StartSeeing(config);
+  const auto hits = [&] {
+    const std::string text = Ask("GET", "/metrics").body;
+    const size_t at = text.find("\nvllm:mm_cache_hits_total{");
+    return text.substr(text.find("} ", at) + 2, 3);
+  };
+  ASSERT_EQ(ChatOf(UrlPart(DataUrl("rgb.png"))).status, 200);
+  EXPECT_EQ(hits(), "0.0");
+  ASSERT_EQ(ChatOf(UrlPart(DataUrl("rgb.png"))).status, 200);
+  EXPECT_EQ(hits(), "1.0");
+  EXPECT_EQ(Ask("POST", "/reset_mm_cache").status, 200);
+  ASSERT_EQ(ChatOf(UrlPart(DataUrl("rgb.png"))).status, 200);
+  EXPECT_EQ(hits(), "1.0");
+  EXPECT_THAT(Ask("GET", "/metrics").body, HasSubstr("vllm:mm_cache_queries_total{"));
+  EXPECT_EQ(engine_.num_resets, 0);
+  EXPECT_EQ(Ask("POST", "/reset_encoder_cache").status, 200);
+  EXPECT_EQ(engine_.num_resets, 1);
+}
+
 TEST_F(ImagesTest, AModelWithoutATowerRefusesThem) {
   Start();
   EXPECT_THAT(Refusal(ChatOf(UrlPart(DataUrl("rgb.png")))),

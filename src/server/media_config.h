@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "media/decode_image.h"
 #include "media/media_fetcher.h"
 
 namespace sluice {
@@ -12,6 +13,7 @@ namespace sluice {
 struct MediaConfig {
   // Hosts, timeouts and sizes for images that are fetched by URL.
   MediaFetchConfig fetch;
+  int64_t max_pixels = ImageLimits().max_pixels;  // of an image
   std::string local_path;  // the folder for file:// URLs; empty: none are allowed
   // These are JSON objects or empty.
   std::string limits;               // --limit-mm-per-prompt

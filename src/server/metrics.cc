@@ -293,6 +293,13 @@ void Metrics::OnHttp(const HttpExchangeRecord& record, std::string_view handler)
   entry.response_bytes += record.response_bytes;
 }
 
+void Metrics::OnImage(bool is_cached) {
+  const MutexLock lock(mutex_);
+  if (engines_.empty()) return;
+  ++engines_.front().image_queries;
+  if (is_cached) ++engines_.front().image_hits;
+}
+
 void Metrics::OnRejected() {
   const MutexLock lock(mutex_);
   ++rejected_;

@@ -51,6 +51,8 @@ class Metrics {
   // `handler`: the route's path, or "none" for requests that match no route.
   void OnHttp(const HttpExchangeRecord& record, std::string_view handler);
 
+  // Counts an image of a request, and whether it was processed already.
+  void OnImage(bool is_cached);
   // Counts a request that was answered 503 because there are too many.
   void OnRejected();
   // Sets whether the model sleeps (POST /sleep, /wake_up) or is unloaded.

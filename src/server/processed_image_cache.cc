@@ -2,12 +2,28 @@
 
 #include <utility>
 
+#include <openssl/rand.h>
 #include <xxhash.h>
 
-namespace sluice {
+#include "base/check.h"
 
-ProcessedImageCache::Key ProcessedImageCache::KeyOf(std::string_view bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+namespace sluice {
+namespace {
+
+std::vector<unsigned char> RandomSecret() {
+  std::vector<unsigned char> secret(192);
+  CHECK(RAND_bytes(secret.data(), static_cast<int>(secret.size())) == 1, "no random bytes");
+  return secret;
+}
+
+}  // namespace
+
+ProcessedImageCache::ProcessedImageCache(int64_t capacity_bytes)
+    : capacity_(capacity_bytes), secret_(RandomSecret()) {}
+
+ProcessedImageCache::Key ProcessedImageCache::KeyOf(std::string_view bytes) const {
+  const XXH128_hash_t hash =
+      XXH3_128bits_withSecret(bytes.data(), bytes.size(), secret_.data(), secret_.size());
   return {hash.high64, hash.low64};
 }
 
@@ -33,6 +49,13 @@ void ProcessedImageCache::Keep(const Key& key, ImageParts parts) {
   entries_.push_front({key, std::move(parts), bytes});
   places_[key] = entries_.begin();
   bytes_ += bytes;
+}
+
+void ProcessedImageCache::Clear() {
+  const MutexLock lock(mutex_);
+  places_.clear();
+  entries_.clear();
+  bytes_ = 0;
 }
 
 int64_t ProcessedImageCache::bytes() const {

@@ -21,15 +21,18 @@ class ProcessedImageCache {
  public:
   using Key = std::array<uint64_t, 2>;
 
-  explicit ProcessedImageCache(int64_t capacity_bytes) : capacity_(capacity_bytes) {}
+  explicit ProcessedImageCache(int64_t capacity_bytes);
 
-  // Returns the key for a file's bytes.
-  static Key KeyOf(std::string_view bytes);
+  // Returns the key for a file's bytes: a hash with a random secret, so that nobody can construct a
+  // file that is taken for another one.
+  Key KeyOf(std::string_view bytes) const;
 
   // Returns an empty result if the image is not cached.
   ImageParts Find(const Key& key);
   // Stores an image and evicts others if necessary. Does not store an image larger than the cache.
   void Keep(const Key& key, ImageParts parts);
+  // Removes all images.
+  void Clear();
 
   int64_t bytes() const;
 
@@ -41,6 +44,7 @@ class ProcessedImageCache {
   };
 
   const int64_t capacity_;
+  const std::vector<unsigned char> secret_;
   mutable Mutex mutex_;
   std::list<Entry> entries_ GUARDED_BY(mutex_);  // most recently used first
   std::map<Key, std::list<Entry>::iterator> places_ GUARDED_BY(mutex_);

@@ -31,8 +31,20 @@ TEST(ProcessedImageCacheTest, KeepsNothingLargerThanItself) {
 }
 
 TEST(ProcessedImageCacheTest, KeysTellBytesApart) {
-  EXPECT_EQ(ProcessedImageCache::KeyOf("a"), ProcessedImageCache::KeyOf("a"));
-  EXPECT_NE(ProcessedImageCache::KeyOf("a"), ProcessedImageCache::KeyOf("b"));
+  const ProcessedImageCache cache(1000), other(1000);
+  EXPECT_EQ(cache.KeyOf("a"), cache.KeyOf("a"));
+  EXPECT_NE(cache.KeyOf("a"), cache.KeyOf("b"));
+  EXPECT_NE(cache.KeyOf("a"), other.KeyOf("a")) << "each cache has its own secret";
+}
+
+TEST(ProcessedImageCacheTest, ForgetsAllIfCleared) {
+  ProcessedImageCache cache(10'000);
+  cache.Keep({0, 1}, PartsOfBytes(4000));
+  cache.Clear();
+  EXPECT_TRUE(cache.Find({0, 1}).empty());
+  EXPECT_EQ(cache.bytes(), 0);
+  cache.Keep({0, 1}, PartsOfBytes(4000));
+  EXPECT_EQ(cache.Find({0, 1}).size(), 1);
 }
 
 }  // namespace

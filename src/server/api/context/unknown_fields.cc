@@ -47,6 +47,7 @@ constexpr std::string_view kReadUnseen[] = {
     "lora_request",
     "max_tool_calls",
     "mcp_servers",
+    "media_io_kwargs",
     "mm_processor_kwargs",
     "nvext",
     "output_format",

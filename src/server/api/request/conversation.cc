@@ -177,6 +177,11 @@ ConversationFields ReadConversation(FieldReader& reader) {
   const json::Value::Object* kwargs = nullptr;
   if (reader.Read("chat_template_kwargs", kwargs, nullable))
     conversation.chat_template_kwargs = *reader.Raw("chat_template_kwargs");
+  for (const char* name : {"mm_processor_kwargs", "media_io_kwargs"}) {
+    const json::Value::Object* settings = nullptr;
+    if (reader.Read(name, settings, nullable) && !settings->empty())
+      conversation.image_settings = name;
+  }
   reader.Read("chat_template", conversation.chat_template);
   reader.Read("add_generation_prompt", conversation.add_generation_prompt);
   reader.Read("continue_final_message", conversation.continue_final_message);
@@ -236,7 +241,15 @@ ApiResult<RenderedConversation> RenderConversation(const RouteCall& call,
   }
   RenderedConversation rendered;
   API_ASSIGN_OR_RETURN(rendered.images, ReadImages(call, messages, conversation.own_places));
-  if (!rendered.images.empty()) options.image_text = model.image_processor->placeholder();
+  if (!rendered.images.empty()) {
+    if (const std::string& name = conversation.image_settings; !name.empty()) {
+      return BadParameter(
+          fmt::format("{} is not taken with a request: start the server with --{}, for all images",
+                      name, name == "media_io_kwargs" ? "media-io-kwargs" : "mm-processor-kwargs"),
+          name);
+    }
+    options.image_text = model.image_processor->placeholder();
+  }
   options.render.is_cancelled = [&call] { return call.client->closed() || call.api.draining; };
   Result<std::string> text =
       RenderChatPrompt(*chat_template, model.special_tokens, messages, options);

@@ -22,6 +22,8 @@ struct ConversationFields {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   bool add_special_tokens = false;
+  // The name of a given field that changes how images are read, which only options can; "": none.
+  std::string image_settings;
   bool own_places = false;  // whether parts have a member kPlaceOfPart, their place in the request
                             // of another API
 };

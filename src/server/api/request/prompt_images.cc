@@ -142,6 +142,7 @@ ApiResult<ImageParts> ProcessBytes(const ModelContext& model, const std::string&
                                    const std::string& bytes, ImageMemory& memory) {
   ImageLimits limits;
   limits.background = model.image_background;
+  limits.max_pixels = model.config.media.max_pixels;
   const Result<ImageHeader> header = ReadImageHeader(bytes, limits);
   if (!header) return RefuseImage(place, header.error());
   const bool swaps = header->orientation >= 5;
@@ -174,19 +175,18 @@ ApiStatus CheckRows(const ModelContext& model, const std::string& place, const I
 // 400 if the model or the server accepts no images. The message is vLLM's for text-only models.
 ApiStatus CheckTakesImages(const ModelContext& model, const FoundImage& first, size_t count) {
   const EngineInfo& info = model.engine->info();
-  if (model.image_processor == nullptr || !info.takes_images) {
-    const std::string why = !model.no_images.empty() ? model.no_images : info.no_images;
-    return RefuseImage(first.place, fmt::format("{} is not a multimodal model{}{}", model.name(),
-                                                why.empty() ? "" : ": ", why));
-  }
-  if (static_cast<int64_t>(count) > model.max_images) {
+  const bool has_processor = model.image_processor != nullptr;
+  if (has_processor && static_cast<int64_t>(count) > model.max_images) {
     return RefuseImage(
         first.place,
         fmt::format(
             "At most {} image(s) may be provided in one prompt (--limit-mm-per-prompt), found {}.",
             model.max_images, count));
   }
-  return {};
+  if (has_processor && info.takes_images) return {};
+  const std::string why = !model.no_images.empty() ? model.no_images : info.no_images;
+  return RefuseImage(first.place, fmt::format("{} is not a multimodal model{}{}", model.name(),
+                                              why.empty() ? "" : ": ", why));
 }
 
 void CollectImages(const json::Value& value, BodyImages& found) {
@@ -212,7 +212,7 @@ void CollectImages(const json::Value& value, BodyImages& found) {
 }  // namespace
 
 bool IsImagePart(std::string_view type) {
-  return type == "image_url";
+  return type == "image_url" || type == "input_image";
 }
 
 ApiResult<std::vector<ImageParts>> ReadImages(const RouteCall& call, const json::Value& messages,
@@ -228,8 +228,9 @@ ApiResult<std::vector<ImageParts>> ReadImages(const RouteCall& call, const json:
       return tl::unexpected<ApiError>(ServiceUnavailable(kServerIsShuttingDown));
     }
     API_ASSIGN_OR_RETURN(const std::string bytes, ReadBytes(call, image, memory));
-    const ProcessedImageCache::Key key = ProcessedImageCache::KeyOf(bytes);
+    const ProcessedImageCache::Key key = model.image_cache->KeyOf(bytes);
     ImageParts parts = model.image_cache->Find(key);
+    call.api.metrics->OnImage(/*is_cached=*/!parts.empty());
     if (parts.empty()) {
       API_ASSIGN_OR_RETURN(parts, ProcessBytes(model, image.place, bytes, memory));
       API_RETURN_IF_ERROR(CheckRows(model, image.place, parts));

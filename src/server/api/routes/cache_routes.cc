@@ -12,11 +12,21 @@ ApiStatus ResetPrefixCache(const RouteCall& call) {
   return {};
 }
 
-ApiStatus ResetNothing(const RouteCall& call) {
+ApiStatus SendEmpty(const RouteCall& call) {
   HttpResponse response;
   response.content_type.clear();
   call.client->Send(std::move(response));
   return {};
+}
+
+ApiStatus ResetImageCache(const RouteCall& call) {
+  call.model->image_cache->Clear();
+  return SendEmpty(call);
+}
+
+ApiStatus ResetImageRows(const RouteCall& call) {
+  call.model->engine->ResetImageRows();
+  return SendEmpty(call);
 }
 
 }  // namespace
@@ -25,10 +35,10 @@ std::vector<Route> CacheRoutes() {
   return {
       OnWorker("/reset_prefix_cache", {"POST"}, RouteGate::kDev, ResetPrefixCache,
                "Empties the prefix cache."),
-      OnWorker("/reset_mm_cache", {"POST"}, RouteGate::kDev, ResetNothing,
-               "Nothing: there is no such cache.", "text"),
-      OnWorker("/reset_encoder_cache", {"POST"}, RouteGate::kDev, ResetNothing,
-               "Nothing: there is no such cache.", "text"),
+      OnWorker("/reset_mm_cache", {"POST"}, RouteGate::kDev, ResetImageCache,
+               "Empties the cache of processed images.", "text"),
+      OnWorker("/reset_encoder_cache", {"POST"}, RouteGate::kDev, ResetImageRows,
+               "Empties the cache of image rows, which the model's tower computed.", "text"),
   };
 }
 
