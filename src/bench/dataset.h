@@ -44,6 +44,8 @@ struct DatasetOptions {
   std::optional<int64_t> output_len = std::nullopt;
   // For kRandom: adds images to each request.
   std::optional<RandomImageOptions> images = std::nullopt;
+  // For kCustom: whether each line also lists images, as "image_files".
+  bool reads_images = false;
   // For kCustom and kSonnet: converts a message to a prompt. Absent: the message is the prompt.
   std::function<Result<std::string>(const std::string& prompt)> apply_chat_template = nullptr;
 };

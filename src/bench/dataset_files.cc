@@ -3,12 +3,15 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
+#include "base/base64.h"
 #include "base/file.h"
 #include "base/json_lines.h"
 #include "base/python_random.h"
 #include "bench/dataset_parts.h"
 #include "bench/exact_text.h"
 #include "bench/numpy_random.h"
+#include "media/decode_image.h"
 
 namespace sluice::bench {
 namespace {
@@ -71,6 +74,33 @@ Result<std::vector<std::pair<std::string, std::string>>> ReadConversations(
   }
   if (options.shuffle) PythonRandom(options.seed).Shuffle(turns);
   return turns;
+}
+
+// Returns the URL of an image: `name` itself if it is a URL, else a data: URL with the file's
+// bytes.
+Result<std::string> ImageUrlOf(const std::string& name) {
+  constexpr uint64_t kMaxImageBytes = uint64_t{64} << 20;
+  for (const std::string_view scheme : {"data:", "http://", "https://", "file://"}) {
+    if (name.starts_with(scheme)) return name;
+  }
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(name, kMaxImageBytes));
+  ASSIGN_OR_RETURN(const ImageHeader header, ReadImageHeader(bytes));
+  return fmt::format("data:image/{};base64,{}", AsciiLower(ImageFormatName(header.format)),
+                     EncodeBase64(bytes));
+}
+
+// Reads the images of a line. `place`: of the line, for errors.
+Status AddImagesOf(const json::Value& line, const std::string& place, Prompt& prompt) {
+  const json::Value* files = line.Find("image_files");
+  if (files == nullptr || !files->is_array())
+    return Damaged(place, "expected a list \"image_files\" of paths or URLs");
+  for (const json::Value& file : files->as_array()) {
+    if (!file.is_string()) return Damaged(place, "expected paths or URLs in \"image_files\"");
+    const Result<std::string> url = ImageUrlOf(file.as_string());
+    if (!url) return Damaged(place, fmt::format("{}: {}", file.as_string(), url.error().message));
+    prompt.images.push_back(*url);
+  }
+  return {};
 }
 
 }  // namespace
@@ -153,6 +183,10 @@ Result<Dataset> MakeCustom(const DatasetOptions& options, const PromptTokenizer*
                        "--custom-output-len for all");
       }
       prompt.output_tokens = count->as_integer();
+    }
+    if (options.reads_images) {
+      RETURN_IF_ERROR(
+          AddImagesOf(line.value, fmt::format("{}:{}", options.path, line.number), prompt));
     }
     if (options.apply_chat_template) {
       ASSIGN_OR_RETURN(prompt.text, options.apply_chat_template(prompt.text));

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "base/base64.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/source_path_testing.h"
@@ -16,6 +17,7 @@
 namespace sluice::bench {
 namespace {
 
+using namespace std::string_literals;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -204,6 +206,33 @@ TEST(Custom, DamagedLinesAreNamed) {
   const DatasetFile file("{\"prompt\": \"a\"}\n{\"text\": 1}\n");
   EXPECT_THAT(ErrorOf({.kind = DatasetOptions::Kind::kCustom, .path = file.path()}),
               HasSubstr(":2: expected an object"));
+}
+
+TEST(CustomImages, AreSentAsUrls) {
+  const std::string dot = "BM\x3a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\1\0\0\0\1\0\0\0\1\0\x18\0"s +
+                          std::string(24, '\0') + "\1\2\3\0"s;
+  const DatasetFile image(dot), text("no image");
+  const auto file_of = [](const std::string& files) {
+    return DatasetFile(R"({"prompt":"a","output_tokens":2,"image_files":)" + files + "}\n");
+  };
+  DatasetOptions options{.kind = DatasetOptions::Kind::kCustom, .num_prompts = 1};
+  options.reads_images = true;
+  const DatasetFile good = file_of("[\"" + image.path() + "\",\"https://a/b.png\"]");
+  options.path = good.path();
+  const auto data = MakeDataset(options, &Llama3());
+  ASSERT_TRUE(data) << data.error().message;
+  EXPECT_EQ(
+      data->prompts[0].images,
+      (std::vector<std::string>{"data:image/bmp;base64," + EncodeBase64(dot), "https://a/b.png"}));
+  for (const auto& [files, what] :
+       std::map<std::string, std::string>{{"\"a.png\"", ":1: expected a list \"image_files\""},
+                                          {"[5]", "expected paths or URLs"},
+                                          {"[\"/no/such.png\"]", ":1: /no/such.png: "},
+                                          {"[\"" + text.path() + "\"]", "expected a PNG"}}) {
+    const DatasetFile bad = file_of(files);
+    options.path = bad.path();
+    EXPECT_THAT(ErrorOf(options), HasSubstr(what));
+  }
 }
 
 TEST(Sonnet, PromptsShareTheirBeginningAndKeepTheirLength) {

@@ -202,10 +202,16 @@ Status ReadRangeRatio(const Settings& settings, DatasetOptions& data) {
   return {};
 }
 
+// Images are parts of chat messages.
+Status CheckSendsChats(const BenchPlan& plan, std::string_view dataset) {
+  if (plan.load.api == bench::Api::kChat) return {};
+  return Bad(
+      "dataset-name",
+      fmt::format("{} sends images, which go in a chat: use --backend openai-chat", dataset));
+}
+
 Status ReadRandomImages(const Settings& settings, BenchPlan& plan) {
-  if (plan.load.api != bench::Api::kChat)
-    return Bad("dataset-name",
-               "random-mm sends images, which go in a chat: use --backend openai-chat");
+  RETURN_IF_ERROR(CheckSendsChats(plan, "random-mm"));
   bench::RandomImageOptions& images = plan.dataset.images.emplace();
   images.base_items = *settings.Integer("random-mm-base-items-per-request");
   images.range_ratio = *settings.Number("random-mm-num-mm-items-range-ratio");
@@ -264,8 +270,10 @@ Status ReadDataset(const Settings& settings, BenchPlan& plan) {
   } else if (name == "sharegpt") {
     data.kind = Kind::kShareGpt;
     lengths("", "sharegpt-output-len");
-  } else if (name == "custom") {
+  } else if (name == "custom" || name == "custom_image") {
     data.kind = Kind::kCustom;
+    data.reads_images = name == "custom_image";
+    if (data.reads_images) RETURN_IF_ERROR(CheckSendsChats(plan, name));
     lengths("", "custom-output-len");
     if (data.output_len == 0)
       return Bad("custom-output-len", "expected at least 1, or -1 for those of the lines");
@@ -279,14 +287,13 @@ Status ReadDataset(const Settings& settings, BenchPlan& plan) {
     data.prefix_len = *settings.Integer("prefix-repetition-prefix-len");
     data.num_prefixes = *settings.Integer("prefix-repetition-num-prefixes");
   } else {
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format(
-            "--dataset-name {}: this program has random, random-mm, sharegpt, "
-            "custom, sonnet and prefix_repetition; a file of prompts goes in as --dataset-name "
-            "custom --dataset-path FILE.jsonl",
-            name),
-        "dataset-name");
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("--dataset-name {}: this program has random, random-mm, sharegpt, "
+                            "custom, custom_image, sonnet and prefix_repetition; a file of prompts "
+                            "goes in as --dataset-name "
+                            "custom --dataset-path FILE.jsonl",
+                            name),
+                "dataset-name");
   }
   if (data.send_ids && plan.load.api == bench::Api::kChat) {
     return Bad("tokenize-on-client", "a chat is text; leave it out or use --backend openai");

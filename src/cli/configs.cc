@@ -378,7 +378,8 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   const EnginesHere engines = EnginesOf(settings);
   config.data_parallel_size = engines.count;
   config.first_engine = engines.first;
-  config.takes_images = !settings.Flag("language-model-only");
+  ASSIGN_OR_RETURN(const int64_t max_images, MaxImagesOf(settings.TextOr("limit-mm-per-prompt")));
+  config.takes_images = !settings.Flag("language-model-only") && max_images > 0;
   ASSIGN_OR_RETURN(config.adapters, AdaptersOf(settings));
   return config;
 }
@@ -391,6 +392,9 @@ void AddMediaOptions(const options::Settings& settings, ServerConfig& config) {
     media.fetch.hosts.push_back(AsciiLower(host));
   media.fetch.timeout_seconds = *settings.Number("media-fetch-timeout");
   media.fetch.max_bytes = static_cast<uint64_t>(*settings.Integer("max-request-bytes"));
+  if (!settings.Flag("allow-media-redirects")) media.fetch.max_redirects = 0;
+  const int64_t pixels = *settings.Integer("max-image-pixels");
+  if (pixels > 0) media.max_pixels = std::min(media.max_pixels, pixels);
   media.local_path = settings.TextOr("allowed-local-media-path");
   media.limits = settings.TextOr("limit-mm-per-prompt");
   media.io_settings = settings.TextOr("media-io-kwargs");

@@ -157,6 +157,8 @@ class MediaFetcher::Impl {
       if (next.empty()) return body;
       url = std::move(next);
     }
+    if (config_.max_redirects == 0)
+      return NotFetched("it redirects, which --no-allow-media-redirects forbids");
     return NotFetched(fmt::format("more than {} redirects", config_.max_redirects));
   }
 

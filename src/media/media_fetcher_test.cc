@@ -126,6 +126,10 @@ TEST(MediaFetcherTest, ChecksRedirectsAgain) {
   EXPECT_THAT(FetchProblem(config, host.Url("/away")), HasSubstr("Input URL domain: localhost"));
   EXPECT_THAT(FetchProblem(config, host.Url("/file")), HasSubstr("expected an http or https URL"));
   EXPECT_EQ(FetchProblem(config, host.Url("/round")), "more than 5 redirects");
+  MediaFetchConfig without = config;
+  without.max_redirects = 0;
+  EXPECT_THAT(FetchProblem(without, host.Url("/here")), HasSubstr("--no-allow-media-redirects"));
+  EXPECT_EQ(MediaFetcher(without).Fetch(host.Url("/there"), nullptr).value(), "bytes");
 }
 
 TEST(MediaFetcherTest, BoundsBytesAndTime) {

@@ -116,8 +116,9 @@ void AddDatasetRows(std::vector<Option>& table) {
   rows.Text("dataset-name", "random",
             "random: tokens drawn from the vocabulary; random-mm: the same with images; sharegpt: "
             "first questions of a file of "
-            "conversations; custom: lines {\"prompt\": ..., \"output_tokens\": N}; sonnet: lines "
-            "of verse with a common prefix; prefix_repetition: few prefixes, many suffixes.",
+            "conversations; custom: lines {\"prompt\": ..., \"output_tokens\": N}; "
+            "custom_image: the same with \"image_files\": [path or URL, ...]; sonnet: lines of "
+            "verse with a common prefix; prefix_repetition: few prefixes, many suffixes.",
             {.trtllm_default = "sharegpt"});
   rows.Text("dataset-path", "", "File of the data set.", {.value = ValueKind::kFile});
   rows.Integer("bench-input-len", "",

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/source_path_testing.h"
+#include "options/dialect_notes.h"
 #include "options/dialect_table.h"
 #include "options/names.h"
 #include "options/sources.h"
@@ -375,6 +376,12 @@ TEST(Environment, WhatActsHasAnOption) {
   for (const DialectKey& variable : Dialects().variables) {
     if (!variable.name.starts_with("VLLM_")) continue;
     EXPECT_EQ(read.contains(variable.name), variable.effect == Effect::kActs) << variable.name;
+  }
+  // A pattern would report that a variable has no effect although an option reads it.
+  for (const std::string_view name : read) {
+    const DialectKey* found = FindVariable(name);
+    EXPECT_TRUE(!name.starts_with("VLLM_") || (found != nullptr && found->effect == Effect::kActs))
+        << name;
   }
 }
 

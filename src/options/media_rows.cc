@@ -8,7 +8,8 @@ void AddMediaRows(std::vector<Option>& table) {
             "Serve text alone, of a model that has a tower for images too: requests with images "
             "are answered 400.");
   rows.Json("limit-mm-per-prompt", "",
-            "Most images in one prompt: {\"image\": 4}; default: 999. More are answered 400.");
+            "Most images in one prompt: {\"image\": 4}; default: 999. More are answered 400. "
+            "0: the tower is not loaded.");
   rows.Json("mm-processor-kwargs", "",
             "Settings of the model's image processor over those of preprocessor_config.json, such "
             "as {\"max_pixels\": 1003520}.");
@@ -30,8 +31,15 @@ void AddMediaRows(std::vector<Option>& table) {
             "named may have a private one. Redirects are checked alike; no proxy is used. Default: "
             "none; under the name vllm: *.",
             {.vllm_default = "*", .trtllm_default = "*"});
+  rows.Flag("allow-media-redirects",
+            "Follow redirects of images by URL, up to five, each to a host that is allowed.",
+            {.default_value = "true", .environment = "VLLM_MEDIA_URL_ALLOW_REDIRECTS"});
   rows.Number("media-fetch-timeout", "5", "Seconds in which an image must come from its URL.",
               {.range = {0.1, 3600}, .environment = "VLLM_IMAGE_FETCH_TIMEOUT"});
+  rows.Integer("max-image-pixels", "178956970",
+               "Most pixels of an image; one with more is answered 400 as soon as its header is "
+               "read. At most 178956970, which 0 stands for.",
+               {.range = {0, 1e15}, .environment = "VLLM_MAX_IMAGE_PIXELS"});
 }
 
 }  // namespace sluice::options
