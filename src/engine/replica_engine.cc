@@ -103,7 +103,12 @@ std::array<bool, kMostEngines> ReplicaEngine::MayBeChosen() const {
 Result<RequestHandle> ReplicaEngine::Submit(Request request) {
   RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
   if (info_.pooling) limits.pooling = info_.pooling->method;
+  // Images and rows are checked by the engine that gets the request, which knows their limits.
+  std::vector<ImageInput> images = std::exchange(request.images, {});
+  std::shared_ptr<const PromptRows> rows = std::exchange(request.rows, nullptr);
   RETURN_IF_ERROR(CheckRequest(request, limits));
+  request.images = std::move(images);
+  request.rows = std::move(rows);
   if (const std::string lost = failure(); !lost.empty()) {
     return Fail(ErrorCode::kUnavailable,
                 lost + "; the server computes again when it has been restarted");
