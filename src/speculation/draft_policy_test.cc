@@ -57,6 +57,24 @@ TEST(DraftPolicy, ProposesManyWhereTheyAreRight) {
   EXPECT_GT(Simulation(0.1).Run(0.8, 400), 2);
 }
 
+// A pass that takes nearly a step pays for more tokens if it drafts them at once.
+TEST(DraftPolicy, ProposesManyAtOnceForTheTimeOfOnePass) {
+  const auto length = [](bool at_once) {
+    DraftPolicy policy(0.5, true, at_once);
+    DraftAcceptance acceptance;
+    for (int i = 0; i < 8; ++i) {
+      policy.LearnStep(1, 0, 1);
+      policy.LearnPass(1, 0.9);
+    }
+    Candidate candidate{&acceptance, /*most=*/5, /*behind=*/0, /*left=*/1000};
+    policy.Choose(1, {&candidate, 1});
+    return candidate.length;
+  };
+  // The prior of acceptance is 0.7: five tokens yield 2.9, the first one 1.7.
+  EXPECT_EQ(length(true), 5);
+  EXPECT_LT(length(false), 5);
+}
+
 TEST(DraftPolicy, CostsLittleWhereTheyAreWrong) {
   for (const double pass : {0.05, 0.1, 0.3, 1.0}) {
     EXPECT_GT(Simulation(pass).Run(0, 400), 0.97) << pass;
