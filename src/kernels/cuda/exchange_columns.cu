@@ -42,6 +42,15 @@ __device__ bool AwaitRanks(const ExchangeColumnsArgs& args,
   return SharedOfExchange().has_stopped == 0;
 }
 
+template <typename Unit>
+__device__ __forceinline__ Unit CopyOf(const Unit& unit) {
+  return unit;
+}
+// By members: a whole vector that lives across the loop over ranks is kept in memory on AMD's GPUs.
+__device__ __forceinline__ uint4 CopyOf(const uint4& unit) {
+  return make_uint4(unit.x, unit.y, unit.z, unit.w);
+}
+
 // A thread moves units of a row to all ranks. A block that has stored its rows is done, except the
 // last one, which raises the flags and waits for those of the others. So any number of blocks may
 // run at a time.
@@ -68,17 +77,17 @@ __global__ void ExchangeColumnsKernel(ExchangeColumnsArgs args) {
     const int64_t place = args.places == nullptr ? row : args.places[row];
     if (place < 0) continue;
     for (int64_t column = threadIdx.x; column < width; column += blockDim.x) {
-      const Unit unit = static_cast<const Unit*>(args.own)[row * width + column];
+      const Unit unit = CopyOf(static_cast<const Unit*>(args.own)[row * width + column]);
       const int64_t to = place * row_units + begin + column;
       if (args.root >= 0) {
-        static_cast<Unit*>(args.all[args.root])[to] = unit;
+        static_cast<Unit*>(args.all[args.root])[to] = CopyOf(unit);
         continue;
       }
       // Every rank begins with another one, so that no link gets all at once.
       for (int i = 1; i <= args.num_ranks; ++i) {
         const int rank =
             args.rank + i < args.num_ranks ? args.rank + i : args.rank + i - args.num_ranks;
-        static_cast<Unit*>(args.all[rank])[to] = unit;
+        static_cast<Unit*>(args.all[rank])[to] = CopyOf(unit);
       }
     }
   }
