@@ -105,6 +105,10 @@ PLANS = {
     # Operands come from global memory, so several blocks must hide its latency.
     "HeadProductsKernel": lambda *_: Plan(128, 6, ["HMMA", "LDG"]),
     "HeadTailsKernel": lambda *_: rows_plan(128),
+    "IndexAppendKernel": lambda *_: rows_plan(128, "SHFL"),
+    # Keys are in shared memory, queries in global memory.
+    "IndexScoresKernel": lambda *_: Plan(128, 6, ["HMMA", "LDSM", "LDG"]),
+    "SelectPositionsKernel": lambda *_: Plan(512, 2, []),
     "ConvolveKernel": lambda *_: rows_plan(128),
     "ConvolveTailsKernel": lambda *_: rows_plan(128),
     # A lane keeps up to 64 numbers of the state in registers.

@@ -20,7 +20,7 @@ namespace {
         backend::LaunchClampedSwiglu, backend::LaunchLatentAppend, backend::LaunchHeadProducts,  \
         backend::LaunchConvolve, backend::LaunchUpdateState, backend::LaunchGateStates,          \
         backend::LaunchGateRows, backend::LaunchPlaceRows, backend::LaunchStandardize,           \
-        backend::LaunchMergePatches                                                              \
+        backend::LaunchMergePatches, backend::LaunchIndexAppend, backend::LaunchSelectPositions  \
   }
 
 constexpr DeviceKernels kEmulated = SLUICE_KERNEL_TABLE(emulated);

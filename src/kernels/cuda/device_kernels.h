@@ -678,6 +678,8 @@ struct DeviceKernels {
   void (*place_rows)(const StreamHandle&, const PlaceRowsArgs&);
   void (*standardize)(const StreamHandle&, const StandardizeArgs&);
   void (*merge_patches)(const StreamHandle&, const MergePatchesArgs&);
+  void (*index_append)(const StreamHandle&, const IndexAppendArgs&);
+  void (*select_positions)(const StreamHandle&, const SelectPositionsArgs&);
 };
 
 }  // namespace sluice::device
@@ -724,7 +726,9 @@ struct DeviceKernels {
   void LaunchGateRows(const StreamHandle&, const device::GateRowsArgs&);               \
   void LaunchPlaceRows(const StreamHandle&, const device::PlaceRowsArgs&);             \
   void LaunchStandardize(const StreamHandle&, const device::StandardizeArgs&);         \
-  void LaunchMergePatches(const StreamHandle&, const device::MergePatchesArgs&);
+  void LaunchMergePatches(const StreamHandle&, const device::MergePatchesArgs&);       \
+  void LaunchIndexAppend(const StreamHandle&, const device::IndexAppendArgs&);         \
+  void LaunchSelectPositions(const StreamHandle&, const device::SelectPositionsArgs&);
 
 namespace sluice::emulated {
 SLUICE_DECLARE_LAUNCHERS

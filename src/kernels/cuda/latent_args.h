@@ -19,7 +19,7 @@ struct KvArrays {
   int block_rows = 0;  // rows of head_dim from one block to the next; 0: num_kv_heads * block_size
 };
 
-// RoPE of the last numbers of a head. REQUIRES: `dim` is even.
+// RoPE of some consecutive numbers of a head. REQUIRES: `dim` is even.
 struct TailRope {
   int dim = 0;
   const float* cos_sin = nullptr;  // [rows, dim]: cosines, then sines; null: no rotation
@@ -66,5 +66,69 @@ struct HeadProductsArgs {
   float temperature_floor = 0, temperature_scale = 0;
   int temperature_first = 1;
 };
+
+// The queries and the key of an indexer (IndexerSpec of models/decoder_spec.h). The key becomes its
+// layer norm, (k - mean) * rsqrt(variance + eps) * k_norm + k_bias with the population variance.
+// Then the first rope.dim numbers of the key and of each head of q are rotated. REQUIRES: an even
+// dim of at most kMostIndexDim.
+constexpr int kMostIndexDim = 256;
+struct IndexAppendArgs {
+  const float* q;  // [rows, heads, dim]
+  const float* k;  // [rows, dim]
+  int64_t rows;
+  int heads, dim;
+  const float* k_norm;  // [dim]
+  const float* k_bias;  // [dim]
+  float eps;
+  TailRope rope;
+  const int64_t* slots;  // as in RopeAppendArgs
+  void* keys;            // `type` [slots, dim]
+  ElementType type;      // kBF16 or kF8E4M3 (code = E4M3(x / k_scale))
+  float k_scale;
+  uint16_t* q_out;  // BF16 [rows, heads, dim]
+};
+
+// A row for which positions are selected: its own position, and where its sequence's block table
+// begins in SelectPositionsArgs::tables.
+struct IndexRow {
+  int32_t position;
+  int32_t table;
+};
+
+// kernels/select_positions.h, with queries rounded to BF16. chosen[row, i] is the place of the
+// i-th selected position in the cache: block * block_rows + its row in the block. A row that sees
+// at most top_k positions gets all of them; the rest of its list is not written. REQUIRES: as
+// IndexAppendArgs; positions below max_context.
+struct SelectPositionsArgs {
+  const uint16_t* q;     // BF16 [rows, heads, dim]
+  const float* weights;  // [rows, heads]
+  int64_t rows;
+  int heads, dim;
+  const void* keys;  // `type` [slots, dim]
+  ElementType type;
+  const IndexRow* index_rows;  // [rows]; rows of one sequence are consecutive and ascending
+  const int32_t* tables;
+  int block_size, block_rows;
+  int top_k;
+  int64_t max_context;
+  float* scores;    // scratch of SelectScoreBytes
+  int32_t* chosen;  // [rows, top_k]
+};
+
+// Scores are F32 [rows at once, stride]. With long contexts, they limit the number of rows that are
+// computed at once.
+constexpr int kIndexTile = 64;  // positions that a thread block scores together
+constexpr int64_t SelectScoreStride(int64_t max_context) {
+  return (max_context + kIndexTile - 1) / kIndexTile * kIndexTile;
+}
+constexpr int64_t SelectRowsAtOnce(int64_t max_context) {
+  constexpr int64_t kScoresAtOnce = int64_t{16} << 20;
+  const int64_t rows = kScoresAtOnce / SelectScoreStride(max_context);
+  return rows < 1 ? 1 : rows;
+}
+constexpr int64_t SelectScoreBytes(int64_t max_rows, int64_t max_context) {
+  const int64_t rows = SelectRowsAtOnce(max_context);
+  return (rows < max_rows ? rows : max_rows) * SelectScoreStride(max_context) * 4;
+}
 
 }  // namespace sluice::device
