@@ -169,6 +169,16 @@ TEST(InspectTest, ReadsTheNumbersThatPythonWritesAndJsonDoesNotKnow) {
               ::testing::ElementsAre("state space layers of the first Mamba (mamba_dt_rank)"));
 }
 
+TEST(InspectTest, TellsTheFirstMambaFromTheSecond) {
+  EXPECT_THAT(
+      MissingOperators(R"({"architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2",
+                "time_step_rank": 256, "num_heads": 128, "n_groups": 8, "state_size": 128})"),
+      ::testing::ElementsAre("layers that keep states, without any attention (state_size)"));
+  EXPECT_THAT(
+      MissingOperators(R"({"architectures": ["FalconMambaForCausalLM"], "time_step_rank": 48})"),
+      ::testing::ElementsAre("state space layers of the first Mamba (time_step_rank)"));
+}
+
 // The plan is made from the configuration and the headers of the existing files.
 TEST(InspectTest, ACheckpointThatLacksFilesIsDescribed) {
   const testing::TemporaryFolder folder;

@@ -376,7 +376,10 @@ std::vector<std::string> UnknownOperators(const json::Value& config, const Check
   const json::Value& decoder = text != nullptr && text->is_object() ? *text : config;
   const bool is_encoder = IsLikeBert(decoder);
   const auto find_signs = [&](const json::Value& object) {
+    // Configurations of Mamba-2 keep this field of the first Mamba, without effect.
+    const bool is_mamba_2 = HasValue(object.Find("n_groups")) && HasValue(object.Find("num_heads"));
     for (const Sign& sign : kSigns) {
+      if (is_mamba_2 && sign.field == "time_step_rank") continue;
       if (HasValue(object.Find(sign.field))) findings.Add(sign.needs, sign.field);
     }
   };
