@@ -136,21 +136,29 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
   ASSIGN_OR_RETURN(const ModelMemory memory,
                    PlanDeviceModel(config, options, device.info(), rank.place));
   const KvGroups groups = ShareGroups(parallel.kv_groups, config.spec, rank.place);
-  const kernels::KvLayout layout = KvLayoutOf(ShareOf(config.spec, rank.place), options);
+  const DecoderSpec share = ShareOf(config.spec, rank.place);
+  const kernels::KvLayout layout = KvLayoutOf(share, options);
   const int64_t kv_bytes =
       KvCache::BytesPerBlock(layout, groups.layers_per_group) * parallel.num_blocks;
+  const int64_t state_bytes = memory.state_bytes_per_slot * options.state_slots;
   ASSIGN_OR_RETURN(
       DevicePool device_pool,
       DevicePool::Allocate(device,
                            DevicePool::Padded(memory.weight_bytes) +
                                DevicePool::Padded(memory.workspace_bytes) +
-                               DevicePool::Padded(memory.lora_bytes) + DevicePool::Padded(kv_bytes),
+                               DevicePool::Padded(memory.lora_bytes) +
+                               DevicePool::Padded(kv_bytes) + DevicePool::Padded(state_bytes),
                            "weights, workspace and KV cache"));
   rank.device_pool = std::make_unique<DevicePool>(std::move(device_pool));
   ASSIGN_OR_RETURN(rank.model, LoadDeviceShare(device, *rank.device_pool, pool, source.checkpoint,
                                                config, options, std::move(mine), source.progress));
   ASSIGN_OR_RETURN(void* const kv, rank.device_pool->Take(kv_bytes, "the KV cache"));
   rank.cache = std::make_unique<KvCache>(KvCache::Wrap(layout, groups, parallel.num_blocks, kv));
+  if (state_bytes > 0) {
+    ASSIGN_OR_RETURN(void* const states,
+                     rank.device_pool->Take(state_bytes, "the states of sequences"));
+    rank.cache->WrapStates(StateLayout::For(share), options.state_slots, states);
+  }
   return MakeBytes(rank, parallel);
 }
 

@@ -537,6 +537,9 @@ EVEN = {
     "tiny-falcon-h1": {"head_dim": 24},
     "tiny-nemotron-h": {"head_dim": 24},
     "tiny-nemotron-h-moe": {"head_dim": 24},
+    "tiny-nemotron-h-latent": {"head_dim": 24, "moe_latent_size": 16, "moe_intermediate_size": 24},
+    "tiny-deepseek-v32": {**EVEN_LATENT, "q_lora_rank": 24},
+    "tiny-glm-dsa": {**EVEN_LATENT, "q_lora_rank": 24},
 }
 VARIANTS |= {name + "-even": {**VARIANTS[name], **sizes} for name, sizes in EVEN.items()}
 # Rope scalings of a variant's weights, with golden logits in golden_NAME.json: what --hf-overrides changes in config.json. The original

@@ -69,6 +69,7 @@ void DeviceDecoder::FinishLogits(const StepInput& input, float* logits) {
 
 void DeviceDecoder::PrepareStates(const StepInput& input, const StateCache& states) {
   const int64_t bytes = states.slot_bytes();
+  if (bytes == 0) return;  // a stage without such layers
   for (const StateCopy& copy : input.state_copies) {
     if (copy.from != copy.to)
       parts_.stream->CopyOnDevice(states.slot(copy.to), states.slot(copy.from), bytes);

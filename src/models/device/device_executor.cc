@@ -435,6 +435,12 @@ void DeviceWalk::operator()(const program::Gather& op) {
         ranks.GatherHeads(parts_.stream, whole, whole.output_dim() * bytes, place));
     return;
   }
+  if (op.cut == Cut::kMixer) {
+    const MixerSpec& whole = *parts_.whole.layers[static_cast<size_t>(op.count)].mixer;
+    address = static_cast<std::byte*>(
+        ranks.GatherMixed(parts_.stream, whole, whole.head_dim * bytes, place));
+    return;
+  }
   const DeviceInputs& inputs = weights_.InputsOf(op.reader);
   const bool rounds_later = inputs.RoundsWholeRows();
   if (op.reader.linear != kNone || op.reader.experts != kNone) {
@@ -455,10 +461,11 @@ void DeviceWalk::operator()(const program::Gather& op) {
 // E4M3 rows are written to a separate buffer; NVFP4 rows replace the unrounded ones.
 void DeviceWalk::operator()(const program::Convert& op) {
   const DeviceInputs& inputs = weights_.InputsOf(op.reader);
-  if (!inputs.is_rounded()) return;
+  const bool is_f32 = op.from != kNone;
+  if (!is_f32 && !inputs.is_rounded()) return;
   const BufferId to = inputs.type == ElementType::kBF16 ? op.x : op.narrow;
-  kernels_.convert_rows(handle_, {.x = At(op.x, op.width * 2),
-                                  .x_type = ElementType::kBF16,
+  kernels_.convert_rows(handle_, {.x = is_f32 ? At(op.from, op.width * 4) : At(op.x, op.width * 2),
+                                  .x_type = is_f32 ? ElementType::kF32 : ElementType::kBF16,
                                   .rows = rows_,
                                   .cols = op.width,
                                   .out = RowsOutAt(to, op.scales, op.width, inputs)});
@@ -607,6 +614,11 @@ void DeviceWalk::operator()(const program::Attend& op) {
   args.soft_cap = spec.soft_cap;
   args.sinks = Vector(op.sinks);
   if (spec.latent) args.latent_dim = spec.latent->kv_rank;
+  if (op.chosen != kNone) {
+    // The places that were chosen are the block table of blocks of one position.
+    args.tables = RowsAt<int32_t>(op.chosen, spec.latent->indexer->top_k);
+    args.cache.block_size = args.cache.block_rows = 1;
+  }
   kernels_.attention(handle_, args);
 }
 

@@ -11,11 +11,14 @@ namespace {
 // cuBLASLt may launch several kernels per product.
 int64_t OperationsOf(const DecoderSpec& spec) {
   constexpr int64_t kOfLayer = 16, kMoreOfExperts = 12, kMoreOfEmbeddings = 8, kBesides = 16;
-  constexpr int64_t kMoreOfLatent = 8, kMoreOfMixer = 16;
+  constexpr int64_t kMoreOfLatent = 8, kMoreOfIndexer = 8, kMoreOfMixer = 16;
   const int64_t of_layer = kOfLayer + (spec.layer_embeddings.width > 0 ? kMoreOfEmbeddings : 0);
   int64_t of_mixing = 0;
-  for (const LayerSpec& layer : spec.layers)
-    of_mixing += (layer.attention.latent ? kMoreOfLatent : 0) + (layer.mixer ? kMoreOfMixer : 0);
+  for (const LayerSpec& layer : spec.layers) {
+    of_mixing += layer.mixer ? kMoreOfMixer : 0;
+    if (layer.attention.latent)
+      of_mixing += kMoreOfLatent + (layer.attention.latent->indexer ? kMoreOfIndexer : 0);
+  }
   return of_mixing + std::ssize(spec.layers) * of_layer + spec.NumMoeLayers() * kMoreOfExperts +
          kBesides;
 }

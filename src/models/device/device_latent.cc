@@ -36,6 +36,49 @@ void DeviceWalk::operator()(const program::LatentAppend& op) {
   kernels_.latent_append(handle_, args);
 }
 
+void DeviceWalk::operator()(const program::ChoosePositions& op) {
+  const AttentionSpec& spec = program_.attentions[static_cast<size_t>(op.attention)];
+  const IndexerSpec& indexer = *spec.latent->indexer;
+  CHECK_EQ(step_.cache->group(op.cache_layer), 0);
+  const device::KvArrays cache = ArraysOf(op.cache_layer, op.k_scale, op.k_scale);
+  auto* const narrow_q =
+      RowsAt<uint16_t>(op.narrow_q, int64_t{indexer.num_heads} * indexer.head_dim);
+  device::IndexAppendArgs append = {};
+  append.q = RowsAt<float>(op.q, 0);
+  append.k = RowsAt<float>(op.k, 0);
+  append.rows = rows_;
+  append.heads = indexer.num_heads;
+  append.dim = indexer.head_dim;
+  append.k_norm = Vector(op.k_norm);
+  append.k_bias = Vector(op.k_norm_bias);
+  append.eps = indexer.norm_eps;
+  append.rope = TailRopeOf(spec, RowsAt<float>(op.cos_sin, 0));
+  append.rope.interleaved = indexer.rope_style == kernels::RopeStyle::kInterleaved;
+  if (append.rope.cos_sin == nullptr) append.rope.dim = 0;
+  append.slots = step_.inputs->slots(0);
+  append.keys = cache.v;
+  append.type = cache.type;
+  append.k_scale = cache.k_scale;
+  append.q_out = narrow_q;
+  kernels_.index_append(handle_, append);
+  const DeviceIndexRows rows = step_.inputs->index_rows();
+  kernels_.select_positions(handle_, {.q = narrow_q,
+                                      .weights = RowsAt<float>(op.weights, 0),
+                                      .rows = rows_,
+                                      .heads = indexer.num_heads,
+                                      .dim = indexer.head_dim,
+                                      .keys = cache.v,
+                                      .type = cache.type,
+                                      .index_rows = rows.rows,
+                                      .tables = rows.tables,
+                                      .block_size = cache.block_size,
+                                      .block_rows = cache.block_rows,
+                                      .top_k = indexer.top_k,
+                                      .max_context = rows.max_context,
+                                      .scores = RowsAt<float>(op.scratch, 0),
+                                      .chosen = RowsAt<int32_t>(op.chosen, 0)});
+}
+
 void DeviceWalk::operator()(const program::AbsorbQueries& op) {
   const AttentionSpec& spec = program_.attentions[static_cast<size_t>(op.attention)];
   const LatentSpec& latent = *spec.latent;

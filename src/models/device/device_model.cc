@@ -45,7 +45,9 @@ std::string MissingKernel(const DecoderSpec& spec) {
   if (spec.placeholders[0] >= 0) return "tokens that stand for parts of images";
   for (const LayerSpec& layer : spec.layers) {
     if (layer.attention.latent) {
-      if (layer.attention.latent->indexer) return "attention to positions that an indexer chooses";
+      const auto& indexer = layer.attention.latent->indexer;
+      if (indexer && indexer->head_dim > device::kMostIndexDim)
+        return fmt::format("an indexer's heads of more than {} numbers", device::kMostIndexDim);
       if (layer.attention.sinks || layer.attention.soft_cap != 0)
         return "sinks or a soft cap of latent attention";
     }
@@ -100,7 +102,8 @@ std::string MissingKernel(const DecoderSpec& spec) {
     if (layer.moe && layer.moe->num_groups > device::kMostRouterGroups)
       return fmt::format("a choice of experts in more than {} groups", device::kMostRouterGroups);
     if (layer.moe && layer.moe->soft_cap != 0) return "a soft cap of the router's logits";
-    if (layer.moe && layer.moe->latent) return "experts that read a vector made of the rows";
+    if (layer.moe && layer.moe->latent && !layer.mlp.output_gate.empty())
+      return "experts that read a vector made of the rows beside an MLP with a gate";
     if (layer.moe && layer.moe->has_bias && layer.moe->activation != Activation::kClampedSwiglu)
       return "biases of experts with another gate than a clamped SwiGLU";
   }
@@ -166,11 +169,14 @@ Status CheckSpec(const DecoderSpec& spec) {
 // layer: per-layer embeddings, and keys and values shared across stages.
 Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
   if (place.is_alone()) return {};
-  if (spec.KeepsStates()) {
+  for (const LayerSpec& layer : ShareOf(spec, place).layers) {
+    if (!layer.mixer || layer.mixer->values_width() % 8 == 0) continue;
     return Fail(ErrorCode::kUnsupported,
-                "layers of this model keep a state of each sequence, which devices do not divide: "
-                "serve it on one device, or with --device cpu",
-                place.tensor_size > 1 ? "tensor_parallel_size" : "pipeline_parallel_size");
+                fmt::format("a device's part of a recurrent layer has {} numbers, no multiple of "
+                            "8: serve this model with another --tensor-parallel-size, or with "
+                            "--device cpu",
+                            layer.mixer->values_width()),
+                "tensor_parallel_size");
   }
   if (spec.layer_embeddings.width > 0) {
     return Fail(ErrorCode::kUnsupported,
@@ -179,7 +185,15 @@ Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
                 "tensor_parallel_size");
   }
   const bool shares_kv = std::ranges::any_of(
-      spec.layers, [](const LayerSpec& layer) { return !layer.attention.has_own_kv(); });
+      spec.layers, [](const LayerSpec& layer) { return layer.attention.kv_layer >= 0; });
+  const bool lacks_attention = std::ranges::any_of(
+      spec.layers, [](const LayerSpec& layer) { return !layer.attention.exists(); });
+  if (lacks_attention && place.num_stages > 1) {
+    return Fail(ErrorCode::kUnsupported,
+                "layers of this model have no attention, which devices do not divide into stages: "
+                "serve it with --pipeline-parallel-size 1, or with --device cpu",
+                "pipeline_parallel_size");
+  }
   if (shares_kv && place.num_stages > 1) {
     return Fail(ErrorCode::kUnsupported,
                 "layers of this model use the keys and values of others, which devices do not send "
@@ -190,12 +204,23 @@ Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
   return {};
 }
 
-// Refuses layers whose head_dim does not divide the cache's block stride: kernels compute offsets
-// of blocks of keys in multiples of head_dim.
+// Refuses lists of chosen positions that are too long, and layers whose head_dim does not divide
+// the cache's block stride: kernels compute offsets of blocks of keys in multiples of head_dim.
 Status CheckBlocks(const DecoderSpec& share, const ModelOptions& options) {
   const int64_t stride = KvLayoutOf(share, options).BlockStride();
   for (const LayerSpec& layer : share.layers) {
     if (!layer.attention.exists()) continue;
+    const int64_t chosen = layer.attention.latent && layer.attention.latent->indexer
+                               ? layer.attention.latent->indexer->top_k
+                               : 0;
+    if (chosen * options.max_rows > INT32_MAX) {
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("index_topk is {}: devices list that many positions of up to {} "
+                              "tokens of a step, less than 2^31 in all; lower "
+                              "--max-num-batched-tokens, or serve with --device cpu",
+                              chosen, options.max_rows),
+                  "index_topk");
+    }
     if (stride % layer.attention.head_dim == 0) continue;
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("layers have heads of {} numbers, of which the {} of a block of the KV "

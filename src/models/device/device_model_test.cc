@@ -170,13 +170,29 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
                 MoeSpec::Latent latent;
                 latent.width = 8;
                 layer.moe->latent = latent;
+                layer.mlp.output_gate = "gate";
               }),
-              HasSubstr("experts that read a vector made of the rows"));
+              HasSubstr("experts that read a vector made of the rows beside an MLP with a gate"));
   EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->activation = Activation::kGelu; }),
               HasSubstr("GELU by erf"));
   EXPECT_THAT(
       refusal([](DecoderSpec& spec) { spec.layers.back().mlp.activation = Activation::kGelu; }),
       HasSubstr("GELU by erf"));
+}
+
+TEST(DeviceModelTest, IndexersThatNoKernelTakesAreRefused) {
+  const EmulatedDevice device;
+  const auto refusal = [&](const std::function<void(IndexerSpec&)>& change) -> std::string {
+    auto config = *LoadModelConfig(DataFolder("tiny-deepseek-v32-even"));
+    for (LayerSpec& layer : config.spec.layers) change(*layer.attention.latent->indexer);
+    const auto memory = PlanDeviceModel(config, DeviceOptions(), device.info());
+    return memory ? "" : memory.error().message;
+  };
+  EXPECT_EQ(refusal([](IndexerSpec& /*indexer*/) {}), "");
+  EXPECT_THAT(refusal([](IndexerSpec& indexer) { indexer.head_dim = 258; }),
+              HasSubstr("an indexer's heads of more than 256 numbers"));
+  EXPECT_THAT(refusal([](IndexerSpec& indexer) { indexer.top_k = INT32_MAX / 8; }),
+              HasSubstr("lower --max-num-batched-tokens"));
 }
 
 TEST(DeviceModelTest, HeadsThatNoKernelTakesAreRefused) {

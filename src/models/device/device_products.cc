@@ -16,7 +16,8 @@ namespace sluice {
 using program::kNone;
 
 device::RowsOut DeviceWalk::InputsOf(const program::Project& op) const {
-  if (op.linear == kNone) return RowsOutAt(op.x, op.device.scales, op.k, DeviceInputs());
+  if (op.linear == kNone || op.is_plain)
+    return RowsOutAt(op.x, op.device.scales, op.k, DeviceInputs());
   const DeviceInputs& inputs = Linear(op.linear).inputs;
   const bool is_narrow = op.device.narrow != kNone && inputs.type != ElementType::kBF16;
   return RowsOutAt(is_narrow ? op.device.narrow : op.x, op.device.scales, op.k, inputs);

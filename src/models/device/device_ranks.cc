@@ -94,6 +94,15 @@ void* DeviceRanks::GatherKeyHeads(DeviceStream& stream, const AttentionSpec& att
   return Gather(stream, place);
 }
 
+void* DeviceRanks::GatherMixed(DeviceStream& stream, const MixerSpec& mixer, int64_t bytes,
+                               const Place& place) {
+  for (int rank = 0; rank < place_.tensor_size; ++rank) {
+    widths_[static_cast<size_t>(rank)] =
+        CutMixer(mixer, rank, place_.tensor_size).heads.size() * bytes;
+  }
+  return Gather(stream, place);
+}
+
 void* DeviceRanks::GatherRowsOf(DeviceStream& stream, int64_t count, int64_t bytes,
                                 const Place& place) {
   Cut(count, bytes);

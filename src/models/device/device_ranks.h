@@ -54,6 +54,9 @@ class DeviceRanks {
   // Gathers KV heads; each rank contributes those of FirstHeldKeys.
   void* GatherKeyHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
                        const Place& place);
+  // Gathers heads of values of `bytes` bytes each. `mixer` has the heads of all ranks.
+  void* GatherMixed(DeviceStream& stream, const MixerSpec& mixer, int64_t bytes,
+                    const Place& place);
   // Gathers columns of `bytes` bytes that are divided like the rows of a matrix with `count` rows.
   void* GatherRowsOf(DeviceStream& stream, int64_t count, int64_t bytes, const Place& place);
   // Gathers F32 logits at the first rank.

@@ -1,5 +1,6 @@
 // Logits are bit-identical for any number of devices that share layers or are stages. If one device
 // fails, all do.
+#include <algorithm>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -94,6 +95,12 @@ INSTANTIATE_TEST_SUITE_P(
         DeviceCase{"tiny-gpt-oss-mxfp4", {{2, 1}, {1, 2}}}, DeviceCase{"tiny-gemma2", kTwo},
         DeviceCase{"tiny-glm4-moe", {{2, 1}, {1, 2}}},
         DeviceCase{"tiny-deepseek-v3-even", {{2, 1}, {3, 1}, {1, 2}}},
+        DeviceCase{"tiny-deepseek-v32-even", {{2, 1}, {1, 2}}},
+        DeviceCase{"tiny-glm-dsa-even", kTwo, ElementType::kF8E4M3},
+        DeviceCase{"tiny-qwen3.5", kTwo}, DeviceCase{"tiny-qwen3-next", kTwo},
+        DeviceCase{"tiny-bamba", kTwo}, DeviceCase{"tiny-lfm2-moe", kTwo},
+        DeviceCase{"tiny-kimi-linear", kTwo}, DeviceCase{"tiny-falcon-h1-even", {{2, 1}, {1, 2}}},
+        DeviceCase{"tiny-nemotron-h-latent-even", kTwo},
         DeviceCase{"tiny-olmo3", {{2, 1}, {3, 1}, {4, 1}}}, DeviceCase{"tiny-olmo2", {{1, 2}}},
         DeviceCase{"tiny-granite", {{2, 1}, {1, 2}}},
         DeviceCase{"tiny-qwen2-moe", {{3, 1}, {1, 2}}}, DeviceCase{"tiny-qwen3-moe-mixed", kTwo},
@@ -124,7 +131,8 @@ INSTANTIATE_TEST_SUITE_P(
                    ModelOptions::LoadFormat::kDummy}),
     [](const ::testing::TestParamInfo<DeviceCase>& info) {
       std::string name = fmt::format("{}_{}", info.param.name, info.index);
-      std::replace(name.begin(), name.end(), '-', '_');
+      std::ranges::replace_if(
+          name, [](char c) { return c == '-' || c == '.'; }, '_');
       return name;
     });
 

@@ -19,12 +19,15 @@ struct DeviceCut {
 
 class DeviceRanksRunner {
  public:
-  DeviceRanksRunner(const char* name, const ModelOptions& options, const DeviceCut& cut,
+  DeviceRanksRunner(const char* name, const ModelOptions& given, const DeviceCut& cut,
                     const EmulatedDeviceOptions& device_options = {},
                     std::chrono::milliseconds deadline = std::chrono::minutes(2),
                     const LoadQuantization& quantization = {}) {
     const auto config = LoadModelConfig(DataFolder(name), {}, quantization);
     EXPECT_TRUE(config) << name;
+    ModelOptions options = given;
+    if (config->spec.KeepsStates() && options.state_slots == 0)
+      options.state_slots = options.max_slices;
     ParallelOptions parallel;
     parallel.tensor_size = cut.tensor_size;
     parallel.num_stages = cut.num_stages;

@@ -75,7 +75,9 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceStatesExpertsTest,
                                            "tiny-bailing-hybrid", "tiny-granite4-hybrid",
                                            "tiny-lfm2-moe", "tiny-lara-mini",
                                            "tiny-deepseek-v3-even", "tiny-deepseek-v2-even",
-                                           "tiny-nemotron-h-moe-even"),
+                                           "tiny-deepseek-v32-even", "tiny-glm-dsa-even",
+                                           "tiny-nemotron-h-moe-even",
+                                           "tiny-nemotron-h-latent-even"),
                          TestName);
 
 class DeviceStatesPromiseTest : public ::testing::TestWithParam<const char*> {};
@@ -114,7 +116,9 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceStatesPromiseTest,
                          ::testing::Values("tiny-qwen3.5", "tiny-qwen3-next", "tiny-bamba",
                                            "tiny-kimi-linear", "tiny-bailing-hybrid",
                                            "tiny-lfm2-moe", "tiny-deepseek-v3-even",
-                                           "tiny-nemotron-h-moe-even"),
+                                           "tiny-deepseek-v32-even", "tiny-glm-dsa-even",
+                                           "tiny-nemotron-h-moe-even",
+                                           "tiny-nemotron-h-latent-even"),
                          TestName);
 
 }  // namespace

@@ -34,6 +34,11 @@ bool SeesImages(const DecoderSpec& share, const ModelOptions& options) {
          });
 }
 
+// Number of positions that a row attends to; 0: no indexer chooses them.
+int32_t TopKOf(const AttentionSpec& attention) {
+  return attention.latent && attention.latent->indexer ? attention.latent->indexer->top_k : 0;
+}
+
 int64_t TableEntries(int64_t tokens, int64_t block_size) {
   return (tokens + block_size - 1) / block_size;
 }
@@ -42,11 +47,14 @@ int64_t TableEntries(int64_t tokens, int64_t block_size) {
 
 DeviceStepInputs::AttentionKind DeviceStepInputs::AttentionKind::Of(const AttentionSpec& attention,
                                                                     const ModelOptions& options) {
+  const int32_t top_k = TopKOf(attention);
   return {.span = attention.span,
           .sees_images = attention.sees_images,
+          .top_k = top_k,
           .limits = {.max_rows = options.max_rows,
-                     .max_slices = options.max_slices,
-                     .max_context = options.max_context,
+                     .max_slices = top_k > 0 ? options.max_rows : options.max_slices,
+                     .max_context = top_k > 0 ? std::min<int64_t>(top_k, options.max_context)
+                                              : options.max_context,
                      .num_heads = attention.num_heads,
                      .num_kv_heads = attention.num_kv_heads,
                      .head_dim = attention.value_dim()}};
@@ -54,8 +62,8 @@ DeviceStepInputs::AttentionKind DeviceStepInputs::AttentionKind::Of(const Attent
 
 bool DeviceStepInputs::AttentionKind::IsOf(const AttentionSpec& attention) const {
   return attention.span == span && attention.sees_images == sees_images &&
-         attention.num_heads == limits.num_heads && attention.num_kv_heads == limits.num_kv_heads &&
-         attention.value_dim() == limits.head_dim;
+         TopKOf(attention) == top_k && attention.num_heads == limits.num_heads &&
+         attention.num_kv_heads == limits.num_kv_heads && attention.value_dim() == limits.head_dim;
 }
 
 std::vector<DeviceStepInputs::AttentionKind> DeviceStepInputs::KindsOf(
@@ -142,6 +150,9 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions&
   for (const AttentionKind& kind : KindsOf(share, options)) {
     take(device::MaxAttentionItems(kind.limits), sizeof(device::AttentionItem));
     take(device::MaxAttentionMerges(kind.limits), sizeof(device::AttentionMerge));
+    if (kind.top_k == 0) continue;
+    take(options.max_rows, sizeof(device::IndexRow));
+    take(options.max_rows, sizeof(device::AttentionSliceInfo));
   }
   return bytes;
 }
@@ -151,6 +162,7 @@ Result<DeviceStepInputs> DeviceStepInputs::Create(Device& device, const DecoderS
                                                   std::byte* memory, const RankPlace& place) {
   DeviceStepInputs inputs;
   inputs.block_size_ = options.block_size;
+  inputs.max_context_ = options.max_context;
   inputs.keeps_states_ = share.KeepsStates();
   inputs.takes_hidden_ = options.drafter != nullptr;
   inputs.num_axes_ = NumAxes(share, options);
@@ -208,6 +220,7 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input, Padded
   WriteRopePositions(input);
   WriteSlices(input);
   WriteSeen(input);
+  WriteIndexRows();
   WritePlans(padded);
   if (keeps_states_) WriteStates(input, padded != nullptr);
   // Addresses from here on depend on the step.
@@ -432,13 +445,42 @@ void DeviceStepInputs::WriteSeen(const StepInput& input) {
   }
 }
 
-// Writes the work items of each kind of attention.
-void DeviceStepInputs::WritePlans(PaddedStep* padded) {
-  const int64_t own_slices = num_slices_ - num_padding_;
+// Padding rows choose as the last row does.
+void DeviceStepInputs::WriteIndexRows() {
   const std::span slices(reinterpret_cast<const device::AttentionSliceInfo*>(OnHost() + slices_),
                          static_cast<size_t>(num_slices_));
   for (KindPlan& mine : plans_) {
+    const int32_t top_k = mine.kind.top_k;
+    if (top_k == 0) continue;
+    device::IndexRow* row = Take<device::IndexRow>(num_rows_, index_rows_).data();
+    device::AttentionSliceInfo* own =
+        Take<device::AttentionSliceInfo>(num_rows_, mine.slices).data();
+    int32_t index = 0;
+    for (const device::AttentionSliceInfo& slice : slices) {
+      for (int32_t i = 0; i < slice.num_tokens; ++i, ++index) {
+        const int32_t position = slice.context + i;
+        *row++ = {position, slice.table};
+        *own++ = {.first_row = index,
+                  .num_tokens = 1,
+                  .context = std::min(position, top_k - 1),
+                  .table = index * top_k};
+      }
+    }
+  }
+}
+
+// Writes the work items of each kind of attention.
+void DeviceStepInputs::WritePlans(PaddedStep* padded) {
+  const auto slices_of = [&](const KindPlan& mine) {
+    const bool is_of_rows = mine.kind.top_k > 0;
+    return std::span(reinterpret_cast<const device::AttentionSliceInfo*>(
+                         OnHost() + (is_of_rows ? mine.slices : slices_)),
+                     static_cast<size_t>(is_of_rows ? num_rows_ : num_slices_));
+  };
+  for (KindPlan& mine : plans_) {
     const device::AttentionLimits& limits = mine.kind.limits;
+    const std::span slices = slices_of(mine);
+    const int64_t own_slices = std::ssize(slices) - num_padding_;
     std::span<const int32_t> seen;
     if (has_seen_ && mine.kind.sees_images) {
       seen = {reinterpret_cast<const int32_t*>(OnHost() + last_seen_),
@@ -457,7 +499,8 @@ void DeviceStepInputs::WritePlans(PaddedStep* padded) {
     const std::vector<device::AttentionMerge>& merges = mine.plan.merges;
     if (padded != nullptr) {
       // Padding rows attend only to the last position of the last sequence.
-      for (int64_t slice = own_slices; slice < num_slices_; ++slice) {
+      const std::span slices = slices_of(mine);
+      for (int64_t slice = num_slices_ - num_padding_; slice < num_slices_; ++slice) {
         const int32_t context = slices[static_cast<size_t>(slice)].context;
         items.push_back({static_cast<int32_t>(slice), 0, 1, context, context + 1, /*partial=*/-1});
       }
@@ -588,7 +631,9 @@ device::AttentionArgs DeviceStepInputs::Attention(const program::Attend& /*op*/,
   args.num_wide_items = found->plan.num_wide_items;
   args.merges = OnDevice<device::AttentionMerge>(found->merges);
   args.num_merges = static_cast<int>(found->plan.merges.size());
-  args.slices = OnDevice<device::AttentionSliceInfo>(slices_) + group * num_slices_;
+  args.slices = found->kind.top_k > 0
+                    ? OnDevice<device::AttentionSliceInfo>(found->slices)
+                    : OnDevice<device::AttentionSliceInfo>(slices_) + group * num_slices_;
   args.tables = OnDevice<int32_t>(tables_);
   if (has_seen_ && attention.sees_images) args.last_seen = OnDevice<int32_t>(last_seen_);
   return args;

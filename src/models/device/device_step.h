@@ -85,6 +85,9 @@ class DeviceStepInputs final : public DeviceStepView {
             .num_slices = static_cast<int>(num_slices_),
             .kept = OnDevice<device::StateKept>(kept_)};
   }
+  DeviceIndexRows index_rows() const override {
+    return {OnDevice<device::IndexRow>(index_rows_), OnDevice<int32_t>(tables_), max_context_};
+  }
   // If the model takes images. rope_positions(): [axes, rows], for models with rope_axes; null: the
   // step has none.
   const int32_t* rope_positions() const override {
@@ -124,6 +127,9 @@ class DeviceStepInputs final : public DeviceStepView {
   struct AttentionKind {
     AttentionSpan span;
     bool sees_images = false;
+    // Each row attends to at most so many chosen positions, in slices and items of its own; 0: to
+    // all positions of its span.
+    int32_t top_k = 0;
     device::AttentionLimits limits;  // the largest problem within the options
 
     static AttentionKind Of(const AttentionSpec& attention, const ModelOptions& options);
@@ -134,6 +140,7 @@ class DeviceStepInputs final : public DeviceStepView {
     AttentionKind kind;
     device::AttentionPlan plan;
     int64_t items = 0, merges = 0;  // offsets
+    int64_t slices = 0;             // offset of the rows' slices; with top_k
   };
 
   DeviceStepInputs() = default;
@@ -155,6 +162,8 @@ class DeviceStepInputs final : public DeviceStepView {
   void WriteSlices(const StepInput& input);
   // Writes the last position that each row sees, if tokens of an image see each other.
   void WriteSeen(const StepInput& input);
+  // Writes the rows for which indexers choose, and their slices of chosen positions.
+  void WriteIndexRows();
   void WritePlans(PaddedStep* padded);
   void WriteRopePositions(const StepInput& input);
   void WriteImages(const StepInput& input);
@@ -173,6 +182,7 @@ class DeviceStepInputs final : public DeviceStepView {
   void WriteAdapterRows(std::span<const int32_t> slots, AdapterRows& to);
 
   int block_size_ = 0;
+  int64_t max_context_ = 0;
   RankPlace place_;
   std::vector<RowRange> words_;      // by rank that shares the vocabulary
   std::vector<int64_t> embeddings_;  // by rank, of the step
@@ -188,7 +198,7 @@ class DeviceStepInputs final : public DeviceStepView {
   int64_t num_padding_ = 0;    // of the rows and of the slices
   int64_t table_entries_ = 0;  // of one group
   int64_t tokens_ = 0, embedding_places_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0,
-          slices_ = 0, tables_ = 0, states_ = 0, kept_ = 0;
+          slices_ = 0, tables_ = 0, states_ = 0, kept_ = 0, index_rows_ = 0;
   bool keeps_states_ = false;
   bool takes_hidden_ = false;  // whether it is a drafting head
   int64_t hidden_rows_ = 0;

@@ -17,6 +17,13 @@ struct DeviceImageRows {
   int64_t count = 0;
 };
 
+// For models with indexers: the rows, with block tables of the cache's only group.
+struct DeviceIndexRows {
+  const device::IndexRow* rows = nullptr;
+  const int32_t* tables = nullptr;
+  int64_t max_context = 0;  // of any sequence
+};
+
 // Inputs of the last step that was sent, on the device.
 class DeviceStepView {
  public:
@@ -36,6 +43,7 @@ class DeviceStepView {
   virtual const int32_t* own_token_rows() const { return nullptr; }
   // The slots of the sequences' states; REQUIRES: the model keeps states.
   virtual device::StateSlices states() const { return {}; }
+  virtual DeviceIndexRows index_rows() const { return {}; }
   virtual bool has_adapters() const { return false; }
   virtual device::AddLoraArgs Adapters(bool /*of_logit_rows*/) const { return {}; }
   virtual const int32_t* all_tokens() const { return nullptr; }

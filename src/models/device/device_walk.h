@@ -102,6 +102,7 @@ class DeviceWalk {
   void operator()(const program::RopeAppend& op);
   void operator()(const program::Attend& op);
   void operator()(const program::LatentAppend& op);
+  void operator()(const program::ChoosePositions& op);
   void operator()(const program::AbsorbQueries& op);
   void operator()(const program::ExpandValues& op);
   void operator()(const program::Convolve& op);

@@ -85,7 +85,16 @@ void DecoderBuilder::BeginAttention(size_t index, int64_t cache_layer) {
   const AttentionSpec& spec = share_.layers[index].attention;
   const AttentionWeights& own = weights_.layers[index].attention;
   if (spec.has_gate_module() && spec.latent) MakeAttentionGates(index);
-  if (spec.latent) return EmitLatentKeys(to_, LatentOf(index, cache_layer));
+  if (spec.latent) {
+    LatentLayer latent = LatentOf(index, cache_layer);
+    if (to_.is_device() && spec.latent->indexer && !spec.latent->indexer->is_shared) {
+      latent.plain = to_.Rows("normed_too", Extent::kStep, hidden_);
+      EmitNorm(weights_.layers[index].attention_norms.before,
+               !share_.layers[index].attention_norms.before.empty(), /*adds=*/false,
+               /*reader=*/nullptr, latent.plain);
+    }
+    return EmitLatentKeys(to_, latent);
+  }
   const BufferId qkv = to_.Wide("qkv", Extent::kStep, spec.row_width());
   const int64_t n = ProjectedWidth(spec);
   const bool is_joined = ReadsJoined(index);
@@ -477,11 +486,13 @@ void DecoderBuilder::EndMixer(size_t index) {
   const bool adds = share_.layers[index].attention.exists();
   if (spec.kind != MixerSpec::Kind::kShortConvolution && !to_.is_device()) EmitStateGate(index);
   if (IsDivided(index)) {
-    to_.Emit(Gather{.cut = Gather::Cut::kMixer,
-                    .count = first_layer_ + static_cast<int64_t>(index),
-                    .type = MixedType(index),
-                    .own = OwnMixed(index),
-                    .all = AllMixed(index)});
+    to_.Emit(
+        Gather{.cut = Gather::Cut::kMixer,
+               .count = first_layer_ + static_cast<int64_t>(index),
+               .type = MixedType(index),
+               .own = OwnMixed(index),
+               .all = AllMixed(index),
+               .joined = to_.is_device() ? Joined(Whole(index).mixer->values_width() * 2) : kNone});
   }
   const BufferId delta = adds ? to_.F32("mixer_delta", Extent::kStep, own_hidden_) : own_delta_;
   const int64_t width = Whole(index).mixer->values_width();

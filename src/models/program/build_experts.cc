@@ -185,14 +185,33 @@ void DecoderBuilder::LatentExperts(size_t index, bool adds) {
   // In models with experts, these layers read F32, even if inputs are rounded later.
   for (const LinearWeights* one : {&weights.latent_down, &weights.latent_up})
     CHECK(to_.is_device() || to_.InputType(one->inputs) == ElementType::kF32);
-  to_.Multiply(weights.latent_down, Normed(), ExpertRows(index), width, hidden_);
+  RowsIn rows = Normed();
+  if (to_.is_device()) {
+    // `normed` has the form that the MLP reads.
+    rows = to_.Rows("normed_too", Extent::kStep, hidden_);
+    EmitNorm(weights_.layers[index].mlp_norms.before,
+             !share_.layers[index].mlp_norms.before.empty(), /*adds=*/false, &weights.latent_down,
+             rows);
+  }
+  to_.Multiply(weights.latent_down, rows, ExpertRows(index), width, hidden_);
   const int64_t own = OwnRows(width).size();
   const BufferId sum = to_.F32("latent_sum", Extent::kStep, width);
   const BufferId own_sum = is_shared_ ? to_.F32("own_latent_sum", Extent::kStep, own) : sum;
   Experts(index, /*adds=*/false, own_sum);
   EmitGather(width, ElementType::kF32, own_sum, sum);
   const BufferId delta = adds ? to_.F32("expert_delta", Extent::kStep, own_hidden_) : own_delta_;
-  to_.Multiply(weights.latent_up, {.data = sum}, delta, own_hidden_, width);
+  RowsIn results{.data = sum};
+  if (to_.is_device()) {
+    results = to_.Rows("latent_results", Extent::kStep, width);
+    results.narrow = to_.Array("latent_results_f8", Extent::kStep, width);
+    to_.Emit(Convert{.x = results.data,
+                     .from = sum,
+                     .narrow = results.narrow,
+                     .scales = results.scales,
+                     .reader = ReaderOf(weights.latent_up),
+                     .width = width});
+  }
+  to_.Multiply(weights.latent_up, results, delta, own_hidden_, width);
   if (adds) to_.Emit(Add{.x = own_delta_, .y = delta, .width = own_hidden_});
 }
 

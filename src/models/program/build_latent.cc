@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/device_kernels.h"
 #include "kernels/select_positions.h"
 #include "models/kv_layout.h"
 
@@ -47,11 +48,21 @@ void EmitIndexer(Builder& to, const LatentLayer& layer, BufferId q_rows) {
   const BufferId q = to.F32("index_queries", Extent::kStep, width);
   const BufferId k = to.F32("index_keys", Extent::kStep, indexer.head_dim);
   const BufferId head_weights = to.F32("index_weights", Extent::kStep, indexer.num_heads);
-  to.Multiply(weights.index_q, {.data = q_rows}, q, width, layer.spec.latent->q_rank);
-  to.Multiply(weights.index_k, layer.normed, k, indexer.head_dim, layer.hidden);
-  to.Multiply(weights.index_weights, layer.normed, head_weights, indexer.num_heads, layer.hidden);
-  const int64_t scratch_bytes = kernels::SelectScratchBytes(KvLayoutOf(layer.spec, options),
-                                                            options.max_context, layer.num_threads);
+  // On a device these inputs are never rounded: rows in the form of another product's inputs would
+  // be of no use, and small errors change which positions are chosen.
+  const RowsIn& rows = to.is_device() ? layer.plain : layer.normed;
+  const auto multiply = [&](const LinearWeights& linear, const RowsIn& x, BufferId y, int64_t n,
+                            int64_t inputs) {
+    Project& product = to.Multiply(linear, x, y, n, inputs);
+    product.is_plain = to.is_device();
+  };
+  multiply(weights.index_q, {.data = q_rows}, q, width, layer.spec.latent->q_rank);
+  multiply(weights.index_k, rows, k, indexer.head_dim, layer.hidden);
+  multiply(weights.index_weights, rows, head_weights, indexer.num_heads, layer.hidden);
+  const int64_t scratch_bytes =
+      to.is_device() ? device::SelectScoreBytes(options.max_rows, options.max_context)
+                     : kernels::SelectScratchBytes(KvLayoutOf(layer.spec, options),
+                                                   options.max_context, layer.num_threads);
   to.Emit(ChoosePositions{.attention = to.Attention(layer.spec),
                           .cache_layer = layer.cache_layer,
                           .q = q,
@@ -63,7 +74,10 @@ void EmitIndexer(Builder& to, const LatentLayer& layer, BufferId q_rows) {
                           .chosen = ChosenPositions(to, layer.spec),
                           .scratch = to.Array("choice_scratch", Extent::kOnce, scratch_bytes),
                           .scratch_bytes = scratch_bytes,
-                          .k_scale = weights.kv_scales.k});
+                          .k_scale = weights.kv_scales.k,
+                          .narrow_q = to.is_device()
+                                          ? to.Array("index_queries_bf16", Extent::kStep, width * 2)
+                                          : kNone});
 }
 
 // On a device: emits the rounding of the rows from which q is computed.

@@ -369,14 +369,17 @@ struct Gather {
 // Rounds BF16 rows as the product `reader` requires. Only on devices.
 struct Convert {
   static constexpr const char* kName = "Convert";
-  BufferId x = kNone;       // BF16 [rows, width]; rounded in place if BF16 can represent the result
+  // BF16 [rows, width]; rounded in place if BF16 can represent the result.
+  BufferId x = kNone;
+  BufferId from = kNone;    // F32 [rows, width], read instead of `x`, which is written
   BufferId narrow = kNone;  // E4M3 [rows, width]: the rounded rows if BF16 cannot represent them
   BufferId scales = kNone;  // F32 [rows]
   Reader reader = {};
   int64_t width = 0;
   template <typename Use>
   void Operands(Use&& use) const {
-    use(x, Access::kUpdate);
+    use(x, from == kNone ? Access::kUpdate : Access::kWrite);
+    use(from, Access::kRead);
     use(narrow, Access::kWrite);
     use(scales, Access::kWrite);
   }

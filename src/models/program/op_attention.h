@@ -62,7 +62,7 @@ struct Attend {
   BufferId out = kNone;  // `type` [rows, heads, value_dim]
   ElementType type = ElementType::kF32;
   bool allows_bf16 = false;  // whether queries and attention weights may be rounded to BF16
-  BufferId chosen = kNone;   // I32 [rows, top_k]: positions that rows attend to; kNone: all
+  BufferId chosen = kNone;   // from ChoosePositions; kNone: rows attend to all positions
   BufferId scratch = kNone;
   int64_t scratch_bytes = 0;
   VectorId sinks = kNone;
@@ -112,10 +112,11 @@ struct ChoosePositions {
   BufferId weights = kNone;  // F32 [rows, heads]
   VectorId k_norm = kNone, k_norm_bias = kNone;
   BufferId cos_sin = kNone;
-  BufferId chosen = kNone;  // I32 [rows, top_k]
+  BufferId chosen = kNone;  // I32 [rows, top_k]; on a device places in the cache
   BufferId scratch = kNone;
   int64_t scratch_bytes = 0;
   float k_scale = 1;
+  BufferId narrow_q = kNone;  // only on a device: BF16 [rows, heads, head_dim]
   template <typename Use>
   void Operands(Use&& use) const {
     use(q, Access::kUpdate);
@@ -123,6 +124,7 @@ struct ChoosePositions {
     use(weights, Access::kRead);
     use(cos_sin, Access::kRead);
     use(scratch, Access::kScratch);
+    use(narrow_q, Access::kScratch);
     use(chosen, Access::kWrite);
   }
 };
