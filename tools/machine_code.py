@@ -282,10 +282,19 @@ def with_plans(kernels):
 
 INTRODUCTION = """# Machine code of the CUDA kernels
 
-Written by `tools/machine_code.py page`, by CUDA's `cuobjdump`, from what nvcc %s made of the kernels for each architecture. No kernel uses a stack or
-spills registers to memory, but for the functions sine and cosine. "Blocks": for how many of a kernel's blocks a multiprocessor is to have registers (shared memory may hold
-fewer). Below a compute capability: a thread's registers, and for how many blocks a multiprocessor has them, and places for the threads. "Instructions": those that the kernel was written for, and which are there.
-`make test-machine-code` checks all this, and that the page is up to date; `tests/run.py cuda`, a part of `make test-all`, does so for 9.0.
+`tools/machine_code.py page` writes this page with CUDA's `cuobjdump`, from the code that nvcc %s
+generates for each architecture. No kernel uses a stack or spills registers to memory, except in the
+sine and cosine functions.
+
+- Threads: the number of threads of a block.
+- Blocks: the planned minimum of a kernel's blocks that a multiprocessor has registers for. Shared
+  memory may have space for fewer.
+- Below a compute capability: the registers of a thread, and the number of blocks for which a
+  multiprocessor has registers and threads.
+- Instructions: instructions that the kernel is designed to use, all of which are in its code.
+
+`make test-machine-code` checks all of this, and that the page is up to date. `tests/run.py cuda`, a
+part of `make test-all`, does so for compute capability 9.0.
 """
 
 

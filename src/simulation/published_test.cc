@@ -102,10 +102,10 @@ std::string SummaryOf(std::span<const PublishedRow> rows, const std::string& set
 
 std::string PageOf(std::span<const PublishedRow> rows) {
   return "# Predicted and published rows\n\n"
-         "`simulation_test` writes and checks this page (published_test.cc). What the rows are, "
-         "and\n"
-         "how they were fitted: [simulation.md](simulation.md).\n\n"
-         "## Median of the errors\n\nHeld rows took no part in the fit.\n\n" +
+         "`simulation_test` writes and checks this page (published_test.cc). "
+         "[simulation.md](simulation.md)\n"
+         "describes the rows and how they were fitted.\n\n"
+         "## Median of the errors\n\nHeld-out rows were not used in the fit.\n\n" +
          SummaryOf(rows, "held") + "\nFitted rows:\n\n" + SummaryOf(rows, "fit") + "\n## Held\n" +
          TableOf(rows, "held") + "\n## Fitted\n" + TableOf(rows, "fit");
 }
