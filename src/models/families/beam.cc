@@ -93,10 +93,10 @@ const ModelFamily kBeam = {
     beam::kDefaults,
     beam::Read,
     {.models = "Beam 1.0 501B-A23B",
-     .operators = "norms before and behind sub-layers, and of heads; a gate behind attention; "
-                  "windows, and in the other layers no rope and a temperature; a residual of "
-                  "falling weight; experts by sigmoids with a bias for the choice, in groups; a "
-                  "soft cap of the logits",
+     .operators = "norms before and after sublayers, and of heads; a gate after attention; "
+                  "windows; layers without a window have a temperature instead of rope; residual "
+                  "weights that decrease with depth; experts chosen by sigmoids with a selection "
+                  "bias, in groups; a soft cap of the logits",
      .golden = "tiny-beam",
      .error = 6.5e-07}};
 

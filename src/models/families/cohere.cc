@@ -170,31 +170,33 @@ constexpr std::string_view kCompassTexts[] = {"cohere_compass_text"};
 }  // namespace
 }  // namespace cohere
 
-const ModelFamily kCohere = {"CohereForCausalLM",
-                             "cohere",
-                             cohere::DefaultsOf(500000),
-                             cohere::ReadCohere,
-                             {.models = "Command R 35B, R+ 104B, Aya 23 and Expanse",
-                              .operators = "layer norms without biases, in R+ of heads, too; "
-                                           "attention and MLP side by side; interleaved rope; "
-                                           "scaled logits",
-                              .golden = "tiny-cohere, tiny-cohere-heads",
-                              .error = 7.6e-07}};
-const ModelFamily kCohere2 = {"Cohere2ForCausalLM",
-                              "cohere2",
-                              cohere::DefaultsOf(10000),
-                              cohere::ReadCohere2,
-                              {.models = "Command R7B, Command A",
-                               .operators = "as Cohere; windows, and no rope in the other layers",
-                               .golden = "tiny-cohere2",
-                               .error = 1.1e-06}};
+const ModelFamily kCohere = {
+    "CohereForCausalLM",
+    "cohere",
+    cohere::DefaultsOf(500000),
+    cohere::ReadCohere,
+    {.models = "Command R 35B, R+ 104B, Aya 23 and Expanse",
+     .operators = "layer norms without biases, in R+ also of heads; attention and MLP in parallel; "
+                  "interleaved rope; scaled logits",
+     .golden = "tiny-cohere, tiny-cohere-heads",
+     .error = 7.6e-07}};
+const ModelFamily kCohere2 = {
+    "Cohere2ForCausalLM",
+    "cohere2",
+    cohere::DefaultsOf(10000),
+    cohere::ReadCohere2,
+    {.models = "Command R7B, Command A",
+     .operators = "as Cohere; windows; no rope in layers without a window",
+     .golden = "tiny-cohere2",
+     .error = 1.1e-06}};
 const ModelFamily kCohereCompassText = {
     "CohereCompassForCausalLM",
     "cohere_compass_text",
     cohere::DefaultsOf(10000),
     cohere::ReadCompass,
     {.models = "the text models",
-     .operators = "as Cohere 2, with rope of halves, of its own or none in layers of each kind",
+     .operators = "as Cohere 2, with rope over halves of a head; each kind of layer has its own "
+                  "rope or none",
      .golden = "tiny-cohere-compass",
      .error = 4.1e-07}};
 const ModelFamily kCohereCompass = {.architecture = "CohereCompassForConditionalGeneration",
@@ -211,8 +213,8 @@ const ModelFamily kCohere2Moe = {
     cohere::DefaultsOf(10000, 128),
     cohere::ReadCohere2Moe,
     {.models = "Command A+ (05-2026)",
-     .operators = "as Cohere 2, with RMS norms, where asked for; experts by softmax or sigmoids, "
-                  "beside or averaged with shared ones",
+     .operators = "as Cohere 2, with RMS norms if configured; experts chosen by softmax or "
+                  "sigmoids, added to or averaged with shared experts",
      .golden = "tiny-cohere2-moe, tiny-cohere2-moe-sum",
      .error = 4.2e-07}};
 

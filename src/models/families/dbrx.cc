@@ -122,14 +122,15 @@ constexpr ConfigDefaults kDefaults = {.vocab_size = 32000,
 }  // namespace
 }  // namespace dbrx
 
-const ModelFamily kDbrx = {"DbrxForCausalLM",
-                           "dbrx",
-                           dbrx::kDefaults,
-                           dbrx::Read,
-                           {.models = "DBRX 132B-A36B",
-                            .operators = "layer norms; q, k and v in one tensor, with limits; "
-                                         "experts by softmax, normalized",
-                            .golden = "tiny-dbrx",
-                            .error = 6e-07}};
+const ModelFamily kDbrx = {
+    "DbrxForCausalLM",
+    "dbrx",
+    dbrx::kDefaults,
+    dbrx::Read,
+    {.models = "DBRX 132B-A36B",
+     .operators =
+         "layer norms; q, k and v in one tensor, clamped; experts chosen by softmax, normalized",
+     .golden = "tiny-dbrx",
+     .error = 6e-07}};
 
 }  // namespace sluice

@@ -194,24 +194,23 @@ constexpr ConfigDefaults NestedV3() {
 }  // namespace
 }  // namespace deepseek
 
-const ModelFamily kDeepseekV2 = {
-    "DeepseekV2ForCausalLM",
-    "deepseek_v2",
-    deepseek::kV2Defaults,
-    deepseek::ReadV2,
-    {.models = "DeepSeek V2, V2-Lite, V2.5",
-     .operators = "latent attention; experts by a softmax, in groups by their best one; shared "
-                  "experts",
-     .golden = "tiny-deepseek-v2",
-     .error = 8.7e-07}};
+const ModelFamily kDeepseekV2 = {"DeepseekV2ForCausalLM",
+                                 "deepseek_v2",
+                                 deepseek::kV2Defaults,
+                                 deepseek::ReadV2,
+                                 {.models = "DeepSeek V2, V2-Lite, V2.5",
+                                  .operators = "latent attention; experts chosen by softmax, in "
+                                               "groups ranked by their best expert; shared experts",
+                                  .golden = "tiny-deepseek-v2",
+                                  .error = 8.7e-07}};
 const ModelFamily kDeepseekV3 = {
     "DeepseekV3ForCausalLM",
     "deepseek_v3",
     deepseek::kV3Defaults,
     deepseek::ReadV3,
     {.models = "DeepSeek V3, R1, V3.1; Kimi K2",
-     .operators = "latent attention, of whose cache a token takes 576 numbers; experts by sigmoids "
-                  "with a bias for the choice, in groups, scaled weights; a shared expert",
+     .operators = "latent attention with 576 numbers per token in the cache; experts chosen by "
+                  "sigmoids with a selection bias, in groups, with scaled weights; a shared expert",
      .golden = "tiny-deepseek-v3",
      .error = 7.2e-07},
     nullptr,
@@ -222,7 +221,7 @@ const ModelFamily kGlm4MoeLite = {
     deepseek::kGlmLiteDefaults,
     deepseek::ReadGlmLite,
     {.models = "GLM-4.7-Flash",
-     .operators = "latent attention; experts by sigmoids with a bias for the choice, scaled "
+     .operators = "latent attention; experts chosen by sigmoids with a selection bias, with scaled "
                   "weights; a shared expert",
      .golden = "tiny-glm4-lite",
      .error = 1e-06}};
@@ -241,17 +240,18 @@ const ModelFamily kKimiK25 = {
     {},
     "Kimi_K25ForConditionalGeneration"};
 
-const ModelFamily kSarvamMla = {"DeepseekV3ForCausalLM",
-                                "sarvam_mla",
-                                deepseek::kSarvamDefaults,
-                                deepseek::ReadSarvam,
-                                {.models = "Sarvam 105B",
-                                 .operators = "as DeepSeek V3, with q of the hidden rows",
-                                 .golden = "tiny-sarvam-mla",
-                                 .error = 1.6e-06},
-                                nullptr,
-                                {},
-                                "SarvamMLAForCausalLM"};
+const ModelFamily kSarvamMla = {
+    "DeepseekV3ForCausalLM",
+    "sarvam_mla",
+    deepseek::kSarvamDefaults,
+    deepseek::ReadSarvam,
+    {.models = "Sarvam 105B",
+     .operators = "as DeepSeek V3, with q computed directly from the hidden rows",
+     .golden = "tiny-sarvam-mla",
+     .error = 1.6e-06},
+    nullptr,
+    {},
+    "SarvamMLAForCausalLM"};
 
 const ModelFamily kAxk1 = {
     "AXK1ForCausalLM",
@@ -259,7 +259,7 @@ const ModelFamily kAxk1 = {
     deepseek::kAxk1Defaults,
     deepseek::ReadAxk1,
     {.models = "A.X K1 519B-A33B",
-     .operators = "as DeepSeek V3, with norms behind experts, and without a bias for the choice",
+     .operators = "as DeepSeek V3, with norms after experts, and without a selection bias",
      .golden = "tiny-axk1, tiny-axk1-unbiased",
      .error = 8.8e-07}};
 
@@ -269,7 +269,7 @@ const ModelFamily kYoutu = {
     deepseek::kYoutuDefaults,
     deepseek::ReadYoutu,
     {.models = "Youtu-LLM 2B",
-     .operators = "latent attention, of whose cache a token takes 576 numbers",
+     .operators = "latent attention with 576 numbers per token in the cache",
      .golden = "tiny-youtu",
      .error = 9e-07}};
 

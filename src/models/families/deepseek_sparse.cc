@@ -173,9 +173,8 @@ const ModelFamily kDeepseekV32 = {
     deepseek_sparse::kV32Defaults,
     deepseek_sparse::ReadV32,
     {.models = "DeepSeek V3.2",
-     .operators =
-         "as DeepSeek V3, with attention to the positions that an indexer chooses; a token "
-         "takes 128 numbers of a layer's cache more",
+     .operators = "as DeepSeek V3, with attention to the positions that an indexer chooses; 128 "
+                  "more numbers per token in a layer's cache",
      .golden = "tiny-deepseek-v32",
      .error = 8.4e-07}};
 const ModelFamily kGlmMoeDsa = {

@@ -65,15 +65,16 @@ constexpr ConfigDefaults kDefaults = {.vocab_size = 152064,
 }  // namespace
 }  // namespace dots1
 
-const ModelFamily kDots1 = {"Dots1ForCausalLM",
-                            "dots1",
-                            dots1::kDefaults,
-                            dots1::Read,
-                            {.models = "dots.llm1 142B-A14B",
-                             .operators = "norms of heads; experts by sigmoids with a bias for the "
-                                          "choice, in groups, scaled weights; a shared expert; a "
-                                          "window in the upper layers, where asked for",
-                             .golden = "tiny-dots1",
-                             .error = 7.1e-07}};
+const ModelFamily kDots1 = {
+    "Dots1ForCausalLM",
+    "dots1",
+    dots1::kDefaults,
+    dots1::Read,
+    {.models = "dots.llm1 142B-A14B",
+     .operators =
+         "norms of heads; experts chosen by sigmoids with a selection bias, in groups, with scaled "
+         "weights; a shared expert; a window in the upper layers, if configured",
+     .golden = "tiny-dots1",
+     .error = 7.1e-07}};
 
 }  // namespace sluice

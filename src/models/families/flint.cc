@@ -69,8 +69,8 @@ const ModelFamily kFlint = {
     flint::kDefaults,
     flint::Read,
     {.models = "Flint",
-     .operators = "norms of heads; attention sinks; windows, and no rope in the other layers; "
-                  "experts by sigmoids, normalized, beside a shared one",
+     .operators = "norms of heads; attention sinks; windows; no rope in layers without a window; "
+                  "experts chosen by sigmoids, normalized, and a shared expert",
      .golden = "tiny-flint",
      .error = 1.8e-06}};
 

@@ -76,8 +76,8 @@ const ModelFamily kGemma2 = {
     gemma2::kDefaults,
     gemma2::Read,
     {.models = "Gemma 2 2B, 9B, 27B",
-     .operators = "GELU; norms with 1 + w before and behind sub-layers; scaled embeddings; soft "
-                  "caps of scores and logits; a window in every second layer",
+     .operators = "GELU; norms with 1 + w before and after sublayers; scaled embeddings; soft caps "
+                  "of scores and logits; a window in every second layer",
      .golden = "tiny-gemma2",
      .error = 1.8e-06}};
 
@@ -86,7 +86,7 @@ const ModelFamily kVaultGemma = {"VaultGemmaForCausalLM",
                                  gemma2::kDefaults,
                                  gemma2::ReadVault,
                                  {.models = "VaultGemma 1B",
-                                  .operators = "as Gemma 2, without norms behind sub-layers",
+                                  .operators = "as Gemma 2, without norms after sublayers",
                                   .golden = "tiny-vaultgemma",
                                   .error = 1.3e-06}};
 

@@ -102,8 +102,8 @@ const ModelFamily kGemma3 = {
     gemma3::DefaultsOf(false),
     gemma3::Read,
     {.models = "Gemma 3 270M, 1B",
-     .operators = "GELU; norms with 1 + w before and behind sub-layers, and of heads; scaled "
-                  "embeddings; windows with a rope of their own",
+     .operators = "GELU; norms with 1 + w before and after sublayers, and of heads; scaled "
+                  "embeddings; windows with their own rope",
      .golden = "tiny-gemma3, tiny-gemma3-cap",
      .error = 5.3e-06}};
 const ModelFamily kGemma3Nested = {
@@ -112,7 +112,7 @@ const ModelFamily kGemma3Nested = {
     gemma3::DefaultsOf(true),
     gemma3::ReadNested,
     {.models = "Gemma 3 4B, 12B, 27B",
-     .operators = "as Gemma3ForCausalLM; images: SigLIP; tokens of an image see each other",
+     .operators = "as Gemma3ForCausalLM; images: SigLIP; tokens of an image attend to each other",
      .golden = "tiny-gemma3-vision",
      .error = 1.5e-06}};
 

@@ -293,10 +293,10 @@ const ModelFamily kGemma4 = {
     gemma4::DefaultsOf(false),
     gemma4::Read,
     {.models = "the text models",
-     .operators = "GELU; norms before and behind sub-layers, and of heads of q, k and v; scaled "
-                  "embeddings; windows with a rope of their own; wider heads in the other layers; "
-                  "embeddings in layers; keys and values shared by layers; values that are keys; "
-                  "experts beside the MLP",
+     .operators = "GELU; norms before and after sublayers, and of the heads of q, k and v; scaled "
+                  "embeddings; windows with their own rope; wider heads in the other layers; "
+                  "per-layer embeddings; keys and values shared by layers; values equal to keys; "
+                  "experts in parallel with the MLP",
      .golden = "tiny-gemma4-shared, tiny-gemma4-experts",
      .error = 6.8e-06}};
 // Models for text and images whose text part this is.

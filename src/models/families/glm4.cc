@@ -95,7 +95,7 @@ const ModelFamily kGlm4 = {"Glm4ForCausalLM",
                            glm4::kDefaults,
                            glm4::ReadGlm4,
                            {.models = "GLM-4-0414 9B, 32B; GLM-Z1",
-                            .operators = "as GLM-4; norms before and behind sub-layers",
+                            .operators = "as GLM-4; norms before and after sublayers",
                             .golden = "tiny-glm4",
                             .error = 7.7e-07}};
 
@@ -105,8 +105,8 @@ const ModelFamily kGlm4v = {
     glm4::kGlm4vDefaults,
     glm4::ReadGlm4v,
     {.models = "GLM-4.1V 9B, GLM-4.6V Flash",
-     .operators = "as GLM-4-0414; rope by time, row and column; images: RMS norms, a table by "
-                  "cubics and 2-D rope, a convolution that merges",
+     .operators = "as GLM-4-0414; rope by time, row and column; images: RMS norms, positions with "
+                  "bicubic interpolation, 2-D rope, a merging convolution",
      .golden = "tiny-glm4v",
      .error = 1.7e-06}};
 const ModelFamily kGlmOcr = {
@@ -116,7 +116,7 @@ const ModelFamily kGlmOcr = {
     glm4::ReadGlmOcr,
     {.models = "GLM-OCR",
      .operators = "as GLM-4-0414 without biases; rope by time, row and column; images: RMS norms, "
-                  "of heads, too, 2-D rope, a convolution that merges",
+                  "also of heads, 2-D rope, a merging convolution",
      .golden = "tiny-glm-ocr",
      .error = 3.3e-06}};
 

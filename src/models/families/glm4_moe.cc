@@ -133,16 +133,16 @@ constexpr ConfigDefaults kDefaults = {.vocab_size = 151552,
 }  // namespace
 }  // namespace glm4_moe
 
-const ModelFamily kGlm4Moe = {"Glm4MoeForCausalLM",
-                              "glm4_moe",
-                              glm4_moe::kDefaults,
-                              glm4_moe::Read,
-                              {.models = "GLM-4.5 Air, GLM-4.5, 4.6",
-                               .operators = "rope on half of a head; experts by sigmoids with a "
-                                            "bias for the choice, in groups, scaled weights; a "
-                                            "shared expert",
-                               .golden = "tiny-glm4-moe, tiny-glm4-moe-groups",
-                               .error = 8.7e-07}};
+const ModelFamily kGlm4Moe = {
+    "Glm4MoeForCausalLM",
+    "glm4_moe",
+    glm4_moe::kDefaults,
+    glm4_moe::Read,
+    {.models = "GLM-4.5 Air, GLM-4.5, 4.6",
+     .operators = "rope on half of a head; experts chosen by sigmoids with a selection bias, in "
+                  "groups, with scaled weights; a shared expert",
+     .golden = "tiny-glm4-moe, tiny-glm4-moe-groups",
+     .error = 8.7e-07}};
 const ModelFamily kGlm4vMoe = {
     "Glm4vMoeForConditionalGeneration",
     "glm4v_moe",

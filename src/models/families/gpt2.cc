@@ -274,18 +274,17 @@ constexpr ConfigDefaults kBioGptDefaults = {.vocab_size = 42384,
 }  // namespace
 }  // namespace gpt2
 
-const ModelFamily kGpt2 = {
-    "GPT2LMHeadModel",
-    "gpt2",
-    gpt2::kGpt2Defaults,
-    gpt2::ReadGpt2,
-    {.models = "GPT-2 124M to 1.5B, GPT-SW3",
-     .operators = "learnt positions; layer norms; biases; q, k and v in one tensor; an MLP without "
-                  "a gate, GELU",
-     .golden = "tiny-gpt2",
-     .error = 5.6e-07},
-    nullptr,
-    "gpt-sw3"};
+const ModelFamily kGpt2 = {"GPT2LMHeadModel",
+                           "gpt2",
+                           gpt2::kGpt2Defaults,
+                           gpt2::ReadGpt2,
+                           {.models = "GPT-2 124M to 1.5B, GPT-SW3",
+                            .operators = "learned positions; layer norms; biases; q, k and v in "
+                                         "one tensor; an MLP without a gate, GELU",
+                            .golden = "tiny-gpt2",
+                            .error = 5.6e-07},
+                           nullptr,
+                           "gpt-sw3"};
 const ModelFamily kGptBigCode = {"GPTBigCodeForCausalLM",
                                  "gpt_bigcode",
                                  gpt2::kGpt2Defaults,
@@ -309,7 +308,7 @@ const ModelFamily kOpt = {
     gpt2::kOptDefaults,
     gpt2::ReadOpt,
     {.models = "OPT 125M, 1.3B to 66B, Galactica",
-     .operators = "learnt positions; layer norms; biases; an MLP without a gate, ReLU",
+     .operators = "learned positions; layer norms; biases; an MLP without a gate, ReLU",
      .golden = "tiny-opt",
      .error = 4.7e-07}};
 const ModelFamily kBioGpt = {
@@ -318,8 +317,8 @@ const ModelFamily kBioGpt = {
     gpt2::kBioGptDefaults,
     gpt2::ReadBioGpt,
     {.models = "BioGPT, BioGPT-Large",
-     .operators = "learnt positions; scaled embeddings; layer norms; biases; an MLP without a "
-                  "gate, GELU",
+     .operators =
+         "learned positions; scaled embeddings; layer norms; biases; an MLP without a gate, GELU",
      .golden = "tiny-biogpt",
      .error = 4.8e-07}};
 

@@ -238,49 +238,47 @@ const ModelFamily kGptNeoX = {
     gpt_neox::kNeoXDefaults,
     gpt_neox::ReadGptNeoX,
     {.models = "GPT-NeoX 20B, Pythia",
-     .operators = "layer norms; attention and MLP side by side; q, k and v in one tensor; rope on "
-                  "a part of a head; an MLP without a gate, GELU",
+     .operators = "layer norms; attention and MLP in parallel; q, k and v in one tensor; rope on a "
+                  "part of a head; an MLP without a gate, GELU",
      .golden = "tiny-gpt-neox",
      .error = 5.9e-07}};
-const ModelFamily kFalcon = {
-    "FalconForCausalLM",
-    "falcon",
-    gpt_neox::kFalconDefaults,
-    gpt_neox::ReadFalcon,
-    {.models = "Falcon 7B, 40B, 180B, Falcon 2",
-     .operators = "layer norms; attention and MLP side by side; q, k and v in one tensor; an MLP "
-                  "without a gate, GELU",
-     .golden = "tiny-falcon, tiny-falcon-old",
-     .error = 6.5e-07}};
+const ModelFamily kFalcon = {"FalconForCausalLM",
+                             "falcon",
+                             gpt_neox::kFalconDefaults,
+                             gpt_neox::ReadFalcon,
+                             {.models = "Falcon 7B, 40B, 180B, Falcon 2",
+                              .operators = "layer norms; attention and MLP in parallel; q, k and v "
+                                           "in one tensor; an MLP without a gate, GELU",
+                              .golden = "tiny-falcon, tiny-falcon-old",
+                              .error = 6.5e-07}};
 const ModelFamily kPersimmon = {
     "PersimmonForCausalLM",
     "persimmon",
     gpt_neox::kPersimmonDefaults,
     gpt_neox::ReadPersimmon,
     {.models = "Persimmon 8B",
-     .operators =
-         "layer norms, of heads, too; q, k and v in one tensor; rope on half of a head; an "
-         "MLP without a gate, squared ReLU",
+     .operators = "layer norms, also of heads; q, k and v in one tensor; rope on half of a head; "
+                  "an MLP without a gate, squared ReLU",
      .golden = "tiny-persimmon",
      .error = 6.3e-07}};
-const ModelFamily kPhi = {"PhiForCausalLM",
-                          "phi",
-                          gpt_neox::kPhiDefaults,
-                          gpt_neox::ReadPhi,
-                          {.models = "Phi-1, 1.5, 2",
-                           .operators = "layer norms; attention and MLP side by side; biases, of "
-                                        "the head, too; rope on a part of a head; an MLP without "
-                                        "a gate, GELU",
-                           .golden = "tiny-phi, tiny-phi-heads",
-                           .error = 4.9e-07}};
+const ModelFamily kPhi = {
+    "PhiForCausalLM",
+    "phi",
+    gpt_neox::kPhiDefaults,
+    gpt_neox::ReadPhi,
+    {.models = "Phi-1, 1.5, 2",
+     .operators = "layer norms; attention and MLP in parallel; biases, also of the output head; "
+                  "rope on a part of a head; an MLP without a gate, GELU",
+     .golden = "tiny-phi, tiny-phi-heads",
+     .error = 4.9e-07}};
 const ModelFamily kStableLm = {
     "StableLmForCausalLM",
     "stablelm",
     gpt_neox::kStableLmDefaults,
     gpt_neox::ReadStableLm,
     {.models = "StableLM 3B, StableLM 2 1.6B, StableCode",
-     .operators = "layer norms; rope on a part of a head; attention and "
-                  "MLP side by side, where asked for",
+     .operators =
+         "layer norms; rope on a part of a head; attention and MLP in parallel, if configured",
      .golden = "tiny-stablelm, tiny-stablelm-parallel, tiny-stablelm-heads",
      .error = 6.5e-07},
     nullptr,

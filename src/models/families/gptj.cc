@@ -81,8 +81,8 @@ const ModelFamily kGptJ = {
     gptj::kDefaults,
     gptj::Read,
     {.models = "GPT-J 6B",
-     .operators = "layer norms; attention and MLP side by side; interleaved rope on a part of a "
-                  "head; an MLP without a gate, GELU; a bias of the head",
+     .operators = "layer norms; attention and MLP in parallel; interleaved rope on a part of a "
+                  "head; an MLP without a gate, GELU; a bias of the output head",
      .golden = "tiny-gptj",
      .error = 4.8e-07}};
 const ModelFamily kCodeGen = {"CodeGenForCausalLM",

@@ -230,23 +230,23 @@ constexpr ConfigDefaults kSwaDefaults = {.vocab_size = 100352,
 }  // namespace
 }  // namespace granite
 
-const ModelFamily kGraniteSwa = {
-    "GraniteSWAForCausalLM",
-    "granite_swa",
-    granite::kSwaDefaults,
-    granite::ReadSwa,
-    {.models = "Granite Swash 2B",
-     .operators = "as Granite 3; attention sinks; windows in three of four layers, with ropes of "
-                  "their own, or none",
-     .golden = "tiny-granite-swa",
-     .error = 3.4e-06}};
+const ModelFamily kGraniteSwa = {"GraniteSWAForCausalLM",
+                                 "granite_swa",
+                                 granite::kSwaDefaults,
+                                 granite::ReadSwa,
+                                 {.models = "Granite Swash 2B",
+                                  .operators = "as Granite 3; attention sinks; windows in three of "
+                                               "four layers, with their own ropes or without rope",
+                                  .golden = "tiny-granite-swa",
+                                  .error = 3.4e-06}};
 const ModelFamily kGraniteMoeSwa = {
     "GraniteMoeSWAForCausalLM",
     "granitemoe_swa",
     granite::kDefaults,
     granite::ReadMoeSwa,
     {.models = "Granite Swash 3B-A600M",
-     .operators = "as Granite Swash; experts by softmax, normalized, beside an MLP",
+     .operators =
+         "as Granite Swash; experts chosen by softmax, normalized, in parallel with an MLP",
      .golden = "tiny-granitemoe-swa",
      .error = 8e-07}};
 const ModelFamily kHyperClovaX = {"HyperCLOVAXForCausalLM",
@@ -254,7 +254,7 @@ const ModelFamily kHyperClovaX = {"HyperCLOVAXForCausalLM",
                                   granite::kDefaults,
                                   granite::ReadHyperClovaX,
                                   {.models = "HyperCLOVA X SEED 14B",
-                                   .operators = "as Granite 3; norms behind sub-layers",
+                                   .operators = "as Granite 3; norms after sublayers",
                                    .golden = "tiny-hyperclovax",
                                    .error = 8.1e-07}};
 const ModelFamily kGranite = {"GraniteForCausalLM",
@@ -265,33 +265,35 @@ const ModelFamily kGranite = {"GraniteForCausalLM",
                                .operators = "factors on embeddings, residual, scores and logits",
                                .golden = "tiny-granite",
                                .error = 2.7e-06}};
-const ModelFamily kGraniteMoe = {"GraniteMoeForCausalLM",
-                                 "granitemoe",
-                                 granite::kDefaults,
-                                 granite::ReadMoe,
-                                 {.models = "Granite 3.0 and 3.1 1B-A400M, 3B-A800M",
-                                  .operators = "as Granite 3; experts by softmax, normalized",
-                                  .golden = "tiny-granitemoe",
-                                  .error = 5.2e-06}};
-const ModelFamily kGraniteMoeShared = {"GraniteMoeSharedForCausalLM",
-                                       "granitemoeshared",
-                                       granite::kDefaults,
-                                       granite::ReadMoeShared,
-                                       {.models = "Granite MoE with a shared MLP",
-                                        .operators = "as Granite MoE; an MLP beside the experts",
-                                        .golden = "tiny-granitemoe-shared",
-                                        .error = 5.3e-07}};
-const ModelFamily kGraniteHybrid = {"GraniteMoeHybridForCausalLM",
-                                    "granitemoehybrid",
-                                    granite::kDefaults,
-                                    granite::ReadHybrid,
-                                    {.models = "Granite 4.0 Micro, Tiny, Small, 1B, 350M, with "
-                                               "and without H",
-                                     .operators = "as Granite 3; Mamba-2 in place of most "
-                                                  "attention; with and without rope; experts "
-                                                  "beside the MLP",
-                                     .golden = "tiny-granite4, tiny-granite4-experts, "
-                                               "tiny-granite4-hybrid",
-                                     .error = 8.1e-06}};
+const ModelFamily kGraniteMoe = {
+    "GraniteMoeForCausalLM",
+    "granitemoe",
+    granite::kDefaults,
+    granite::ReadMoe,
+    {.models = "Granite 3.0 and 3.1 1B-A400M, 3B-A800M",
+     .operators = "as Granite 3; experts chosen by softmax, normalized",
+     .golden = "tiny-granitemoe",
+     .error = 5.2e-06}};
+const ModelFamily kGraniteMoeShared = {
+    "GraniteMoeSharedForCausalLM",
+    "granitemoeshared",
+    granite::kDefaults,
+    granite::ReadMoeShared,
+    {.models = "Granite MoE with a shared MLP",
+     .operators = "as Granite MoE; an MLP in parallel with the experts",
+     .golden = "tiny-granitemoe-shared",
+     .error = 5.3e-07}};
+const ModelFamily kGraniteHybrid = {
+    "GraniteMoeHybridForCausalLM",
+    "granitemoehybrid",
+    granite::kDefaults,
+    granite::ReadHybrid,
+    {.models = "Granite 4.0 Micro, Tiny, Small, 1B, 350M, with "
+               "and without H",
+     .operators = "as Granite 3; Mamba-2 instead of most attention; with and without rope; experts "
+                  "in parallel with the MLP",
+     .golden = "tiny-granite4, tiny-granite4-experts, "
+               "tiny-granite4-hybrid",
+     .error = 8.1e-06}};
 
 }  // namespace sluice

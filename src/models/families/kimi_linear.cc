@@ -208,8 +208,9 @@ const ModelFamily kKimiLinear = {
     kimi_linear::kKimiDefaults,
     kimi_linear::ReadKimi,
     {.models = "Kimi Linear 48B-A3B",
-     .operators = "a delta rule with a decay of each number of a key (KDA) in place of most "
-                  "attention; latent attention without rope in the others; experts as DeepSeek V3",
+     .operators =
+         "a delta rule with a separate decay for each number of a key (KDA) instead of most "
+         "attention; latent attention without rope in the others; experts as DeepSeek V3",
      .golden = "tiny-kimi-linear",
      .error = 1.1e-06}};
 

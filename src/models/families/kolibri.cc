@@ -60,8 +60,9 @@ const ModelFamily kKolibri = {
     kolibri::kDefaults,
     kolibri::Read,
     {.models = "Kolibri 1",
-     .operators = "norms before and behind sub-layers, and of heads; windows, and no rope in the "
-                  "other layers; experts by sigmoids, chosen by logits and a bias; a shared expert",
+     .operators =
+         "norms before and after sublayers, and of heads; windows; no rope in layers without a "
+         "window; experts weighted by sigmoids and chosen by logits and a bias; a shared expert",
      .golden = "tiny-kolibri",
      .error = 1.2e-06}};
 

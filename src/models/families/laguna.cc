@@ -113,9 +113,9 @@ const ModelFamily kLaguna = {
     laguna::kDefaults,
     laguna::Read,
     {.models = "Laguna XS.2",
-     .operators = "norms of heads; a gate behind attention by softplus; windows with heads and a "
-                  "rope of their own; experts by sigmoids of soft capped logits with a bias for "
-                  "the choice, scaled weights; a shared expert",
+     .operators = "norms of heads; a gate after attention by softplus; windows with their own "
+                  "heads and rope; experts chosen by sigmoids of soft-capped logits with a "
+                  "selection bias, with scaled weights; a shared expert",
      .golden = "tiny-laguna, tiny-laguna-numbers",
      .error = 8.1e-07}};
 

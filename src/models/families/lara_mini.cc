@@ -66,8 +66,8 @@ const ModelFamily kLaraMini = {
     lara_mini::kDefaults,
     lara_mini::Read,
     {.models = "Lara 4 Mini",
-     .operators = "Gated DeltaNet in two of five layers; norms of heads; windows, and no rope in "
-                  "the other layers with attention; experts by softmax, a shared one",
+     .operators = "Gated DeltaNet in two of five layers; norms of heads; windows; no rope in "
+                  "attention layers without a window; experts chosen by softmax, a shared expert",
      .golden = "tiny-lara-mini",
      .error = 7.1e-07}};
 

@@ -111,9 +111,9 @@ const ModelFamily kMimoV2Flash = {
     mimo_v2_flash::kDefaults,
     mimo_v2_flash::Read,
     {.models = "MiMo-V2-Flash",
-     .operators = "narrower values, with a factor; rope on a third of a head; windows with more "
-                  "heads of keys, a rope of their own and attention sinks; experts by sigmoids "
-                  "with a bias for the choice",
+     .operators =
+         "narrower values, with a factor; rope on a third of a head; windows with more key heads, "
+         "their own rope and attention sinks; experts chosen by sigmoids with a selection bias",
      .golden = "tiny-mimo-v2-flash",
      .error = 6.5e-07}};
 

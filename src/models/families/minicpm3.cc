@@ -57,7 +57,7 @@ const ModelFamily kMiniCpm3 = {
     minicpm3::kDefaults,
     minicpm3::Read,
     {.models = "MiniCPM3 4B",
-     .operators = "latent attention; scaled embeddings, sub-layers and logits",
+     .operators = "latent attention; scaled embeddings, sublayers and logits",
      .golden = "tiny-minicpm3",
      .error = 4.2e-07}};
 

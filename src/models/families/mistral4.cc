@@ -23,8 +23,8 @@ const ModelFamily kMistral4 = {
     kMistral4Defaults,
     ReadMistral4,
     {.models = "Mistral Large 3 and Small 4, text alone",
-     .operators = "latent attention; YaRN; a temperature that grows with the position; experts by "
-                  "a softmax; a shared expert",
+     .operators = "latent attention; YaRN; a temperature that grows with the position; experts "
+                  "chosen by softmax; a shared expert",
      .golden = "tiny-mistral-large3",
      .error = 2.8e-06}};
 

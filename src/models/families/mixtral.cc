@@ -49,7 +49,7 @@ const ModelFamily kMixtral = {"MixtralForCausalLM",
                               mixtral::kDefaults,
                               mixtral::Read,
                               {.models = "Mixtral 8x7B, 8x22B",
-                               .operators = "experts by softmax, normalized",
+                               .operators = "experts chosen by softmax, normalized",
                                .golden = "tiny-mixtral",
                                .error = 9.6e-07}};
 

@@ -105,8 +105,8 @@ const ModelFamily kMuseGlimmer = {
     muse_glimmer::kDefaults,
     muse_glimmer::Read,
     {.models = "Muse Glimmer 30B",
-     .operators = "the text part: norms with 1 + w before and behind sub-layers, of embeddings and "
-                  "of heads; a gate behind attention; windows, and no rope in the other layers; "
+     .operators = "the text part: norms with 1 + w before and after sublayers, of embeddings and "
+                  "of heads; a gate after attention; windows; no rope in layers without a window; "
                   "scaled logits, a soft cap",
      .golden = "tiny-muse-glimmer",
      .error = 3.2e-06}};
