@@ -48,7 +48,7 @@ const ModelFamily kNanoChat = {
     nanochat::kDefaults,
     nanochat::Read,
     {.models = "nanochat d20, d32",
-     .operators = "norms without weights, of embeddings and of heads behind rope, too; an MLP "
+     .operators = "norms without weights, also of embeddings and of heads after rope; an MLP "
                   "without a gate, squared ReLU; a soft cap of the logits",
      .golden = "tiny-nanochat",
      .error = 5.7e-07}};

@@ -39,8 +39,8 @@ const ModelFamily kPhi3 = {"Phi3ForCausalLM",
                            phi3::kDefaults,
                            phi3::Read,
                            {.models = "Phi-3 and 3.5 mini, medium; Phi-4, Phi-4 mini",
-                            .operators = "q, k and v in one tensor, gate and up in one; rope on a "
-                                         "part of a head; longrope; a window",
+                            .operators = "q, k and v in one tensor, gate and up in one tensor; "
+                                         "rope on a part of a head; longrope; a window",
                             .golden = "tiny-phi3-partial, tiny-phi3-long",
                             .error = 2.6e-06}};
 

@@ -89,8 +89,8 @@ const ModelFamily kPhimoe = {"PhimoeForCausalLM",
                              phimoe::kDefaults,
                              phimoe::Read,
                              {.models = "Phi-3.5-MoE",
-                              .operators = "layer norms; biases of attention and head; experts by "
-                                           "sparsemixer; longrope; a window",
+                              .operators = "layer norms; biases of attention and output head; "
+                                           "experts chosen by sparsemixer; longrope; a window",
                               .golden = "tiny-phimoe",
                               .error = 6e-07}};
 

@@ -79,7 +79,7 @@ const ModelFamily kQwen2 = {"Qwen2ForCausalLM",
                             qwen2::kDefaults,
                             qwen2::Read,
                             {.models = "Qwen2, Qwen2.5 0.5B to 72B, QwQ",
-                             .operators = "biases of q, k and v; a window, where asked for",
+                             .operators = "biases of q, k and v; a window, if configured",
                              .golden = "tiny-qwen2-window",
                              .error = 9.2e-07}};
 
@@ -88,7 +88,7 @@ const ModelFamily kMimo = {"MiMoForCausalLM",
                            qwen2::kDefaults,
                            qwen2::ReadMimo,
                            {.models = "MiMo 7B",
-                            .operators = "as Qwen2; a layer that proposes tokens",
+                            .operators = "as Qwen2; a layer that proposes draft tokens",
                             .golden = "tiny-mtp-mimo",
                             .error = 1e-06}};
 

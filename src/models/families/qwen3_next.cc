@@ -124,8 +124,8 @@ const ModelFamily kQwen3Next = {
     qwen3_next::kNextDefaults,
     qwen3_next::ReadNext,
     {.models = "Qwen3-Next 80B-A3B",
-     .operators = "Gated DeltaNet in place of most attention; a gate behind attention; partial "
-                  "rope; experts by softmax, a shared one with a gate",
+     .operators = "Gated DeltaNet instead of most attention; a gate after attention; partial rope; "
+                  "experts chosen by softmax, a shared expert with a gate",
      .golden = "tiny-qwen3-next",
      .error = 5.8e-06}};
 const ModelFamily kQwen35 = {"Qwen3_5ForCausalLM",

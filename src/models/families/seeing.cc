@@ -44,8 +44,7 @@ const ModelFamily kLlavaNext = {
     .read = nullptr,
     .notes = {.models = "LLaVA 1.6 7B to 34B, Granite Vision 2B",
               .operators =
-                  "as LlavaForConditionalGeneration; images in tiles, whose padding is cut "
-                  "off",
+                  "as LlavaForConditionalGeneration; images in tiles, without their padding",
               .golden = "tiny-llava-next, tiny-granite-vision",
               .error = 1e-06},
     .text_types = seeing::kLlavaTexts};

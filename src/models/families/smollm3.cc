@@ -44,7 +44,7 @@ const ModelFamily kSmolLm3 = {
     smollm3::kDefaults,
     smollm3::Read,
     {.models = "SmolLM3 3B",
-     .operators = "layers without rope; a window in them, where asked for",
+     .operators = "layers without rope; a window in these layers, if configured",
      .golden = "tiny-smollm3",
      .error = 1.1e-06}};
 

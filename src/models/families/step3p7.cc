@@ -201,9 +201,10 @@ const ModelFamily kStep3p7 = {
     step3p7::kDefaults,
     step3p7::Read,
     {.models = "Step 3.7 Flash",
-     .operators = "the text part: norms with 1 + w, and of heads; a gate of each head behind "
-                  "attention; windows with heads and a rope of their own; experts by sigmoids with "
-                  "a bias for the choice, scaled weights; a shared expert; limits of both",
+     .operators =
+         "the text part: norms with 1 + w, and of heads; a gate per head after attention; windows "
+         "with their own heads and rope; experts chosen by sigmoids with a selection bias, with "
+         "scaled weights; a shared expert; clamped activations of all experts",
      .golden = "tiny-step3p7",
      .error = 4.1e-06}};
 
