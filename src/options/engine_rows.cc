@@ -6,9 +6,9 @@ namespace {
 void AddMemoryRows(std::vector<Option>& table) {
   Rows rows(table, "Cache and memory", kEngineCommands);
   rows.Number("gpu-memory-utilization", "",
-              "Share of the available memory (limits of the cgroup count) for weights, workspace "
-              "and cache together; default on a CPU: the cache takes a quarter of the free memory. "
-              "On a device: share of all its memory.",
+              "Share of the available memory (within the limits of the cgroup) for weights, "
+              "workspace and cache together; default on a CPU: the cache takes a quarter of the "
+              "free memory. On a device: share of all its memory.",
               {.range = {0.01, 1},
                .aliases = "--device-memory-utilization",
                .trtllm = "--kv_cache_free_gpu_memory_fraction|--free_gpu_memory_fraction"});
@@ -18,12 +18,12 @@ void AddMemoryRows(std::vector<Option>& table) {
   rows.Integer("num-gpu-blocks-override", "",
                "Number of cache blocks; overrides the memory options.", {.range = {1, 1e12}});
   rows.Size("state-cache-memory", "",
-            "Of the memory for the KV cache, what snapshots of recurrent layers' states may take, "
-            "for prefix caching; by default up to a quarter.",
+            "Part of the KV cache's memory that snapshots of recurrent layers' states may take, "
+            "for prefix caching; default: up to a quarter.",
             {.range = {0, 1e15}});
   rows.Integer("mamba-block-size", "1024",
-               "Tokens of a long prompt between two snapshots of recurrent layers' states; 0: none "
-               "but where prompts end, part or go on.",
+               "Tokens of a long prompt between two snapshots of recurrent layers' states; 0: "
+               "snapshots only where prompts end, branch or continue.",
                {.range = {0, 1e9}, .aliases = "--state-snapshot-interval"});
   rows.Integer("block-size", "16", "Tokens in a block of the KV cache.", {.range = {1, 1024}});
   rows.Choice(
@@ -31,40 +31,38 @@ void AddMemoryRows(std::vector<Option>& table) {
       "auto|bfloat16|float32|fp8|fp8_e4m3|float16|fp8_e5m2|fp8_inc|fp8_ds_mla|fp8_per_token_head|"
       "int4_per_token_head|int8_per_token_head|nvfp4|nvfp4_4over6|nvfp4_ds_mla|turboquant_3bit_nc|"
       "turboquant_4bit_nc|turboquant_k3v4_nc|turboquant_k8v4|ultraquant_4bit",
-      "Data type of the KV cache; auto: bfloat16, float32 with --dtype float32, and fp8 where the "
-      "checkpoint says so; fp8 is fp8_e4m3 with the checkpoint's scales.",
+      "Data type of the KV cache; auto: bfloat16, float32 with --dtype float32, or fp8 if the "
+      "checkpoint specifies it; fp8 is fp8_e4m3 with the checkpoint's scales.",
       {.words = "auto|bfloat16|float32|fp8|fp8_e4m3",
        .effect = Effect::kRefused,
        .reason = "the cache holds bfloat16, float32 or fp8_e4m3; choose one of them"});
   rows.Flag("enable-prefix-caching",
             "Keep the KV cache of finished prompts and reuse it for prompts with the same prefix.",
             {.default_value = "true"});
-  rows.Number(
-      "kv-offloading-size", "",
-      "GiB of memory, of all engines together, for blocks that the KV cache has no room for "
-      "any more: they come back where a prompt begins with them.",
-      {.range = {0, 1e6}});
+  rows.Number("kv-offloading-size", "",
+              "GiB of memory, for all engines together, for blocks evicted from the KV cache. They "
+              "are loaded back when a prompt begins with them.",
+              {.range = {0, 1e6}});
   rows.Choice("kv-offloading-backend", "native", "native|lmcache",
-              "Who keeps those blocks: this program.",
+              "Program that keeps these blocks: native is this program itself.",
               {.words = "native",
                .effect = Effect::kRefused,
                .reason = "LMCache is a program of its own, which this one does not talk to; leave "
                          "the option out"});
   rows.Text("kv-offloading-path", "",
-            "Folder for blocks that memory has no room for any more, as files; another server of "
-            "the same model finds them after a restart.",
+            "Folder for files of blocks that no longer fit in memory; after a restart, a server of "
+            "the same model finds them.",
             {.value = ValueKind::kFolder});
-  rows.Size(
-      "kv-offloading-disk-size", "32GiB",
-      "Most that the files of --kv-offloading-path take: the longest unused ones are removed.",
-      {.range = {1, 1e15}, .needs = "kv-offloading-path"});
-  rows.Size(
-      "kv-offloading-write-rate", "256MiB",
-      "Most bytes a second that are written there; 0: as fast as the disk. What is too much is "
-      "not kept.",
-      {.range = {0, 1e15}, .needs = "kv-offloading-path"});
+  rows.Size("kv-offloading-disk-size", "32GiB",
+            "Maximum size of all files of --kv-offloading-path; the least recently used files are "
+            "removed.",
+            {.range = {1, 1e15}, .needs = "kv-offloading-path"});
+  rows.Size("kv-offloading-write-rate", "256MiB",
+            "Maximum number of bytes written per second; 0: as fast as the disk. Blocks above this "
+            "rate are dropped.",
+            {.range = {0, 1e15}, .needs = "kv-offloading-path"});
   rows.Json("kv-events-config", "",
-            "Publish which blocks the prefix cache gains and loses, for routers: JSON with "
+            "Publish which blocks the prefix cache adds and removes, for routers: JSON with "
             "enable_kv_cache_events, endpoint (tcp://*:5557), replay_endpoint, topic, hwm, "
             "buffer_steps, max_queue_size, publisher (zmq or null).",
             {.commands = kServe});
@@ -72,49 +70,47 @@ void AddMemoryRows(std::vector<Option>& table) {
 
 void AddSchedulingRows(std::vector<Option>& table) {
   Rows rows(table, "Scheduling", kEngineCommands);
+  rows.Integer("max-num-seqs", "256",
+               "Maximum number of sequences in one step. Default on a device of 70 GiB or more "
+               "(not A100): 1024.",
+               {.range = {1, 65536}, .trtllm = "--max_batch_size"});
   rows.Integer(
-      "max-num-seqs", "256",
-      "Most sequences in one step. Default on a device of 70 GiB or more (not A100): 1024.",
-      {.range = {1, 65536}, .trtllm = "--max_batch_size"});
-  rows.Integer("max-num-batched-tokens", "2048",
-               "Most tokens in one step; a longer prompt is computed in chunks. Default on a "
-               "device of 70 GiB or more (not A100): 8192, of 160 GiB or more: 16384.",
-               {.range = {1, 1e7}, .trtllm = "--max_num_tokens"});
+      "max-num-batched-tokens", "2048",
+      "Maximum number of tokens in one step; a longer prompt is computed in chunks. Default on a "
+      "device of 70 GiB or more (not A100): 8192, of 160 GiB or more: 16384.",
+      {.range = {1, 1e7}, .trtllm = "--max_num_tokens"});
   rows.Flag("enable-chunked-prefill",
-            "Split long prompts over several steps; without it a prompt must fit into "
+            "Split long prompts over several steps; otherwise a prompt may have at most "
             "--max-num-batched-tokens.",
             {.default_value = "true"});
   rows.Integer("long-prefill-token-threshold", "0",
-               "Most prompt tokens of one request in one step; 0: no limit other than "
-               "--max-num-batched-tokens.",
+               "Maximum number of prompt tokens of one request in one step; 0: only "
+               "--max-num-batched-tokens limits them.",
                {.range = {0, 1e7}});
   rows.Choice(
       "scheduling-policy", "fair", "fcfs|priority|fair",
-      "fcfs: first come, first served; priority: requests with a smaller \"priority\" "
-      "first, less what waiting gains (--priority-ageing-seconds); fair: each client (API "
-      "key, else address) has an equal share of the tokens that are computed, and priorities "
-      "count within it. Where blocks run out, the least urgent sequence is preempted.",
+      "fcfs: first come, first served; priority: requests with a smaller \"priority\" first; "
+      "waiting makes a request more urgent (--priority-ageing-seconds); fair: each client (API "
+      "key, else address) gets an equal share of the computed tokens, and priorities count among "
+      "its own requests. If cache blocks run out, the least urgent sequence is preempted.",
       {.vllm_default = "fcfs", .trtllm_default = "fcfs"});
   rows.Number("priority-ageing-seconds", "30",
-              "Waiting for so many seconds makes a request as urgent as one whose \"priority\" is "
-              "smaller by 1; 0: waiting changes nothing.",
+              "Seconds of waiting that lower a request's \"priority\" value by 1, which makes it "
+              "more urgent; 0: waiting has no effect.",
               {.vllm_default = "0",
                .trtllm_default = "0",
                .range = {0, 1e6},
                .needs = "scheduling-policy=priority|fair"});
-  rows.Integer(
-      "priority-ageing-levels", "10",
-      "Most that waiting gains, in levels of \"priority\": requests that are more urgent by "
-      "more than that always go first.",
-      {.range = {0, 1e6}, .needs = "scheduling-policy=priority|fair"});
+  rows.Integer("priority-ageing-levels", "10",
+               "Maximum number of levels of \"priority\" that a request gains by waiting. Requests "
+               "that are more urgent by more levels always go first.",
+               {.range = {0, 1e6}, .needs = "scheduling-policy=priority|fair"});
   rows.Flag(
       "async-scheduling",
-      "On one device: plan and send the next step while one runs, with tokens that the device "
-      "has drawn and the program does not know yet; what it computes for an answer that has "
-      "ended meanwhile is dropped. Requests with penalties, logprobs, a constraint or a bias "
-      "wait for their token. Changes nothing on a CPU, whose threads plan a step and then compute "
-      "it, "
-      "nor with several devices. Answers do not depend on it.",
+      "On one device: plan and submit the next step while one runs; the device passes on the "
+      "tokens that it has sampled. Results for an answer that has ended meanwhile are dropped. "
+      "Requests whose logits depend on the previous token (penalties, constraints) take part in "
+      "every second step. No effect on a CPU or with several devices. Answers do not depend on it.",
       {.needs = "device=cuda|hip|emulated"});
   rows.Integer("max-num-scheduled-tokens", "", "Most tokens in one step.",
                {.commands = kEngineArguments,
@@ -137,20 +133,26 @@ void AddGraphRows(std::vector<Option>& table) {
             "Numbers of sequences of the steps that are recorded; those beyond --max-num-seqs are "
             "left out. Default: 1, 2, 4, 8, then two between each power of two and the next.",
             {.needs = "device=cuda|hip|emulated"});
+  rows.List(
+      "cudagraph-capture-sizes", "",
+      "Numbers of sequences of the steps to capture; numbers above --max-num-seqs are ignored. "
+      "Default: 1, 2, 4, 8, then powers of two with two sizes between each power and the next.",
+      {.needs = "device=cuda|hip|emulated"});
   rows.Integer("max-cudagraph-capture-size", "",
-               "Largest number of sequences of the steps that are recorded; 0: none. Default: 512.",
+               "Maximum number of sequences of the steps to capture; 0: none. Default: 512.",
                {.range = {0, 65536}, .needs = "device=cuda|hip|emulated"});
-  rows.List("cuda-graph-sizes", "",
-            "One number as --max-cudagraph-capture-size, several as --cudagraph-capture-sizes.",
-            {.retired = "before 0.32.0: now --max-cudagraph-capture-size and "
-                        "--cudagraph-capture-sizes",
-             .needs = "device=cuda|hip|emulated"});
+  rows.List(
+      "cuda-graph-sizes", "",
+      "One number acts as --max-cudagraph-capture-size, several act as --cudagraph-capture-sizes.",
+      {.retired = "before 0.32.0: now --max-cudagraph-capture-size and "
+                  "--cudagraph-capture-sizes",
+       .needs = "device=cuda|hip|emulated"});
   rows.Flag(
       "cudagraph-padding",
-      "Pad steps to the next number of sequences that was recorded; without it steps of "
-      "other numbers are launched kernel by kernel.",
+      "Pad steps to the next captured number of sequences; otherwise steps of other sizes are "
+      "launched kernel by kernel.",
       {.default_value = "true", .trtllm_default = "false", .needs = "device=cuda|hip|emulated"});
-  rows.Flag("enforce-eager", "Record and replay no CUDA graphs, whatever other options say.");
+  rows.Flag("enforce-eager", "Do not capture or replay CUDA graphs; overrides other options.");
   rows.Json("compilation-config", "",
             "vLLM's compiler settings: JSON, one number for the mode, or --compilation-config.key "
             "value. cudagraph_mode (any but NONE), cudagraph_capture_sizes and "
@@ -183,38 +185,36 @@ void AddSpeculationRows(std::vector<Option>& table) {
 
 void AddMachineRows(std::vector<Option>& table) {
   Rows rows(table, "Machine", kEngineCommands);
-  rows.Choice(
-      "device", "auto", "auto|cpu|cuda|hip|emulated",
-      "Device that computes. auto: the first CUDA or HIP device where this program was built "
-      "for such and the machine has one, else the CPU. emulated: the CUDA kernels on the CPU, "
-      "for development; slow. hip: AMD GPUs (gfx942, gfx950), where this program was built by make "
-      "build-hip; compiled and emulated, never run on one (docs/hip.md).");
+  rows.Choice("device", "auto", "auto|cpu|cuda|hip|emulated",
+              "Device that computes. auto: the first CUDA or HIP device, if this program was built "
+              "for it, else the CPU. emulated: the CUDA kernels on the CPU, for development; slow. "
+              "hip: AMD GPUs (gfx942, gfx950), if this program was built by make build-hip; "
+              "compiled and emulated, never run on one (docs/hip.md).");
   rows.Flag("batch-invariant",
-            "Tokens of a request do not depend on the rest of the batch, also on a CUDA device: "
+            "Make the tokens of a request independent of the rest of the batch on a CUDA device: "
             "large steps then use the program's own matrix products instead of a library's. Always "
-            "so on a CPU.",
+            "true on a CPU.",
             {.environment = "VLLM_BATCH_INVARIANT"});
   rows.Flag(
       "fast-accumulation",
-      "FP8 products of a CUDA device may be added up in the tensor cores' own precision, about "
-      "13 bits, where that is measured to be faster; without it sums carry on in 32 bits. No "
+      "Let FP8 products on a CUDA device accumulate in the tensor cores' own precision of about 13 "
+      "bits, if this was measured to be faster; otherwise they accumulate in 32 bits. No "
       "effect on a CPU, with --batch-invariant, or where cuBLASLt is not installed.",
       {.vllm_default = "true", .trtllm_default = "true", .needs = "device=cuda|hip|emulated"});
-  rows.Integer(
-      "threads", "0",
-      "Threads that compute; 0: one for each core of the cgroup. Answers do not depend on it.",
-      {.commands = kEngineCommands | kDoctor | kQuantize | kDiff, .range = {0, 4096}});
+  rows.Integer("threads", "0",
+               "Number of threads that compute; 0: one for each core of the cgroup. Answers do not "
+               "depend on it.",
+               {.commands = kEngineCommands | kDoctor | kQuantize | kDiff, .range = {0, 4096}});
   rows.Choice("cpu-isa", "auto",
               "auto|reference|portable|avx2|avx2_vnni|avx512|avx512_vnni|avx512_bf16|amx|neon|"
               "neon_dotprod|neon_bf16",
-              "Instruction set of the kernels; auto: the best that this machine has (`sluice "
-              "doctor` lists them). One that the machine lacks is refused.",
+              "Instruction set of the kernels; auto: the best that this machine supports (`sluice "
+              "doctor` lists them). One that it does not support is refused.",
               {.commands = kEngineCommands | kDoctor});
-  rows.Choice(
-      "arithmetic", "native", "native|portable",
-      "portable: answers whose bits are the same on every CPU with AVX2 and on every "
-      "aarch64 CPU, so that receipts can be verified on other machines; slower than native, "
-      "which uses what this CPU is best at (docs/receipts.md).");
+  rows.Choice("arithmetic", "native", "native|portable",
+              "portable: answers are bit-identical on every CPU with AVX2 and on every aarch64 "
+              "CPU, so that receipts can be verified on other machines. Slower than native, which "
+              "uses the fastest instructions of this CPU (docs/receipts.md).");
 }
 
 }  // namespace

@@ -6,21 +6,21 @@ namespace {
 void AddServeRows(std::vector<Option>& table) {
   Rows rows(table, "Recordings and receipts", kServe);
   rows.Text("record", "",
-            "Folder to record requests and the decisions of every step in, so that `sluice replay` "
-            "computes them again; readable by its owner only. Holds prompts and answers unless "
-            "--record-privacy says otherwise, never keys or headers.",
+            "Folder in which to record requests and the decisions of every step, so that `sluice "
+            "replay` can compute them again; readable by its owner only. Contains prompts and "
+            "answers, unless --record-privacy omits them, but never keys or headers.",
             {.value = ValueKind::kFolder});
   rows.Size("record-size", "256MiB",
-            "Most that the files of --record take: the oldest are removed.",
+            "Maximum size of the files of --record; the oldest files are removed.",
             {.range = {1048576, 1e15}, .needs = "record"});
   rows.Choice("record-privacy", "none", "none|hashes",
-              "What --record leaves out; hashes: bodies, prompts and answers, of which it keeps "
-              "lengths and keyed hashes of blocks of 16 tokens. Such a recording replays as load, "
-              "not step by step.",
+              "What --record omits. hashes: omit bodies, prompts and answers; only their lengths "
+              "and keyed hashes of blocks of 16 tokens are kept. Such a recording can be replayed "
+              "as load, but not step by step.",
               {.needs = "record"});
   rows.Text("receipts", "",
-            "File of a private key (`sluice receipt-key FILE`): each answer carries a receipt of "
-            "what it was computed from, signed with it, which `sluice verify` checks.",
+            "File of a private key (`sluice receipt-key FILE`): each answer gets a receipt, signed "
+            "with this key, of what it was computed from; `sluice verify` checks it.",
             {.value = ValueKind::kFile});
   rows.Flag("receipts-with-tokens",
             "Put the token ids of prompts and answers into receipts, so that they can be verified "
@@ -31,20 +31,20 @@ void AddServeRows(std::vector<Option>& table) {
 void AddReplayRows(std::vector<Option>& table) {
   Rows rows(table, "Replay", kReplay);
   rows.Text("recording-run", "",
-            "Beginning of the name of the run to replay, if the folder has several; default: the "
-            "newest.",
+            "Beginning of the name of the run to replay, if the folder has several runs; default: "
+            "the newest run.",
             {.flag = "run"});
-  rows.Flag("answers-only", "Compare answers alone: the engine schedules the requests by itself.");
-  rows.Integer("until", "", "Stop after that many steps, and print the last one.",
+  rows.Flag("answers-only", "Compare only answers: the engine schedules the requests itself.");
+  rows.Integer("until", "", "Stop after this number of steps and print the last step.",
                {.range = {1, 1e15}});
   rows.Flag("minimize",
             "If an answer differs or a step fails, find the smallest set of requests that still "
             "shows it.");
-  rows.Integer("minimize-trials", "1000", "Most replays of --minimize.",
+  rows.Integer("minimize-trials", "1000", "Maximum number of replays of --minimize.",
                {.range = {1, 1e9}, .needs = "minimize"});
   rows.Choice("replay-export", "", "mooncake|aiperf",
-              "Write a trace of the requests to FILE instead; aiperf has the prompts' texts if "
-              "the recording has them, and needs the model's tokenizer for it.",
+              "Write a trace of the requests to FILE instead of replaying them; aiperf includes "
+              "the texts of prompts if the recording has them, which needs the model's tokenizer.",
               {.flag = "export"});
   rows.Number("replay-speed", "1", "With --url: how many times faster than recorded.",
               {.flag = "speed", .range = {0.001, 1e6}, .needs = "url"});
@@ -57,15 +57,16 @@ void AddReplayRows(std::vector<Option>& table) {
 void AddRecomputingRows(std::vector<Option>& table) {
   Rows rows(table, "Model", kReplay | kVerify);
   rows.Text("recorded-model", "",
-            "Folder or id of the model that computes again; replay: default: the recorded folder.",
+            "Folder or id of the model that computes the answers again; default for replay: the "
+            "recorded folder.",
             {.flag = "model", .aliases = "-m", .value = ValueKind::kModel});
 }
 
 void AddVerifyRows(std::vector<Option>& table) {
   Rows rows(table, "Verify", kVerify);
   rows.Text("public-key", "",
-            "File of the operator's public key; without it, only the key in the receipt itself is "
-            "used, which says nothing about who signed.",
+            "File of the operator's public key; without it, only the key in the receipt is used, "
+            "which does not prove who signed it.",
             {.value = ValueKind::kFile});
   rows.Text("receipt-request", "",
             "File of the request's JSON body, for a receipt without token ids.",

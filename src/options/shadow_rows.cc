@@ -6,41 +6,44 @@ void AddShadowRows(std::vector<Option>& table) {
   Rows rows(table, "Shadow", kShadow);
   rows.Text("upstream", "",
             "Address of the server that answers: http://host:port, https://host:port or "
-            "unix:///file. Requests go there as they are, with their keys.");
+            "unix:///file. Requests are forwarded unchanged, with their keys.");
   rows.Text("shadow-report", "shadow-report",
-            "Folder of report.json and report.html, which are written every ten seconds and at "
+            "Folder for report.json and report.html, which are written every ten seconds and at "
             "the end; readable by its owner only.",
             {.flag = "report", .value = ValueKind::kFolder});
   rows.Choice("report-privacy", "none", "none|texts",
-              "What reports leave out; texts: prompts and answers, of which the ten worst are "
-              "quoted otherwise.");
+              "What reports omit. texts: prompts and answers; otherwise, the report quotes those "
+              "of the ten worst differences.");
   rows.Number("epsilon", "0.1",
-              "Difference of log probabilities, in nats, up to which another token is a tie.",
+              "Maximum difference of log probabilities, in nats, at which a different token counts "
+              "as a tie.",
               {.range = {0, 10}});
   rows.Flag("float32-reference",
-            "Load the model a second time in float32, which decides what a difference is; without "
-            "it, the model that is compared decides itself.",
+            "Load the model a second time in float32, as the reference that judges differences; "
+            "otherwise, the compared model is its own reference.",
             {.default_value = "true"});
   rows.Flag("ask-upstream",
-            "Ask the upstream how it makes prompts (/tokenize), and for its log probabilities "
-            "where a token differs: at most two small requests for an answer. The key is that of "
-            "--api-key, never a client's.",
+            "Ask the upstream for its prompt tokens (/tokenize), and for its log probabilities "
+            "where a token differs: at most two small requests per answer. They use the key of "
+            "--api-key, never a client's key.",
             {.default_value = "true"});
   rows.Flag("ask-token-ids",
-            "Add return_token_ids to forwarded requests, so that answers need not be tokenized "
-            "again; clients see the ids, too.");
+            "Add return_token_ids to forwarded requests, so that answers are not tokenized again; "
+            "clients also receive the ids.");
   rows.Integer("shadow-queue", "1000",
-               "Most answers that wait to be compared; further ones are dropped, and counted.",
+               "Maximum number of answers that wait to be compared; further answers are dropped "
+               "and counted.",
                {.flag = "queue", .range = {1, 1e6}});
   rows.Size("shadow-queue-bytes", "256MiB",
-            "Most memory of the answers that wait, and as much again of copies of those under way; "
-            "others are not judged, and counted.",
+            "Maximum memory for answers that wait, and the same amount for copies of answers in "
+            "progress; other answers are not compared, but counted.",
             {.flag = "queue-bytes", .range = {1048576, 1e13}});
-  rows.Integer("shadow-workers", "4", "Answers that are compared at a time.",
+  rows.Integer("shadow-workers", "4", "Number of answers that are compared at the same time.",
                {.flag = "workers", .range = {1, 256}});
-  rows.Number("shadow-patience", "60",
-              "Seconds after SIGTERM or SIGINT for what is forwarded and waits to be compared.",
-              {.flag = "shutdown-timeout", .range = {0, 86400}});
+  rows.Number(
+      "shadow-patience", "60",
+      "Seconds after SIGTERM or SIGINT to finish forwarded requests and waiting comparisons.",
+      {.flag = "shutdown-timeout", .range = {0, 86400}});
 }
 
 }  // namespace sluice::options
