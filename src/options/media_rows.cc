@@ -5,31 +5,29 @@ namespace sluice::options {
 void AddMediaRows(std::vector<Option>& table) {
   Rows rows(table, "Images", kEngineArguments);
   rows.Flag("language-model-only",
-            "Serve text alone, of a model that has a tower for images too: requests with images "
-            "are answered 400.");
+            "Serve only text, even if the model has an image tower: requests with images are "
+            "answered 400.");
   rows.Json("limit-mm-per-prompt", "",
             "Most images in one prompt: {\"image\": 4}; default: 999. More are answered 400. "
             "0: the tower is not loaded.");
   rows.Json("mm-processor-kwargs", "",
-            "Settings of the model's image processor over those of preprocessor_config.json, such "
-            "as {\"max_pixels\": 1003520}.");
+            "Settings of the model's image processor that override those of "
+            "preprocessor_config.json, such as {\"max_pixels\": 1003520}.");
   rows.Json("media-io-kwargs", "",
-            "What lies under clear pixels of an image: {\"image\": {\"rgba_background_color\": "
-            "[255, 255, 255]}}, which is the default.");
+            "Background color for transparent pixels of an image; default: {\"image\": "
+            "{\"rgba_background_color\": [255, 255, 255]}}.");
   rows.Number("mm-processor-cache-gb", "4",
-              "GiB of processed images that are kept for the next turns of a conversation; at most "
-              "a quarter of "
-              "--request-memory-bytes; 0: none.",
+              "GiB of processed images that are cached for the next turns of a conversation; at "
+              "most a quarter of --request-memory-bytes; 0: none.",
               {.range = {0, 1e6}});
   rows.Text("allowed-local-media-path", "",
             "Folder below which requests may name images as file:///PATH; symbolic links out of it "
             "are refused. Default: none.",
             {.value = ValueKind::kFolder});
   rows.List("allowed-media-domains", "",
-            "Hosts from which requests may have images fetched by http(s) URL; *: every host with "
-            "a public address. A host that is "
-            "named may have a private one. Redirects are checked alike; no proxy is used. Default: "
-            "none; under the name vllm: *.",
+            "Hosts from which requests may let the server fetch images by http(s) URL; *: every "
+            "host with a public address. A host that is listed by name may have a private address. "
+            "Redirects are checked, too; no proxy is used. Default: none; under the name vllm: *.",
             {.vllm_default = "*", .trtllm_default = "*"});
   rows.Flag("allow-media-redirects",
             "Follow redirects of images by URL, up to five, each to a host that is allowed.",
