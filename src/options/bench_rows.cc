@@ -10,7 +10,7 @@ void AddTargetRows(std::vector<Option>& table) {
             "openai-chat is /v1/chat/completions.",
             {.flag = "backend", .aliases = "--endpoint-type"});
   rows.Text("base-url", "",
-            "Server as http://host:port, https://host:port or unix:///file, in place of --host and "
+            "Server as http://host:port, https://host:port or unix:///file, instead of --host and "
             "--port.",
             {.aliases = "--url"});
   rows.Text("bench-host", "127.0.0.1", "Host of the server.", {.flag = "host"});
@@ -18,20 +18,20 @@ void AddTargetRows(std::vector<Option>& table) {
   rows.Text("endpoint", "", "Path to post to; default: that of the backend.");
   rows.List("header", "", "Headers of every request, as KEY=VALUE.");
   rows.Text("bench-model", "",
-            "Model to ask for, and folder or cached model id of the tokenizer; default: the first "
-            "that the server lists. Where it is neither, the server's /tokenize counts.",
+            "Model to request, and folder or cached model id of the tokenizer; default: the first "
+            "model that the server lists. If no tokenizer is found there, the server's /tokenize "
+            "counts tokens.",
             {.flag = "model", .aliases = "-m", .value = ValueKind::kModel});
-  rows.Text("bench-served-model-name", "", "Model name to send where it differs from --model.",
+  rows.Text("bench-served-model-name", "", "Model name to send if it differs from --model.",
             {.flag = "served-model-name"});
-  rows.Text(
-      "bench-tokenizer", "",
-      "Folder or cached model id of the tokenizer that prompts are made with; default: --model.",
-      {.flag = "tokenizer", .value = ValueKind::kModel});
+  rows.Text("bench-tokenizer", "",
+            "Folder or cached model id of the tokenizer that generates prompts; default: --model.",
+            {.flag = "tokenizer", .value = ValueKind::kModel});
   rows.Flag("bench-skip-tokenizer-init",
-            "Use no tokenizer; for data sets of texts only. Answers whose tokens the server does "
-            "not count then count as 1 token.",
+            "Use no tokenizer; only for data sets of texts. If the server does not count an "
+            "answer's tokens, the answer counts as 1 token.",
             {.flag = "skip-tokenizer-init"});
-  rows.List("bench-lora-modules", "", "Model names, one of which each request asks for.",
+  rows.List("bench-lora-modules", "", "Model names; each request names one of them.",
             {.flag = "lora-modules"});
   rows.Choice("lora-assignment", "random", "random|round-robin",
               "How --lora-modules are assigned to requests.");
@@ -50,7 +50,7 @@ void AddTrafficRows(std::vector<Option>& table) {
   Rows rows(table, "Load", kLoad);
   rows.Integer(
       "bench-num-prompts", "1000",
-      "Number of requests. Of a sweep: for each step; default: five times its concurrency.",
+      "Number of requests. In a sweep: per step; default: five times the step's concurrency.",
       {.flag = "num-prompts", .range = {1, 1e8}, .aliases = "--num-prompt"});
   rows.Number("request-rate", "inf", "Requests per second; inf sends all at once.",
               {.commands = kBenchServe, .words = "inf|Infinity|infinity", .range = {1e-06, 1e9}});
@@ -59,8 +59,8 @@ void AddTrafficRows(std::vector<Option>& table) {
               "burstier, more is more even, inf is a constant interval.",
               {.words = "inf|Infinity|infinity", .range = {1e-06, 1e9}});
   rows.Integer("max-concurrency", "",
-               "Most requests at a time; the others wait, and their waiting time counts only in "
-               "queue_times.",
+               "Maximum number of concurrent requests; further requests wait, and their waiting "
+               "time counts only in queue_times.",
                {.commands = kBenchServe, .range = {1, 1e6}});
   rows.Choice("ramp-up-strategy", "", "linear|exponential",
               "Change the rate from --ramp-up-start-rps to --ramp-up-end-rps.",
@@ -69,10 +69,12 @@ void AddTrafficRows(std::vector<Option>& table) {
                {.commands = kBenchServe, .range = {1, 1e9}});
   rows.Integer("ramp-up-end-rps", "", "Requests per second at the end of a ramp.",
                {.commands = kBenchServe, .range = {1, 1e9}});
-  rows.Integer("num-warmups", "0", "Requests before the measured ones.", {.range = {0, 1e6}});
-  rows.Integer("bench-seed", "0",
-               "Seed of prompts and arrivals; the same seed sends the same as vLLM's tool.",
-               {.flag = "seed", .range = {0, 4294967295.0}});
+  rows.Integer("num-warmups", "0", "Number of warm-up requests before the measured ones.",
+               {.range = {0, 1e6}});
+  rows.Integer(
+      "bench-seed", "0",
+      "Seed of prompts and arrival times; with the same seed, vLLM's tool sends the same requests.",
+      {.flag = "seed", .range = {0, 4294967295.0}});
   rows.Flag("disable-shuffle", "Keep the order of a data file.");
   rows.Flag("no-oversample", "Do not repeat the prompts of a file with too few of them.");
   rows.Flag("disable-tqdm", "No progress bar.");
@@ -81,10 +83,11 @@ void AddTrafficRows(std::vector<Option>& table) {
 void AddBodyRows(std::vector<Option>& table) {
   Rows rows(table, "Requests", kLoad);
   rows.Flag("ignore-eos",
-            "Generate every answer to its full length; always so with --dataset-name random.");
-  rows.Flag("no-stream", "Ask for whole answers; the time to first token is then that of the last.",
+            "Generate every answer to its full length; always true with --dataset-name random.");
+  rows.Flag("no-stream",
+            "Request whole answers; the time to the first token is then the time to the last.",
             {.aliases = "--non-streaming"});
-  rows.Integer("bench-logprobs", "", "Ask for the logprobs of this many tokens at each position.",
+  rows.Integer("bench-logprobs", "", "Request the logprobs of this many tokens at each position.",
                {.flag = "logprobs", .range = {0, 1000}});
   rows.Number(
       "bench-temperature", "",
@@ -122,10 +125,10 @@ void AddDatasetRows(std::vector<Option>& table) {
             {.trtllm_default = "sharegpt"});
   rows.Text("dataset-path", "", "File of the data set.", {.value = ValueKind::kFile});
   rows.Integer("bench-input-len", "",
-               "Tokens of prompts, for every data set that has such an option.",
+               "Number of prompt tokens, for every data set that has such an option.",
                {.flag = "input-len", .range = {1, 1e7}});
   rows.Integer("bench-output-len", "",
-               "Tokens of answers, for every data set that has such an option.",
+               "Number of answer tokens, for every data set that has such an option.",
                {.flag = "output-len", .range = {1, 1e7}});
   rows.Integer("random-input-len", "1024", "Tokens of each random prompt.", {.range = {1, 1e7}});
   rows.Integer("random-output-len", "128", "Tokens of each answer to a random prompt.",
@@ -140,18 +143,20 @@ void AddDatasetRows(std::vector<Option>& table) {
                {.range = {0, 1000}});
   rows.Number("random-mm-num-mm-items-range-ratio", "0.0",
               "The number of images is drawn from [n * (1 - r), n * (1 + r)].", {.range = {0, 1}});
-  rows.Json("random-mm-limit-mm-per-prompt", R"({"image": 255})", "Most images of a request.");
+  rows.Json("random-mm-limit-mm-per-prompt", R"({"image": 255})",
+            "Maximum number of images of a request.");
   rows.Text("random-mm-bucket-config", "{(256, 256, 1): 0.5, (720, 1280, 1): 0.5}",
             "Sizes of images, and how often each is drawn: (height, width, 1): share.");
-  rows.Flag("random-ids", "Make random prompts of token ids; always so without --dataset-path.");
+  rows.Flag("random-ids",
+            "Generate random prompts from token ids; always true without --dataset-path.");
   rows.Flag("tokenize-on-client", "Send prompts as lists of token ids.");
   rows.Integer("sharegpt-output-len", "",
                "Tokens of each answer; default: as many as the file's answer has.",
                {.range = {1, 1e7}});
   rows.Integer("custom-output-len", "256",
-               "Tokens of each answer to a custom prompt; -1: as the line says.",
+               "Tokens of each answer to a custom prompt; -1: as specified in the line.",
                {.range = {-1, 1e7}});
-  rows.Integer("sonnet-input-len", "550", "Most tokens of each sonnet prompt.",
+  rows.Integer("sonnet-input-len", "550", "Maximum number of tokens of each sonnet prompt.",
                {.range = {1, 1e7}});
   rows.Integer("sonnet-output-len", "150", "Tokens of each answer to a sonnet prompt.",
                {.range = {1, 1e7}});
@@ -183,16 +188,16 @@ void AddResultRows(std::vector<Option>& table) {
   rows.Text("result-dir", "", "Folder of the file, created if missing; default: the current one.",
             {.value = ValueKind::kFolder});
   rows.Text("result-filename", "",
-            "Name of the file; default: made from backend, rate, concurrency, model and time. Of a "
-            "sweep: prefix of the names of its files.");
+            "Name of the file; default: composed of backend, rate, concurrency, model and time. In "
+            "a sweep: prefix of the names of its files.");
   rows.List("metadata", "", "Additional members of the JSON, as KEY=VALUE.");
   rows.Text("label", "",
-            "Name of the run, in the JSON and in the file's name in place of the backend.");
+            "Name of the run in the JSON; in the file's name, it replaces the backend.");
   rows.List("concurrencies", "",
             "Steps of a sweep; default without --request-rates: 1 2 4 8 16 32 64 128 256.",
             {.commands = kBenchSweep, .aliases = "--max-concurrency"});
   rows.List("request-rates", "",
-            "Requests per second as the steps of a sweep, in place of --concurrencies.",
+            "Request rates per second that form the steps of a sweep, instead of --concurrencies.",
             {.commands = kBenchSweep, .aliases = "--request-rate"});
 }
 

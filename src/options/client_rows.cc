@@ -9,55 +9,55 @@ void AddRemoteRows(std::vector<Option>& table) {
   Rows rows(table, "Server to talk to", kRemote);
   rows.Text("url", "",
             "Address of the server: http://host:port, https://host:port or unix:///file; a path "
-            "such as /v1 may follow. Without it and without a model: http://127.0.0.1:8000.",
+            "such as /v1 may follow. Default if no model is given: http://127.0.0.1:8000.",
             {.commands = kClients | kRunBatch | kServed | kReplay, .aliases = "--base-url"});
   rows.Text("cacert", "",
-            "With https: file of the certificates to trust (PEM); default: those of the system, or "
-            "of SSL_CERT_FILE.",
+            "With https: file of trusted certificates (PEM); default: those of the system, or of "
+            "SSL_CERT_FILE.",
             {.value = ValueKind::kFile});
   rows.Flag("insecure", "With https: accept any certificate.");
-  rows.Text("client-cert", "", "With https: file of the certificate to show (PEM).",
+  rows.Text("client-cert", "", "With https: file of the client certificate (PEM).",
             {.flag = "cert", .value = ValueKind::kFile});
   rows.Text("client-key", "",
-            "File of the key of --cert (PEM, without a passphrase); default: it is in --cert.",
+            "File of the key of --cert (PEM, without a passphrase); default: the key is in --cert.",
             {.flag = "key", .value = ValueKind::kFile});
   rows.Text("client-key-file", "",
-            "File with the API key to send: its first line that is neither blank nor begins with "
-            "#. Goes before --api-key and OPENAI_API_KEY.",
+            "File with the API key to send: its first line that is not blank and does not begin "
+            "with #. Overrides --api-key and OPENAI_API_KEY.",
             {.flag = "api-key-file", .value = ValueKind::kFile});
 }
 
 void AddRequestRows(std::vector<Option>& table) {
   Rows rows(table, "Client", kClients);
   rows.Text("model-name", "",
-            "Name of the model to ask the server of --url for, as --model; default: the first that "
-            "it lists.");
+            "Name of the model to request from the server of --url, like --model; default: the "
+            "first model that the server lists.");
   rows.Text("quick", "", "Send this single message, print the answer and exit.",
             {.aliases = "-q|--prompt"});
   rows.Text("system-prompt", "", "First message of the conversation, with the role system.",
             {.commands = kChat});
   rows.Text("chat-tools", "",
-            "JSON file with a list of tools, as in a chat request, which the model may call; its "
+            "JSON file with a list of tools that the model may call, as in a chat request; its "
             "calls are shown.",
             {.commands = kChat, .flag = "tools", .value = ValueKind::kFile});
+  rows.Flag("chat-stats",
+            "After each answer, show its tokens, tokens per second and the cached share of the "
+            "prompt; /stats toggles this.",
+            {.commands = kChat, .flag = "stats"});
   rows.Flag(
-      "chat-stats",
-      "Show after each answer its tokens, tokens a second and the share of the prompt that was "
-      "cached; /stats changes it.",
-      {.commands = kChat, .flag = "stats"});
-  rows.Flag("chat-markdown",
-            "Render the Markdown of answers while they come, on a terminal; /markdown changes it.",
-            {.commands = kChat, .flag = "markdown"});
-  rows.Text(
-      "history-file", "",
-      "File of the lines that were typed at a terminal, which the next start offers again, or "
-      "none; default: sluice/chat_history of XDG_STATE_HOME, else of ~/.local/state.",
-      {.commands = kChat, .value = ValueKind::kFile});
-  rows.Integer("max-tokens", "", "Most tokens of an answer; default: the server's.",
+      "chat-markdown",
+      "Render the Markdown of answers on a terminal while they stream; /markdown toggles this.",
+      {.commands = kChat, .flag = "markdown"});
+  rows.Text("history-file", "",
+            "File of the lines typed at a terminal, which the next start offers again, or none; "
+            "default: sluice/chat_history in XDG_STATE_HOME, else in ~/.local/state.",
+            {.commands = kChat, .value = ValueKind::kFile});
+  rows.Integer("max-tokens", "", "Maximum number of tokens of an answer; default: the server's.",
                {.range = {1, 1e9}});
   rows.Number("temperature", "", "Sampling temperature, 0 for greedy; default: the server's.",
               {.range = {0, 2}});
-  rows.Number("top-p", "", "Nucleus sampling; default: the server's.", {.range = {0, 1}});
+  rows.Number("top-p", "", "Probability mass of nucleus sampling; default: the server's.",
+              {.range = {0, 1}});
   rows.Integer("request-seed", "", "Seed of the answers, which makes them reproducible.");
 }
 
@@ -67,11 +67,11 @@ void AddMeasuringRows(std::vector<Option>& table) {
                {.range = {1, 1e7}, .aliases = "--random-input-len"});
   rows.Integer("output-len", "128", "Tokens of each answer.",
                {.range = {1, 1e7}, .aliases = "--random-output-len"});
-  rows.Integer("batch-size", "8", "Prompts that start together.",
+  rows.Integer("batch-size", "8", "Number of prompts that start together.",
                {.commands = kBenchLatency, .range = {1, 65536}});
-  rows.Integer("num-iters", "3", "Repetitions that are measured.",
+  rows.Integer("num-iters", "3", "Number of measured repetitions.",
                {.commands = kBenchLatency, .vllm_default = "30", .range = {1, 1e6}});
-  rows.Integer("num-iters-warmup", "1", "Repetitions before the measured ones.",
+  rows.Integer("num-iters-warmup", "1", "Number of warm-up repetitions before the measured ones.",
                {.commands = kBenchLatency, .vllm_default = "10", .range = {0, 1e6}});
   rows.Integer("num-prompts", "64", "Number of prompts; all are queued at the start.",
                {.commands = kBenchThroughput, .vllm_default = "1000", .range = {1, 1e7}});
@@ -81,15 +81,15 @@ void AddMeasuringRows(std::vector<Option>& table) {
             {.default_value = "true", .vllm_default = "false"});
   rows.Text("output-json", "", "Write the figures to this file, in vLLM's format.",
             {.value = ValueKind::kFile});
-  rows.Integer("local-num-warmups", "0", "Prompts before the measured ones.",
+  rows.Integer("local-num-warmups", "0", "Number of warm-up prompts before the measured ones.",
                {.commands = kBenchThroughput, .flag = "num-warmups", .range = {0, 1e6}});
 }
 
 void AddBatchRows(std::vector<Option>& table) {
   Rows rows(table, "Batch file", kRunBatch);
   rows.Text("input-file", "",
-            "File of requests, one JSON object a line, as OpenAI's batch API takes it: custom_id, "
-            "method, url, body.",
+            "File of requests in the format of OpenAI's batch API, one JSON object per line: "
+            "custom_id, method, url, body.",
             {.aliases = "-i", .value = ValueKind::kFile});
   rows.Text("output-file", "", "File of answers, in the order of the requests.",
             {.aliases = "-o", .value = ValueKind::kFile});
@@ -100,9 +100,8 @@ void AddOutputRows(std::vector<Option>& table) {
   rows.Flag("json", "Print one JSON object instead of text.",
             {.commands = kBench | kInspect | kDoctor | kVersion | kExplainOptions | kListModels |
                          kServed | kPlan});
-  rows.Flag("yes", "Remove without asking, as scripts have to.",
-            {.commands = kRemove, .aliases = "-y"});
-  rows.Choice("dialect", "all", "all|sluice|vllm|trtllm", "Program whose options to explain.",
+  rows.Flag("yes", "Remove without asking, for scripts.", {.commands = kRemove, .aliases = "-y"});
+  rows.Choice("dialect", "all", "all|sluice|vllm|trtllm", "Program whose options are explained.",
               {.commands = kExplainOptions});
   rows.Flag("decode",
             "Read {\"ids\": [...], \"skip_special_tokens\": bool} and write {\"text\": ...} "
@@ -110,14 +109,16 @@ void AddOutputRows(std::vector<Option>& table) {
             {.commands = kTokenize});
   rows.Text("template", "", "File of the template; default: that of --model.",
             {.value = ValueKind::kFile});
-  rows.Text("parse-tool-parser", "", "Parser of tool calls, by vLLM's name for it.",
+  rows.Text("parse-tool-parser", "", "Parser of tool calls, by vLLM's name.",
             {.commands = kParse, .flag = "tool-parser"});
-  rows.Text("parse-reasoning-parser", "", "Parser of reasoning, by vLLM's name for it.",
+  rows.Text("parse-reasoning-parser", "", "Parser of reasoning, by vLLM's name.",
             {.commands = kParse, .flag = "reasoning-parser"});
-  rows.Text("parse-tools", "",
-            "JSON file with the list of tools of lines that bring none, as in a chat request.",
-            {.commands = kParse, .flag = "tools", .value = ValueKind::kFile});
-  rows.Text("now", "", "Time seen by templates, as 2025-07-26T12:34:56; default: the clock.");
+  rows.Text(
+      "parse-tools", "",
+      "JSON file with the list of tools, as in a chat request, for input lines without tools.",
+      {.commands = kParse, .flag = "tools", .value = ValueKind::kFile});
+  rows.Text("now", "",
+            "Time that templates see, such as 2025-07-26T12:34:56; default: the current time.");
 }
 
 }  // namespace

@@ -7,30 +7,32 @@ void AddDistributedRows(std::vector<Option>& table) {
   Rows rows(table, "Several devices", kServe);
   rows.Choice(
       "distributed-executor-backend", "", "mp|mpi|uni|external_launcher|ray",
-      "How ranks are run. mp, uni, or nothing: as threads of this process, which open no port. "
-      "mpi: as processes over MPI, exactly as many as are asked for, which this one starts with "
-      "mpirun; they listen at the loopback alone. external_launcher: as processes that mpirun or "
-      "Slurm has started, which is recognised without it, too. ray is refused.");
+      "How ranks run. mp, uni, or not set: as threads of this process, which open no port. mpi: as "
+      "processes over MPI, exactly as many as requested, which this process starts with mpirun; "
+      "they listen only on the loopback address. external_launcher: as processes started by mpirun "
+      "or Slurm, which is also detected without this option. ray is refused.");
   rows.Number("distributed-timeout-seconds", "300",
-              "How long a rank that is another process may take inside a step before the group "
-              "fails. One that is killed or stopped is noticed within 4 seconds all the same.",
+              "Seconds that a rank in another process may take inside a step before the group "
+              "fails. A rank that is killed or stopped is always detected within 4 seconds.",
               {.range = {1, 1e6}, .aliases = "--cpu-distributed-timeout-seconds"});
-  rows.Integer("nnodes", "1",
-               "Machines that ranks are divided over, evenly. Each runs the same command but for "
-               "--node-rank; the first one starts the ranks of all, without ssh, and serves.",
-               {.range = {1, 128}, .aliases = "-n"});
-  rows.Integer("node-rank", "0", "Which of the machines this is; 0: the first one.",
+  rows.Integer(
+      "nnodes", "1",
+      "Number of machines among which ranks are divided evenly. Each machine runs the same command "
+      "except for --node-rank. The first machine starts all ranks, without ssh, and serves.",
+      {.range = {1, 128}, .aliases = "-n"});
+  rows.Integer("node-rank", "0", "Number of this machine; 0 is the first.",
                {.range = {0, 127}, .aliases = "-r"});
   rows.Text("master-addr", "",
-            "Address of the first machine, for the others. The first machine waits there and at no "
-            "other address; without it, at the one address that it has.");
-  rows.Integer("master-port", "29501", "Port at which the first machine waits for the others.",
+            "Address of the first machine. The first machine listens only on this address; without "
+            "this option, on its only address.");
+  rows.Integer("master-port", "29501", "Port on which the first machine waits for the others.",
                {.range = {1, 65535}});
   rows.Text("distributed-secret", "",
-            "Text that the machines of --nnodes share, and nobody else: whoever knows it may let "
-            "them start ranks. Better given as SLUICE_DISTRIBUTED_SECRET, out of sight of ps.",
+            "Secret that the machines of --nnodes share: anyone who knows it can let them start "
+            "ranks. Set SLUICE_DISTRIBUTED_SECRET instead, so that ps does not show it.",
             {.secret = true});
-  rows.Flag("headless", "No server on this machine: that of --node-rank 0 serves.");
+  rows.Flag("headless",
+            "Do not run a server on this machine; the machine of --node-rank 0 serves.");
 }
 
 }  // namespace sluice::options

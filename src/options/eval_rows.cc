@@ -6,12 +6,12 @@ namespace {
 void AddAccuracyRows(std::vector<Option>& table) {
   Rows rows(table, "Accuracy", kEval);
   rows.Choice("task", "gsm8k-style", "gsm8k-style",
-              "Prompts and scoring: gsm8k-style asks for steps and \"#### number\", with the "
+              "Prompts and scoring: gsm8k-style requests steps and \"#### number\", with the "
               "prompts, stop strings and filters of lm_eval's gsm8k.");
   rows.Text("eval-url", "",
             "Running server to evaluate, as http://host:port, https://host:port or unix:///file, "
-            "with or without /v1; --model is then one of its names (default: its first). Without "
-            "it --model is loaded in this process.",
+            "with or without /v1; --model is then one of the server's model names (default: the "
+            "first). Without this option, --model is loaded in this process.",
             {.flag = "base-url", .aliases = "--url"});
   rows.Text("eval-model", "",
             "With --base-url a name that the server lists; otherwise a checkpoint to load, as a "
@@ -22,9 +22,10 @@ void AddAccuracyRows(std::vector<Option>& table) {
       "Solved examples before each question; default: 5 before plain prompts, as lm_eval's "
       "gsm8k, and none in a chat.",
       {.range = {0, 1000}});
-  rows.Text("fewshot", "",
-            "File of the examples; default: the questions' own file, without the question itself.",
-            {.value = ValueKind::kFile});
+  rows.Text(
+      "fewshot", "",
+      "File of the examples; default: the file of the questions, without the question itself.",
+      {.value = ValueKind::kFile});
   rows.Integer("fewshot-seed", "1234",
                "Seed of the choice of examples; the default makes the same choice as lm_eval.",
                {.range = {0, 4294967295.0}});
@@ -32,27 +33,29 @@ void AddAccuracyRows(std::vector<Option>& table) {
             "With --apply-chat-template: each example is a turn of the conversation.",
             {.default_value = "true"});
   rows.Flag("apply-chat-template",
-            "Ask by the chat API, not by plain prompts; default: where the model has a chat "
-            "template, unless --base-url ends with /completions.");
+            "Ask with the chat API instead of plain prompts; default: if the model has a chat "
+            "template and --base-url does not end with /completions.");
   rows.Flag("add-special-tokens", "Let the tokenizer add its first token to plain prompts.",
             {.default_value = "true"});
-  rows.Integer("limit", "", "Ask only this many questions, from the first.", {.range = {1, 1e9}});
+  rows.Integer("limit", "", "Ask only this many questions, beginning with the first.",
+               {.range = {1, 1e9}});
   rows.Integer("max-gen-toks", "256", "Most tokens of an answer.", {.range = {1, 1e7}});
   rows.Integer("num-concurrent", "16", "Concurrent requests.", {.range = {1, 1024}});
   rows.Integer("max-retries", "3", "Retries of a request that failed.", {.range = {0, 1000}});
   rows.Number("timeout", "300", "Seconds until a request fails.", {.range = {0.001, 1e6}});
-  rows.Flag("eval-json", "Print one JSON object, that of --output-path, instead of the table.",
+  rows.Flag("eval-json", "Print the JSON object of --output-path instead of the table.",
             {.flag = "json"});
   rows.Text("output-path", "", "File for the scores, a JSON object with the keys of lm_eval.",
             {.value = ValueKind::kFile});
   rows.Text("log-samples", "", "File for questions and answers, as JSON lines.",
             {.value = ValueKind::kFile});
   rows.Text("baseline", "",
-            "Scores to compare with, a file of --output-path or of lm_eval; a drop of more than "
-            "--max-drop makes the exit code 1.",
+            "Scores to compare with: a file of --output-path or of lm_eval. If the score is lower "
+            "by more than --max-drop, the exit code is 1.",
             {.value = ValueKind::kFile});
   rows.Number("max-drop", "0",
-              "How far a score may lie below --baseline: 0.01 is one question of a hundred.",
+              "Maximum difference by which a score may be below --baseline; 0.01 is one question "
+              "in a hundred.",
               {.range = {0, 1}});
 }
 
@@ -60,10 +63,9 @@ void AddRecipeRows(std::vector<Option>& table) {
   Rows rows(table, "Recipes", kRecipe);
   rows.List("accelerator", "",
             "Accelerators for which memory and speed are estimated (H200, GB10, ...); default: "
-            "those that the recipe names, else all known.");
+            "those named in the recipe, else all known ones.");
   rows.Flag("lint-json", "Print one JSON object instead of text.", {.flag = "json"});
-  rows.Flag("lint-strict", "Exit with code 1 for warnings, too, not only for errors.",
-            {.flag = "strict"});
+  rows.Flag("lint-strict", "Exit with code 1 also for warnings.", {.flag = "strict"});
 }
 
 }  // namespace

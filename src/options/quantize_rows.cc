@@ -6,7 +6,7 @@ void AddQuantizeRows(std::vector<Option>& table) {
   Rows rows(table, "Quantization", kQuantize);
   rows.Choice("to", "",
               "modelopt-fp8|modelopt-nvfp4|quark-fp8|quark-mxfp4|block-fp8|fp8-dynamic|int8-w8a8",
-              "Format to write: that of ModelOpt, Quark, DeepSeek's FP8 blocks of 128x128, or "
+              "Format to write: ModelOpt's, Quark's, DeepSeek's FP8 blocks of 128x128, or "
               "llm-compressor's dynamic FP8 and INT8.");
   rows.Choice("quantize-kv-cache", "none", "none|fp8",
               "fp8 stores scales for keys and values, measured with --calibrate.",
@@ -15,30 +15,31 @@ void AddQuantizeRows(std::vector<Option>& table) {
             "Modules to leave unquantized: names, globs (*.self_attn.*) or regular expressions "
             "(re:...). Embeddings, routers and the head are never quantized.");
   rows.Text("calibrate", "",
-            "Text to measure inputs, keys and values with: plain text, or JSON lines with "
+            "Text for measuring inputs, keys and values: plain text, or JSON lines with "
             "\"text\", \"prompt\" or \"messages\".",
             {.value = ValueKind::kFile});
-  rows.Integer("calibrate-tokens", "65536", "Most tokens of that text to use.",
+  rows.Integer("calibrate-tokens", "65536", "Maximum number of tokens of this text to use.",
                {.range = {1, 1e8}});
   rows.Choice("group-scales", "amax", "amax|mse",
-              "How scales of groups of 4-bit weights are chosen: amax from the largest magnitude, "
-              "as the tools do; mse with the least squared error.");
+              "How scales of groups of 4-bit weights are chosen: amax uses the largest magnitude, "
+              "like ModelOpt and similar tools; mse minimizes the squared error.");
   rows.Number("input-percentile", "100",
-              "Percentile of the inputs' magnitudes that a stored input scale covers; larger ones "
-              "are clipped.",
+              "Percentile of the inputs' magnitudes that a stored input scale covers; larger "
+              "inputs are clipped.",
               {.range = {50, 100}});
-  rows.Size("shard-size", "4GiB", "Largest size of one file of the result.",
+  rows.Size("shard-size", "4GiB", "Maximum size of one file of the result.",
             {.range = {65536, 1e15}});
   rows.Text("diff-text", "",
-            "Text over which both models are run: plain text, or JSON lines with \"text\", "
+            "Text on which both models are run: plain text, or JSON lines with \"text\", "
             "\"prompt\" or \"messages\". Without it only the weights are compared.",
             {.commands = kDiff, .flag = "text", .value = ValueKind::kFile});
-  rows.Integer("diff-tokens", "8192", "Most tokens of that text to use.",
+  rows.Integer("diff-tokens", "8192", "Maximum number of tokens of this text to use.",
                {.commands = kDiff, .flag = "tokens", .range = {2, 1e8}});
-  rows.Integer("chunk-tokens", "512", "Tokens that are run at a time; each chunk is independent.",
+  rows.Integer("chunk-tokens", "512",
+               "Number of tokens per chunk; chunks are computed independently.",
                {.commands = kQuantize | kDiff, .range = {2, 1048576}});
   rows.Choice("diff-activation-format", "auto", "auto|bf16|checkpoint",
-              "As --activation-format of serve, for both models.",
+              "Like --activation-format of serve, for both models.",
               {.commands = kDiff, .flag = "activation-format"});
   rows.Flag("diff-json", "Print a JSON object.", {.commands = kQuantize | kDiff, .flag = "json"});
 }

@@ -147,7 +147,7 @@ void AddTlsRows(std::vector<Option>& table) {
             "speaks HTTPS, TLS 1.2 or later.",
             {.value = ValueKind::kFile});
   rows.Text("ssl-keyfile", "",
-            "File of the certificate's key (PEM, without a passphrase); default: it is in "
+            "File of the certificate's key (PEM, without a passphrase); default: the key is in "
             "--ssl-certfile.",
             {.value = ValueKind::kFile});
   rows.Text("ssl-ca-certs", "",

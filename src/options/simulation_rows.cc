@@ -4,52 +4,53 @@ namespace sluice::options {
 
 void AddSimulationRows(std::vector<Option>& table) {
   Rows serve(table, "Simulation", kServe);
-  serve.Text(
-      "simulate", "",
-      "Serve as on these devices, without computing or loading anything: steps take the time "
-      "that they would take there, and the text of answers means nothing. A device of "
-      "docs/simulation.md with their number, as in H200x8, or a .yaml file that describes "
-      "one, as in my.yaml or my.yamlx8.");
-  serve.Number("simulate-speed", "1", "Steps take so much less time than on the devices.",
+  serve.Text("simulate", "",
+             "Simulate serving on these devices, without loading or computing a model: steps take "
+             "the predicted time, and the text of answers is meaningless. The name of a device in "
+             "docs/simulation.md with the number of devices, such as H200x8, or a .yaml file that "
+             "describes a device, such as my.yaml or my.yamlx8.");
+  serve.Number("simulate-speed", "1", "Factor by which steps are shorter than on the devices.",
                {.range = {1e-3, 1e6}, .needs = "simulate"});
   serve.Integer("simulate-output-len", "0",
-                "Answers end by themselves after this number of tokens on average; 0: only at "
-                "max_tokens, or where a constraint lets them end.",
+                "Average number of tokens after which answers end; 0: only at max_tokens, or where "
+                "a constraint allows it.",
                 {.range = {0, 1e9}, .needs = "simulate"});
 
   Rows plan(table, "Plan", kPlan);
   plan.Text("trace", "",
             "File of requests: lines of JSON with timestamp (ms), input_length, output_length and "
-            "perhaps hash_ids (Mooncake's format), or a ShareGPT file.",
+            "optionally hash_ids (Mooncake's format), or a ShareGPT file.",
             {.value = ValueKind::kFile});
-  plan.Text("slo", "", "What requests must keep, in seconds: ttft=0.5,tpot=0.03, or one of them.");
-  plan.Number("slo-share", "0.9", "Share of the requests that must keep it.", {.range = {0.01, 1}});
+  plan.Text("slo", "",
+            "Service level: maximum times in seconds, such as ttft=0.5,tpot=0.03, or one of them.");
+  plan.Number("slo-share", "0.9", "Share of the requests that must meet the service level.",
+              {.range = {0.01, 1}});
   plan.List("price", "",
-            "Prices of devices per hour: H200=3.5. Devices without a price cost 1, and are listed "
-            "after those with one.");
+            "Prices of devices per hour: H200=3.5. Devices without a price count as 1 and are "
+            "listed last.");
   plan.List("devices", "", "Devices to try, or .yaml files that describe them. Default: all.");
-  plan.Integer("max-devices", "8", "Most devices of one kind.", {.range = {1, 256}});
-  plan.List(
-      "quantizations", "",
-      "Formats of the weights to try: checkpoint, or those that --quantization of serve makes "
-      "of plain weights (fp8, mxfp4 and others). Default: checkpoint, and fp8 where the "
-      "weights are plain.");
+  plan.Integer("max-devices", "8", "Maximum number of devices of one kind.", {.range = {1, 256}});
+  plan.List("quantizations", "",
+            "Formats of the weights to try: checkpoint, or formats of --quantization of serve for "
+            "unquantized weights (fp8, mxfp4 and others). Default: checkpoint, and fp8 if the "
+            "weights are unquantized.");
   plan.Number("trace-rate", "",
               "Requests per second, instead of the times of the trace; needed for a ShareGPT file.",
               {.flag = "request-rate", .range = {1e-6, 1e9}});
-  plan.Integer("trace-requests", "1000", "Most requests that are taken from the trace.",
+  plan.Integer("trace-requests", "1000", "Maximum number of requests taken from the trace.",
                {.flag = "num-prompts", .range = {1, 1e7}});
-  plan.Integer("plan-rows", "20", "Most rows that are printed.",
+  plan.Integer("plan-rows", "20", "Maximum number of rows to print.",
                {.flag = "rows", .range = {1, 1e6}});
 
   Rows fit(table, "Fit", kFit);
   fit.Text("like", "",
-           "The device that was measured, or a .yaml file that describes it: its figures, and the "
-           "factors that the files do not determine.");
+           "The measured device, or a .yaml file that describes it. It supplies the device's "
+           "figures and the factors that the measurements do not determine.");
   fit.Text("fit-model", "",
-           "Folder of the model (config.json) that bench serve has measured; tables say it.",
+           "Folder of the model (config.json) that bench serve measured; tables name their model.",
            {.flag = "model", .value = ValueKind::kFolder});
-  fit.Integer("fit-tensor-parallel-size", "1", "Devices that shared each of its layers.",
+  fit.Integer("fit-tensor-parallel-size", "1",
+              "Number of devices that shared each layer of the measured model.",
               {.flag = "tensor-parallel-size", .range = {1, 256}});
   fit.Text("fit-name", "", "Name of the device in the description. Default: that of --like.",
            {.flag = "name"});
