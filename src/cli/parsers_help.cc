@@ -46,10 +46,10 @@ std::string ParsersMarkdown() {
       "writes "
       "this page. The names are those of vLLM's `--tool-call-parser` and `--reasoning-parser`; "
       "`sluice parse` runs them over texts.\n\n"
-      "## Tool calls\n\nCalls that have to be made (`tool_choice` required or named) are held to a "
-      "grammar: of the model's own format, or of JSON, which is parsed in its place. Only the "
-      "first kind also holds calls that the model decides on to the schemas of `strict` "
-      "functions.\n\n| name | a call | a call that has to be made |\n|---|---|---|\n";
+      "## Tool calls\n\nA grammar constrains forced calls (`tool_choice` required or named). It "
+      "describes the model's own format, or JSON, which is then parsed instead of that format. If "
+      "the model decides whether to call, only grammars of the first kind enforce the schemas of "
+      "`strict` functions.\n\n| name | a call | grammar of forced calls |\n|---|---|---|\n";
   for (const ToolParser& parser : ToolParsers()) {
     text += fmt::format("| `{}` | `{}` | {} |\n", parser.name, CellText(parser.example),
                         parser.grammar.trigger.empty() ? "JSON" : "own format");

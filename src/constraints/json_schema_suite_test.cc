@@ -32,17 +32,15 @@ using SuiteTable = std::map<std::string, SuiteCounts>;
 std::string Markdown(const SuiteTable& table) {
   std::string text =
       "# The test suite of JSON Schema\n\n"
-      "Written by the test `JsonSchemaSuiteTest` (with `SLUICE_WRITE_DOCS=1`): the official suite, "
-      "draft 2020-12, with `strict: true`, one row a file of it. A schema that is not accepted is "
-      "answered with 400. Of those that are, every instance of the suite is held against the "
-      "constraint: none that is invalid may be generated, and none that is valid refused. "
-      "Instances "
-      "are written compactly, with numbers as in RFC 8785 and properties in the order of the "
-      "schema; "
-      "where [json-schema.md](json-schema.md) gives a schema a default of its own, JSON Schema's "
-      "is "
-      "stated in it. JSON Schema takes `format` for a remark; its rows say how close the forms "
-      "come.\n\n"
+      "The test `JsonSchemaSuiteTest` writes this page (with `SLUICE_WRITE_DOCS=1`). It runs the "
+      "official suite, draft 2020-12, with `strict: true`; each row is one file of the suite. A "
+      "schema that is not accepted is answered with 400. For an accepted schema, the test checks "
+      "every instance of the suite against the constraint: it must not allow an invalid instance, "
+      "and must allow every valid one. Instances are written compactly, with numbers as in RFC "
+      "8785 and properties in the order of the schema. Where [json-schema.md](json-schema.md) "
+      "lists a default that differs from JSON Schema's, JSON Schema's default is written into the "
+      "schema. In JSON Schema, `format` is only an annotation; its rows show how closely the "
+      "enforced formats match.\n\n"
       "| file | schemas | accepted | instances | invalid, generated | valid, refused |\n"
       "|---|---|---|---|---|---|\n";
   for (const auto& [keyword, count] : table) {

@@ -157,7 +157,7 @@ void AppendSpeculation(EngineFamilies& families, int num_proposed) {
                       }});
   }
   families.Several("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter",
-                   "Number of accepted tokens by their place in what was proposed.", "position",
+                   "Number of accepted tokens by their position in the proposal.", "position",
                    places);
 }
 
@@ -204,7 +204,7 @@ void AppendTokenFamilies(EngineFamilies& families, int num_proposed) {
   families.Counter("vllm:prompt_tokens_cached",
                    "Number of cached prompt tokens (local + external).", prefix_hits);
   families.Several("vllm:prompt_tokens_cached_by_source_total", "counter",
-                   "Number of cached prompt tokens by where they were.", "source",
+                   "Number of cached prompt tokens by the place where they were cached.", "source",
                    {{"local", pool_hits}, {"external", tier_hits}});
   families.Counter("vllm:generation_tokens", "Number of generation tokens processed.",
                    CountOf(&EngineMetrics::generation_tokens));

@@ -38,10 +38,10 @@ void AppendRequestMemory(MetricsText& out, const RequestMemory& memory) {
 void AppendTraces(MetricsText& out, const SpanExporter* exporter) {
   const auto number = [](uint64_t value) { return static_cast<double>(value); };
   out.Counter("sluice:trace_spans_sent", "", number(exporter == nullptr ? 0 : exporter->num_sent()),
-              "Spans that the collector of --otlp-traces-endpoint has taken.");
+              "Spans that the collector of --otlp-traces-endpoint accepted.");
   out.Counter("sluice:trace_spans_dropped", "",
               number(exporter == nullptr ? 0 : exporter->num_dropped()),
-              "Spans that were dropped because the collector takes them too slowly, not at all, or "
+              "Spans that were dropped because the collector was too slow, not reachable, or "
               "refused them.");
 }
 
@@ -50,10 +50,9 @@ void AppendTraces(MetricsText& out, const SpanExporter* exporter) {
 double AppendEnergy(MetricsText& out, EnergyMeter& meter,
                     const std::vector<GpuCounters::Gpu>& gpus) {
   double joules = 0;
-  out.Family(
-      "sluice:energy_joules_total", "counter",
-      "Energy that the machine's processors and their parts, and the GPUs that compute, have "
-      "taken since the start.");
+  out.Family("sluice:energy_joules_total", "counter",
+             "Energy that the machine's processors, their parts and the GPUs in use have consumed "
+             "since the start.");
   for (const EnergyMeter::Domain& domain : meter.Read()) {
     out.Sample("sluice:energy_joules_total", fmt::format("domain=\"{}\"", EscapeLabel(domain.name)),
                domain.joules);
@@ -81,17 +80,17 @@ void AppendGpuMemory(MetricsText& out, const std::vector<GpuCounters::Gpu>& gpus
     }
   };
   family("sluice:gpu_memory_used_bytes",
-         "Memory in use of each GPU that computes, by other programs, too.",
+         "Memory in use of each GPU in use, including memory of other programs.",
          &GpuCounters::Gpu::used_bytes);
-  family("sluice:gpu_memory_total_bytes", "Memory of each GPU that computes.",
+  family("sluice:gpu_memory_total_bytes", "Total memory of each GPU in use.",
          &GpuCounters::Gpu::total_bytes);
 }
 
 void AppendEnergyPerToken(MetricsText& out, double joules, uint64_t tokens) {
   constexpr std::string_view kName = "sluice:energy_joules_per_token";
   out.Family(kName, "gauge",
-             "Energy of the machine's processors, and of the GPUs that compute, since the start "
-             "for each token that was generated, idle times included.");
+             "Energy of the machine's processors and of the GPUs in use since the start, idle "
+             "times included, per generated token.");
   if (joules > 0 && tokens > 0) out.Sample(kName, "", joules / static_cast<double>(tokens));
 }
 
@@ -101,7 +100,8 @@ void AppendCacheEvents(MetricsText& out, const CacheEventCounts& counts) {
   out.Counter("sluice:kv_events_published", "", number(counts.published),
               "Batches of cache events that were published.");
   out.Counter("sluice:kv_events_dropped", "", number(counts.dropped),
-              "Batches that found the publisher's queue full; the whole cache is told afterwards.");
+              "Batches that were dropped because the publisher's queue was full; the next batch "
+              "contains the whole cache.");
   out.Counter("sluice:kv_events_missed", "", number(counts.missed),
               "Batches that a subscriber missed because it reads too slowly.");
 }
@@ -150,7 +150,7 @@ void AppendTiers(MetricsText& out, const TierCounts& counts) {
 // As in vLLM, the adapters' names are labels and the value is the time.
 void AppendAdapters(MetricsText& out, const Adapters* adapters, std::string_view label = "") {
   constexpr std::string_view kName = "vllm:lora_requests_info";
-  out.Family(kName, "gauge", "Running stats on lora requests; nothing without --enable-lora.");
+  out.Family(kName, "gauge", "Running stats on lora requests; no sample without --enable-lora.");
   if (adapters == nullptr) return;
   std::string running, waiting;
   const auto add = [](std::string& names, const std::string& name) {
@@ -395,7 +395,7 @@ void Metrics::AppendCacheConfig(MetricsText& out) const {
   }
   if (info_.simulated.empty()) return;
   out.Family("sluice:simulation_info", "gauge",
-             "Devices that --simulate simulates, and the factor by which time runs faster");
+             "Devices that --simulate simulates, and the factor by which time runs faster.");
   out.Sample("sluice:simulation_info",
              fmt::format(R"(devices="{}",speed="{:g}")", EscapeLabel(info_.simulated),
                          config_.simulate_speed),
@@ -436,7 +436,7 @@ void Metrics::AppendEngines(MetricsText& out, bool idle,
                     {"weights_offloaded", zero},
                     {"discard_all", zero}});
   families.Gauge("sluice:engine_healthy",
-                 "Whether the engine computes; requests go to others while it does not.",
+                 "Whether the engine works; if not, requests go to other engines.",
                  [&](const EngineMetrics& engine) {
                    const auto place = static_cast<size_t>(engine.number - first_engine);
                    return place >= states.size() || states[place].is_healthy ? 1.0 : 0.0;
@@ -444,8 +444,8 @@ void Metrics::AppendEngines(MetricsText& out, bool idle,
   families.Gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", usage);
   families.Several(
       "sluice:state_slots", "gauge",
-      "Slots for the states that sequences of recurrent models keep: of those that run, with "
-      "snapshots of prefixes, and free.",
+      "Slots for the states of sequences of recurrent models, by use: running sequences, snapshots "
+      "of prefixes, and free slots.",
       "use",
       {{"running", [](const EngineMetrics& engine) { return double(engine.last.held_states); }},
        {"snapshot", [](const EngineMetrics& engine) { return double(engine.last.kept_states); }},
@@ -480,10 +480,11 @@ void Metrics::AppendOpTimes(MetricsText& out) const {
     }
   };
   family("sluice:operator_seconds_total",
-         "Time of each operator of the model (--profile-ops), by the buffers that it reads and "
-         "writes.",
+         "Time of each operator of the model (--profile-ops), labelled with the buffers that it "
+         "reads and writes.",
          [](const OpTime& op) { return op.seconds; });
-  family("sluice:operator_calls_total", "How often each operator was run (--profile-ops).",
+  family("sluice:operator_calls_total",
+         "Number of times that each operator was run (--profile-ops).",
          [](const OpTime& op) { return op.calls; });
 }
 

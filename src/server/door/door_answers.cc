@@ -153,15 +153,17 @@ std::string DoorMetrics(const Metrics& front, const std::vector<ModelFacts>& mod
             "Memory that loaded models may take together (--models-memory).");
   each("sluice:model_loaded", "gauge", "Whether the model is loaded.",
        [](const ModelFacts& facts) { return facts.state == ModelState::kLoaded ? 1.0 : 0.0; });
-  each("sluice:model_memory_bytes", "gauge", "Of it, what the model takes.",
+  each("sluice:model_memory_bytes", "gauge", "Part of this memory that the model takes.",
        [&](const ModelFacts& facts) { return number(facts.bytes); });
   each("sluice:model_waiting_requests", "gauge", "Requests that wait for the model to be loaded.",
        [&](const ModelFacts& facts) { return number(facts.waiting); });
-  each("sluice:model_loads_total", "counter", "How often the model was loaded.",
+  each("sluice:model_loads_total", "counter", "Number of times that the model was loaded.",
        [&](const ModelFacts& facts) { return number(facts.num_loads); });
-  each("sluice:model_load_failures_total", "counter", "How often it could not be loaded.",
+  each("sluice:model_load_failures_total", "counter",
+       "Number of times that the model could not be loaded.",
        [&](const ModelFacts& facts) { return number(facts.num_failures); });
-  each("sluice:model_unloads_total", "counter", "How often it was put out, to make room.",
+  each("sluice:model_unloads_total", "counter",
+       "Number of times that the model was unloaded to free memory.",
        [&](const ModelFacts& facts) { return number(facts.num_put_out); });
   texts.push_back(out.Take());
   return MergeMetrics(texts);
