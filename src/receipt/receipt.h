@@ -40,9 +40,9 @@ struct Receipt {
   int64_t created = 0;
   std::string program;  // for example "sluice 0.1.0"
   std::string weights;  // result of WeightsDigest()
-  // What else the result's bits depend on: strings by name.
+  // Other facts that the result's bits depend on: strings by name.
   json::Value profile{json::Value::Object{}};
-  // What a verifier cannot repeat: "constraint", "adapter", "images", "embeddings".
+  // Features that a verifier cannot repeat: "constraint", "adapter", "images", "embeddings".
   std::vector<std::string> also;
   // Token ids that end an answer, in addition to the model's own.
   std::vector<int32_t> end_tokens;

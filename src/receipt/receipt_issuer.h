@@ -1,4 +1,4 @@
-// What a server needs to sign receipts.
+// The data that a server needs to sign receipts.
 #pragma once
 
 #include <memory>

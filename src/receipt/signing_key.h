@@ -17,9 +17,9 @@ namespace sluice {
 class SigningKey {
  public:
   // Reads a private key. kInvalidData, with the file's name but not its content, if the file
-  // contains something else; kInvalidArgument if others than its owner may read it.
+  // contains no private key; kInvalidArgument if users other than its owner may read it.
   static Result<SigningKey> LoadPrivate(const std::filesystem::path& path);
-  // Reads a public key, or a private one of which only the public half is kept.
+  // Reads a public key, or the public half of a private key.
   static Result<SigningKey> LoadPublic(const std::filesystem::path& path);
   // `hex`: the 32 bytes of a public key.
   static Result<SigningKey> FromPublicHex(std::string_view hex);

@@ -1,5 +1,4 @@
-// What a server answered to a completion or a chat, whole or streamed, as far as it can be
-// compared.
+// The comparable parts of a server's answer to a completion or a chat, streamed or not.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +13,12 @@ namespace sluice::shadow {
 
 struct AnswerChoice {
   std::string text;
-  std::vector<int32_t> tokens;   // token ids; empty if the server does not tell them
-  std::vector<double> logprobs;  // of the chosen tokens; empty if the client did not ask for them
-  std::vector<int32_t> prompt;   // token ids of the prompt; empty if the server does not tell them
-  std::string finish_reason;     // "" if the answer did not end
-  bool matched_stop = false;     // the server says that a stop string or token ended the answer
-  std::string other;             // parts besides text: "reasoning", "tool calls"; "" if none
+  std::vector<int32_t> tokens;   // token ids; empty if the server does not return them
+  std::vector<double> logprobs;  // of the chosen tokens; empty if the client did not request them
+  std::vector<int32_t> prompt;  // token ids of the prompt; empty if the server does not return them
+  std::string finish_reason;    // "" if the answer did not end
+  bool matched_stop = false;    // the server reports that a stop string or token ended the answer
+  std::string other;            // parts besides text: "reasoning", "tool calls"; "" if none
 };
 
 struct Answer {
@@ -28,8 +27,8 @@ struct Answer {
 };
 
 // Reads the body of an answer with status 200. `is_stream`: it is a stream of server-sent events.
-// kInvalidData if it is not in the form of the OpenAI API, or a stream that ended early or with an
-// error.
+// kInvalidData if it does not have the format of the OpenAI API, or if a stream ended early or with
+// an error.
 Result<Answer> ReadAnswer(std::string_view body, bool is_stream);
 
 }  // namespace sluice::shadow

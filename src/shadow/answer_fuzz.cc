@@ -1,4 +1,4 @@
-// Fuzz target: any bytes as a request and as an answer to it, whole and streamed.
+// Fuzz target: arbitrary bytes as a request and as an answer to it, streamed and not.
 #include "base/fuzz_input.h"
 #include "shadow/answer.h"
 #include "shadow/asked.h"

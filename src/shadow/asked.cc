@@ -17,12 +17,12 @@ double Number(const json::Value& body, std::string_view key, double absent) {
   return value != nullptr && value->is_number() ? value->as_double() : absent;
 }
 
-// Reads numbers, and notes the first that is out of its range.
+// Reads numbers and remembers the first one that is out of range.
 class Numbers {
  public:
   explicit Numbers(const json::Value& body) : body_(body) {}
 
-  // `low` if the number is out of range.
+  // Returns `low` if the number is out of range.
   double Read(std::string_view key, double absent, double low, double high) {
     const double number = Number(body_, key, absent);
     if (number >= low && number <= high) return number;
@@ -53,7 +53,7 @@ bool IsEmpty(const json::Value& value) {
   return false;
 }
 
-// The first field that changes which token is chosen, besides those of Choosing.
+// Returns the first field, other than those of Choosing, that affects which token is chosen.
 std::string OtherChoosing(const json::Value& body, const SamplingDefaults& defaults) {
   if (Number(body, "frequency_penalty", 0) != 0) return "frequency_penalty";
   if (Number(body, "presence_penalty", 0) != 0) return "presence_penalty";

@@ -1,4 +1,4 @@
-// What a request asked for, as far as a comparison needs it.
+// The parts of a request that a comparison needs.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace sluice::shadow {
 
-// How tokens were to be chosen.
+// How the request wants tokens to be chosen.
 struct Choosing {
   double temperature = 1;  // 0: greedy
   double top_p = 1;
@@ -33,8 +33,8 @@ struct Asked {
   int64_t min_tokens = 0;
   bool ignores_end = false;
   bool has_stops = false;  // stop strings or tokens
-  // What else decides which token is chosen ("repetition_penalty", "response_format", ...), so that
-  // scores alone do not tell what should have been chosen; "" if nothing does.
+  // Another field that affects which token is chosen ("repetition_penalty", "response_format",
+  // ...), so that scores alone cannot show which token is right; "" if there is none.
   std::string also;
   // Why the answer is not compared at all; "" if it is.
   std::string not_compared;
@@ -43,8 +43,8 @@ struct Asked {
 // The paths whose answers are compared.
 bool IsCompared(std::string_view method, std::string_view path);
 
-// Reads a request's body. `defaults`: for fields that it leaves out. kInvalidData if it is no JSON
-// object with a prompt.
+// Reads a request's body. `defaults`: values of missing fields. kInvalidData if the body is not a
+// JSON object with a prompt.
 Result<Asked> ReadAsked(std::string_view path, std::string_view body,
                         const SamplingDefaults& defaults);
 

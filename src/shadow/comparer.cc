@@ -10,11 +10,12 @@ namespace {
 
 constexpr int32_t kGreedyTop = 16;
 constexpr int32_t kDrawnTop = 64;
-// The upstream is asked for the prompts of that many requests, and later where something differs.
+// The upstream is asked for the prompts of this number of requests; later only if something
+// differs.
 constexpr int64_t kFirstPrompts = 20;
 constexpr size_t kShownBytes = 400;
 
-// The end of a text, cut at the beginning of a character.
+// Returns the end of a text, cut at the beginning of a character.
 std::string EndOf(const std::string& text) {
   if (text.size() <= kShownBytes) return text;
   size_t from = text.size() - kShownBytes;
@@ -29,7 +30,7 @@ std::string BeginningOf(const std::string& text) {
   return text.substr(0, end) + "...";
 }
 
-// Where two texts first differ, with some of what follows in each.
+// Describes the first difference of two texts, with some of the following text of each.
 std::string FirstDifference(const std::string& upstream, const std::string& ours) {
   size_t at = 0;
   while (at < upstream.size() && at < ours.size() && upstream[at] == ours[at]) ++at;
@@ -218,7 +219,7 @@ Result<bool> Comparer::IsComputedAlike(const Case& item) const {
 Status Comparer::JudgeChoice(Case& item) {
   Finding& finding = item.finding;
   const bool greedy = finding.is_greedy;
-  // Tokens without the processing of the request would be judged by the wrong numbers.
+  // Without the request's processing of logits, tokens would be judged by the wrong numbers.
   const std::string hidden =
       !item.choice.other.empty() && item.tokens.empty() ? item.choice.other : item.asked.also;
   if (!hidden.empty()) {
@@ -234,7 +235,7 @@ Status Comparer::JudgeChoice(Case& item) {
     if (parts_.tokenizer->Decode(item.tokens, /*skip_special_tokens=*/false) != item.choice.text)
       return Fail(ErrorCode::kUnsupported, "a text that our tokenizer does not give back");
   }
-  // The end token is judged by itself.
+  // The end token is judged separately.
   if (item.choice.finish_reason == "stop" && !item.tokens.empty() &&
       std::ranges::find(end_tokens_, item.tokens.back()) != end_tokens_.end())
     item.tokens.pop_back();
@@ -297,7 +298,7 @@ Status Comparer::JudgeTokens(Case& item) {
   }
   const bool is_beyond = judgement.verdict > Verdict::kTie;
   if (is_beyond && greedy && !item.are_upstream_tokens) {
-    // The upstream may have divided the text into other tokens, of which these scores say nothing.
+    // The upstream may have divided the text into other tokens, to which these scores do not apply.
     const Result<bool> alike = IsComputedAlike(item);
     const bool is_alike = alike && *alike;
     const std::optional<int64_t> told =

@@ -1,4 +1,4 @@
-// Compares an answer of the upstream with what the model here would have answered.
+// Compares an answer of the upstream with the answer that the model here would give.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@
 
 namespace sluice::shadow {
 
-// One forwarded request and its answer. Holds no headers, so no keys.
+// One forwarded request and its answer. Contains no headers and so no API keys.
 struct Exchange {
   int64_t number = 0;
   std::string path;
@@ -28,7 +28,7 @@ struct Exchange {
   bool is_stream = false;
 };
 
-// Ours, and what to compare with. All outlive the comparer.
+// The engines here and the upstream. All outlive the comparer.
 struct ComparerParts {
   Engine* ours = nullptr;
   Engine* reference = nullptr;         // computes in float32; may be `ours`
@@ -46,7 +46,8 @@ class Comparer {
  public:
   explicit Comparer(ComparerParts parts);
 
-  // Judges every choice of the answer, and reports it. Blocks until the engines have computed it.
+  // Judges every choice of the answer and reports the verdicts. Blocks until the engines have
+  // computed the scores.
   void Compare(const Exchange& exchange);
 
  private:
@@ -65,19 +66,19 @@ class Comparer {
   };
 
   Status CompareAnswer(const Exchange& exchange);
-  // Our token ids of a prompt.
+  // Returns the token ids of a prompt by the tokenizer and chat template here.
   Result<std::vector<int32_t>> OurPrompt(const Asked& asked, const json::Value& prompt) const;
   // Sets the verdict if the prompts differ.
   void JudgePrompt(Case& item, const json::Value& prompt);
   Status JudgeChoice(Case& item);
   Status JudgeTokens(Case& item);
-  // Refines a kReal or kSampling verdict by the upstream's own log probabilities.
+  // Replaces a kReal or kSampling verdict if the upstream's own log probabilities show another one.
   void JudgeNumbers(Case& item, const Scores& reference, Judgement& judgement) const;
   // Whether the answer computed here has the same text; for a greedy request.
   Result<bool> IsComputedAlike(const Case& item) const;
   std::string TokenText(int32_t token) const;
-  // Tokens of the answer that can be judged: a stop string cuts the text, perhaps within its last
-  // token, so that the tokens of the text end with others.
+  // Returns the number of tokens of the answer that can be judged. A stop string may cut the text
+  // inside its last token; then the text's last tokens differ from the sampled ones.
   size_t NumJudged(const Case& item, const Scores& reference) const;
 
   const ComparerParts parts_;

@@ -1,4 +1,4 @@
-// Answers that wait to be compared, at most so many bytes of them.
+// A queue of answers that wait to be compared, limited in number and bytes.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,8 @@ class ExchangeQueue {
     return exchange;
   }
 
-  // Nothing is accepted from now on. Returns the number of exchanges that are left.
+  // Closes the queue: Offer refuses further exchanges. Returns the number of exchanges that are
+  // left.
   size_t Close() {
     const MutexLock lock(mutex_);
     is_closed_ = true;
@@ -50,7 +51,7 @@ class ExchangeQueue {
     return waiting_.size();
   }
 
-  // Removes what waits; returns how many exchanges that were.
+  // Removes all waiting exchanges and returns their number.
   size_t Clear() {
     const MutexLock lock(mutex_);
     bytes_ = 0;

@@ -1,4 +1,5 @@
-// What the comparisons found: counts and the ten worst, as JSON and as a page.
+// The results of the comparisons: counts and the ten worst differences, as JSON and as an HTML
+// page.
 #pragma once
 
 #include <array>
@@ -20,9 +21,9 @@ struct Finding {
   std::string id;  // number of the request, counted from 1, and of the choice
   std::string path;
   bool is_greedy = true;
-  std::string evidence;  // what the verdict rests on
+  std::string evidence;  // the basis of the verdict
   std::string detail;    // what differs; may quote prompt and answer
-  // What was found besides: the verdict on the answer after a prompt that differs.
+  // A second finding: the verdict on the answer, if the prompt differs.
   std::optional<Verdict> answer;
   double gap = 0;      // nats
   std::string nearer;  // "upstream" or "ours": whose token the reference prefers; "": none
@@ -44,16 +45,16 @@ class Findings {
 
   void Add(Finding finding);
   void AddDrawn(const DrawnSums& sums);
-  // A difference of log probabilities that the upstream told with its answers.
+  // Adds a difference of log probabilities that the upstream returned with an answer.
   void AddLogprobDifference(double difference);
-  // An answer that was not judged.
+  // Counts an answer that was not judged.
   void NotJudged(const std::string& why);
   void Forwarded();  // a request of any kind was forwarded
-  void Failed();     // the upstream could not be reached, or broke off
-  void Dropped();    // an answer was not compared since the queue was full
+  void Failed();     // the upstream could not be reached, or closed the connection early
+  void Dropped();    // an answer was not compared, because the queue was full
 
   json::Value Json() const;
-  // One HTML page without scripts or anything loaded.
+  // Returns an HTML page without scripts and external resources.
   std::string Page() const;
   // "judged 500: equal 490, tie 10; not judged 3; dropped 0"
   std::string Line() const;

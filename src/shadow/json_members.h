@@ -1,4 +1,4 @@
-// Reads members of JSON objects that others wrote.
+// Reads members of untrusted JSON objects.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@ namespace sluice::shadow {
 // Limits of requests and answers.
 inline constexpr json::ParseLimits kJsonLimits{.max_bytes = size_t{64} << 20, .max_depth = 64};
 
-// The member of an object; null if there is none, or if it is JSON's null.
+// Returns the member of an object; null if it is missing or is JSON's null.
 inline const json::Value* Member(const json::Value& value, std::string_view key) {
   const json::Value* found = value.Find(key);
   return found == nullptr || found->is_null() ? nullptr : found;

@@ -8,19 +8,21 @@
 namespace sluice::shadow {
 namespace {
 
-// A drawn answer is no chance beyond this many standard deviations and nats.
+// A sampled answer's likelihood that differs by more standard deviations and nats is not explained
+// by chance.
 constexpr double kMostDeviations = 5;
 constexpr double kLeastExcess = 3;
-// Positions of which the best tokens leave more unknown do not count.
+// Positions do not count if the probabilities of the known best tokens leave more than this
+// unknown.
 constexpr double kMostUnknown = 0.01;
-// Rounding moves the log probabilities of unlikely tokens more than others.
+// Rounding changes the log probabilities of unlikely tokens more than those of others.
 constexpr double kLeastCompared = -7;
 
 bool IsEnd(std::span<const int32_t> end_tokens, int32_t token) {
   return std::ranges::find(end_tokens, token) != end_tokens.end();
 }
 
-// The best token at a position, end tokens left out if the answer must not end there.
+// Returns the best token at a position, without end tokens if the answer must not end there.
 std::pair<int32_t, float> BestOf(const std::vector<std::pair<int32_t, float>>& top,
                                  const Ending& ending, int64_t position) {
   for (const auto& [token, logprob] : top) {
@@ -30,7 +32,7 @@ std::pair<int32_t, float> BestOf(const std::vector<std::pair<int32_t, float>>& t
   return top.empty() ? std::pair<int32_t, float>{-1, 0} : top.front();
 }
 
-// The log probability of a token; that of the least likely known one if it is unknown.
+// Returns the log probability of a token; if it is unknown, that of the least likely known token.
 double LogprobOf(const std::vector<std::pair<int32_t, float>>& top, int32_t token) {
   for (const auto& [known, logprob] : top) {
     if (known == token) return logprob;
@@ -52,18 +54,18 @@ void AddDeparture(Judgement& judgement, const Departure& departure, double epsil
   if (!judgement.worst || departure.gap() > judgement.worst->gap()) judgement.worst = departure;
 }
 
-// A token that may be drawn, and its probability.
+// A token that may be sampled, and its probability.
 struct Drawable {
   int32_t token = 0;
   double probability = 0;
 };
 
-// The distribution that tokens are drawn from, in descending order.
+// The distribution from which tokens are sampled, in descending order.
 struct Drawn {
   std::vector<Drawable> tokens;
 };
 
-// nullopt if the best tokens say too little. The best token is always kept.
+// Returns nullopt if too few of the best tokens are known. The best token is always kept.
 std::optional<Drawn> DrawnFrom(const TokenLogprobs& position, const Choosing& choosing) {
   const auto& top = position.top;
   if (top.empty()) return std::nullopt;
@@ -99,8 +101,8 @@ std::optional<Drawn> DrawnFrom(const TokenLogprobs& position, const Choosing& ch
   return drawn;
 }
 
-// Surprise of the chosen token, its expectation and variance; nullopt if the token is not among
-// those that may be drawn.
+// Returns the surprise of the chosen token, its expectation and variance; nullopt if the token may
+// not be sampled.
 struct Surprise {
   double excess = 0, variance = 0;
 };
@@ -177,7 +179,7 @@ Judgement JudgeDrawn(const Scores& reference, const Choosing& choosing, double e
       variance += surprise->variance;
       continue;
     }
-    // How much likelier the token would have to be.
+    // The log probability that the token lacks.
     const auto& last = drawn->tokens.back();
     const double gap = LogprobOf(score.top, last.token) - score.logprob;
     AddDeparture(judgement,

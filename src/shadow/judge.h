@@ -1,4 +1,4 @@
-// Decides what a difference between two servers' answers is. Pure: numbers in, verdict out.
+// Classifies the difference between two servers' answers. Pure functions of numbers.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace sluice::shadow {
 
-// In the order of severity.
+// In ascending order of severity.
 enum class Verdict {
-  kEqual,      // every token is the one that ours chooses, or may draw
+  kEqual,      // every token is the one that the model here chooses, or may sample
   kTie,        // another token whose log probability differs by at most epsilon
   kTemplate,   // the texts of the prompts differ
   kTokenizer,  // the token ids of equal texts differ
-  kSampling,   // equal numbers, but another rule of choosing
+  kSampling,   // equal numbers, but another sampling rule
   kReal,       // the numbers differ by more than epsilon
 };
 inline constexpr int kNumVerdicts = 6;
@@ -33,12 +33,12 @@ struct Scores {
   std::vector<std::pair<int32_t, float>> next;
 };
 
-// A position at which ours would have gone on otherwise.
+// A position at which the model here would have chosen another token.
 struct Departure {
   int64_t position = 0;
   int32_t upstream = -1;  // token; -1: the end of the answer
   int32_t ours = -1;
-  // How much less likely than the best token they are in the reference, in nats.
+  // By how many nats they are less likely than the best token in the reference.
   double upstream_gap = 0, ours_gap = 0;
 
   double gap() const { return upstream_gap > ours_gap ? upstream_gap : ours_gap; }
@@ -47,32 +47,32 @@ struct Departure {
 struct Judgement {
   Verdict verdict = Verdict::kEqual;
   int64_t num_departures = 0;
-  // The first departure beyond epsilon, else the widest; nullopt if there is none.
+  // The first departure beyond epsilon, else the largest one; nullopt if there is none.
   std::optional<Departure> worst;
-  double surprise = 0;   // of a drawn answer: deviations from the expected log probability
+  double surprise = 0;   // of a sampled answer: deviations from the expected log probability
   std::string evidence;  // what the verdict rests on
 };
 
-// How an answer ended, for the judgement of its last position.
+// How an answer ended, to judge its last position.
 struct Ending {
   bool by_end_token = false;  // the model's end token ended it, not a stop string or a length
   std::span<const int32_t> end_tokens;
   int64_t min_tokens = 0;  // end tokens are not chosen before
 };
 
-// An answer that takes the best token each time. A departure beyond `epsilon` is kReal until
-// JudgeNumbers says otherwise.
+// Judges a greedy answer. A departure beyond `epsilon` is kReal unless JudgeNumbers changes the
+// verdict.
 Judgement JudgeGreedy(const Scores& ours, const Scores& reference, const Ending& ending,
                       double epsilon);
 
-// An answer that is drawn: whether each token may be drawn, with `epsilon` of tolerance, and
-// whether the log probabilities are as one expects. `reference` should have many `top`s: positions
-// of which they leave more than 1 % unknown do not count.
+// Judges a sampled answer: checks that each token may be sampled, with a tolerance of `epsilon`,
+// and that the log probabilities are as expected. `reference` should have many `top` tokens:
+// positions at which their probabilities leave more than 1 % unknown do not count.
 Judgement JudgeDrawn(const Scores& reference, const Choosing& choosing, double epsilon);
 
-// Sums over drawn answers, to find differences too small to show in one answer.
+// Sums over sampled answers, which show differences too small to be seen in one answer.
 struct DrawnSums {
-  double excess = 0;    // of surprise over its expectation, in nats
+  double excess = 0;    // of surprise minus its expectation, in nats
   double variance = 0;  // of the surprise
   int64_t tokens = 0;
 
@@ -84,8 +84,8 @@ struct DrawnSums {
 // The upstream's own log probabilities at a position, by token.
 using UpstreamLogprobs = std::vector<std::pair<int32_t, double>>;
 
-// The largest difference of log probabilities of the tokens that both know, without those that both
-// find less likely than exp(-7); nullopt if there is none.
+// Returns the largest difference of log probabilities among the tokens that both know, except those
+// that are less likely than exp(-7) in both; nullopt if there are none.
 std::optional<double> LargestDifference(const UpstreamLogprobs& upstream,
                                         const TokenLogprobs& reference);
 

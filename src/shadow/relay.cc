@@ -27,23 +27,23 @@
 namespace sluice::shadow {
 namespace {
 
-// A whole answer up to this size is sent with its length.
+// An answer that is not streamed and has at most this size is sent with its length.
 constexpr size_t kMaxWholeBytes = size_t{4} << 20;
 constexpr std::string_view kTooManyCopies = "more answers under way than --queue-bytes copies";
 
-// Headers that belong to one connection, or that the relay or its libraries write themselves.
+// Headers that belong to one connection, or that the relay or its libraries write.
 bool IsOfConnection(std::string_view name) {
   constexpr std::string_view kNames[] = {"connection", "keep-alive", "proxy-connection",
                                          "proxy-authenticate", "proxy-authorization", "te",
                                          "trailer", "transfer-encoding", "upgrade",
                                          "content-length", "host", "expect", "date", "server",
-                                         // Copies could not be read if they were compressed.
+                                         // Removed because compressed copies could not be read.
                                          "accept-encoding"};
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
-// The names of the fields that belong to one connection because a field Connection, whose value
-// this is, names them.
+// Returns the field names that a Connection field with this value lists; these fields belong to one
+// connection.
 void AddNamed(std::string_view value, std::vector<std::string>& names) {
   while (!value.empty()) {
     const size_t comma = std::min(value.find(','), value.size());
@@ -52,7 +52,7 @@ void AddNamed(std::string_view value, std::vector<std::string>& names) {
   }
 }
 
-// The headers that pass the relay.
+// Returns the headers that the relay forwards.
 std::vector<HttpHeader> Passing(std::vector<HttpHeader> headers) {
   std::vector<std::string> named;
   for (const auto& [name, value] : headers) {
@@ -64,8 +64,8 @@ std::vector<HttpHeader> Passing(std::vector<HttpHeader> headers) {
   return headers;
 }
 
-// The target without scheme and server, which clients of a proxy write; "" if it is none that an
-// upstream may be asked for.
+// Returns the target without scheme and server, which clients of a proxy add; "" if the target must
+// not be requested from an upstream.
 std::string OriginTarget(std::string_view method, std::string_view target) {
   target = target.substr(0, target.find('#'));
   for (const std::string_view scheme : {"http://", "https://"}) {
@@ -78,7 +78,7 @@ std::string OriginTarget(std::string_view method, std::string_view target) {
   return target.starts_with('/') || is_server ? std::string(target) : "";
 }
 
-// The headers of the upstream's answer, and its content type.
+// Returns the headers of the upstream's answer, and its content type.
 HttpResponse HeadOf(int status, std::string_view head) {
   HttpResponse response{.status = status, .content_type = "", .body = "", .headers = {}};
   size_t line = head.find("\r\n");
@@ -123,7 +123,7 @@ HttpResponse BadGateway(const std::string& problem) {
                      "the upstream of this server does not answer: " + problem);
 }
 
-// The body with return_token_ids, if it is a JSON object.
+// Returns the body with return_token_ids added, if it is a JSON object.
 std::string WithTokenIds(std::string body) {
   auto value = json::Parse(body);
   if (!value || !value->is_object()) return body;
@@ -133,7 +133,7 @@ std::string WithTokenIds(std::string body) {
 
 class RelayImpl;
 
-// One request on its way. Belongs to the relay's thread, except for the writer.
+// One request in progress. Used only by the relay's thread, except for the writer.
 class Passage final : public StreamHandler {
  public:
   Passage(RelayImpl& relay, HttpRequest request, std::shared_ptr<ResponseWriter> writer)
@@ -155,7 +155,7 @@ class Passage final : public StreamHandler {
  private:
   // Whether the exchange is copied, so that it can be compared.
   bool is_copied() const { return is_compared_ && why_not_copied_.empty(); }
-  // Takes memory of the common limit for a copy. Returns false if there is none.
+  // Takes memory for a copy from the common limit. Returns false if there is too little.
   bool TakeMemory(uint64_t bytes);
   void StopCopying(std::string_view why);
   void Keep();
@@ -171,10 +171,11 @@ class Passage final : public StreamHandler {
   std::string_view why_not_copied_;  // "": it is copied
   std::string copy_;
   uint64_t answer_bytes_ = 0;
-  uint64_t taken_bytes_ = 0;  // of the common limit
+  uint64_t taken_bytes_ = 0;  // taken from the common limit
 };
 
-// The I/O threads of the HTTP server hand tasks to the relay's thread, which alone uses the client.
+// The I/O threads of the HTTP server pass tasks to the relay's thread; only this thread uses the
+// client.
 class RelayImpl final : public Relay, public HttpHandler {
  public:
   RelayImpl(RelayOptions options, ExchangeQueue* queue, Findings* findings)
@@ -237,7 +238,7 @@ class RelayImpl final : public Relay, public HttpHandler {
   const RelayOptions& options() const { return options_; }
   ExchangeQueue& queue() { return *queue_; }
   Findings& findings() { return *findings_; }
-  // Takes bytes of the limit of all copies. Returns false if there are too few.
+  // Takes bytes from the limit of all copies. Returns false if there are too few.
   bool TakeCopied(uint64_t bytes) {
     if (copied_bytes_.fetch_add(bytes) + bytes <= options_.max_copied_together) return true;
     copied_bytes_ -= bytes;
@@ -269,7 +270,7 @@ class RelayImpl final : public Relay, public HttpHandler {
     Wake();
   }
 
-  // The client left: the upstream need not go on.
+  // The client has disconnected, so the upstream request is ended.
   void Abandon(uint64_t number) {
     const auto found = passages_.find(number);
     if (found == passages_.end()) return;
@@ -308,7 +309,7 @@ class RelayImpl final : public Relay, public HttpHandler {
   std::atomic<uint64_t> copied_bytes_{0};
   Mutex mutex_;
   std::vector<Task> tasks_ GUARDED_BY(mutex_);
-  // Used by the relay's thread alone.
+  // Used only by the relay's thread.
   std::unique_ptr<StreamClient> client_;
   std::map<uint64_t, std::shared_ptr<Passage>> passages_;
   std::unique_ptr<HttpServer> http_;
@@ -341,11 +342,11 @@ void Passage::Send(StreamClient& client) {
     headers += fmt::format("{}: {}\r\n", name, value);
   if (!request_.body.empty() || request_.method == "POST" || request_.method == "PUT")
     headers += fmt::format("content-length: {}\r\n", request_.body.size());
-  // The connection to the client leaves the body of an answer to HEAD out.
+  // The connection to the client omits the body of an answer to HEAD.
   const std::string_view method = request_.method == "HEAD" ? "GET" : request_.method;
   const std::string target = OriginTarget(request_.method, request_.target);
   client.Forward(method, target, headers, request_.body, *this);
-  // Keys are not needed any more, nor bodies of which there is no copy.
+  // Keys are no longer needed, nor bodies without a copy.
   request_.headers.clear();
   if (!is_compared_) {
     request_.body = {};
@@ -384,7 +385,7 @@ void Passage::OnBytes(std::string_view bytes) {
 }
 
 void Passage::OnEnd(double /*now*/, StreamEnd end) {
-  // Forgotten whatever happens below; destroyed at the end.
+  // Removed from the list in any case; destroyed at the end of the function.
   const std::shared_ptr<Passage> self = relay_.Forget(number);
   const bool is_complete = has_head_ && end.error.empty();
   if (!is_complete) {
@@ -402,7 +403,7 @@ void Passage::OnEnd(double /*now*/, StreamEnd end) {
     writer_->Send(is_complete ? std::move(response_) : BadGateway(end.error));
   } else if (is_complete) {
     writer_->EndStream();
-  }  // else the destroyed writer cuts the stream off, as the upstream did
+  }  // otherwise destroying the writer ends the stream early, as the upstream did
 }
 
 void Passage::Keep() {

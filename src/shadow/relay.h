@@ -21,17 +21,18 @@ struct RelayOptions {
   // Adds return_token_ids to requests that are compared; clients see the ids, too.
   bool asks_for_token_ids = false;
   uint64_t max_copied_bytes = uint64_t{16} << 20;  // of one answer; a longer one is not compared
-  // Most bytes of all copies of requests and answers under way; an answer beyond is not compared.
+  // Maximum bytes of all copies of requests and answers in progress; answers beyond it are not
+  // compared.
   uint64_t max_copied_together = uint64_t{256} << 20;
 };
 
-// Clients' headers, keys among them, are sent to the upstream and kept nowhere. Thread safety: all
+// Clients' headers, including API keys, are sent to the upstream and not stored. Thread safety: all
 // methods may be called from any thread.
 class Relay {
  public:
   // Binds, listens and starts to forward. Complete answers with status 200 to completions and chats
-  // go to `queue`; what becomes of requests is counted in `findings`. Both outlive the relay.
-  // Errors: those of HttpServer::Listen and StreamClient::Create.
+  // go to `queue`; `findings` counts the results of requests. Both outlive the relay. Errors: those
+  // of HttpServer::Listen and StreamClient::Create.
   static Result<std::unique_ptr<Relay>> Start(RelayOptions options, ExchangeQueue* queue,
                                               Findings* findings);
   virtual ~Relay() = default;

@@ -18,21 +18,21 @@ std::string TextOf(const json::Value& row, std::string_view key) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// The rate of the sheet for the arithmetic of a product; 0 if the device has none of its own.
+// Returns the data sheet's rate for the arithmetic of a product; 0 if the device has no such rate.
 double SheetFlops(const std::string& shape, const DeviceProfile& device) {
   if (shape.find("fp8 x fp8") != std::string::npos) return device.fp8_flops;
   if (shape.find("nvfp4 x nvfp4") != std::string::npos) return device.fp4_flops;
   return shape.find(", bf16") != std::string::npos ? device.bf16_flops : 0;
 }
 
-// The number of rows that a product's shape, "8 x 10240 x 8192, ...", begins with.
+// Returns the number of rows at the beginning of a product's shape, "8 x 10240 x 8192, ...".
 int64_t RowsOf(const std::string& shape) {
   int64_t rows = 0;
   std::from_chars(shape.data(), shape.data() + shape.size(), rows);
   return rows;
 }
 
-// The part that a row of the report determines, and the factor that it gives.
+// The part of a step that a row of the report determines, and its factor.
 struct Sample {
   StepPart part;
   double factor;
@@ -84,7 +84,7 @@ Result<KernelFactors> FactorsOfKernels(const json::Value& report, const DevicePr
     std::ranges::sort(factors);
     found.factors[static_cast<size_t>(part)] = factors[factors.size() / 2];
     if (part == StepPart::kProducts) {
-      // Measured on products of many rows, so nothing is left to those of few.
+      // The weights' factor already covers products of few rows.
       found.factors[static_cast<size_t>(StepPart::kNarrow)] = 0;
     }
     found.determined += fmt::format("{}{} from {} rows", found.determined.empty() ? "" : ", ",

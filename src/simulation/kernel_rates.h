@@ -14,18 +14,18 @@ namespace sluice {
 // Whether a JSON object is a report of kernel-bench.
 bool IsKernelReport(const json::Value& report);
 
-// What the report determines: the median over its rows of the sheet's rate divided by the measured
-// one.
+// The factors that the report determines: medians over its rows of the data sheet's rate divided by
+// the measured rate.
 struct KernelFactors {
-  StepParts factors{};     // of `device`, those of the determined parts replaced
+  StepParts factors{};     // factors of `device`, with those of the determined parts replaced
   std::string determined;  // "weights from 40 rows, products from 12 rows"
 };
 
-// weights from products of at most 16 rows, products from those of 1024 and more in the formats
-// that `device` has a rate for, cache from attention of one token a sequence, attention from
-// prompts. The other parts are of the host and of links between devices, and keep those of
-// `device`. kInvalidData, with `place`, if the report is of a run that broke off or determines
-// nothing.
+// Computes the factors of a report. kWeights comes from products of at most 16 rows, kProducts from
+// products of 1024 rows and more in formats for which `device` has a rate, kCache from attention of
+// one token per sequence, and kAttention from attention of prompts. The other parts belong to the
+// host and to links between devices; they keep the factors of `device`. kInvalidData, with `place`,
+// if the run was interrupted or the report determines nothing.
 Result<KernelFactors> FactorsOfKernels(const json::Value& report, const DeviceProfile& device,
                                        std::string_view place);
 
