@@ -13,7 +13,7 @@ namespace sluice {
 // folder with its files, and ignores failures to do so.
 class ScratchFolder {
  public:
-  // `name`: what the folder's name begins with. kUnavailable names the parent folder and the
+  // `name`: the beginning of the folder's name. kUnavailable names the parent folder and the
   // system's reason.
   static Result<ScratchFolder> Make(std::string_view name);
   ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}

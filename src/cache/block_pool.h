@@ -77,7 +77,7 @@ class BlockList {
 // num_cached() == num_blocks().
 class BlockPool {
  public:
-  // Is told when a cached block is evicted.
+  // Receives evictions of cached blocks.
   class Evictor {
    public:
     virtual ~Evictor() = default;

@@ -61,8 +61,8 @@ class BlockTiers {
   BlockTiers(const BlockTiers&) = delete;
   BlockTiers& operator=(const BlockTiers&) = delete;
 
-  // Who is told what the tiers gain and lose from now on; outlives the tiers. Changes are collected
-  // until TellChanges(), DropChanges() forgets them.
+  // Sets the listener for blocks that the tiers add and remove; it outlives the tiers. Changes are
+  // collected until TellChanges(), DropChanges() forgets them.
   void set_listener(TierListener* listener);
   TierListener* listener() const { return listener_; }
   void TellChanges();
@@ -86,7 +86,7 @@ class BlockTiers {
   bool Has(const TierKey& key, int64_t group) const;
   // Starts to read the block if it is on disk. `now`: it is the next block to be loaded.
   State Prepare(const TierKey& key, int64_t group, bool now);
-  // Copies the content into the pool's block. Returns false if no tier has it any more. REQUIRES:
+  // Copies the content into the pool's block. Returns false if no tier has the block. REQUIRES:
   // Prepare has returned kReady.
   bool Load(const TierKey& key, int64_t group, BlockId block);
   // Waits up to 2 ms if blocks are being read from the disk.

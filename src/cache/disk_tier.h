@@ -69,14 +69,14 @@ class DiskTier {
   void Rest();
 
   bool Has(const TierName& name) const;
-  // Queues the block to be written, unless it is on disk. `changes`: is told when it is there, and
-  // when it is no longer; may be null.
+  // Queues the block to be written, unless it is on disk. `changes` is notified when the block is
+  // on disk, and when it is removed; may be null.
   void Write(const TierName& name, HeldBytes bytes,
              const std::shared_ptr<TierChanges>& changes = {});
-  // Tells `changes` the same of a block that is on disk or queued.
+  // Notifies `changes` in the same way about a block that is on disk or queued.
   void Tell(const TierName& name, const std::shared_ptr<TierChanges>& changes);
-  // Waits until `deadline` for room in the write queue, so that Write() drops nothing. False at the
-  // deadline, or if nothing is written any more.
+  // Waits until `deadline` for room in the write queue, so that Write() drops nothing. Returns
+  // false at the deadline, or if writing has stopped.
   bool WaitForRoom(std::chrono::steady_clock::time_point deadline);
 
   // Starts to read a block, unless that has started already. Returns false if the block does not

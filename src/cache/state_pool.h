@@ -51,7 +51,7 @@ class HeldState {
 // + num_kept() == num_slots().
 class StatePool {
  public:
-  // Is told when a snapshot's slot is reused.
+  // Is notified when a snapshot's slot is reused.
   class Evictor {
    public:
     virtual ~Evictor() = default;

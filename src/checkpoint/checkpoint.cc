@@ -34,7 +34,7 @@ bool IsPlainFileName(std::string_view name) {
                       [](char c) { return c == '/' || c == '\\' || c == '\0'; });
 }
 
-// What the names of files with weights begin with.
+// Prefixes of the names of files with weights.
 std::string_view StemOf(const std::filesystem::path& folder) {
   return IsMistralFormat(folder) ? kMistralWeights : "model";
 }

@@ -211,7 +211,7 @@ Status CopyExperts(const JsonFields& moe, json::Value& config) {
   return copy.Count("num_experts_per_tok", "num_experts_per_tok");
 }
 
-// Latent attention, and experts chosen by a softmax beside shared ones; without `moe`, no layer has
+// Latent attention, experts chosen by softmax, and shared experts; without `moe`, no layer has
 // experts.
 Status CopyLatent(const JsonFields& params, const json::Value* moe, json::Value& config) {
   Copier copy(params, config);

@@ -1,4 +1,4 @@
-// Models in Mistral's own format: params.json, consolidated*.safetensors and tekken.json, in place
+// Models in Mistral's own format: params.json, consolidated*.safetensors and tekken.json, instead
 // of Hugging Face's config.json, model*.safetensors and tokenizer.json.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace sluice {
 
 inline constexpr std::string_view kMistralParams = "params.json";
-// What the names of weights begin with: consolidated.safetensors, its index, and shards.
+// Prefixes of the names of weights: consolidated.safetensors, its index, and shards.
 inline constexpr std::string_view kMistralWeights = "consolidated";
 
 // Whether a folder is read in this format: it has params.json, and what Hugging Face's format needs
@@ -30,7 +30,7 @@ Result<json::Value> ConfigOfMistralParams(const json::Value& params);
 // "model.layers.0.self_attn.q_proj.weight". Unknown names stay as they are.
 std::string NameOfMistralTensor(std::string_view name);
 
-// The canonical name of a tensor in `file`, whose name tells the format.
+// Returns the canonical name of a tensor in `file`, whose name identifies the format.
 std::string CanonicalNameIn(const std::filesystem::path& file, std::string_view name);
 
 // A model's configuration in the keys of config.json, from that file or from params.json.

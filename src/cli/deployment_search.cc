@@ -77,8 +77,7 @@ class Search {
       std::vector<Deployment> kept;
       bool any_fits = false;
       for (const Split& split : SplitsOf(count)) {
-        // Stages compute one after the other, so they only help a model that does not fit
-        // otherwise.
+        // Stages compute in sequence, so they only help a model that does not fit otherwise.
         if (split.num_stages > 1 && any_fits) break;
         auto tried = Try(device, model, split);
         if (!tried) {

@@ -240,7 +240,7 @@ bool ComputesOnDevice(const Settings& settings) {
 }  // namespace
 
 Result<Settings> SettingsOfEntry(const Settings& settings, const ModelEntry& entry) {
-  // The server's API keys apply to models that have no keys of their own. The two are not merged.
+  // The server's API keys apply to models without their own keys. The two are not merged.
   const bool has_keys = std::ranges::any_of(
       entry.options, [](const Assignment& own) { return own.option->name == "api-key"; });
   std::vector<Assignment> all;

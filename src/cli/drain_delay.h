@@ -1,4 +1,4 @@
-// How a server behind proxies ends, with --drain-delay.
+// Ends a server that is behind proxies, with --drain-delay.
 #pragma once
 
 #include <chrono>

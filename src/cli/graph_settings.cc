@@ -98,7 +98,7 @@ Result<Compilation> CompilationOf(const options::Settings& settings) {
   return result;
 }
 
-// Whether the program of this name records graphs unless told otherwise, and this one can.
+// Whether graphs are on by default under this program's name, and this program can capture them.
 bool HasGraphsByDefault(const options::Settings& settings) {
   if (settings.dialect() == options::Dialect::kSluice) return false;
   const std::string device = settings.Text("device").value_or("auto");

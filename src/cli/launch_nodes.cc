@@ -397,7 +397,7 @@ class Daemon {
 
   int fd() const { return fd_.get(); }
   int Wait() { return WaitForProcess(std::exchange(process_, 0)); }
-  // Waits until it ends by itself, then kills it.
+  // Waits some time for it to exit, then kills it.
   int End() {
     kill(process_, SIGTERM);
     pollfd polled{fd_.get(), POLLIN, 0};

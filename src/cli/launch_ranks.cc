@@ -64,7 +64,7 @@ void SetMpiEnvironment(bool several_machines, const std::string& network) {
       {"OMPI_MCA_btl", several_machines ? "self,vader,tcp" : "self,vader"},
       // Uses shared memory without system calls that containers forbid.
       {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
-      // After a rank ends, rank 0 has 4 seconds to tell its clients.
+      // After a rank ends, rank 0 has 4 seconds to notify its clients.
       {"OMPI_MCA_odls_base_sigkill_timeout", "4"},
       {"OMPI_MCA_orte_execute_quiet", "1"},
       // Notices an unreachable machine within seconds.

@@ -16,7 +16,7 @@ struct LineEditorOptions {
   std::filesystem::path history_file = {};  // empty: no history is kept
   // Returns possible completions, as whole lines. Empty: completes file names.
   std::function<std::vector<std::string>(std::string_view line)> complete = {};
-  int interrupt_fd = -1;  // becomes readable when the line is to be aborted
+  int interrupt_fd = -1;  // becomes readable when the line must be aborted
 };
 
 // REQUIRES: standard input and output are a terminal; there is only one instance. Thread safety:

@@ -38,8 +38,8 @@ class RankProcess {
   virtual void BeginSteps() = 0;
 
   // Sets what rank 0 does when the group fails. `act` is called once, on any thread, and must
-  // return soon. Null (the initial value): the process ends. A replaced function is not called any
-  // more. Ranks other than 0 end when rank 0 has ended.
+  // return soon. Null (the initial value): the process ends. A replaced function is never called.
+  // Ranks other than 0 end when rank 0 has ended.
   virtual void OnFailure(std::function<void(const std::string& reason)> act) = 0;
   // Sets the handler for the words that the launcher sends to rank 0: "drain", "reload". Called on
   // the thread that watches the other ranks, so it must return soon.

@@ -232,7 +232,7 @@ class ServeRun {
       process_->OnFailure(nullptr);
     }
     failure_thread.reset();  // ends the process if a rank was lost earlier
-    EndServing();            // tells the other ranks that there are no more steps
+    EndServing();            // signals the other ranks that there are no more steps
     drain_thread.reset();
     if (process_ && code) process_->Leave();
     return code;
@@ -288,7 +288,7 @@ class ServeRun {
   }
 
   void OnSignal() {
-    // After a failure the process ends by itself, with an exit code that reports the failure.
+    // After a failure, the process exits with a code that reports the failure.
     if (!process_ || !HasFailedSoon(*process_)) Drain();
   }
 

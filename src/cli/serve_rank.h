@@ -17,7 +17,7 @@ struct RankSizes {
 RankSizes RankSizesOf(const options::Settings& settings);
 
 // Loads this rank's share of the model and computes steps until rank 0 ends. Returns 0 if it ended
-// in order. On an error, tells all ranks, and this process ends with rank 0.
+// in order. On an error, notifies all ranks, and this process ends with rank 0.
 Result<int> RunServingRank(const options::Settings& settings, RankProcess& process,
                            const RankSizes& sizes);
 

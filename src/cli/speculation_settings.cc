@@ -342,7 +342,7 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
     if (is_named && are_processes) return DraftOfProcesses();
     RETURN_IF_ERROR(FindDraft(settings, keys, model, hooks, are_processes, found.draft));
     if (!is_named) method = HiddenStateMethod(KindOf(found.draft.folder));
-    if (method == "eagle") method = "eagle3";  // one reader tells the kinds of heads apart
+    if (method == "eagle") method = "eagle3";  // one reader distinguishes the kinds of heads
     if (method.empty()) method = "draft_model";
     if (method == "eagle3") found.draft.kind = Kind::kEagle3;
     if (method == "dflash") found.draft.kind = Kind::kDflash;

@@ -135,7 +135,7 @@ Status ResponseParser::ReadHead() {
   if (status_ >= 100 && status_ < 200) {
     state_ = State::kHead;  // an interim answer, which the real one follows
   } else if (status_ == 204 || status_ == 304) {
-    state_ = State::kDone;  // without a body, even if a length is told
+    state_ = State::kDone;  // without a body, even if the head has a length
   } else if (!coding.empty()) {
     state_ = State::kChunkSize;
   } else if (length) {

@@ -34,7 +34,7 @@ struct StreamEnd {
 class StreamHandler {
  public:
   virtual ~StreamHandler() = default;
-  // Whether the answer is passed on as it comes, by OnHead and OnBytes in place of OnEvent; then
+  // Whether the answer is passed on as it arrives, by OnHead and OnBytes instead of OnEvent; then
   // StreamEnd has no body.
   virtual bool wants_bytes() const { return false; }
   // `head`: the status line and the headers. Called before the first OnBytes, or before OnEnd of an
@@ -77,7 +77,7 @@ class StreamClient {
   // Ends the handler's request and closes its connection. OnEnd is not called. Does nothing if the
   // request has ended. REQUIRES: not called by a handler.
   void Cancel(const StreamHandler& handler);
-  // Stops reading the answer of the handler's request, or goes on. A handler may call it; bytes
+  // Stops or continues reading the answer of the handler's request. A handler may call it; bytes
   // that were already read are still passed on. Does nothing if the request has ended.
   void Pause(const StreamHandler& handler, bool paused);
   // Waits for data until `until` (MonotonicSeconds; infinity: no limit) and handles them; may

@@ -71,7 +71,7 @@ bool MatcherQueue::Turn(Job& job, double& seconds) const {
   bool is_done = false;
   try {
     do {
-      if (job.matcher.use_count() == 1) return true;  // no sequence uses the matcher any more
+      if (job.matcher.use_count() == 1) return true;  // no sequence uses the matcher
       is_done = job.matcher->WorkOnce(job.output, mask_words_);
       seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     } while (!is_done && seconds < kTurnSeconds);

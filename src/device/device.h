@@ -169,9 +169,9 @@ class Device {
 // Whether the program was built with the CUDA backend (make build-cuda).
 bool BuiltWithCuda();
 
-// The CUDA devices that the driver shows, as restricted by CUDA_VISIBLE_DEVICES. kUnsupported says
-// why there are none: a program built without CUDA, no driver, a driver too old for the runtime
-// (with both versions), or no device.
+// The CUDA devices that the driver shows, as restricted by CUDA_VISIBLE_DEVICES. kUnsupported gives
+// the reason why there are none: a program built without CUDA, no driver, a driver too old for the
+// runtime (with both versions), or no device.
 Result<std::vector<DeviceInfo>> ListCudaDevices();
 
 // The same for AMD GPUs, as restricted by HIP_VISIBLE_DEVICES: whether the program was built with

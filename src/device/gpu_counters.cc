@@ -33,7 +33,7 @@ struct GpuCounters::Library {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
   int (*handle_of)(const char* uuid, void** handle) = nullptr;
-  // Since the driver was loaded.
+  // Energy since the driver was loaded.
   int (*millijoules)(void* handle, unsigned long long* value) = nullptr;  // NOLINT
   int (*memory)(void* handle, NvmlMemory* memory) = nullptr;
 

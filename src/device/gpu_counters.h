@@ -13,7 +13,7 @@ namespace sluice {
 
 // libnvidia-ml is opened by the first Read() after a Watch(): the file that the environment
 // variable SLUICE_NVML names, else libnvidia-ml.so.1, which comes with the driver. Without it
-// nothing can be read. Measures what other programs take of the GPUs, too.
+// nothing can be read. The figures include other programs that use the GPUs.
 //
 // Thread safety: all methods may be called from any thread.
 class GpuCounters {
@@ -35,7 +35,7 @@ class GpuCounters {
 
   // Adds a GPU, unless it was added before.
   void Watch(const std::string& uuid);
-  // Empty if nothing is watched or can be read; the log says once why not.
+  // Empty if no GPU is watched or can be read; the reason is logged once.
   std::vector<Gpu> Read();
 
  private:
@@ -45,7 +45,7 @@ class GpuCounters {
     void* handle = nullptr;
     bool was_read = false;
     std::optional<uint64_t> first_millijoules = {};
-    double joules = 0;  // kept if the GPU cannot be read any more
+    double joules = 0;  // kept if the GPU can no longer be read
   };
 
   Mutex mutex_;

@@ -1,4 +1,4 @@
-// A GPU behind a vendor's runtime (gpu_runtime.h): an implementation of device.h.
+// Implements device.h for a GPU with a vendor's runtime (gpu_runtime.h).
 #pragma once
 
 #include <memory>

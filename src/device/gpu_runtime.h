@@ -1,7 +1,7 @@
-// What a GPU vendor's runtime does, as a table of its functions: CUDA's, linked into the program,
-// or HIP's, opened at run time. HIP's calls have the meaning of CUDA's, one by one, so that one
-// device (gpu_device.h) serves both. Errors are the runtime's own numbers, of which these are
-// alike.
+// The functions of a GPU vendor's runtime as a table: CUDA's, linked into the program, or HIP's,
+// opened at run time. Each call of HIP has the same meaning as CUDA's, so one device class
+// (gpu_device.h) serves both. Errors are the runtime's own numbers; the following ones are equal in
+// both.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,12 @@ constexpr int kGpuSuccess = 0;
 constexpr int kGpuOutOfMemory = 2;
 constexpr int kGpuNotReady = 600;
 
-// Thread safety: as the runtime's functions. Handles (streams, events, graphs) are the runtime's.
+// Thread safety: that of the runtime's functions. Handles (streams, events, graphs) are the
+// runtime's.
 struct GpuRuntime {
   const char* name;  // "CUDA", in messages
 
-  // Returns the thread's last error and forgets it.
+  // Returns and clears the thread's last error.
   int (*take_last_error)();
   int (*set_device)(int ordinal);
   int (*memory_info)(size_t* free, size_t* total);
@@ -44,7 +45,7 @@ struct GpuRuntime {
   int (*copy_on_device)(void* to, const void* from, size_t bytes, void* stream);
   int (*fill)(void* to, int byte, size_t bytes, void* stream);
 
-  int (*begin_capture)(void* stream);  // leaves other threads' calls alone
+  int (*begin_capture)(void* stream);  // does not restrict other threads' calls
   int (*end_capture)(void* stream, void** recorded);
   int (*count_operations)(void* recorded, size_t* count);
   int (*destroy_recorded)(void* recorded);
@@ -64,7 +65,7 @@ struct GpuRuntime {
   // kInternal: "copying 12 bytes to the device: cudaErrorInvalidValue (invalid argument)", with
   // advice if there is any.
   Error (*failure)(const std::string& purpose, int code);
-  // The environment variable, and its value, with which every launch waits for its kernel.
+  // Name and value of the environment variable that makes every launch wait for its kernel.
   const char* blocking_variable;
   const char* blocking_value;
 };

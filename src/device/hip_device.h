@@ -1,5 +1,5 @@
-// AMD GPUs: an implementation of device.h over HIP's runtime. Compiled into every program; only
-// those built with SLUICE_HIP have kernels, so in others OpenDevice returns an error.
+// AMD GPUs: an implementation of device.h over HIP's runtime. Compiled into every program. Only
+// programs built with SLUICE_HIP have kernels; in others, OpenDevice returns an error.
 #pragma once
 
 #include <memory>

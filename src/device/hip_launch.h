@@ -1,4 +1,5 @@
-// Launches a HIP kernel. Has no includes of its own kind: Clang reads it for every kernel file.
+// Launches a HIP kernel. Includes no other headers of this program, because Clang reads this file
+// for every kernel file.
 #pragma once
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-// AMD's HIP runtime, libamdhip64.so, opened at run time: the program needs neither its headers nor
-// the library to be built, and starts without it.
+// AMD's HIP runtime, libamdhip64.so, opened at run time: the program is built without its headers
+// and library, and starts without it.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Errors that the program tells apart, by the runtime's numbers.
+// The runtime's numbers of errors that the program distinguishes.
 enum HipError : int {
   kHipInitializationError = 3,
   kHipInsufficientDriver = 35,
@@ -65,8 +65,8 @@ struct HipLibrary {
 };
 
 // Opens the library at the first call: the file that SLUICE_HIP_RUNTIME names, else the usual ones.
-// Later calls return the same. kUnsupported says what was tried, or what the library lacks. Thread
-// safe.
+// Later calls return the same library. kUnsupported lists the files that were tried, or the missing
+// function. Thread safe.
 Result<const HipLibrary*> OpenHipLibrary();
 
 // Whether the device is unusable for this process after this error.

@@ -20,10 +20,10 @@ namespace {
 constexpr int kMostDevices = 64;
 
 struct Kernel {
-  const void* host;  // the address that stands for it
+  const void* host;  // the address that represents it on the host
   const char* name;  // in the code object
 };
-// What Clang registers for one file of kernels.
+// The data that Clang registers for one file of kernels.
 struct Module {
   const char* bundle;
   std::vector<Kernel> kernels;
@@ -49,7 +49,8 @@ uint64_t ReadNumber(const char* from) {
 }
 
 // The code object for an architecture in a bundle of Clang's format: a magic word, a count, then an
-// offset, a size and a name for each. Null if there is none; `names` gets those that there are.
+// offset, a size and a name for each. Returns null if there is none; `names` receives the names in
+// the bundle.
 const char* CodeOf(const char* bundle, std::string_view architecture,
                    std::vector<std::string>& names) {
   constexpr std::string_view kMagic = "__CLANG_OFFLOAD_BUNDLE__";
@@ -131,8 +132,8 @@ int LaunchHipKernel(const HipLaunch& launch) {
 
 }  // namespace sluice
 
-// What Clang's code for the host calls before main, and at the end. Hidden, so that a library of
-// HIP that is opened later keeps its own.
+// Functions that Clang's host code calls before main and at exit. Hidden, so that they do not
+// replace those of a HIP library that is opened later.
 #define SLUICE_OF_CLANG extern "C" __attribute__((visibility("hidden"), used))
 
 namespace {

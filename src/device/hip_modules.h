@@ -1,6 +1,6 @@
 // The HIP kernels in the program: Clang puts each file's machine code, for all architectures, into
-// its object file, and registers it at start. This file is the registry, which HIP's own runtime
-// would be in a program that is linked against it.
+// its object file, and registers it at start. This file implements the registry; in a program
+// linked against HIP's runtime, the runtime does this.
 #pragma once
 
 #include <string>

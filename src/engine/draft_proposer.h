@@ -22,10 +22,10 @@ namespace sluice {
 
 // The draft samples as the request does, with the same random number, but without the request's
 // constraint: where both models agree on the probabilities, they draw the same token. It has its
-// own KV cache and its own prefix index, independent of the scheduler. It lags behind a sequence
-// after the prompt, after a preemption, and while nothing was proposed. Before it proposes again,
-// it computes the missing tokens, at most kMostCaughtUp per step of the engine. If its cache is
-// full or the sequence is too long for it, nothing is proposed.
+// own KV cache and its own prefix index, independent of the scheduler. It has fewer tokens than the
+// sequence after the prompt, after a preemption, and after steps without proposals. Before it
+// proposes again, it computes the missing tokens, at most kMostCaughtUp per step of the engine. If
+// its cache is full or the sequence is too long for it, nothing is proposed.
 //
 // Thread safety: one thread at a time. Create allocates everything except the tables of sequences.
 // Ownership: owns cache and arrays; model and pool outlive it.

@@ -117,7 +117,7 @@ class Engine {
     // Called with the number of bytes that the plan takes from the memory that it divides.
     std::function<void(int64_t bytes)> planned_bytes;
     std::function<void(int64_t done_bytes, int64_t total_bytes)> load_progress;
-    // The processes that compute the model, of which this is rank 0. Null: this process computes
+    // The processes that compute the model; this process is rank 0. Null: this process computes
     // alone. Used until the engine is created; its communicator is used as long as the engine
     // lives.
     const ProcessRanks* processes = nullptr;
@@ -155,7 +155,7 @@ class Engine {
   virtual bool healthy() const = 0;
   // Returns why the engine has stopped computing until the server is restarted; "" while it works.
   virtual std::string failure() const { return ""; }
-  // Returns whether there is work of which none has been done for longer than the watchdog allows.
+  // Returns whether there is work, but no progress for longer than the watchdog allows.
   virtual bool stalled() const { return false; }
   // Returns the state of each engine, in order.
   virtual std::vector<EngineState> states() const { return {{healthy(), failure()}}; }
@@ -189,9 +189,9 @@ class Engine {
   virtual Status WakeUp(bool /*weights*/, bool /*cache*/) { return NotReloadable(); }
   virtual Residency residency() const { return {}; }
 
-  // Loads the checkpoint in `folder`, which must have the same configuration, beside the weights in
-  // use. Requests are served meanwhile. Replaces weights that were staged earlier; after an error,
-  // none are staged.
+  // Loads the checkpoint in `folder`, which must have the same configuration, while the old weights
+  // stay in use. Requests are served meanwhile. Replaces weights that were staged earlier; after an
+  // error, none are staged.
   virtual Status StageWeights(const std::filesystem::path& /*folder*/) { return NotReloadable(); }
   // Switches to the staged weights before the next step: no step uses both. Running requests
   // continue; the keys and values of all their tokens are recomputed. The prefix cache is emptied.
