@@ -36,7 +36,7 @@ struct SimulationConfig {
   std::shared_ptr<const DeviceProfile> device;  // null: no simulation
   int count = 1;                                // of devices
   double speed = 1;                             // steps take 1 / speed of their time
-  // Answers end by themselves after this number of tokens on average; 0: never.
+  // Average number of tokens after which answers end; 0: never.
   int64_t mean_output = 0;
 
   bool is_given() const { return device != nullptr; }

@@ -542,7 +542,7 @@ Result<std::unique_ptr<Engine>> CreateReplicas(const EnginePlan& plan, const Mod
                                          plan.config.enable_prefix_caching);
 }
 
-// Starts the engines of a simulation, each on simulated devices of its own.
+// Starts the engines of a simulation, each on its own simulated devices.
 Result<std::unique_ptr<Engine>> StartSimulated(const EnginePlan& plan, const ModelConfig& model,
                                                const EngineInfo& info, const Engine::Hooks& hooks) {
   std::vector<std::unique_ptr<Engine>> engines;

@@ -248,7 +248,8 @@ void EngineLoop::CheckIdle() {
   broken_ = true;
 }
 
-// A lost device or rank refuses all requests at once, instead of failing each in a step of its own.
+// With a lost device or rank, all requests are refused immediately, instead of each failing in its
+// own step.
 void EngineLoop::OnFailedStep() {
   ++failed_steps_;
   if (is_model_lost_.load()) return;

@@ -59,7 +59,7 @@ class EngineLoop final : public Engine {
     std::function<Status(const std::filesystem::path& folder, Parts& parts)> load_weights;
     // Allocates the parts of the cache that are missing.
     std::function<Status(Parts& parts)> load_cache;
-    // Loads a model beside the one in use, with threads of its own; null: not possible.
+    // Loads a model while the old one stays in use, on its own threads; null: not possible.
     std::function<Result<std::unique_ptr<Model>>(const std::filesystem::path& folder)> load_model;
     // The same for a model of several ranks: stages the weights in all of them.
     std::function<Status(WeightStage& own, const std::filesystem::path& folder)> stage;

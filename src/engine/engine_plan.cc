@@ -32,7 +32,7 @@ struct StepDefaults {
   int64_t max_num_seqs = kDefaultMaxNumSeqs;
   int64_t max_num_batched_tokens = kDefaultMaxNumBatchedTokens;
   // Number of decoding rows that cost little more than one: reading the weights takes longer than
-  // multiplying so many rows.
+  // multiplying this number of rows.
   int64_t max_proposed_tokens = 16;
 };
 // The same if a drafter proposes, which does so only as far as measured times say that it pays.

@@ -54,7 +54,7 @@ class EngineJournal {
   virtual ~EngineJournal() = default;
 
   virtual bool replays() const { return false; }
-  // Called once on the engine's thread, in place of its loop, if replays().
+  // Called once on the engine's thread, instead of its loop, if replays().
   virtual void Replay(const ReplaySeat& /*seat*/) {}
 
   // A core has started: it has no requests, and its cache is empty.

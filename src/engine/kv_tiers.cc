@@ -29,12 +29,12 @@
 namespace sluice {
 namespace {
 
-// Bytes of pieces on their way to the disk, and as many of pieces read from it; at least so many
-// pieces each.
+// Maximum bytes of pieces that are being written to the disk, and of pieces that are being read
+// from it; but at least the following numbers of pieces.
 constexpr int64_t kWayBytes = int64_t{64} << 20;
 constexpr int64_t kLeastBlocksOnWay = 16;
 constexpr int64_t kLeastSnapshotsOnWay = 2;
-// Folder of the snapshots on disk, beside those of the blocks.
+// Folder of the snapshots on disk, next to the folders of blocks.
 constexpr const char* kSnapshotFolder = "states";
 
 // What is kept of one kind, blocks or snapshots: the size of a piece, and the share of the memory

@@ -18,8 +18,8 @@ namespace sluice {
 // Plans the memory of the tiers (EnginePlan::tier_bytes). If sequences keep states, half of the
 // memory, of the disk space and of the write rate is for snapshots. `host`: the memory of a
 // device's machine. kUnsupported without a prefix cache. kInvalidArgument if the memory is too
-// small for a block or a snapshot. kResourceExhausted if there is no memory for the tiers beside
-// what is planned so far.
+// small for a block or a snapshot. kResourceExhausted if the memory that the plan leaves is too
+// little for the tiers.
 Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan& plan);
 
 // The memory of the tiers, for plans made before the size of a block is known. PlanTiers takes more

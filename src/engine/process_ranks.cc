@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// What a rank tells the others about its own plan.
+// The part of a rank's plan that it sends to the other ranks.
 struct PlanOfRank {
   int64_t max_model_len = 0;
   int64_t max_num_seqs = 0;

@@ -95,8 +95,8 @@ std::vector<RankThreads> ThreadsOfEngine(const RankPlan& ranks, int engine, int 
     const int begin = rank.num_threads * engine / num_engines;
     const int end = rank.num_threads * (engine + 1) / num_engines;
     rank.num_threads = std::max(1, end - begin);
-    // Thread i is pinned to CPU i of its rank. Rotates the list so that each engine begins with
-    // CPUs of its own.
+    // Thread i is pinned to CPU i of its rank. Rotates the list so that each engine begins with its
+    // own CPUs.
     if (!rank.cpus.empty()) {
       std::rotate(rank.cpus.begin(), rank.cpus.begin() + begin % static_cast<int>(rank.cpus.size()),
                   rank.cpus.end());

@@ -1,4 +1,4 @@
-// Data parallelism: several engines behind one interface.
+// Data parallelism: several engines with one interface.
 #pragma once
 
 #include <array>

@@ -110,7 +110,7 @@ Result<EnginePlan> PlanSimulated(const EngineConfig& config, const ModelConfig& 
   EngineConfig asked = config;
   asked.exact_ranks = true;
   asked.graphs = {};
-  // Each engine has devices of its own, and so its own weights and cache.
+  // Each engine has its own devices, and so its own weights and cache.
   asked.data_parallel_size = 1;
   ResolvedTower tower;
   tower.reason = "images are not simulated";

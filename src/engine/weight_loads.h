@@ -1,4 +1,4 @@
-// Loads new weights beside those in use, for EngineLoop::Loader.
+// Loads new weights while the old ones stay in use, for EngineLoop::Loader.
 #pragma once
 
 #include <filesystem>
@@ -19,8 +19,8 @@ class WeightLoads {
   // `plan`: of the engines. `ranks_here`: processes on this machine that load at the same time.
   WeightLoads(EnginePlan plan, ModelConfig model, int ranks_here = 1);
 
-  // A model of one rank on the CPU, with threads of its own. Of several engines, the first one's
-  // call loads the weights, and the others' share them.
+  // A model of one rank on the CPU, with its own threads. Of several engines, the first one's call
+  // loads the weights, and the others' share them.
   Result<std::unique_ptr<Model>> LoadModel(int engine, const std::filesystem::path& folder);
   // The same in all ranks of an engine.
   Status Stage(int engine, WeightStage& own, const std::filesystem::path& folder);
@@ -30,7 +30,7 @@ class WeightLoads {
                     int engine);
 
  private:
-  // kResourceExhausted if there is no room for the weights beside those in use.
+  // kResourceExhausted if there is no memory for the new weights in addition to the old ones.
   Status CheckRoom() const;
 
   const EnginePlan plan_;

@@ -129,7 +129,8 @@ struct AttentionSpec {
   float soft_cap = 0;  // c: a score s becomes c * tanh(s / c) before the softmax; 0: none
   // Tokens of an image also see later tokens of the same image (kernels::SeenSpan).
   bool sees_images = false;
-  // Each head has a learned score beside those of the positions ("sinks"), whose value is zero.
+  // Each head has a learned score in addition to those of the positions (a "sink"), whose value is
+  // zero.
   bool sinks = false;
   std::string sinks_tensor = "sinks";  // [num_heads], after the attention's name
   bool values_are_keys = false;        // v is k before norm and RoPE; there is no v_proj
@@ -188,7 +189,7 @@ struct MlpSpec {
   float limit = 0;                           // ActivationRule::limit
   std::string inner_norm = {};  // an RMS norm of the input of down_projection; "": none
   // After the layer's name: the module with one output, whose sigmoid multiplies the MLP's result;
-  // "": none. Only for an MLP beside experts.
+  // "": none. Only for an MLP in parallel with experts.
   std::string output_gate = {};
 
   bool is_gated() const { return !gate_up_projection.empty() || !gate_projection.empty(); }
@@ -377,7 +378,7 @@ struct LayerSpec {
   bool is_parallel = false;
   // After the layer's name: the tensor [1] that multiplies the residual after the layer; "": none.
   std::string residual_factor = {};
-  MlpSpec mlp;  // the only MLP, or the one beside the experts that every token passes
+  MlpSpec mlp;  // the only MLP, or the one in parallel with the experts, which every token uses
   std::optional<MoeSpec> moe;  // experts
 
   bool mixes() const { return attention.exists() || mixer.has_value(); }

@@ -1,7 +1,7 @@
 // The part of attention that one thread block computes: a tile of query rows against a range of
 // positions.
 //
-// In a wide tile each of the four warps has 16 rows of its own. In a narrow tile the warps share 16
+// In a wide tile, each of the four warps has its own 16 rows. In a narrow tile the warps share 16
 // rows: each takes a quarter of the positions for the scores, then a quarter of the columns for the
 // sums. Either way a row's numbers result from the same operations in the same order: positions are
 // processed in tiles at fixed multiples, weights are rounded to BF16 (F16 with a cache of E4M3),

@@ -177,7 +177,7 @@ struct KvTile {
   }
 
   // Warp. Loads step `step` of the values for sums over the 16 positions from `position` + 16 * i
-  // on, i < 2, as operands b of Multiply for two groups n of eight columns. Neighbours() tells the
+  // on, i < 2, as operands b of Multiply for two groups n of eight columns. Neighbours() gives the
   // columns of the results d[n]. `lane`: this thread's.
   __device__ void LoadValues(uint32_t (&b)[2][2][2], unsigned char* tile, int position, int step,
                              int lane) const {

@@ -100,8 +100,8 @@ struct Functions {
 
 }  // namespace cublaslt
 
-// The opened library. It stays loaded until the program ends: CUDA's libraries have threads and
-// exit handlers of their own. Thread safety: const methods from any thread.
+// The opened library. It stays loaded until the program ends: CUDA's libraries have their own
+// threads and exit handlers. Thread safety: const methods from any thread.
 class CublasLtLibrary {
  public:
   // Opens `path`. If it is empty: the file named by SLUICE_CUBLASLT, if that is set; else the first

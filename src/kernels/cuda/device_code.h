@@ -57,8 +57,8 @@ struct LaunchShape {
   unsigned shared_bytes = 0;
 };
 
-// The most shared memory that a block may have on every GPU, and whether AsyncCopy16 runs beside
-// what follows it.
+// The maximum shared memory of a block that every GPU supports, and whether AsyncCopy16 is
+// asynchronous.
 #if defined(__HIP__) || defined(SLUICE_EMULATED_HIP)
 constexpr int kMostSharedBytes = 64 * 1024;
 constexpr bool kCopiesRunAside = false;
@@ -421,8 +421,8 @@ __device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
          (BitsOf(high) >> 16 & 0x8000u);
 }
 
-// Whether MmaE4m3 may be called: compute capability 8.9 and later. DeviceInfo tells the host the
-// same.
+// Whether MmaE4m3 may be called: compute capability 8.9 and later. On the host, DeviceInfo has the
+// same information.
 __device__ __forceinline__ bool HasE4m3Mma() {
   return ComputeCapability() >= 89;
 }

@@ -93,8 +93,8 @@ struct RmsNormArgs {
   float delta_factor = 1;
 };
 
-// Per-layer embeddings of each row's token, computed in place of their projection: x[i, l, :] =
-// (norm(x[i, l, :] * projection_scale) + table[tokens[i], l, :] * table_scale) * sum_scale, where
+// Per-layer embeddings of each row's token, computed in the memory of their projection: x[i, l, :]
+// = (norm(x[i, l, :] * projection_scale) + table[tokens[i], l, :] * table_scale) * sum_scale, where
 // norm(y) = weight * y * rsqrt(mean(y^2) + eps). x: F32 [rows, num_layers, width]; table: BF16 [..,
 // num_layers, width]. REQUIRES: width is a multiple of 8.
 struct LayerEmbeddingsArgs {

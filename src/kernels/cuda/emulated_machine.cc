@@ -89,7 +89,7 @@ Index3 Machine::BlockAt(uint64_t number) const {
 }
 
 void Machine::AllocateShared(Block& block, unsigned bytes) {
-  // Allocated anew for each launch, with the guard directly after it, so that AddressSanitizer sees
+  // Allocated for each launch, with the guard directly after it, so that AddressSanitizer sees
   // accesses beyond the end.
   memory_.push_back(
       std::make_unique<unsigned char[]>(bytes + size_t{kSharedAlignment} + kGuardBytes));

@@ -63,7 +63,7 @@ class Machine {
     bool has_landed;
     uint64_t group;
   };
-  // The copies of one group of a thread; for race detection a fiber of their own.
+  // The copies of one group of a thread; for race detection their own fiber.
   struct CopyFiber {
     void* fiber;
     uint64_t group;

@@ -61,7 +61,7 @@ struct KernelLaunch {
 
 // For each byte of a launch's arguments: 0xFF if it belongs to a member, 0 for padding, whose
 // values mean nothing. GCC 12 also reports some bytes of arrays of structs as padding. Null with
-// compilers that cannot tell.
+// compilers that do not support it.
 #if __has_builtin(__builtin_clear_padding)
 template <typename Args>
 const unsigned char* MemberBytes() {

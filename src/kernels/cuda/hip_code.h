@@ -1,15 +1,16 @@
-// The language of kernels on AMD's CDNA GPUs (gfx942: MI300X, MI325X; gfx950: MI350X, MI355X),
-// compiled by Clang with -x hip. Replaces HIP's own headers, as those of Debian 12 predate these
-// GPUs.
+// The language that kernels are written in, for AMD's CDNA GPUs (gfx942: MI300X, MI325X; gfx950:
+// MI350X, MI355X), compiled by Clang with -x hip. Replaces HIP's own headers, as those of Debian 12
+// predate these GPUs.
 //
 // A wave has 64 lanes. Kernels use warps of 32: the halves of a wave, which are separate in
 // shuffles, ballots and the functions of tiles. Both halves run the same instructions, since blocks
 // have whole warps and branch by warp only around code that both halves treat alike.
 //
 // Matrix instructions (MFMA) take operands of a whole wave, so they compute what the two warps of a
-// wave multiply together (PairMma...). Where halves may go different ways, products are computed
-// lane by lane, from numbers that shuffles bring. FP8 of gfx942 is another format (its bias is
-// larger by one and it has no negative zero): there E4M3 codes are converted to F16 by arithmetic.
+// wave multiply together (PairMma...). Where the halves may take different branches, products are
+// computed lane by lane, with operands exchanged by shuffles. FP8 of gfx942 is another format (its
+// bias is larger by one and it has no negative zero): there E4M3 codes are converted to F16 by
+// arithmetic.
 #pragma once
 
 #include <stdint.h>
@@ -136,7 +137,7 @@ __device__ __forceinline__ float __ldcg(const float* address) {
   return machine::LoadPastCache(address);
 }
 
-// The value of lane `lane` in this lane's half of the wave.
+// Returns the value of lane `lane` in this lane's half of the wave.
 template <typename T>
 __device__ __forceinline__ T FromLane(T value, int lane) {
   static_assert(sizeof(T) % 4 == 0);
@@ -281,7 +282,7 @@ __device__ __forceinline__ void MultiplyByWave(float (&d)[4], const uint32_t (&a
     multiply(results[half], {is_lower ? lower[0] : upper[0], is_lower ? lower[1] : upper[1]},
              columns);
   }
-  // Columns of the other half's b are of no use.
+  // Columns of the other half's b are not used.
   uint32_t own[4];
   for (int r = 0; r < 4; ++r) own[r] = BitsOf(i < 8 ? results[0][r] : results[1][r]);
   const machine::WaveWords<4> all(own);

@@ -1,6 +1,6 @@
-// The functions of hip_instructions.h on the CPU, by the emulator: hip_code.h and the kernels for
-// AMD GPUs run there as they are, in waves of 64 lanes. Compiled with SLUICE_EMULATED_HIP, for the
-// stand-in of HIP's runtime (tests/fake_hip).
+// Implements the functions of hip_instructions.h on the CPU, with the emulator: hip_code.h and the
+// kernels for AMD GPUs run there unchanged, in waves of 64 lanes. Compiled with
+// SLUICE_EMULATED_HIP, for the fake HIP runtime (tests/fake_hip).
 #pragma once
 
 #include <math.h>
@@ -14,7 +14,7 @@
 
 namespace sluice::emulator {
 
-// A kernel that the stand-in of HIP's runtime may launch.
+// A kernel that the fake HIP runtime may launch.
 struct KnownKernel {
   const void* function;
   size_t args_bytes;
@@ -25,7 +25,7 @@ inline std::vector<KnownKernel>& KnownKernels() {
   return kernels;
 }
 
-// Makes a kernel known before main, or when the library that holds it is opened.
+// Registers a kernel before main, or when its library is opened.
 template <auto kKernel, typename Args>
 struct Named {
   static const bool kIsKnown;
@@ -103,7 +103,7 @@ template <int kWords>
 using HalfWords = EmulatedHalf<kWords>;
 inline uint64_t Ballot(bool predicate) {
   const uint64_t half = emulated::__ballot_sync(0, predicate);
-  // The other half is where nobody may look.
+  // A lane must not read from the other half.
   return Lane() < 32 ? half | 0xA5A5A5A5ull << 32 : half << 32 | 0xA5A5A5A5u;
 }
 
@@ -170,7 +170,7 @@ inline void Mfma16Bf16(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b
 inline void Mfma16F16(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b)[2]) {
   EmulateMfma<4, F16Number>(d, a, b);
 }
-// As the stand-in of HIP's runtime sets it for each launch: 94 for gfx942, 95 for gfx950.
+// Set by the fake HIP runtime for each launch: 94 for gfx942, 95 for gfx950.
 inline bool HasMfmaE4m3() {
   return emulator::ComputeCapability() == 95;
 }

@@ -1,5 +1,5 @@
-// The instructions of AMD's CDNA GPUs that hip_code.h builds on, as Clang's functions of the
-// machine. hip_emulated.h has the same functions on a CPU.
+// The instructions of AMD's CDNA GPUs that hip_code.h uses, as Clang's builtin functions.
+// hip_emulated.h implements the same functions on the CPU.
 #pragma once
 
 #include <stdint.h>

@@ -12,7 +12,7 @@ namespace sluice::device {
 
 // Rows of the weights per block.
 constexpr int kLinearTileRows = 64;
-// Up to this many rows of x, the ranges of a split run in parallel, each in blocks of its own that
+// Up to this many rows of x, the ranges of a split run in parallel, each in its own blocks, which
 // write partial sums; the last block to finish adds them up. With more rows there are enough
 // blocks, and each computes all ranges.
 constexpr int64_t kMaxParallelSplitRows = 64;

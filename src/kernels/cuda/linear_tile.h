@@ -7,7 +7,7 @@
 //
 // Order of a sum: over the columns of a range of k, unit by unit; then over the ranges, from the
 // first on. It depends only on W's shape and format. So a row's result does not depend on the tile,
-// on the other rows, or on whether ranges run in blocks of their own.
+// on the other rows, or on whether ranges run in separate blocks.
 #pragma once
 
 #include <math.h>

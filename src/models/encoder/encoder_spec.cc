@@ -115,8 +115,8 @@ Result<int64_t> Dimension(const JsonFields& fields, std::initializer_list<const 
   return absent;
 }
 
-// Defaults of transformers' configuration classes. Published models of Nomic and GTE use classes of
-// their own.
+// Defaults of transformers' configuration classes. Published models of Nomic and GTE use their own
+// classes.
 struct EncoderDefaults {
   int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0, num_heads = 0,
           num_positions = 0;

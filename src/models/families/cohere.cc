@@ -1,6 +1,6 @@
 // Command R and A: layer norms without biases, attention and MLP in parallel, interleaved RoPE,
 // scaled logits; in Command R7B and A most layers have a window, the others have no RoPE. North
-// Micro Vision: RoPE of both halves of a head, with settings of their own in layers with a window.
+// Micro Vision: RoPE of both halves of a head, with separate settings in layers with a window.
 #include <algorithm>
 
 #include "models/family_fields.h"

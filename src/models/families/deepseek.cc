@@ -1,7 +1,7 @@
-// DeepSeek V2 and V3, and models with V3's layers: latent attention; after the first layers
-// experts, chosen in groups, beside one or two shared ones. V3 (R1, V3.1, Kimi K2) scores experts
-// by sigmoids with a bias only for the choice, and scales weights to a constant sum. V2 uses a
-// softmax. Youtu has no experts.
+// DeepSeek V2 and V3, and models with V3's layers: latent attention; after the first layers,
+// experts chosen in groups, and one or two shared experts. V3 (R1, V3.1, Kimi K2) scores experts by
+// sigmoids with a bias that affects only the choice, and scales the weights to a constant sum. V2
+// uses a softmax. Youtu has no experts.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"

@@ -1,5 +1,5 @@
 // GLM-4.5 (and Air), 4.6: RoPE on half of each head, norms of heads of q and k in the large model;
-// after the first layers experts beside a shared one. Experts are chosen by sigmoids with a bias
+// after the first layers, experts and a shared expert. Experts are chosen by sigmoids with a bias
 // only for the choice, optionally in groups, and their weights are scaled to a constant sum.
 #include "models/family_fields.h"
 #include "models/registry.h"

@@ -3,7 +3,7 @@
 // Every output element is one chain of dot-product steps over pairs of inputs in ascending order,
 // in whatever tile it is computed. The instruction rounds each of a pair's two sums to nearest and
 // flushes subnormal inputs and results to zero. If blocks of inputs have scales, each block is a
-// chain of its own, and another chain adds their sums times the scales.
+// separate chain, and another chain adds their sums times the scales.
 //
 // Narrow codes are converted to BF16 in registers for few rows, segment by segment in L1 for more
 // rows, and before the product for many rows (linear_unit.cc). For an intermediate number of rows,
