@@ -259,7 +259,7 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tens
   report.folder = folder;
   const auto file = ReadModelConfig(folder);
   if (!file) {
-    // If the file is missing, this error tells what the folder holds instead.
+    // If the file is missing, this error describes the content of the folder.
     RETURN_IF_ERROR(LoadModelConfig(folder));
     return tl::unexpected<Error>(file.error());
   }

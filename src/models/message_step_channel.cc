@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-// Sent in place of a message's size: no more steps; finish the oldest step in flight; an order
-// about a folder; a RankCall.
+// Sent instead of a message's size: no more steps; finish the oldest step in flight; an order about
+// a folder; a RankCall.
 constexpr int64_t kClose = -1;
 constexpr int64_t kFinish = -2;
 constexpr int64_t kOrder = -3;

@@ -14,14 +14,14 @@ namespace sluice {
 // Reads the LoRA adapter in `folder` into a slot of this rank.
 using FillSlot = std::function<Status(int slot, const std::string& folder)>;
 
-// What a rank that is a process does with other weights; see WeightStage.
+// What a rank in a separate process does with new weights; see WeightStage.
 enum class StageOrder : int64_t {
-  kLoad,  // begin to load the weights in the folder
-  kAsk,   // tell whether they are loaded
-  kRest,  // tell whether nothing loads any more, be it loaded or failed
+  kLoad,  // begins to load the weights in the folder
+  kAsk,   // reports whether they are loaded
+  kRest,  // reports whether loading has ended, with success or an error
   kDrop,  // REQUIRES: nothing loads
 };
-// Returns whether it is done: false while the weights load.
+// Returns whether the order is done: false while the weights load.
 using TakeStageOrder = std::function<Result<bool>(StageOrder order, const std::string& folder)>;
 
 class MessageStepChannel : public StepChannel {

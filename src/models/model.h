@@ -217,7 +217,8 @@ class Model {
   virtual bool draws_tokens() const { return false; }
   virtual DrawLimits draw_limits() const { return {}; }
 
-  // Whether StepInput::maxima may be set; computing them costs almost nothing beside the logits.
+  // Whether StepInput::maxima may be set; computing them costs almost nothing compared with the
+  // logits.
   virtual bool finds_maxima() const { return false; }
 
   // Call with the memory to which every Forward will write its logits, so that a device's copies to

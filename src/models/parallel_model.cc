@@ -416,7 +416,7 @@ class ParallelModel final : public Model, public WeightStage {
       const bool is_echo = !status && status.error().code == ErrorCode::kUnavailable;
       if (!result && (status || is_echo)) status = std::move(result);
     }
-    // Tells ranks that wait for steps that there will be none.
+    // Ends the wait of ranks for further steps.
     if (!status) ranks_.front().all->Fail(status.error().message);
     return status;
   }
@@ -460,7 +460,7 @@ class ParallelModel final : public Model, public WeightStage {
     }
   }
 
-  // If a rank on a device fails to load, tells other ranks that wait for it.
+  // If a rank on a device fails to load, notifies the ranks that wait for it.
   void Report(size_t rank, Status result) {
     if (!result && ranks_[rank].device != nullptr) ranks_[rank].all->Fail(result.error().message);
     const MutexLock lock(mutex_);

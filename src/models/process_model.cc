@@ -29,8 +29,8 @@ namespace {
 // Between two questions to the ranks whether they have loaded.
 constexpr std::chrono::milliseconds kAskInterval{10};
 
-// Loads this rank's share of other weights beside the one in use, on a thread of its own. Thread
-// safety: one thread at a time.
+// Loads this rank's share of new weights on a separate thread, while the old share stays in use.
+// Thread safety: one thread at a time.
 class ShareStage {
  public:
   ShareStage(ModelConfig config, const ModelOptions& options, const RankPlace& place,
@@ -199,7 +199,7 @@ class LeadingModel final : public Model, public WeightStage {
     try {
       share_.channel->Close();
     } catch (const GroupError&) {  // NOLINT(bugprone-empty-catch)
-      // Then the other ranks have ended, or will end by themselves.
+      // Then the other ranks have ended, or will end without this message.
     }
   }
 
@@ -234,8 +234,8 @@ class LeadingModel final : public Model, public WeightStage {
     return share_.channel->StageEverywhere(order, folder);
   }
 
-  // Waits until no rank loads. A rank that is told to drop its weights while it loads them would
-  // keep all ranks from computing steps until it has loaded.
+  // Waits until no rank loads. If a rank had to drop its weights while it loads them, no rank could
+  // compute steps until it has loaded.
   void AwaitRest() {
     if (!is_staged_) return;
     const Status ended = CatchToResult([this]() -> Status {

@@ -1,5 +1,5 @@
-// How ranks carry out RankCalls: the data and the answers travel through a group of their own,
-// since steps in flight use the others.
+// How ranks carry out RankCalls: the data and the answers use a separate group, since steps in
+// flight use the others.
 #pragma once
 
 #include <functional>

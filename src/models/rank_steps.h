@@ -17,8 +17,8 @@ void LeadBegin(Communicator& all, StepChannel& channel, Model& share, ThreadPool
                const StepInput& input, KvCache& cache, float* logits);
 void LeadFinish(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool);
 
-// Carries out a call at a rank that computes with `share`; returns the model to compute with from
-// now on.
+// Carries out a call at a rank that computes with `share`; returns the model for the following
+// steps.
 using CarryOut = std::function<Model&(const RankCall& call, Model& share)>;
 
 // Other ranks: compute their shares of all steps until Close, and carry out calls. Throws

@@ -462,8 +462,8 @@ class Inspection {
   std::map<ElementType, int64_t> modules_of_type_;
 };
 
-// Finds the matrices of a list, one after the other. If a rank holds only parts of them, the held
-// rows of the next matrix are fetched from disk while the current one is loaded, and no other data.
+// Finds the matrices of a list in sequence. If a rank holds only parts of them, the held rows of
+// the next matrix are fetched from disk while the current one is loaded, and no other data.
 class MatrixReader {
  public:
   MatrixReader(const ParameterList& list, const Checkpoint& checkpoint,

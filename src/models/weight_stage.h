@@ -16,8 +16,9 @@ class WeightStage {
  public:
   virtual ~WeightStage() = default;
 
-  // Loads the shares of the checkpoint in `folder`, which has the same configuration, beside those
-  // in use, on threads of their own. An error names the rank; then nothing is staged anywhere.
+  // Loads the shares of the checkpoint in `folder`, which has the same configuration, on separate
+  // threads, while the old shares stay in use. An error names the rank; then nothing is staged
+  // anywhere.
   virtual Status Stage(const std::filesystem::path& folder) = 0;
   // Stages what `loaded` has staged, in memory that both share. REQUIRES: both are threads, and
   // have the same sizes.
@@ -29,7 +30,7 @@ class WeightStage {
   virtual void Switch() = 0;
 };
 
-// Loads the share of one rank with threads of its own. `checkpoint`: as in LoadShare.
+// Loads the share of one rank on its own threads. `checkpoint`: as in LoadShare.
 Result<std::unique_ptr<DecoderModel>> LoadShareBeside(
     const RankThreads& threads, const Checkpoint* checkpoint, const ModelConfig& config,
     const ModelOptions& options, const RankPlace& place, const RankGroups& groups);

@@ -63,7 +63,7 @@ struct AttentionWeights {
   LinearWeights q_b;       // [num_heads * (nope_dim + rope_dim), q_rank]
   ExpertWeights key_up;    // per head [kv_rank, nope_dim]: W_UK, transposed
   ExpertWeights value_up;  // per head [value_dim, kv_rank]: W_UV
-  // If the layer has an indexer of its own (IndexerSpec), else empty.
+  // If the layer has its own indexer (IndexerSpec), else empty.
   LinearWeights index_q;                           // [heads * head_dim, q_rank]
   LinearWeights index_k;                           // [head_dim, hidden]
   LinearWeights index_weights;                     // [heads, hidden]

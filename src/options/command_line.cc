@@ -221,8 +221,8 @@ class Reader {
                        flag);
   }
 
-  // For abbreviated flags: the end of an error message, which names the option that the flag was
-  // taken for.
+  // For abbreviated flags: the end of an error message, which names the option that the abbreviated
+  // flag matched.
   static std::string Taken(const Option& option, const std::string& flag) {
     const std::string taken = TakenFor(flag.substr(0, flag.find_first_of(".=")), option);
     return taken.empty() ? "" : "; " + taken;

@@ -66,7 +66,8 @@ class Communicator {
   virtual void AwaitPosted(int to, int64_t most) = 0;
   // Receives a message into `data`. `patience`: how long to wait for the sender.
   virtual void Receive(void* data, int64_t bytes, int from, Patience patience) = 0;
-  // Advances posted messages if the transport does not do that by itself. Returns immediately.
+  // Advances posted messages if the transport does not do so in the background. Returns
+  // immediately.
   virtual void Progress() {}
 
   // Sends a message. Returns when `data` may be used again.

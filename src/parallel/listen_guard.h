@@ -13,7 +13,7 @@ namespace sluice {
 inline constexpr const char* kListenAddressVariable = "SLUICE_LISTEN_ADDRESS";
 
 // Returns the environment variables for mpirun or its daemon. kUnsupported if sluice_listen.so is
-// not installed beside the MPI plugin.
+// not installed in the folder of the MPI plugin.
 Result<std::map<std::string, std::string>> ListenGuard(const std::string& address);
 
 // Called in a rank after MPI has started: later calls of bind in this process are not changed. Does

@@ -11,12 +11,12 @@
 
 namespace sluice {
 
-// Returns possible paths of a file that belongs to MPI: beside the program, in ../lib/sluice and in
-// ../lib.
+// Returns possible paths of a file that belongs to MPI: in the program's folder, in ../lib/sluice
+// and in ../lib.
 std::vector<std::filesystem::path> MpiPlaces(const char* file);
 
-// Opens the plugin: the file named by SLUICE_MPI_PLUGIN, else sluice_mpi.so beside the program or
-// in ../lib/sluice. kUnsupported if there is no plugin or no MPI; the message names what to
+// Opens the plugin: the file named by SLUICE_MPI_PLUGIN, else sluice_mpi.so in the program's folder
+// or in ../lib/sluice. kUnsupported if there is no plugin or no MPI; the message names what to
 // install. The plugin stays open until the process ends.
 Result<const SluiceMpiTable*> OpenMpiLibrary();
 

@@ -1,8 +1,8 @@
 // The only command that mpirun runs on another machine: its daemon, orted.
 //
-// mpirun passes the command to an agent (in place of ssh), which sends it to the process that waits
+// mpirun passes the command to an agent (instead of ssh), which sends it to the process that waits
 // on that machine. Only the values that differ between starts are taken from it, each checked
-// against an allowed alphabet; the other machine builds the command line anew, so that no other
+// against an allowed alphabet; the other machine builds the command line itself, so that no other
 // command can be run.
 #pragma once
 

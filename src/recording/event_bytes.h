@@ -166,7 +166,8 @@ class FieldReader {
   template <typename T>
   void Get(std::vector<T>& values) {
     values.clear();
-    // An element takes at least a byte. The list grows with what was read, not with the promise.
+    // An element takes at least a byte. The list grows with the elements that were read, not with
+    // the stated number.
     for (uint64_t left = GetVarint(); ok_ && left > 0; --left) {
       if (left > in_.size()) {
         ok_ = false;

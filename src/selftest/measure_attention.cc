@@ -33,8 +33,8 @@ void MeasureStep(MeasureRun& run, Batch batch, ElementType type, bool is_prefill
   shape.slices.assign(static_cast<size_t>(batch.sequences), {batch.tokens, batch.context});
   const AttentionStep step(shape, checks::AttentionNumbers::kNone);
   CaseMemory memory(run.device());
-  // Each layer has cache memory of its own, because a launch must not find the previous launch's
-  // data in the device's cache.
+  // Each layer has its own cache memory, because a launch must not find the previous launch's data
+  // in the device's cache.
   const int64_t copies = is_prefill ? 1 : run.CopiesBeyondCache(step.kv_bytes());
   std::vector<device::AttentionArgs> args;
   for (int64_t copy = 0; copy < copies; ++copy) args.push_back(step.Upload(memory));

@@ -49,8 +49,8 @@ class FakeEngine : public Engine {
     thread_ = std::thread([this] { Loop(); });
   }
   ~FakeEngine() override { End(); }
-  // Ends the engine: once this returns, no sink is called any more. As with the real engine, call
-  // it before the server ends.
+  // Ends the engine: once this returns, no sink is called. As with the real engine, call it before
+  // the server ends.
   void End() {
     {
       std::lock_guard lock(mutex_);

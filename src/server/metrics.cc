@@ -231,7 +231,7 @@ EngineObserver* Metrics::Of(int engine) {
 
 void Metrics::SetModel(std::string model_name, const EngineInfo& info, const ServerConfig& config) {
   Of(info.num_engines - 1);
-  GpuCounters::OfProcess().Read();  // the energy counts from now on
+  GpuCounters::OfProcess().Read();  // energy is counted from this time on
   const MutexLock lock(mutex_);
   const bool goes_on =
       has_model_ && model_name == model_name_ && info.max_model_len == info_.max_model_len;

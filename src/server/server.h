@@ -15,9 +15,9 @@ class Metrics;
 
 // Life cycle: Create binds the port. While the model loads, the server answers /health (503
 // "loading") and /metrics or, with ServerConfig::listen_when_ready, refuses connections. Attach
-// connects the engine, and requests are served. Run blocks until a drain has ended; after it the
-// engine is not used any more. The engine reports to the server's observer and must be destroyed
-// before the server. Thread safety: BeginDrain and Stop may be called from any thread, also from a
+// connects the engine, and requests are served. Run blocks until a drain has ended; after it, the
+// engine is not used. The engine reports to the server's observer and must be destroyed before the
+// server. Thread safety: BeginDrain and Stop may be called from any thread, also from a
 // signal-handling thread.
 class Server {
  public:

@@ -25,8 +25,7 @@ class StepClock {
   // Returns the amounts of a step's parts, which DeviceProfile::factors multiply. The amount of
   // kRequest is 0.
   StepParts AmountsOf(std::span<const SliceLoad> slices) const;
-  // Returns the seconds of the step: the sum over its parts. Pipeline stages compute one after the
-  // other.
+  // Returns the seconds of the step: the sum over its parts. Pipeline stages compute in sequence.
   double SecondsOf(std::span<const SliceLoad> slices) const;
   // Returns the seconds that a request takes before it can be scheduled.
   double request_seconds() const { return device_.factor(StepPart::kRequest); }

@@ -29,7 +29,7 @@ constexpr double kMostCredit = 8;
 // it takes at most this share of a step of one sequence.
 constexpr double kShareOfFirstTry = 0.3;
 constexpr int64_t kLeastLeft = 32;
-// A try includes sequences at most this many tokens further behind than the nearest one.
+// A try includes sequences that lack at most this many more tokens than the one that lacks fewest.
 constexpr int64_t kTriedBehind = 64;
 
 }  // namespace

@@ -43,8 +43,8 @@ class DraftPolicy {
   // candidates.
   void Choose(int64_t num_sequences, std::span<Candidate> candidates);
 
-  // Returns whether it pays to compute `behind` tokens without proposing any for them, given that
-  // the sequence gets at most `left` more tokens.
+  // Returns whether it saves time to compute `behind` missing tokens, for which nothing is
+  // proposed, given that the sequence gets at most `left` more tokens.
   bool PaysToCatchUp(int64_t num_sequences, int64_t behind, int64_t left,
                      const DraftAcceptance& acceptance) const;
 

@@ -19,8 +19,8 @@ namespace {
 
 constexpr int64_t kMostTokens = kMaxTokenId;
 constexpr int64_t kMostSpecial = 1 << 16;
-// Most bytes that are compared to find how tokens are made of others: the squares of their lengths.
-// Published files stay below a fiftieth of it.
+// Maximum number of bytes that are compared to find how tokens are composed of others: the squares
+// of their lengths. Published files stay below a fiftieth of it.
 constexpr size_t kMostComparedBytes = size_t{1} << 30;
 
 // The special tokens of files that do not list them, which are of version 7 or before.

@@ -1,6 +1,6 @@
 // Laguna: norms of heads of q and k; a softplus gate after attention; layers with a window have
-// their own numbers of heads and RoPE; after the first layers experts beside a shared one, scored
-// by sigmoids of soft-capped logits with a bias for the choice, with scaled weights.
+// their own numbers of heads and RoPE; after the first layers, a shared expert, and experts scored
+// by sigmoids of soft-capped logits with a selection bias and scaled weights.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"

@@ -1,6 +1,6 @@
 // Lara Mini: Gated DeltaNet in some layers, with projections in one tensor; attention with norms of
-// heads in the others, half of which have a window and half no RoPE; in every layer experts chosen
-// by softmax beside a shared one.
+// heads in the others, half of which have a window and half no RoPE; in every layer, experts chosen
+// by softmax and a shared expert.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

@@ -23,8 +23,7 @@ struct DecoderParts {
   const DeviceTarget* device = nullptr;  // null: for the CPU
   // Made by ListParameters. The weights need not be loaded to plan memory and shapes.
   const DecoderWeights& weights;
-  // For a drafting head that has no embedding or output head of its own: the weights whose tables
-  // it uses.
+  // For a drafting head without its own embedding or output head: the weights whose tables it uses.
   const DecoderWeights* target = nullptr;
 };
 

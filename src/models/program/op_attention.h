@@ -81,8 +81,8 @@ struct Attend {
 };
 
 // Latent attention (LatentSpec), from x [rows, first_width]: norms the latent vector, rotates the
-// shared key, and appends both to the cache. If q is computed from a vector of its own, that
-// vector's norm is written to `q`.
+// shared key, and appends both to the cache. If q is computed from a separate vector, that vector's
+// norm is written to `q`.
 struct LatentAppend {
   static constexpr const char* kName = "LatentAppend";
   AttentionId attention = kNone;
@@ -102,7 +102,7 @@ struct LatentAppend {
 };
 
 // Chooses the positions to which each row attends (IndexerSpec). k is normed, rotated as q is, and
-// appended to the cache beside the keys.
+// appended to the cache next to the keys.
 struct ChoosePositions {
   static constexpr const char* kName = "ChoosePositions";
   AttentionId attention = kNone;

@@ -146,7 +146,7 @@ Taps TapsOf(TowerSpec::Positions kind, int64_t index, int64_t size, int64_t side
   }
 }
 
-// Returns the number of images, tiles or crops that are computed one after the other.
+// Returns the number of images, tiles or crops that are computed in sequence.
 int64_t NumUnits(const TowerSpec& spec, const ProcessedImage& image) {
   if (spec.input != TowerSpec::Input::kPixels || image.shape.size() < 4) return 1;
   return image.shape.front();

@@ -1,7 +1,7 @@
-// Loaded into mpirun, its daemons and the ranks they start (LD_PRELOAD). Open MPI 4 listens at all
-// addresses, even if told to use one network. This library turns a bind to all addresses into a
-// bind to SLUICE_LISTEN_ADDRESS or, for IPv6, to the loopback. It reads no other setting and links
-// only to the C library.
+// Loaded into mpirun, its daemons and the ranks they start (LD_PRELOAD). Open MPI 4 listens on all
+// addresses, even if configured to use one network. This library turns a bind to all addresses into
+// a bind to SLUICE_LISTEN_ADDRESS or, for IPv6, to the loopback. It reads no other setting and
+// links only to the C library.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -31,7 +31,7 @@ class TlsCertificates {
   // Reads the files again. If they are unusable, the old ones stay in use. Logs the outcome.
   void Reload();
   // Reloads if the files have changed, but only once they are the same in two consecutive calls,
-  // because certificate and key are replaced one after the other.
+  // because certificate and key are not replaced at the same time.
   void RefreshIfChanged();
 
  private:

@@ -25,7 +25,7 @@ struct Beam {
   std::vector<int32_t> tokens;          // includes the prompt
   std::vector<TokenLogprobs> logprobs;  // filled if requested
   double logprob_sum = 0;
-  bool ended = false;  // ended by an end token, which is in `tokens` only if it is to be shown
+  bool ended = false;  // ended by an end token, which is in `tokens` only if it is shown
   int32_t end_token = 0;
 };
 

@@ -17,7 +17,7 @@
 namespace sluice {
 
 // Level 0 only defers requests. Level 1 also frees memory. Level 2 also drops the files from the
-// system's cache. If the server fell asleep by itself, the next request wakes it.
+// system's cache. If the server fell asleep because it was idle, the next request wakes it.
 class SleepControl : public std::enable_shared_from_this<SleepControl> {
  public:
   using Done = std::function<void(const Status&)>;

@@ -41,7 +41,7 @@ ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingF
                                 const ModelContext& model);
 
 // Reads a tensor [tokens, width] or [1, tokens, width] that torch.save wrote, in Base64. The
-// decoder reads its rows in place of token embeddings; the tokens are placeholders. Errors: 400 for
+// decoder reads its rows instead of token embeddings; the tokens are placeholders. Errors: 400 for
 // other contents, another width, too many rows, numbers that are not finite, and for a model that
 // takes no rows.
 ApiResult<Prompt> PromptFromRows(std::string_view base64, const ModelContext& model);

@@ -1,4 +1,4 @@
-// The SQLite file with the responses that survive a restart, in a folder of its own.
+// The SQLite file with the responses that survive a restart, in a separate folder.
 //
 // The file is read only at the start. Afterwards ResponseStore, whose contents the file mirrors,
 // serves all reads. A change is one transaction in a write-ahead log. It is in the file when the
