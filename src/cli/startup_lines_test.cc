@@ -53,12 +53,11 @@ TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {
   EXPECT_THAT(lines, Contains(HasSubstr("no effect  -pcp 1, NCCL_DEBUG: ranks divide rows")));
   EXPECT_THAT(
       UnansweredLines(effects),
-      ElementsAre(
-          "-dcp 2 has no effect: ranks divide rows of weights (-tp) and layers (-pp) alone; "
-          "answers do not depend on it",
-          "--swap-space 4 has no effect: --kv-offloading-size and --kv-offloading-path say where "
-          "blocks are kept that have left the cache; preempted sequences find theirs there "
-          "(retired before 0.32.0: omit it)"));
+      ElementsAre("-dcp 2 has no effect: ranks divide rows of weights (-tp) and layers (-pp) only; "
+                  "answers do not depend on it",
+                  "--swap-space 4 has no effect: --kv-offloading-size and --kv-offloading-path "
+                  "keep evicted "
+                  "blocks, also those of preempted sequences (retired before 0.32.0: omit it)"));
   EXPECT_THAT(EffectBlock(EffectsOf(Read({"m"}, Dialect::kVllm))), IsEmpty());
 }
 
