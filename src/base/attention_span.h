@@ -1,4 +1,4 @@
-// Which earlier positions a token attends to. Attention kernels use it as their mask; the cache
+// The earlier positions that a token attends to. Attention kernels use it as their mask; the cache
 // uses it to decide how long to keep a KV block.
 #pragma once
 

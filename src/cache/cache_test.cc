@@ -248,7 +248,7 @@ TEST(AttentionSpan, MostBlocksCoverEveryStepAndNoMore) {
 
 constexpr AttentionSpan kChunksOfThreeBlocks[] = {{}, {.chunk = 12}};
 
-// Which blocks of a group with chunks a prefix of each length needs, and the effect of their
+// The blocks of a group with chunks that a prefix of each length needs, and the effect of their
 // eviction.
 TEST(PrefixIndex, APrefixNeedsTheBlocksOfTheNextTokensChunk) {
   BlockPool pool(32);

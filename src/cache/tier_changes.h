@@ -1,4 +1,4 @@
-// Which blocks the tiers gain and lose, for the listener of the prefix cache.
+// Reports the blocks that the tiers add and remove to the listener of the prefix cache.
 #pragma once
 
 #include <cstdint>

@@ -183,7 +183,7 @@ Status ReadBlock(const JsonFields& top, const json::Value& block, std::string_vi
   if (!type) {
     ASSIGN_OR_RETURN(type, fields.String("type"));
   }
-  // As in transformers, a block without a type scales nothing, whatever else it contains. "mrope"
+  // As in transformers, a block without a type has no effect, even if it has other keys. "mrope"
   // only means that positions have several axes, which is always true for the families that use it.
   const bool has_axes = fields.Given("mrope_section") != nullptr;
   if (!type || *type == "default" || (*type == "mrope" && has_axes)) return {};

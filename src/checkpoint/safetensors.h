@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// Where a tensor is in its file. Its data is row-major, little-endian and possibly unaligned.
+// The place of a tensor in its file. Its data is row-major, little-endian and possibly unaligned.
 struct TensorInfo {
   std::string name;
   ElementType type = ElementType::kF32;

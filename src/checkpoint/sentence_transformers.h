@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Which hidden states form a prompt's vector.
+// The hidden states that form a prompt's vector.
 enum class PoolingMethod {
   kLast,  // that of the last token
   kCls,   // that of the first token

@@ -55,7 +55,8 @@ ModelOptions::ActivationRounding ActivationRoundingOf(const options::Settings& s
 // Returns --quantization and --head-format.
 LoadQuantization LoadQuantizationOf(const options::Settings& settings);
 
-// Which engines of --data-parallel-size this process runs. REQUIRES: CheckSettings has passed.
+// Returns the engines of --data-parallel-size that this process runs. REQUIRES: CheckSettings has
+// passed.
 struct EnginesHere {
   int count = 1;
   int first = 0;  // index of the first engine

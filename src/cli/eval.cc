@@ -37,8 +37,8 @@ struct Target {
   Remote remote;
   std::string model;
   std::string description;  // shown above the table
-  // Which endpoint the address names: true for /chat/completions, false for /completions, nullopt
-  // for neither.
+  // The endpoint that the address names: true for /chat/completions, false for /completions,
+  // nullopt for neither.
   std::optional<bool> chat;
 };
 

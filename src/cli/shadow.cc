@@ -89,7 +89,7 @@ Status MakeReportFolder(const std::filesystem::path& folder) {
   return {};
 }
 
-// What happens after the first signal: the wait for what is forwarded and compared.
+// The end after the first signal: waits for requests in progress and waiting comparisons.
 class Ending {
  public:
   void Begin() {
@@ -139,7 +139,7 @@ class Workers {
   std::vector<std::thread> threads_;
 };
 
-// Writes reports until the end begins; then waits for what is forwarded and compared.
+// Writes reports until the end begins; then waits for requests in progress and waiting comparisons.
 Status Watch(const options::Settings& settings, Ending& ending, shadow::Relay& relay,
              shadow::ExchangeQueue& queue, const Workers& workers,
              const shadow::Findings& findings) {
@@ -186,7 +186,7 @@ Result<int> RunShadow(const options::Settings& settings) {
                 "upstream");
   }
   ASSIGN_OR_RETURN(Remote remote, RemoteAt(settings, *address));
-  // The upstream need not be who the key in OPENAI_API_KEY is for.
+  // The key in OPENAI_API_KEY may belong to another server than the upstream.
   ASSIGN_OR_RETURN(remote.api_key, GivenKey(settings));
   // Clients' paths begin with /v1 themselves.
   if (remote.url.path.ends_with("/v1")) remote.url.path.resize(remote.url.path.size() - 3);
@@ -264,7 +264,7 @@ Result<int> RunShadow(const options::Settings& settings) {
   {
     const Workers workers(queue, comparer, *settings.Integer("shadow-workers"));
     RETURN_IF_ERROR(Watch(settings, ending, *relay, queue, workers, findings));
-    // What still waits is not compared.
+    // Exchanges that still wait are not compared.
     for (size_t left = queue.Clear(); left > 0; --left) findings.Dropped();
   }
   RETURN_IF_ERROR(WriteReports(settings.TextOr("shadow-report"), findings));

@@ -16,8 +16,8 @@ namespace sluice::cli {
 
 class Talk {
  public:
-  // Who may use a server that is started: only this process, at a free port of the loopback
-  // interface; or others, too, at --host and --port.
+  // Access to a server that is started: only this process, at a free port of the loopback
+  // interface; or also others, at --host and --port.
   enum class Openness { kPrivate, kForOthers };
 
   // With a model and without --url, starts a server; otherwise connects to --url. Until this

@@ -195,7 +195,7 @@ Result<std::vector<std::vector<int32_t>>> Recompute(Engine& engine, const Receip
   return sink->Wait();
 }
 
-// Compares an answer with what was computed here; "" if they are equal.
+// Compares an answer with the one computed here; "" if they are equal.
 std::string DifferenceOf(const ReceiptChoice& choice, const std::vector<int32_t>& computed) {
   const auto count = static_cast<size_t>(choice.num_tokens);
   if (computed.size() < count) {

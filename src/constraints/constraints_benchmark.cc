@@ -222,7 +222,7 @@ void BM_FirstMask(benchmark::State& state) {
 }
 BENCHMARK(BM_FirstMask)->Unit(benchmark::kMicrosecond);
 
-// What a request's thread does with a schema before it is compiled.
+// The work of a request's thread on a schema before it is compiled.
 void BM_CheckSchema(benchmark::State& state) {
   const json::Value schema = *json::Parse(SchemaOf(static_cast<int>(state.range(0))));
   for (auto _ : state) benchmark::DoNotOptimize(CheckJsonSchema(schema, true));

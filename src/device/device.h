@@ -22,7 +22,7 @@ enum class DeviceKind : uint8_t { kCuda, kEmulated, kHip };
 constexpr bool IsGpu(DeviceKind kind) {
   return kind != DeviceKind::kEmulated;
 }
-// As --device names it.
+// The name as in --device.
 constexpr const char* DeviceKindName(DeviceKind kind) {
   return kind == DeviceKind::kCuda ? "cuda" : kind == DeviceKind::kHip ? "hip" : "emulated";
 }

@@ -66,7 +66,7 @@ class EmulatedGraph final : public DeviceGraph {
   EmulatedQueue::Recorded work_;
 };
 
-// Which addresses of a copy are device addresses.
+// The addresses of a copy that are device addresses.
 enum class CopyKind { kToDevice, kToHost, kOnDevice };
 
 class EmulatedStream final : public DeviceStream {

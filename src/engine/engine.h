@@ -82,7 +82,7 @@ struct EngineInfo {
   std::shared_ptr<const OpTimes> op_times = {};
 };
 
-// Which parts of an engine are in memory.
+// The parts of an engine that are in memory.
 struct Residency {
   bool weights = true, cache = true;
   bool complete() const { return weights && cache; }

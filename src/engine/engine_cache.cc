@@ -1,4 +1,4 @@
-// What the core does with its prefix cache besides steps.
+// The core's operations on its prefix cache outside of steps.
 #include "engine/engine_core.h"
 
 namespace sluice {

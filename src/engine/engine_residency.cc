@@ -1,4 +1,4 @@
-// What an engine does with its weights and cache between steps: release, reload, replace.
+// Releases, reloads and replaces an engine's weights and cache between steps.
 #include <fcntl.h>
 #include <malloc.h>
 

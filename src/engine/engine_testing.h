@@ -297,7 +297,7 @@ class FakeModel final : public Model {
 
   uint64_t& State(int32_t slot) { return states_.at(static_cast<size_t>(slot)); }
 
-  // As UpdateGroups, for the slice's state.
+  // Like UpdateGroups, for the slice's state.
   bool UpdateState(const StepInput& input, size_t index) {
     if (states_.empty()) return true;
     const kernels::AttentionSlice& slice = input.SlicesOf(0)[index];

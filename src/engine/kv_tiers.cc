@@ -37,8 +37,8 @@ constexpr int64_t kLeastSnapshotsOnWay = 2;
 // Folder of the snapshots on disk, next to the folders of blocks.
 constexpr const char* kSnapshotFolder = "states";
 
-// What is kept of one kind, blocks or snapshots: the size of a piece, and the share of the memory
-// and of the disk.
+// The settings for one kind of pieces, blocks or snapshots: the size of a piece, and the share of
+// the memory and of the disk.
 struct TierShare {
   const char* what = "";
   int64_t piece_bytes = 0;  // 0: nothing of this kind is kept

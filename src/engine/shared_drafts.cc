@@ -34,7 +34,7 @@ Registry& TheRegistry() {
   return registry;
 }
 
-// What determines the weights in memory: the files, and the form in which they are packed.
+// The key of weights in memory: the files, and the format in which they are packed.
 std::string KeyOf(const std::filesystem::path& folder, const ModelOptions& options,
                   std::string_view quantization) {
   std::error_code error;

@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-// What the driver's context takes of a device before anything is loaded.
+// Device memory that the driver's context takes before anything is loaded.
 constexpr int64_t kContextBytes = int64_t{512} << 20;
 
 // The largest share of any rank, planned as on a CPU.

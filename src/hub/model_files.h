@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Which files of a model are required.
+// The files of a model that are required.
 enum class ModelPart {
   kAll,
   kAllButWeights,     // configuration, tokenizer and template

@@ -23,7 +23,7 @@ Result<ModelInfo> ParseModelInfo(std::string_view text);
 // Parses the body of GET /api/models?... and returns the valid ids; empty if it is not a list.
 std::vector<std::string> ParseModelList(std::string_view text);
 
-// What response headers state about a file.
+// The facts about a file in response headers.
 struct FileInfo {
   std::string etag;   // letters, digits, - and _ only; also the name of the blob
   int64_t size = -1;  // in bytes

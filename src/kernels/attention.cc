@@ -271,7 +271,7 @@ void FindPanels(const Call& call, const Tile& tile, int first, int begin, int en
   }
 }
 
-// As FindPanels, for a latent cache, whose rows are copied into panels.
+// Like FindPanels, for a latent cache, whose rows are copied into panels.
 template <typename T, typename P>
 void MakePanels(const Call& call, const Tile& tile, int first, int begin, int end,
                 const ThreadScratch& scratch, AttentionChunkArgs& args) {
@@ -377,7 +377,7 @@ int KvHeadsAtOnce(const Call& call) {
   return std::clamp(kMaxTileRows / call.group(), 1, layout.num_kv_heads);
 }
 
-// As RunChunk, for a tile of several KV heads.
+// Like RunChunk, for a tile of several KV heads.
 void RunHeadsChunk(const Call& call, const Tile& tile, int chunk, const ThreadScratch& scratch,
                    ChunkRows& rows, float* out) {
   const KvLayout& layout = call.cache.layout;

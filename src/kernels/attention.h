@@ -93,7 +93,8 @@ struct AttentionScores {
 void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
               const float* k, const float* v, int64_t stride);
 
-// As AppendKv, for the side elements of a latent cache (KvLayout::side_dim). x: F32, row i at x + i
+// Like AppendKv, for the side elements of a latent cache (KvLayout::side_dim). x: F32, row i at x +
+// i
 // * stride, [num_kv_heads, side_dim]. Scaled by k_scale.
 void AppendSide(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
                 const float* x, int64_t stride);

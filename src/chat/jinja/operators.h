@@ -16,7 +16,7 @@ Value Posit(const Value& value);
 
 bool Truth(const Value& value);
 bool Equal(const Value& a, const Value& b);
-// Which comparison Compare makes: <, <=, > or >=. Fails (TypeError) for values without an order.
+// The comparison that Compare makes: <, <=, > or >=. Fails (TypeError) for values without an order.
 enum class Order { kLess, kLessEqual, kGreater, kGreaterEqual };
 bool Compare(Order order, const Value& a, const Value& b);
 inline bool LessThan(const Value& a, const Value& b) {
@@ -34,7 +34,7 @@ size_t HashText(std::string_view text);
 size_t Length(const Value& value);
 // Implements iter(value); fails (TypeError) if the value is not iterable.
 IteratorPointer Iterate(const Value& value);
-// As Iterate, but returns null instead of failing.
+// Like Iterate, but returns null instead of failing.
 IteratorPointer TryIterate(const Value& value);
 // Returns list(value) as a vector.
 std::vector<Value> ToVector(const Value& value);

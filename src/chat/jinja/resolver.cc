@@ -125,7 +125,7 @@ class Resolver {
   }
 
  private:
-  // Where a statement is.
+  // The place of a statement.
   struct Place {
     bool in_loop = false;  // Inside a loop, where `break` is allowed.
     bool is_soft = false;  // Inside a condition, where unknown filters fail only when they are

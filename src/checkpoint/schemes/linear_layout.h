@@ -47,7 +47,7 @@ LinearLayout Fp8BlockLayout(int block_rows, int block_cols);
 LinearLayout Nvfp4Layout();  // with ModelOpt's tensor names
 LinearLayout Mxfp4Layout();  // with Quark's tensor names
 
-// What the configuration says about one module.
+// The configuration's settings for one module.
 struct ModulePlan {
   const LinearLayout* layout = nullptr;  // null: the configuration does not quantize the module
   bool excluded = false;                 // whether the configuration says that the weight is plain
@@ -96,7 +96,7 @@ class PlannedScheme : public QuantizationScheme {
   bool IsSuperfluous(const Checkpoint& checkpoint, std::string_view tensor) const override;
 
  protected:
-  // Returns what the configuration says about the module.
+  // Returns the configuration's settings for the module.
   virtual ModulePlan PlanOf(std::string_view module) const = 0;
 
  private:

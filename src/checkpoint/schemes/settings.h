@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// What every scheme is read from.
+// The input from which every scheme is read.
 struct SchemeSource {
   std::optional<QuantizationSettings> config;   // the block inside config.json
   std::optional<QuantizationSettings> sidecar;  // hf_quant_config.json or a similar file

@@ -117,7 +117,7 @@ inline void SplitSoftmax(const AttentionChunkArgs& args, int row, int begin, int
   args.sum[row] = SumLanes(sum);
 }
 
-// As SplitSoftmax, with weights rounded to BF16, which overwrite the first half of the scores.
+// Like SplitSoftmax, with weights rounded to BF16, which overwrite the first half of the scores.
 inline void RoundedSoftmax(const AttentionChunkArgs& args, int row, int begin, int end,
                            float* scores) {
   const int start = args.starts[row];

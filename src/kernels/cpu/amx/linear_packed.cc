@@ -218,7 +218,7 @@ struct BlockInTiles {
   }
 };
 
-// As MultiplyPair, with scales for every `block_steps` steps (panel p: from scales[p] on, 16 per
+// Like MultiplyPair, with scales for every `block_steps` steps (panel p: from scales[p] on, 16 per
 // block). `totals` are complete after the next block, or after last.End(). `place`: memory for the
 // sums of a block.
 inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,

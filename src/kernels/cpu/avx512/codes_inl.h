@@ -252,7 +252,7 @@ struct HalfMoreTable {
 };
 constexpr HalfMoreTable kHalfMore;
 
-// As Mxfp4Codes, for scales with a mantissa: its bits are added to the number's power of two. A
+// Like Mxfp4Codes, for scales with a mantissa: its bits are added to the number's power of two. A
 // number whose mantissa is 1.5 has all mantissa bits set; the mask keeps those that 1.5 times the
 // scale adds. A scale of zero subtracts everything. IsUnusual reports NaN and negative scales.
 template <Among kAmong>
