@@ -70,8 +70,8 @@ constexpr int64_t LoraScratchSize(int64_t rows, int64_t ranks) {
 void AddLora(ThreadPool& pool, const Activations& x, std::span<const LoraGroup> groups,
              ElementType type, int64_t first_row, float* scratch, float* y, int64_t y_stride);
 
-// As AddLora, for an embedding, where a token selects a column of A: y[m, n] += scale * (sum over j
-// of b[n, j] * a[j, tokens[m]]). Each group has one module, whose `a` is a table (PackLoraTable).
+// Like AddLora, for an embedding, where a token selects a column of A: y[m, n] += scale * (sum over
+// j of b[n, j] * a[j, tokens[m]]). Each group has one module, whose `a` is a table (PackLoraTable).
 void AddLoraEmbedding(ThreadPool& pool, std::span<const int32_t> tokens,
                       std::span<const LoraGroup> groups, ElementType type, float* scratch, float* y,
                       int64_t y_stride);

@@ -13,7 +13,7 @@ namespace sluice::kernels {
 void PackNarrowRows(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMatrix& source,
                     int64_t source_row);
 
-// As PackNarrowRows, for BF16 to BF16. REQUIRES: `source` is not transposed.
+// Like PackNarrowRows, for BF16 to BF16. REQUIRES: `source` is not transposed.
 void CopyBf16Rows(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMatrix& source,
                   int64_t source_row);
 

@@ -187,7 +187,7 @@ TEST_F(PortableTest, AttentionHasTheBitsOfEveryMachine) {
   }
 }
 
-// What samples the math library of a machine is the same, too, on those known so far.
+// Samples of the math library are equal on all machines that were tested.
 TEST_F(PortableTest, FingerprintIsThatOfOtherMachines) {
   EXPECT_EQ(PortableFingerprint(), 0x678C23D85507260AULL);
 }

@@ -41,9 +41,9 @@ void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num
 void RopeTable(ThreadPool& pool, std::span<const int32_t> positions,
                std::span<const float> frequencies, float* cos_sin, float amplitude = 1);
 
-// As RopeTable, for rows with a position on each of several axes: positions [axes, rows]; frequency
-// i uses the position on axis axes[i]. If a row's positions are equal on all axes, the result has
-// the same bits as that of RopeTable.
+// Like RopeTable, for rows with a position on each of several axes: positions [axes, rows];
+// frequency i uses the position on axis axes[i]. If a row's positions are equal on all axes, the
+// result has the same bits as that of RopeTable.
 void AxialRopeTable(ThreadPool& pool, std::span<const int32_t> positions, int64_t rows,
                     std::span<const float> frequencies, std::span<const int8_t> axes,
                     float* cos_sin, float amplitude = 1);

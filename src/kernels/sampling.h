@@ -24,7 +24,7 @@ LogSumExp ComputeLogSumExp(std::span<const float> logits);
 // index.
 void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, float>>& out);
 
-// Which logits of a row can be drawn: those that are at least `smallest` and whose distance,
+// The logits of a row that can be drawn: those that are at least `smallest` and whose distance,
 // (largest - logit) * scale, is at most `farthest`.
 struct DrawCut {
   float largest = 0;

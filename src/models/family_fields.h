@@ -49,8 +49,8 @@ constexpr int64_t kDefaultQwenWindow = 4096;
 // Reads the layers' windows in the format of Qwen 2 and 3.
 Status ReadSlidingAttention(const JsonFields& fields, ModelConfig& config);
 
-// Which layers rotate q and k, in the format of Llama 4 and SmolLM3. In no_rope_layers, 1 stands
-// for a layer WITH RoPE.
+// Reads which layers rotate q and k, in the format of Llama 4 and SmolLM3. In no_rope_layers, 1
+// stands for a layer WITH RoPE.
 Result<std::vector<bool>> ReadRopeLayers(const JsonFields& fields, const ModelConfig& config);
 
 // Reads rope_parameters with one block per kind of layer, as transformers 5 writes it: the block of
@@ -64,7 +64,7 @@ Result<std::optional<std::vector<bool>>> ReadLayerSet(const JsonFields& fields,
                                                       const ModelConfig& config,
                                                       std::string_view name);
 
-// Which layers have experts, in the format of Qwen's families.
+// Reads which layers have experts, in the format of Qwen's families.
 Result<std::vector<bool>> ReadSparseLayers(const JsonFields& fields, const ModelConfig& config);
 
 // Values in layer_types for layers with mixers.

@@ -51,7 +51,7 @@ struct DeepseekExpertDefaults {
 Status ReadDeepseekExperts(const JsonFields& fields, const DeepseekExpertDefaults& defaults,
                            MoeSpec moe, ModelConfig& config);
 
-// As ReadDeepseekExperts, for V3: sigmoid scores with a bias that affects only the choice of
+// Like ReadDeepseekExperts, for V3: sigmoid scores with a bias that affects only the choice of
 // experts. Also reads the number of draft layers. kUnsupported if a field names another method.
 Status ReadSigmoidExperts(const JsonFields& fields, const DeepseekExpertDefaults& defaults,
                           ModelConfig& config);

@@ -74,7 +74,7 @@ ParameterList ReadByOneToken(const DecoderSpec& spec, bool is_drafter,
   return read;
 }
 
-// As LoadedRounding, from config.json alone.
+// Like LoadedRounding, from config.json alone.
 InputRounding PlannedRounding(const ParameterList& parameters, const QuantizationScheme& scheme,
                               const ModelOptions& options) {
   InputRounding most = InputRounding::kNone;

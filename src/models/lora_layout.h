@@ -1,5 +1,5 @@
-// Which modules of a decoder adapters may change, and the offsets of their factors in an adapter's
-// memory.
+// The modules of a decoder that adapters may change, and the offsets of their factors in an
+// adapter's memory.
 #pragma once
 
 #include <cstdint>

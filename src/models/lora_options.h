@@ -1,4 +1,4 @@
-// How many LoRA adapters a model has memory for, and what they may change.
+// The number of LoRA adapters that a model has memory for, and the modules that they may change.
 #pragma once
 
 #include <cstdint>

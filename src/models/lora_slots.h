@@ -117,7 +117,7 @@ class LoraStep {
   // bias already added to `y`, may be null. `linear`: as LoraReplaceable::linear.
   void Replace(ThreadPool& pool, const LinearWeights* linear, const std::vector<float>* bias,
                const kernels::Activations& x, int64_t first_row, float* y, int64_t y_stride) const;
-  // As Replace, for the embeddings of `tokens` (all rows of the step), times `scale`.
+  // Like Replace, for the embeddings of `tokens` (all rows of the step), times `scale`.
   void ReplaceEmbedding(ThreadPool& pool, std::span<const int32_t> tokens, float scale, float* y,
                         int64_t y_stride) const;
 
@@ -125,12 +125,12 @@ class LoraStep {
   // first of which is row `first_row` of the step (kernels/lora.h). Does nothing if layer is -1.
   void Add(ThreadPool& pool, int layer, const kernels::Activations& x, int64_t first_row, float* y,
            int64_t y_stride);
-  // As Add, for experts whose weights' `lora_layer` is `layer`: rows [row_begin[e], row_begin[e +
+  // Like Add, for experts whose weights' `lora_layer` is `layer`: rows [row_begin[e], row_begin[e +
   // 1]) of `x` and `y` belong to expert e.
   void AddExperts(ThreadPool& pool, int layer, std::span<const int32_t> row_begin,
                   const ExpertRows& rows, const kernels::Activations& x, float* y,
                   int64_t y_stride);
-  // As Add, for the embedding, times `scale`.
+  // Like Add, for the embedding, times `scale`.
   void AddEmbedding(ThreadPool& pool, int layer, std::span<const int32_t> tokens, float scale,
                     float* y, int64_t y_stride);
 

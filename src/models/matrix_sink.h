@@ -33,10 +33,10 @@ class MatrixSink {
   // pages are then released. If `decodes`, takes the part's values instead of its codes.
   virtual Status AddStored(const StoredLinear& part, const RowRange& rows, bool decodes,
                            int64_t first_row, const Done& done, const NotFinite& not_finite) = 0;
-  // As AddStored, for `rows` of a matrix that the caller made in the packed format and may change
+  // Like AddStored, for `rows` of a matrix that the caller made in the packed format and may change
   // afterwards.
   virtual Status AddMade(const StoredMatrix& made, const RowRange& rows, int64_t first_row) = 0;
-  // As AddStored, for the random tensor with this seed (dummy_rows.h).
+  // Like AddStored, for the random tensor with this seed (dummy_rows.h).
   virtual Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                            const Done& done) = 0;
 };

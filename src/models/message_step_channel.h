@@ -14,7 +14,7 @@ namespace sluice {
 // Reads the LoRA adapter in `folder` into a slot of this rank.
 using FillSlot = std::function<Status(int slot, const std::string& folder)>;
 
-// What a rank in a separate process does with new weights; see WeightStage.
+// An action of a rank in a separate process with new weights; see WeightStage.
 enum class StageOrder : int64_t {
   kLoad,  // begins to load the weights in the folder
   kAsk,   // reports whether they are loaded

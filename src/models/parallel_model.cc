@@ -100,7 +100,7 @@ struct Rank {
   RankGroups groups() const { return {.all = all.get(), .stage = stage.get()}; }
 };
 
-// Where a rank's weights come from.
+// The source of a rank's weights.
 struct WeightSource {
   const Checkpoint* checkpoint = nullptr;  // null for random weights
   LoadProgress progress = {};

@@ -1,4 +1,4 @@
-// What rank 0 has the other ranks do between two steps, in the order of the steps.
+// An action that rank 0 requests from the other ranks between two steps, in the order of the steps.
 #pragma once
 
 #include <cstdint>

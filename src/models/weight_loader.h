@@ -19,11 +19,11 @@ namespace sluice {
 // the matrix has plain numbers in the compute type. REQUIRES: `stored` is not empty.
 DataFormat PackedFormat(const std::vector<DataFormat>& stored, ElementType compute_type);
 
-// As PackedFormat, for values taken from a module stored in this format (TakenRows). Returns a
+// Like PackedFormat, for values taken from a module stored in this format (TakenRows). Returns a
 // plain format.
 DataFormat TakenFormat(const DataFormat& stored, ElementType compute_type);
 
-// As PackedFormat, for a matrix whose parts have the storage format in the configuration.
+// Like PackedFormat, for a matrix whose parts have the storage format in the configuration.
 DataFormat PlannedMatrixFormat(const MatrixParameter& matrix, const QuantizationScheme& scheme,
                                ElementType compute_type);
 
@@ -41,11 +41,11 @@ bool OrdersInputs(const ParameterList& list, const QuantizationScheme& scheme,
 Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
                        const QuantizationScheme& scheme, const DecoderSpec& spec);
 
-// As CheckParameters, but ignores other tensors in the checkpoint.
+// Like CheckParameters, but ignores other tensors in the checkpoint.
 Status CheckListed(const ParameterList& list, const Checkpoint& checkpoint,
                    const QuantizationScheme& scheme);
 
-// As CheckParameters, for the model that `config` describes.
+// Like CheckParameters, for the model that `config` describes.
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint);
 
 // Reads every parameter directly from the mapped files: matrices into the sink, vectors into their

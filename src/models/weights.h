@@ -245,7 +245,7 @@ struct VectorParameter {
   int64_t rows() const;
 };
 
-// Where to store the scales of one layer's FP8 keys and values.
+// The destinations of the scales of one layer's FP8 keys and values.
 struct KvScaleParameter {
   std::string attention;  // "model.layers.0.self_attn"
   KvScales* target = nullptr;

@@ -22,7 +22,7 @@ enum class Type {
   kJson,    // a JSON object, @file, or one key at a time: --option.key value
 };
 
-// What a string names, for shell completion.
+// The kind of object that a string names, for shell completion.
 enum class ValueKind { kPlain, kFile, kFolder, kModel };
 
 // The subcommands that take options, as bits.
@@ -71,7 +71,8 @@ inline constexpr Commands kEngineCommands = kServe | kChat | kComplete | kBenchL
                                             kVerify | kShadow;
 inline constexpr Commands kAllCommands = ~Commands{0};
 
-// Whose command line is parsed. The name under which the program was started determines it.
+// The program whose command line is parsed. The name under which this program was started
+// determines it.
 enum class Dialect { kSluice, kVllm, kTrtllm };
 
 constexpr uint32_t DialectBit(Dialect dialect) {
@@ -84,7 +85,7 @@ struct Range {
   double max = std::numeric_limits<double>::infinity();
 };
 
-// What an option does, or a key or variable of another program.
+// The effect of an option, or of a key or variable of another program.
 enum class Effect { kActs, kMapped, kNoEffect, kRefused };
 std::string_view EffectName(Effect effect);  // "acts", "mapped", "no effect", "refused"
 

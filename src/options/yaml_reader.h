@@ -1,4 +1,4 @@
-// What the readers of YAML option files share.
+// Functions that the readers of YAML option files share.
 #pragma once
 
 #include <filesystem>

@@ -28,7 +28,7 @@ enum class CallForm {
   kArguments  // the whole answer is the arguments of a single call
 };
 
-// What the reader of an answer needs to know of the request.
+// The parts of a request that the reader of an answer needs.
 struct AnswerReaderOptions {
   const ToolParser* tools = nullptr;           // null: calls are treated as content
   const ReasoningParser* reasoning = nullptr;  // null: thoughts are treated as content

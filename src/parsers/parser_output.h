@@ -1,4 +1,4 @@
-// What parsers produce: events with content, reasoning and tool calls.
+// The output of parsers: events with content, reasoning and tool calls.
 #pragma once
 
 #include <string>

@@ -133,7 +133,7 @@ inline void MultiplyChunk(const LinearArgs& args, int64_t row_begin, int64_t row
   StoreChunk(args, row_begin, rows, panel_begin, sums);
 }
 
-// As AddProducts, but not inlined: in the loops over tiles, GCC 12 would keep sums on the stack.
+// Like AddProducts, but not inlined: in the loops over tiles, GCC 12 would keep sums on the stack.
 template <bool kBf16Weights, int kRows, int kPanels>
 __attribute__((noinline)) void AddLines(const float* x, int64_t x_stride,
                                         const uint8_t* const (&panels)[kPanels], int64_t count,

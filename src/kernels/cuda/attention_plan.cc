@@ -52,8 +52,8 @@ struct PlannedTile {
   int32_t NumRanges() const { return (end - 1) / kAttentionSplit - begin / kAttentionSplit + 1; }
 };
 
-// Which positions rows see: those up to their own that `span` allows, and `ahead` positions after
-// it; or those up to last_seen[row].
+// The positions that rows attend to: those up to their own that `span` allows, and `ahead`
+// positions after it; or those up to last_seen[row].
 struct SeenPositions {
   AttentionSpan span;
   int32_t ahead;

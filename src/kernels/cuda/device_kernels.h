@@ -153,7 +153,7 @@ struct MergePatchesArgs {
   bool by_number;
 };
 
-// Which projections a row has besides the heads of q.
+// The projections that a row has besides the heads of q.
 enum class RowKv : uint8_t {
   kBoth,
   kKeys,  // keys only; the values are the keys as projected

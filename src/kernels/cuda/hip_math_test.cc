@@ -8,7 +8,7 @@
 namespace sluice::hip_math {
 namespace {
 
-// How many steps of F32's last place a result is off.
+// The error of a result, in units of F32's last place.
 double Steps(float found, double expected) {
   const auto nearest = static_cast<float>(expected);
   const double step = std::fabs(

@@ -270,7 +270,7 @@ TEST_F(LibraryLinearTest, MultipliesNvF4OnBlackwellAlone) {
   EXPECT_FALSE(library_->HasNvF4());
 }
 
-// What the library's documentation does not list for a device.
+// Methods that the library's documentation does not list for a device.
 TEST_F(LibraryLinearTest, TheStandInRefusesWhatADeviceLacks) {
   const auto can_run = [&](int major, int minor, ElementType type) {
     Open({.workspace_bytes = kWorkspace}, {.compute_major = major, .compute_minor = minor});

@@ -10,12 +10,12 @@
 
 namespace sluice {
 
-// As PlanDeviceModel, for encoders. The cache contains keys and values of one layer, for a single
+// Like PlanDeviceModel, for encoders. The cache contains keys and values of one layer, for a single
 // step. kUnsupported as in PlanDeviceModel.
 Result<ModelMemory> PlanDeviceEncoder(const ModelConfig& config, const ModelOptions& options,
                                       const DeviceInfo& device);
 
-// As LoadDeviceModel, for encoders.
+// Like LoadDeviceModel, for encoders.
 Result<std::unique_ptr<Model>> LoadDeviceEncoder(Device& device, DevicePool& pool,
                                                  ThreadPool& threads,
                                                  const std::filesystem::path& folder,

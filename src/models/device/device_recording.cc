@@ -1,4 +1,4 @@
-// How a decoder on a device captures its steps as graphs, and which steps it replays.
+// Captures the steps of a decoder on a device as graphs, and decides which steps are replayed.
 #include <algorithm>
 #include <chrono>
 #include <exception>

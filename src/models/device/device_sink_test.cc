@@ -36,7 +36,7 @@ double CachedPart(const std::filesystem::path& path) {
   return static_cast<double>(cached) / static_cast<double>(pages.size());
 }
 
-// What is copied to an integrated GPU does not stay in the page cache, too.
+// Weights that are copied to an integrated GPU do not stay in the page cache.
 TEST(DeviceSinkPages, LeaveThePageCacheWhereTheyAreDropped) {
   const testing::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "model.safetensors";

@@ -40,7 +40,7 @@ struct EncoderSpec {
   std::vector<bool> has_window;
   int32_t reach = 0;
   std::vector<float> window_frequencies;
-  // Which modules of a kModern encoder have biases.
+  // The modules of a kModern encoder that have biases.
   struct Biases {
     bool attention = false, mlp = false, norms = false, classifier = false;
   };

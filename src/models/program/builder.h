@@ -56,7 +56,7 @@ class Builder {
   // Returns a buffer for input rows of a product. They are BF16 on a device, F32 if any layer
   // rounds or splits its inputs, else in the compute type.
   BufferId Inputs(std::string_view name, Extent extent, int64_t width);
-  // As Inputs, with the buffers needed to round the rows when they are written.
+  // Like Inputs, with the buffers needed to round the rows when they are written.
   RowsIn Rows(std::string_view name, Extent extent, int64_t width);
   BufferId Results(int64_t width);
   void Keep(BufferId buffer, int64_t copies = 1) {

@@ -12,7 +12,7 @@
 
 namespace sluice::program {
 
-// What a buffer's rows correspond to.
+// The unit that a buffer's rows correspond to.
 enum class Extent {
   kOnce,     // a single row
   kStep,     // the step's rows; after KeepRows, only the wanted ones

@@ -36,7 +36,7 @@ struct TowerFields {
 
 // Reads an integer from 1 to `most`; returns `absent` if the field is absent.
 Result<int64_t> ReadOr(const JsonFields& fields, const char* name, int64_t most, int64_t absent);
-// As ReadOr, but also accepts a pair of equal numbers.
+// Like ReadOr, but also accepts a pair of equal numbers.
 Result<int64_t> ReadSideOr(const JsonFields& fields, const char* name, int64_t most,
                            int64_t absent);
 Result<TowerActivation> ReadTowerActivation(const JsonFields& fields, const char* name,

@@ -39,7 +39,7 @@ double LibraryError(const DeviceUnderTest& device, const WeightFormat& format, i
   return f32 + Gamma(kShortSum * (1 + 2.0 / 8) + 2, 0x1p-13);
 }
 
-// As LibraryError, with fast accumulation, for numbers with random signs. Each added term is
+// Like LibraryError, with fast accumulation, for numbers with random signs. Each added term is
 // truncated 13 bits below the sum so far, which grows as the square root of the number of terms.
 // The sum stays below five of its standard deviations, and so do the accumulated errors of k terms.
 // The bound is relative to the sum of their magnitudes, k times 0.8 of a term's standard deviation.

@@ -99,7 +99,7 @@ inline ProductOutput Multiply(CaseMemory& memory, device::LinearArgs args, Eleme
   return y;
 }
 
-// Which results of a matrix are compared: all of a small one, a sample of a large one.
+// The results of a matrix that are compared: all of a small one, a sample of a large one.
 class SampledPlaces {
  public:
   SampledPlaces(int64_t m, int64_t n) {
