@@ -17,7 +17,7 @@
 
 namespace sluice {
 
-// What sampling keeps for a sequence between steps.
+// The sampling state of a sequence between steps.
 struct SequenceSampling {
   const SamplingParams* params = nullptr;
   uint64_t seed = 0;               // the request's seed + the sequence's index in the request

@@ -10,9 +10,9 @@
 
 namespace sluice {
 
-// What an answer's logprobs are computed from: the model's logits, or the logits from which the
-// token was drawn (after bias, penalties, temperature and cuts, which set -infinity). With
-// kRawLogits and kProcessedLogits, the logits themselves are returned.
+// The logits from which an answer's logprobs are computed: the model's logits, or the logits from
+// which the token was drawn (after bias, penalties, temperature and cuts, which set -infinity).
+// With kRawLogits and kProcessedLogits, the logits themselves are returned.
 enum class LogprobsMode { kRawLogprobs, kProcessedLogprobs, kRawLogits, kProcessedLogits };
 
 // Whether the mode uses the model's logits, before sampling changes them.

@@ -210,7 +210,7 @@ class Scheduler {
   Status CheckInvariant() const;
 
  private:
-  // What remains of the budget of the step being planned.
+  // The remaining budget of the step that is being planned.
   struct Budget {
     int64_t tokens = 0;
     int64_t prompt_logit_rows = 0;
@@ -259,7 +259,7 @@ class Scheduler {
   static void ReleaseAll(ScheduledSequence& sequence);
   // Number of next tokens of a prefill that fit into the budget; 0: none.
   int64_t Chunk(const ScheduledSequence& sequence, int64_t computed, const Budget& budget) const;
-  // As Chunk, but ignores images.
+  // Like Chunk, but ignores images.
   int64_t TextChunk(const ScheduledSequence& sequence, int64_t computed,
                     const Budget& budget) const;
   void PlanProposed(Budget& budget);

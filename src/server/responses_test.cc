@@ -368,7 +368,7 @@ TEST_F(ResponsesTest, UnderTheNameVllmNothingIsStoredUnlessAsked) {
             "400 invalid_request_error background");
   EXPECT_EQ(Ask("DELETE", path).body, R"({"detail":"Method Not Allowed"})");
   EXPECT_EQ(Ask("GET", path + "/input_items").body, R"({"detail":"Not Found"})");
-  // As in vLLM, tools that only OpenAI's servers run are accepted and never called.
+  // As in vLLM, tools that only OpenAI's servers run are accepted but never called.
   EXPECT_EQ(Create(R"("input":"a","tools":[{"type":"code_interpreter","container":"x"}])").status,
             200);
 }

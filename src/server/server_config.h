@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Which server's API is imitated where they differ. kVllm: `vllm serve`; kTrtllm: `trtllm-serve`;
+// The server whose API is imitated where they differ. kVllm: `vllm serve`; kTrtllm: `trtllm-serve`;
 // kSluice: `vllm serve` plus a few routes that it does not have.
 enum class ApiDialect { kSluice, kVllm, kTrtllm };
 

@@ -48,7 +48,7 @@ std::string IncrementalDetokenizer::PushBytes(int32_t id) {
 }
 
 std::string IncrementalDetokenizer::PushWindow(int32_t id) {
-  // The prefix has been emitted already. What the decoded window contains after it is the new text.
+  // The prefix has been emitted already. The part of the decoded window after it is the new text.
   if (prefix_.empty() && !window_.empty()) {
     std::string prefix = tokenizer_->Decode(window_, skip_special_tokens_);
     if (!prefix.ends_with(unicode::kReplacement)) {

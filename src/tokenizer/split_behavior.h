@@ -1,4 +1,4 @@
-// What a split step does with its matches: keep, remove or merge them.
+// The treatment of a split step's matches: keep, remove or merge them.
 #pragma once
 
 #include <optional>

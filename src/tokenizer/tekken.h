@@ -12,8 +12,8 @@ namespace sluice {
 
 struct TekkenTokenizer {
   TokenizerJson parts;
-  // What tokenizer_config.json would say: the named special tokens and, for a known version, the
-  // chat template that mistral-common's renderer of that version amounts to.
+  // The content that tokenizer_config.json would have: the named special tokens and, for a known
+  // version, the chat template that mistral-common's renderer of that version amounts to.
   json::Value config{json::Value::Object{}};
 };
 

@@ -34,7 +34,7 @@ class Tokenizer {
   // kNotFound if there is no tokenizer.json; kInvalidData for a damaged file; kUnsupported names
   // the unsupported feature.
   static Result<std::unique_ptr<Tokenizer>> Load(const std::filesystem::path& model_folder);
-  // As Load, but from the text of a tokenizer.json only.
+  // Like Load, but from the text of a tokenizer.json only.
   static Result<std::unique_ptr<Tokenizer>> Parse(std::string_view tokenizer_json);
   ~Tokenizer();
 
@@ -49,7 +49,7 @@ class Tokenizer {
   // EncodeBudget also limits the cost of a hostile file's patterns and look-ups. If a text exceeds
   // the limit, its rest is not matched, and a warning is logged.
   std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens) const;
-  // As Encode, for untrusted text: kInvalidArgument if it exceeds the limit. `stop`, if not null,
+  // Like Encode, for untrusted text: kInvalidArgument if it exceeds the limit. `stop`, if not null,
   // is called now and then; once it returns true, the result is kCancelled.
   Result<std::vector<int32_t>> EncodeWithin(std::string_view text, bool add_special_tokens,
                                             const std::function<bool()>& stop = nullptr) const;

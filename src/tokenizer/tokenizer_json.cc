@@ -274,7 +274,7 @@ Status CheckOptions(const std::vector<std::pair<std::string, json::Value>>& opti
   return {};
 }
 
-// Which members the model has. Old files omit `type`; these members then determine it, as in
+// The members that the model has. Old files omit `type`; these members then determine it, as in
 // `tokenizers`.
 struct ModelMembers {
   bool has_merges = false, has_list = false, has_word_limit = false;

@@ -40,7 +40,7 @@ enum class ModelState {
 std::string_view ModelStateName(
     ModelState state);  // returns "unloaded", "loading", "loaded", "failed", ...
 
-// What answers and metrics show about a model.
+// The facts about a model that answers and metrics show.
 struct ModelFacts {
   int index = 0;
   const DoorModel* model = nullptr;

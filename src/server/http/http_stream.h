@@ -39,7 +39,7 @@ class HttpStream {
 
   Socket& socket() { return socket_; }
   bool tls() const { return tls_ != nullptr; }
-  // What to wait for before repeating a call that would have blocked.
+  // The event to wait for before repeating a call that would have blocked.
   Socket::wait_type wanted() const { return wanted_; }
 
   // Call until it succeeds, before anything is read or written. REQUIRES: tls().

@@ -71,7 +71,7 @@ size_t KeptBytes(const AnswerPlan& plan) {
   return bytes;
 }
 
-// What a request needs to start once its constraint is compiled.
+// The data that a request needs to start once its constraint is compiled.
 struct ConstrainedStart {
   RequestedConstraint constraint;
   std::shared_ptr<const ModelContext> model;

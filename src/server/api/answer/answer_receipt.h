@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// What a receipt states before the answer is known.
+// The part of a receipt that is known before the answer.
 struct ReceiptDraft {
   std::shared_ptr<const ModelContext> model;  // its `receipts` is not null
   Receipt receipt;

@@ -26,7 +26,7 @@ class AnswerWriter {
   virtual std::optional<ApiError> Refusal() const { return std::nullopt; }
 };
 
-// What a writer needs to know about the request.
+// The facts about a request that a writer needs.
 struct AnswerOptions {
   struct Prompt {
     int64_t num_tokens = 0;

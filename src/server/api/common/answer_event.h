@@ -76,7 +76,7 @@ struct FinishEvent {
   struct Repetition {};  // the request's repetition_detection matched
   int choice = 0;
   FinishReason reason = FinishReason::kStop;
-  // What ended the choice if the request specified it: a stop string or a stop token.
+  // The stop string or stop token of the request that ended the choice.
   std::variant<std::monostate, std::string, int32_t, Repetition> cause = {};
   bool called_tools = false;             // whether the choice has called a tool
   std::vector<WeightSpan> weights = {};  // for all its tokens, in order

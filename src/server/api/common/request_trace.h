@@ -12,7 +12,8 @@
 
 namespace sluice {
 
-// What all spans of a request share; there is one span per prompt. Thread safety: immutable.
+// The common data of all spans of a request; there is one span per prompt. Thread safety:
+// immutable.
 class RequestTrace {
  public:
   // Returns null without an exporter, or if the client's trace is not sampled. The spans begin now

@@ -32,7 +32,7 @@ enum class RouteGate {
   kTrtllm,         // only in the dialect of `trtllm-serve`
 };
 
-// Who may call a route of a server that has API keys.
+// The clients that may call a route of a server with API keys.
 enum class RouteAccess {
   kKey,     // clients with a key: routes that compute, change state, or expose the model or
             // requests
@@ -88,7 +88,7 @@ Route OnIoThread(std::string_view path, Methods methods, RouteGate gate, Handler
 // or the model is being loaded.
 Route OnWorker(std::string_view path, Methods methods, RouteGate gate, Handler* handler,
                std::string_view summary = "", std::string_view response = "");
-// As OnWorker, for a POST whose handler gets the parsed body.
+// Like OnWorker, for a POST whose handler gets the parsed body.
 Route WithBody(std::string_view path, BodyHandler* handler, std::string_view summary,
                std::string_view request, std::string_view response);
 

@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// Where uploads are stored, and how large they may be.
+// The folder in which uploads are stored, and their maximum size.
 struct UploadSettings {
   std::filesystem::path parent;  // "": the system's folder for temporary files
   uint64_t most_bytes = 0;       // limit of one upload; 0: twice the size of the weights in use

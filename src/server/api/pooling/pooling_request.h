@@ -1,5 +1,5 @@
-// What all requests to pooling models share: texts or token ids, their truncation, and the format
-// of vectors.
+// The common part of all requests to pooling models: texts or token ids, their truncation, and the
+// format of vectors.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ namespace sluice {
 namespace {
 
 enum class Scope { kAll, kCompletion, kChat, kTrtllm };
-// Which values request the feature.
+// The values that request the feature.
 enum class When { kNotNull, kTruthy };
 
 struct UnsupportedField {

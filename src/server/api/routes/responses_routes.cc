@@ -113,7 +113,7 @@ std::string NoRoomFor(const StoredResponse& response, const ResponseStore& store
       response.bytes(), store.max_bytes());
 }
 
-// What is stored of a response before it is generated.
+// The part of a response that is stored before it is generated.
 struct Storing {
   StoredResponse::Content content;
   bool wanted = false;

@@ -220,7 +220,7 @@ double ResponseStore::LoadOf(uint64_t bytes, size_t count) const {
 // unless it is null. Returns false and removes nothing if there cannot be enough room.
 bool ResponseStore::MakeRoom(const std::string& owner, uint64_t bytes, size_t count,
                              const Place* replaced) {
-  // What an owner would keep, and the oldest of its entries that may be removed.
+  // The bytes that an owner would keep, and the oldest of its entries that may be removed.
   struct Share {
     double load = 0;
     bool is_own = false;

@@ -90,13 +90,13 @@ TEST(ResponseStoreTest, WhatIsRefusedTakesNoPlace) {
   ASSERT_EQ(store.Add(Make("c", true, 1000, "other")), ResponseStore::Added::kYes);
   // More than half of the store, beside an owner with 40 %.
   EXPECT_EQ(store.Add(Make("d", true, 70000, "other")), ResponseStore::Added::kNoRoom);
-  // Nor is the response lost that it would have replaced.
+  // The response that it would have replaced is not lost, either.
   EXPECT_EQ(store.Add(Make("c", true, 70000, "other")), ResponseStore::Added::kNoRoom);
   EXPECT_EQ(store.Add(Make("d", true, 200000, "third")), ResponseStore::Added::kTooLarge);
   EXPECT_NE(store.Find("a", "one"), nullptr);
   EXPECT_NE(store.Find("b", "other"), nullptr);
   EXPECT_NE(store.Find("c", "other"), nullptr);
-  // Nor is anything removed for a response that grows.
+  // For a response that grows, nothing is removed, either.
   const auto running = Make("e", /*is_over=*/false, 10, "other");
   ASSERT_EQ(store.Add(running), ResponseStore::Added::kYes);
   running->AddEvent(std::string(70000, 'x'));
