@@ -25,7 +25,7 @@ tl::unexpected<Error> Another(std::string_view key, std::string_view why) {
               std::string(key));
 }
 
-// Keys of other kinds of models.
+// Refuses other kinds of models.
 Status RefuseOthers(const JsonFields& params) {
   ASSIGN_OR_RETURN(const auto type, params.String("model_type"));
   if (type.value_or("transformer") != "transformer")
