@@ -222,8 +222,8 @@ Result<Dataset> MakeKind(const DatasetOptions& options, const PromptTokenizer* t
   if (options.kind == Kind::kCustom) return MakeCustom(options, tokenizer);
   if (tokenizer == nullptr) {
     return Bad(
-        "this data set is made of tokens: it needs the tokenizer; leave out "
-        "--skip-tokenizer-init or use --dataset-name custom");
+        "this data set consists of tokens and needs the tokenizer; omit --skip-tokenizer-init or "
+        "use --dataset-name custom");
   }
   switch (options.kind) {
     case Kind::kShareGpt: return MakeShareGpt(options, *tokenizer);

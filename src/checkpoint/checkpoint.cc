@@ -229,10 +229,10 @@ Status Checkpoint::AddTensor(const TensorInfo& info, const SafetensorsFile& file
     const std::string& name = other->second.info->name;
     return Invalid(
         name == info.name
-            ? fmt::format("tensor '{}' stands both in {} and in {}, and there is no {} to tell "
-                          "which counts",
-                          info.name, other->second.file->path().string(), file.path().string(),
-                          kIndexFile)
+            ? fmt::format(
+                  "tensor '{}' stands both in {} and in {}, and there is no {} that says which "
+                  "one to use",
+                  info.name, other->second.file->path().string(), file.path().string(), kIndexFile)
             : fmt::format("tensors '{}' and '{}' are two names of the same tensor; remove one",
                           name, info.name),
         info.name);
@@ -278,14 +278,14 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
       RETURN_IF_ERROR(AddTensor(*found->second, file));
     }
     if (!absent.empty()) {
-      return Invalid(fmt::format("{}: the index says that it holds {} tensors which it lacks: {}",
+      return Invalid(fmt::format("{}: the index lists {} tensors that are not in this file: {}",
                                  file.path().string(), absent.size(), NamesText(absent)),
                      absent.front());
     }
   }
   if (missing_files_.empty() && index->total_size != 0 &&
       index->total_size != static_cast<uint64_t>(total_bytes_)) {
-    LOG_WARNING("checkpoint", "{}: total_size says {} bytes, the tensors have {}", path.string(),
+    LOG_WARNING("checkpoint", "{}: total_size is {} bytes, but the tensors have {}", path.string(),
                 index->total_size, total_bytes_);
   }
   return {};

@@ -363,7 +363,7 @@ Result<json::Value> ConfigOfMistralParams(const json::Value& value) {
     name("MixtralForCausalLM", "mixtral");
   } else if (is_scaled) {
     if (config.Find("layer_types") != nullptr)
-      return Another("sliding_window", "expected no list beside llama_4_scaling");
+      return Another("sliding_window", "expected no list together with llama_4_scaling");
     name("Ministral3ForCausalLM", "ministral3");
   } else {
     name("MistralForCausalLM", "mistral");

@@ -167,11 +167,11 @@ Result<DenseModule> ReadDense(const std::filesystem::path& model, const std::str
   }
   ASSIGN_OR_RETURN(const auto has_residual, fields.Bool("use_residual"));
   if (has_residual.value_or(false)) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{}: use_residual true is not supported: a layer gives its activation "
-                            "alone",
-                            file.string()),
-                "use_residual");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: use_residual true is not supported: a layer returns only its activation",
+                    file.string()),
+        "use_residual");
   }
   return dense;
 }

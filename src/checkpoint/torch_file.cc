@@ -195,10 +195,9 @@ class Pickle {
     } else if (module == "torch" && name == "BFloat16Storage") {
       value = {.kind = PickleKind::kType, .type = TorchNumber::kBF16};
     } else {
-      return Bad(
-          fmt::format("its pickle names {}.{}; a dense tensor of float32, float16 or "
-                      "bfloat16 is taken alone",
-                      module.substr(0, 64), name.substr(0, 64)));
+      return Bad(fmt::format(
+          "its pickle names {}.{}; only a dense tensor of float32, float16 or bfloat16 is accepted",
+          module.substr(0, 64), name.substr(0, 64)));
     }
     stack_.push_back(std::move(value));
     return {};

@@ -176,7 +176,7 @@ Status CheckArithmetic(const Settings& settings) {
   if (isa != "auto" && isa != "portable") {
     return Contradiction(
         fmt::format("--arithmetic portable and --cpu-isa {} contradict each other: the portable "
-                    "kernels use instructions of their own choice; give one of them",
+                    "kernels choose their instructions themselves; give only one of the options",
                     isa),
         "arithmetic");
   }
@@ -212,7 +212,7 @@ Status CheckSettings(const Settings& settings) {
   if (settings.Flag("protect-all") && settings.List("api-key").empty() &&
       !settings.Given("api-key-file")) {
     return Contradiction(
-        "--protect-all requires --api-key or --api-key-file: there is no key to ask for",
+        "--protect-all requires --api-key or --api-key-file: without them there is no key",
         "protect-all");
   }
   if (settings.Flag("enable-log-requests") && settings.Flag("disable-log-requests")) {

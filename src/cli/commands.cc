@@ -54,7 +54,7 @@ std::span<const Command> Commands() {
        RunReceiptKey, 1},
       {"shadow", "MODEL --upstream URL [options]",
        "forward to another server and compare its answers", options::kShadow, RunShadow, 1},
-      {"recipe lint", "FILE", "say what a recipe's commands do here, and its errors",
+      {"recipe lint", "FILE", "report the effect of a recipe's commands here, and its errors",
        options::kRecipe, RunRecipeLint, 1},
       {"tokenize", "--model MODEL [--decode]", "convert texts to token ids, or back",
        options::kTokenize, RunTokenizeCommand, 1},

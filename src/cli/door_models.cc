@@ -63,14 +63,14 @@ struct Refused {
 constexpr Refused kRefusedOptions[] = {
     {"model", "the entry's path says which model it is"},
     {"served-model-name", "the entry's name is what requests call the model"},
-    {"enable-sleep-mode", "models are put out when others need their memory"},
-    {"sleep-idle-seconds", "models are put out when others need their memory"},
+    {"enable-sleep-mode", "models are unloaded when others need their memory"},
+    {"sleep-idle-seconds", "models are unloaded when others need their memory"},
     {"weight-transfer-config",
-     "new weights would need memory beside the old ones, which is not "
-     "planned; serve this model alone"},
-    {"nnodes", "each model of several is computed by this process alone"},
-    {"distributed-executor-backend", "each model of several is computed by this process alone"},
-    {"data-parallel-rank", "each model of several is computed by this process alone"},
+     "new weights would need memory in addition to the old ones, which is not planned; serve only "
+     "this model"},
+    {"nnodes", "with several models, each is computed only by this process"},
+    {"distributed-executor-backend", "with several models, each is computed only by this process"},
+    {"data-parallel-rank", "with several models, each is computed only by this process"},
     {"lora-resolver-cache-dir",
      "names of adapters lead to their model, and those in a folder are not known; name them with "
      "lora-modules"},

@@ -91,8 +91,8 @@ Result<NodeSettings> ReadNodeSettings(const options::Settings& settings, int num
                  "master_addr");
   if (node.secret.empty()) {
     return wrong(
-        "--nnodes needs a secret that all machines share, since each starts what the first "
-        "one asks for: set SLUICE_DISTRIBUTED_SECRET to the same text on all",
+        "--nnodes needs a secret that all machines share, since each machine starts the ranks that "
+        "the first one requests: set SLUICE_DISTRIBUTED_SECRET to the same text on all",
         "distributed_secret");
   }
   return node;
@@ -489,7 +489,7 @@ Result<int> LaunchAsOther(const options::Settings& settings, const NodeSettings&
   ChildOptions options;
   ASSIGN_OR_RETURN(options.variables, ListenGuard(own));
   options.variables[kSecretsVariable] = secrets.path();
-  LOG_INFO("serve", "the ranks of this machine listen for the others at {} alone", own);
+  LOG_INFO("serve", "the ranks of this machine listen for the others only at {}", own);
   return FollowFirst(node, link, interrupted.get(), options);
 }
 

@@ -88,10 +88,11 @@ Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
   const std::vector<std::string>& hosts = places.hosts;
   const std::string mpirun = FindInPath("mpirun");
   if (mpirun.empty()) {
-    return Fail(ErrorCode::kUnsupported,
-                "mpirun is not in PATH, which starts ranks as processes: install Open MPI (Debian: "
-                "openmpi-bin), or leave out --distributed-executor-backend to run ranks as threads",
-                "distributed_executor_backend");
+    return Fail(
+        ErrorCode::kUnsupported,
+        "mpirun is not in PATH, but ranks in separate processes need it: install Open MPI (Debian: "
+        "openmpi-bin), or omit --distributed-executor-backend to run ranks as threads",
+        "distributed_executor_backend");
   }
   if (hosts.empty()) RETURN_IF_ERROR(CheckSharedMemory(num_ranks));
   ASSIGN_OR_RETURN(ChildOptions options, OptionsOfLauncher(places.address));

@@ -241,8 +241,8 @@ void PrintResult(const EngineReplay& replay, const options::Settings& settings) 
 Result<int> ReplayEngines(const options::Settings& settings, const Recording& recorded) {
   if (recorded.is_of_hashes()) {
     return Fail(ErrorCode::kUnsupported,
-                "the recording has hashes of prompts and answers alone (--record-privacy hashes): "
-                "steps cannot be computed again; --url and --export use it",
+                "the recording has only hashes of prompts and answers (--record-privacy hashes), "
+                "so steps cannot be computed again; use it with --url or --export",
                 "record-privacy");
   }
   ASSIGN_OR_RETURN(const options::Settings serve, ServeSettings(settings, recorded));
@@ -325,7 +325,7 @@ Result<int> RunReplay(const options::Settings& settings) {
   if (settings.Given("replay-export")) return Export(settings, recorded);
   if (words.size() > 1) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: a file is written with --export alone", words[1]), "export");
+                fmt::format("{}: a file is written only with --export", words[1]), "export");
   }
   if (settings.Given("url")) return ReplayLoad(settings, recorded);
   return ReplayEngines(settings, recorded);

@@ -41,9 +41,10 @@ Result<std::vector<int32_t>> ClassifierTokenIds(const EngineConfig& engine, cons
   for (const std::string& token : tokens) {
     const std::optional<int32_t> id = text.tokenizer->TokenToId(token);
     if (!id) {
-      return Fail(ErrorCode::kInvalidData,
-                  fmt::format("classifier_from_token: '{}' is no token of the vocabulary", token),
-                  "classifier_from_token");
+      return Fail(
+          ErrorCode::kInvalidData,
+          fmt::format("classifier_from_token: '{}' is not a token of the vocabulary", token),
+          "classifier_from_token");
     }
     ids.push_back(*id);
   }

@@ -138,7 +138,7 @@ std::vector<std::string> EffectBlock(const OptionEffects& effects) {
 void LogStartup(const Settings& settings) {
   LOG_INFO("serve", "sluice {} (commit {})", Version(), Commit());
   if (settings.dialect() == Dialect::kVllm) {
-    LOG_INFO("serve", "in place of vLLM: version {}", VersionIn(settings.dialect()));
+    LOG_INFO("serve", "instead of vLLM: version {}", VersionIn(settings.dialect()));
     LOG_INFO("serve", "non-default args: {}", NonDefaultArguments(settings));
   }
   const OptionEffects effects = EffectsOf(settings);

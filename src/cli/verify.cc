@@ -272,8 +272,9 @@ Result<int> RunVerify(const options::Settings& settings) {
     return Unverifiable("only the signature was checked: --model MODEL computes the answer again");
   }
   if (!receipt.also.empty()) {
-    return Unverifiable(fmt::format("the answer depends on what the receipt does not hold: {}",
-                                    fmt::join(receipt.also, ", ")));
+    return Unverifiable(
+        fmt::format("the answer depends on features that the receipt does not contain: {}",
+                    fmt::join(receipt.also, ", ")));
   }
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings, named));
   ASSIGN_OR_RETURN(const std::string weights, WeightsDigest(model.folder));

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMaxHeadBytes = 1 << 20;
 
 tl::unexpected<Error> NoHttp(std::string_view what) {
-  return Fail(ErrorCode::kUnavailable, fmt::format("the server's answer is no HTTP: {}", what));
+  return Fail(ErrorCode::kUnavailable, fmt::format("the server's answer is not HTTP: {}", what));
 }
 
 bool EqualNoCase(std::string_view a, std::string_view b) {
@@ -75,7 +75,7 @@ Result<std::string_view> ResponseParser::Take(std::string_view& bytes) {
       }
       case State::kChunkEnd: {
         ASSIGN_OR_RETURN(const bool whole, TakeLine(bytes));
-        if (whole && !line_.empty()) return NoHttp("a chunk is longer than it says");
+        if (whole && !line_.empty()) return NoHttp("a chunk is longer than its stated size");
         if (whole) state_ = State::kChunkSize;
         break;
       }
@@ -119,7 +119,7 @@ Status ResponseParser::ReadHead() {
       if (EqualNoCase(value, "close")) keep_alive_ = false;
     } else if (EqualNoCase(name, "transfer-encoding")) {
       if (!EqualNoCase(value, "chunked") || !coding.empty())
-        return NoHttp(fmt::format("transfer-encoding '{}', expected chunked alone", value));
+        return NoHttp(fmt::format("transfer-encoding '{}', expected only chunked", value));
       coding = value;
     } else if (EqualNoCase(name, "content-type")) {
       is_event_stream_ =

@@ -15,8 +15,8 @@ constexpr size_t kLongestSocketPath = sizeof(sockaddr_un::sun_path) - 1;
 
 tl::unexpected<Error> Bad(std::string_view text, std::string_view why) {
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is no address of a server (http://host:port, https://host:port or "
-                          "unix:///file): {}",
+              fmt::format("'{}' is not the address of a server (http://host:port, "
+                          "https://host:port or unix:///file): {}",
                           text, why),
               "url");
 }
@@ -66,7 +66,7 @@ Result<Url> ParseUrl(std::string_view text) {
     port.remove_prefix(1);
     const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), url.port);
     if (error != std::errc() || end != port.data() + port.size())
-      return Bad(whole, "the port is no number up to 65535");
+      return Bad(whole, "the port is not a number up to 65535");
   }
   return url;
 }

@@ -149,7 +149,7 @@ void ConstraintCompiler::Tell(const std::vector<OnCompiled>& waiting, const Comp
 
 bool ConstraintCompiler::RefuseWaiting() {
   const Compiled refused =
-      Fail(ErrorCode::kInternal, "constraints cannot be compiled: the log says why");
+      Fail(ErrorCode::kInternal, "constraints cannot be compiled; the log gives the reason");
   while (true) {
     std::string key;
     {

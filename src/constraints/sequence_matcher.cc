@@ -13,9 +13,8 @@ constexpr std::string_view kCannotFollow =
     "the constraint cannot be followed any further: the answer breaks it, or a token takes more "
     "time or memory than a constraint may; make it less ambiguous";
 constexpr std::string_view kSpent =
-    "the constraint cannot be followed any further: the request has used up the processor time "
-    "that constraints may take (5 s, and 1 ms for each token); make it less ambiguous, or ask for "
-    "fewer sequences";
+    "the constraint is too slow: the request has used the processor time that constraints may take "
+    "(5 s, and 1 ms for each token); make it less ambiguous, or request fewer sequences";
 // If a call in the queue takes less than this, the next one may fit into a step.
 constexpr double kQuickSeconds = SequenceMatcher::kCallSeconds / 2;
 

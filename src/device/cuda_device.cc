@@ -192,7 +192,7 @@ Result<std::unique_ptr<Device>> OpenCudaDevice(int ordinal) {
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= devices.size())
     return Fail(ErrorCode::kNotFound,
                 fmt::format("there is no CUDA device {}: the driver shows {} (0 to {}); "
-                            "CUDA_VISIBLE_DEVICES chooses among those of the machine",
+                            "CUDA_VISIBLE_DEVICES selects among those of the machine",
                             ordinal, devices.size(), devices.size() - 1));
   const DeviceInfo& info = devices[static_cast<size_t>(ordinal)];
   if (!ArchitecturesCover(SLUICE_CUDA_ARCHITECTURES, info.compute_major, info.compute_minor))

@@ -83,7 +83,7 @@ Result<std::unique_ptr<Device>> OpenHipDevice(int ordinal) {
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= devices.size())
     return Fail(ErrorCode::kNotFound,
                 fmt::format("there is no HIP device {}: the driver shows {} (0 to {}); "
-                            "HIP_VISIBLE_DEVICES chooses among those of the machine",
+                            "HIP_VISIBLE_DEVICES selects among those of the machine",
                             ordinal, devices.size(), devices.size() - 1));
   const DeviceInfo& info = devices[static_cast<size_t>(ordinal)];
   ASSIGN_OR_RETURN(const HipLibrary* const library, OpenHipLibrary());

@@ -88,7 +88,7 @@ Result<std::unique_ptr<Device>> OpenUnwatched(DeviceKind kind, int ordinal) {
   if (kind == DeviceKind::kEmulated) {
     if (ordinal < 0 || ordinal >= kMostEmulatedDevices)
       return Fail(ErrorCode::kNotFound,
-                  fmt::format("there are {} emulated devices, 0 to {}; {} was asked for",
+                  fmt::format("there are {} emulated devices, 0 to {}; requested was {}",
                               kMostEmulatedDevices, kMostEmulatedDevices - 1, ordinal));
     EmulatedDeviceOptions options;
     options.ordinal = ordinal;

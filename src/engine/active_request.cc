@@ -63,7 +63,7 @@ Status CheckSampling(const SamplingParams& params, int64_t vocab_size) {
   RETURN_IF_ERROR(CheckIds(params.logprob_token_ids, vocab_size, "logprob_token_ids"));
   if (params.logprob_token_ids.size() > kMostLogprobTokens) {
     return Invalid("logprob_token_ids",
-                   fmt::format("logprob_token_ids holds {} ids, at most {} are taken",
+                   fmt::format("logprob_token_ids has {} ids, at most {} are allowed",
                                params.logprob_token_ids.size(), kMostLogprobTokens));
   }
   if (params.logprobs && *params.logprobs < -1) {
@@ -92,10 +92,10 @@ Status CheckImage(const Request& request, const ImageInput& input, int64_t after
   }
   RETURN_IF_ERROR(ImageTower::Check(*limits.tower, limits.options, image));
   if (image.num_embeddings > limits.max_rows) {
-    return Invalid("images",
-                   fmt::format("an image stands for {} tokens, but this server has room for {}; "
-                               "send a smaller one",
-                               image.num_embeddings, limits.max_rows));
+    return Invalid(
+        "images",
+        fmt::format("an image has {} tokens, but this server has memory for {}; send a smaller one",
+                    image.num_embeddings, limits.max_rows));
   }
   const std::vector<uint8_t>& marks = image.is_embedding;
   const int64_t span = marks.rend() - std::find(marks.rbegin(), marks.rend(), 1) -
@@ -182,10 +182,9 @@ Status CheckRequest(const Request& request, const RequestLimits& limits) {
     if (bytes > kMaxPromptLogprobBytes) {
       return Invalid(
           "prompt_logprobs",
-          fmt::format(
-              "prompt_logprobs of {} for {} prompt tokens take {} MiB, more than the {} MiB that a "
-              "request may; ask for fewer or shorten the prompt.",
-              asked, length, bytes >> 20, kMaxPromptLogprobBytes >> 20));
+          fmt::format("prompt_logprobs of {} for {} prompt tokens take {} MiB, more than the {} "
+                      "MiB that a request may use; request fewer or shorten the prompt.",
+                      asked, length, bytes >> 20, kMaxPromptLogprobBytes >> 20));
     }
   }
   if (limits.pooling && request.num_sequences != 1)

@@ -145,8 +145,7 @@ void DraftProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
   try {
     while (!active_.empty()) RunPass();
   } catch (...) {
-    LOG_ERROR("engine", "the draft model failed, and proposes nothing any more: {}",
-              CaughtMessage());
+    LOG_ERROR("engine", "the draft model failed and proposes no more tokens: {}", CaughtMessage());
     is_broken_ = true;
     for (const Job& job : jobs) job.proposal->clear();
   }

@@ -460,7 +460,7 @@ Status CheckReloadable(const EngineConfig& config, bool are_processes) {
   if (config.enable_weight_updates && !is_on_cpu) {
     return Fail(ErrorCode::kUnsupported,
                 "--weight-transfer-config: a device's memory is planned for one copy of the "
-                "weights, and new ones are loaded beside the old; say --device cpu",
+                "weights, but new weights are loaded in addition to the old ones; use --device cpu",
                 "weight-transfer-config");
   }
   return {};

@@ -60,8 +60,8 @@ Result<ElementType> PlanDtype(const EngineConfig& config, const ModelConfig& mod
         model.scheme != nullptr && !model.scheme->Method().empty();
     if (!is_exact) return ElementType::kBF16;
     notes.push_back(
-        "dtype is float32: with activation_format checkpoint nothing is rounded "
-        "but what the checkpoint's scheme rounds");
+        "dtype is float32: with activation_format checkpoint, only the values that the "
+        "checkpoint's scheme rounds are rounded");
     return ElementType::kF32;
   }
   switch (*config.dtype) {
@@ -93,7 +93,7 @@ Result<ElementType> PlanKvType(const EngineConfig& config, ElementType dtype,
   }
   if (!config.kv_cache_dtype && model.scheme != nullptr && model.scheme->WantsFp8KvCache()) {
     notes.push_back(
-        "the KV cache is fp8, as the checkpoint says; kv_cache_dtype bfloat16 is more "
+        "the KV cache is fp8, as the checkpoint specifies; kv_cache_dtype bfloat16 is more "
         "accurate and takes twice the memory");
     return ElementType::kF8E4M3;
   }
@@ -587,13 +587,13 @@ Status CheckDeviceMemory(EnginePlan& plan) {
   if (config.kv_cache_bytes || config.utilization_of_rest || free_bytes >= wanted) return {};
   if (is_shared && !config.memory_utilization) {
     plan.notes.push_back(fmt::format(
-        "{} shares the memory of the machine, of which {} are available: the engine takes {}",
+        "{} shares the memory of the machine, which has {} available: the engine takes {}",
         plan.device_name, MemoryText(free_bytes), MemoryText(plan.memory.available_bytes)));
     return {};
   }
   return Fail(ErrorCode::kResourceExhausted,
-              fmt::format("{} of {}'s {} are free, but gpu_memory_utilization {} asks for {}. End "
-                          "what else runs there, or lower gpu_memory_utilization",
+              fmt::format("{} of {}'s {} are free, but gpu_memory_utilization {} requests {}. End "
+                          "other programs that use its memory, or lower gpu_memory_utilization",
                           MemoryText(free_bytes), plan.device_name,
                           MemoryText(plan.memory.total_bytes), utilization, MemoryText(wanted)),
               "gpu_memory_utilization");
@@ -641,9 +641,10 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
   if (MostBlocks(plan.scheduler, plan.max_model_len) > blocks) {
     const int64_t longest = LongestSequence(plan, blocks, plan.max_model_len);
     if (config.max_model_len || longest < 2) return TooSmall(plan, budget);
-    plan.notes.push_back(fmt::format(
-        "max_model_len is {}: the checkpoint allows {}, the KV cache of {} holds no more", longest,
-        plan.max_model_len, MemoryText(budget)));
+    plan.notes.push_back(
+        fmt::format("max_model_len is {}: the checkpoint allows {}, but the KV cache of {} has no "
+                    "memory for more",
+                    longest, plan.max_model_len, MemoryText(budget)));
     plan.max_model_len = longest;
     // The workspace shrinks, too. The cache keeps its size, but has fewer and larger blocks if a
     // window or chunk is now longer than any sequence.

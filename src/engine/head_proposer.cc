@@ -475,8 +475,7 @@ void HeadProposer::Draw() {
 }
 
 void HeadProposer::Break(std::span<Job> jobs) {
-  LOG_ERROR("engine", "the drafting head failed, and proposes nothing any more: {}",
-            CaughtMessage());
+  LOG_ERROR("engine", "the drafting head failed and proposes no more tokens: {}", CaughtMessage());
   is_broken_ = true;
   active_.clear();
   for (const Job& job : jobs) job.proposal->clear();

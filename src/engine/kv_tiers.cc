@@ -204,8 +204,8 @@ Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan&
     if (plan.tier_bytes < host.available_bytes) return {};
     return Fail(
         ErrorCode::kResourceExhausted,
-        fmt::format("--kv-offloading-size: the tiers of the KV cache take {} of the host's "
-                    "memory, of which {} are free{}; lower it",
+        fmt::format("--kv-offloading-size: the tiers of the KV cache take {} of the host's memory, "
+                    "but only {} are free{}; lower it",
                     MemoryText(plan.tier_bytes), MemoryText(host.available_bytes), LimitNote(host)),
         "kv-offloading-size");
   }

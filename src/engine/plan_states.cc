@@ -11,8 +11,10 @@ namespace sluice {
 Status CheckStates(const EnginePlan& plan) {
   if (plan.state_bytes_per_slot == 0) return {};
   if (!std::ranges::all_of(plan.scheduler.groups, &AttentionSpan::sees_all)) {
-    return Fail(ErrorCode::kUnsupported,
-                "recurrent layers beside layers with a window or chunks are not served", "model");
+    return Fail(
+        ErrorCode::kUnsupported,
+        "models with both recurrent layers and layers with a window or chunks are not served",
+        "model");
   }
   return {};
 }
@@ -38,8 +40,8 @@ Status PlanStates(int64_t& budget, EnginePlan& plan) {
   if (scheduler.max_num_seqs > most_running) {
     scheduler.max_num_seqs = most_running;
     (config.max_num_seqs ? plan.warnings : plan.notes)
-        .push_back(fmt::format("max_num_seqs is {}: the states of each sequence take {}, "
-                               "and those of all at most half of the caches' memory",
+        .push_back(fmt::format("max_num_seqs is {}: the states of each sequence take {}, and all "
+                               "states together may take at most half of the caches' memory",
                                most_running, MemoryText(bytes)));
   }
   constexpr int64_t kMostSnapshotsEach = 4;

@@ -68,7 +68,7 @@ ResolvedTower ResolveTower(const EngineConfig& config, const ModelConfig& model)
   if (config.dummy_weights) return resolved;
   const auto checkpoint = Checkpoint::Open(config.model_folder);
   if (!checkpoint) return resolved;  // reported when the weights are loaded
-  if (!HoldsTower(**spec, *checkpoint)) return NoTower("the checkpoint holds the text part alone");
+  if (!HoldsTower(**spec, *checkpoint)) return NoTower("the checkpoint has only the text part");
   TowerWeights unfilled;
   const Status status =
       CheckListed(ListTowerParameters(**spec, unfilled), *checkpoint, *model.scheme);
@@ -113,7 +113,8 @@ void PlanPromptRows(const ModelConfig& model, EnginePlan& plan) {
   else if (spec.embedding_scale != 1 || spec.norms_embedding)
     reason = "this model scales its embeddings, and rows do not say whether theirs are";
   else if (spec.image_levels > 0)
-    reason = "several layers of this model read rows of images, and given rows have one alone";
+    reason =
+        "several layers of this model read rows of images, but given rows are for only one layer";
 }
 
 void PlanImageRows(EnginePlan& plan) {

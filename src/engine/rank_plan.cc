@@ -51,7 +51,7 @@ std::string NoteOf(const EngineConfig& config, const RankPlan& plan, int num_nod
   }
   return fmt::format(
       "{}: {} of this machine with {} NUMA node{}; answers have the same bits for every number of "
-      "ranks (--tensor-parallel-mode exact makes all that are asked for)",
+      "ranks (--tensor-parallel-mode exact creates all requested ranks)",
       Sizes(tensor_size, num_stages),
       plan.num_ranks() == 1 ? std::string("one rank computes with all threads")
                             : fmt::format("{} ranks share each layer", plan.num_ranks()),

@@ -132,7 +132,7 @@ bool IsInt4Weight(const QuantizationArgs& args) {
 Status CheckPlainArgs(const QuantizationArgs& args, const std::string& where) {
   if (!args.symmetric) {
     return UnsupportedSetting(where, "symmetric", json::Value(false),
-                              "true; zero points are those of INT4 weights alone");
+                              "true; only INT4 weights may have zero points");
   }
   if (!args.order.empty()) {
     return UnsupportedSetting(where, "actorder", json::Value(args.order),

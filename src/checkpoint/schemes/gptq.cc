@@ -96,8 +96,9 @@ Result<GptqSettings> ReadSettings(const json::Value& object, const std::string& 
   settings.is_symmetric = symmetric.value_or(settings.is_symmetric);
   settings.has_order = order.value_or(settings.has_order);
   if (settings.bits == 8 && !settings.is_symmetric) {
-    return UnsupportedSetting(where, "sym", json::Value(false),
-                              "true for weights of 8 bits; zero points are those of 4 bits alone");
+    return UnsupportedSetting(
+        where, "sym", json::Value(false),
+        "true for weights of 8 bits; only weights of 4 bits may have zero points");
   }
   return settings;
 }

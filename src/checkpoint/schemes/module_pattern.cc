@@ -170,7 +170,7 @@ bool NamePattern::Matches(std::string_view name) const {
       scratch.match, scratch.context, scratch.workspace.data(), scratch.workspace.size());
   if (result < 0 && result != PCRE2_ERROR_NOMATCH) {
     LOG_WARNING("checkpoint",
-                "the pattern '{}' is too costly to match with '{}': taken for no match", source_,
+                "the pattern '{}' is too costly to match with '{}', so it does not match", source_,
                 name);
   }
   return result >= 0;

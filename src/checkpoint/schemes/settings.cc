@@ -34,7 +34,7 @@ Status CheckKeys(const json::Value& object, const std::string& where,
       continue;
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("{}.{} is a setting that this program does not know, and it may change "
-                            "what the numbers mean; known are {}",
+                            "the meaning of the numbers; known settings are {}",
                             where, key, fmt::join(known, ", ")),
                 fmt::format("{}.{}", where, key));
   }

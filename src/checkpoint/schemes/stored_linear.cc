@@ -113,11 +113,11 @@ Status FindScales(const Place& place, const LinearLayout& layout, StoredLinear& 
     }
     case ScaleLayout::kPerBlock:
       if (place.transposed) {
-        return Fail(ErrorCode::kUnsupported,
-                    fmt::format("tensor '{}' stands transposed and has scales of blocks, which is "
-                                "not supported",
-                                place.module),
-                    place.module);
+        return Fail(
+            ErrorCode::kUnsupported,
+            fmt::format("tensor '{}' is transposed and has block scales, which is not supported",
+                        place.module),
+            place.module);
       }
       RETURN_IF_ERROR(
           CheckType(scales, {ElementType::kF32, ElementType::kBF16, ElementType::kF16}, why));
@@ -255,7 +255,7 @@ Result<StoredLinear> FindAt(const Place& place, const ModulePlan& plan) {
     if (place.num_experts != 0) {
       return Fail(ErrorCode::kUnsupported,
                   fmt::format("tensor '{}' of all experts in {} is not supported; each expert must "
-                              "have tensors of its own",
+                              "have its own tensors",
                               name, plan.layout->name),
                   name);
     }
