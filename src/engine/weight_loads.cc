@@ -25,8 +25,8 @@ Status WeightLoads::CheckRoom() const {
   const int64_t available = ReadMemoryLimits().available_bytes;
   if (needed <= available) return {};
   return Fail(ErrorCode::kResourceExhausted,
-              fmt::format("new weights are loaded beside the old ones and need {}, but {} are "
-                          "available; lower --kv-cache-memory-bytes",
+              fmt::format("new weights are loaded in addition to the old ones and need {}, but {} "
+                          "are available; lower --kv-cache-memory-bytes",
                           MebibytesText(needed), MebibytesText(available)));
 }
 

@@ -97,7 +97,7 @@ Result<std::string> AskOnce(const HttpClient& client, const std::string& request
   auto text = body ? AnswerText(*body, options.chat) : std::nullopt;
   if (!text) {
     return Fail(ErrorCode::kUnavailable,
-                "the server's answer holds no text: " + response->body.substr(0, 300));
+                "the server's answer has no text: " + response->body.substr(0, 300));
   }
   return *std::move(text);
 }

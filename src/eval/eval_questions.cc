@@ -45,10 +45,10 @@ Result<std::vector<EvalQuestion>> ReadEvalQuestions(const std::filesystem::path&
   };
   RETURN_IF_ERROR(json::ForEachLine(text, file.string(), kLineLimits, take));
   if (questions.empty()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} holds no questions: expected JSON lines with \"question\" and "
-                            "\"answer\"",
-                            file.string()));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} has no questions: expected JSON lines with \"question\" and \"answer\"",
+                    file.string()));
   }
   return questions;
 }

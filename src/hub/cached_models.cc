@@ -134,10 +134,10 @@ Result<int64_t> RemoveCachedModel(const fs::path& cache, const std::string& id,
                                   const std::string& revision) {
   const RepositoryCache repository(cache, id);
   if (!repository.Exists()) {
-    return Fail(
-        ErrorCode::kNotFound,
-        fmt::format("model {} is not in {}; `sluice list` tells which are", id, cache.string()),
-        "model");
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("model {} is not in {}; `sluice list` lists the models there", id,
+                            cache.string()),
+                "model");
   }
   RETURN_IF_ERROR(CheckIdle(repository, id));
   const int64_t before = BytesBelow(repository.folder());

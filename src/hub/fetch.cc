@@ -22,7 +22,7 @@ bool IsEnough(const std::vector<std::string>& missing) {
 tl::unexpected<Error> Offline(const ModelPlace& place, std::string_view what) {
   return Fail(ErrorCode::kUnavailable,
               fmt::format("model {} is not on this machine: {}, there is no folder {}, and "
-                          "HF_HUB_OFFLINE forbids to download it",
+                          "HF_HUB_OFFLINE forbids downloads",
                           place.id, what, place.name),
               "model");
 }

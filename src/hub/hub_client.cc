@@ -97,7 +97,8 @@ Result<HubClient> HubClient::Create(const HubEnvironment& environment, const std
   client.origin_ = OriginOf(client.endpoint_);
   if (client.origin_.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("HF_ENDPOINT: '{}' is no address", client.endpoint_), "HF_ENDPOINT");
+                fmt::format("HF_ENDPOINT: '{}' is not an address", client.endpoint_),
+                "HF_ENDPOINT");
   }
   HubEnvironment with_token = environment;
   if (!token.empty()) with_token.hf_token = token;

@@ -132,7 +132,7 @@ void SelectPositions(ThreadPool& pool, const KvCacheView& cache,
                      int32_t* chosen, std::span<std::byte> scratch) {
   const KvLayout& layout = cache.layout;
   CheckKvType(layout);
-  CHECK(layout.is_latent() && layout.side_dim > 0, "an indexer keeps keys beside a latent cache");
+  CHECK(layout.is_latent() && layout.side_dim > 0, "an indexer stores keys next to a latent cache");
   CHECK_EQ(layout.num_kv_heads, 1);
   int32_t longest = 0;
   for (const AttentionSlice& slice : slices)

@@ -106,7 +106,7 @@ Result<DenseLayers::Layer> DenseLayers::LoadLayer(ThreadPool& pool,
     if (std::ranges::find(file.tensors(), bias_name, &TensorInfo::name) == file.tensors().end())
       return layer;
     return Fail(ErrorCode::kInvalidData,
-                fmt::format("{}: tensor '{}': expected none, for the module's config.json says "
+                fmt::format("{}: tensor '{}': expected none, since the module's config.json has "
                             "bias false; found one",
                             file.path().string(), bias_name),
                 bias_name);

@@ -121,8 +121,8 @@ Result<std::vector<int32_t>> ReadTargetIds(const Checkpoint& checkpoint, int64_t
   const StoredTensor* const map = checkpoint.Find("d2t");
   if (map == nullptr) {
     return bad(
-        fmt::format("tensor 'd2t' is missing: the head has logits of {} tokens, the model "
-                    "has {}, and d2t says which of them they are",
+        fmt::format("tensor 'd2t' is missing: the head has logits of {} tokens, the model has {}, "
+                    "and d2t maps the head's tokens to the model's",
                     num_outputs, vocab_size));
   }
   const ElementType type = map->info->type;
@@ -184,8 +184,7 @@ Status ReadEagle3Names(const std::filesystem::path& folder, const ModelConfig& t
       config.hidden_size != target.hidden_size) {
     return Fail(ErrorCode::kInvalidData,
                 fmt::format("its rows have {} numbers (hidden_size), those of the model {}, so it "
-                            "needs an embed_tokens and an lm_head of its own, of which {} is "
-                            "missing",
+                            "needs its own embed_tokens and lm_head; {} is missing",
                             config.hidden_size, target.hidden_size,
                             drafter.embedding.empty() ? "embed_tokens" : "lm_head"));
   }

@@ -383,7 +383,7 @@ Status RefuseField(const JsonFields& fields, const char* name, const char* what)
       (value->is_number() && value->as_double() == 0))
     return {};
   return Fail(ErrorCode::kUnsupported,
-              fmt::format("{} {} is not supported: it asks for {}", name, ShortText(*value), what),
+              fmt::format("{} {} is not supported: it requires {}", name, ShortText(*value), what),
               name);
 }
 

@@ -131,11 +131,10 @@ Status CheckCopy(const TensorInfo& tensor, const LoraLayout& layout) {
     const std::vector<int64_t> shape =
         is_head ? std::vector{module.rows, module.cols} : std::vector{module.cols, module.rows};
     if (tensor.shape == shape) return {};
-    return Refuse(
-        tensor, ErrorCode::kUnsupported,
-        fmt::format("expected a copy of the base's own, {}, found {}; adapters with tokens "
-                    "of their own are not served",
-                    ShapeText(shape), ShapeText(tensor.shape)));
+    return Refuse(tensor, ErrorCode::kUnsupported,
+                  fmt::format("expected a copy of the base's, {}, found {}; adapters with "
+                              "additional tokens are not served",
+                              ShapeText(shape), ShapeText(tensor.shape)));
   }
   return {};
 }
@@ -178,7 +177,7 @@ Status LoraAdapter::AddReplacement(const TensorInfo& tensor, const std::string& 
                     name.substr(0, 300), ShapeText(replaced->shape()), ShapeText(tensor.shape),
                     replaced->rows != layout.vocab_size
                         ? ""
-                        : ", or has tokens of its own, which are not served"));
+                        : ", or has additional tokens, which are not served"));
   }
   for (const Replacement& other : replacements_) {
     if (other.replaced != replaced) continue;
@@ -228,7 +227,7 @@ Status LoraAdapter::CheckSavedModules(const LoraLayout& layout) const {
                                       [&](const Replacement& own) { return is_of(*own.replaced); });
     if (!is_there && std::any_of(layout.replaceables.begin(), layout.replaceables.end(), is_of)) {
       return Fail(ErrorCode::kInvalidData,
-                  fmt::format("modules_to_save names '{}', of which the file holds no tensor",
+                  fmt::format("modules_to_save names '{}', but the file has no tensor of it",
                               module.substr(0, 300)),
                   "modules_to_save");
     }
@@ -295,7 +294,7 @@ Status LoraAdapter::AddExperts(const std::string& module, const OfAllExperts& te
       for (size_t i = 0; i < experts.modules_each; ++i, ++part) {
         if (!numbers_.emplace(part, factors_.size()).second) {
           return Refuse(*tensors.a, ErrorCode::kInvalidData,
-                        fmt::format("'{}' has factors of its own, too", part->name));
+                        fmt::format("'{}' also has its own factors", part->name));
         }
         factors_.push_back({.module = part,
                             .a = tensors.a,
@@ -376,7 +375,7 @@ Status LoraAdapter::CheckRank(Factors& factors, const std::string& name, int64_t
   }
   if (const int64_t told = config_.RankOf(name); told != factors.rank) {
     return Refuse(*factors.a, ErrorCode::kInvalidData,
-                  fmt::format("has rank {}, but adapter_config.json says {} (r, rank_pattern)",
+                  fmt::format("has rank {}, but adapter_config.json specifies {} (r, rank_pattern)",
                               factors.rank, told));
   }
   factors.scale = config_.ScaleOf(name, factors.rank);
@@ -423,7 +422,7 @@ Result<LoraAdapter> LoraAdapter::Open(const std::filesystem::path& folder,
   RETURN_IF_ERROR(in_file(adapter.CheckSavedModules(layout)));
   if (adapter.factors_.empty() && adapter.replacements_.empty()) {
     return Fail(ErrorCode::kInvalidData,
-                fmt::format("{}: holds no factors of any module", path.string()));
+                fmt::format("{}: has no factors of any module", path.string()));
   }
   return adapter;
 }

@@ -100,7 +100,7 @@ struct TypeSign {
 
 constexpr auto kTypes = std::to_array<TypeSign>({
     {"axk2", "norms with gates"},
-    {"bert-generation", "norms of sums behind sub-layers"},
+    {"bert-generation", "norms of sums after sublayers"},
     {"bloom", "positions by ALiBi"},
     {"ctrl", "positions by sines"},
     {"deberta", "attention to relative positions"},
@@ -114,7 +114,7 @@ constexpr auto kTypes = std::to_array<TypeSign>({
     {"longcat_flash", "two attentions in a layer"},
     {"modernbert-decoder", "a head of two layers"},
     {"mpt", "positions by ALiBi"},
-    {"openai-gpt", "norms of sums behind sub-layers"},
+    {"openai-gpt", "norms of sums after sublayers"},
     {"qwen4_exp_text", "embeddings of several tokens together"},
     {"roberta-prelayernorm", "norms before sub-layers in an encoder"},
     {"roformer", "rope in an encoder with biases"},

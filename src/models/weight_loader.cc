@@ -397,7 +397,7 @@ class Inspection {
     }
     if (images > 0) LOG_DEBUG("model", "{} tensors are not of the text part", images);
     for (const auto& [surprise, found] : surprises_) {
-      LOG_WARNING("model", "{} modules are {} (the first is {}); what is stored counts",
+      LOG_WARNING("model", "{} modules are {} (the first is {}); the stored format is used",
                   found.first, surprise, found.second);
     }
     if (!mixed_.empty()) {

@@ -37,7 +37,8 @@ Result<json::Value> ToJson(const YAML::Node& node, int depth, int& room) {
   if (--room < 0) {
     return Fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("more than {} values, aliases counted as what they stand for", kMaxValues));
+        fmt::format("more than {} values, with aliases counted like the values that they stand for",
+                    kMaxValues));
   }
   if (node.IsSequence()) {
     json::Value::Array array;

@@ -32,8 +32,8 @@ Result<std::map<std::string, std::string>> ListenGuard(const std::string& addres
         {kListenAddressVariable, address}};
   }
   return Fail(ErrorCode::kUnsupported,
-              fmt::format("there is no {} (looked for {}), without which MPI would listen at all "
-                          "addresses: install it beside sluice_mpi.so, from one build",
+              fmt::format("there is no {} (looked for {}), without which MPI would listen on all "
+                          "addresses: install it next to sluice_mpi.so, from the same build",
                           kGuardFile, tried));
 }
 

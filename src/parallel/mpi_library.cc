@@ -67,7 +67,7 @@ Result<const SluiceMpiTable*> OpenMpiLibrary() {
   }
   return Fail(ErrorCode::kUnsupported,
               fmt::format("there is no MPI plugin (looked for {}): build the program where MPI is "
-                          "installed (Debian: libopenmpi-dev), or leave out "
+                          "installed (Debian: libopenmpi-dev), or omit "
                           "--distributed-executor-backend to run ranks as threads",
                           tried));
 }

@@ -524,11 +524,12 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
   }
   const LayerSpec* layer = config.spec.FirstMoeLayer();
   if (layer != nullptr && layer->moe->activation == Activation::kClampedSwiglu) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("the experts of {} have alternating rows of gate and up, which none of "
-                            "these formats holds; serve its MXFP4 checkpoint, or the BF16 weights",
-                            config.architecture),
-                "model");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("the experts of {} have alternating rows of gate and up, which none of these "
+                    "formats supports; serve its MXFP4 checkpoint, or the BF16 weights",
+                    config.architecture),
+        "model");
   }
   if (std::ranges::any_of(config.spec.layers,
                           [](const LayerSpec& one) { return one.attention.latent.has_value(); })) {

@@ -163,7 +163,7 @@ class ClaimChecker {
     }
     if (amount.low * kGB <= most * kTolerance) return;
     Add(claim, Severity::kError, "cache-size",
-        fmt::format("{} of cache do not fit: beside {:.2f} GB of weights {} has {:.1f} GB left for "
+        fmt::format("{} of cache do not fit: with {:.2f} GB of weights, {} has {:.1f} GB left for "
                     "it at that share of its memory",
                     Range(amount, "GB"), ResidentBytes(claim.model) / kGB, roomiest->name,
                     most / kGB));

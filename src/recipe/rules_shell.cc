@@ -103,10 +103,10 @@ void CheckCommand(const ShellCommand& command, std::vector<Finding>& findings) {
   for (const ShellRedirect& redirect : command.redirects) {
     // The shell would read <path/to/models> as a redirection from one file and to another.
     if (redirect.symbol != "<" || redirect.target.size() != 1) continue;
-    findings.push_back({Severity::kNote, command.line, "placeholder",
-                        fmt::format("<{}> stands for something of your own; as it is the shell "
-                                    "takes it for a file to read",
-                                    redirect.target[0].text)});
+    findings.push_back(
+        {Severity::kNote, command.line, "placeholder",
+         fmt::format("<{}> is a placeholder; the shell would read it as the name of an input file",
+                     redirect.target[0].text)});
   }
   if (command.words.size() < 2 || command.words[0].empty()) return;
   const std::string& program = command.words[0][0].text;

@@ -251,7 +251,7 @@ class FlightRecorderImpl final : public FlightRecorder {
 
   void Try(const Status& status) {
     if (status || has_failed_.exchange(true)) return;
-    LOG_ERROR("recorder", "the recording ends, the server goes on: {}", status.error().message);
+    LOG_ERROR("recorder", "the recording ends, the server continues: {}", status.error().message);
   }
 
   RecorderSettings settings_;

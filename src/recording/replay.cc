@@ -127,7 +127,7 @@ bool ReplayJournal::Apply(const ReplaySeat& seat) {
   const RecordedEvent& event = events_[next_];
   if (event.kind != EventKind::kStart && core_ == nullptr) {
     if (options_.follows_steps) {
-      Stop("its beginning is missing: it was rotated out; answers alone can be compared");
+      Stop("its beginning is missing, because it was rotated out; only answers can be compared");
       return false;
     }
     if (!StartCore(seat)) return false;

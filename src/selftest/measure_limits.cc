@@ -113,7 +113,7 @@ void MeasureLimitsOfDevice(MeasureRun& run) {
       device::DeviceLinear::Create(run.device().device(), run.device().kernels(), {});
   if (!products || (*products)->library().empty()) {
     run.Skip("library's product", "8192 x 8192 x 8192",
-             products ? "cuBLASLt was not found: there is no peak to compare with"
+             products ? "cuBLASLt was not found, so there is no peak to compare with"
                       : products.error().message);
     return;
   }

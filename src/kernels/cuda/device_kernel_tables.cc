@@ -40,8 +40,7 @@ const DeviceKernels& KernelsOf(DeviceKind kind) {
 #ifdef SLUICE_HIP
   if (kind == DeviceKind::kHip) return kHip;
 #endif
-  CHECK(kind == DeviceKind::kEmulated, "this program holds no kernels for {}",
-        DeviceKindName(kind));
+  CHECK(kind == DeviceKind::kEmulated, "this program has no kernels for {}", DeviceKindName(kind));
   return kEmulated;
 }
 

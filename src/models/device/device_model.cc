@@ -222,11 +222,12 @@ Status CheckBlocks(const DecoderSpec& share, const ModelOptions& options) {
                   "index_topk");
     }
     if (stride % layer.attention.head_dim == 0) continue;
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("layers have heads of {} numbers, of which the {} of a block of the KV "
-                            "cache are no multiple: use another --block-size, or --device cpu",
-                            layer.attention.head_dim, stride),
-                "block_size");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("layers have heads of {} numbers, but the {} of a block of the KV cache are "
+                    "not a multiple of that: use another --block-size, or --device cpu",
+                    layer.attention.head_dim, stride),
+        "block_size");
   }
   return {};
 }

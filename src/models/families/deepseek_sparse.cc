@@ -39,8 +39,8 @@ Status ReadIndexer(const JsonFields& fields, const IndexerDefaults& defaults, Mo
   }
   if (latent.q_rank == 0) {
     return Fail(ErrorCode::kUnsupported,
-                "q_lora_rank null is not supported beside an indexer, whose queries are made of "
-                "that vector",
+                "q_lora_rank null is not supported with an indexer, whose queries are computed "
+                "from that vector",
                 "q_lora_rank");
   }
   if (config.spec.NumMoeLayers() == 0) {

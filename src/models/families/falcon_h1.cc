@@ -44,7 +44,7 @@ Status ReadAttentionFactors(const JsonFields& fields, const ModelConfig& config,
   ASSIGN_OR_RETURN(const float key, ReadFactor(fields, "key_multiplier"));
   if (config.attention_bias && in * out * key != 1) {
     return Fail(ErrorCode::kUnsupported,
-                "attention_bias true is not supported beside factors of attention",
+                "attention_bias true is not supported together with factors of attention",
                 "attention_bias");
   }
   attention.scale = attention.softmax_scale() * in * in * key;
@@ -72,7 +72,7 @@ Result<MixerSpec> ReadMixer(const JsonFields& fields, const ModelConfig& config)
   ASSIGN_OR_RETURN(mixer.output_factor, ReadFactor(fields, "ssm_out_multiplier"));
   if (mixer.has_bias && in != 1) {
     return Fail(ErrorCode::kUnsupported,
-                "mamba_proj_bias true is not supported beside ssm_in_multiplier",
+                "mamba_proj_bias true is not supported together with ssm_in_multiplier",
                 "mamba_proj_bias");
   }
   for (float& factor : mixer.input_factors) factor *= in;

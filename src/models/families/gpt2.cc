@@ -169,7 +169,7 @@ Status ReadOpt(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto norm_before, fields.Bool("do_layer_norm_before"));
   if (!norm_before.value_or(true)) {
     return Fail(ErrorCode::kUnsupported,
-                "do_layer_norm_before false is not supported: norms of sums behind sub-layers",
+                "do_layer_norm_before false is not supported: norms of sums after sublayers",
                 "do_layer_norm_before");
   }
   ASSIGN_OR_RETURN(const auto width, fields.Integer("word_embed_proj_dim", 1, kMaxConfigWidth));

@@ -279,7 +279,7 @@ Result<std::optional<Checkpoint>> OpenTower(const std::filesystem::path& folder,
   if (!HoldsTower(spec, *checkpoint)) {
     return Fail(
         ErrorCode::kNotFound,
-        fmt::format("the checkpoint holds no '{}': it is the text part alone", spec.patch_module));
+        fmt::format("the checkpoint has no '{}': it is only the text part", spec.patch_module));
   }
   TowerWeights unfilled;
   RETURN_IF_ERROR(CheckListed(ListTowerParameters(spec, unfilled), *checkpoint, scheme));

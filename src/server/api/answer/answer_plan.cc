@@ -215,8 +215,8 @@ ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>&
   if (plan.constraint && fields.use_beam_search) {
     const std::string& place = plan.constraint->place;
     const std::string name = place.substr(0, place.find('.'));
-    return BadParameter(fmt::format("use_beam_search and {}: a beam search does not follow "
-                                    "constraints, and {} asks for one; leave one of them out",
+    return BadParameter(fmt::format("use_beam_search and {}: beam search does not support "
+                                    "constraints, and {} requires one; omit one of them",
                                     name, name),
                         name);
   }

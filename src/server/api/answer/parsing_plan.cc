@@ -64,7 +64,7 @@ ApiResult<std::vector<CallableTool>> CallableTools(const ToolFields& choice,
     }
     if (!checked) return BadRequest(fmt::format("{}: {}", place, checked.error().message));
     if (!checked->not_enforced.empty()) {
-      LOG_WARNING("server", "{}: the arguments may break what the schema says with {}", place,
+      LOG_WARNING("server", "{}: the arguments may violate the schema's {}", place,
                   fmt::join(checked->not_enforced, ", "));
     }
     callable.push_back({name, std::move(checked->schema)});

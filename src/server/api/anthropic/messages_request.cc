@@ -339,7 +339,7 @@ ApiStatus ReadMessagesToolChoice(FieldReader& reader, json::Value& chat) {
   if (chat.Find("tools") == nullptr) {
     if (type == "auto" || type == "none") return {};
     return BadParameter(
-        fmt::format("tool_choice of type \"{}\" asks for a call, but there are no tools", type),
+        fmt::format("tool_choice of type \"{}\" requires a call, but there are no tools", type),
         "tool_choice");
   }
   if (one_call) chat.Set("parallel_tool_calls", false);

@@ -33,7 +33,7 @@ ApiStatus CheckFolder(const std::string& folder) {
        entry.increment(error)) {
     if (entry->path().extension() == ".safetensors") return {};
   }
-  return BadParameter("the folder holds no safetensors files", "path", folder);
+  return BadParameter("the folder has no safetensors files", "path", folder);
 }
 
 }  // namespace

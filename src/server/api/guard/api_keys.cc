@@ -147,7 +147,7 @@ struct ApiKeys::Set {
         return refused(fmt::format("expected at most {} keys", kMaxApiKeys));
       if (line.starts_with(kHashedKey)) {
         const std::optional<Sha256> hash = ParseHash(line.substr(kHashedKey.size()));
-        if (!hash) return refused("expected 64 hexadecimal digits behind sha256:");
+        if (!hash) return refused("expected 64 hexadecimal digits after sha256:");
         set->Add(*hash);
         continue;
       }
@@ -158,8 +158,8 @@ struct ApiKeys::Set {
       const auto is_visible = [](char c) { return c > ' ' && c <= '~'; };
       if (!std::ranges::all_of(line, is_visible)) {
         return refused(
-            "expected one key, of visible ASCII characters, found a blank or another character; a "
-            "comment has a line of its own");
+            "expected one key, of visible ASCII characters, found a blank or another character; "
+            "put comments on separate lines");
       }
       set->Add(line);
     }

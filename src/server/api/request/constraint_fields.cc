@@ -33,7 +33,7 @@ Read FromSchema(const json::Value& schema, bool strict, std::string place) {
   Result<CheckedSchema> checked = CheckJsonSchema(schema, strict);
   if (!checked) return tl::unexpected<ApiError>(NotEnforceable(place, checked.error()));
   if (!checked->not_enforced.empty()) {
-    LOG_WARNING("server", "{}: the answer may break what the schema says with {}", place,
+    LOG_WARNING("server", "{}: the answer may violate the schema's {}", place,
                 fmt::join(checked->not_enforced, ", "));
   }
   RequestedConstraint constraint;

@@ -84,7 +84,7 @@ ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& mod
 ApiStatus ResolveBadWords(const SamplingFields& fields, const ModelContext& model,
                           SamplingParams& params) {
   if (fields.bad_words.size() > static_cast<size_t>(model.config.max_bad_words)) {
-    return BadParameter(fmt::format("bad_words holds {} words, at most {} are taken",
+    return BadParameter(fmt::format("bad_words has {} words, at most {} are allowed",
                                     fields.bad_words.size(), model.config.max_bad_words),
                         "bad_words");
   }

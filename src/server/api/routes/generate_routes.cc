@@ -19,7 +19,7 @@ ApiResult<json::Value> CompletionOf(const json::Value& body) {
   for (const char* const images : {"features", "content_parts"}) {
     const json::Value* const given = body.Find(images);
     if (given != nullptr && !given->is_null())
-      return BadParameter("prompts of this route are token ids alone", images);
+      return BadParameter("prompts of this route are only token ids", images);
   }
   const json::Value* const params = body.Find("sampling_params");
   if (params == nullptr || !params->is_object())
@@ -45,7 +45,7 @@ ApiStatus Generate(const RouteCall& call, const json::Value& body) {
   API_ASSIGN_OR_RETURN(const json::Value completion, CompletionOf(body));
   API_ASSIGN_OR_RETURN(CompletionRequest request, ReadCompletionRequest(completion, config));
   if (!request.rows.empty())
-    return BadParameter("prompts of this route are token ids alone", "prompt_embeds");
+    return BadParameter("prompts of this route are only token ids", "prompt_embeds");
   SamplingFields& fields = request.sampling;
   const json::Value* const most = completion.Find("max_tokens");
   // By default, generates as many tokens as the context has room for.
