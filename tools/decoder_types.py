@@ -31,7 +31,7 @@ def inspect(program, config):
         return "; ".join(missing)
     refusal = report["refusal"].removeprefix(f"{folder}/config.json: ")
     # The error is about the name alone: no missing operator is known.
-    return "a file of its own" if re.match(r"architecture \S+ (with model_type \S+ )?is not supported", refusal) else refusal
+    return "no missing operator is known; the architecture needs its own reader" if re.match(r"architecture \S+ (with model_type \S+ )?is not supported", refusal) else refusal
 
 
 def main():

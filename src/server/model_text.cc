@@ -95,7 +95,8 @@ Status FindParsers(const ServerConfig& config, ModelText& text) {
     ASSIGN_OR_RETURN(text.reasoning_parser,
                      ReasoningParserNamed(config.reasoning_parser, "reasoning-parser"));
   } else if (reasoning != nullptr) {
-    LOG_INFO("server", "to tell reasoning from answers: --reasoning-parser {}", reasoning->name);
+    LOG_INFO("server", "to separate reasoning from answers: --reasoning-parser {}",
+             reasoning->name);
   }
   return CheckParsersAgree(text.tool_parser, text.reasoning_parser);
 }

@@ -87,7 +87,7 @@ Result<std::vector<int32_t>> Comparer::OurPrompt(const Asked& asked,
   if (prompt.is_array()) {
     for (const json::Value& id : prompt.as_array()) {
       if (!id.is_integer())
-        return Fail(ErrorCode::kInvalidData, "a prompt is no list of token ids");
+        return Fail(ErrorCode::kInvalidData, "a prompt is not a list of token ids");
       ids.push_back(static_cast<int32_t>(id.as_integer()));
     }
     return ids;
@@ -123,8 +123,7 @@ Status Comparer::CompareAnswer(const Exchange& exchange) {
   for (size_t i = 0; i < answer.choices.size(); ++i) {
     const size_t place = i / static_cast<size_t>(asked.num_choices);
     if (place >= prompts.size())
-      return Fail(ErrorCode::kInvalidData,
-                  "the answer has more choices than the request asked for");
+      return Fail(ErrorCode::kInvalidData, "the answer has more choices than requested");
     Case item{.exchange = exchange,
               .asked = asked,
               .answer = answer,

@@ -193,7 +193,7 @@ Judgement JudgeDrawn(const Scores& reference, const Choosing& choosing, double e
   judgement.surprise = DeviationOf(excess, variance);
   if (judgement.worst && judgement.worst->gap() > epsilon) {
     judgement.verdict = Verdict::kSampling;
-    judgement.evidence = "a token that the request's sampling leaves out";
+    judgement.evidence = "a token that the request's sampling excludes";
   } else if (std::abs(judgement.surprise) > kMostDeviations && std::abs(excess) > kLeastExcess) {
     judgement.verdict = Verdict::kSampling;
     judgement.evidence = fmt::format("tokens {} likely than draws are, by {:.1f} deviations",

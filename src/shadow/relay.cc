@@ -209,7 +209,7 @@ class RelayImpl final : public Relay, public HttpHandler {
   std::optional<HttpResponse> CheckHead(const HttpRequest& head) override {
     if (head.method == "CONNECT") {
       HttpResponse refusal = ErrorAnswer(405, "MethodNotAllowedError",
-                                         "CONNECT: requests are forwarded to one server alone");
+                                         "CONNECT: requests are forwarded to only one server");
       refusal.headers.push_back({"allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"});
       return refusal;
     }

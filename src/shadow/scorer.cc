@@ -58,10 +58,11 @@ Result<Scores> ScoreAnswer(Engine& engine, std::span<const int32_t> prompt,
                            std::span<const int32_t> answer, int32_t top) {
   const auto total = static_cast<int64_t>(prompt.size() + answer.size());
   if (total >= engine.info().max_model_len) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("prompt and answer have {} tokens, of at most {} (--max-model-len)",
-                            total, engine.info().max_model_len - 1),
-                "max-model-len");
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("prompt and answer have {} tokens, at most {} are allowed (--max-model-len)",
+                    total, engine.info().max_model_len - 1),
+        "max-model-len");
   }
   Request request;
   request.id = "shadow";

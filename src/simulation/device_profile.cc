@@ -80,8 +80,8 @@ const DeviceProfile* FindProfile(std::string_view name) {
 tl::unexpected<Error> Unknown(std::string_view name) {
   const std::vector<std::string> names = Names();
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("\"{}\" is no device of the table: expected one of {} (with xN for N of "
-                          "them), or a .yaml file that describes one{}",
+              fmt::format("\"{}\" is not a device of the table: expected one of {} (with xN for N "
+                          "of them), or a .yaml file that describes one{}",
                           ShortName(name), fmt::join(names, ", "), DidYouMean(name, names)),
               "simulate");
 }

@@ -266,7 +266,7 @@ class Translator {
         }
       }
       if (n == 0 || value > unicode::kMaxCodePoint || (value >= 0xD800 && value < 0xE000)) {
-        return Unsupported("a number that is no code point");
+        return Unsupported("a number that is not a code point");
       }
       return value;
     };

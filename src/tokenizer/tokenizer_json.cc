@@ -286,7 +286,7 @@ Result<ModelSpec> SpecOfType(const std::optional<json::Value>& type, const Model
     if (members.has_list) return UnigramSpec();
     if (members.has_merges) return BpeSpec();
     if (members.has_word_limit) return WordPieceSpec();
-    return Damaged("model", "'type' is missing, and no member tells which model it is");
+    return Damaged("model", "'type' is missing, and no member identifies the model");
   }
   const std::string name = type->is_string() ? type->as_string() : json::TypeName(type->type());
   if (type->is_string() && name == "BPE") return BpeSpec();

@@ -130,8 +130,8 @@ Status UseClientRules(SSL_CTX* context, const TlsConfig& config) {
     SSL_CTX_set_client_CA_list(context, names);
     if (config.client_certificates == ClientCertificates::kNone)
       LOG_WARNING("http",
-                  "--ssl-ca-certs has no effect without --ssl-cert-reqs 1 or 2: no client "
-                  "is asked for a certificate");
+                  "--ssl-ca-certs has no effect without --ssl-cert-reqs 1 or 2: client "
+                  "certificates are not requested");
   }
   int mode = SSL_VERIFY_NONE;
   if (config.client_certificates != ClientCertificates::kNone) mode = SSL_VERIFY_PEER;

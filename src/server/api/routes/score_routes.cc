@@ -141,8 +141,8 @@ ApiResult<PooledPrompt> EncodeSeparated(const RouteCall& call, const PoolingFiel
     return prompt;
   if (num_types < 2 || std::count(begin, pair.types.end(), 0) > 0) {
     return BadRequest(
-        "this model's tokenizer tells two texts apart by token types that the model does not have: "
-        "send them to /classify as one text, or use another reranker.");
+        "this model's tokenizer distinguishes two texts by token types that the model does not "
+        "have: send them to /classify as one text, or use another reranker.");
   }
   prompt.second_text = static_cast<int32_t>(begin - pair.types.begin());
   return prompt;
