@@ -328,7 +328,7 @@ TEST(PrefixIndex, AFloodLeavesOthersTheirShare) {
   EXPECT_TRUE(index.CheckInvariant());
 }
 
-// A block is evicted only after the blocks that continue it, whoever used it last.
+// A block is evicted only after the blocks that continue it, even if it was used less recently.
 TEST(PrefixIndex, ABlockIsEvictedAfterThoseThatFollowIt) {
   BlockPool pool(8);
   PrefixIndex index(pool, kBlock);

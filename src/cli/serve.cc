@@ -227,7 +227,7 @@ class ServeRun {
     }
     Result<int> code = Serve();
     if (process_) {
-      // After this a failure ends the process at once.
+      // After this, a failure ends the process immediately.
       process_->OnWord(nullptr);
       process_->OnFailure(nullptr);
     }

@@ -308,7 +308,7 @@ class RuleReader {
     if (!IsCount()) return count;
     const std::string_view digits = tokens_[at_++].text;
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-    return read.ec == std::errc() ? count : 2;  // counts of 2 and more make no difference
+    return read.ec == std::errc() ? count : 2;  // all counts of 2 and more are equivalent
   }
 
   Result<size_t> Element(int depth) {

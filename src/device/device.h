@@ -38,7 +38,7 @@ struct DeviceInfo {
   int64_t l2_bytes = 0;
   int64_t max_shared_bytes = 0;  // maximum for one block of threads
   int64_t memory_bus_bits = 0;
-  int driver_version = 0, runtime_version = 0;  // as the vendor counts; 0 where emulated
+  int driver_version = 0, runtime_version = 0;  // in the vendor's numbering; 0 if emulated
 
   // 90 for 9.0.
   int compute_capability() const { return compute_major * 10 + compute_minor; }

@@ -32,7 +32,8 @@
 
 namespace sluice {
 
-// Orders for a rank, carried out in this order; neither: there will be no more steps.
+// Orders for a rank, carried out in the order of the members. An empty order means that no steps
+// follow.
 struct StepOrder {
   const StepInput* input = nullptr;  // not null: begin this step
   bool finishes = false;             // finish the oldest step in flight

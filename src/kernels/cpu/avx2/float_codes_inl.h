@@ -153,7 +153,8 @@ struct Nvfp4Floats : E2M1Floats {
 // multiple of 8.
 template <int kLeast, int kEnd>
 inline bool AreWithin(const float* values, int64_t count) {
-  // As integers, magnitudes are ordered like the numbers; less one, zero becomes the largest.
+  // As integers, magnitudes have the same order as the numbers. After subtracting 1, zero is the
+  // largest unsigned number.
   const Words one = _mm256_set1_epi32(1), magnitude = _mm256_set1_epi32(0x7FFFFFFF);
   const Words least = _mm256_set1_epi32(((kLeast + 127) << 23) - 1);
   const Words largest_usual = _mm256_set1_epi32(((kEnd + 127) << 23) - 1);
