@@ -32,7 +32,7 @@ constexpr std::pair<std::string_view, std::string_view> kParts[] = {
 }  // namespace
 
 std::string LongHelp() {
-  std::string text = "sluice serves large language models behind the OpenAI API.\n";
+  std::string text = "sluice serves large language models with the OpenAI API.\n";
   for (const Command& command : Commands()) {
     for (const auto& [first, title] : kParts) {
       if (command.name == first) text += fmt::format("\n{}:\n", title);
@@ -41,21 +41,21 @@ std::string LongHelp() {
   }
   text +=
       "\n"
-      "  help COMMAND      what a command takes; `help serve WORD`: options with a word\n"
-      "  help exit-codes   what the exit codes mean\n"
+      "  help COMMAND      a command's arguments; `help serve WORD`: options by word\n"
+      "  help exit-codes   the meaning of the exit codes\n"
       "\n"
       "`sluice MODEL` is `sluice run MODEL`. A model is a folder or an id (org/name).\n"
-      "Under the name vllm or trtllm-serve it accepts the flags of these programs.\n";
+      "Under the names vllm and trtllm-serve, it accepts the flags of these programs.\n";
   return text;
 }
 
 std::string ShortHelp() {
-  return "sluice serves large language models behind the OpenAI API.\n"
+  return "sluice serves large language models with the OpenAI API.\n"
          "  sluice run MODEL       serve a model and chat with it; MODEL is a folder\n"
          "                         or a model id such as Qwen/Qwen2.5-0.5B-Instruct\n"
          "  sluice serve MODEL     serve it, at http://127.0.0.1:8000\n"
          "  sluice chat            chat with that server\n"
-         "  sluice doctor          what this machine can do\n"
+         "  sluice doctor          features and speed of this machine\n"
          "  sluice help            all commands\n"
          "  sluice help serve      the options of a command\n";
 }
@@ -67,8 +67,9 @@ std::string FamilyHelp(std::string_view word) {
     text += HelpLine(command);
   }
   if (text.empty()) return text;
-  return fmt::format("sluice {} is several commands:\n{}`sluice help {} NAME` lists the options.\n",
-                     word, text, word);
+  return fmt::format(
+      "sluice {} has several commands:\n{}`sluice help {} NAME` lists the options.\n", word, text,
+      word);
 }
 
 std::string CommandHelp(const Command& command, std::string_view filter) {

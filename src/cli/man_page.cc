@@ -68,7 +68,7 @@ std::string ManPage() {
   std::string page = fmt::format(
       ".\\\" Written by `sluice help --man` from the table of options.\n"
       ".TH SLUICE 1 \"\" \"sluice {}\" \"User Commands\"\n"
-      ".SH NAME\nsluice \\- serve large language models behind the OpenAI API\n"
+      ".SH NAME\nsluice \\- serve large language models with the OpenAI API\n"
       ".SH SYNOPSIS\n",
       Version());
   std::string commands;
