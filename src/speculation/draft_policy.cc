@@ -10,8 +10,9 @@ constexpr double kKeepOfOne = 0.95;   // decay per token of a sequence's accepta
 constexpr double kKeepOfAll = 0.995;  // decay per token of the average over all sequences
 constexpr double kFirstShare = 0.7;   // prior of the share of accepted tokens
 constexpr double kFirstTokens = 4;    // weight of that prior, in tokens
-// Prior probability that hardly any draft token of a sequence is accepted, whatever the others' share
-// is, and the share that then holds.
+// A sequence is hopeless if hardly any of its draft tokens are accepted, however many other
+// sequences accept. kHopelessChance is the prior probability, kHopelessShare is the share that it
+// accepts.
 constexpr double kHopelessChance = 0.1;
 constexpr double kHopelessShare = 0.03;
 constexpr double kMostLikely = 0.99;  // maximum, so that logarithms of rejections exist
@@ -47,7 +48,7 @@ double DraftPolicy::AcceptanceOf(const DraftAcceptance& acceptance) const {
       (acceptance.accepted + kFirstTokens * share) / (acceptance.verified + kFirstTokens);
   if (share <= kHopelessShare) return usual;
   // Bayes' rule: a sequence is either like the others or hopeless. Without the second case, a
-  // sequence of rejected tokens among others that accept most would propose for too long.
+  // hopeless sequence would propose for too long if the others accept most tokens.
   const double likely = std::min(share, kMostLikely);
   const double rejected = acceptance.verified - acceptance.accepted;
   const double odds = std::exp(std::log(kHopelessChance / (1 - kHopelessChance)) +
