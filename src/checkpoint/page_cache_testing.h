@@ -12,8 +12,8 @@
 
 namespace sluice::testing {
 
-// Writes the file's pages to the disk, since others cannot leave the page cache. Returns false if
-// the file is on a file system in memory, whose pages never can.
+// Writes the file's pages to the disk, since only written pages can leave the page cache. Returns
+// false if the file system is in memory, because its pages never leave the cache.
 inline bool FlushToDisk(const std::filesystem::path& path) {
   const OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   EXPECT_EQ(::fsync(file.get()), 0);

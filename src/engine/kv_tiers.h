@@ -40,7 +40,7 @@ struct DiskTiers {
   // How often an engine has switched to other weights.
   std::shared_ptr<std::atomic<int64_t>> num_switched = std::make_shared<std::atomic<int64_t>>(0);
 
-  // As in DiskTier, for both. After an error neither is used.
+  // Call the functions of both tiers (DiskTier). After an error neither tier is used.
   Status Use(const TierIdentity& identity) const;
   void Rest() const;
 };

@@ -67,9 +67,9 @@ class StepChannel {
   virtual void EndStep() = 0;
 };
 
-// Between threads, over a group of MakeLocalGroup, which must outlive it; one step at a time.
-// `ends_apart`: EndStep waits until all ranks have called it. Used with devices, where until then
-// only a rank itself knows that it failed.
+// Returns a channel between threads for one step at a time. `group` is from MakeLocalGroup and must
+// outlive the channel. `ends_apart`: EndStep waits until all ranks have called it. This is for
+// devices, where until then only the rank itself knows that it failed.
 std::unique_ptr<StepChannel> MakeLocalStepChannel(Communicator& group, bool ends_apart);
 
 }  // namespace sluice
