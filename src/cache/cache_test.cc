@@ -265,7 +265,7 @@ TEST(PrefixIndex, APrefixNeedsTheBlocksOfTheNextTokensChunk) {
     EXPECT_EQ(tables[1].num_absent(), blocks / 3 * 3) << "none of the chunks before";
     for (int64_t i = blocks / 3 * 3; i < blocks; ++i) EXPECT_EQ(tables[1][i], all.blocks[1][i]);
   }
-  // The local blocks in the middle of the second chunk are taken for other content.
+  // The local blocks in the middle of the second chunk are reused for other content.
   all.blocks[1].DropFront(5);
   BlockList other;
   ASSERT_TRUE(pool.Take(32 - 16 + 1, other));

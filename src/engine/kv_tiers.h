@@ -45,7 +45,7 @@ struct DiskTiers {
   void Rest() const;
 };
 
-// Opens the disk tiers that are configured; those of snapshots in the folder "states".
+// Opens the configured disk tiers. The tier of snapshots is in the subfolder "states".
 Result<DiskTiers> OpenDiskTiers(const EnginePlan& plan, const ModelConfig& model);
 
 struct KvTierCounters {

@@ -81,7 +81,7 @@ struct LatentSpec {
   int qk_dim() const { return nope_dim + rope_dim; }
 };
 
-// A linear layer of the sub-layer's input; its sigmoid (or softplus) multiplies the output of
+// A linear layer of the sublayer's input; its sigmoid (or softplus) multiplies the output of
 // attention before the output projection.
 enum class AttentionGate {
   kNone,
@@ -263,7 +263,7 @@ struct MoeSpec {
   int64_t outer_width(int64_t hidden_size) const { return latent ? latent->width : hidden_size; }
 };
 
-// Gemma 4's embedding of each token for each layer, used in a sub-layer after the MLP: delta =
+// Gemma 4's embedding of each token for each layer, used in a sublayer after the MLP: delta =
 // norm(project(gelu(gate(residual)) * own(token, layer))). own() is the sum of
 // "embed_tokens_per_layer" and of a norm of a projection of the token's embedding. Source:
 // transformers' Gemma4TextModel.
@@ -359,9 +359,9 @@ struct NormSpec {
   bool has_biases = false;  // for layer norms
 };
 
-// Names of the norms around a sub-layer, after the layer's name; "": no norm.
+// Names of the norms around a sublayer, after the layer's name; "": no norm.
 struct NormModules {
-  std::string before;    // norm of the sub-layer's input
+  std::string before;    // norm of the sublayer's input
   std::string after;     // norm of its result, before it is added to the residual
   float eps_factor = 1;  // multiplies DecoderSpec::norm_eps in `before`
 };
@@ -411,7 +411,7 @@ struct DecoderSpec {
   NormSpec norm;
   float norm_eps = 0;
   std::string final_norm = "model.norm";     // "": none, in some drafting heads
-  std::optional<float> after_norm_eps = {};  // for norms after sub-layers; nullopt: norm_eps
+  std::optional<float> after_norm_eps = {};  // for norms after sublayers; nullopt: norm_eps
   float final_norm_eps_factor = 1;
   bool norms_embedding = false;  // an RMS norm of the embedding's rows, without weights
   // Learned position embeddings, which are added to the token embeddings.
@@ -454,7 +454,7 @@ struct DecoderSpec {
   int32_t image_token = -1;
   // Numbers in a row of an image (ImageTower::row_width).
   int64_t ImageRowWidth() const { return hidden_size * (1 + image_levels); }
-  float residual_scale = 1;  // multiplies a sub-layer's result before it is added to the residual
+  float residual_scale = 1;  // multiplies a sublayer's result before it is added to the residual
   LayerEmbeddingSpec layer_embeddings;
   float logit_scale = 1;     // multiplies the logits, before the soft cap
   float logit_soft_cap = 0;  // c: a logit x becomes c * tanh(x / c); 0: none

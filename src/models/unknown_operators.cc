@@ -116,11 +116,11 @@ constexpr auto kTypes = std::to_array<TypeSign>({
     {"mpt", "positions by ALiBi"},
     {"openai-gpt", "norms of sums after sublayers"},
     {"qwen4_exp_text", "embeddings of several tokens together"},
-    {"roberta-prelayernorm", "norms before sub-layers in an encoder"},
+    {"roberta-prelayernorm", "norms before sublayers in an encoder"},
     {"roformer", "rope in an encoder with biases"},
     {"rwkv", "recurrent layers"},
     {"xglm", "positions by sines"},
-    {"xlm-roberta-xl", "norms before sub-layers in an encoder"},
+    {"xlm-roberta-xl", "norms before sublayers in an encoder"},
     {"xlnet", "attention to relative positions"},
     {"xlstm", "recurrent layers"},
 });

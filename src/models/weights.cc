@@ -181,7 +181,7 @@ void AddVector(ParameterList& list, const std::string& tensor, int64_t size,
   list.vectors.push_back({VectorParameter::Kind::kBias, {{tensor, size}}, &target});
 }
 
-// Adds the norms around a sub-layer of `layer`, if it has any.
+// Adds the norms around a sublayer of `layer`, if it has any.
 void AddLayerNorms(ParameterList& list, const std::string& layer, const NormModules& modules,
                    const DecoderSpec& spec, NormWeights& weights) {
   if (!modules.before.empty()) {

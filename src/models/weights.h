@@ -116,7 +116,7 @@ struct LayerEmbeddingWeights {
   std::vector<float> norm;   // [hidden]
 };
 
-// The norms around a sub-layer.
+// The norms around a sublayer.
 struct NormWeights {
   std::vector<float> before, after;  // [hidden], or empty
   std::vector<float> before_bias;    // [hidden] for layer norms, or empty

@@ -35,7 +35,7 @@ void CopyMember(const json::Value& from, std::string_view name, json::Value& to)
   if (value != nullptr && !value->is_null()) to.Set(name, *value);
 }
 
-// The id of a token that is told as "token_id:5" or as its text.
+// The id of a token that is given as "token_id:5" or as its text.
 std::optional<int32_t> TokenNamed(std::string_view name, const TokenLogprobs& candidates,
                                   const Tokenizer& tokenizer) {
   constexpr std::string_view kPrefix = "token_id:";

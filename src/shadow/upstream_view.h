@@ -38,7 +38,7 @@ class UpstreamView {
   std::optional<UpstreamPrompt> Prompt(const Asked& asked, const json::Value& prompt) const;
   // The text of ids by the upstream's tokenizer; nullopt if it does not tell.
   std::optional<std::string> Detokenize(std::span<const int32_t> ids) const;
-  // The best tokens after `ids`. Tokens that are told as texts are looked up among those of
+  // The best tokens after `ids`. Tokens that are given as texts are looked up in
   // `candidates`.
   std::optional<UpstreamLogprobs> Logprobs(const Asked& asked, std::span<const int32_t> ids,
                                            const TokenLogprobs& candidates,

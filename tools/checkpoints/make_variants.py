@@ -123,7 +123,7 @@ VARIANTS = {
     "tiny-phi3-long": {**COMMON, **PHI3, "sliding_window": None, "original_max_position_embeddings": 32,
                        "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 16,
                                         "long_factor": [1.0 + 0.5 * i for i in range(16)]}},
-    # Norms only after sub-layers, and over all heads together.
+    # Norms only after sublayers, and over all heads together.
     "tiny-olmo2": {**COMMON, **SMALL, "model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "intermediate_size": 80,
                    "num_hidden_layers": 2, "rope_theta": 10000.0, "tie_word_embeddings": False},
     # The same with windows, and YaRN in the layers without.
@@ -208,7 +208,7 @@ VARIANTS = {
     "tiny-qwen3.5": {**COMMON, **DELTA, "model_type": "qwen3_5_text", "architectures": ["Qwen3_5ForConditionalGeneration"],
                      "intermediate_size": 80, "linear_num_key_heads": 4, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
                      "linear_value_head_dim": 16, "tie_word_embeddings": True},
-    # Separate convolutions, update rates up to 2, norms after attention and before the other sub-layers.
+    # Separate convolutions, update rates up to 2, norms after attention and before the other sublayers.
     "tiny-olmo-hybrid": {**COMMON, "pad_token_id": 0, "model_type": "olmo_hybrid", "architectures": ["OlmoHybridForCausalLM"], "hidden_size": 32,
                          "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2,
                          "layer_types": ["linear_attention", "linear_attention", "full_attention"], "linear_num_key_heads": 2,
@@ -250,7 +250,7 @@ VARIANTS = {
                        "attention_in_multiplier": 1.1, "attention_out_multiplier": 0.9, "embedding_multiplier": 1.6, "key_multiplier": 0.7,
                        "lm_head_multiplier": 0.8, "mlp_multipliers": [0.8, 0.6], "ssm_in_multiplier": 1.25, "ssm_out_multiplier": 0.6,
                        "ssm_multipliers": [0.4, 0.3, 0.5, 0.7, 0.9], "rope_theta": 100000.0, "tie_word_embeddings": False},
-    # Layers with a single sub-layer, squared ReLU without a gate, the old spelling of layer kinds.
+    # Layers with a single sublayer, squared ReLU without a gate, the old spelling of layer kinds.
     "tiny-nemotron-h": {**NEMOTRON, "hybrid_override_pattern": "M-M*M-", "tie_word_embeddings": False},
     # Experts with squared ReLU.
     "tiny-nemotron-h-moe": {**NEMOTRON, "layers_block_type": ["mamba", "moe", "attention", "moe"], "moe_intermediate_size": 24,
@@ -319,7 +319,7 @@ VARIANTS = {
     "tiny-glm-dsa": {**COMMON, **LATENT, **INDEXED, "model_type": "glm_moe_dsa", "architectures": ["GlmMoeDsaForCausalLM"],
                      "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "num_hidden_layers": 3,
                      "indexer_types": ["full", "full", "shared"], "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
-    # Half-split rope; multipliers on embeddings, sub-layers and logits.
+    # Half-split rope; multipliers on embeddings, sublayers and logits.
     "tiny-minicpm3": {**COMMON, **LATENT, "model_type": "minicpm3", "architectures": ["MiniCPM3ForCausalLM"], "q_lora_rank": 20,
                       "scale_emb": 3, "scale_depth": 1.4, "dim_model_base": 16, "rope_theta": 10000.0, "tie_word_embeddings": True},
     # Partial rope spelt as published, a norm over all heads together, a bias for the choice of experts.

@@ -67,7 +67,7 @@ std::string MissingKernel(const DecoderSpec& spec) {
     if (layer.attention.qkv_limit != 0) return "limits of q, k and v";
     if (layer.attention.narrow_value_dim != 0) return "values of another width than keys";
     if (!layer.attention.output_norm.empty() || !layer.mlp.inner_norm.empty())
-      return "norms within sub-layers";
+      return "norms within sublayers";
     if (layer.attention.temperature_tuning && layer.attention.temperature_tuning->power != 0)
       return "a power of the position in attention's temperature";
     if (layer.attention.qk_norm == QkNorm::kAfterRope)

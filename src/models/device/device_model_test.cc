@@ -117,7 +117,7 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
   EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.narrow_value_dim = 16; }),
               HasSubstr("values of another width than keys"));
   EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.output_norm = "norm"; }),
-              HasSubstr("norms within sub-layers"));
+              HasSubstr("norms within sublayers"));
   EXPECT_THAT(of_attention([](AttentionSpec& attention) {
                 attention.temperature_tuning = {.floor_scale = 8, .power = 0.5};
               }),

@@ -1,4 +1,4 @@
-// Trinity: scaled embeddings; norms before and after every sub-layer; per-head norms of q and k; a
+// Trinity: scaled embeddings; norms before and after every sublayer; per-head norms of q and k; a
 // gate after attention. Most layers have a window, the others no RoPE. The first layers have an
 // MLP, the others experts, chosen by sigmoid scores plus a bias, and a shared expert.
 #include <cmath>

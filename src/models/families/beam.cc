@@ -1,4 +1,4 @@
-// Beam: norms before and after sub-layers, and of heads of q and k; a gate after attention with a
+// Beam: norms before and after sublayers, and of heads of q and k; a gate after attention with a
 // bias per head; most layers have a window, the others have no RoPE but a temperature that grows
 // with the position; the residual's weight falls with depth; after the first layers experts as in
 // DeepSeek V3, without a shared one; soft-capped logits.
@@ -20,7 +20,7 @@ Result<std::vector<bool>> ReadWindows(const JsonFields& fields, ModelConfig& con
   return slides;
 }
 
-// The n-th sub-layer result d, counting from 2, changes the residual r to r' = d / sqrt(n) + r *
+// The n-th sublayer result d, counting from 2, changes the residual r to r' = d / sqrt(n) + r *
 // sqrt((n - 1) / n). The residual here is R = r * sqrt(n), so that R' = R + d; a norm of R equals
 // that of r if its epsilon is multiplied by n. Source: transformers' depth_scaled_residual_add.
 void ScaleByDepth(DecoderSpec& spec) {

@@ -1,5 +1,5 @@
 // EXAONE 4: per-head norms of q and k; norms only after each sublayer. If some layers have a
-// window, the others have no RoPE. K-EXAONE: norms before sub-layers; the first layers have an MLP,
+// window, the others have no RoPE. K-EXAONE: norms before sublayers; the first layers have an MLP,
 // the others experts, chosen by sigmoid scores plus a bias, and a shared expert.
 #include "models/family_fields.h"
 #include "models/registry.h"

@@ -1,5 +1,5 @@
 // Gemma 2: GELU; embeddings scaled by the square root of their width; norms before and after every
-// sub-layer, whose stored weights w stand for 1 + w; soft caps on scores and logits; a window in
+// sublayer, whose stored weights w stand for 1 + w; soft caps on scores and logits; a window in
 // every second layer.
 #include <cmath>
 
@@ -45,7 +45,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Reads VaultGemma, which has no norms after sub-layers. Source: transformers'
+// Reads VaultGemma, which has no norms after sublayers. Source: transformers'
 // VaultGemmaDecoderLayer.
 Status ReadVault(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(Read(fields, config));

@@ -1,4 +1,4 @@
-// Gemma 3, the text model: GELU; scaled embeddings; RMS norms before and after every sub-layer,
+// Gemma 3, the text model: GELU; scaled embeddings; RMS norms before and after every sublayer,
 // whose stored weights w stand for 1 + w; per-head norms of q and k before RoPE. Most layers have a
 // window, and their own RoPE frequencies.
 #include <cmath>

@@ -1,4 +1,4 @@
-// Gemma 4, the text models: GELU; scaled embeddings; RMS norms before and after every sub-layer,
+// Gemma 4, the text models: GELU; scaled embeddings; RMS norms before and after every sublayer,
 // and of each head of q, k and v. Most layers have a window; the others have wider heads, with RoPE
 // on a part, and in some models values equal to keys. Small models have an embedding per layer, and
 // upper layers that use the keys and values of lower ones. One model has experts in parallel with

@@ -1,4 +1,4 @@
-// Granite 3 and 4: as Llama, with factors on the embedding, on what each sub-layer adds to the
+// Granite 3 and 4: as Llama, with factors on the embedding, on what each sublayer adds to the
 // residual, on q . k and on the logits. Granite 4 has other names for the MLP's modules, and may
 // have layers without RoPE, Mamba-2 instead of most attention, and experts in parallel with the
 // MLP.
@@ -36,7 +36,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return ReadMultipliers(fields, config);
 }
 
-// Reads HyperCLOVA X. It has norms after sub-layers if configured, and logits are multiplied by a
+// Reads HyperCLOVA X. It has norms after sublayers if configured, and logits are multiplied by a
 // factor, not divided. Source: transformers' HyperCLOVAXConfig and HyperCLOVAXDecoderLayer.
 Status ReadHyperClovaX(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(Read(fields, config));

@@ -1,4 +1,4 @@
-// Kolibri: norms before and after sub-layers, and of heads of q and k; most layers have a window,
+// Kolibri: norms before and after sublayers, and of heads of q and k; most layers have a window,
 // the others have no RoPE; every layer has a shared expert, and experts chosen by logits plus bias
 // and weighted by sigmoids.
 #include "models/family_fields.h"

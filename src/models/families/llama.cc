@@ -56,7 +56,7 @@ Status ReadArcee(const JsonFields& fields, ModelConfig& config) {
   return ReadFullAttention(fields, config);
 }
 
-// Reads BitNet, which has norms inside sub-layers, before their last products. Source:
+// Reads BitNet, which has norms inside sublayers, before their last products. Source:
 // transformers' BitNetAttention and BitNetMLP.
 Status ReadBitNet(const JsonFields& fields, ModelConfig& config) {
   for (LayerSpec& layer : config.spec.layers) {

@@ -1,5 +1,5 @@
 // MiniCPM3: latent attention with half-split RoPE, in an otherwise plain decoder with scaled
-// embeddings, sub-layers and logits.
+// embeddings, sublayers and logits.
 #include <cmath>
 
 #include "models/family_fields.h"

@@ -1,4 +1,4 @@
-// Muse Glimmer, the text part: norms before and after every sub-layer, whose weights w stand for 1
+// Muse Glimmer, the text part: norms before and after every sublayer, whose weights w stand for 1
 // + w; a norm of the embeddings; per-head norms without weights; a gate after attention. Most
 // layers have a window, the others no RoPE. Logits are scaled and soft-capped.
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Nemotron-H, Nemotron Nano v2 and 3: each layer has a single sub-layer: Mamba-2, attention without
+// Nemotron-H, Nemotron Nano v2 and 3: each layer has a single sublayer: Mamba-2, attention without
 // RoPE, or an MLP or experts with squared ReLU and without a gate.
 #include <fmt/format.h>
 

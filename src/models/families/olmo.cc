@@ -1,5 +1,5 @@
 // OLMoE: a norm over all heads of q and over all of k, experts by softmax. OLMo 2 and 3: norms
-// after each sub-layer instead of before it, a norm over all heads of q and over all of k before
+// after each sublayer instead of before it, a norm over all heads of q and over all of k before
 // RoPE; in OLMo 3 most layers have a window and RoPE without scaling.
 #include "models/family_fields.h"
 #include "models/registry.h"
@@ -81,7 +81,7 @@ Status ReadOlmoe(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Reads FlexOlmo, which has norms only after sub-layers. Source: transformers' FlexOlmoConfig and
+// Reads FlexOlmo, which has norms only after sublayers. Source: transformers' FlexOlmoConfig and
 // FlexOlmoDecoderLayer.
 Status ReadFlexOlmo(const JsonFields& fields, ModelConfig& config) {
   DescribeLayers(config);

@@ -1,5 +1,5 @@
-// OLMo Hybrid: Gated DeltaNet in most layers, with norms before sub-layers; the others are as in
-// OLMo 2, with norms after sub-layers. RoPE is used if config.json has a base for it.
+// OLMo Hybrid: Gated DeltaNet in most layers, with norms before sublayers; the others are as in
+// OLMo 2, with norms after sublayers. RoPE is used if config.json has a base for it.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

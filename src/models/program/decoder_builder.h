@@ -36,7 +36,7 @@ class DecoderBuilder {
   BufferId Joined(int64_t width_bytes);
   Reader ReaderOf(const LinearWeights& weights) { return {.linear = to_.Linear(weights)}; }
 
-  // --- around the sub-layers ---
+  // --- around the sublayers ---
 
   // Writes the norm to `normed` in the type that `reader` reads (null: only a router reads it).
   Norm& EmitNorm(const std::vector<float>& weight, bool exists, bool adds,

@@ -119,7 +119,7 @@ struct TowerSpec {
   std::string first_norm = {};  // norm before the layers; "": none
   std::string layer_prefix;     // "visual.blocks."
   std::string attention_norm, mlp_norm;
-  // Norms of sub-layers' results, before they are added.
+  // Norms of sublayers' results, before they are added.
   std::string attention_after = {}, mlp_after = {};
   std::string qkv = {};  // module of q, k and v together; "": they have separate modules
   std::string q = {}, k = {}, v = {};
@@ -127,7 +127,7 @@ struct TowerSpec {
   bool attention_bias = true, output_bias = true;
   std::string q_norm = {}, k_norm = {};  // norms of q and k heads, before RoPE
   bool norms_values = false;             // whether v heads are normed, without weights
-  // Vectors that multiply sub-layers' results elementwise before they are added to the residual;
+  // Vectors that multiply sublayers' results elementwise before they are added to the residual;
   // "": none.
   std::string attention_factor = {}, mlp_factor = {};
   std::optional<float> attention_scale = {};

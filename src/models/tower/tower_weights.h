@@ -47,7 +47,7 @@ struct TowerWeights {
   std::vector<float> class_row;  // [hidden], or empty
   TowerNorm patch_norm;          // or empty
   TowerNorm first_norm;          // or empty
-  std::vector<float> zeros;      // [hidden] zeros, if sub-layers' results have factors; else empty
+  std::vector<float> zeros;      // [hidden] zeros, if sublayers' results have factors; else empty
   std::vector<float> newline;    // [out_width], or empty
   std::vector<TowerLayerWeights> layers;
   ProjectorWeights projector;
