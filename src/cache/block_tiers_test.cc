@@ -457,7 +457,7 @@ TEST(BlockTiers, WithoutMemoryBlocksGoToTheDisk) {
   EXPECT_EQ(machine.counters.disk_loaded, 8u);
 }
 
-// Adds up the changes that are told.
+// Adds up the changes that are reported.
 class Heard final : public TierListener {
  public:
   using Names = std::unordered_set<TierName, TierNameHash>;
@@ -481,7 +481,7 @@ class Heard final : public TierListener {
   Names named, in_memory, on_disk;
 };
 
-// The changes that are told add up to what the tiers hold.
+// The changes that are reported add up to what the tiers hold.
 TEST(BlockTiers, TellWhatTheyGainAndLose) {
   const Folder folder;
   DiskTier::Options options = OptionsIn(folder);
