@@ -274,8 +274,8 @@ class LeadingModel final : public Model, public WeightStage {
     }
   }
 
-  // Fair, because steps follow each other without a pause, and filling an adapter's slot must not
-  // wait until they end.
+  // This mutex is fair, because steps follow each other without a pause. With an unfair one,
+  // filling an adapter's slot could wait until there are no more steps.
   FairMutex is_speaking_;
   ProcessShare share_;
   bool is_staged_ = false;  // at the other ranks, or it may be
