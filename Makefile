@@ -1,4 +1,4 @@
-# The short front of the project. Everything it calls can be called by hand: see CONTRIBUTING.md.
+# Short commands for the project. CONTRIBUTING.md describes the commands that they call.
 .DEFAULT_GOAL := build
 .PHONY: build build-arm build-cuda build-cuda-arm build-hip dist wheel deb demo test test-more test-all test-slow test-sanitizers test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-races test-machine-code test-ptx test-hip test-robustness test-soak fuzz lint format bench bench-recipe regressions clean docs
 
@@ -7,7 +7,7 @@ BIN := $(BUILD)/bin
 CCACHE := $(shell command -v ccache 2>/dev/null)
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(CCACHE)
 
-# The program, with the names under which scripts know its predecessors beside it.
+# The program, with links that have the names of the programs that it replaces.
 build: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) --target sluice
 
@@ -16,16 +16,17 @@ $(BUILD)/build.ninja: CMakePresets.json packages.txt
 	@cmake --preset release --log-level=WARNING
 	@touch $@
 
-# The same program with CUDA kernels, in build/cuda; it also runs where there is no GPU. Where there is no nvcc, the
-# toolkit comes from PyPI into a virtual environment. CUDA_ARCHITECTURES=90 compiles for one kind of GPU alone, from then
-# on, until others are named.
+# The same program with CUDA kernels, in build/cuda; it also runs on machines without a GPU. If there is no nvcc, the toolkit
+# is installed from PyPI into a virtual environment. CUDA_ARCHITECTURES=90 compiles for only one kind of GPU. The setting is
+# kept until other architectures are named.
 build-cuda: build/cuda/build.ninja
 	@$(if $(CUDA_ARCHITECTURES),cmake -B build/cuda --log-level=WARNING "-DSLUICE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)" >/dev/null)
 	@cmake --build build/cuda --target sluice
 	@sed -n 's/^SLUICE_CUDA_ARCHITECTURES:[A-Z]*=/build\/cuda\/bin\/sluice has kernels for /p' build/cuda/CMakeCache.txt
 
-# The same program with kernels for AMD's gfx942 and gfx950, by Debian's Clang 22, in build/hip; it also starts where there
-# is no GPU and no ROCm (docs/hip.md). HIP_ARCHITECTURES=gfx950 compiles for one kind of GPU alone, from then on.
+# The same program with kernels for AMD's gfx942 and gfx950, compiled by Debian's Clang 22, in build/hip. It also starts on
+# machines without a GPU and without ROCm (docs/hip.md). HIP_ARCHITECTURES=gfx950 compiles for only one kind of GPU; the
+# setting is kept.
 build-hip: build/hip/build.ninja
 	@$(if $(HIP_ARCHITECTURES),cmake -B build/hip --log-level=WARNING "-DSLUICE_HIP_ARCHITECTURES=$(HIP_ARCHITECTURES)" >/dev/null)
 	@cmake --build build/hip --target sluice
@@ -42,7 +43,7 @@ build/cuda/build.ninja: CMakePresets.json packages.txt
 	@cmake --preset cuda --log-level=WARNING
 	@touch $@
 
-# The program for aarch64, compiled here.
+# The program for aarch64, cross-compiled on this machine.
 build-arm: build/arm/build.ninja
 	@cmake --build build/arm --target sluice
 
@@ -51,7 +52,7 @@ build/arm/build.ninja: CMakePresets.json packages.txt
 	@cmake --preset arm --log-level=WARNING
 	@touch $@
 
-# The program with CUDA kernels for machines with an Arm processor (DGX Spark, GH200, GB200, Thor), compiled here.
+# The program with CUDA kernels for machines with an Arm processor (DGX Spark, GH200, GB200, Thor), cross-compiled on this machine.
 build-cuda-arm: build/cuda-arm/build.ninja
 	@$(if $(CUDA_ARCHITECTURES),cmake -B build/cuda-arm --log-level=WARNING "-DSLUICE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)" >/dev/null)
 	@cmake --build build/cuda-arm --target sluice
@@ -62,19 +63,19 @@ build/cuda-arm/build.ninja: CMakePresets.json packages.txt
 	@cmake --preset cuda-arm --log-level=WARNING
 	@touch $@
 
-# A folder that runs on any Linux of glibc 2.36 or later, and its archive, in build/dist: for machines like this one, with
-# DIST_PRESET=cuda of build-cuda, with DIST_PRESET=arm for aarch64, with DIST_PRESET=cuda-arm of build-cuda-arm.
+# A folder that runs on any Linux with glibc 2.36 or later, and its archive, in build/dist. By default it contains the program for
+# this kind of machine; DIST_PRESET=cuda, arm or cuda-arm selects the program of build-cuda, build-arm or build-cuda-arm.
 DIST_PRESET ?= release
 DIST_MACHINE = $(if $(filter arm cuda-arm,$(DIST_PRESET)),aarch64,$(shell uname -m))
 dist: $(if $(filter cuda arm cuda-arm,$(DIST_PRESET)),build-$(DIST_PRESET),build)
 	@tools/install_packages.sh dist
 	@tools/dist.sh $(DIST_PRESET)
 
-# The same as a wheel, with a second one that brings the names of other programs; in build/dist.
+# The same as a wheel, and a second wheel that adds the names of other programs; in build/dist.
 wheel: dist
 	@tools/wheel.py $(DIST_MACHINE)
 
-# The same as a package for Debian 12, whose libraries are the system's; in build/dist.
+# The same as a package for Debian 12, which uses the system's libraries; in build/dist.
 deb: dist
 	@tools/deb.sh $(DIST_PRESET)
 
@@ -82,18 +83,19 @@ demo: build
 	@tools/install_packages.sh demo
 	@tools/demo.sh
 
-# Unit tests and end-to-end tests in the release build, but for those that take long. Ends with a line `N passed, N failed`.
+# Unit tests and end-to-end tests in the release build, except those that take long. The last line is `N passed, N failed`.
 TEST_FLAGS ?=
 test:
 	@tools/install_packages.sh build test
 	@python3 tests/run.py $(TEST_FLAGS) test
 
-# What else a change must pass: lint, sanitizers over what reads foreign bytes, the CUDA build, what has code of its own for Arm.
+# The other tests that a change must pass: lint, sanitizers for code that reads untrusted bytes, the CUDA build, and code specific
+# to Arm.
 test-more:
 	@tools/install_packages.sh build test lint arm hip
 	@python3 tests/run.py more
 
-# Both. Sanitized builds are made while end-to-end tests leave processors idle.
+# The two commands above. Sanitizer builds run while end-to-end tests leave processors idle.
 test-all:
 	@$(MAKE) --no-print-directory test TEST_FLAGS="--ahead=asan-core --ahead=tsan-core"
 	@$(MAKE) --no-print-directory test-more
@@ -103,62 +105,62 @@ test-slow:
 	@tools/install_packages.sh build test
 	@python3 tests/run.py slow
 
-# Most test programs with AddressSanitizer and UBSan, those of threads with ThreadSanitizer; more than half an hour.
+# Most test programs with AddressSanitizer and UBSan, and tests of threads with ThreadSanitizer; takes more than half an hour.
 test-sanitizers:
 	@tools/install_packages.sh build test
 	@python3 tests/run.py sanitizers
 
-# After a change: unit test programs that changed since they last passed, and lint of the files that changed.
+# For use after each change: the unit test programs that changed since they last passed, and lint of the changed files.
 test-fast:
 	@tools/install_packages.sh build test lint
 	@python3 tests/run.py fast
 
-# Runs the steps of deploy/Dockerfile in Debian roots of their own, without a container engine; slow, needs root.
+# Runs the steps of deploy/Dockerfile in separate Debian root folders, without a container engine; slow, needs root.
 test-deploy:
 	@python3 tests/deploy/test_dockerfile.py
 
-# Runs what `make dist` made where there is nothing but glibc, and takes all packages to a first answer in Debian roots that have
-# no compiler; needs root and a Debian mirror. With DIST_PRESET=arm those for aarch64, under qemu and without such roots; with
-# DIST_PRESET=cuda and cuda-arm the archive, since wheels and packages hold no CUDA kernels.
+# Runs the program of `make dist` in a folder that contains only glibc. Then installs each package in a Debian root folder without
+# a compiler, and asks for a first answer. Needs root and a Debian mirror. DIST_PRESET=arm tests the packages for aarch64 under
+# qemu, without root folders. DIST_PRESET=cuda and cuda-arm test only the archive, since other packages contain no CUDA kernels.
 ARCHIVE_ALONE = $(filter cuda cuda-arm,$(DIST_PRESET))
 test-dist: dist $(if $(ARCHIVE_ALONE),,wheel deb)
 	@tools/install_packages.sh test-dist
 	@python3 tests/deploy/test_dist.py build/dist $(DIST_MACHINE)
 	@$(if $(ARCHIVE_ALONE),true,python3 tests/deploy/test_packages.py build/dist $(DIST_MACHINE))
 
-# Real client programs against the server, each in a virtual environment of its own; slow at its first run, needs the network.
+# Runs real client programs against the server, each in a separate virtual environment; the first run is slow. Needs the network.
 test-clients: $(if $(SLUICE_BIN),,build)
 	@python3 tests/clients/run_clients.py
 
-# The page at / and /docs in headless Chromium.
+# Tests the pages at / and /docs in headless Chromium.
 test-web:
 	@tools/install_packages.sh build test web
 	@python3 tests/run.py web
 
-# Ranks as processes: equal answers, every way in which a rank can be lost, and several machines, which are network namespaces here.
-# Minutes; the latter need root.
+# Tests ranks that are processes: equal answers, every way in which a rank can be lost, and several machines (here network
+# namespaces, which need root). Takes minutes.
 test-distributed:
 	@tools/install_packages.sh build test test-distributed
 	@python3 tests/run.py distributed
 
-# The program for aarch64, compiled here and run under qemu: tests of what computes, the bundled model's answers, and the promise
-# that bits do not depend on the batch, on CPUs with and without the newer instructions; tens of minutes.
+# Tests the program for aarch64 under qemu: kernels and models, the bundled model's answers, and the promise that answers do not
+# depend on the batch, on CPUs with and without the newer instructions. Takes tens of minutes.
 test-arm:
 	@tools/install_packages.sh build test arm
 	@python3 tests/run.py arm
 
-# All checks of the CUDA kernels in the emulator, with data races reported by ThreadSanitizer; tens of minutes.
+# Runs all checks of the CUDA kernels in the emulator with ThreadSanitizer, which reports data races. Takes tens of minutes.
 test-races:
 	@tools/install_packages.sh build test
 	@python3 tests/run.py races
 
-# The machine code of the CUDA kernels for all architectures: registers, stack, spills, instructions, and the page that tells of them;
-# minutes, needs nvcc.
+# Checks the machine code of the CUDA kernels for all architectures (registers, stack, spills, instructions), and the page that
+# describes it. Takes minutes, needs nvcc.
 test-machine-code:
 	@tools/install_packages.sh build test
 	@python3 tests/run.py machine-code
 
-# All checks of the CUDA kernels on the PTX that nvcc makes of them, in an interpreter; minutes, needs nvcc.
+# Runs all checks of the CUDA kernels in an interpreter of the PTX that nvcc generates. Takes minutes, needs nvcc.
 test-ptx:
 	@tools/install_packages.sh build test
 	@python3 tests/run.py ptx
@@ -175,7 +177,8 @@ test-robustness:
 	@tools/install_packages.sh build test test-distributed
 	@python3 tests/run.py robustness
 
-# An hour of mixed load on the program with AddressSanitizer, SOAK_SECONDS for another time; its figures go to docs/security.md.
+# Runs an hour of mixed load on the program with AddressSanitizer; SOAK_SECONDS sets another duration. Writes the figures to
+# docs/security.md.
 SOAK_SECONDS ?= 3600
 test-soak: build/asan/build.ninja
 	@cmake --build build/asan --target sluice
@@ -187,7 +190,7 @@ build/asan/build.ninja: CMakePresets.json packages.txt
 	@cmake --preset asan --log-level=WARNING
 	@touch $@
 
-# All parsers of what comes from elsewhere, under libFuzzer and sanitizers; FUZZ_SECONDS each.
+# Runs libFuzzer with sanitizers on all parsers of untrusted input, for FUZZ_SECONDS each.
 FUZZ_SECONDS ?= 60
 fuzz: build/fuzz/build.ninja
 	@cmake --build build/fuzz --target fuzzers
@@ -198,7 +201,7 @@ build/fuzz/build.ninja: CMakePresets.json packages.txt
 	@cmake --preset fuzz --log-level=WARNING
 	@touch $@
 
-# Format, ruff, include arrows, generated pages, locks, clang-tidy.
+# Checks format, ruff, include arrows, generated pages, locks, clang-tidy.
 lint:
 	@tools/install_packages.sh build test lint
 	@python3 tests/run.py lint
@@ -207,11 +210,11 @@ format:
 	@tools/install_packages.sh lint
 	@git ls-files 'src/*.h' 'src/*.cc' 'src/*.cu' | xargs clang-format -i
 
-# The generated pages of docs/, from the program.
+# Writes the generated pages of docs/, from the program.
 docs: build
 	@tools/generate_docs.sh
 
-# The figures that README.md and the benchmarks folder speak of, beside this machine's own limits.
+# Measures the figures that README.md and the folder benchmarks/ mention, and compares them with this machine's limits.
 bench: build
 	@tools/bench.sh
 

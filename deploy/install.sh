@@ -3,9 +3,10 @@
 #
 #   sh install.sh URL [PREFIX]        or with SLUICE_INSTALL_URL and PREFIX in the environment
 #
-# URL: where SHA256SUMS and the archive lie, http://, https:// or file://. PREFIX: ~/.local where it is not given. The archive is
-# checked against SHA256SUMS before it is unpacked; where anything is wrong nothing is installed, and what was installed before stays.
-# The program goes to PREFIX/lib/sluice-dist, a link to PREFIX/bin/sluice, completions and the manual page to PREFIX/share.
+# URL: folder of SHA256SUMS and the archive, with http://, https:// or file://. PREFIX: ~/.local by default. The archive is checked
+# against SHA256SUMS before it is unpacked. If anything fails, nothing is installed, and an earlier installation stays unchanged.
+# The program is copied to PREFIX/lib/sluice-dist, and PREFIX/bin/sluice links to it. Completions and the manual page are in
+# PREFIX/share.
 set -eu
 umask 022
 
@@ -29,13 +30,13 @@ main() {
     command -v "$tool" >/dev/null || fail "$tool is needed and not there: install it (Debian: apt-get install xz-utils coreutils tar)"
   done
   mkdir -p "$prefix/lib" "$prefix/bin" || fail "$prefix cannot be written: give another PREFIX"
-  # Beside its final place, so that putting it there is one renaming.
+  # Unpack next to the final place, so that a single renaming installs the archive.
   work="$(mktemp -d "$prefix/lib/.sluice-install.XXXXXX")" || fail "$prefix/lib cannot be written: give another PREFIX"
   trap 'rm -rf "$work"; rmdir "$prefix/lib" "$prefix/bin" 2>/dev/null || :' EXIT
   trap 'exit 130' INT TERM HUP
 
   fetch "$url/SHA256SUMS" "$work/SHA256SUMS"
-  # "HASH  NAME", or "HASH *NAME" of sha256sum --binary.
+  # Lines are "HASH  NAME", or "HASH *NAME" from sha256sum --binary.
   line="$(grep -E "^[0-9a-f]{64} [ *]sluice-[0-9][^ /]*-linux-$machine\.tar\.xz\$" "$work/SHA256SUMS")" ||
     fail "$url/SHA256SUMS names no archive for $machine: expected sluice-VERSION-linux-$machine.tar.xz; found $(cut -c 67- "$work/SHA256SUMS" | head -n 5 | tr '\n' ' ')"
   [ "$(echo "$line" | wc -l)" = 1 ] || fail "$url/SHA256SUMS names several archives for $machine: expected one"
@@ -80,5 +81,5 @@ fetch() {
   fi
 }
 
-# Only when all of this file has come.
+# At the end, so that nothing is run if only a part of this file was downloaded.
 main "$@"
