@@ -1,9 +1,9 @@
 #!/bin/sh
-# Unpacks the libraries of packages.txt's step `build`, and what they need, of Debian's arm64 packages into a folder, against
-# which cmake/Arm.cmake compiles and in which qemu-aarch64 finds them. The packages of this machine stay as they are: apt
-# works on a state of its own, and nothing is installed. var/lib/dpkg in the folder is a database for dpkg-query and
-# dpkg-shlibdeps (--admindir), in which files have the names that they have on this machine.
-# Usage: tools/arm_sysroot.sh FOLDER    does nothing where FOLDER was made from the same list
+# Unpacks Debian's arm64 packages of the libraries of packages.txt's step `build`, and their dependencies, into a folder.
+# cmake/Arm.cmake compiles against it, and qemu-aarch64 finds the libraries there. Nothing is installed on this machine: apt
+# uses a separate state. var/lib/dpkg in the folder is a database for dpkg-query and dpkg-shlibdeps (--admindir), in which
+# files have the paths that they have on this machine.
+# Usage: tools/arm_sysroot.sh FOLDER    does nothing if FOLDER was made from the same list
 set -eu
 folder="$(realpath -m "$1")"
 list="$(dirname "$0")/../packages.txt"
@@ -47,7 +47,7 @@ for package in "$work"/apt/cache/archives/*.deb; do
   done
   rm -r "$work/control"
 done
-# Links that begin at the root would lead out of the folder.
+# Absolute links would lead out of the folder.
 find "$work/root" -type l -lname '/*' | while read -r link; do
   ln -sfn -r "$work/root$(readlink "$link")" "$link"
 done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The figures that show how far the engine is from this machine's limits: the shape of a 1-billion-parameter Llama with
-# random weights. Needs about 4 GiB of memory and some minutes. Usage: tools/bench.sh [options of sluice bench]
+# Measures how far the engine is from this machine's limits, with the shape of a 1-billion-parameter Llama and random
+# weights. Needs about 4 GiB of memory and some minutes. Usage: tools/bench.sh [options of sluice bench]
 set -eu
 cd "$(dirname "$0")/.."
 bin=build/release/bin/sluice
@@ -17,13 +17,13 @@ for run in \
   "$bin" bench latency "$shape" --load-format dummy ${run#*|} "$@"
 done
 
-# The same for a mixture of experts, counted on the bytes of the experts that a token meets.
+# The same for a mixture of experts, counting only the bytes of the experts that a token uses.
 echo
 echo "== experts, one stream, decode"
 "$bin" bench latency benchmarks/moe-32x512-shape --load-format dummy --batch-size 1 --input-len 16 --output-len 33 --num-iters 3 "$@"
 
-# The same Llama in narrow formats: one stream against the read bandwidth at the formats' own bytes, prefill against
-# the BF16 prefill above.
+# The same Llama in narrow formats. One stream is compared with the read bandwidth, counting the bytes of the format;
+# prefill is compared with the BF16 prefill above.
 for format in fp8 nvfp4 mxfp4 int4; do
   for run in "one stream, decode|--input-len 16 --output-len 33" "512-token prefill|--input-len 512 --output-len 1"; do
     echo

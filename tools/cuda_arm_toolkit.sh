@@ -1,8 +1,8 @@
 #!/bin/sh
-# Makes FOLDER a CUDA toolkit that compiles for Arm hosts on x86-64: links to the installed toolkit's programs and headers, which are
-# the same for both, and the static runtime for aarch64 from the wheel of cmake/requirements-cuda-arm.txt. Does nothing if FOLDER
-# was made from the same two.
-# Usage: tools/cuda_arm_toolkit.sh NVCC FOLDER    FOLDER/bin/nvcc then takes aarch64-linux-gnu-g++ as its host compiler
+# Makes a CUDA toolkit in FOLDER that compiles for Arm hosts on x86-64. It has links to the programs and headers of the installed
+# toolkit, which are the same for both hosts, and the static runtime for aarch64 from the wheel of
+# cmake/requirements-cuda-arm.txt. Does nothing if FOLDER was made from the same toolkit and wheel.
+# Usage: tools/cuda_arm_toolkit.sh NVCC FOLDER    FOLDER/bin/nvcc then accepts aarch64-linux-gnu-g++ as its host compiler
 set -eu
 nvcc="$(realpath "$1")"
 folder="$(realpath -m "$2")"
@@ -41,7 +41,7 @@ with zipfile.ZipFile(wheel) as archive:
 END
 ln -s "$toolkit/include" "$target/include"
 ln -s "$toolkit/nvvm" "$folder/nvvm"
-# A folder of its own: nvcc finds the rest in the folder that holds this one.
+# A real folder, not a link: nvcc finds the rest of the toolkit in the folder that contains this one.
 mkdir "$folder/bin"
 ln -s "$toolkit"/bin/* "$folder/bin/"
 cp "$wanted" "$folder/requirements.txt"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes build/dist/sluice_VERSION_ARCHITECTURE.deb for Debian 12 of a build and what tools/dist.sh has made of it. Libraries are
-# those of the system: dpkg-shlibdeps computes which. The same build gives the same bytes.
+# Makes build/dist/sluice_VERSION_ARCHITECTURE.deb for Debian 12 from a build and the folder that tools/dist.sh made from it. The
+# package uses the system's libraries; dpkg-shlibdeps determines them. The same build gives the same bytes.
 # Usage: tools/deb.sh [release|arm]
 set -eu
 umask 022
@@ -17,7 +17,7 @@ version="$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
 dist="build/dist/sluice-$version-linux-$machine"
 [ -d "$dist" ] || fail "$dist is not there: run make dist DIST_PRESET=$preset"
 when="$(tools/source_date.sh)"
-# Whom Debian's tools name as the one to write to; a distributor sets its own.
+# The contact that Debian's tools show; distributors set their own.
 maintainer="${SLUICE_MAINTAINER:-sluice developers <sluice@packages.invalid>}"
 
 work="$(mktemp -d)"
@@ -27,7 +27,7 @@ doc="$root/usr/share/doc/sluice"
 mkdir -p "$root/usr/bin" "$root/usr/lib/sluice/bin" "$root/usr/share/sluice" "$root/lib/systemd/system" "$root/DEBIAN" "$doc" \
   "$root/usr/share/zsh/vendor-completions" "$root/usr/share/bash-completion" "$root/usr/share/fish" "$root/usr/share/man/man1"
 "${tools}strip" --strip-unneeded --remove-section=.comment --remove-section=.note -o "$root/usr/bin/sluice" "$build/bin/sluice"
-# Other programs' names, for who puts /usr/lib/sluice/bin on PATH.
+# Names of other programs, for users who add /usr/lib/sluice/bin to PATH.
 ln -s ../../../bin/sluice "$root/usr/lib/sluice/bin/vllm"
 ln -s ../../../bin/sluice "$root/usr/lib/sluice/bin/trtllm-serve"
 cp -R "$dist/lib/sluice/python" "$root/usr/lib/sluice/python"
@@ -60,14 +60,14 @@ END
   echo ' Apache-2.0, see above.'
 } >"$doc/copyright"
 
-# The libraries that are linked to, as the system's packages declare them.
+# The program's libraries, as the system's packages declare them.
 mkdir "$work/debian"
 library_folders=""
 [ -z "$sysroot" ] || library_folders="-l$sysroot/usr/lib/aarch64-linux-gnu -l$sysroot/lib/aarch64-linux-gnu"
 printf 'Source: sluice\n\nPackage: sluice\nArchitecture: any\n' >"$work/debian/control"
 depends="$(cd "$work" && DEB_HOST_ARCH="$architecture" dpkg-shlibdeps $database $library_folders -O -eroot/usr/bin/sluice | sed -n 's/^shlibs:Depends=//p')"
 [ -n "$depends" ] || fail "dpkg-shlibdeps found no libraries that $build/bin/sluice needs"
-# What the installed files take, as dpkg counts it.
+# Size of the installed files, as dpkg counts it.
 kib="$(du -k --apparent-size -s "$root" | cut -f1)"
 cat >"$root/DEBIAN/control" <<END
 Package: sluice

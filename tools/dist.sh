@@ -1,7 +1,8 @@
 #!/bin/sh
-# Makes build/dist/NAME and NAME.tar.xz: the program of a build, the libraries it needs beside glibc, the bundled model,
-# licences, documents, completions, the manual page. The folder can be put anywhere on a Linux of that processor with glibc 2.36
-# or later. The same build of the same commit packed again gives the same bytes; SHA256SUMS beside the archive names them.
+# Makes build/dist/NAME and NAME.tar.xz: the program of a build, the libraries that it needs in addition to glibc, the bundled
+# model, licences, documents, completions, the manual page. The folder works at any place on a Linux system with that processor
+# architecture and glibc 2.36 or later. Packing the same build of the same commit again gives the same bytes; SHA256SUMS in the
+# same folder contains their digests.
 # Usage: tools/dist.sh [release|cuda|arm|cuda-arm]    arm, cuda-arm: for aarch64, cross-compiled; the program is started under qemu
 set -eu
 umask 022
@@ -10,20 +11,20 @@ preset="${1:-release}"
 build="build/$preset"
 newest_glibc=2.36
 most_bytes=$((60 * 1024 * 1024))
-# What every glibc brings; everything else comes along.
+# Libraries that belong to glibc; all others are packed.
 glibc_libraries='^(ld-linux-x86-64\.so\.2|ld-linux-aarch64\.so\.1|libc\.so\.6|libm\.so\.6|libdl\.so\.2|librt\.so\.1|libpthread\.so\.0|libresolv\.so\.2)$'
 
 fail() {
   echo "tools/dist.sh: $*" >&2
   exit 1
 }
-# Where libraries and their packages are, the tools for the program's files, and what starts it here.
+# Sets the places of libraries and their packages, the tools for object files, and the emulator, if any.
 . tools/dist_target.sh
 [ -x "$build/bin/sluice" ] || fail "$build/bin/sluice is not there: expected a finished build; run make dist DIST_PRESET=$preset"
 
-# The program tells the commit of the last configuration; that has to be this one.
+# The program reports the commit of the last configuration, so configure again for the current commit.
 cmake --preset "$preset" --log-level=WARNING >/dev/null
-# The second is the program that looks for its libraries in ../lib, and nowhere else first.
+# sluice_portable is the program that looks for its libraries in ../lib first.
 cmake --build "$build" --target sluice sluice_portable >/dev/null
 
 version="$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")"
@@ -36,7 +37,7 @@ cmake --install "$build" --prefix "$PWD/$folder" >/dev/null
 "${tools}strip" -o "$folder/bin/sluice" "$build/bin/sluice_portable"
 cp -R models "$folder/models"
 cp -R docs "$folder/docs"
-# What proves and measures it on a machine with a GPU.
+# The tools that test and measure the program on a machine with a GPU.
 mkdir -p "$folder/tools" "$folder/benchmarks"
 cp tools/gpu_report.sh tools/gpu_report.py "$folder/tools/"
 cp -R benchmarks/llama-3.3-70b-fp8-shape "$folder/benchmarks/"
@@ -48,8 +49,8 @@ $emulator "$build/bin/sluice" completion zsh >"$folder/share/zsh/site-functions/
 $emulator "$build/bin/sluice" completion fish >"$folder/share/fish/vendor_completions.d/sluice.fish"
 $emulator "$build/bin/sluice" help --man >"$folder/share/man/man1/sluice.1"
 
-# Libraries, under the names by which they are looked for, and their packages' licences. Headers that are compiled in
-# have licences too. THIRD_PARTY.txt lists all of it.
+# Copies the libraries, under the names that the loader looks for, and the licences of their packages and of the headers
+# that are compiled in. THIRD_PARTY.txt lists all of them.
 third_party="$folder/licenses/THIRD_PARTY.txt"
 cat >"$third_party" <<END
 What sluice $version is made of beside its own source: the version, and in this folder the text of the licence. Packages are
@@ -71,7 +72,7 @@ for item in $needed; do
   owner="$(package_query --search "$real" 2>/dev/null || package_query --search "${real#/usr}" 2>/dev/null)" || fail "$real is of no Debian package"
   owners="$owners ${owner%%:*}"
 done
-# Appends what is known of packages, and copies their texts.
+# Appends the versions of packages, and copies their licences.
 list_packages() {
   for package in $(printf '%s\n' "$@" | sort -u); do
     cp -L "$sysroot/usr/share/doc/$package/copyright" "$folder/licenses/$package.txt"
@@ -83,13 +84,13 @@ printf '\nCompiled into the program:\n' >>"$third_party"
 list_packages libboost1.81-dev libexpected-dev
 xgrammar="$(sed -n 's/^SLUICE_XGRAMMAR_SOURCE:PATH=//p' "$build/CMakeCache.txt")"
 cp "$xgrammar/3rdparty/dlpack/LICENSE" "$folder/licenses/dlpack.txt"
-# Its licence is the comment at its beginning.
+# The licence of picojson is the comment at the beginning of its header.
 sed '/\*\//q' "$xgrammar/3rdparty/picojson/picojson.h" >"$folder/licenses/picojson.txt"
 grep -q 'Redistribution and use' "$folder/licenses/picojson.txt" || fail "$xgrammar/3rdparty/picojson/picojson.h does not begin with its licence"
 xgrammar_version="${xgrammar##*-}"
 printf '  %-28s %-24s %s\n' xgrammar "$xgrammar_version" "xgrammar.txt, xgrammar-notice.txt" \
   "dlpack, picojson" "as in xgrammar" "dlpack.txt, picojson.txt" >>"$third_party"
-# Packages without a text of their own refer to Debian's copies.
+# Some packages refer to Debian's copies of common licences.
 for license in $(cat "$folder"/licenses/*.txt | grep -o '/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]' | sort -u); do
   cp -L "$license" "$folder/licenses/$(basename "$license").license"
 done
@@ -100,7 +101,7 @@ Agreement of the CUDA toolkit, Attachment A, lets be distributed with programs: 
 END
 fi
 
-# What is needed must be in the folder or of glibc, and of a glibc that is old enough.
+# Each needed library must be in the folder or belong to glibc, and must not need a later glibc than newest_glibc.
 for file in "$folder/bin/sluice" "$folder"/lib/*.so*; do
   for needed in $("${tools}objdump" -p "$file" | awk '$1 == "NEEDED" {print $2}'); do
     [ -e "$folder/lib/$needed" ] || echo "$needed" | grep -Eq "$glibc_libraries" || fail "$file needs $needed, which is not there"
@@ -113,7 +114,7 @@ done
   fail "$folder/bin/sluice does not look for its libraries in ../lib"
 
 when="$(tools/source_date.sh)"
-# A number of threads that no machine changes: one thread compresses to other bytes than several.
+# The number of threads is fixed, because one thread compresses to other bytes than several.
 tar --create --directory build/dist --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$when" \
   "$name" | xz --threads=2 >"$folder.tar.xz"
 bytes="$(stat -c %s "$folder.tar.xz")"

@@ -1,5 +1,5 @@
-# Read by tools/dist.sh and tools/deb.sh, with `preset` set: what differs between a program for this machine and one that is
-# compiled for another.
+# Read by tools/dist.sh and tools/deb.sh, with `preset` set. Sets what differs between a program for this machine and a
+# cross-compiled one.
 case "$preset" in
   arm | cuda-arm)
     machine=aarch64

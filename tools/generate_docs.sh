@@ -1,7 +1,6 @@
 #!/bin/sh
-# Writes the pages of docs/ that come from the program, the cases of security.md from the tests, and performance.md from the
-# last comparison. With --check it writes
-# nothing and fails where a page is not what the program says.
+# Writes the generated pages of docs/: from the program, the cases of security.md from the tests, and performance.md from the
+# last comparison. With --check it writes nothing, and fails if a page is out of date.
 set -eu
 cd "$(dirname "$0")/.."
 bin=build/release/bin/sluice

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Compiles kernels of src/kernels/cuda for AMD GPUs, with Clang and LLD of one version and neither HIP's headers nor its libraries.
+# Compiles kernels of src/kernels/cuda for AMD GPUs, with Clang and LLD of one version, without HIP's headers and libraries.
 # Usage: tools/hip_kernels.sh [--check] [ARCHITECTURE]...       every kernel, into build/hip-kernels; default: gfx942 gfx950
 #        tools/hip_kernels.sh --code ARCHITECTURE SOURCE CODE DEPENDENCIES         one file's machine code
 #        tools/hip_kernels.sh --host SOURCE BUNDLE OBJECT DEPENDENCIES             its launchers, with the machine code inside
-# --check makes no code: seconds in place of minutes.
+# --check only checks the sources and generates no code, which takes seconds instead of minutes.
 set -eu
 root="$(cd "$(dirname "$0")/.." && pwd)"
 clang="${HIP_CLANG:-clang++-22}"
 command -v "$clang" >/dev/null || { echo "$clang was not found: tools/install_packages.sh hip, or name another with HIP_CLANG" >&2; exit 1; }
-# Products and sums are fused only where the source says so: what is drawn must be the same on every device (draw_weights.h).
+# Products and sums are fused only where the source says so, because every device must draw the same tokens (draw_weights.h).
 both="-x hip -nogpulib -nogpuinc -std=c++20 -DNDEBUG -ffp-contract=off -Wall -Wextra -Werror -Wno-pass-failed -I$root/src"
 device="$both -O3 --cuda-device-only --no-gpu-bundle-output -mcode-object-version=5"
 

@@ -23,7 +23,7 @@ done
 sudo=""
 [ "$(id -u)" = 0 ] || sudo="sudo"
 echo "installing Debian packages:$missing"
-# Mirrors have bad minutes, and another program may hold the lock.
+# Try again, because mirrors fail temporarily, and another program may hold the lock.
 for pause in 10 60 ""; do
   $sudo apt-get -o Acquire::Retries=3 update -qq &&
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints where promtool is, which checks rules for Prometheus: the one in PATH, or that of Debian's package, unpacked in a folder.
-# The package is not installed, because it would start a server. Needs no root: apt works on a state of its own.
+# Prints the path of promtool, which checks rules for Prometheus: the one in PATH, or the one of Debian's package, unpacked in a
+# folder. The package is not installed, because it would start a server. Needs no root, because apt uses a separate state.
 # Usage: tools/promtool.sh FOLDER
 set -eu
 folder="$(realpath -m "$1")"
@@ -24,7 +24,7 @@ apt_get() {
   apt-get -qq -o Dir::State="$work/apt" -o Dir::State::status="$work/apt/status" -o Dir::Cache="$work/apt/cache" -o Debug::NoLocking=true \
     -o Acquire::Retries=3 -o APT::Sandbox::User="$(id -un)" "$@" >&2
 }
-# Mirrors have bad minutes.
+# Try again, because mirrors fail temporarily.
 for pause in 10 60 ""; do
   apt_get update && (cd "$work" && apt_get download prometheus) && break
   [ -n "$pause" ] || fail "cannot fetch Debian's package prometheus (see above)"

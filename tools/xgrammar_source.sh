@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fetches the source archive that cmake/requirements-xgrammar.txt pins by its hash, and unpacks it.
-# Usage: tools/xgrammar_source.sh FOLDER    cmake/Xgrammar.cmake calls it; does nothing where FOLDER is there
+# Usage: tools/xgrammar_source.sh FOLDER    cmake/Xgrammar.cmake calls this; does nothing if FOLDER exists
 set -eu
 root="$(cd "$(dirname "$0")/.." && pwd)"
 folder="$1"
@@ -16,8 +16,8 @@ mkdir -p "$(dirname "$folder")"
 work="$(mktemp -d "$folder.XXXXXX")"
 trap 'rm -rf "$work"' EXIT
 
-# pip asks a source archive for its metadata after it has fetched it, which would execute the archive's own build backend
-# and install that. This backend of the same name answers in its place.
+# After the download, pip asks the archive for its metadata, which would install and execute the archive's build backend.
+# This backend of the same name answers instead.
 mkdir -p "$work/backend/scikit_build_core"
 cat >"$work/backend/scikit_build_core/build.py" <<'END'
 import pathlib
@@ -46,5 +46,5 @@ for pause in 5 30 ""; do
 done
 mkdir "$work/source"
 tar -xzf "$work"/xgrammar-*.tar.gz -C "$work/source" --strip-components=1
-# Two builds may be configured at a time.
+# Another build, configured at the same time, may have made the folder.
 mv -T "$work/source" "$folder" 2>/dev/null || [ -e "$folder/include/xgrammar/xgrammar.h" ] || fail "cannot write $folder"
