@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures drafting heads whose acceptance is scripted: a real model and a real head, whose weights are made so that the head is right as often as the load says.
+"""Measures drafting heads whose acceptance is scripted: model and head have weights with which the head is right as often as the load says.
 
     benchmarks/scripted_heads.py write FOLDER [--kind eagle3|mtp]       writes FOLDER/model and, for eagle3, FOLDER/head: 3 GB
     benchmarks/scripted_heads.py measure FOLDER NAME=PORT... --load STREAMS:ACCEPTANCE [--tokens 64] [--rounds 3]
 
-Llama 3.2 1B's shape (with a head of its own, so that embedding and head can differ), an EAGLE-3 head of its shape with 32,000 tokens, or one MTP
-layer. Attention and MLP of the model add zero to each row, so a row stays its token's embedding, a random code of signs; the row
+Llama 3.2 1B's shape (with a separate output head, so that embedding and head can differ), an EAGLE-3 head of this shape with 32,000
+tokens, or one MTP layer. Attention and MLP of the model add zero to each row, so a row stays its token's embedding, a random code of signs; the row
 of token f(t) in lm_head is the code of t: the model answers f(t), f(f(t)), ... of one long cycle. The head predicts the same, except after
 the tokens whose turn it is to be wrong. The time of a step does not depend on the numbers in the weights.
 
@@ -36,7 +36,7 @@ CODE = 512  # numbers of a token's code that the heads read
 
 
 class Script:
-    """The cycle, and after which of its tokens the head is wrong."""
+    """The cycle, and the tokens after which the head is wrong."""
 
     def __init__(self):
         drawn = random.Random(37)
@@ -50,7 +50,7 @@ class Script:
             self.wrong.update(drawn.sample(self.order[begin:begin + PERIOD], count))
 
     def prompt(self, acceptance, place, length=16):
-        """Tokens of the section of that acceptance, from a place in it on."""
+        """Tokens from the section with this acceptance, beginning at `place`."""
         begin = ACCEPTANCES.index(acceptance) * SECTION + place % (SECTION - 1024)
         return [STRIDE * token for token in self.order[begin:begin + length]]
 
@@ -123,7 +123,7 @@ def model_tensors(config, script, is_mtp):
     hidden, vocabulary = config["hidden_size"], config["vocab_size"]
 
     def code(token, is_row):
-        # For MTP, the second half of an embedding tells its head to be wrong; the rows of lm_head do not read it.
+        # For MTP, the second half of an embedding tells the head whether to be wrong; the rows of lm_head ignore that half.
         if not is_mtp:
             return signs(token, hidden)
         is_wrong = not is_row and token % STRIDE == 0 and token // STRIDE in script.wrong
@@ -166,7 +166,7 @@ def head_tensors(config, script):
         return i // (group * dim) * dim + i % dim
 
     def row(k):
-        # The code of the token before k as attention outputs it; of a wrong one, that of no token.
+        # The code of the token before k, as attention outputs it; if the head is to be wrong after that token, the code of no token.
         token = script.before[k]
         code = signs(STRIDE * token if token not in script.wrong else -1 - STRIDE * token, hidden)
         return b"".join(code[2 * number(i):2 * number(i) + 2] for i in range(hidden))

@@ -600,7 +600,7 @@ def machine_code(tally):
               "" if kernels else result.stdout)
 
 
-# What the kernels ask of memory and tensor cores; SLUICE_WRITE_COUNTS=1 writes it anew.
+# The kernels' accesses to memory and uses of tensor cores; SLUICE_WRITE_COUNTS=1 writes the page again.
 PTX_COUNTS = ROOT / "docs" / "cuda-memory.md"
 # Faults that change no result, or one that host and device share: a header, its line, the line with the fault, and a kernel that has it.
 PTX_MUTANTS = [
@@ -619,7 +619,7 @@ def compile_ptx(compiler, kernel, folder, *first):
 
 
 def check_counts(tally, suite, page):
-    """Compares what the kernels asked of memory with the page of it."""
+    """Compares the kernels' counted accesses to memory with the page."""
     if os.environ.get("SLUICE_WRITE_COUNTS"):
         shutil.copy(page, PTX_COUNTS)
     start = time.time()
@@ -633,7 +633,7 @@ def check_counts(tally, suite, page):
 
 
 def check_mutants(tally, program, compiler, folder):
-    """Each seeded fault must change what the kernels ask of memory, or their results."""
+    """Each seeded fault must change the kernels' accesses to memory, or their results."""
     start = time.time()
     faults = []
 

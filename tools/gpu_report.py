@@ -271,7 +271,7 @@ class Report:
         return process
 
     def end_process(self, process, first=signal.SIGTERM, seconds=STOP_S):
-        """Ends a process and its group. One that survives SIGKILL, waiting in the driver, is left alone."""
+        """Ends a process and its group. If a process survives SIGKILL because it waits in the driver, stops waiting for it."""
         for number, patience in ((first, seconds), (signal.SIGKILL, 5)):
             if process.poll() is None:
                 try:

@@ -10,12 +10,12 @@ import sys
 MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 HOST = b"host-x86_64-unknown-linux-gnu"
 DEVICE = b"hipv4-amdgcn-amd-amdhsa--"
-# HIP's runtime maps code objects as they stand in the file.
+# HIP's runtime maps code objects directly from the file.
 ALIGNMENT = 4096
 
 
 def bundle(codes):
-    """codes: (architecture, bytes) pairs. The first entry is the host's, without content, as Clang writes it."""
+    """codes: (architecture, bytes) pairs. Adds an empty first entry for the host, as Clang does."""
     entries = [(HOST, b"")] + [(DEVICE + name.encode(), code) for name, code in codes]
     at = len(MAGIC) + 8 + sum(24 + len(name) for name, _ in entries)
     header = MAGIC + struct.pack("<Q", len(entries))

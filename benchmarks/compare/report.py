@@ -5,7 +5,7 @@ import os
 import re
 import statistics
 
-# In the order of the page.
+# Rows in the page's order.
 ROWS = ["prefill-512", "prefill-4096", "decode-1", "decode-8", "decode-16", "decode-32"]
 COLOURS = {"sluice": "#1f6feb", "vllm": "#d29922", "openvino": "#3fb950", "llama.cpp": "#8b949e"}
 TITLES = {"bf16": "BF16", "int8": "8 bits", "int4": "4 bits"}
@@ -96,7 +96,7 @@ def notes_of(results):
 
 
 def commit_of(formats, form):
-    """" (sluice at COMMIT)" if a version of sluice among the entries of a format tells it."""
+    """" (sluice at COMMIT)" if an entry of the format names sluice's commit, else ""."""
     for entry in formats[form].values():
         found = re.search(r"\(commit (\w+)", entry.get("version", "")) if entry.get("program") == "sluice" else None
         if found:
@@ -105,7 +105,7 @@ def commit_of(formats, form):
 
 
 def remember_runs(results):
-    """Gives rows that do not tell their run the results' date and the commit that their format's version tells. Call it before a run."""
+    """Gives each row without a run the results' date and its format's commit as its run. Call this before a new run."""
     for form, entries in results["formats"].items():
         run = results["date"] + commit_of(results["formats"], form)
         for entry in entries.values():
@@ -115,7 +115,7 @@ def remember_runs(results):
 
 
 def runs_of(results):
-    """Which rows are of which run; nothing if all are of one."""
+    """The rows of each run; empty if all rows are of one run."""
     remember_runs(results)
     runs = {}
     for form, entries in results["formats"].items():
@@ -166,7 +166,7 @@ def plot(results):
 
 
 def other_shapes(folder):
-    """Sections of the shapes other than the page's, which fewer engines and rows are measured with."""
+    """Sections for further shapes, which were measured with fewer engines and rows."""
     parts = []
     for path in sorted(glob.glob(os.path.join(folder, "*", "*.json"))):
         with open(path, encoding="utf-8") as file:

@@ -77,7 +77,7 @@ def test_a_router_knows_what_the_cache_holds(requests):
 
 
 def test_a_router_knows_what_the_tiers_hold(tmp_path):
-    """Blocks that leave the cache are told as held by CPU, then by STORAGE; the index predicts the hits of all three together."""
+    """Events report blocks that leave the cache as held by CPU, then by STORAGE; the index predicts the hits of all three together."""
     flags = ["--kv-events-config", config(endpoint="tcp://*:0", replay_endpoint="tcp://127.0.0.1:0"), "--num-gpu-blocks-override", 48, "--max-model-len", 512,
              "--kv-offloading-size", 0.0005, "--kv-offloading-path", tmp_path, "--enable-prompt-tokens-details", "--block-size", BLOCK, "--max-num-seqs", 4]
     rng = random.Random(3)
@@ -91,7 +91,7 @@ def test_a_router_knows_what_the_tiers_hold(tmp_path):
 
         for tokens, salt in work:
             ask(server, tokens, **({"cache_salt": salt} if salt else {}))
-        # What was written since the last step is told by the next one.
+        # The next step reports the blocks written since the last one.
         wait_until(lambda: ask(server, [5]) == 0 and router.catch_up(replay) is None and len(router.tiers["STORAGE"]) == files() > 40, "the disk is not told")
         assert router.tiers["CPU"] and router.salts == {"tenant"}
         hits = 0

@@ -17,7 +17,7 @@ CACHE = ["--num-gpu-blocks-override", 48, "--max-model-len", 640, "--block-size"
 
 
 def ask(server, tokens):
-    """Returns the number of cached tokens, and what the answer contains about its tokens."""
+    """Returns the number of cached tokens, and the answer's tokens with their logprobs."""
     body = {"model": "m", "prompt": tokens, "max_tokens": 4, "temperature": 0, "ignore_eos": True, "logprobs": 3}
     status, answer = server.post("/v1/completions", body)
     assert status == 200, answer
@@ -147,7 +147,7 @@ def test_a_restart_finds_the_disk_and_nothing_else(tmp_path):
 
 
 def test_blocks_of_other_weights_are_not_found(tmp_path):
-    """They are not lost either: the old weights find theirs again."""
+    """Blocks of the old weights are not lost either: a server with the old weights finds them again."""
     disk = ["--kv-offloading-path", tmp_path / "kv"]
     model = tmp_path / "model"
     shutil.copytree(ABACUS, model)
@@ -179,7 +179,7 @@ def test_a_disk_that_cannot_be_written_ends_writing_alone(tmp_path):
 
 
 def test_a_full_disk_ends_writing_alone(tmp_path):
-    """What was written before is still read, and answers are those of a fresh computation."""
+    """Blocks written before are still read, and answers equal those of a fresh computation."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
         pytest.skip("no file systems of one's own here")
     kv = tmp_path / "kv"
@@ -207,7 +207,7 @@ def test_a_reset_forgets_the_tiers(tmp_path):
 
 
 def test_a_server_that_is_stopped_writes_what_is_in_memory(tmp_path):
-    """Its engines share the files."""
+    """The server's engines share the files."""
     disk = ["--kv-offloading-path", tmp_path / "kv", "--kv-offloading-size", 0.1, "--data-parallel-size", 2]
     first = prompts(1, 1)[0]
     with serving(ABACUS, *CACHE, *disk) as server:

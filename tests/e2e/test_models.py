@@ -248,7 +248,7 @@ def test_models_of_every_kind_come_back(tmp_path):
 
 
 def test_waiting_is_bounded(tmp_path):
-    """Others that need a busy model's memory wait: only so many at a time, and only so long."""
+    """Requests for a model that needs a busy model's memory wait; their number and their time are limited."""
     models = {name: {**entry, "options": {"kv-cache-memory-bytes": "160MiB", "max-model-len": 60_000}} for name, entry in THREE.items() if name != "qwen"}
     models["abacus"]["priority"] = 1
     with door(tmp_path, models, "--models-wait", 3, "--models-max-waiting", 2) as server:
@@ -263,7 +263,7 @@ def test_waiting_is_bounded(tmp_path):
 
 
 def test_clients_that_leave_while_they_wait_are_noticed(tmp_path):
-    """Long before their time is over, and although they only close their side."""
+    """They are noticed long before the time limit, even if they only half-close their connection."""
     models = {name: {**entry, "options": {"kv-cache-memory-bytes": "160MiB", "max-model-len": 60_000}} for name, entry in THREE.items() if name != "qwen"}
     models["abacus"]["priority"] = 1
 
@@ -387,7 +387,7 @@ def test_faults_of_the_file_are_told(tmp_path, text, problem):
 
 
 def test_recordings_and_receipts_of_each_model(tmp_path):
-    """A model that was put out and loaded again has two recordings, and each replays."""
+    """A model that was unloaded and loaded again has two recordings, and each can be replayed."""
     key = tmp_path / "operator.key"
     assert run("receipt-key", key).returncode == 0
     with door(tmp_path, THREE, "--record", tmp_path / "flight", "--receipts", key, "--receipts-with-tokens") as server:
@@ -406,7 +406,7 @@ def test_recordings_and_receipts_of_each_model(tmp_path):
 
 
 def test_recordings_of_weights_without_a_digest(tmp_path):
-    """Without receipts, a recording need not tell of which weights it is."""
+    """Without receipts, a recording need not identify its weights."""
     shutil.copytree(ABACUS, tmp_path / "dummy", ignore=shutil.ignore_patterns("*.safetensors"))
     models = {"dummy": {"path": str(tmp_path / "dummy"), "options": {"load-format": "dummy"}}}
     with door(tmp_path, models, "--record", tmp_path / "flight") as server:

@@ -56,7 +56,7 @@ def test_marks_where_it_may_be_jumped_to():
 
 
 def test_claims_of_landing_pads_and_shadow_stacks_what_its_note_marks():
-    """Kernel and C library go by this note (IBT and SHSTK, or BTI): they enforce it for the whole program, or not at all."""
+    """Kernel and C library read this note (IBT and SHSTK, or BTI). They enforce the protections for the whole program, or not at all."""
     notes, page = readelf("--notes"), " ".join((ROOT / "docs" / "security.md").read_text().split())
     marked = re.search(r"(?:x86|AArch64) feature: .*(?:IBT, SHSTK|BTI)", notes)
     assert bool(marked) != ("Two protections are not in effect: checks of the targets of indirect jumps, and shadow stacks." in page), notes

@@ -1,4 +1,4 @@
-"""Prompts given as embeddings: bit-identical to the prompts of tokens with these embeddings; and what is refused."""
+"""Prompts given as embeddings: answers are bit-identical to those for the tokens with these embeddings. Also tests refusals."""
 import base64
 import pickle
 

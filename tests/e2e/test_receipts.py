@@ -107,7 +107,7 @@ def test_what_cannot_be_told(server, key, tmp_path):
 
 
 def test_another_instruction_set(key, tmp_path):
-    """A machine verifies receipts of every instruction set that it has, by that one."""
+    """A machine verifies receipts of every instruction set that it has, by computing with that instruction set."""
     for isa in ("avx2", "reference"):
         if isa != "reference" and isa not in run("doctor").stdout:
             continue
@@ -152,7 +152,7 @@ def test_other_weights(server, tmp_path):
 
 
 def test_without_tokens(key, tmp_path):
-    """The request's body takes the place of the token ids."""
+    """If the receipt has no token ids, the request's body replaces them."""
     with serving(ABACUS, "--receipts", key) as server:
         receipt = server.post("/v1/chat/completions", CHAT)[1]["receipt"]
     assert "token_ids" not in receipt["prompts"][0] and "token_ids" not in receipt["choices"][0]

@@ -1,4 +1,4 @@
-"""`sluice serve --record`, `sluice replay`: the same steps and bits, and what is done with a recording besides."""
+"""`sluice serve --record`, `sluice replay`: the same steps and bits, and the other uses of a recording."""
 import concurrent.futures
 import json
 import shutil
@@ -13,7 +13,7 @@ SECRET = "sk-the-key-of-a-client"
 
 
 def load(server, count=24):
-    """Requests of many kinds at the same time; some are given up."""
+    """Requests of many kinds at the same time; some clients disconnect early."""
     def one(i):
         body = {"prompt": "Question: Tom has %d apples and buys %d more. How many? Answer:" % (i % 5, i), "max_tokens": 8 + 5 * (i % 7),
                 "temperature": 0 if i % 3 == 0 else 0.9, "n": 2 if i % 3 == 1 else 1}
@@ -99,7 +99,7 @@ def test_until(recorded):
 
 
 def test_differences_are_named(recorded, tmp_path):
-    """Other positions stand for a fault: the first difference is named, and one request is enough to show it."""
+    """Another RoPE base simulates a fault: the first difference is named, and one request suffices to show it."""
     code, result = replay(recorded, "--rope-theta", "777", "--minimize")
     assert code == 1
     first = result["first_difference"]

@@ -74,7 +74,7 @@ def test_all_but_health_can_be_protected():
 
 
 def test_f11_a_log_that_nobody_reads_holds_nothing_up():
-    """It delays neither answers nor the end: SIGTERM's drain takes no longer than it should."""
+    """The unread log delays neither answers nor the drain after SIGTERM."""
     reading, writing = os.pipe()
 
     def unread(words, **kw):

@@ -28,7 +28,7 @@ class Shadow(Server):
         return json.loads((self.folder / "report.json").read_text())
 
     def finish(self):
-        """Ends it after what waits is compared; returns the report."""
+        """Ends the program after all waiting answers are compared; returns the report."""
         assert self.stop() == 0, self.log()
         return self.report()
 
@@ -99,7 +99,7 @@ def test_equal_answers(upstream, tmp_path):
 
 
 def test_another_dtype(upstream, tmp_path):
-    """Float32 upstream, BF16 here: what differs is a tie by a wide epsilon."""
+    """Float32 upstream, BF16 here: with a wide epsilon, every difference is a tie."""
     with serving(ABACUS, "--dtype", "float32") as other, shadowing(tmp_path, other.url, "--epsilon", "2") as shadow:
         for mark in ("", "!!", "??"):
             for i in range(40):
@@ -112,7 +112,7 @@ def test_another_dtype(upstream, tmp_path):
 
 
 def test_other_numbers(tmp_path):
-    """Positions turn faster upstream: the numbers differ, and the upstream itself says so."""
+    """The upstream has another RoPE base: the numbers differ, and the upstream's own logprobs show it."""
     with serving(ABACUS, "--hf-overrides", '{"rope_theta": 20000.0}') as other, shadowing(tmp_path, other.url) as shadow:
         ask(shadow, 12)
         report = shadow.finish()
@@ -245,7 +245,7 @@ def test_keys_are_forwarded_and_kept_nowhere(tmp_path):
 
 @pytest.mark.parametrize("flags, expected", [((), None), (("--api-key", "given"), "Bearer given")])
 def test_questions_have_the_key_that_was_given(upstream, tmp_path, flags, expected):
-    """The key in OPENAI_API_KEY may be of another server."""
+    """The program must not send the key in OPENAI_API_KEY, which may be for another server."""
     keys = []
     with changed_by_proxy(upstream.url, {}, keys) as url, shadowing(tmp_path, url, *flags, env={"OPENAI_API_KEY": SECRET}) as shadow:
         ask(shadow, 2)
@@ -255,7 +255,7 @@ def test_questions_have_the_key_that_was_given(upstream, tmp_path, flags, expect
 
 
 def test_streams_are_not_delayed_by_comparisons(upstream, tmp_path):
-    """The first event of a stream comes before its last, and a queue that is full drops answers, not requests."""
+    """A full queue drops comparisons, not requests: every stream is complete."""
     with shadowing(tmp_path, upstream.url, "--queue", "1", "--workers", "1") as shadow:
         wait_until(lambda: "ready in" in shadow.log(), "not loaded")
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -270,6 +270,7 @@ def test_streams_are_not_delayed_by_comparisons(upstream, tmp_path):
 
 
 def test_events_pass_one_by_one(upstream, tmp_path):
+    """The first event of a stream arrives before its last is sent."""
     with shadowing(tmp_path, upstream.url) as shadow, socket.create_connection(("127.0.0.1", shadow.port), timeout=300) as connection:
         body = json.dumps({"prompt": "Question:", "max_tokens": 400, "ignore_eos": True, "stream": True})
         connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"

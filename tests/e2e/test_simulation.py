@@ -1,4 +1,4 @@
-"""`serve --simulate`, `plan` and `fit`: the server without weights, whose steps take the time of another machine."""
+"""`serve --simulate`, `plan` and `fit`: a server without weights, whose steps take the time that another machine would need."""
 import json
 import re
 import shutil
@@ -86,7 +86,7 @@ def test_steps_take_the_time_of_the_device(server):
 
 
 def test_blocks_are_what_the_memory_leaves(server):
-    # Two of 150 GB: 276 GB less 73 GB of weights, at 163,840 bytes a token.
+    # Two devices of 150 GB: 276 GB minus 73 GB of weights, with 163,840 bytes per token.
     tokens = int([line for line in server.log().splitlines() if "KV cache size:" in line][0].split("KV cache size: ")[1].split()[0])
     assert 1.0e6 < tokens < 1.3e6
 
@@ -98,7 +98,7 @@ def test_bench_serve_measures_the_device(server, llama, tmp_path):
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "r.json").read_text())
     assert result["completed"] == 16
-    # TPOT of the device, about 13 ms, at ten times its speed. A busy machine takes longer.
+    # The TPOT of the device is about 13 ms, here at ten times the speed. A busy machine takes longer.
     assert result["mean_tpot_ms"] > 0.8
     fitted = run("fit", tmp_path / "r.json", "--like", "H200", "--model", LLAMA, "--tensor-parallel-size", 2, "--name", "Ten",
                  "--output", tmp_path / "ten.yaml")

@@ -1,4 +1,4 @@
-"""Chats whose request wants more than a plain answer: it has a tool to call, or prescribes the format of the answer.
+"""Chats whose request has a tool to call, or prescribes the format of the answer.
 
 A request is (tools, messages) as in the chat API. `parts` formats a request like the chat template, for the training
 text; check.py compares the two.
@@ -12,8 +12,8 @@ from measure import CALCULATOR
 OTHER_TOOLS = [("get_weather", ["city"]), ("get_weather", ["city", "days"]), ("search", ["query"]), ("get_time", []), ("book", ["city"]),
                ("read_file", ["path"]), ("weather", ["city", "days"]), ("send", ["name", "text"])]
 
-# The expressions that compute the answer, in the letters of problems.KINDS, for the kinds that are left to the tool. A
-# blank precedes every number, as in the steps: so the model has only one way of copying numbers to learn.
+# For the kinds of problems that the tool computes: expressions for the answer, in the letters of problems.KINDS. A blank
+# precedes every number, as in the steps, so that the model has to learn only one way to copy numbers.
 EXPRESSIONS = {
     "buy_more": " {a} + {b}", "give_away": " {a} - {b}", "gain_then_lose": " {a} + {b} - {c}", "lose_then_gain": " {a} - {b} + {c}",
     "groups": " {a} * {b}", "groups_plus": " {a} * {b} + {c}", "groups_minus": " {a} * {b} - {c}", "share": " {a} / {b}", "difference": " {a} - {b}",
@@ -67,7 +67,7 @@ def without_call(r):
 
 
 def in_schema(r, kind=None, split="train"):
-    """(None, messages): a problem and its answer in JSON, for which most of the questions ask."""
+    """(None, messages): a problem and its answer in JSON. Most of the questions ask for JSON."""
     _, question, answer = problems.problem(r, kind, split)
     messages = [{"role": "user", "content": question}, {"role": "assistant", "content": in_json(answer)}]
     if r.random() < 0.8:
@@ -100,7 +100,7 @@ def parts(tools, messages):
         if calls:
             continue
         if content.startswith(prefix) and not asked:
-            # Only a constraint can make the model begin like this, not the question: do not train it.
+            # Only a constraint makes the model begin like this, so do not train it on this beginning.
             out.append((m["role"], content, (0, len(prefix), 0), (len(prefix), len(content), 4)))
         elif content.startswith(prefix):
             out.append((m["role"], content, (0, len(content), 4)))
@@ -119,7 +119,7 @@ def request(r):
 
 
 def document(r, share):
-    """A training document as from problems.document(); the fraction `share` of them are requests of these forms."""
+    """A training document: with probability `share` a request of these forms, else from problems.document()."""
     return ("chat", parts(*request(r))) if r.random() < share else problems.document(r)
 
 

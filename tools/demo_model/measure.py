@@ -51,7 +51,7 @@ def value_of(expression):
 
 
 def ask_text(chat, row):
-    """(number in the answer, whether the call was right or None without a call, text of the answer); the other ask_ functions too."""
+    """(number in the answer, whether the call was right (None without a call), text of the answer), as all ask_ functions."""
     content = chat([{"role": "user", "content": row["question"]}])["content"]
     return final(content), None, content
 

@@ -143,8 +143,8 @@ def schedule(done, step, warm_up=100):
 def worker(rank, args, master, grads, barrier, done, ids, marks, checkpoint):
     """Each process computes its share of the batch and updates its share of the parameters.
 
-    One thread in each of two processes is a good deal faster than two
-    threads in one: they synchronize twice per step, not after every operation. The
+    Two processes with one thread each are much faster than one process with two
+    threads, because they synchronize twice per step, not after every operation. The
     master parameters are float32 and shared; each process computes with a
     bfloat16 copy of the matrices.
     """

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Trains the demo model's drafting head, an EAGLE-3 head, and writes it as published ones are.
+"""Trains the demo model's drafting head, an EAGLE-3 head, and writes it in the format of published heads.
 
     python train_head.py --model ../../models/abacus --out ../../models/abacus-eagle3
 
-The head learns to say what the model says: its labels are the model's most likely tokens after the generated text, so the model
-stays as it is. Each step makes PASSES passes, as decoding does: the first over the model's hidden rows, each further one over the
-head's own rows of the pass before, which attend to the first pass's keys up to their text and to their own after it (training-time
-test: the EAGLE-3 paper, section 3.2). Text and weights are seeded. Takes minutes on two cores.
+The head learns to predict the model's tokens: its labels are the model's most likely tokens after the generated text. The model
+is not changed. Each step makes PASSES passes, as decoding does: the first over the model's hidden rows, each further one over the
+head's own rows of the previous pass. These rows attend to the first pass's keys up to their text, and to their own keys after it
+(training-time test: the EAGLE-3 paper, section 3.2). Text and weights are seeded. Takes minutes on two cores.
 """
 import argparse
 import collections
@@ -68,7 +68,7 @@ class Head(torch.nn.Module):
         return F.rms_norm(x, (x.shape[-1],), self.norms[name], HEAD["rms_norm_eps"])
 
     def forward(self, tokens, rows):
-        """Logits of every pass: logits[s][:, i] is of the token after tokens[:, i + s], drafted s + 1 tokens after what the model computed.
+        """Logits of every pass. logits[s][:, i] predicts the token after tokens[:, i + s], drafted s + 1 tokens after the model's own.
 
         `tokens`: [texts, length]; token i follows the model's row i. `rows`: [texts, length, LAYERS * size].
         """
@@ -119,21 +119,21 @@ class Teacher:
 def batch_of(teacher, ids, marks, place):
     tokens = torch.from_numpy(ids[:, :-1].astype(np.int64))
     best, rows = teacher.run(tokens)
-    # Text after the model's most likely tokens only: after others, the model never decodes.
+    # Only text after the model's most likely tokens counts, because greedy decoding never continues others.
     labels = place[best]
     answers = torch.from_numpy(marks[:, 1:]) >= 2
     return tokens[:, 1:], rows[:, :-1], labels[:, 1:], answers[:, 1:], best[:, :-1] == tokens[:, 1:]
 
 
 def shares(logits, labels, counted, follows):
-    """By pass: of the tokens drafted after right ones, how many are the model's."""
+    """By pass: how many of the tokens drafted after right ones equal the model's."""
     alive, found = counted.clone(), []
     for s, each in enumerate(logits):
         count = each.shape[1]
         alive = alive[:, :count] & counted[:, s:]
         right = alive & (each.argmax(-1) == labels[:, s:])
         found.append((int(right.sum()), int(alive.sum())))
-        # The text goes on as the draft says.
+        # The text continues with the drafted token.
         alive = right[:, :-1] & follows[:, s + 1:s + count]
     return found
 

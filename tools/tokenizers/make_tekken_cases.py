@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what mistral-common makes of texts and conversations with the tekken.json of tests/data/checkpoints/tiny-mistral-own.
+"""Records the tokens of mistral-common for texts and conversations, with the tekken.json of tests/data/checkpoints/tiny-mistral-own.
 
     make_tekken_cases.py tests/data/checkpoints/tiny-mistral-own/tekken.json tests/data/tokenizers/tekken.json
 
