@@ -59,7 +59,7 @@ T Get(const Attributes& attributes, int number, T otherwise) {
   return value;
 }
 
-// Stores an attribute if it is one of those and has the size that it must have.
+// Stores an attribute if its number is known and its size is right.
 int SetAttribute(Attributes& attributes, const std::map<int, size_t>& known, int number,
                  const void* value, size_t bytes) {
   const auto found = known.find(number);
@@ -105,7 +105,7 @@ void Store(void* data, int type, int64_t index, float value) {
     static_cast<float*>(data)[index] = value;
 }
 
-// The columns of a matrix, one behind the other.
+// Returns the columns of a matrix, one after another.
 std::vector<double> Columns(const void* data, const LayoutRecord& layout) {
   std::vector<double> values;
   values.reserve(layout.rows * layout.cols);
@@ -116,8 +116,8 @@ std::vector<double> Columns(const void* data, const LayoutRecord& layout) {
   return values;
 }
 
-// The same of E2M1 numbers with scales of groups (their signs do not count). Scales of rows and
-// groups that fill tiles must be zeros: else nothing is a number.
+// Returns the columns of E2M1 numbers with scales of groups (the scales' signs are ignored). Scales
+// of rows and groups that only fill tiles must be zero; otherwise all results are NaN.
 std::vector<double> ScaledColumns(const void* data, const LayoutRecord& layout,
                                   const void* group_scales) {
   std::vector<double> values = Columns(data, layout);
@@ -152,7 +152,7 @@ double Dot(const double* a, const double* b, int64_t count) {
   return sum;
 }
 
-// A product, as far as its description says; all layouts are columns.
+// A product, as its description states it; all layouts are by columns.
 struct Product {
   int64_t m, n, k;  // in the library's terms: D is m x n
   LayoutRecord a, b, d;
@@ -202,7 +202,8 @@ int Examine(Operation operation, Layout a, Layout b, Layout c, Layout d, Product
   if (is_f4 && (a->rows % 32 != 0 || d->rows % 16 != 0 || a->ld % 32 != 0 || b->ld % 32 != 0 ||
                 d->ld * SizeOf(d->type) % 16 != 0))
     return Refuse("E2M1 with rows that are no multiples of 16 bytes");
-  // cublasLtMatmul's tables: BF16 from 8.0 on, FP8 from 8.9, FP4 with scales of 16 from 10.0.
+  // From the tables of cublasLtMatmul: BF16 needs 8.0, FP8 needs 8.9, FP4 with scales of 16 needs
+  // 10.0.
   const int needed = is_f4 ? 100 : is_f8 ? 89 : 80;
   if (state.compute_capability < needed)
     return Refuse("numbers that the device's tensor cores do not multiply", kArchMismatch);
@@ -238,7 +239,7 @@ int Examine(Operation operation, Layout a, Layout b, Layout c, Layout d, Product
     return Refuse("a scale mode without scales, or the other way round");
   if (product.scale_a != nullptr && (!is_f8 || state.refuse_scales))
     return Refuse("scales", kNotSupported);
-  // Outer vectors: on 9.0, in cuBLAS 12.9 or later.
+  // Outer vectors need 9.0, and cuBLAS 12.9 or later.
   const bool has_vectors =
       state.compute_capability == 90 ||
       (state.compute_capability / 10 == 10 && state.outer_vectors_on_10);

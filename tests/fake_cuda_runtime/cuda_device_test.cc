@@ -30,14 +30,14 @@ class CudaDeviceTest : public testing::Test {
  protected:
   CudaDeviceTest() {
     fake_cuda::ResetMachine();
-    // A GPU that the kernels are compiled for, whichever those are.
+    // A GPU for which the kernels are compiled, whatever the build's architectures are.
     const int first = atoi(SLUICE_CUDA_ARCHITECTURES);
     TheMachine().compute_major = first / 10;
     TheMachine().compute_minor = first % 10;
     cudaGetLastError();
   }
-  // Nothing is left: no object, no error for a launcher to find, no call for another device. And
-  // what copies need stayed until they were through.
+  // After each test, no object is left, no error that a launcher could find, and no call was for
+  // another device. Memory that copies need existed until they were done.
   ~CudaDeviceTest() override {
     EXPECT_EQ(TheMachine().num_wrong_device, 0);
     EXPECT_EQ(TheMachine().num_alive, 0);
@@ -178,7 +178,7 @@ TEST_F(CudaDeviceTest, AContextThatCannotBeMadeIsAnError) {
   const auto device = OpenDevice(DeviceKind::kCuda, 0);
   ASSERT_FALSE(device);
   EXPECT_THAT(device.error().message, HasSubstr("selecting CUDA device 0 (Fake GPU 0)"));
-  // Others hold all of the memory.
+  // Other programs hold all of the memory.
   TheMachine().next["cudaSetDevice"] = cudaErrorMemoryAllocation;
   const auto full = OpenDevice(DeviceKind::kCuda, 0);
   ASSERT_FALSE(full);
@@ -250,7 +250,7 @@ TEST_F(CudaDeviceTest, ReportsTheFirstLaunchThatFailed) {
   EXPECT_TRUE(stream->Synchronize());
 }
 
-// A launch only tells that a kernel before it failed, and which those were.
+// A launch reports only that a kernel before it failed, and which kernels those were.
 TEST_F(CudaDeviceTest, ALaunchIsNotBlamedForKernelsBeforeIt) {
   const auto names = [](LaunchFailure& failure, unsigned count) {
     constexpr const char* kNames[] = {"zero", "one", "two",   "three", "four",
@@ -280,7 +280,7 @@ TEST_F(CudaDeviceTest, ALaunchIsNotBlamedForKernelsBeforeIt) {
     }
     EXPECT_FALSE(device->CheckAlive());
   }
-  // The wait that finds it names them as well.
+  // The wait that finds the failure names the kernels, too.
   fake_cuda::ResetMachine();
   const auto device = Open(0);
   const auto stream = *device->CreateStream();
@@ -298,7 +298,7 @@ TEST_F(CudaDeviceTest, AFailureOfALibraryIsNotTheDevicesEnd) {
   EXPECT_EQ(status.error().message, "cublasLtMatmul failed; the log tells its library's reason");
   EXPECT_TRUE(device->CheckAlive());
   EXPECT_TRUE(stream->Synchronize());
-  // Unless the device says so.
+  // Unless the device reports that the launch itself failed.
   *stream->handle().failure = {"cublasLtMatmul", kFailedInLibrary};
   TheMachine().next["cudaStreamSynchronize"] = cudaErrorIllegalAddress;
   EXPECT_THAT(stream->Synchronize().error().message,
@@ -337,7 +337,7 @@ TEST_F(CudaDeviceTest, MeasuresTheTimeBetweenEvents) {
 }
 
 TEST_F(CudaDeviceTest, ASmallerGrantOfSharedMemoryTakesBackNoLargerOne) {
-  // Kernels are addresses. Grants outlive a test, so each has kernels of its own.
+  // Kernels are identified by address. Grants outlive a test, so each run has separate kernels.
   static std::vector<std::unique_ptr<int>> kernels;
   const int* const first = kernels.emplace_back(std::make_unique<int>()).get();
   const int* const second = kernels.emplace_back(std::make_unique<int>()).get();
@@ -362,7 +362,7 @@ TEST_F(CudaDeviceTest, ASmallerGrantOfSharedMemoryTakesBackNoLargerOne) {
   EXPECT_EQ(granted.at({second, 0}), 80'000);
 }
 
-// What the machine may choose: that copies run when somebody waits for them, or at once.
+// Tests both choices of the runtime: copies run when somebody waits for them, or immediately.
 class CopyTimeTest : public CudaDeviceTest, public testing::WithParamInterface<bool> {
  protected:
   CopyTimeTest() { TheMachine().copies_at_once = GetParam(); }
@@ -396,7 +396,8 @@ TEST_P(CopyTimeTest, StreamsMeetAtEvents) {
   }
 }
 
-// A graph does what was recorded, with what its memory holds when it runs, and nothing before.
+// A graph does the recorded work each time it runs, with the memory's content at that time, and
+// does nothing before.
 TEST_P(CopyTimeTest, GraphsReplayWhatWasRecorded) {
   const auto device = Open(1);
   const auto stream = *device->CreateStream();
@@ -435,13 +436,14 @@ void RunAdd(const void* args) {
   *add.total += add.number;
 }
 
-// Launched kernels, with the arguments that they had when they were launched.
+// Launched kernels get the arguments that they had at their launch.
 TEST_P(CopyTimeTest, GraphsReplayKernels) {
   const auto device = Open(1);
   const auto stream = *device->CreateStream();
   const auto total = device->Allocate(sizeof(int), "total");
   const auto out = device->AllocatePinned(sizeof(int), "out");
-  // Its address is the kernel's; one for each run, since grants last as long as the process.
+  // The address of this number identifies the kernel. Each run has another one, since grants last
+  // as long as the process.
   static const int kKernels[2] = {};
   const int& kernel = kKernels[GetParam() ? 1 : 0];
   TheMachine().kernels[&kernel] = {RunAdd, sizeof(AddArgs)};
@@ -580,11 +582,11 @@ TEST_F(CudaDeviceTest, AGraphThatCannotBeMadeIsAnErrorAlone) {
     fill();
     EXPECT_TRUE(stream->Synchronize()) << call;
   }
-  // A launch that was refused.
+  // A launch was refused.
   ASSERT_TRUE(stream->BeginCapture());
   *stream->handle().failure = {"Attention", cudaErrorInvalidConfiguration};
   EXPECT_THAT(stream->EndCapture().error().message, HasSubstr("launching kernel Attention"));
-  // What may not be recorded.
+  // A call cannot be recorded.
   ASSERT_TRUE(stream->BeginCapture());
   fill();
   EXPECT_FALSE(stream->Synchronize());
@@ -643,7 +645,7 @@ TEST_P(CopyTimeTest, UploadsRefillNothingThatIsOnItsWay) {
   EXPECT_EQ(memcmp(memory->data(), source.data(), 100'000), 0);
 }
 
-// Whoever gives up an upload may free what it went to.
+// Code that gives up an upload may free the upload's destination.
 TEST_P(CopyTimeTest, UploadsEndWithTheirUploader) {
   const auto device = Open(0);
   ThreadPool pool(2);
@@ -666,7 +668,7 @@ TEST_P(CopyTimeTest, UploadsEndWithTheirUploader) {
   EXPECT_EQ(memcmp(memory->As<char>() + 10'000, source.data(), 10'000), 0);
 }
 
-// A wait that failed says nothing about the copies.
+// A failed wait says nothing about the copies.
 TEST_P(CopyTimeTest, UploadsKeepWhatTheyCouldNotWaitFor) {
   const auto device = Open(0);
   ThreadPool pool(2);
@@ -715,7 +717,7 @@ TEST_F(CudaDeviceTest, ALostDeviceFailsForEver) {
   EXPECT_THAT(first.error().message,
               AllOf(HasSubstr("running a stream's kernels and copies: cudaErrorIllegalAddress"),
                     HasSubstr("restart the program")));
-  // Even if the runtime forgot it.
+  // The error stays even if the runtime has forgotten it.
   TheMachine().sticky = cudaSuccess;
   cudaGetLastError();
   EXPECT_EQ(stream->Synchronize().error().message, first.error().message);

@@ -13,14 +13,14 @@
 namespace fake_cuda {
 namespace {
 
-// A copy, a fill or a kernel that has yet to run.
+// A copy, a fill or a kernel that has not run yet.
 struct Transfer {
   void* to = nullptr;          // null: a kernel
   const void* from = nullptr;  // null: a fill
   int byte = 0;                // of a fill
   size_t bytes = 0;
   bool is_lost = false;  // memory of it is gone
-  // What a kernel does, and a copy of its arguments, as a launch makes it.
+  // The function of a kernel, and a copy of its arguments, made by the launch.
   void (*kernel)(const void* args) = nullptr;
   std::vector<unsigned char> args = {};
 
@@ -42,7 +42,7 @@ struct Transfer {
   }
 };
 
-// What a stream records in place of running it.
+// The work that a stream records instead of running it.
 struct Recording {
   std::vector<Transfer> transfers;
   bool is_invalid = false;  // something happened that cannot be recorded
@@ -51,7 +51,7 @@ struct Recording {
 }  // namespace
 }  // namespace fake_cuda
 
-// What the runtime's handles point to.
+// The objects behind the runtime's handles.
 struct CUgraph_st {
   std::vector<fake_cuda::Transfer> transfers;
 };
@@ -92,13 +92,13 @@ std::set<std::shared_ptr<Transfer>>& Transfers() {
   static std::set<std::shared_ptr<Transfer>> transfers;
   return transfers;
 }
-// Host memory that is page-locked in place: bytes by address.
+// Host memory that was page-locked in place: number of bytes, by address.
 std::map<uintptr_t, size_t>& Registered() {
   static std::map<uintptr_t, size_t> registered;
   return registered;
 }
 
-// What is under way to or from memory never arrives where the memory goes.
+// Copies and fills in progress that use this memory never arrive.
 void LoseTransfers(uintptr_t begin, size_t bytes) {
   for (const std::shared_ptr<Transfer>& transfer : Transfers()) {
     if (transfer->is_lost || !transfer->Touches(begin, bytes)) continue;
@@ -123,11 +123,11 @@ cudaError_t Answer(cudaError_t code) {
   return code;
 }
 
-// What a call answers before it does anything.
+// Returns the error with which a call fails before it does anything.
 cudaError_t Begin(const char* function) {
   Machine& machine = TheMachine();
   if (machine.sticky != cudaSuccess) {
-    // On a device that is lost nothing runs any more.
+    // A lost device runs nothing.
     for (const std::shared_ptr<Transfer>& transfer : Transfers()) transfer->is_lost = true;
     return Answer(machine.sticky);
   }
@@ -138,7 +138,7 @@ cudaError_t Begin(const char* function) {
   return Answer(code);
 }
 
-// What may not stand in a graph ends its recording.
+// Calls that a graph cannot contain end its recording.
 cudaError_t RefuseWhileRecording(cudaStream_t stream) {
   if (!stream->recording) return cudaSuccess;
   stream->recording->is_invalid = true;
@@ -156,7 +156,7 @@ size_t UsedBytes(int device) {
   return used;
 }
 
-// The device whose memory holds all the bytes; -1: none.
+// Returns the device whose memory contains all the bytes; -1: none.
 int DeviceOf(const void* data, size_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(data);
   auto after = Memories().upper_bound(address);
@@ -421,7 +421,8 @@ cudaError_t cudaMemsetAsync(void* to, int byte, size_t bytes, cudaStream_t strea
   return cudaSuccess;
 }
 
-// Between others' calls: one thread records at a time, and other threads are let alone.
+// Recording excludes only the calling thread's other calls: one thread records at a time, and other
+// threads are not affected.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   BEGIN();
   BelongsTo(stream->device);
@@ -481,7 +482,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   BelongsTo(stream->device);
   if (!graph->is_uploaded) ++TheMachine().num_late_uploads;
   for (const fake_cuda::Transfer& transfer : graph->transfers) {
-    // Its memory went before it runs.
+    // The memory was freed before the graph ran.
     const bool has_memory =
         transfer.kernel != nullptr ||
         (fake_cuda::DeviceOf(transfer.to, transfer.bytes) == stream->device &&

@@ -1,11 +1,11 @@
-// A stand-in for the CUDA runtime, so that what the program does with its answers is tested where
-// there is no GPU: a machine of two devices whose memory is the host's, whose calls can be made to
-// fail, and which minds rules that a real one punishes late: every call that belongs to a device is
-// made by a thread whose current device that is, every copy is between the right memories, and what
-// a copy needs stays until it is through. Copies run as late as the runtime allows, when somebody
-// waits for them, or at once: a program that is right cannot tell which. What a stream records,
-// kernels with the arguments of their launch included, runs when its graph is launched, each time
-// anew, and not before.
+// A stand-in for the CUDA runtime, for tests without a GPU of how the program handles the runtime's
+// results. It simulates a machine with two devices whose memory is the host's. Its calls can be
+// made to fail. It checks rules whose violation a real runtime reports late or never: a call for a
+// device comes from a thread whose current device it is, a copy is between the right kinds of
+// memory, and what a copy needs exists until the copy is done. Copies run either when somebody
+// waits for them, or immediately: a correct program cannot tell the difference. Work that a stream
+// records, including kernels with the arguments of their launch, runs each time when its graph is
+// launched, and not before.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace fake_cuda {
 
-// A kernel is a function of the host; its only argument is a struct.
+// A kernel is a function of the host, with a struct as its only argument.
 struct FakeKernel {
   void (*run)(const void* args);
   size_t args_bytes;
@@ -34,9 +34,9 @@ struct Machine {
   bool is_integrated = false;            // each device's memory is the host's
   bool copies_at_once = false;           // what is enqueued runs before the call returns
 
-  // The next call of the function fails so.
+  // Error of the next call of a function, by name.
   std::map<std::string, cudaError_t> next;
-  // Every call from now on fails so, as after an illegal address.
+  // Error of every call from now on, as after an illegal address.
   cudaError_t sticky = cudaSuccess;
 
   bool has_links = true;  // whether devices may address each other's memory
@@ -45,18 +45,18 @@ struct Machine {
 
   // By the address that launches name.
   std::map<const void*, FakeKernel> kernels;
-  // What blocks of a kernel may take on a device.
+  // Maximum shared memory that blocks of a kernel may use on a device.
   std::map<std::pair<const void*, int>, int> shared_bytes;
 
   int64_t num_alive = 0;         // buffers, streams, events and graphs
   int64_t num_late_uploads = 0;  // graphs that were launched before they were on the device
   int64_t num_wrong_device = 0;  // calls by a thread whose current device was another one
-  // Memory that was freed, or no longer page-locked, before the copies and fills that use it were
-  // through, and streams that were destroyed before they were.
+  // Counts memory that was freed, or no longer page-locked, before the copies and fills that use it
+  // were done, and streams that were destroyed before their work was done.
   int64_t num_gone_too_early = 0;
 };
 Machine& TheMachine();
-// A new one, without work that an old one left behind.
+// Makes a new machine, without work of the previous one.
 void ResetMachine();
 
 // For kernels: whether kernels of the device may read and write these bytes.

@@ -14,7 +14,7 @@ namespace {
 constexpr uint16_t kAmdGpu = 224;
 constexpr uint32_t kMetadataNote = 32;
 
-// Reads MessagePack; of the file, only what stands in kernels' maps is kept.
+// Reads MessagePack. Of a file, it keeps only the content of the kernels' maps.
 class Metadata {
  public:
   Metadata(const unsigned char* begin, size_t bytes) : at_(begin), end_(begin + bytes) {}
@@ -75,7 +75,7 @@ class Metadata {
     }
     return true;
   }
-  // The size of a map or an array, short or of 16 or 32 bits.
+  // Reads the size of a map or an array: a short one, or one of 16 or 32 bits.
   bool Count(unsigned small, unsigned wide, uint64_t& count) {
     if (at_ == end_) return false;
     const unsigned type = *at_++;

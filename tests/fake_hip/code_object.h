@@ -1,5 +1,6 @@
-// Reads what the stand-in of HIP's runtime needs of an AMD code object: an ELF file with a note in
-// MessagePack ("Code Object V3 and Above" of LLVM's User Guide for AMDGPU).
+// Reads the parts of an AMD code object that the stand-in of HIP's runtime needs. A code object is
+// an ELF file with a note in MessagePack ("Code Object V3 and Above" in LLVM's User Guide for
+// AMDGPU).
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ struct CodeObject {
 
 CodeObject ReadCodeObject(const void* image);
 
-// The functions in the symbol table of this very library, by name: their addresses.
+// Returns the addresses of the functions in this library's symbol table, by name.
 std::map<std::string, const void*> OwnFunctions();
 
 }  // namespace fake_hip

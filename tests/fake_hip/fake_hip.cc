@@ -50,7 +50,7 @@ struct Module {
   std::map<std::string, std::unique_ptr<Function>> functions;
 };
 
-// Guards what follows.
+// Returns the mutex that guards the following data.
 std::mutex& Lock() {
   static std::mutex mutex;
   return mutex;
@@ -111,7 +111,7 @@ int Begin(const char* function) {
 #define BEGIN() \
   if (const int code = Begin(__func__); code != 0) return code
 
-// The device whose memory holds all the bytes; -1: none.
+// Returns the device whose memory contains all the bytes; -1: none.
 int DeviceOf(const void* data, size_t bytes) {
   const std::lock_guard lock(Lock());
   const auto address = reinterpret_cast<uintptr_t>(data);
@@ -149,7 +149,7 @@ void Enqueue(Stream* stream, std::function<void()> run, bool is_kernel) {
   else
     stream->queue.Enqueue(std::move(run));
 }
-// What may not stand in a graph ends its recording.
+// Calls that a graph cannot contain end its recording.
 int RefuseWhileRecording(Stream* stream) {
   if (!stream->recording) return 0;
   stream->is_invalid = true;
@@ -158,7 +158,7 @@ int RefuseWhileRecording(Stream* stream) {
 Stream* Of(void* stream) {
   return static_cast<Stream*>(stream);
 }
-// Whether a call belongs to the thread's current device; says which does not.
+// Checks that a call is for the thread's current device; prints the call if it is not.
 int CheckDevice(const Stream* stream, const char* function) {
   if (stream->device == current_device) return 0;
   fprintf(stderr, "fake HIP: %s for device %d by a thread whose device is %d\n", function,

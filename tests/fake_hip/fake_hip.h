@@ -22,7 +22,7 @@ struct Machine {
   std::string order = "forward";
   // The next call of the function fails so, by its name in HIP.
   std::map<std::string, int> next;
-  // Every call from now on fails so, as after an illegal address.
+  // Error of every call from now on, as after an illegal address.
   int sticky = 0;
 
   int64_t num_alive = 0;     // buffers, streams, events and graphs

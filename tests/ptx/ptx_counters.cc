@@ -11,7 +11,7 @@ namespace {
 
 constexpr unsigned kBanks = 32, kWordBytes = 4, kSectorBytes = 32;
 
-// The turns that shared memory needs for one group of lanes.
+// Returns the number of turns in which shared memory serves one group of lanes.
 int64_t TurnsOf(const std::vector<std::pair<uint64_t, uint32_t>>& accesses) {
   std::array<std::set<uint64_t>, kBanks> words;
   for (const auto& [address, bytes] : accesses) {
@@ -26,7 +26,7 @@ int64_t TurnsOf(const std::vector<std::pair<uint64_t, uint32_t>>& accesses) {
 }  // namespace
 
 void WarpRequests::Count(Counts& counts) {
-  // By instruction and by how often the lane has come to it.
+  // Keyed by the instruction, and by how often the lane has reached it.
   std::map<std::tuple<uint32_t, uint32_t, Kind>,
            std::vector<std::tuple<unsigned, uint64_t, uint32_t>>>
       requests;

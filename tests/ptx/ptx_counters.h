@@ -1,9 +1,10 @@
-// Counts what a kernel asks of memory and of tensor cores: what decides its speed, and changes no
-// result. A warp's accesses by one instruction are one request.
+// Counts a kernel's accesses to memory and its uses of tensor cores, which determine its speed but
+// not its results. The accesses of a warp by one instruction are one request.
 //
-// Shared memory has 32 banks of 4 bytes. A request of 4 bytes a lane is served for all lanes
-// together, of 8 bytes for 16 lanes, of 16 bytes (also ldmatrix and the stores of asynchronous
-// copies) for 8 lanes, once for each different word that such a group asks of the same bank.
+// Shared memory has 32 banks of 4 bytes. The lanes of a request are served in groups: all lanes
+// together for 4 bytes per lane, 16 lanes for 8 bytes, 8 lanes for 16 bytes (also for ldmatrix and
+// the stores of asynchronous copies). A group takes one turn for each different word in the same
+// bank.
 #pragma once
 
 #include <array>
@@ -24,15 +25,15 @@ struct Counts {
   int64_t most_in_flight = 0;  // bytes of asynchronous copies of a block under way at once
 };
 
-// Collects the accesses of a warp's lanes, which run one after the other between two points where
-// the warp meets, and counts those of the same instruction, and the same time, together.
+// Collects the accesses of a warp's lanes, which run one after another between two points where the
+// warp synchronizes. Accesses by the same execution of an instruction are counted as one request.
 class WarpRequests {
  public:
   enum class Kind : uint8_t { kShared, kGlobal };
   void Add(unsigned lane, uint32_t instruction, Kind kind, uint64_t address, uint64_t bytes) {
     lanes_[lane].push_back({instruction, kind, static_cast<uint32_t>(bytes), address});
   }
-  // Counts all accesses so far, and forgets them.
+  // Counts all accesses so far and removes them.
   void Count(Counts& counts);
 
  private:
@@ -45,7 +46,7 @@ class WarpRequests {
   std::array<std::vector<Access>, 32> lanes_;
 };
 
-// A page of counts by kernel, in Markdown.
+// Returns a page of the counts by kernel, in Markdown.
 std::string CountsPage(const std::map<std::string, Counts>& kernels);
 
 }  // namespace sluice::ptx

@@ -106,7 +106,8 @@ void Machine::RunThread(unsigned index) {
   }
 }
 
-// What a warp does together, where all its lanes have come. True where they go on.
+// Does an operation of the whole warp if all its lanes have reached it. Returns true if the lanes
+// can continue.
 bool Machine::RunWarp(unsigned warp) {
   Thread* lanes = &threads_[warp * kLanes];
   for (unsigned lane = 0; lane < kLanes; ++lane) {
@@ -268,7 +269,7 @@ void Machine::Execute(const Instruction& in, Thread& thread) {
     }
     case Op::kMov: {
       const int width = BitsOfType(in.type);
-      // Packs, unpacks, or moves.
+      // This instruction packs, unpacks, or moves.
       if (in.to.size() > 1) {
         const uint64_t value = arg(0, in.type);
         const int part = width / static_cast<int>(in.to.size());
@@ -366,8 +367,8 @@ void Machine::Vote(const Instruction& in, unsigned warp) {
   for (unsigned i = 0; i < kLanes; ++i) Set(lanes[i], in.to[0], votes);
 }
 
-// Lane 8 m + i names row i of matrix m. Lane l gets two neighbours of row l / 4, or of column l / 4
-// where it is transposed.
+// Lane 8 m + i has the address of row i of matrix m. Lane l gets two neighbours of row l / 4, or of
+// column l / 4 if the matrix is transposed.
 void Machine::LoadMatrices(const Instruction& in, unsigned warp) {
   Thread* lanes = &threads_[warp * kLanes];
   uint16_t matrices[4][8][8];
@@ -392,7 +393,7 @@ void Machine::LoadMatrices(const Instruction& in, unsigned warp) {
   }
 }
 
-// d = a b + c by the ISA's figures of the fragments of m16n8k16 and m16n8k32.
+// Computes d = a b + c with the fragments of m16n8k16 and m16n8k32 that the ISA shows.
 void Machine::Multiply(const Instruction& in, unsigned warp) {
   Thread* lanes = &threads_[warp * kLanes];
   const bool is_bytes = in.from == Type::kE4m3;

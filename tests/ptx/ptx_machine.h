@@ -1,10 +1,11 @@
-// Runs kernels in PTX, thread by thread and instruction by instruction. Global memory is the
-// host's; shared memory is one block's, which runs alone. A thread runs until it waits for its warp
-// or its block; asynchronous copies are done when they are waited for. What a warp computes
-// together (shuffles, votes, matrices) is done when all 32 lanes have come to it.
+// Runs kernels in PTX, thread by thread and instruction by instruction. Global memory is the host's
+// memory; only one block runs at a time, so there is one shared memory. A thread runs until it
+// waits for its warp or its block; asynchronous copies are done when a thread waits for them.
+// Operations of a whole warp (shuffles, votes, matrix products) are done when all 32 lanes have
+// reached them.
 //
-// Sums of products of matrices are rounded to F32 after each product, in the order of their
-// columns: the ISA leaves order and precision open.
+// Sums of matrix products are rounded to F32 after each product, in the order of the columns: the
+// ISA does not specify order and precision.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +24,11 @@ struct Extent {
 
 class Machine {
  public:
-  // Ends the program with a message where the kernel does what it must not.
+  // Ends the program with a message if the kernel does something that is not allowed.
   void Run(const Kernel& kernel, const Extent& grid, unsigned threads, unsigned shared_bytes,
            const void* args, uint64_t args_bytes);
   int64_t num_instructions() const { return num_instructions_; }
-  // By the kernels' names.
+  // Returns the counts by the name of the kernel.
   const std::map<std::string, Counts>& counts() const { return counts_; }
 
  private:
@@ -67,7 +68,8 @@ class Machine {
   void Store(const Instruction& in, Thread& thread);
   void Atomic(const Instruction& in, Thread& thread);
   void Wait(Thread& thread, uint64_t pending);
-  // Notes an access of the thread that runs, unless it is to its own memory or the arguments.
+  // Records an access of the running thread, unless it is to the thread's own memory or to the
+  // arguments.
   void Note(const Instruction& in, Space space, uint64_t address, uint64_t bytes);
   [[noreturn]] void Die(const Instruction& in, const char* what) const;
 

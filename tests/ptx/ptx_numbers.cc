@@ -14,7 +14,7 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A number of 1 sign bit, an exponent of so many bits and a fraction, of IEEE 754's kind.
+// Decodes a number of 1 sign bit, `exponent_bits` and `fraction_bits`, in the encoding of IEEE 754.
 double Decode(uint32_t code, int exponent_bits, int fraction_bits) {
   const uint32_t fraction = code & ((1u << fraction_bits) - 1);
   const uint32_t exponent = code >> fraction_bits & ((1u << exponent_bits) - 1);
@@ -41,14 +41,14 @@ uint16_t Encode(double value, int exponent_bits, int fraction_bits) {
   if (magnitude == kInfinity) return sign | infinity;
   if (magnitude == 0) return sign;
   const int exponent = std::max(std::ilogb(magnitude), 1 - bias);
-  // In units of the last place; nearbyint rounds to even.
+  // The magnitude in units of the last place; nearbyint rounds to even.
   const auto units =
       static_cast<int64_t>(std::nearbyint(std::ldexp(magnitude, fraction_bits - exponent)));
   const int64_t code = (int64_t{exponent + bias - 1} << fraction_bits) + units;
   return sign | static_cast<uint16_t>(std::min<int64_t>(code, infinity));
 }
 
-// In another rounding mode than the nearest.
+// Sets another rounding mode than round to nearest, until its destructor.
 class RoundingMode {
  public:
   explicit RoundingMode(Rounding rounding) {
@@ -70,7 +70,7 @@ float MaxOf(float a, float b) {
 
 float F32Arithmetic(const Instruction& in, float a, float b, float c) {
   const RoundingMode mode(in.rounding);
-  // Volatile: computed here, in this mode.
+  // Volatile, so that the operation is computed here, in this mode.
   const volatile float x = a, y = b;
   switch (in.op) {
     case Op::kAdd: return x + y;
@@ -109,7 +109,7 @@ uint64_t HalvesArithmetic(const Instruction& in, uint64_t a, uint64_t b, uint64_
       const auto code = static_cast<uint16_t>(bits >> shift);
       return in.type == Type::kF16x2 ? F16ToDouble(code) : Bf16ToDouble(code);
     };
-    // Products are exact; sums lose nothing that decides a rounding to 8 bits but far below a tie.
+    // Products are exact. Sums lose only bits that cannot affect the rounding to 8 bits.
     double value = half(a) * half(b);
     if (in.op == Op::kFma)
       value += half(c);
@@ -174,7 +174,7 @@ uint64_t IntegerArithmetic(const Instruction& in, uint64_t a, uint64_t b, uint64
   }
 }
 
-// To nearest even, beyond 448 to 448; NaN without a sign.
+// Rounds to nearest, ties to even; numbers beyond 448 become 448. NaN has no sign.
 uint64_t DoubleToE4m3(double value) {
   if (std::isnan(value)) return 0x7F;
   const uint64_t sign = std::signbit(value) ? 0x80 : 0;
@@ -214,7 +214,7 @@ double F16ToDouble(uint16_t code) {
 double Bf16ToDouble(uint16_t code) {
   return Decode(code, 8, 7);
 }
-// No infinity: the highest exponent has numbers, but for the last.
+// There is no infinity: the highest exponent encodes numbers, except in the last code.
 double E4m3ToDouble(uint8_t code) {
   if ((code & 0x7F) == 0x7F) return kNan;
   const int exponent = code >> 3 & 15, fraction = code & 7;
@@ -289,7 +289,7 @@ bool Holds(const Instruction& in, uint64_t a, uint64_t b) {
 }
 
 uint64_t Convert(const Instruction& in, uint64_t a, uint64_t b) {
-  // Pairs: the first argument becomes the higher half.
+  // In a pair, the first argument becomes the higher half.
   if (in.type == Type::kF16x2 && in.from == Type::kF32)
     return uint64_t{DoubleToF16(F32Of(a))} << 16 | DoubleToF16(F32Of(b));
   if (in.type == Type::kBf16x2 && in.from == Type::kF32)

@@ -1,4 +1,5 @@
-// Numbers of PTX: conversions and the arithmetic of halves, written from the ISA's descriptions.
+// Numbers of PTX: conversions, and the arithmetic of 16-bit floats, implemented from the ISA's
+// description.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +8,21 @@
 
 namespace sluice::ptx {
 
-// The value of a code; NaN for NaN.
+// Return the value of a code; NaN for NaN.
 double F16ToDouble(uint16_t code);
 double Bf16ToDouble(uint16_t code);
 double E4m3ToDouble(uint8_t code);
-// To nearest even; canonical NaN.
+// Round to nearest, ties to even; NaN becomes the canonical NaN.
 uint16_t DoubleToF16(double value);
 uint16_t DoubleToBf16(double value);
 
-// The bits of a result, a NaN as the hardware gives it.
+// Convert numbers to bits and back; NaNs become those that the hardware produces.
 uint64_t BitsOfF32(float value);
 uint64_t BitsOfF64(double value);
 float F32Of(uint64_t bits);
 double F64Of(uint64_t bits);
 
-// The instruction on arguments a, b, c (as many as it has), bits of its types.
+// Compute an instruction from arguments a, b, c (as many as it has), given as bits of its types.
 uint64_t Arithmetic(const Instruction& instruction, uint64_t a, uint64_t b, uint64_t c);
 bool Holds(const Instruction& instruction, uint64_t a, uint64_t b);
 uint64_t Convert(const Instruction& instruction, uint64_t a, uint64_t b);

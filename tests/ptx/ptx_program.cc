@@ -72,7 +72,7 @@ class Reader {
     exit(1);
   }
 
-  // To what is neither space nor comment. False at the end.
+  // Moves to the next character that is neither space nor comment. Returns false at the end.
   bool SkipSpace() {
     while (at_ < text_.size()) {
       if (text_[at_] == '\n') ++line_;
@@ -87,7 +87,7 @@ class Reader {
     return false;
   }
 
-  // Up to the first of `ends`, which is taken too.
+  // Returns the text up to the first of `ends`, and moves past that character.
   std::string Until(const char* ends) {
     const size_t end = text_.find_first_of(ends, at_);
     if (end == std::string::npos) Die("the file ends too soon");
@@ -118,7 +118,7 @@ class Reader {
     }
   }
 
-  // " .align 4 .b8 name[16] = {1, 2}"
+  // Reads a variable such as " .align 4 .b8 name[16] = {1, 2}".
   void ReadVariable(const std::string& text) {
     const size_t bracket = text.find('[');
     if (bracket == std::string::npos) Die("a variable that is no array of bytes");
@@ -191,7 +191,7 @@ class Reader {
     ReadInstruction(Until(";"));
   }
 
-  // Names in a scope within the kernel's are its own.
+  // Reads a declaration. Names in an inner scope of the kernel belong to that scope.
   void ReadDeclaration(const std::string& text) {
     if (text.compare(0, 6, ".local") == 0) {
       const size_t bracket = text.find('[');
@@ -261,8 +261,8 @@ class Reader {
     return SymbolOf(text);
   }
 
-  // The address of a variable: in global memory the host's; in shared, local and parameter memory
-  // the place in it.
+  // Returns the address of a variable: of the host for global memory, else the offset in shared,
+  // local or parameter memory.
   Operand SymbolOf(const std::string& name) {
     Operand operand;
     operand.kind = Operand::Kind::kConstant;
@@ -280,7 +280,7 @@ class Reader {
     return operand;
   }
 
-  // "[%rd1+8]", "{%r1, %r2}", "%r1|%p1", or one operand.
+  // Adds "[%rd1+8]", "{%r1, %r2}", "%r1|%p1", or a single operand.
   void AddOperands(const std::string& text, std::vector<Operand>& to) {
     if (text[0] == '{') {
       for (const std::string& part : Split(text.substr(1, text.size() - 2), ','))
@@ -387,7 +387,8 @@ class Reader {
                     Instruction& instruction) const {
     for (const auto& [type_name, type] : kTypes) {
       if (word != type_name) continue;
-      // The last is kept; of a conversion the one before it is the result's.
+      // The last type is kept. A conversion has two: the first is the result's, the second the
+      // argument's.
       if (instruction.op == Op::kCvt && instruction.type != Type::kNone) {
         instruction.from = type;
       } else {
@@ -454,7 +455,7 @@ class Reader {
   int line_ = 1;
   std::vector<std::string> shared_;
   std::map<std::string, Variable*> globals_;
-  // Of the kernel.
+  // The kernel that is read:
   Kernel kernel_;
   std::map<std::string, uint32_t> registers_, labels_, locals_;
   std::vector<std::pair<size_t, std::string>> branches_;

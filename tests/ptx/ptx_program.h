@@ -1,6 +1,6 @@
-// Kernels in PTX, as nvcc writes them: read into lists of instructions. By NVIDIA's "Parallel
-// Thread Execution ISA" alone; it knows what occurs in the output of nvcc for this project's
-// kernels, and refuses everything else by name.
+// Reads kernels in the PTX that nvcc writes into lists of instructions. Written only from NVIDIA's
+// "Parallel Thread Execution ISA". Supports what nvcc generates for this project's kernels, and
+// refuses everything else with a message that names it.
 #pragma once
 
 #include <cstdint>
@@ -92,7 +92,7 @@ enum class Space : uint8_t { kNone, kGlobal, kShared, kLocal, kParam };
 enum class Rounding : uint8_t { kNearest, kZero, kDown };
 enum class Shape : uint8_t { kNone, kUp, kDown, kButterfly, kIndex };
 
-// Of setp. Those that end in U are true where a number is NaN.
+// Comparisons of setp. Those that end in U are true if a number is NaN.
 enum class Compare : uint8_t {
   kEq,
   kNe,
@@ -162,14 +162,14 @@ struct Kernel {
 
 struct Program {
   std::map<std::string, Kernel> kernels;  // by `name`
-  // Of all files, in global memory for the life of the program.
+  // Variables of all files, in global memory until the program ends.
   std::map<std::string, std::unique_ptr<Variable>> globals;
 };
 
-// Adds a file's kernels. Ends the program with a message where it cannot read it.
+// Adds the kernels of a file. Ends the program with a message if it cannot read the file.
 void ReadFile(const std::string& path, Program& program);
 
-// "_ZN..." as in the source.
+// Returns the name "_ZN..." as it is written in the source.
 std::string Demangled(const std::string& symbol);
 
 }  // namespace sluice::ptx

@@ -1,11 +1,12 @@
-// The checks of `sluice selftest` on the PTX that nvcc makes of the kernels: every launch on the
-// emulated device is run by the interpreter of this folder, and by the emulator; the results must
-// pass, and be equal bit for bit but for functions that PTX approximates or computes in another way
-// than the host's library.
+// Runs the checks of `sluice selftest` on the PTX that nvcc generates from the kernels. The
+// interpreter in this folder and the emulator both run every launch on the emulated device. The
+// results must pass, and must be bit-identical except for functions that PTX approximates or
+// computes in another way than the host's library.
 //
 // Usage: ptx_test FOLDER [--all] [--counts=FILE] [PART...]; --all: with all shapes; --counts:
-// writes a page of what the kernels ask of memory; FOLDER: *.ptx, compiled with -fmad=false, as the
-// emulator's source is. Prints a line a check; exits with 1 where one failed. The last line counts.
+// writes a page of the kernels' accesses to memory; FOLDER: *.ptx, compiled with -fmad=false, like
+// the emulator's source. Prints a line per check, and the counts in the last line; exits with 1 if
+// a check failed.
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -27,7 +28,7 @@
 namespace sluice::ptx {
 namespace {
 
-// Names of the functions of this program, by their address in its file.
+// Returns the names of this program's functions, by their address in its file.
 std::map<uint64_t, std::string> OwnFunctions() {
   FILE* file = fopen("/proc/self/exe", "rb");
   fseek(file, 0, SEEK_END);
@@ -55,7 +56,7 @@ void Replace(std::string& text, const std::string& from, const std::string& to) 
     text.replace(at, from.size(), to);
 }
 
-// The name of a kernel of the emulator as it is in CUDA's build.
+// Finds the name that a kernel of the emulator has in the CUDA build.
 class KernelNames {
  public:
   KernelNames() : functions_(OwnFunctions()) {
@@ -78,9 +79,9 @@ class KernelNames {
   uint64_t base_ = 0;
 };
 
-// Checks whose results may differ in bits from the emulator's, within their bounds: exp, sin, cos
-// and log1p are code of nvcc's library in PTX, rsqrt is an approximation (all six functions are
-// results of one kernel), and PTX says which NaN an operation gives.
+// Returns whether the check's results may differ from the emulator's bits, within their bounds.
+// exp, sin, cos and log1p are code of nvcc's library in PTX, and rsqrt is an approximation (all six
+// functions are results of one kernel). PTX also specifies which NaN an operation returns.
 bool MayDiffer(const checks::CheckRow& row) {
   static const std::set<std::string> kNames = {"expf",           "rsqrtf",     "sinf",
                                                "cosf",           "log1pf",     "division",

@@ -1,9 +1,10 @@
-// Data races of kernels, found by ThreadSanitizer: each CUDA thread is one of its fibers
-// (kernels/cuda/emulated_races.h). Seeded faults are reported, the right kernels are not, and
-// neither are the project's own, under their checks, but for those that lack a barrier. Built with
-// SLUICE_SANITIZE=thread alone.
+// Finds data races of kernels with ThreadSanitizer: each CUDA thread is one of its fibers
+// (kernels/cuda/emulated_races.h). Seeded faults must be reported. Correct kernels must not be
+// reported, nor the project's own kernels during their checks, except those that lack a barrier.
+// Built only with SLUICE_SANITIZE=thread.
 //
-// With RACES=all in the environment all shapes of the checks run, else a core of them.
+// With RACES=all in the environment, all shapes of the checks run, otherwise only the most
+// important ones.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +26,7 @@ std::atomic<int> num_reports = 0;
 }  // namespace
 
 extern "C" {
-// ThreadSanitizer calls these. What it finds is counted here instead of ending the program.
+// ThreadSanitizer calls these functions. They count its findings instead of ending the program.
 const char* __tsan_default_options() {
   return "exitcode=0:halt_on_error=0:report_thread_leaks=0:suppress_equal_addresses=0";
 }
@@ -90,7 +91,7 @@ TEST_F(Races, OfLanesAndBlocksAreFound) {
   EXPECT_GT(CountReports(RunExchange<Fault::kBlocksOverlap>), 0);
 }
 
-// What adapters add to one row: both kernels, with more warps than one.
+// Adds an adapter's result to one row: both kernels, with several warps.
 void RunAddLora() {
   constexpr int64_t kCols = 512, kRows = 8;
   constexpr int kRank = 8;
@@ -121,14 +122,15 @@ void RunAddLora() {
   stream.queue.RunAll();
 }
 
-// A token drawn from a row of logits, behind a bias and a penalty of one token, and its logprobs.
+// Draws a token from a row of logits, with a bias and a penalty for one token, and its logprobs.
 void RunDraw() {
   constexpr int64_t kCols = 600, kTop = 20;
   std::vector<float> logits(kCols);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i * 37 % 100) / 16;
   const kernels::DrawSettings settings = {
       .scale = 1, .farthest = 50, .top_k = 0, .top_p = 1, .uniform = 0.5};
-  // Token 7 is changed by unlike threads: +1; then one of another token and two of it.
+  // Different threads change token 7: one adds its bias of 1, another applies its count of 2. The
+  // count of token 3 is between them.
   std::vector<uint32_t> words = {7, 0x3F800000, 3, 1, 7, 2};
   kernels::DrawExtras extras;
   extras.num_biases = 1;
@@ -168,9 +170,9 @@ TEST_F(Races, OfAdaptersWithoutABarrierAreFound) {
   }
 }
 
-// Of a draw's barriers those without which it reads numbers too early, but no wild places: behind
-// each list, the sums of blocks and the weights of one, behind each list that is taken back, and in
-// what is told of the row.
+// Removes the barriers of a draw without which it reads numbers too early, but never outside its
+// memory: after each list, the sums of blocks and the weights of one block; after each list that is
+// undone; and in the row's statistics.
 TEST_F(Races, OfADrawWithoutABarrierAreFound) {
   EXPECT_EQ(CountReports(RunDraw, /*seeds=*/1), 0);
   for (const int number : {0, 1, 8, 10, 12, 13, 14, 15}) {
@@ -182,7 +184,7 @@ TEST_F(Races, OfADrawWithoutABarrierAreFound) {
 
 class RacesOfKernels : public Races, public testing::WithParamInterface<std::string> {};
 
-// All parts but that of the vendor's library, which has no kernels here.
+// Returns all parts except that of the vendor's library, which has no kernels here.
 std::vector<std::string> PartsOfKernels() {
   std::vector<std::string> names;
   for (const checks::CheckPart& part : selftest::PartsOfKernels()) {

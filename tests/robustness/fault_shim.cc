@@ -1,9 +1,9 @@
-// Loaded in front of the C library (LD_PRELOAD), it lets calls fail: of the function FAULT_CALL
-// ("new": an allocation by the program) the call number FAULT_NTH (from 1), or from FAULT_SEED a
-// share FAULT_PER_MILLE of all, with the error FAULT_ERRNO; FAULT_SHORT=1: reads and writes of
-// several bytes move one byte instead, FAULT_KILL=1: the process is killed. FAULT_CLOCK: seconds by
-// which the wall clock jumps back and forth.
-// FAULT_SWITCH names a file of the layout of Switch, which a test changes while the process runs.
+// Loaded before the C library (LD_PRELOAD), makes calls fail. Of the function FAULT_CALL ("new": an
+// allocation by the program), call number FAULT_NTH (from 1) fails, or with FAULT_SEED a share of
+// FAULT_PER_MILLE of all calls, with the error FAULT_ERRNO. FAULT_SHORT=1: reads and writes of
+// several bytes transfer one byte instead. FAULT_KILL=1: the process is killed. FAULT_CLOCK:
+// seconds by which the wall clock jumps back and forth. FAULT_SWITCH names a file with the layout
+// of Switch, which a test changes while the process runs.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -90,13 +90,13 @@ __attribute__((constructor)) void Prepare() {
   state.ready = true;
 }
 
-// Whether the code there is the program's and not a library's.
+// Whether the code at this address belongs to the program and not to a library.
 bool IsOfTheProgram(const void* code) {
   const char* place = static_cast<const char*>(code);
   return state.ready && place >= state.program_begin && place < state.program_end;
 }
 
-// Whether this call is one that fails.
+// Whether this call must fail.
 bool Fails(const char* call) {
   Switch& shared = *state.shared;
   if (!state.ready || shared.mode == '0') return false;
@@ -110,7 +110,7 @@ bool Fails(const char* call) {
   const uint64_t nth = shared.nth != 0 ? shared.nth.load() : state.nth;
   if (state.kills && number == nth) kill(getpid(), SIGKILL);
   if (nth != 0) return number == nth;
-  // splitmix64: the numbers that fail are those of the seed.
+  // splitmix64: the seed determines which numbers fail.
   uint64_t x = state.seed + number * 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
@@ -124,7 +124,7 @@ Function* Next(const char* name) {
 
 }  // namespace
 
-// Looked up once each.
+// Functions are looked up only once.
 #define NEXT(name) static auto* next = Next<decltype(name)>(#name)
 #define FAIL_WITH(name, value) \
   NEXT(name);                  \
@@ -230,15 +230,16 @@ int clock_gettime(clockid_t clock, timespec* out) noexcept {
   NEXT(clock_gettime);
   const int result = next(clock, out);
   if (state.clock_seconds != 0 && clock == CLOCK_REALTIME && state.shared->mode != '0') {
-    // A day forth or back, in an order in which no number of calls leads to the same day each time.
+    // A day forward or back, in an irregular order, so that a fixed number of calls does not always
+    // lead to the same day.
     const bool is_forth = (++state.shared->count * 0x9E3779B97F4A7C15u) >> 63 != 0;
     out->tv_sec += is_forth ? state.clock_seconds : -state.clock_seconds;
   }
   return result;
 }
 
-// The program's own allocations, which are those of C++: libraries in C that do not look at what
-// malloc gives end the process, and nothing here helps.
+// Only the program's own allocations in C++ fail: libraries in C that do not check malloc's result
+// would end the process, which no handling here could prevent.
 void* malloc(size_t size) noexcept {
   if (IsOfTheProgram(__builtin_return_address(0)) && Fails("new")) {
     errno = ENOMEM;
