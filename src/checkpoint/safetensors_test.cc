@@ -39,7 +39,7 @@ TEST(SafetensorsTest, ReadsTensorsByOffset) {
   EXPECT_EQ(header->tensors[2].num_elements(), 1);
 }
 
-// The pointer file that a clone without LFS has in place of every large file.
+// The pointer file that a clone without LFS has instead of every large file.
 TEST(SafetensorsTest, NamesAPointerOfGitLfs) {
   EXPECT_THAT(ParseHeader("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
                   .error()

@@ -1,4 +1,4 @@
-// Prompts of rows in place of tokens give the same bits as the prompt of tokens with these
+// Prompts of rows instead of tokens give the same bits as the prompt of tokens with these
 // embeddings, however the work is divided. Also tests which prompts are refused.
 #include <memory>
 #include <string>

@@ -4,7 +4,7 @@
 // loaded, so plans start from what the host can give without swapping (MemAvailable). A sixteenth
 // of all memory (7.6 GiB of DGX Spark's 121.7) is left to the rest of the machine.
 // --gpu-memory-utilization is a part of all memory, as on other GPUs: a given part must be
-// available, the default one takes what is there.
+// available, the default one takes what is available.
 #pragma once
 
 #include <algorithm>

@@ -300,7 +300,7 @@ class Sequences {
 
 class AttentionTest : public KernelTest {};
 
-// Each result type has kernels of its own.
+// Each result type has separate kernels.
 constexpr ElementType kResults[] = {ElementType::kF32, ElementType::kBF16};
 
 std::vector<std::pair<Shape, ElementType>> ShapesAndResults() {

@@ -75,7 +75,7 @@ TEST(MinimaxM3ReaderTest, ElementsNestAsTheSchemaSays) {
 }
 
 TEST(MinimaxM3ReaderTest, WhatTheSchemaDoesNotKnow) {
-  // Repeated names become lists; text between elements gets a name of its own.
+  // Repeated names become lists; text between elements gets a separate name.
   EXPECT_EQ(ArgumentsOf("<a>1</a><b>x</b><a>2</a>"), R"({"a": ["1", "2"], "b": "x"})");
   EXPECT_EQ(ArgumentsOf("<a>so <b>1</b></a>"), R"({"a": {"b": "1", "$text": "so "}})");
   EXPECT_EQ(ArgumentsOf("<tags><item>1</item>x</tags>"), R"({"tags": ["1", "x"]})");

@@ -238,7 +238,7 @@ TEST_F(ImagesTest, ImagesThatTheEngineCannotHoldAreRefused) {
 }
 
 TEST_F(ImagesTest, ImagesComeByUrlFromHostsThatAreNamed) {
-  // Serves a single response with an image on a socket of its own.
+  // Serves a single response with an image on a separate socket.
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -34,9 +34,9 @@ class UpstreamView {
   // `api_key`: "" for none.
   UpstreamView(const Url& url, const std::string& api_key, std::shared_ptr<const ClientTls> tls);
 
-  // The prompt of a request; nullopt if the upstream does not tell.
+  // The prompt of a request; nullopt if the upstream does not report it.
   std::optional<UpstreamPrompt> Prompt(const Asked& asked, const json::Value& prompt) const;
-  // The text of ids by the upstream's tokenizer; nullopt if it does not tell.
+  // The text of ids by the upstream's tokenizer; nullopt if it does not report it.
   std::optional<std::string> Detokenize(std::span<const int32_t> ids) const;
   // The best tokens after `ids`. Tokens that are given as texts are looked up in
   // `candidates`.

@@ -233,7 +233,7 @@ TEST_F(LibraryLinearTest, NotesFailuresInTheStream) {
   EXPECT_THAT(status.error().message, ::testing::HasSubstr("cublasLtMatmul"));
 }
 
-// The library's documentation names 9.0 alone; on 10.x its own answer counts.
+// The library's documentation names only 9.0; on 10.x the library's own answer counts.
 TEST_F(LibraryLinearTest, ScalesRowsWhereTheLibraryDoes) {
   const auto can_run = [&](int major, int minor, bool has_vectors) {
     fake_.outer_vectors_on_10 = has_vectors;
@@ -284,7 +284,7 @@ TEST_F(LibraryLinearTest, TheStandInRefusesWhatADeviceLacks) {
   EXPECT_TRUE(can_run(12, 1, ElementType::kF8E4M3));
 }
 
-// Layers differ in their addresses alone, scales included.
+// Layers differ only in their addresses, including those of scales.
 TEST_F(LibraryLinearTest, DescribesEachShapeOnce) {
   Open();
   const int64_t before = fake_.num_created;

@@ -620,7 +620,7 @@ TEST(DeviceModelTest, AStepTakesTheTokensThatTheOneInFlightDraws) {
   finish(steps.size() - 1);
 }
 
-// Layers that attend only within a chunk have blocks and block tables of their own.
+// Layers that attend only within a chunk have separate blocks and block tables.
 TEST(DeviceModelTest, GroupsOfTheCacheGiveTheSameLogits) {
   const char* const name = "tiny-llama4-mixed";
   const ModelOptions options = DeviceOptions();

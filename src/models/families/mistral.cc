@@ -125,7 +125,7 @@ const ModelFamily kMinistral3 = {"Ministral3ForCausalLM",
                                  "ministral3",
                                  mistral::kMinistral3Defaults,
                                  mistral::ReadMinistral3,
-                                 {.models = "Ministral 3, text alone",
+                                 {.models = "Ministral 3, text only",
                                   .operators = "YaRN; a temperature that grows with the position",
                                   .golden = "tiny-mistral-own",
                                   .error = 8.6e-07}};

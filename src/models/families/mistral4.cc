@@ -22,7 +22,7 @@ const ModelFamily kMistral4 = {
     "mistral4",
     kMistral4Defaults,
     ReadMistral4,
-    {.models = "Mistral Large 3 and Small 4, text alone",
+    {.models = "Mistral Large 3 and Small 4, text only",
      .operators = "latent attention; YaRN; a temperature that grows with the position; experts "
                   "chosen by softmax; a shared expert",
      .golden = "tiny-mistral-large3",

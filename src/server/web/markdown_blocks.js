@@ -60,7 +60,7 @@ function fence(lines, at) {
 
 const formulaMarks = {"$$": "$$", "\\[": "\\]"};
 
-// A formula on lines of its own, which may look like lists and headings. It is a single paragraph until its end
+// A formula on separate lines, which may look like lists and headings. It is a single paragraph until its end
 // arrives.
 function formula(lines, at) {
   const first = lines[at].text.trimStart();

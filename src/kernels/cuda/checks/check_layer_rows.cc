@@ -110,7 +110,7 @@ void CheckFactors(CaseMemory& memory, Comparison& comparison, const LayerShape& 
   });
 }
 
-// Checks (residual + delta * delta_factor) * factor, rows without a norm, and the norm in place of
+// Checks (residual + delta * delta_factor) * factor, rows without a norm, and the norm instead of
 // the sum.
 void CheckScaledSums(CaseMemory& memory, Comparison& comparison, const LayerShape& shape) {
   constexpr float kFactor = 0.71f;

@@ -55,7 +55,7 @@ TEST(CheckLibrary, HeavyMultipliesNvF4AsItIsOnBlackwell) {
         // The shapes with 130 rows, which is not a multiple of 16.
         const bool is_way = row.message == "refused in the way 'library, NVFP4'";
         refused += is_way;
-        // The stand-in scales rows as the library's documentation says: on 9.0 alone.
+        // The stand-in scales rows as the library's documentation says: only on 9.0.
         if (row.message == "refused in the way 'library, scales of rows'") continue;
         EXPECT_TRUE(is_way ? row.shape.starts_with("65 x 130 x 128, nvfp4 x nvfp4")
                            : row.shape == "2 products")

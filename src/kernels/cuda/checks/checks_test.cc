@@ -125,7 +125,8 @@ TEST(KernelChecksOfWrongKernels, Fail) {
     if (row.name == "embedding") {
       EXPECT_THAT(row.message, HasSubstr("behind an output")) << row.shape;
     } else if (row.name == "convert_rows") {
-      // This kernel gets rows alone wrong, and the "not aligned" case never converts a row alone.
+      // This kernel computes single rows wrong, and the "not aligned" case never converts a single
+      // row.
       EXPECT_EQ(row.passed, row.shape.find("not aligned") != std::string::npos) << row.shape;
     } else if (row.name != "nvfp4 rows") {
       EXPECT_TRUE(row.passed) << row.name << " " << row.shape << ": " << row.message;
