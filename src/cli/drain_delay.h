@@ -10,12 +10,13 @@ namespace sluice::cli {
 
 // Gives proxies time to send requests elsewhere before the server drains. For `seconds`, /ready
 // answers 503 but requests are still served. Then new connections are refused, which proxies notice
-// at once, and requests on their way on open connections are served for another second.
+// immediately. Requests that are already being sent on open connections are served for another
+// second.
 //
 // Thread safety: all methods may be called from any thread; Run by one thread at a time.
 class DrainDelay {
  public:
-  // `last`: how long requests on their way are served.
+  // `last`: time for requests that are already being sent on open connections.
   explicit DrainDelay(double seconds, std::chrono::milliseconds last = std::chrono::seconds(1))
       : seconds_(seconds), last_(last) {}
 

@@ -312,7 +312,7 @@ const LayerSpec* LastAttending(const DecoderSpec& spec) {
   return found == spec.layers.rend() ? nullptr : &*found;
 }
 
-// Loads those of the target's embedding and output head that `head` does not have itself.
+// Loads the target's embedding and output head, except those that `head` has itself.
 Result<std::shared_ptr<const DecoderWeights>> CopyTables(ThreadPool& pool,
                                                          const ModelConfig& target,
                                                          const std::filesystem::path& folder,

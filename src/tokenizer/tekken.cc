@@ -73,7 +73,7 @@ Result<Settings> ReadSettings(const JsonFields& file) {
   return settings;
 }
 
-// Returns those of the file, by rank, and fillers up to their number.
+// Returns the file's special tokens by rank, filled up to `settings.num_special` tokens.
 Result<std::vector<std::string>> ReadSpecialTokens(const JsonFields& file,
                                                    const Settings& settings) {
   std::vector<std::string> tokens;
