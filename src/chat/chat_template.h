@@ -24,8 +24,8 @@ namespace jinja {
 struct Program;
 }
 
-// A render that reaches one of these limits fails. Steps and memory grow with the size of the
-// variables, so that a long conversation does not count as an attack.
+// A render that reaches one of these limits fails. The limits of steps and memory increase with the
+// size of the template's variables, so that a long conversation stays within them.
 struct RenderLimits {
   size_t max_output_bytes = size_t{16}
                             << 20;  // Limit of the rendered text, and of every intermediate string.

@@ -49,7 +49,7 @@ class RankProcess {
   virtual void Fail(const std::string& reason) = 0;
   // For ranks other than 0: waits until rank 0 ends, then ends this process.
   [[noreturn]] virtual void EndWithFirst() = 0;
-  // Leaves the group in order, together with all ranks.
+  // Leaves the group cleanly. Collective: all ranks must call it.
   virtual void Leave() = 0;
 };
 

@@ -16,8 +16,9 @@ struct RankSizes {
 };
 RankSizes RankSizesOf(const options::Settings& settings);
 
-// Loads this rank's share of the model and computes steps until rank 0 ends. Returns 0 if it ended
-// in order. On an error, notifies all ranks, and this process ends with rank 0.
+// Loads this rank's share of the model and computes steps until rank 0 stops them; then leaves the
+// group and returns 0. On an error, notifies the other ranks, waits until rank 0 ends, and ends
+// this process without returning.
 Result<int> RunServingRank(const options::Settings& settings, RankProcess& process,
                            const RankSizes& sizes);
 

@@ -15,8 +15,8 @@ struct HipLaunch {
   const void* args;  // the kernel's only argument
 };
 
-// Launches on the calling thread's current device, whose kernels are loaded (hip_modules.h).
-// Returns an error of the runtime; 0: none.
+// Launches on the calling thread's current device. Returns the HIP runtime's error code; 0: no
+// error. REQUIRES: LoadHipKernels (hip_modules.h) has loaded this device's kernels.
 int LaunchHipKernel(const HipLaunch& launch);
 
 }  // namespace sluice

@@ -200,10 +200,12 @@ class EngineCore {
   void AddStates(const StepPlan& plan, StepInput& input);
   // The adapter slot of each slice; empty if none has an adapter.
   std::span<const int32_t> AdaptersOf(const StepPlan& plan);
-  // The rows of a slice whose results are wanted, as rows of the step: [first, last).
+  // The rows of a slice for which the step returns logits or hidden states, as rows of the step:
+  // [first, last).
   std::pair<int64_t, int64_t> WantedRows(const PlannedSlice& slice, int64_t first_row) const;
-  // Selects the rows whose tokens the model draws, and describes the changes to their logits
-  // before.
+  // Selects the rows whose tokens the model draws, and returns one TokenDraw for each row with
+  // logits. A selected row's TokenDraw holds the sampling settings and the changes to the logits
+  // before the draw. Empty if the model draws no token.
   std::span<TokenDraw> PlanDraws(Flight& flight);
   // Marks the step as in flight: its requests stay, and sequences continue after tokens that it
   // draws.
@@ -218,7 +220,7 @@ class EngineCore {
   // Replaces the pooled vectors for the sinks by the results of the dense layers.
   void ApplyDense();
   void ComputePromptLogprobs(const Flight& flight);
-  // Samples the first token of each sequence that wants one, before the step is committed.
+  // Samples the first token of each sequence that needs one, before the step is committed.
   void SampleFirst(Flight& flight, StepStats& stats);
   void SampleRound(const Flight& flight, int64_t round);
   // Reports the round to the journal, which may replace its outcome.

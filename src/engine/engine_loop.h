@@ -50,10 +50,12 @@ class EngineLoop final : public Engine {
     std::unique_ptr<CacheBytes> cache_bytes;
     // The layers of plan.pooling, shared by engines that share weights; null if there are none.
     std::shared_ptr<const DenseLayers> dense;
-    // In the model's slots; shared by engines that share the model; null: none are served.
+    // The registered LoRA adapters; those in memory are in the model's slots. Shared by engines
+    // that share the model; null: no adapters are served.
     std::shared_ptr<Adapters> adapters;
   };
-  // Reloads parts of the plan. Uses the pool and devices of the parts it is given.
+  // Reloads parts of the plan. Each function uses the pool and the devices of the Parts passed to
+  // it.
   struct Loader {
     // Loads the weights; for ranks and devices also allocates the cache.
     std::function<Status(const std::filesystem::path& folder, Parts& parts)> load_weights;
@@ -61,7 +63,7 @@ class EngineLoop final : public Engine {
     std::function<Status(Parts& parts)> load_cache;
     // Loads a model while the old one stays in use, on its own threads; null: not possible.
     std::function<Result<std::unique_ptr<Model>>(const std::filesystem::path& folder)> load_model;
-    // The same for a model of several ranks: stages the weights in all of them.
+    // As load_model for a model of several ranks: stages the new weights on all ranks.
     std::function<Status(WeightStage& own, const std::filesystem::path& folder)> stage;
   };
 

@@ -35,18 +35,19 @@ struct ModelPlace {
   std::filesystem::path cache = {};  // cache folder for models of the hub
 };
 
-// Finds what the argument refers to. An existing folder takes precedence over an id with the same
-// spelling. If it is a snapshot of a cache, files that the disk may have lost are checked.
-// kInvalidArgument if the argument is neither a path nor an id, or if the revision is not a valid
-// name.
+// Finds the folder or hub model that the argument refers to. An existing folder takes precedence
+// over an id with the same name. If the folder is a snapshot of a cache, checks files whose data
+// the disk may have lost (hub/flush_mark.h). kInvalidArgument if the argument is neither a path nor
+// an id, or if the revision is not a valid name.
 Result<ModelPlace> FindModelPlace(const ResolveOptions& options, const HubEnvironment& environment);
 
 // Returns a hub model's snapshot in the cache, complete or not; nullopt and the reason in `why_not`
 // if there is none. Without a revision and without refs/main, uses the only snapshot. First checks
-// files that the disk may have lost (hub/flush_mark.h). REQUIRES: place.id is not empty.
+// files whose data the disk may have lost (hub/flush_mark.h). REQUIRES: place.id is not empty.
 Result<std::optional<ResolvedModel>> FindSnapshot(const ModelPlace& place, std::string& why_not);
 
-// Returns the folder, or the result of FindSnapshot. kUnavailable names the folders searched and
+// Returns the folder that the argument names, or the snapshot of the hub model that it names.
+// kUnavailable if the cache has no such snapshot; the message names the folders searched and
 // explains how to get the model.
 Result<ResolvedModel> ResolveModel(const ResolveOptions& options);
 Result<ResolvedModel> ResolveModel(const ResolveOptions& options,

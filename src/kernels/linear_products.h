@@ -34,8 +34,8 @@ class LinearProducts {
 
  private:
   using PackedFunction = void (*)(const LinearArgs& args, int64_t panel_begin, int64_t panel_end);
-  // Multiplies some rows of activations by one matrix. No default initializers: most elements of
-  // the array are never used.
+  // One collected product: some rows of activations times one matrix. No default initializers,
+  // since most elements of `products_` are never used.
   struct Product {
     LinearPlan plan;
     LinearArgs args;

@@ -48,8 +48,8 @@ bool AllPlain(const std::vector<DataFormat>& stored) {
   return std::all_of(stored.begin(), stored.end(), IsPlain);
 }
 
-// Checks that parts which are multiplied together, and so share their inputs, have the same order
-// of inputs.
+// Checks that the parts have the same input order. They are stacked to one matrix, so one product
+// multiplies all of them by the same x.
 Status CheckInputOrders(const std::vector<StoredLinear>& parts) {
   const auto& first = parts.front().input_order;
   for (const StoredLinear& part : parts) {

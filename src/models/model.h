@@ -97,7 +97,7 @@ struct ModelMemory {
 
 // How to draw the token of a row of logits, for models that draw tokens themselves.
 struct TokenDraw {
-  bool is_wanted = false;  // false: the row's logits are wanted instead
+  bool is_wanted = false;  // false: the row's logits are returned instead
   kernels::DrawSettings settings = {};
   kernels::DrawExtras extras = {};  // within Model::draw_limits()
   // Out: the token, or -1 and the reason.

@@ -34,10 +34,10 @@ tl::unexpected<Error> Unsupported(std::string message, std::string field) {
   return Fail(ErrorCode::kUnsupported, std::move(message), std::move(field));
 }
 
-// The name of the generating architecture that `name` is a variant of; they differ only in the
-// head.
+// Returns the causal-LM architecture ("...ForCausalLM") of the same model with another head; `name`
+// itself if its suffix is unknown.
 std::string GeneratingName(std::string_view name) {
-  // The older suffix of generating architectures: GPT-2.
+  // GPT-2's suffix for causal-LM architectures.
   if (name.ends_with("LMHeadModel")) return std::string(name);
   for (const std::string_view suffix : {"ForSequenceClassification", "Model"})
     if (name.ends_with(suffix))

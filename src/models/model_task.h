@@ -12,20 +12,21 @@ namespace sluice {
 
 enum class ModelTask {
   kGenerate,
-  kEmbed,     // the hidden state after the final norm
-  kClassify,  // scores that a linear layer computes from it: classifiers, cross-encoders, rerankers
+  kEmbed,     // the hidden states after the final norm
+  kClassify,  // scores: a linear layer on those hidden states (classifiers, rerankers)
 };
 
 // Returns the task of a checkpoint's architecture: kClassify for "...ForSequenceClassification",
 // kEmbed for "...Model" and other encoders, else kGenerate.
 ModelTask NativeTask(const ModelConfig& config);
 
-// Sets the head in `config.spec` to that of the task. For kClassify this is the checkpoint's layer
-// "score" with num_labels (else size of id2label) rows. With classifier_from_token in config.json
-// (or --hf-overrides), its weights are the rows of the language model's head for
-// `classifier_tokens`, the ids of those tokens: method "no_post_processing" gives one score per
-// token; "from_2_way_softmax" (and is_original_qwen3_reranker) one score, the second less the
-// first. kUnsupported if the checkpoint has no such head.
+// Sets the head in `config.spec` to that of the task. For kClassify, the head is the checkpoint's
+// layer "score" with num_labels rows; without num_labels, the size of id2label. With
+// classifier_from_token in config.json (or --hf-overrides), the head's weights are instead the
+// language model head's rows for `classifier_tokens`, the ids of the named tokens. Method
+// "no_post_processing" gives one score per token. Method "from_2_way_softmax" (also
+// is_original_qwen3_reranker) gives one score, the second token's minus the first token's.
+// kUnsupported if the checkpoint has no such head.
 Status SetTask(ModelTask task, const std::vector<int32_t>& classifier_tokens, ModelConfig& config);
 
 // Returns the strings in classifier_from_token; empty if it is absent.

@@ -48,11 +48,11 @@ class PartCutter {
     return Heads(std::move(name), spec.given_v_width(), HeadsOf(spec).kv, spec.given_value_dim());
   }
   RowRange KeyHeads(const AttentionSpec& spec) const { return HeadsOf(spec).kv; }
-  // Returns one element per query head.
+  // A vector or matrix with one row per query head.
   ParameterPart EachQuery(std::string name, const AttentionSpec& spec) const {
     return HeadsOf(std::move(name), spec, 1);
   }
-  // Returns `rows` rows per query head.
+  // A matrix with `rows` rows per query head.
   ParameterPart HeadsOf(std::string name, const AttentionSpec& spec, int64_t rows) const {
     return Heads(std::move(name), spec.num_heads * rows, HeadsOf(spec).q, rows);
   }

@@ -21,9 +21,9 @@
 namespace sluice::recording {
 namespace {
 
-// Maximum bytes of a stream that wait for the thread.
+// Maximum bytes of a stream that wait for the writer thread.
 constexpr size_t kMostWaiting = size_t{32} << 20;
-// The thread looks at the buffers at this interval.
+// The writer thread takes the events from the buffers at this interval.
 constexpr std::chrono::milliseconds kInterval(50);
 // Number of files in a recording of max_bytes. The oldest file is deleted as a whole.
 constexpr uint64_t kNumSegments = 8;
@@ -34,7 +34,7 @@ int64_t UnixMicroseconds() {
   return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-// The buffer of a stream.
+// The events of a stream that the writer thread has not taken yet.
 class StreamBuffer final : public EventSink {
  public:
   void Append(std::string_view bytes) override {

@@ -34,10 +34,10 @@ class PreTokenizer {
   PreTokenizer(PreTokenizer&&) noexcept;
   ~PreTokenizer();
 
-  // Whether only the last step spells bytes as characters. Pieces can then remain raw bytes
-  // instead.
+  // Whether the last step, and no other, maps bytes to characters (ByteLevel). If so, SetKeepBytes
+  // can skip that mapping.
   bool EndsInByteLevel() const { return ends_in_byte_level_; }
-  // Sets whether that last step keeps raw bytes. Must be called once before use.
+  // Sets whether the last step leaves the pieces as raw bytes. Must be called once before use.
   void SetKeepBytes(bool keep);
 
   // The known pattern if it alone determines the pieces, so that Run need not be called; else

@@ -91,9 +91,11 @@ void VisitTiles(const TileTokens& tokens, bool narrow, std::span<const Attention
 // Number of blocks that keep a large device busy: four for each of 132 multiprocessors.
 constexpr int64_t kBusyBlocks = 512;
 
-// The minimum number of ranges of tiles that are split. Only tiles that would take longer than all
-// tiles together on a busy device are split, since splitting costs writing, reading and combining
-// partial results. The number is higher if partial results would not fit.
+// Returns how many ranges a tile must have to be split into one item per range. A split costs
+// writing, reading and combining partial results, so only tiles that would determine the kernel's
+// duration are split: those with more ranges than each of kBusyBlocks blocks processes if all
+// ranges are spread evenly. The threshold is higher if the partial results of these tiles would
+// exceed MaxPartialTokens.
 int32_t LeastRangesToSplit(const AttentionLimits& limits, const TileTokens& tokens,
                            std::span<const AttentionSliceInfo> slices, const SeenPositions& seen) {
   int64_t all_ranges = 0;

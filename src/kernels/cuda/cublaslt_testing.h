@@ -1,6 +1,6 @@
 // Interface between tests and the fake cuBLASLt (tests/fake_cublaslt): a shared library with the
-// real one's functions, for streams that are EmulatedQueues. It computes plain products when the
-// queue is waited for, and refuses incomplete or inconsistent descriptions.
+// real one's functions, for streams that are EmulatedQueues. The fake computes plain products when
+// the queue is synchronized, and refuses incomplete or inconsistent descriptors.
 #pragma once
 
 #include <cstdint>

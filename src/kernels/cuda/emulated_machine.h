@@ -112,10 +112,13 @@ class Machine {
     std::vector<Wave> waves;
     unsigned char* shared = nullptr;
     uint64_t run = 0;  // number of blocks that have run in this slot
-    // Addresses for races::Acquire and Release. arrived: alternate barriers, since a thread may
-    // reach the next barrier before others have left this one. through: everything that alternate
-    // blocks in this slot did. fenced, looked: what fences covered and what atomics made visible,
-    // up to the last barrier.
+    // Addresses that only races::Acquire and races::Release use. arrived[i]: barriers with number %
+    // 2 == i; each thread releases it when it arrives and acquires it when it leaves. Two, since a
+    // thread may reach the next barrier before others have left this one. through[i]: blocks with
+    // `run` % 2 == i; each thread releases it at its end, and the threads of the slot's next block
+    // acquire it. fenced: accesses covered by fences before the last barrier; the barrier releases
+    // it, atomics acquire it. looked: writes that atomics made visible before the last barrier; the
+    // barrier releases it, fences acquire it.
     char arrived[2] = {}, through[2] = {}, fenced = 0, looked = 0;
   };
 

@@ -1,4 +1,4 @@
-// Products with BF16 weights.
+// Products of BF16 weights and BF16 inputs.
 #include "kernels/cuda/linear_launch.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {

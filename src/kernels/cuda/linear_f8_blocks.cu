@@ -1,4 +1,4 @@
-// Products with E4M3 weights with block scales, and BF16 inputs.
+// Products of E4M3 weights with block scales and BF16 inputs.
 #include "kernels/cuda/linear_launch.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {

@@ -1,4 +1,4 @@
-// Products with E4M3 weights with row scales, and E4M3 inputs.
+// Products of E4M3 weights with row scales and E4M3 inputs.
 #include "kernels/cuda/linear_launch.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {

@@ -1,4 +1,4 @@
-// Products with INT4 weights with group scales and zero points, and BF16 inputs.
+// Products of INT4 weights with group scales and zero points and BF16 inputs.
 #include "kernels/cuda/linear_launch.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {

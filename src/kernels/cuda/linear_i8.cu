@@ -1,4 +1,4 @@
-// Products with I8 weights and BF16 inputs.
+// Products of I8 weights and BF16 inputs.
 #include "kernels/cuda/linear_launch.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {

@@ -1,4 +1,4 @@
-// Products with E2M1 weights with an E8M0 scale per 32 numbers (MXFP4), and BF16 inputs.
+// Products of MXFP4 weights (E2M1 with one E8M0 scale per 32 elements) and BF16 inputs.
 #include "kernels/cuda/linear_launch.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {

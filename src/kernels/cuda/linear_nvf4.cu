@@ -1,4 +1,4 @@
-// Products with E2M1 weights with an E4M3 scale per 16 numbers (NVFP4), and BF16 inputs.
+// Products of NVFP4 weights (E2M1 with one E4M3 scale per 16 elements) and BF16 inputs.
 #include "kernels/cuda/linear_launch.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {

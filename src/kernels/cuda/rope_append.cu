@@ -1,8 +1,9 @@
-// Several lanes of a warp process each head of each row. A lane has sixteen numbers of the head in
-// two vectors, so that both numbers of every pair are in one lane. With RoPE in halves, these are
-// eight neighbours of the first half and their partners in the second; interleaved, they are
-// sixteen neighbours. If RoPE rotates only a part of the head, further lanes have the rest in the
-// same way.
+// Rotates q and k, and appends k and v to the KV cache. Several lanes of a warp process each head
+// of each row. A lane holds 16 elements of the head in two vectors, so that it has both elements of
+// each rotated pair. With RoPE in halves, the lane holds 8 consecutive elements of the first half
+// and the 8 elements of the second half that they are paired with. With interleaved RoPE, it holds
+// 16 consecutive elements. If RoPE rotates only a part of the head, further lanes hold the
+// remaining elements with the same layout.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/device_rows.h"
@@ -14,14 +15,14 @@ constexpr unsigned kRopeThreads = 128;
 constexpr int kLaneNumbers = 2 * kVector;
 constexpr int kFours = kLaneNumbers / 4;
 
-// The numbers of one lane.
+// The elements that one lane holds.
 struct Numbers {
   float first[kVector];
   float second[kVector];
 };
 
-// Calls of(i, a0, a1, b0, b1) for each four numbers, which are two pairs: with RoPE in halves (a0,
-// b0) and (a1, b1), interleaved (a0, a1) and (b0, b1).
+// Calls of(i, a0, a1, b0, b1) for each group of four elements, which are two pairs: with RoPE in
+// halves (a0, b0) and (a1, b1); interleaved (a0, a1) and (b0, b1).
 template <typename Of>
 __device__ __forceinline__ void ForFours(Numbers& x, bool interleaved, const Of& of) {
   if (interleaved) {

@@ -15,13 +15,15 @@
 
 namespace sluice {
 
-// Thread safety: as the communicator's.
+// One rank of a tensor-parallel group: which rows, columns and heads this rank has, and the gathers
+// with the other ranks. Every rank of the group must call the same Gather functions in the same
+// order. Thread safety: that of `group`.
 class TensorRanks {
  public:
   // `group`: the ranks of the stage. `spec`: the whole model. `max_rows`: maximum rows per step.
   TensorRanks(Communicator& group, DecoderSpec spec, const RankPlace& place, int64_t max_rows);
 
-  // Selects the layer of the whole model to whose heads the functions below refer.
+  // Selects the layer, by its number in the whole model, whose heads the functions below use.
   void EnterLayer(int64_t layer) { layer_ = static_cast<size_t>(layer); }
 
   // Returns the rows that this rank has of a matrix with `count` rows.

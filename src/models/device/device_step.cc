@@ -291,7 +291,8 @@ void DeviceStepInputs::WriteDraws(std::span<const TokenDraw> draws,
                                   std::span<const uint32_t> words) {
   num_draws_ = static_cast<int64_t>(draws.size());
   const auto settings = Take<kernels::DrawSettings>(num_draws_, settings_);
-  // Rows whose logits are wanted draw a token, too, which is ignored.
+  // The kernel draws a token for every row. For rows whose logits are returned instead, that token
+  // is ignored.
   kernels::DrawSettings largest = {};
   largest.top_p = 1;
   std::ranges::transform(draws, settings.begin(), [&](const TokenDraw& draw) {

@@ -75,7 +75,8 @@ class DeviceWeightLayout {
   std::vector<ArrayGap> gaps_;
 };
 
-// Finds a parameter's place by its target in the list. The constructor's arguments outlive it.
+// Finds where a parameter lies on the device, by the host object that ParameterList names as its
+// target. `layout`, `memory` and the targets of `list` must outlive this object.
 class DeviceParameterPlaces {
  public:
   DeviceParameterPlaces(const ParameterList& list, const DeviceWeightLayout& layout,

@@ -7,7 +7,8 @@ namespace sluice {
 namespace qwen2_moe {
 namespace {
 
-// If a window is enabled, it applies to every second layer before max_window_layers.
+// Sets the sliding window of the layers that have one. `layer_types` takes precedence; without it,
+// an enabled window applies to layers 0, 2, 4, ... below max_window_layers.
 Status ReadEverySecondWindow(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));

@@ -80,9 +80,10 @@ struct Attend {
   }
 };
 
-// Latent attention (LatentSpec), from x [rows, first_width]: norms the latent vector, rotates the
-// shared key, and appends both to the cache. If q is computed from a separate vector, that vector's
-// norm is written to `q`.
+// Latent attention (LatentSpec), from x [rows, first_width]: RMS-normalizes the latent vector,
+// rotates the key that all heads share, and appends both to the cache. If the queries are computed
+// from a compressed vector (q_rank elements), RMS-normalizes that vector of x and writes the result
+// to `q`.
 struct LatentAppend {
   static constexpr const char* kName = "LatentAppend";
   AttentionId attention = kNone;
@@ -101,8 +102,8 @@ struct LatentAppend {
   }
 };
 
-// Chooses the positions to which each row attends (IndexerSpec). k is normed, rotated as q is, and
-// appended to the cache next to the keys.
+// Chooses the positions to which each row attends (IndexerSpec). k is normalized, rotated like q,
+// and appended to the cache next to the keys.
 struct ChoosePositions {
   static constexpr const char* kName = "ChoosePositions";
   AttentionId attention = kNone;

@@ -16,8 +16,9 @@ struct HeadFault {
 };
 
 // Returns the first violation of RFC 9112, sections 3.2 and 6, among the header fields (names in
-// lower case), or nullopt. `version`: 10 or 11. Checks what Beast's parser accepts: Beast treats a
-// request with an unknown Transfer-Encoding as one without a body, and ignores Host.
+// lower case), or nullopt. `version`: 10 or 11. Checks heads that Beast's parser has accepted,
+// because the parser is lenient: it treats a request with an unknown Transfer-Encoding as one
+// without a body, and does not check Host.
 std::optional<HeadFault> FindHeadFault(const std::vector<HttpHeader>& fields, int version);
 
 }  // namespace sluice

@@ -11,8 +11,9 @@ namespace sluice {
 // Completes the plan of an answer to `conversation`:
 // - sets `plan.generation.parsing` to the server's parsers, or to nothing if neither calls nor
 //   reasoning are parsed;
-// - sets `plan.constraint` if calls are required or must follow the tools' schemas. A required call
-//   takes precedence over the request's own constraint, which applies otherwise;
+// - sets `plan.constraint` if calls are required or must follow the tools' schemas. If calls are
+//   required, this replaces the request's own constraint; otherwise the request's own constraint is
+//   kept;
 // - keeps special tokens that delimit calls or reasoning in the text, for the parsers.
 //
 // Errors: 400 for a tool's schema that cannot be enforced. REQUIRES: CheckToolSupport has passed;

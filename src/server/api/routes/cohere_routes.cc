@@ -55,7 +55,7 @@ CohereFields ReadCohereFields(FieldReader& reader) {
   return fields;
 }
 
-// Checks the fields that a body may have instead of texts.
+// Refuses images and inputs, bodies without texts, and more than kMaxTexts texts.
 ApiStatus CheckInputs(const json::Value& body, const CohereFields& fields) {
   for (const char* name : {"images", "inputs"}) {
     const json::Value* value = body.Find(name);
@@ -103,8 +103,8 @@ ApiResult<std::vector<int32_t>> EncodeText(const RouteCall& call, const CohereFi
   return EncodeMessages(call, fields.pooling, {"system", prompt}, {"user", text}, false);
 }
 
-// Appends one bit per number: 1 if it is not negative. The first number is the highest bit of a
-// byte.
+// Appends one bit per element: 1 if the element is not negative. The first of eight elements is the
+// highest bit of a byte.
 void AppendBits(std::string& out, const std::vector<float>& vector, bool is_signed) {
   out.push_back('[');
   for (size_t i = 0; i < vector.size(); i += 8) {
