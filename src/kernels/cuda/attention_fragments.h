@@ -202,8 +202,8 @@ struct KvTile {
     }
   }
 
-  // Pair `half` (0 or 1) of this lane's four results of row r and step `step`: two neighbouring
-  // columns, the first of which is returned.
+  // Pair `half` (0 or 1) of this lane's four results of row r and step `step`: two consecutive
+  // columns. Returns the first column.
   __device__ int Neighbours(float& first, float& second, const float (&d)[2][4], int r, int step,
                             int half) const {
     const int t = static_cast<int>(threadIdx.x) % 4;

@@ -37,7 +37,7 @@ int64_t AttentionPartialsBytes(const AttentionLimits& limits);
 // For steps with one token for each of `slices` sequences, within the limits, whose launches must
 // not depend on the sequences' lengths: PadPlan fills a plan up to the counts of its level with
 // empty items and merges. At level 0 no tile is split; the last level has room for all steps. The
-// levels in between have room for fewer partial results, as empty items and merges take time, too.
+// levels in between have room for fewer partial results, because empty items and merges take time.
 struct AttentionCounts {
   int64_t items = 0, merges = 0;
   int64_t partial_tokens = 0;

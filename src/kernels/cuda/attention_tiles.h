@@ -14,7 +14,7 @@ constexpr int kWideTileRows = 64;
 constexpr int kNarrowTileRows = 16;
 
 // Positions per range. A row's positions are processed in ranges from position 0 on, and the
-// results of the ranges are combined in order, whichever thread block does it. So a row's bits
+// results of the ranges are combined in ascending order, by any thread block. So a row's bits
 // depend only on its own position and cache.
 constexpr int kAttentionSplit = 512;
 

@@ -347,8 +347,8 @@ __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint3
   for (int half = 0; half < 2; ++half) {
     const uint32_t two = half == 0 ? codes & 0xFFFFu : codes >> 16;
     const uint32_t bytes = (two & 0xFFu) | (two & 0xFF00u) << 8;
-    // Raises the exponent's bias from 7 to 15 by a product, which is exact for subnormal codes,
-    // too.
+    // Raises the exponent's bias from 7 to 15 by a product, which is also exact for subnormal
+    // codes.
     const uint32_t raised = (bytes & 0x00800080u) << 8 | (bytes & 0x007F007Fu) << 7;
     const uint32_t pair = MultiplyF16x2(raised, 0x5C005C00u);
     // Only for bytes with magnitude 0x7F (NaN) does the sum reach the highest bit.
@@ -474,8 +474,8 @@ __device__ __forceinline__ void PairMmaE4m3(float (&d)[4], const uint32_t (&a)[4
 }
 #endif
 
-// Conversions of numbers. The same formulas as in tensor/bfloat16.h and tensor/float8.h, for device
-// code.
+// Conversions between number formats, for device code. The formulas are those of tensor/bfloat16.h
+// and tensor/float8.h.
 
 __device__ __forceinline__ float Bf16ToFloat(uint16_t bits) {
   return FloatFromBits(static_cast<uint32_t>(bits) << 16);
@@ -494,7 +494,7 @@ __device__ __forceinline__ uint32_t PackBf16(float low, float high) {
 __device__ __forceinline__ float E4m3ToFloat(uint8_t code) {
   const uint32_t sign = static_cast<uint32_t>(code & 0x80u) << 24;
   const uint32_t magnitude = code & 0x7Fu;
-  // Raises the exponent's bias from 7 to 127 by a product, which is exact for subnormal codes, too.
+  // Raises the exponent's bias from 7 to 127 by a product, which is also exact for subnormal codes.
   const uint32_t bits = BitsOf(FloatFromBits(magnitude << 20) * 0x1p120f);
   return FloatFromBits((magnitude == 0x7F ? 0x7FC00000u : bits) | sign);
 }

@@ -23,10 +23,10 @@ namespace sluice::device {
 enum class RowScale : uint8_t {
   kStatic,    // code = E4M3(x / static_scale); the row's scale is static_scale
   kPerToken,  // scale = amax / 448 of the row (1 for a row of zeros), code = E4M3(x / scale)
-  // NVFP4: for each 16 neighbours s = E4M3(amax / 6 / static_scale), and the number E2M1(x / (s *
-  // static_scale)) * s is written, which BF16 holds exactly; the row's scale is static_scale. So
-  // every product can read such rows, and pack_nvf4 turns them into codes for a library that
-  // multiplies those. REQUIRES: rows of whole groups.
+  // NVFP4: for each group of 16 consecutive elements, s = E4M3(amax / 6 / static_scale), and E2M1(x
+  // / (s * static_scale)) * s is written, which BF16 holds exactly; the row's scale is
+  // static_scale. So every product can read such rows, and pack_nvf4 converts them to E2M1 codes
+  // for a library that multiplies codes. REQUIRES: rows of whole groups.
   kNvF4,
 };
 
@@ -226,8 +226,8 @@ struct AttentionSliceInfo {
   int32_t table;  // where the slice's block table begins in `tables`
 };
 
-// A tile whose ranges are combined in order; their partial results are consecutive. num_partials 0:
-// nothing to do.
+// A tile whose ranges are combined in ascending order; the ranges' partial results are consecutive.
+// num_partials 0: nothing to do.
 struct AttentionMerge {
   int32_t first_row;  // in the step
   int32_t num_tokens;

@@ -1,9 +1,9 @@
 // Functions that kernels over rows share: wide loads and stores, sums and maxima of a block, and
 // rounding of a row to E4M3 or NVFP4 as RowsOut requests.
 //
-// A thread works on vectors of eight neighbouring numbers. `wide`: every vector of the launch is
-// whole and aligned (IsWide of each array), so it is moved in 16-byte pieces; otherwise numbers are
-// moved one by one. The arithmetic and its order are the same.
+// Each thread processes vectors of eight consecutive elements. `wide`: every vector of the launch
+// is whole and aligned (IsWide of each array), so it is moved in 16-byte pieces; otherwise elements
+// are moved one by one. The arithmetic and its order are the same.
 #pragma once
 
 #include "kernels/cuda/device_code.h"

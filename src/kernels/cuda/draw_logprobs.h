@@ -19,9 +19,9 @@ struct ToldLogits {
   }
 };
 
-// Called by all threads of a block. Writes the `wanted` largest to top[0 .. wanted), equal ones in
-// ascending order of the token. Searches their keys digit by digit from the highest, until exactly
-// `wanted` keys remain.
+// Called by all threads of a block. Writes the `wanted` largest logits to top[0 .. wanted), equal
+// logits in ascending order of the token. Searches the logits' keys digit by digit, from the
+// highest digit, until exactly `wanted` keys remain.
 __device__ __forceinline__ void TellLargest(const ToldLogits& told, uint32_t wanted,
                                             DrawShared& shared, kernels::TopLogit* top) {
   const auto key_of = [&](int64_t i, float logit) { return OrderedKey(told(i, logit), i); };

@@ -86,9 +86,9 @@ __device__ __forceinline__ void VisitLogits(const DrawRow& row, const Visit& vis
   VisitUnmasked(row, [&](int64_t i, float logit) { visit(i, MaskedLogit(row, i, logit)); });
 }
 
-// Called by all threads of a block. Given the sums for each value of a digit, finds the largest
-// value `v` for which reaches(sum of the values from v up) is true, and the sum of the values above
-// v; -1 if there is none. The sums are exact.
+// Called by all threads of a block. `sums` has one exact sum per value of a digit. Finds the
+// largest value `v` for which reaches(sum over all values >= v) is true, and the sum over the
+// values > v; v is -1 if there is none.
 template <typename T, typename Reaches>
 __device__ __forceinline__ void FindDigit(const T* sums, DrawShared& shared,
                                           const Reaches& reaches) {

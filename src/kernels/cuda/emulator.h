@@ -136,9 +136,9 @@ class Atomic {
 void ReadPastCache(const void* address, size_t bytes);
 unsigned char* SharedMemory();
 
-// All lanes of the warp pass `bytes` bytes and wait for one another. Then `combine` runs once with
-// the lanes' inputs (32 of `bytes` each) and writes the outputs of all lanes; each lane gets its
-// own.
+// Every lane of the warp passes `bytes` bytes and waits for all others. Then `combine` runs once:
+// it reads the inputs of all 32 lanes (`bytes` bytes each) and writes the outputs of all lanes.
+// Each lane receives its own output.
 using Combine = void (*)(const unsigned char* inputs, unsigned char* outputs);
 void WarpCollective(const char* what, const void* input, int input_bytes, void* output,
                     int output_bytes, Combine combine);

@@ -22,7 +22,7 @@ __device__ __forceinline__ float QueryFactor(const device::HeadProductsArgs& arg
          1.0f;
 }
 
-// Loads two neighbouring numbers of x as BF16; zeros unless `is_valid`.
+// Loads two consecutive elements of x as BF16; zeros unless `is_valid`.
 __device__ __forceinline__ uint32_t LoadPair(const device::HeadProductsArgs& args, int64_t index,
                                              bool is_valid) {
   if (!is_valid) return 0;

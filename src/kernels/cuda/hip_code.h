@@ -321,7 +321,7 @@ __device__ __forceinline__ void WaveMmaE4m3(float (&d)[4], const uint32_t (&a)[4
 __device__ __forceinline__ uint32_t PackF16(float low, float high) {
   return machine::F16Bits(low) | machine::F16Bits(high) << 16;
 }
-// Raises the exponent's bias from 7 to 15 by a product, which is exact for subnormal codes, too.
+// Raises the exponent's bias from 7 to 15 by a product, which is also exact for subnormal codes.
 __device__ __forceinline__ uint32_t E4m3ToF16(uint32_t code) {
   const uint32_t raised = (code & 0x80u) << 8 | (code & 0x7Fu) << 7;
   return (code & 0x7Fu) == 0x7F ? raised | 0x7FFFu

@@ -18,11 +18,11 @@ class LaunchTimer {
 
   static Result<LaunchTimer> Create(Device& device);
 
-  // Returns the seconds per launch, the better of two rounds. Each round cycles through all `turns`
-  // (at least 1) sets of operands, with at least four launches, so that operands are not in the
-  // device's cache, as between the layers of a model. Infinite if a launch is impossible. Skips the
-  // second round if the first took more than 1.5 times `to_be_beaten`. Waits for the stream; fails
-  // if the stream fails.
+  // Returns the seconds per launch, the better of two rounds. Each round makes at least four
+  // launches and cycles through all `turns` (at least 1) sets of operands. So operands are not in
+  // the device's cache, as in a model, where other layers run in between. Infinite if a launch is
+  // impossible. Skips the second round if the first took more than 1.5 times `to_be_beaten`. Waits
+  // for the stream; fails if the stream fails.
   Result<double> Seconds(DeviceStream& stream, int64_t turns, double to_be_beaten,
                          const Launch& launch);
 

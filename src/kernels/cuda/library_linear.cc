@@ -21,8 +21,8 @@ using namespace cublaslt;
 namespace {
 
 constexpr int kProposals = 8;
-// Maximum number of remembered kinds of products, and of descriptions; when it is reached, all are
-// forgotten.
+// Maximum number of cached kinds of products, and of cached descriptors; when it is reached, the
+// cache is cleared.
 constexpr size_t kMaxChoices = 4096;
 // Alignment, in bytes, of addresses and leading dimensions that tensor cores need.
 constexpr int64_t kAlignment = 16;

@@ -1,4 +1,4 @@
-// A single matrix product by cuBLASLt: its description in the library's terms, and the choice of
+// A single matrix product by cuBLASLt: the library's descriptors for it, and the choice of
 // algorithm.
 //
 // The library is column-major. To it, row-major W [n, k] is a k x n matrix A, x [m, k] a k x m
@@ -70,9 +70,9 @@ class LibraryLinear {
   // Enqueues the product with the algorithm that Tune found for products of this kind, else with
   // the first that the library proposes.
   LibraryOutcome Run(const StreamHandle& stream, const LibraryProduct& product);
-  // Measures the algorithms that the library proposes for the products, which are of one kind and
-  // take turns, and keeps the fastest for all products of the kind, unless that is done already.
-  // Waits for the stream.
+  // Measures the algorithms that the library proposes for one kind of product, and stores the
+  // fastest for this kind, unless one is stored already. `products` are of that kind; launches use
+  // them round-robin. Waits for the stream.
   Status Tune(DeviceStream& stream, std::span<const LibraryProduct> products);
   TacticCache& tactics() { return tactics_; }
 
@@ -84,7 +84,7 @@ class LibraryLinear {
  private:
   class Description;  // a product in the library's terms, except its addresses
 
-  // Products of a shape share a description.
+  // Products of one shape share their descriptors.
   struct Shape {
     int64_t m, n, k, y_stride;
     ElementType type, y_type;
@@ -110,8 +110,8 @@ class LibraryLinear {
   LibraryLinear(Device& device, Options options, std::unique_ptr<const CublasLtLibrary> library);
   static Kind KindOf(const LibraryProduct& product);
   static std::string KeyOf(const Kind& kind);
-  // The description of the product, made at the first call for its shape, with the product's scales
-  // until the next call; null if the library does not support a part of it.
+  // The descriptors of the product, created at the first call for its shape, with the product's
+  // scales until the next call; null if the library does not support a part of it.
   const Description* DescriptionOf(const LibraryProduct& product);
   // The choice for exactly this product: valid for its m.
   const Choice& Choose(const LibraryProduct& product, const Description& description);

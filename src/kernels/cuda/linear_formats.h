@@ -47,9 +47,9 @@ struct Traits {
 constexpr float kNvF4Factor = 0x1p8f;
 constexpr uint32_t kNvF4Raise = 0x7A807A80u;  // 2^118 in BF16, in both halves
 
-// Returns the offset of a chunk of 16 bytes of a row in shared memory; rows have `kStageK` numbers.
-// The row number is mixed into the chunk's place, so that lanes of a warp that read the same chunk
-// of neighbouring rows together use different banks.
+// Returns the offset of a chunk of 16 bytes of a row in shared memory; rows have `kStageK`
+// elements. The row number is mixed into the chunk's place, so that lanes of a warp that read the
+// same chunk of consecutive rows together use different banks.
 template <int kBits, int kStageK>
 __device__ __forceinline__ int ChunkOffset(int row, int chunk) {
   constexpr int kRowBytes = kStageK * kBits / 8;
@@ -58,7 +58,7 @@ __device__ __forceinline__ int ChunkOffset(int row, int chunk) {
 }
 
 // Products are sums over k, so k may be in any order as long as x and W agree. A unit is 32
-// neighbouring k. Lane t of each four loads the 8 elements of a row's unit from 8 t on, with one
+// consecutive k. Lane t of each four loads the 8 elements of a row's unit from 8 t on, with one
 // load. They are the lane's elements of two BF16 products of depth 16 (four each) or of one E4M3
 // product of depth 32. No lane needs elements that another has loaded.
 

@@ -41,8 +41,9 @@ constexpr int64_t LinearRowTiles(int64_t n) {
   return (n + kLinearTileRows - 1) / kLinearTileRows;
 }
 
-// Splits k into enough ranges that narrow matrices fill a large device (four blocks for each of 132
-// multiprocessors), each long enough that starting and combining them is a small part of the work.
+// Splits k into ranges, so that narrow matrices also fill a large device: four blocks for each of
+// 132 multiprocessors. Each range is long enough that starting and combining ranges is a small part
+// of the work.
 constexpr LinearSplit LinearSplitOf(int64_t n, int64_t k, ElementType type) {
   constexpr int64_t kBlocks = 512, kMinStages = 8, kMaxRanges = 16;
   const int64_t tiles = LinearRowTiles(n);

@@ -367,7 +367,7 @@ __device__ __forceinline__ bool IsLastOfTile(const device::LinearArgs& args) {
   return *is_last != 0;
 }
 
-// Block. Adds up a tile's ranges in order.
+// Block. Adds up the partial sums of a tile's ranges in ascending order.
 template <int kThreads>
 __device__ __forceinline__ void CombineRanges(const LinearTileArgs& args, const TokenRange& tokens,
                                               int64_t first_n, const ResultScales& result) {

@@ -1,9 +1,9 @@
 // Arguments of the kernels of layers that keep a state for each sequence (MixerSpec of
 // models/decoder_spec.h). device_kernels.h includes this file.
 //
-// A state is F32 numbers in a slot; slots are `stride` numbers apart. A slice of a step has the
+// A state is a slot of F32 elements; slots are `stride` elements apart. A slice of a step has the
 // rows [first_row, first_row + num_tokens) of one sequence. A token's state depends only on the
-// state before it and on the token, by the same operations in the same order, so results have the
+// previous state and on the token, by the same operations in the same order. So results have the
 // same bits wherever slices begin.
 #pragma once
 
@@ -49,7 +49,7 @@ struct ConvolveArgs {
 };
 
 // The recurrences of kernels/state_update.h: Gated DeltaNet (`corrects`), Kimi Delta Attention
-// (`decays_keys`, too) and Mamba-2. Rows are [q, k, v]: key_heads heads of key_dim numbers of q,
+// (also `decays_keys`) and Mamba-2. Rows are [q, k, v]: key_heads heads of key_dim numbers of q,
 // and of k, then `heads` heads of head_dim of v, which the results replace. Value head h has key
 // head h / (heads / key_heads). For a delta rule, q and k get length 1 first, q divided by
 // sqrt(key_dim): x * factor / sqrt(sum of squares + 1e-6).
@@ -105,7 +105,7 @@ struct GateStatesArgs {
 };
 
 // Multiplies x by the sigmoids (softpluses, if `softplus`) of gates. Each gate applies to width /
-// num_gates neighbouring numbers; bias[gate / (num_gates / num_biases)] is added to it first.
+// num_gates consecutive elements; bias[gate / (num_gates / num_biases)] is added to it first.
 struct GateRowsArgs {
   uint16_t* x;  // BF16 [rows, width]
   int64_t rows, width;

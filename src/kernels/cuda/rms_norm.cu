@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kMaxThreads)
     if (args.out_f32 != nullptr)
       StoreVector(args.out_f32, ElementType::kF32, row_begin + col, count, wide, values, 1);
     if (IsNvF4(args.out)) {
-      // A neighbouring thread has the other half of the group.
+      // The adjacent thread has the other half of the group.
       const uint32_t own = LargestBits(values), other = __shfl_xor_sync(0xFFFFFFFFu, own, 1);
       RoundToNvF4(own > other ? own : other, scale, values);
     }

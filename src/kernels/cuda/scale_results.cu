@@ -1,5 +1,5 @@
 // Applies scales and bias to a product that a library computed without them. A thread processes
-// eight neighbouring columns.
+// eight consecutive columns.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/device_rows.h"

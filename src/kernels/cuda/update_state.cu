@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kStateThreads, kKeys > 32 && kDecaysKeys ? 2 :
   const int block_column = warp * kLaneColumns + lane % kLaneColumns;
   const int column = static_cast<int>(blockIdx.x) * kStateColumns + block_column;
   const bool is_column = column < args.head_dim;
-  // Key i of this lane: groups of four keys go to the lanes in turn.
+  // Key i of this lane: groups of four keys are distributed round-robin over the lanes.
   const auto key_of = [&](int i) { return (i / 4 * kStateLanes + part) * 4 + i % 4; };
   const int64_t matrix = int64_t{head} * args.key_dim * args.head_dim + column;
   float state[kKeys];
