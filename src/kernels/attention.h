@@ -120,13 +120,14 @@ int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max
 // entirely before the first position that a slice's first row attends to are not read; their block
 // table entries may be arbitrary.
 //
-// Positions are processed in chunks at fixed multiples, and each row combines its chunks in order:
-// the result of a row depends only on its own position and cache, never on the rest of the step or
-// the number of threads. With chosen positions (latent caches only), the row's list is divided into
-// chunks, so a list of all positions gives the same bits as no list. F8_E4M3 codes are converted
-// exactly; k_scale is multiplied into the score scale, and the divisor of the result (the sum of
-// weights) is divided by v_scale (k_scale in a latent cache). The keys of a chunk of a latent cache
-// are rearranged into panels of keys and of values once per tile of query rows.
+// Positions are processed in chunks at fixed multiples, and each row combines its chunks in
+// ascending order of position: the result of a row depends only on its own position and cache,
+// never on the rest of the step or the number of threads. With chosen positions (latent caches
+// only), the row's list is divided into chunks, so a list of all positions gives the same bits as
+// no list. F8_E4M3 codes are converted exactly; k_scale is multiplied into the score scale, and the
+// divisor of the result (the sum of weights) is divided by v_scale (k_scale in a latent cache). The
+// keys of a chunk of a latent cache are rearranged into panels of keys and of values once per tile
+// of query rows.
 //
 // REQUIRES: head_dim is even, from 2 to kMaxHeadDim, or up to kMaxKeyDim in a latent cache;
 // latent_dim is even and at most head_dim; num_heads a multiple of num_kv_heads.

@@ -41,9 +41,10 @@ inline int64_t ValueOffset(bool pairs, int head_dim, int position, int d) {
                : int64_t{position} * head_dim + d;
 }
 
-// Returns the place of an F8_E4M3 code in its group of 64: runs of 8 codes of the first half
-// alternate with runs of the second half, so that unpacking bytes within each 16-byte lane of a
-// vector gives two vectors in order. Codes after the last whole group are in BF16 order.
+// Returns the position of an F8_E4M3 code in its group of 64. Runs of 8 codes of the group's first
+// half alternate with runs of its second half. So unpacking bytes within each 16-byte lane of a
+// vector gives two vectors of consecutive elements. Codes after the last whole group are in BF16
+// order.
 constexpr int kCodeGroup = 64;
 constexpr int CodePlace(int code) {
   const int eight = code / 8;

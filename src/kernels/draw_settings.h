@@ -1,5 +1,5 @@
 // How a token is drawn from a row of logits: data that samplers, models and kernels share. nvcc
-// compiles it, too, so it has no large includes.
+// also compiles this header, so it has no large includes.
 #pragma once
 
 #include <stdint.h>

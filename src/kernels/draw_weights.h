@@ -1,5 +1,5 @@
-// Computes sampling weights of tokens, bit-identical on CPU and device. nvcc compiles it, too:
-// include only headers that nvcc accepts.
+// Computes sampling weights of tokens, bit-identical on CPU and device. nvcc also compiles this
+// header: include only headers that nvcc accepts.
 #pragma once
 
 #include <stdint.h>

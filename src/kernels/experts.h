@@ -24,8 +24,8 @@ struct RouterRule {
   // [num_experts], added to the scores only for the choice; null: the experts with the largest
   // logits are chosen.
   const float* choice_bias = nullptr;
-  // Experts form `num_groups` groups of neighbours, and the choice is limited to `kept_groups`
-  // groups: those with the largest sums of their `group_best` (1 or 2) best scores.
+  // Experts form `num_groups` groups of consecutive experts, and the choice is limited to
+  // `kept_groups` groups: those with the largest sums of their `group_best` (1 or 2) best scores.
   int num_groups = 1;
   int kept_groups = 1;
   int group_best = 2;

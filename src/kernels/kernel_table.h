@@ -138,7 +138,7 @@ struct KernelTable {
   LinearFunction* linear_f32_bf16;  // x F32, w BF16
   LinearFunction* linear_f32;       // x F32, w F32
   LinearFunction* linear_i8;        // x I8, w I8; cols <= kMaxInt8Cols
-  // Number of neighbouring panels per unit with which the linear functions are fastest.
+  // Number of consecutive panels per unit with which the linear functions are fastest.
   int panels_per_unit;
   int64_t expand_rows = 0;
   // Whether linear_bf16 and linear_bf16_packed support block scales, if block_steps divides 16.

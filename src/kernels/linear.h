@@ -27,7 +27,8 @@ Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int6
 bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const StoredMatrix& source,
               int64_t source_row, int64_t num_rows);
 
-// Decodes one row exactly to out [cols]. The reference for all formats; the embedding uses it, too.
+// Decodes one row exactly to out [cols]. The reference for all formats. The embedding also calls
+// this function.
 void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 
 // Computes y[m, n] = sum over k of x[m, k] * w[n, k], plus bias[n] if `bias` is not null. x: [M, K]

@@ -211,7 +211,7 @@ void Expand(const ModuleRows& work, int64_t tile, bool bf16, int64_t first_row, 
   const auto num_rows = static_cast<int64_t>(work.rows.size());
   for (int64_t first = 0; first < num_rows; first += kLoraRows) {
     const int64_t count = std::min(kLoraRows, num_rows - first);
-    // Gathers the rows of h, because rows of a group need not be neighbours.
+    // Gathers the rows of h, because rows of a group need not be consecutive.
     constexpr int64_t kRanks = 512;
     float* results[kLoraRows];
     for (int64_t m = 0; m < count; ++m) {

@@ -24,7 +24,7 @@ struct Activations {
 };
 
 // A weight matrix [out, in], packed for the micro-kernels in its stored format: panels of
-// `kPanelRows` output rows, each panel a sequence of lines of neighbouring inputs (BF16: [out /
+// `kPanelRows` output rows, each panel a sequence of lines of consecutive inputs (BF16: [out /
 // 16][in / 2][16][2]; F32: [out / 16][in][16]; narrow formats: panel_layout.h). Rows are padded
 // with zeros to a whole panel. The panels are the only copy of the weight in memory; the embedding
 // reads single rows from them. Ownership: owns its memory; move-only.

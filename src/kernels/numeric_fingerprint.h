@@ -9,8 +9,8 @@ namespace sluice::kernels {
 // instruction set in use. Ranks whose fingerprints differ (other libraries or compilers) would not
 // reproduce the results of a single rank bit by bit.
 uint64_t NumericFingerprint();
-// The same without log1p and tanh, whose results differ between the math libraries of x86-64 and
-// aarch64. For models that need neither.
+// The fingerprint without log1p and tanh, whose results differ between the math libraries of x86-64
+// and aarch64. For models that use neither function.
 uint64_t PortableFingerprint();
 
 }  // namespace sluice::kernels

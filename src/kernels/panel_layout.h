@@ -1,7 +1,7 @@
 // Memory layout of a PackedMatrix, shared by packing, decoding of rows and the products.
 //
 // A panel of a narrow format consists of lines of 16 words of 32 bits, one per row. Each word holds
-// the codes of 4 (8 bits each) or 8 (4 bits each) neighbouring inputs. Rows are padded with zero
+// the codes of 4 (8 bits each) or 8 (4 bits each) consecutive inputs. Rows are padded with zero
 // codes to whole steps. The inputs k of a word are in the order that needs the fewest instructions
 // to expand to lines of BF16 pairs, or for a dot product of 8-bit integers:
 //   INT8  k0 k1 k2 k3                      from the lowest byte on

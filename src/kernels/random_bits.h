@@ -1,5 +1,5 @@
 // Random numbers for dummy weights (--load-format dummy): the same on CPU and device, and for any
-// division of a tensor among threads. nvcc compiles it, too, so it has few includes.
+// division of a tensor among threads. nvcc also compiles this header, so it has few includes.
 #pragma once
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 namespace sluice::kernels {
 
-// Computes the finalizer of SplitMix64: neighbouring counters give uncorrelated numbers.
+// Computes the finalizer of SplitMix64: consecutive counters give uncorrelated numbers.
 SLUICE_ON_DEVICE_TOO inline uint64_t MixBits(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -15,14 +15,14 @@ struct MatrixSnapshot {
   float* matrix = nullptr;
 };
 
-// Computes, for each token in turn, columns [begin, end) of the state S [key_dim, head_dim]:
+// Computes, for one token after another, columns [begin, end) of the state S [key_dim, head_dim]:
 //   w = rate * (v - decay * k S) if `corrects`, else rate * v
 //   S = decay * S + k w;  v = q S + skip * v
 // (Gated DeltaNet, Mamba-2), or, if StateTokens::decays_keys, with one decay per key:
 //   w = rate * (v - (decay * k) S);  S = decay * S + k w;  v = q S
 // (Kimi Delta Attention). Sums over the keys are in ascending order. The state after a token
-// depends only on the state before it and on that token, and each column only on its own elements,
-// so results have the same bits for any division of the work. All numbers are F32.
+// depends only on the previous state and on that token, and each column only on its own elements.
+// So results have the same bits for any division of the work. All arrays are F32.
 void UpdateState(const StateTokens& tokens, bool corrects, float skip, int64_t key_dim,
                  int64_t head_dim, int64_t begin, int64_t end, float* state,
                  std::span<const MatrixSnapshot> snapshots = {});

@@ -33,7 +33,7 @@ inline Floats Exp(Floats x) {
   return ScaleByPowerOfTwo(parts.exp_r, parts.n);
 }
 
-// The same for x <= 0 with fewer instructions, but 0 below -87.
+// Computes exp(x) for x <= 0 with fewer instructions; returns 0 for x below -87.
 inline Floats ExpOfNegative(Floats x) {
   const ExpParts parts = ExpPartsOf(x);
   return Select(Greater(Set(-87.0f), x), Zero(), AddToExponent(parts.exp_r, parts.n));

@@ -1,10 +1,9 @@
 // linear with 8-bit integers, in the vector operations of a simd.h and the dot product of the file
 // that includes this, which defines:
-//   Weights, WeightsOf(Words): four neighbouring weights of each row, prepared for Dot;
-//   Inputs, InputsAt(const int8_t*): four inputs for all rows, prepared for Dot;
-//   Sums: a vector of 32-bit integers. Not Words, which GCC 12 treats as 64-bit integers: sums that
-//   change their type at every step are kept on the stack;
-//   Dot(sums, weights, inputs): 32-bit sums plus the products;
+//   Weights, WeightsOf(Words): four consecutive weights of each row, prepared for Dot; Inputs,
+//   InputsAt(const int8_t*): four inputs for all rows, prepared for Dot; Sums: a vector of 32-bit
+//   integers. Not Words, which GCC 12 treats as 64-bit integers: sums that change their type at
+//   every step are kept on the stack; Dot(sums, weights, inputs): 32-bit sums plus the products;
 //   Correction(x, cols): what must be added to the sums of a row of inputs at the end.
 // The sums are exact, so their order does not matter.
 #pragma once

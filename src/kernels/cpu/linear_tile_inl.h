@@ -50,7 +50,7 @@ struct TileSums {
   float* sums;  // row r, panel p: at sums + r * stride + 16 * p
   int64_t stride;
   // Not null where a block with scales ends. Then sums * scales is added to `totals` (same layout
-  // as `sums`), and the sums are not stored. Scales of neighbouring panels are panel_scales apart.
+  // as `sums`), and the sums are not stored. Scales of consecutive panels are panel_scales apart.
   const float* scales = nullptr;
   int64_t panel_scales = 0;
   float* totals = nullptr;

@@ -11,7 +11,7 @@ extern const KernelTable kAvx2VnniKernels;      // AVX2 with dot products of 8-b
 extern const KernelTable kAvx2VnniEvexKernels;  // the same in AVX-512's encoding
 extern const KernelTable kAvx512Kernels;
 extern const KernelTable kAvx512VnniKernels;  // AVX-512 with dot products of 8-bit integers
-extern const KernelTable kAvx512Bf16Kernels;  // with dot products of BF16, too
+extern const KernelTable kAvx512Bf16Kernels;  // also with dot products of BF16
 extern const KernelTable kAmxKernels;  // AVX-512 with AMX tiles for products of BF16 matrices
 
 // aarch64.

@@ -152,9 +152,9 @@ inline Words MulAddPairs(Words a, Words b) {
   return _mm512_madd_epi16(a, b);
 }
 
-// Operations on pairs of neighbouring lanes. LoadTwice: the first min(count, kLanes / 2) numbers of
-// p, each in both lanes of a pair. SwapPairs: exchanges the lanes of each pair. MulSubAdd: a * b -
-// c in even lanes, a * b + c in odd lanes.
+// Operations on pairs of adjacent lanes. LoadTwice: the first min(count, kLanes / 2) elements of p,
+// each in both lanes of a pair. SwapPairs: exchanges the lanes of each pair. MulSubAdd: a * b - c
+// in even lanes, a * b + c in odd lanes.
 inline Floats LoadTwice(const float* p, int64_t count) {
   const __m256 values =
       _mm512_castps512_ps256(Load(p, FirstLanes(count < kLanes / 2 ? count : kLanes / 2)));

@@ -203,7 +203,7 @@ __attribute__((always_inline)) inline void ReadScales(Codes& format, const uint8
 }
 
 // Adds steps [begin, end) for some rows, whose inputs begin at x. Panels are interleaved, so that
-// neighbouring dot products need not wait for each other.
+// consecutive dot products do not depend on each other.
 template <typename Codes, int kRows, int kPanels>
 __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, const uint16_t* x,
                                                     int64_t panel, int64_t begin, int64_t end,

@@ -150,9 +150,9 @@ inline Floats ToFloats(Words v) {
   return vcvtq_f32_s32(v);
 }
 
-// Operations on pairs of neighbouring lanes. LoadTwice: the first min(count, kLanes / 2) numbers of
-// p, each in both lanes of a pair. SwapPairs: exchanges the lanes of each pair. MulSubAdd: a * b -
-// c in even lanes, a * b + c in odd lanes.
+// Operations on pairs of adjacent lanes. LoadTwice: the first min(count, kLanes / 2) elements of p,
+// each in both lanes of a pair. SwapPairs: exchanges the lanes of each pair. MulSubAdd: a * b - c
+// in even lanes, a * b + c in odd lanes.
 inline Floats LoadTwice(const float* p, int64_t count) {
   const float32x2_t values = count >= 2 ? vld1_f32(p) : float32x2_t{p[0], 0};
   return vcombine_f32(vzip1_f32(values, values), vzip2_f32(values, values));
