@@ -385,7 +385,8 @@ struct LayerSpec {
   bool has_mlp() const { return mlp.intermediate_size > 0 || moe.has_value(); }
 };
 
-// The head: computes results of the wanted rows after the final norm.
+// The head: computes logits or hidden states, after the final norm, of the rows whose results the
+// step requests.
 struct HeadSpec {
   enum class Kind {
     kVocabulary,  // logits [vocab_size]
@@ -463,7 +464,7 @@ struct DecoderSpec {
   // choice, so that keys in the cache stay valid as a sequence grows.
   void FitRope(int64_t max_context);
 
-  // Numbers per wanted row in the results.
+  // Number of elements per row of results.
   int64_t ResultSize() const {
     return head.kind == HeadSpec::Kind::kVocabulary ? vocab_size
            : head.kind == HeadSpec::Kind::kNone     ? hidden_size

@@ -36,8 +36,8 @@ Status ReadFullAttention(const JsonFields& fields, const ModelConfig& config);
 // Reads sliding_window for all layers; null or absent: no window.
 Status ReadWindow(const JsonFields& fields, ModelConfig& config);
 
-// Reads rope_interleave for all layers: whether RoPE rotates neighbouring elements, as in weights
-// in Mistral's own format, which are not permuted (checkpoint/mistral_format.h).
+// Reads rope_interleave for all layers: whether RoPE rotates pairs of adjacent elements, as in
+// weights in Mistral's own format, which are not permuted (checkpoint/mistral_format.h).
 Status ReadRopeStyle(const JsonFields& fields, ModelConfig& config);
 
 // Reads the window of families that have one only if use_sliding_window is true: sliding_window, or

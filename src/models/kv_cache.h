@@ -89,8 +89,8 @@ class KvCache {
     states_ = StateCache::Wrap(layout, num_slots, memory);
   }
   // Touches the pages of the first blocks, on all threads, so that the first requests do not wait
-  // for page faults. The other pages are mapped when first used: mapping gigabytes at once took up
-  // to minutes on virtual machines, for a cache that a small model may never fill.
+  // for page faults. The other pages are mapped when first used: mapping gigabytes in one call
+  // takes up to minutes on virtual machines, for a cache that a small model may never fill.
   void Warm(ThreadPool& pool) const;
 
   // Returns the bytes of one block for `num_layers` layers: K and V, or only keys in a latent

@@ -210,7 +210,7 @@ class StepsByMessage final : public MessageStepChannel {
   const TakeStageOrder take_stage_order_;
   // Used at rank 0.
   std::unique_ptr<StepEncoder> encoder_;
-  std::vector<Sent> sent_;  // used in turn
+  std::vector<Sent> sent_;  // a ring of reused entries
   size_t next_ = 0;
   RankCall called_;
   int64_t num_posted_ = 0;

@@ -30,7 +30,7 @@ class MessageStepChannel : public StepChannel {
   // published so far. Returns when all have done so; the first error, which names the rank.
   // REQUIRES: limits.num_adapters > 0.
   virtual Status FillEverywhere(int slot, const std::string& folder) = 0;
-  // The same with TakeStageOrder. Returns whether all ranks are done.
+  // Like the function above, with TakeStageOrder. Returns whether all ranks are done.
   virtual Result<bool> StageEverywhere(StageOrder order, const std::string& folder) = 0;
 };
 

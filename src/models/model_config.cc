@@ -51,7 +51,7 @@ Result<const ModelFamily*> FindFamily(const JsonFields& fields) {
   const std::string type = given_type.value_or("");
   const bool by_name = names && !names->empty();
   if (!by_name && type.empty()) return fields.Missing("architectures");
-  // Old files spell "LLaMAForCausalLM".
+  // Old config files contain "LLaMAForCausalLM".
   const std::string wanted = by_name ? AsciiLower(GeneratingName(names->front())) : "";
   // The family that this architecture name belongs to by default; other families with the name are
   // chosen by model_type.

@@ -65,8 +65,8 @@ Result<ModelConfig> ParseModelShape(const json::Value& config);
 // the model's config.json", "yarn factor 4 x original_max_position_embeddings 128 (512) ...".
 std::string PositionsText(const ModelConfig& config);
 
-// Returns the decoder that the common fields describe, from which every family's description
-// starts. It has no chunks, windows, experts or QK norm.
+// Returns the decoder spec that the common fields describe. Every family's reader starts from this
+// spec. It has no chunks, windows, experts or QK norm.
 DecoderSpec DescribePlainDecoder(const ModelConfig& config);
 
 }  // namespace sluice

@@ -47,7 +47,7 @@ struct ParallelOptions {
   int num_ranks() const { return tensor_size * num_stages; }
 };
 
-// Bytes of a piece in the cache of each rank, in order.
+// Bytes of a piece in the cache of each rank, by rank.
 std::vector<int64_t> ShareBytes(CachePiece piece, const DecoderSpec& spec,
                                 const ModelOptions& options, const ParallelOptions& parallel);
 

@@ -1,9 +1,9 @@
 // Encodes a step as bytes, for ranks in other processes.
 //
-// Both sides keep the block tables sent so far. A table is sent as the number of leading entries
-// that did not change and the new entries, so that a decoding sequence costs some bytes per step
-// rather than its whole table. The encoder assigns table numbers to the addresses of the engine's
-// tables; it compares contents, so reused memory is safe.
+// Both sides keep the block tables sent so far. A table is sent as the number of unchanged leading
+// entries, followed by the new entries. So a decoding sequence costs a few bytes per step instead
+// of its whole table. The encoder assigns table numbers to the addresses of the engine's tables; it
+// compares contents, so reused memory is safe.
 #pragma once
 
 #include <cstdint>

@@ -53,8 +53,9 @@ class TensorRanks {
   // As GatherRowsOf for logits, but only the first rank receives them.
   void GatherLogits(ThreadPool& pool, int64_t rows, const float* mine, float* all);
 
-  // Returns those of `tokens` that are in this rank's part of a table of `count` rows, in order, as
-  // indices into that part. The table is divided like a matrix. Valid until the next call.
+  // Returns the `tokens` whose rows this rank has, of a table of `count` rows that is divided like
+  // a matrix. They are indices into this rank's rows, in the order of `tokens`. Valid until the
+  // next call.
   std::span<const int32_t> OwnTokens(std::span<const int32_t> tokens, int64_t count);
   // Gathers the table's rows for `tokens`: F32 [tokens.size(), width]. `mine`: the rows of
   // OwnTokens. `scratch` has the size of `all`.

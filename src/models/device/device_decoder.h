@@ -122,7 +122,7 @@ class DeviceDecoder final : public Model {
   RankPlace place_;
   Parts parts_;
   void* pinned_logits_ = nullptr;
-  std::array<Begun, DeviceStepInputs::kMostInFlight> begun_;  // used in turn
+  std::array<Begun, DeviceStepInputs::kMostInFlight> begun_;  // a ring of reused entries
   size_t newest_ = 0;                                         // index of the step being enqueued
   size_t first_begun_ = 0;
   int num_in_flight_ = 0;

@@ -36,7 +36,7 @@ namespace {
 
 constexpr int kWidestCappedHead = 256;
 
-// Names a part of the description that the device's decoder does not compute; "" if there is none.
+// Names a part of the spec that the device's decoder does not compute; "" if it computes all.
 std::string MissingKernel(const DecoderSpec& spec) {
   if (spec.norm.kind != NormSpec::Kind::kRms) return "layer norms";
   if (spec.head_bias) return "a bias of the language model's head";

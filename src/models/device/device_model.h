@@ -32,10 +32,10 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
 
 // Like LoadModel, into memory of `pool`. If the checkpoint rounds inputs to E4M3 per tensor or per
 // row and the device multiplies E4M3 (compute capability 8.9 and later), kAuto and kCheckpoint
-// round them, too; all other inputs are BF16. `threads` prepare the weights and are not used
-// afterwards. Forward requires a cache of KvCache::Wrap over memory of the same device; if a step
-// fails it throws std::runtime_error with the device's error. The device and the pool's memory must
-// outlive the model.
+// round inputs as the checkpoint does; all other inputs are BF16. `threads` prepare the weights and
+// are not used afterwards. Forward requires a cache of KvCache::Wrap over memory of the same
+// device; if a step fails it throws std::runtime_error with the device's error. The device and the
+// pool's memory must outlive the model.
 Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
                                                ThreadPool& threads,
                                                const std::filesystem::path& folder,

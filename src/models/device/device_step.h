@@ -17,8 +17,8 @@
 namespace sluice {
 
 // Describes steps with identical launches: each has one token for each of at most `rows` sequences,
-// and wants all logits. The remaining rows are padding: they read the last sequence's cache, write
-// nothing to it, and their results are ignored.
+// and returns the logits of all rows. The remaining rows are padding: they read the last sequence's
+// cache, do not write to it, and their results are ignored.
 struct PaddedStep {
   int64_t rows = 0;
   int level = 0;  // how far attention is split (attention_plan.h)

@@ -25,7 +25,7 @@ using StepKind = ProjectorStep::Kind;
 
 constexpr std::string_view kConstants = "constants";
 
-// Names a part of the description that no kernel computes; "" if there is none.
+// Names a part of the spec that no device kernel computes; "" if kernels compute all.
 std::string MissingKernel(const TowerSpec& spec) {
   if (spec.clips) return "linear layers whose inputs and results are clamped";
   if (spec.features.size() > 1) return "results of several layers, side by side";

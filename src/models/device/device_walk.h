@@ -139,7 +139,7 @@ class DeviceWalk {
   const device::DeviceKernels& kernels_;
   const StreamHandle handle_;
   int64_t rows_;
-  bool are_wanted_ = false;  // whether the current rows are those whose results are wanted
+  bool are_wanted_ = false;  // whether the current rows are only those that have results
   // The current part of the rows, if operators run in parts:
   bool is_part_ = false;
   int64_t first_ = 0, part_rows_ = 0, pairs_each_ = 1;

@@ -18,7 +18,7 @@ struct SliceWriter {
   int32_t* tables;      // block tables of all slices
   int32_t* next_table;  // place of the next one in `tables`
 
-  // Writes the slots and the block table of `slice`. Returns its description, for attention.
+  // Writes the slots and the block table of `slice`. Returns the slice's attention arguments.
   // REQUIRES: slice.context is 0.
   device::AttentionSliceInfo Write(const kernels::AttentionSlice& slice) {
     CHECK_EQ(slice.context, 0);

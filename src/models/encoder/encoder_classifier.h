@@ -13,7 +13,7 @@ namespace sluice {
 int64_t NumScores(const ModelConfig& config);
 
 // Replaces row i of x [rows of the step, width] by the mean over the text that contains the i-th
-// wanted row. Each text has one wanted row. Sums in F64.
+// row with results. Each text has one such row. Sums in F64.
 void TakeTextMeans(ThreadPool& pool, const StepInput& input, int64_t width, float* x);
 
 // Computes scores [rows, num_scores] from x [rows, hidden], in F64. `scratch`: [rows, hidden].

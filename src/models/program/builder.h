@@ -64,8 +64,8 @@ class Builder {
     at(buffer).is_kept = true;
   }
 
-  // Returns the vector's id, or kNone unless `exists`. (A vector that is not loaded yet is empty,
-  // too.)
+  // Returns the vector's id, or kNone unless `exists`. (Emptiness cannot be tested instead: a
+  // vector that is not loaded yet is also empty.)
   VectorId Vector(const std::vector<float>& vector, bool exists);
   LinearId Linear(const LinearWeights& weights);
   ExpertsId Experts(const ExpertWeights& weights);

@@ -26,8 +26,8 @@ class DecoderBuilder {
  private:
   RowRange OwnRows(int64_t count) const;
   const LayerSpec& Whole(size_t index) const;
-  // Index of the last layer with attention or a mixer, or 0: after it, only wanted rows are
-  // computed.
+  // Index of the last layer with attention or a mixer, or 0: after it, only the rows with results
+  // are computed.
   size_t LastMixing() const;
   RowsIn Normed() { return to_.Rows("normed", Extent::kStep, hidden_); }
   BufferId LastResidual() { return to_.F32("last_residual", Extent::kWanted, hidden_); }
@@ -145,10 +145,10 @@ class DecoderBuilder {
   ElementType AttendedType(size_t index) const;
   BufferId Attended(size_t index);
   BufferId OwnAttended(size_t index);
-  // On a device: the buffer to which wanted rows move.
+  // On a device: the buffer to which the rows with results move.
   BufferId LastAttended(int64_t bytes);
 
-  // Rows in the middle of a layer, of which only the wanted ones are kept.
+  // Rows in the middle of a layer; only the rows with results are kept.
   struct Left {
     BufferId rows = kNone;
     int64_t row_bytes = 0;
@@ -183,7 +183,7 @@ class DecoderBuilder {
   // of `reader`; if the types differ, emits the norm again into another buffer.
   RowsIn NormedFor(size_t index, const LinearWeights& weights, const LinearWeights& reader);
 
-  // Updates the states for all rows; wanted rows are left for EndMixer.
+  // Updates the states for all rows; leaves the rows with results for EndMixer.
   void BeginMixer(size_t index, int64_t cache_layer, const LinearWeights& reader);
 
   // Writes this rank's columns of `delta`, or adds to those of attention.

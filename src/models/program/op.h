@@ -1,5 +1,6 @@
 // The operators of a forward pass. A model is a list of operators (program.h). build_decoder.cc and
-// build_encoder.cc make it once from the model's description; an executor runs it in every step.
+// build_encoder.cc build the list once from the model's spec; an executor runs the list in every
+// step.
 //
 // An executor runs an operator in one call. An operator's operands are handles of buffers and
 // weights, and its attributes are values; it has no pointers into a step. Operands() lists its
@@ -24,8 +25,8 @@ namespace sluice::program {
 // --- Control flow -------------------------------------------------------------------------------
 
 // Continues at operator `to` if the condition is false. kHasRows, kWantsRows: the step has rows, or
-// rows whose results are wanted; if not, it has no rows from `to` on. kTakesTarget, kTakesOwn: the
-// hidden rows of a drafting head are the target's, or its own; rows are kept in either case.
+// rows with results; if not, the step has no rows from `to` on. kTakesTarget, kTakesOwn: the hidden
+// rows of a drafting head are the target's, or its own; rows are kept in either case.
 struct SkipUnless {
   static constexpr const char* kName = "SkipUnless";
   enum class Condition { kHasRows, kWantsRows, kTakesTarget, kTakesOwn };
@@ -120,7 +121,7 @@ struct RopeTable {
 struct Receive {
   static constexpr const char* kName = "Receive";
   BufferId out = kNone;
-  BufferId wanted_out = kNone;  // on a device, used instead of `out` if all rows are wanted
+  BufferId wanted_out = kNone;  // on a device, replaces `out` if all rows have results
   int64_t width = 0;
   int32_t from_stage = 0;
   template <typename Use>
@@ -175,8 +176,8 @@ struct Norm {
   }
 };
 
-// residual += delta, if there is one. Then out = its layer norm. With `keeps_norm`, residual = out,
-// too.
+// residual += delta, if there is one. Then out = layer norm of residual. With `keeps_norm`, also
+// residual = out.
 struct LayerNorm {
   static constexpr const char* kName = "LayerNorm";
   BufferId residual = kNone;  // F32 [rows, width]
@@ -318,8 +319,8 @@ struct HandRows {
   }
 };
 
-// Moves the rows whose results are wanted to the front; later operators compute only these. No
-// later operator may mix rows, as attention does.
+// Moves the rows with results to the front; later operators compute only these. No later operator
+// may mix rows, as attention does.
 struct KeepRows {
   static constexpr const char* kName = "KeepRows";
   struct Kept {
@@ -399,7 +400,7 @@ struct Project {
   int64_t n = 0, k = 0, y_stride = 0;
   int32_t lora = kNone;
   bool is_plain = false;      // whether inputs are neither rounded nor split
-  bool finds_maxima = false;  // whether to store the maxima of rows of y, if the step wants them
+  bool finds_maxima = false;  // whether to store the maxima of rows of y, if the step requests them
   RoundingBuffers rounding = {};
   DeviceInputBuffers device = {};
   template <typename Use>
@@ -611,8 +612,8 @@ struct Score {
   }
 };
 
-// Replaces row i by the mean of the rows of the i-th text. The wanted rows define the order; each
-// text has one.
+// Replaces row i by the mean of the rows of the i-th text. The rows with results define the order
+// of the texts; each text has one.
 struct MeanTexts {
   static constexpr const char* kName = "MeanTexts";
   BufferId x = kNone;  // F32 [rows, width]

@@ -15,8 +15,8 @@ namespace sluice::program {
 // The unit that a buffer's rows correspond to.
 enum class Extent {
   kOnce,     // a single row
-  kStep,     // the step's rows; after KeepRows, only the wanted ones
-  kWanted,   // rows whose results are wanted
+  kStep,     // the step's rows; after KeepRows, only the rows with results
+  kWanted,   // the rows with results
   kPart,     // the rows of a part of an MLP (Parts)
   kRounded,  // rows that are rounded or split together
   kPairs,    // (row, expert) pairs

@@ -48,7 +48,8 @@ int64_t MostImageRows(const TowerSpec& spec, const TowerOptions& options);
 // Computes sizes from config.json alone.
 TowerMemory PlanTower(const TowerSpec& spec, const QuantizationScheme& scheme,
                       const TowerOptions& options, int num_threads);
-// The same with the layers on a device. kUnsupported names what no kernel computes.
+// Like the function above, with the layers on a device. kUnsupported names the operation that no
+// kernel computes.
 Result<TowerMemory> PlanTowerOnDevice(const TowerSpec& spec, const QuantizationScheme& scheme,
                                       const TowerOptions& options, int num_threads,
                                       const DeviceInfo& device);
@@ -63,8 +64,8 @@ class ImageTower {
                                                   const TowerSpec& spec,
                                                   const QuantizationScheme& scheme,
                                                   const TowerOptions& options);
-  // The same with the layers on a device, in the memory that PlanTowerOnDevice counts. `images`:
-  // the decoder's, into which EncodeTo writes.
+  // Like the function above, with the layers on a device, in the memory that PlanTowerOnDevice
+  // counts. `images`: the decoder's, into which EncodeTo writes.
   static Result<std::unique_ptr<ImageTower>> LoadOnDevice(
       Device& device, DevicePool& device_pool, const DeviceImages& images, ThreadPool& pool,
       const std::filesystem::path& folder, const TowerSpec& spec, const QuantizationScheme& scheme,
@@ -87,7 +88,8 @@ class ImageTower {
   // image.num_embeddings.
   void Encode(ThreadPool& pool, const ProcessedImage& image, std::span<float* const> rows);
 
-  // The same on a device, into the decoder's places for rows of images. REQUIRES: is_on_device().
+  // Like the function above on a device, into the decoder's buffer for rows of images. REQUIRES:
+  // is_on_device().
   void EncodeTo(ThreadPool& pool, const ProcessedImage& image, std::span<const int32_t> places);
   bool is_on_device() const { return body_ != nullptr; }
 

@@ -23,7 +23,7 @@ namespace sluice::testing {
 // has exactly as much memory as planned.
 class VisionRunner {
  public:
-  // kDevice: the tower is on the CPU. kAllOnDevice: it is on the device, too.
+  // kDevice: the tower is on the CPU. kAllOnDevice: the tower is also on the device.
   enum class Place : uint8_t { kCpu, kDevice, kAllOnDevice };
 
   VisionRunner(const char* name, ElementType type, int num_threads, Place place = Place::kCpu)
