@@ -13,8 +13,8 @@ inline int64_t BlocksForTokens(int64_t tokens, int64_t block_size) {
   return (tokens + block_size - 1) / block_size;
 }
 
-// The maximum number of blocks that a sequence of `tokens` tokens holds at any time in a group with
-// this span, if a step computes at most `step_tokens` of its tokens.
+// Returns the maximum number of blocks that a sequence of `tokens` tokens holds at any time in a
+// group with this span. A step computes at most `step_tokens` of the sequence's tokens.
 inline int64_t MostBlocks(const AttentionSpan& span, int64_t tokens, int64_t step_tokens,
                           int64_t block_size) {
   const int64_t all = BlocksForTokens(tokens, block_size);

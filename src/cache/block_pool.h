@@ -118,7 +118,7 @@ class BlockPool {
   // Determines whether the block becomes cached (Keep) or free (Forget) when its last reference is
   // released. REQUIRES: the block is held; for Forget, held or cached.
   void Keep(BlockId block);
-  void Forget(BlockId block);  // frees a cached block at once
+  void Forget(BlockId block);  // frees a cached block immediately
 
   int32_t references(BlockId block) const { return states_[static_cast<size_t>(block)].references; }
 

@@ -37,7 +37,7 @@ class CacheListener {
   virtual void OnStored(int64_t group, BlockId anchor, BlockId parent,
                         std::span<const int32_t> tokens, std::string_view salt) = 0;
   virtual void OnRemoved(int64_t group, BlockId anchor) = 0;
-  // All blocks were removed.
+  // All blocks were removed from the cache.
   virtual void OnCleared() = 0;
 
   // Whether earlier events were lost. If so, the caller reports the whole content

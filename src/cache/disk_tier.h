@@ -87,7 +87,7 @@ class DiskTier {
   State StateOf(const TierName& name) const;
   // Returns a block that has been read, and forgets it; null if it has not been read.
   HeldBytes Take(const TierName& name);
-  // Waits until a requested block has been read; returns at once if none is being read.
+  // Waits until a requested block has been read; returns immediately if no block is being read.
   void WaitForOne(double max_seconds);
 
   // Removes all blocks of the current identity. The tier's thread deletes their files later.

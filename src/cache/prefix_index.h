@@ -72,10 +72,10 @@ struct PrefixLookup {
 // sequence that is about to be admitted.
 //
 // Thread safety: used by the engine's thread only. Ownership: refers to the pool, holds no
-// references to blocks. Invariants: the parent of an indexed block of group 0 is indexed, and is
-// held if the block is held (a sequence that holds a block also holds its parents and releases its
-// last blocks first). A companion's block of group 0 is indexed. Allocates nothing after
-// construction, except for salts.
+// references to blocks. Invariants: the parent of an indexed block of group 0 is indexed. A block's
+// parent is held while the block is held, because a sequence holds the parents of its blocks and
+// releases its last blocks first. A companion's block of group 0 is indexed. Allocates nothing
+// after construction, except for salts.
 class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
  public:
   // Group 0 keeps all positions. `states`: null if sequences keep no states. `listener` may be

@@ -11,8 +11,9 @@
 
 namespace sluice {
 
-// Implemented by a CacheListener that wants to know of the tiers, too. When everything was removed
-// (CacheListener::OnCleared), it was removed from the tiers, too. Thread safety: as CacheListener.
+// Implemented by a CacheListener that also receives the changes of the tiers.
+// CacheListener::OnCleared means that all blocks of the tiers were removed as well. Thread safety:
+// as CacheListener.
 class TierListener {
  public:
   virtual ~TierListener() = default;

@@ -34,7 +34,7 @@ struct ActiveSequence : ScheduledSequence {
   SequenceSampling sampling;
   SequenceProposals proposals;
   DraftSequence draft;
-  std::vector<double> pooled;          // sum of the wanted rows so far, if the model pools
+  std::vector<double> pooled;          // if the model pools: sum of the result rows so far
   std::optional<FinishReason> finish;  // set once it has ended
   int64_t num_prompt_counted = 0;      // prompt tokens counted in StepStats so far
   // Index of this sequence's draw within the last step that was begun. Valid if that step draws the

@@ -129,7 +129,8 @@ struct EngineConfig {
   // at most 1 GiB.
   std::optional<int64_t> request_memory_bytes;
   // The memory that the plan divides; nullopt: the free memory. memory_sharers: number of engines
-  // that share this memory, at once or in turn; the default size of the cache is divided by it.
+  // that share this memory, simultaneously or one after another. The default size of the cache is
+  // divided by that number.
   std::optional<int64_t> memory_budget_bytes;
   int memory_sharers = 1;
 

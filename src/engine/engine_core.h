@@ -101,8 +101,8 @@ class EngineCore {
   // sinks of its requests have then received OnError. REQUIRES: has_work().
   bool Step();
   // Called after Add, Abort, StopSequence or Step has thrown: fails every request with `reason` and
-  // ends the steps in flight, so that the engine is empty. False if that failed, too, and the
-  // engine must not be used again.
+  // ends the steps in flight, so that the engine is empty. Returns false if this cleanup failed;
+  // the engine must then not be used again.
   bool FailAll(const std::string& reason) noexcept;
   // Reports the current state to the observer, without a step, when the engine becomes idle.
   void ReportIdle();
@@ -129,7 +129,7 @@ class EngineCore {
 
   // A slice of a step in flight.
   struct FlyingSlice : PlannedSlice {
-    int64_t first_logit = 0;  // index of its first wanted row
+    int64_t first_logit = 0;  // index of its first row with results
     bool is_awaited = false;  // its token is drawn on the device, and num_drawn counts it
     bool is_wanted = true;    // after the step: Scheduler::IsWanted
     bool is_late = false;     // its token could not be chosen in this step
@@ -298,7 +298,7 @@ class EngineCore {
   Buffer dense_rows_;               // F32 [2, max_num_seqs, widest of the layers]
   Buffer logits_;                   // of all flights, F32, followed by their maxima
   Buffer handed_;  // F32 [max_num_batched_tokens, width], if a drafting head reads hidden rows
-  std::vector<Flight> flights_;  // used in turn
+  std::vector<Flight> flights_;  // a ring of reused entries
   size_t first_flight_ = 0;      // the one that began first
   int num_in_flight_ = 0;
   const Clock::time_point started_ = Clock::now();  // the scheduler's time 0

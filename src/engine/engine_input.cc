@@ -1,4 +1,5 @@
-// Fills the arrays that a step of EngineCore reads: tokens, positions, slices, wanted rows, draws.
+// Fills the arrays that a step of EngineCore reads: tokens, positions, slices, rows with results,
+// draws.
 #include <algorithm>
 
 #include "engine/adapters.h"

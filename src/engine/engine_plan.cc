@@ -646,7 +646,7 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
                     "memory for more",
                     longest, plan.max_model_len, MemoryText(budget)));
     plan.max_model_len = longest;
-    // The workspace shrinks, too. The cache keeps its size, but has fewer and larger blocks if a
+    // The workspace also shrinks. The cache keeps its size, but has fewer and larger blocks if a
     // window or chunk is now longer than any sequence.
     RETURN_IF_ERROR(PlanBytesAnew(model, plan_model, host, plan));
     blocks = budget / plan.kv_bytes_per_block;

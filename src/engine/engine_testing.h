@@ -180,7 +180,7 @@ class FakeModel final : public Model {
   std::atomic<int64_t> num_drawn{0};
   std::chrono::microseconds delay{0};
   std::atomic<bool> hang{false};
-  std::atomic<bool> lost{false};  // if true, every step throws, too
+  std::atomic<bool> lost{false};  // if true, every step also throws
   // Steps beyond this number wait until it is raised. So commands that are sent meanwhile reach the
   // engine during its work.
   std::atomic<int64_t> allowed_steps{std::numeric_limits<int64_t>::max()};

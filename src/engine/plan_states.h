@@ -11,7 +11,7 @@ Status CheckStates(const EnginePlan& plan);
 
 // Subtracts the state slots of one engine from `budget`, the bytes for its caches. Plans one slot
 // for each running sequence, in at most half of the budget; if that is too little, lowers
-// max_num_seqs. With prefix caching, plans slots for snapshots, too:
+// max_num_seqs. With prefix caching, also plans slots for snapshots:
 // EngineConfig::state_cache_bytes, by default four per sequence in at most a quarter of the budget.
 // kResourceExhausted if not even one sequence fits. Does nothing if the model has no states.
 Status PlanStates(int64_t& budget, EnginePlan& plan);

@@ -10,9 +10,9 @@
 namespace sluice {
 
 // For each engine, a table of the last prompt blocks that were routed to it, about as many as its
-// cache has. A block's keyed 64-bit hash covers all preceding blocks, too. On a collision, a
-// request goes to an engine that has less of its prefix than expected. Thread safety: one thread at
-// a time, except Chain. Only the constructor and Chain allocate.
+// cache has. A block's keyed 64-bit hash covers the block and all preceding blocks. On a collision,
+// a request goes to an engine that has less of its prefix than expected. Thread safety: one thread
+// at a time, except Chain. Only the constructor and Chain allocate.
 class PrefixRoutes {
  public:
   // `num_blocks`: number of blocks in each engine's cache; 0: remember nothing.

@@ -31,7 +31,7 @@ enum class FinishReason {
 class AdapterUse;     // engine/adapters.h
 struct RequestStats;  // engine/observer.h
 
-// New tokens of one sequence of a request, in order; the last update has `finish`.
+// New tokens of one sequence of a request, in the order of the text; the last update has `finish`.
 struct SequenceUpdate {
   int sequence = 0;  // [0, n)
   std::vector<int32_t> tokens;
@@ -104,7 +104,7 @@ struct Request {
   // distinguishes by token type. REQUIRES: PoolingConfig::num_token_types >= 2.
   std::optional<int32_t> second_text;
   SamplingParams sampling;
-  // The tokenizer's end-of-sequence tokens. Those of the model end the request, too.
+  // The tokenizer's end-of-sequence tokens. The model's end tokens also end the request.
   SharedList<int32_t> end_tokens;
   std::shared_ptr<const Constraint> constraint;  // constraint on the answer; may be null
   int num_sequences = 1;                         // n
@@ -121,7 +121,8 @@ struct Request {
   std::shared_ptr<const AdapterUse> adapter;
   bool use_prefix_cache = true;
   // Whether it continues work that was accepted before, such as the next step of a beam search or a
-  // request that waited for its adapter. A drain finishes it, too.
+  // request that waited for its adapter. A drain finishes such a request like one that already
+  // runs.
   bool was_accepted = false;
   std::optional<int> engine;  // index of the engine to use; nullopt: the one with the least work
   std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();

@@ -22,7 +22,7 @@ class WeightLoads {
   // A model of one rank on the CPU, with its own threads. Of several engines, the first one's call
   // loads the weights, and the others' share them.
   Result<std::unique_ptr<Model>> LoadModel(int engine, const std::filesystem::path& folder);
-  // The same in all ranks of an engine.
+  // Must be the same on all ranks of an engine.
   Status Stage(int engine, WeightStage& own, const std::filesystem::path& folder);
 
   // Functions of `loads` for an engine.

@@ -92,7 +92,7 @@ void Weigh(const DrawRow& row, std::span<float> weights) {
 }
 
 // Sums the weights of each bucket. The sums are exact, so their order does not matter. With two
-// arrays, neighbours in the same bucket need not wait for each other.
+// arrays, consecutive tokens in the same bucket do not depend on each other.
 void SumBuckets(const DrawRow& row, DrawScratch& scratch) {
   for (auto& sums : scratch.bucket_weight) sums.fill(0);
   row.ForEachBlock([&](size_t begin, size_t count, float maximum) {

@@ -63,13 +63,13 @@ struct PromptLogprobJob {
 void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error,
               const kernels::DrawnLogprobs& logprobs, std::span<const kernels::TopLogit> top);
 
-// Chooses tokens. Tokens that the sequence's constraint forbids become -infinity, for logprobs,
-// too. Logprobs follow params->logprobs_mode. Then come ProcessLogits, where a constraint that
-// allows only end tokens overrules min_tokens, and the choice: temperature 0 takes the largest
-// logit (of equals, the lowest id); otherwise DrawToken uses the random number of (seed, number of
-// output tokens so far). A result depends only on its own job. Thread safety: one call at a time.
-// After construction, memory is allocated only for logprobs, new penalty counts, matchers, and a
-// thread's first use of allowed_token_ids.
+// Chooses tokens. Tokens that the sequence's constraint forbids become -infinity, also in logprobs.
+// Logprobs follow params->logprobs_mode. Then come ProcessLogits, where a constraint that allows
+// only end tokens overrules min_tokens, and the choice: temperature 0 takes the largest logit (of
+// equals, the lowest id); otherwise DrawToken uses the random number of (seed, number of output
+// tokens so far). A result depends only on its own job. Thread safety: one call at a time. After
+// construction, memory is allocated only for logprobs, new penalty counts, matchers, and a thread's
+// first use of allowed_token_ids.
 class Sampler {
  public:
   Sampler(int64_t vocab_size, int num_threads);

@@ -106,7 +106,7 @@ struct ScheduledSequence : FollowerHook {
   int64_t proposed_from = 0;
   BlockId passing_block = kNoBlock;  // the last block that has a passing snapshot of this sequence
   // Lengths of prefixes, in whole blocks but counted in tokens, that are shared with other
-  // sequences. Snapshots are wanted there.
+  // sequences. Snapshots are taken there.
   std::vector<int64_t> shared_prefixes;
   uint64_t order = 0;         // position in the order of arrival
   int64_t level = 0;          // the priority, or 0 if the policy ignores it

@@ -109,13 +109,14 @@ struct StepPlan {
 
 // The policy, in this order:
 //
-//   0. If the client that has the turn runs nothing, because the previous step had no place or
-//      blocks for it, a sequence of the client with the most running sequences is preempted, unless
-//      that client runs only one.
+//   0. If the previous step had no slot or blocks for the client that has the turn, and this client
+//      runs nothing, a victim is preempted: a sequence of the client with the most running
+//      sequences, unless that client runs only one.
 //   1. Each running sequence that decodes and is not held gets one token. If a block is missing, a
-//      victim is preempted. It belongs to the client that got most. Of its sequences, the one with
-//      the worst rank is taken, then one that frees blocks, then the one with the fewest tokens to
-//      recompute. The first in rank of the client with the oldest running sequence is never taken.
+//      victim is preempted. The victim belongs to the client that received the most computation.
+//      Among that client's sequences, the worst rank is chosen; among equals, a sequence that frees
+//      blocks, then the one with the fewest tokens to recompute. The best-ranked sequence of the
+//      client with the oldest running sequence is never chosen.
 //   2. The rest of the budget goes to the shares in turn (FairShares), which are charged for the
 //      computed tokens: first to a share's running prefills, in order of admission, then to its
 //      waiting sequences in order of rank (priority improved by waiting, or order of arrival).
@@ -142,7 +143,7 @@ struct StepPlan {
 //
 // Thread safety: used by the engine's thread only. Ownership: refers to pool, index and sequences;
 // owns none of them. Allocates only in Add for a new client, and for a sequence that is first in
-// order or admitted.
+// the queue's order or admitted.
 class Scheduler {
  public:
   // `images`: null if the model takes none. `index`: null without prefix caching. `states`: null if

@@ -17,11 +17,11 @@ struct DraftAcceptance {
 
 // Draft tokens make a step longer, and drafting K tokens takes K passes of the drafter. A sequence
 // whose i-th token is accepted with probability a_i, if those before it are, gains a_1 + a_1 a_2 +
-// ... tokens on average. The policy chooses the K with the most tokens per second, from measured
-// times (draft_costs.h), the sequence's acceptance, and how much less often later draft tokens are
-// accepted than first ones. If K = 0 is best, it still tries a few tokens occasionally; such tries
-// take at most kShareOfTries of the time. The policy affects how many tokens a step yields, never
-// which. Thread safety: one thread at a time.
+// ... tokens on average. The policy chooses the K with the most tokens per second. It uses measured
+// times (draft_costs.h), the sequence's acceptance, and the ratio at which later draft tokens are
+// accepted less often than first ones. If K = 0 is best, it still tries a few tokens occasionally;
+// such tries take at most kShareOfTries of the time. The policy affects how many tokens a step
+// yields, never which. Thread safety: one thread at a time.
 class DraftPolicy {
  public:
   static constexpr double kShareOfTries = 0.015;
@@ -83,7 +83,7 @@ class DraftPolicy {
   std::array<DraftAcceptance, kMostPlaces> places_ = {};  // acceptance over all sequences, by place
   int64_t steps_since_plain_ = 0;
   double credit_ = 1;  // time that tries may take, in units of steps
-  double pause_ = 0;   // steps until the next try, so that saved credit is not spent at once
+  double pause_ = 0;   // steps until the next try, so that saved credit is not spent immediately
 };
 
 }  // namespace sluice

@@ -35,7 +35,7 @@ class Proposer {
 
   // Replaces `proposal` by at most `most` tokens that may follow `tokens`: the prompt and the
   // answer so far, which must only grow between calls. `max_tokens`: their maximum number.
-  // `shares`: whether past answers are searched, too.
+  // `shares`: whether past answers are also searched.
   void Propose(std::span<const int32_t> tokens, int64_t max_tokens, bool shares, int64_t most,
                SequenceProposals& state, std::vector<int32_t>& proposal);
   // Adapts the state to the number of draft tokens that a step accepted.
