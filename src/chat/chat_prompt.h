@@ -43,14 +43,14 @@ Result<json::Value> NormalizeMessages(const json::Value& messages,
                                       const std::string& image_text = "");
 
 // kInvalidArgument if chat_template_kwargs are too large or nested too deeply. RenderChatPrompt
-// checks this, too.
+// makes the same check.
 Status CheckTemplateKwargs(const json::Value& kwargs);
 
-// Renders the request's `messages`. A template that reads message.thinking (gpt-oss) receives the
-// reasoning there, too. If a template fails and the messages contain tool calls, it is rendered
-// again with other forms of their arguments: {"arguments": text} for those that are not an object,
-// then all as text. Tokenize the result without adding special tokens. kInvalidArgument: invalid
-// messages, or an error of ChatTemplate::Render.
+// Renders the request's `messages`. A template that reads message.thinking (gpt-oss) also receives
+// the reasoning in that key. If a template fails and the messages contain tool calls, it is
+// rendered again with other forms of their arguments: {"arguments": text} for those that are not an
+// object, then all as text. Tokenize the result without adding special tokens. kInvalidArgument:
+// invalid messages, or an error of ChatTemplate::Render.
 Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
                                      const json::Value& special_tokens, const json::Value& messages,
                                      const ChatPromptOptions& options = {});

@@ -22,9 +22,10 @@ struct BoundedGrammar {
 // nullopt if no string is bounded.
 //
 // xgrammar writes a bounded string of a schema as a rule `x_characters` that repeats {least, most}
-// times. This rule allows control characters, which JSON forbids, and no escapes. xgrammar compiles
-// a mask for each of up to hundreds of positions, which takes seconds for a large vocabulary, or
-// computes masks of long tokens at every step, which takes tens of milliseconds.
+// times. This rule allows control characters, which JSON forbids, and no escapes. For such a rule,
+// xgrammar compiles up to hundreds of masks, one per position, which takes seconds for a large
+// vocabulary. Otherwise it computes masks of long tokens in every step, which takes tens of
+// milliseconds.
 //
 // The temperature of a rule, which has no other meaning here, selects the bounds. So strings with
 // different bounds must not be possible at the same place. With `may_overlap`, the grammar counts

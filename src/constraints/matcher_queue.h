@@ -15,9 +15,9 @@
 
 namespace sluice {
 
-// Gives the next turn, of kTurnSeconds, to the client whose matchers have used the least time since
-// the queue was last empty, so that no client has to wait for another's matchers. The threads have
-// a lower priority than those that compute steps. Thread safety: one thread may call.
+// Turns last kTurnSeconds. The next turn goes to the client whose matchers have used the least time
+// since the queue was last empty. So no client waits long for the matchers of another client. The
+// threads have a lower priority than those that compute steps. Thread safety: one thread may call.
 class MatcherQueue {
  public:
   static constexpr int kNumThreads = 2;

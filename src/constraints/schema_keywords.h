@@ -15,7 +15,7 @@ struct SchemaKeyword {
   // Examples of schemas, as text; "": none.
   const char* example;             // one where the keyword is enforced
   const char* refused_example;     // one where it is not enforced
-  bool is_always_refused = false;  // whether `refused_example` is refused without `strict`, too
+  bool is_always_refused = false;  // whether `refused_example` is refused even without `strict`
 };
 
 // Keywords that are not listed are ignored, as JSON Schema requires.

@@ -106,7 +106,7 @@ class AnswerReader {
   TextInput input_;
   std::optional<StopSearch> stops_;  // nullopt if there are no stop strings
   bool searches_events_ = false;     // whether stop strings are searched for in events, because
-                                     // tools_ reads thoughts, too
+                                     // tools_ also reads thoughts
   bool may_stop_ = true;
   std::optional<std::string> stopped_by_;
   TextInput content_;  // the input of tools_

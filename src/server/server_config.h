@@ -37,7 +37,7 @@ struct ServerConfig {
   uint16_t port = 8000;  // 0: any free port, see Server::port()
   std::string uds;       // path of a unix socket, used instead of host and port
   TlsConfig tls;
-  bool protect_all = false;  // whether open routes need a key, too, except health probes
+  bool protect_all = false;  // whether open routes other than health probes also need a key
   // If both are empty, there is no authentication. Once the server is created, only ApiKeys holds
   // the keys.
   std::vector<std::string> api_keys;
@@ -123,7 +123,7 @@ struct ServerConfig {
   std::string logprobs_mode = "raw_logprobs";
   bool json_without_whitespace = false;     // whether constrained answers have no white space
                                             // between the parts of JSON
-  bool constrain_reasoning = false;         // whether constraints apply to reasoning, too
+  bool constrain_reasoning = false;         // whether constraints also apply to reasoning
   std::string fingerprint_mode = "full";    // kind of system_fingerprint: full | hash | custom |
                                             // none
   std::string fingerprint_value;            // the fingerprint in mode custom
@@ -157,7 +157,7 @@ struct ServerConfig {
   std::vector<std::string> quiet_access_paths;  // requests for these are not in the access log
   double log_stats_seconds = 10;                // interval between two lines of statistics; 0: none
   bool log_requests = false;
-  bool log_outputs = false;     // with log_requests: whether answers are logged, too
+  bool log_outputs = false;     // with log_requests: whether answers are also logged
   int64_t max_log_length = -1;  // maximum characters of a prompt or answer in the log; -1: all
   bool disable_log_stats = false;
   bool aggregate_engine_logging = false;  // whether one line of statistics covers all engines

@@ -13,7 +13,7 @@
 
 namespace sluice::shadow {
 
-// How the request wants tokens to be chosen.
+// The sampling settings that the request asks for.
 struct Choosing {
   double temperature = 1;  // 0: greedy
   double top_p = 1;

@@ -18,7 +18,7 @@ struct RelayOptions {
   ServerConfig server;  // where to listen, and the limits of requests
   Url upstream;
   std::shared_ptr<const ClientTls> tls;  // for https; null: trusts the system's issuers
-  // Adds return_token_ids to requests that are compared; clients see the ids, too.
+  // Adds return_token_ids to requests that are compared; clients also receive the ids.
   bool asks_for_token_ids = false;
   uint64_t max_copied_bytes = uint64_t{16} << 20;  // of one answer; a longer one is not compared
   // Maximum bytes of all copies of requests and answers in progress; answers beyond it are not

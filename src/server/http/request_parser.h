@@ -35,7 +35,7 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
   const std::string& method() const { return method_; }
   const std::string& target() const { return target_; }
   int version() const { return version_; }               // 10 or 11
-  std::vector<HttpHeader>& fields() { return fields_; }  // fields of the head, in order
+  std::vector<HttpHeader>& fields() { return fields_; }  // fields of the head, as received
   // If it is not empty, json::kTextPadding bytes after it are readable.
   std::string& body() { return body_; }
   MemoryLease& lease() { return lease_; }  // memory of the body

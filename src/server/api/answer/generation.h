@@ -49,8 +49,8 @@ struct GenerationRequest {
 };
 
 // Submits the prompts to the engine and passes the engine's tokens, as events, to the writer, on
-// the worker pool. When the client disconnects, the sequences are aborted at once. Updates for a
-// slow client are merged, so the queue never exceeds the tokens themselves. Ownership: the
+// the worker pool. When the client disconnects, the sequences are aborted immediately. Updates for
+// a slow client are merged, so the queue never exceeds the tokens themselves. Ownership: the
 // connection, the engine's sinks and tasks keep it alive until it is over.
 class Generation : public AbortableRequest, public std::enable_shared_from_this<Generation> {
  public:

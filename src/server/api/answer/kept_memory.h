@@ -17,8 +17,8 @@ class KeptMemory {
   explicit KeptMemory(const AnswerOptions& answer, bool keeps_streams = false)
       : answer_(answer), counts_(keeps_streams || !answer.stream) {}
 
-  // Adds the approximate bytes of a part of the answer. The body that is formatted from the parts
-  // is counted, too.
+  // Adds the approximate bytes of a part of the answer. The total includes the body that is
+  // formatted from the parts.
   void Add(size_t bytes);
   // Implements AnswerWriter::Refusal().
   std::optional<ApiError> Refusal() const;

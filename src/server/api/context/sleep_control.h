@@ -30,7 +30,7 @@ class SleepControl : public std::enable_shared_from_this<SleepControl> {
   // Whether the next request will wake the server.
   bool sleeps_until_request() const { return sleeping_ && until_request_; }
 
-  // Defers new requests at once. Once the running ones have ended (with `aborts`, they are
+  // Defers new requests immediately. Once the running ones have ended (with `aborts`, they are
   // aborted), frees the memory and calls `done` on a worker. After an error the server is awake.
   void Sleep(std::shared_ptr<const ModelContext> model, int level, bool aborts, Done done);
   // Sleeps at level 1 until a request arrives.

@@ -27,8 +27,8 @@ struct DecisionOdds {
 DecisionOdds OddsOf(const DecisionRead& read, size_t num_options);
 
 // Returns a factory for a writer that answers once all questions are read. REQUIRES: the prompts of
-// the answer are the questions, in order, and the logprobs of a prompt's first token are those of
-// the question's labels.
+// the answer are the questions in the request's order, and the logprobs of a prompt's first token
+// are those of the question's labels.
 std::function<WriterFactory> MakeDecisionWriter(DecisionRequest request);
 
 }  // namespace sluice

@@ -51,7 +51,7 @@ class OpenAiWriter : public AnswerWriter {
   // Sends the chunks of a stream that precede the first chunk with tokens. May send the choices'
   // echo and set `echo_sent_`.
   virtual void SendOpening() {}
-  // Adds the usage so far to a chunk, if the client wants it.
+  // Adds the usage so far to a chunk, if the client requested it.
   virtual void AppendChunkUsage(std::string& /*out*/, int64_t /*completion_tokens*/) const {}
   // Appends the only element of a chunk's `choices` and the members after the list, but no closing
   // brace.

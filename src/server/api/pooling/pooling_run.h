@@ -32,12 +32,14 @@ struct PoolingJob {
   int64_t num_tokens() const;  // total of all prompts
 };
 
-// Makes the answer from the vectors, one per prompt, in order. Called once, on a worker.
+// Formats the response from the vectors, one per prompt, in the order of the prompts. Called once,
+// on a worker.
 using PoolingAnswer = std::function<ApiResult<HttpResponse>(std::vector<std::vector<float>>)>;
 
 // Submits the prompts to the engine, and answers `call.client` once it has all vectors. If the
-// client disconnects or a prompt fails, the others are aborted at once. 413 or 503 if the memory
-// for prompts and vectors is refused. REQUIRES: called on a worker thread; `call.model` pools.
+// client disconnects or a prompt fails, the other prompts are aborted immediately. 413 or 503 if
+// the memory for prompts and vectors is refused. REQUIRES: called on a worker thread; `call.model`
+// pools.
 ApiStatus StartPooling(const RouteCall& call, PoolingJob job, PoolingAnswer answer);
 
 }  // namespace sluice

@@ -21,12 +21,12 @@ constexpr std::string_view kPlaceOfPart = "sluice_place";
 // Whether a part of that type is an image.
 bool IsImagePart(std::string_view type);
 
-// Reads, decodes and processes every image part of `messages`, in order. Parts have the form of a
-// chat, {"type": "image_url", "image_url": {"url": ...}}; requests of other APIs are converted to
-// it. `own_places`: parts may have kPlaceOfPart. Reserves memory before each step. Errors: 400 that
-// names the part, for a model without a tower, too many images, a URL that is not allowed, bytes
-// that are not an image, and an image that the model's processor refuses or that has more tokens
-// than the engine accepts; 413 or 503 if memory is refused.
+// Reads, decodes and processes the image parts of `messages` one after another. Parts have the form
+// of a chat, {"type": "image_url", "image_url": {"url": ...}}; requests of other APIs are converted
+// to it. `own_places`: parts may have kPlaceOfPart. Reserves memory before each step. Errors: 400
+// that names the part, for a model without a tower, too many images, a URL that is not allowed,
+// bytes that are not an image, and an image that the model's processor refuses or that has more
+// tokens than the engine accepts; 413 or 503 if memory is refused.
 ApiResult<std::vector<ImageParts>> ReadImages(const RouteCall& call, const json::Value& messages,
                                               bool own_places);
 

@@ -63,7 +63,7 @@ ApiStatus ResolveLogitBias(const SamplingFields& fields, const ModelContext& mod
         "logit_bias", list);
   }
   API_RETURN_IF_ERROR(CheckIds(ids, "logit_bias", model.vocab_size));
-  // Keys may spell one id in several ways ("7", "07"). The last one counts.
+  // Several keys may denote one id ("7", "07"). The last key takes precedence.
   std::vector<std::pair<int32_t, float>> biases;
   std::unordered_map<int32_t, size_t> places;
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -26,7 +26,7 @@ struct OutputItem {
 
 void AppendOutputItem(std::string& out, const OutputItem& item);
 
-// Numbers the events and sends them in order. Thread safety: none.
+// Numbers the events consecutively and sends them in that order. Thread safety: none.
 class ResponseEvents {
  public:
   // `send` receives each event in wire format, with its number.
