@@ -14,8 +14,8 @@ namespace sluice::json {
 
 enum class Type { kNull, kBool, kInteger, kBigInteger, kDouble, kString, kArray, kObject };
 
-// One JSON value. Objects keep the order of their keys. Integers outside int64 keep their digits
-// (kBigInteger), so that a reader can name them in an error.
+// One JSON value. Objects keep the order in which their keys were added. Integers outside int64
+// keep their digits (kBigInteger), so that a reader can name them in an error.
 class Value {
  public:
   using Array = std::vector<Value>;

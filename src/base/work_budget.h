@@ -1,6 +1,6 @@
 // Limits the processor time, memory and stack that third-party code may use on a thread.
 // work_budget.cc replaces the program's global `operator new` and `operator delete` for this. This
-// header is C++17, because sources of third-party libraries include it, too.
+// header is C++17, because sources of third-party libraries also include it.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ struct LoadOptions {
   std::string model;                // "": the server's default model
   std::vector<std::string> models;  // if not empty, each request uses one of these instead of
                                     // `model`
-  bool random_models = true;        // true: chosen at random; false: in turn
+  bool random_models = true;        // true: chosen at random; false: round-robin
   bool ignore_eos = false;
   std::optional<int64_t> logprobs;
   // Additional members of every request body. They replace members that are set otherwise.

@@ -122,7 +122,7 @@ struct LoadQuantization {
 
 // Returns "fp8, int8, ...".
 std::string LoadQuantizationNames();
-// Returns `stored`, with its plain weights rounded to the `wanted` formats. For a quantized
+// Returns `stored` with its plain weights rounded to the formats in `wanted`. For a quantized
 // checkpoint, checks `wanted.weights` with CheckQuantizationOption. kInvalidArgument for an unknown
 // name.
 Result<std::shared_ptr<const QuantizationScheme>> QuantizeAtLoad(

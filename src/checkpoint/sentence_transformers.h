@@ -38,7 +38,7 @@ struct DenseModule {
 
 struct SentenceTransformersConfig {
   PoolingMethod method = PoolingMethod::kMean;
-  std::vector<DenseModule> dense;  // applied to the pooled vector, in order
+  std::vector<DenseModule> dense;  // applied to the pooled vector, the first element first
   bool normalize = false;          // whether to divide the result of the last layer by its norm
   // Longer texts are truncated. From max_seq_length in sentence_bert_config.json, else
   // model_max_length in tokenizer_config.json.

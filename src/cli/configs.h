@@ -33,9 +33,9 @@ struct DownloadHooks {
 // FetchModel.
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings,
                                            const DownloadHooks& hooks = {});
-// The same, for commands that need only `part` of the model.
+// Like the function above, for commands that need only `part` of the model.
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, ModelPart part);
-// The same for the model called `name`; ignores the positional words.
+// Like the function above, for the model called `name`; ignores the positional words.
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, std::string name,
                                            const DownloadHooks& hooks = {});
 // Returns the folder of the model called `name`. Downloads only `part`.

@@ -55,8 +55,8 @@ struct DeploymentSearch {
   int num_tried = 0;
 };
 
-// Engines of a deployment get the requests in turn. Calls `on_try` (may be empty) before each
-// replay with the number of replays. Errors: a model that cannot be read, or an empty trace.
+// Engines of a deployment receive the requests round-robin. Calls `on_try` (may be empty) before
+// each replay with the number of replays. Errors: a model that cannot be read, or an empty trace.
 Result<DeploymentSearch> FindDeployments(const DeploymentQuery& query,
                                          const std::function<void(int)>& on_try = {});
 

@@ -27,10 +27,9 @@ struct DoorMemory {
 // it.
 Result<DoorMemory> DoorMemoryOf(const options::Settings& settings);
 
-// Returns the models of all entries. Errors: those of SettingsOfEntry; kInvalidArgument for an
-// option on the command line that cannot be combined with --models, for a path that is neither a
-// folder nor a model id, for an adapter with the name of another model or adapter, and for a model
-// on a device without --models-memory.
+// Returns the models of all entries. Errors: those of SettingsOfEntry. kInvalidArgument for: an
+// option that cannot be combined with --models; a path that is neither a folder nor a model id; an
+// adapter with the name of another model or adapter; a model on a device without --models-memory.
 Result<std::vector<DoorModel>> DoorModelsOf(const options::Settings& settings,
                                             const std::vector<options::ModelEntry>& entries,
                                             const DoorMemory& memory);

@@ -271,7 +271,7 @@ class NodeDesk {
     while (!stopping_) RunGuarded("serve", "to start daemons", [&] { ServeOnce(any_lost); });
   }
 
-  // Waits for an event. Sets `any_lost` if a machine was lost; the other machines then end, too.
+  // Waits for an event. Sets `any_lost` if a machine was lost; the other machines then also end.
   void ServeOnce(bool& any_lost) {
     std::vector<pollfd> polled{{wake_.get(), POLLIN, 0}, {agents_.get(), POLLIN, 0}};
     // A machine sends nothing while its group runs, so data means that it is lost.

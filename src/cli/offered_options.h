@@ -13,7 +13,7 @@ struct OfferedOption {
   const options::Option* option = nullptr;
   // With dashes, the preferred one first. For a flag, the form that changes its default.
   std::vector<std::string> flags = {};
-  std::vector<std::string_view> values = {};  // suggested values; others may be valid, too
+  std::vector<std::string_view> values = {};  // suggested values; others may also be valid
 
   bool TakesValue() const { return option->type != options::Type::kFlag; }
 };

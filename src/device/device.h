@@ -174,8 +174,8 @@ bool BuiltWithCuda();
 // runtime (with both versions), or no device.
 Result<std::vector<DeviceInfo>> ListCudaDevices();
 
-// The same for AMD GPUs, as restricted by HIP_VISIBLE_DEVICES: whether the program was built with
-// their kernels (make build-hip), and which devices HIP's runtime shows.
+// Like the function above for AMD GPUs, as restricted by HIP_VISIBLE_DEVICES: whether the program
+// was built with their kernels (make build-hip), and which devices HIP's runtime shows.
 bool BuiltWithHip();
 Result<std::vector<DeviceInfo>> ListHipDevices();
 

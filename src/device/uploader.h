@@ -1,6 +1,6 @@
-// Uploads weights to a device through two page-locked host buffers. While one is being sent, all
-// threads fill the other, so that the upload takes as long as the slower of the source (a mapped
-// file) and the bus, not as long as both together.
+// Uploads weights to a device through two page-locked host buffers. While one buffer is being
+// copied to the device, all threads fill the other. So the upload takes as long as the slower of
+// the source (a mapped file) and the bus, not the sum of both.
 #pragma once
 
 #include <array>

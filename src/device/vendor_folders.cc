@@ -42,7 +42,7 @@ std::vector<fs::path> PrefixesOf(const fs::path& folder) {
     if (error) break;
     program = (program.parent_path() / target).lexically_normal();
   }
-  // The folder itself may be a link, too.
+  // The folder itself may also be a link.
   std::error_code error;
   const fs::path real = fs::canonical(folder / "python3", error);
   if (!error) prefixes.push_back(real.parent_path().parent_path());

@@ -12,11 +12,11 @@
 
 namespace sluice {
 
-// Writes content in order. Content passes through a ring buffer, from which a second thread
-// computes the digest, so downloading and checking take one pass and two cores. From the file, that
-// thread reads the initial content, and content that arrived before it had caught up. After that,
-// Append waits for it, because reading content again would cost more CPU time than waiting. Thread
-// safety: one thread calls.
+// Writes content from the first byte to the last. Content passes through a ring buffer, from which
+// a second thread computes the digest, so downloading and checking take one pass and two cores.
+// From the file, that thread reads the initial content, and content that arrived before it had
+// caught up. After that, Append waits for it, because reading content again would cost more CPU
+// time than waiting. Thread safety: one thread calls.
 class ContentWriter {
  public:
   // Uses `file`, an open descriptor for reading and writing, until destroyed. The file's first

@@ -34,7 +34,7 @@ struct FetchOptions {
 //
 // However the process ends, every file in a snapshot is complete and matches its ETag. The next
 // call continues partial downloads; huggingface_hub, which may use the same cache at the same time,
-// can continue them, too. kUnavailable: no connection, no access, no disk space, or a cache that
+// can also continue them. kUnavailable: no connection, no access, no disk space, or a cache that
 // cannot be written; or HF_HUB_OFFLINE is set, with the names of the missing files.
 Result<ResolvedModel> FetchModel(const FetchOptions& options);
 Result<ResolvedModel> FetchModel(const FetchOptions& options, const HubEnvironment& environment);

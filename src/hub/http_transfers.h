@@ -42,7 +42,7 @@ struct HttpOutcome {
   std::string problem = "";  // why there is no complete response; "" if there is one
   bool ended_by_caller = false;
   bool slow = false;          // whether it was slower than kSlowestBytesPerSecond
-  bool certain = false;       // whether a retry would fail, too: a bad certificate or address
+  bool certain = false;       // whether a retry would also fail: a bad certificate or address
   std::string redirect = "";  // absolute URL of a 3xx response
   std::optional<int64_t> retry_after_seconds = std::nullopt;
 };

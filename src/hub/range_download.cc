@@ -58,7 +58,7 @@ struct Failure {
   std::string problem;
   std::optional<int64_t> wait = std::nullopt;  // how long the server asks to wait, in seconds
   bool slow = false;                           // whether the sender was below the minimum speed
-  bool certain = false;                        // whether a retry would fail, too
+  bool certain = false;                        // whether a retry would also fail
   bool refused = false;                        // whether the URL is invalid or has expired
 };
 

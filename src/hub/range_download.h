@@ -1,5 +1,5 @@
-// Downloads a file in order, so that any program can continue the download. Uses parallel
-// connections if that is faster.
+// Writes a downloaded file from the first byte to the last, so that any program can continue the
+// download. Uses parallel connections if that is faster.
 #pragma once
 
 #include <cstdint>

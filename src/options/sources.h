@@ -48,7 +48,7 @@ Result<std::vector<Assignment>> ReadEnvironment(
     const std::map<std::string, std::string>& environment, Commands commands);
 
 // Reads a .yaml or .yml file whose keys are option names. true and false set flags (`no-x: true` is
-// allowed, too), lists and mappings give lists and JSON objects, null means "not given", and a
+// also allowed), lists and mappings give lists and JSON objects, null means "not given", and a
 // dotted key sets one key of a JSON option. kInvalidArgument names file:line.
 Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, Commands commands,
                                          Dialect dialect);

@@ -31,7 +31,7 @@ Result<std::vector<std::string>> CheckWords(const Option& option, std::vector<st
 // Whether a value requests something: it is not null, false, 0, an empty text, list or object, nor
 // the word auto or none.
 bool AsksForSomething(const json::Value& value);
-// The same for an option's words, which must also differ from its default.
+// Like the function above, for an option's words, which must also differ from the option's default.
 bool AsksForSomething(const Option& option, const std::vector<std::string>& words, Dialect dialect);
 
 }  // namespace sluice::options

@@ -22,7 +22,7 @@ Result<const SluiceMpiTable*> OpenMpiLibrary();
 
 // How an MPI launcher (mpirun, Slurm with PMIx or PMI2) started this process. FindMpiLaunch returns
 // nullopt unless one started it as one of several, judging by the environment variables that
-// launchers set. SLURM_PROCID alone does not count, because a batch script has it, too.
+// launchers set. SLURM_PROCID alone does not count, because batch scripts also have it.
 struct MpiLaunch {
   int rank = 0;
   int size = 1;          // 0: unknown

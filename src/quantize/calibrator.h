@@ -35,7 +35,7 @@ class Calibrator {
                                                     std::vector<std::vector<int32_t>> sequences);
   virtual ~Calibrator() = default;
 
-  // Runs the next layer on all sequences. REQUIRES: called for layers 0, 1, ... in order.
+  // Runs the next layer on all sequences. REQUIRES: called for layers 0, 1, ... in ascending order.
   virtual Result<LayerStatistics> RunLayer(int64_t layer) = 0;
 };
 

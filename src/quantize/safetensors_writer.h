@@ -25,10 +25,10 @@ struct PlannedTensor {
 // Ownership: owns the open files. Thread safety: one thread at a time.
 class SafetensorsWriter {
  public:
-  // Distributes the tensors, in order, over files of at most `max_file_bytes` (a tensor is never
-  // split), and creates the files in `folder` with their full size. Within a file, tensors are
-  // sorted by descending element size, so that each is aligned for its type. REQUIRES: names are
-  // unique.
+  // Distributes the tensors, in the order of the list, over files of at most `max_file_bytes` (a
+  // tensor is never split), and creates the files in `folder` with their full size. Within a file,
+  // tensors are sorted by descending element size, so that each is aligned for its type. REQUIRES:
+  // names are unique.
   static Result<SafetensorsWriter> Create(const std::filesystem::path& folder,
                                           std::vector<PlannedTensor> tensors,
                                           int64_t max_file_bytes);

@@ -40,8 +40,9 @@ struct BpeSpec {
 // Thread safety: immutable; several threads may call Encode at the same time.
 class BpeModel {
  public:
-  // `byte_level`: pieces are raw bytes, and the vocabulary spells them byte by byte (byte_level.h).
-  // Not possible with affixes. Returns an error if unk_token is not in the vocabulary.
+  // `byte_level`: pieces are raw bytes, and the vocabulary writes each byte as one character
+  // (byte_level.h). Not possible with affixes. Returns an error if unk_token is not in the
+  // vocabulary.
   static Result<BpeModel> Create(BpeSpec spec, bool byte_level);
   // Whether pieces may be raw bytes: the vocabulary must contain every byte that can occur in valid
   // UTF-8.

@@ -33,7 +33,7 @@ class EncodeBudget {
     current_->left_ -= static_cast<int64_t>(units);
     return current_->left_ >= 0;
   }
-  // Exceeds the budget at once, because a step reached its own limit.
+  // Exceeds the budget immediately, because a step reached its own limit.
   static void Exhaust() {
     if (current_ != nullptr) current_->left_ = -1;
   }

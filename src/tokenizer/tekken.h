@@ -17,9 +17,9 @@ struct TekkenTokenizer {
   json::Value config{json::Value::Object{}};
 };
 
-// Byte-level BPE without its own merges: two neighbouring tokens merge if their bytes together are
-// a token, those of the lowest rank first. The special tokens have the first ids. kInvalidData for
-// a damaged file; the error names the place in it.
+// Byte-level BPE without a list of merges: two adjacent tokens merge if their concatenated bytes
+// are a token. The pair whose merged token has the lowest rank merges first. The special tokens
+// have the first ids. kInvalidData for a damaged file; the error names the place in it.
 Result<TekkenTokenizer> ReadTekkenJson(std::string_view text);
 
 }  // namespace sluice

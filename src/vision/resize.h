@@ -1,11 +1,11 @@
 // Resizes RGB images. Results equal those of torchvision's antialiased filters on uint8 tensors
 // (torch 2.x on a CPU), byte by byte.
 //
-// There are two passes, the horizontal one first, with bytes in between. Each output is a sum of
-// products of bytes and 16-bit integer weights: the weights of a filter are computed in float64,
-// divided by their sum, and scaled by the largest power of two with which the largest of them stays
-// below 2^15 (at most 2^22). Pillow always uses 22 bits of precision, and therefore differs by one
-// or two in some bytes.
+// There are two passes, the horizontal one first, with 8-bit intermediate results. Each output is a
+// sum of products of bytes and 16-bit integer weights. A filter's weights are computed in float64,
+// divided by their sum, and scaled by a power of two: the largest, up to 2^22, that keeps all
+// weights below 2^15. Pillow always uses 22 bits of precision, and therefore differs by one or two
+// in some bytes.
 #pragma once
 
 #include <array>

@@ -152,7 +152,7 @@ double Dot(const double* a, const double* b, int64_t count) {
   return sum;
 }
 
-// A product, as its description states it; all layouts are by columns.
+// A product, as its descriptors state it; all layouts are column-major.
 struct Product {
   int64_t m, n, k;  // in the library's terms: D is m x n
   LayoutRecord a, b, d;

@@ -58,8 +58,8 @@ float ScaleOf(int64_t n, int64_t group) {
 
 using At = std::function<uint32_t(int64_t, int64_t)>;
 
-// Returns 4-bit codes [rows, cols]. Eight neighbours in a row share a word, the first in the lowest
-// bits.
+// Returns 4-bit codes [rows, cols]. Eight consecutive codes of a row share a word, the first in the
+// lowest bits.
 std::string AlongCols(int64_t rows, int64_t cols, const At& at) {
   std::vector<uint32_t> words;
   for (int64_t r = 0; r < rows; ++r) {
@@ -71,7 +71,7 @@ std::string AlongCols(int64_t rows, int64_t cols, const At& at) {
   }
   return BytesOf(words);
 }
-// Returns the same codes, but eight neighbours in a column share a word.
+// Returns the same codes, but eight consecutive codes of a column share a word.
 std::string AlongRows(int64_t rows, int64_t cols, const At& at) {
   std::vector<uint32_t> words;
   for (int64_t r = 0; r < rows; r += 8) {
