@@ -12,9 +12,9 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 // different banks. Products are of BF16; with E4M3 they are of F16, to which one instruction
 // converts two codes, and queries are scaled to F16's range by a power of two per row. kDim 0: any
 // head size up to 256, in whole steps of 16, with zeros beyond head_dim. kLatentDim: latent vectors
-// of any size up to it, each followed by a shared key; values are the first numbers of the keys, so
-// that there is one tile for both. Otherwise the head size; it must fill whole loads and, in a wide
-// tile, fit registers.
+// of any size up to it, each followed by a shared key; values are the first elements of the keys,
+// so that there is one tile for both. Otherwise the head size; it must fill whole loads and, in a
+// wide tile, fit registers.
 constexpr int kLatentDim = device::kMostLatentKeyDim;
 
 template <bool kIsE4m3, int kDim>
@@ -29,7 +29,7 @@ struct KvTile {
   static constexpr int kMaxValueSteps = kIsLatent ? device::kMostLatentDim / 16 : kMaxSteps;
   static constexpr int kNumberBytes = kIsE4m3 ? 1 : 2;
   static constexpr bool kIsSwizzled = !kHasAnyDim && kDim * kNumberBytes % 128 == 0;
-  // Steps of 16 numbers of a head that one LoadMatrix4 of keys covers.
+  // Steps of 16 elements of a head that one LoadMatrix4 of keys covers.
   static constexpr int kStepsOfLoad = kIsE4m3 ? 4 : 2;
 
   int any_dim;
@@ -84,7 +84,7 @@ struct KvTile {
 
   // Warp. Loads keys for the scores of 16 query rows against the eight positions from `position`
   // on: steps [step, step + kStepsOfLoad) as operand b of Multiply; those beyond steps() are
-  // unspecified. The 16 numbers of a step have the order of LoadQuery. `lane`: this thread's.
+  // unspecified. The 16 elements of a step have the order of LoadQuery. `lane`: this thread's.
   __device__ void LoadKeys(uint32_t (&b)[kStepsOfLoad][2], unsigned char* tile, int position,
                            int step, int lane) const {
     uint32_t codes[4];

@@ -18,8 +18,8 @@ constexpr int kNarrowTileRows = 16;
 // depend only on its own position and cache.
 constexpr int kAttentionSplit = 512;
 
-// Additional numbers of a row of partial results. After head_dim sums come the largest score, the
-// sum of weights, and two numbers of padding.
+// Additional elements of a row of partial results. After head_dim sums come the largest score, the
+// sum of weights, and two elements of padding.
 constexpr int kPartialExtraNumbers = 4;
 
 struct HeadTiles {

@@ -58,7 +58,7 @@ constexpr int kFastAccumulation = 25;  // int8_t
 constexpr int kScaleModeA = 31;        // int32_t
 constexpr int kScaleModeB = 32;        // int32_t
 
-// Scale modes: one F32 for the matrix; one E4M3 per 16 numbers of a column, ordered as in
+// Scale modes: one F32 for the matrix; one E4M3 per 16 elements of a column, ordered as in
 // nvf4_scales.h; one F32 per row of A (column of B).
 constexpr int32_t kScaleScalar = 0;
 constexpr int32_t kScaleGroups16 = 1;

@@ -167,9 +167,9 @@ __device__ __forceinline__ void AsyncWait() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
 }
 
-// Warp. Loads four 8 x 8 matrices of 16-bit numbers from shared memory: lane l gives the address of
-// row l % 8 (16 bytes, aligned) of matrix l / 8. registers[m] of lane l holds elements 2 * (l % 4)
-// and 2 * (l % 4) + 1 of row l / 4 of matrix m.
+// Warp. Loads four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address
+// of row l % 8 (16 bytes, aligned) of matrix l / 8. registers[m] of lane l holds elements 2 * (l %
+// 4) and 2 * (l % 4) + 1 of row l / 4 of matrix m.
 __device__ __forceinline__ void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared_row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"

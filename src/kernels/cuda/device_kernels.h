@@ -19,7 +19,8 @@
 
 namespace sluice::device {
 
-// How a row's numbers are rounded when written as kF8E4M3 (kStatic, kPerToken) or as kBF16 (kNvF4).
+// How a row's elements are rounded when written as kF8E4M3 (kStatic, kPerToken) or as kBF16
+// (kNvF4).
 enum class RowScale : uint8_t {
   kStatic,    // code = E4M3(x / static_scale); the row's scale is static_scale
   kPerToken,  // scale = amax / 448 of the row (1 for a row of zeros), code = E4M3(x / scale)
@@ -123,7 +124,7 @@ struct RopeTableArgs {
 };
 
 // x[rows[i]] = values[places[i]], or with `adds` x[rows[i]] += values[places[i]], for `count` rows
-// of `cols` numbers. REQUIRES: `rows` are unique; cols and value_stride are multiples of 4.
+// of `cols` elements. REQUIRES: `rows` are unique; cols and value_stride are multiples of 4.
 struct PlaceRowsArgs {
   const float* values;
   int64_t value_stride;
@@ -241,7 +242,7 @@ struct AttentionMerge {
 // of 8 from 16 to 256, or 512; with a soft cap, from 16 to 256.
 //
 // Latent attention (`latent_dim` > 0): there is a single KV head, whose values are the first
-// latent_dim numbers of its keys; cache.v is unused, and v_scale is k_scale. head_dim: a multiple
+// latent_dim elements of its keys; cache.v is unused, and v_scale is k_scale. head_dim: a multiple
 // of 8 up to kMostLatentKeyDim; latent_dim: even, up to kMostLatentDim. No soft cap, no sinks.
 struct AttentionArgs {
   const uint16_t* q;  // BF16 [rows, num_heads, head_dim]

@@ -13,7 +13,7 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
 constexpr int kVector = 8;
 
-// Returns whether an array of rows of `cols` numbers that starts at `data` can be accessed wide;
+// Returns whether an array of rows of `cols` elements that starts at `data` can be accessed wide;
 // true for null.
 inline bool IsWide(const void* data, int64_t cols) {
   return cols % kVector == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
@@ -40,7 +40,7 @@ struct RowsLaunch {
   bool wide;
 };
 
-// Returns the number of threads for a row of `cols` numbers, at most `limit`. It depends only on
+// Returns the number of threads for a row of `cols` elements, at most `limit`. It depends only on
 // `cols`, so a row's sums do not depend on the batch.
 inline unsigned RowThreads(int64_t cols, unsigned limit) {
   const int64_t vectors = (cols + kVector - 1) / kVector;
@@ -65,7 +65,7 @@ __device__ __forceinline__ int VectorCount(int64_t col, int64_t cols) {
   return col + kVector <= cols ? kVector : col < cols ? static_cast<int>(cols - col) : 0;
 }
 
-// Loads numbers [index, index + count) of an array of kF32 or kBF16; the rest of `values` is zero.
+// Loads elements [index, index + count) of an array of kF32 or kBF16; the rest of `values` is zero.
 __device__ __forceinline__ void LoadVector(const void* x, ElementType type, int64_t index,
                                            int count, bool wide, float (&values)[kVector]) {
   if (wide && count == kVector) {
@@ -213,7 +213,7 @@ __device__ __forceinline__ void RoundToNvF4(uint32_t largest_bits, float static_
 }
 
 // Called by all threads of a block of a RowsShape launch. Writes row `row` of `out`. load(col,
-// count, values) must give numbers [col, col + count) of the row, followed by zeros, the same at
+// count, values) must give elements [col, col + count) of the row, followed by zeros, the same at
 // every call.
 template <typename Load>
 __device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row, int64_t cols,
@@ -223,7 +223,7 @@ __device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row
   float scale = out.static_scale;
   if (IsNvF4(out)) {
     if (blockIdx.y == 0 && threadIdx.x == 0) out.scales[row] = scale;
-    // For whole groups, a thread reads all numbers of a group before it writes them, so `out` may
+    // For whole groups, a thread reads all elements of a group before it writes them, so `out` may
     // be the input.
     for (int64_t col = 2 * first; col < cols; col += 2 * step) {
       float values[2][kVector];

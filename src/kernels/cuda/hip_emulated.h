@@ -18,7 +18,7 @@ namespace sluice::emulator {
 struct KnownKernel {
   const void* function;
   size_t args_bytes;
-  void (*run)(const void* args);  // a thread of it
+  void (*run)(const void* args);  // a thread of the block
 };
 inline std::vector<KnownKernel>& KnownKernels() {
   static std::vector<KnownKernel> kernels;

@@ -142,8 +142,8 @@ __global__ void HalvesKernel(InstructionArgs args) {
   }
 }
 
-// For 32 numbers: out [4, 32] = the sum, the maximum, the left neighbour in a ring, and the count
-// of positive numbers.
+// For 32 elements, one per lane: out [4, 32] = the sum, the maximum, the previous lane's element
+// (lane 0: lane 31's), and the count of positive elements.
 __global__ void WarpKernel(InstructionArgs args) {
   const int lane = static_cast<int>(threadIdx.x);
   const float value = static_cast<const float*>(args.a)[lane];

@@ -28,8 +28,8 @@ struct TailRope {
 
 // Each row of x has at latent_begin a latent vector, followed by the key that all heads share. The
 // RMS norm of the vector, w * v * rsqrt(mean(v^2) + eps), and the rotated key are written to the
-// cache as one row. If q_dim > 0, q = the norm of the row's first q_dim numbers. REQUIRES: a cache
-// with one head of latent_dim + rope.dim numbers; even latent_begin and latent_dim.
+// cache as one row. If q_dim > 0, q = the RMS norm of the row's first q_dim elements. REQUIRES: a
+// cache with one head of latent_dim + rope.dim numbers; even latent_begin and latent_dim.
 struct LatentAppendArgs {
   const float* x;  // [rows, latent_begin + latent_dim + rope.dim]
   int64_t rows;
@@ -45,9 +45,9 @@ struct LatentAppendArgs {
   uint16_t* q = nullptr;          // BF16 [rows, q_dim]
 };
 
-// Multiplies the numbers of each head by the head's own matrix:
+// Multiplies the elements of each head by the head's own matrix:
 //   y[row, head, j] = factor * sum over i < k of w[head, j, i] * bf16(x[row, head, i]), for j < n
-// and copies the rope.dim numbers that follow the k in x, rotated and times factor, after the n
+// and copies the rope.dim elements that follow the k in x, rotated and times factor, after the n
 // results. factor: temperature as in RopeAppendArgs, or 1. Sums over i are taken in ascending steps
 // of 16, independently of other rows. REQUIRES: even k, n, strides and begins; k * 2 bytes a
 // multiple of 4.
@@ -55,7 +55,7 @@ struct HeadProductsArgs {
   const void* x;  // kF32 or kBF16; head h of row r at r * x_stride + h * x_head
   ElementType x_type;
   int64_t x_stride, x_head;
-  const uint16_t* w;  // BF16 [n, k], matrices w_head numbers apart
+  const uint16_t* w;  // BF16 [n, k], matrices w_head elements apart
   int64_t w_head;
   int64_t rows;
   int heads, n, k;

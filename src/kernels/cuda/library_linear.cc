@@ -108,7 +108,7 @@ class LibraryLinear::Description {
     x_scales_ = product.x_scales;
   }
 
-  // False: the library does not support a part of it.
+  // False: the library does not support a part of the product.
   bool is_complete() const { return is_complete_; }
   Layout a() const { return a_; }
   Layout b() const { return b_; }

@@ -31,7 +31,7 @@ struct LibraryProduct {
   const void* x = nullptr;
   void* y = nullptr;
   // Both null, or neither. kF8E4M3, only if HasRowScales(): F32 [n] and [m]. kF4E2M1, required, and
-  // only if HasNvF4(): an E4M3 per 16 numbers of a row, ordered as in nvf4_scales.h.
+  // only if HasNvF4(): one E4M3 per 16 elements of a row, ordered as in nvf4_scales.h.
   const void* w_scales = nullptr;
   const void* x_scales = nullptr;
   float factor = 1;

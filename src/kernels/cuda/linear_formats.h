@@ -14,8 +14,8 @@ enum class Format {
   kF8Blocks,  // block scales, BF16 inputs
   kI8,
   kI4,    // group scales and zero points
-  kNvF4,  // E2M1 with an E4M3 scale per 16 numbers
-  kMxF4,  // E2M1 with an E8M0 scale per 32 numbers
+  kNvF4,  // E2M1 with an E4M3 scale per 16 elements
+  kMxF4,  // E2M1 with an E8M0 scale per 32 elements
 };
 
 // Exactness. With BF16 inputs, codes are multiplied as exact BF16 numbers: E2M1 codes times their
@@ -62,7 +62,7 @@ __device__ __forceinline__ int ChunkOffset(int row, int chunk) {
 // load. They are the lane's elements of two BF16 products of depth 16 (four each) or of one E4M3
 // product of depth 32. No lane needs elements that another has loaded.
 
-// Loads the lane's 8 elements of unit `unit` of a row of 16-bit or 8-bit numbers, as stored.
+// Loads the lane's 8 elements of unit `unit` of a row of 16-bit or 8-bit elements, as stored.
 template <int kStageK>
 __device__ __forceinline__ void LoadBf16Unit(const unsigned char* shared, int row, int unit, int t,
                                              uint32_t (&words)[4]) {

@@ -235,7 +235,7 @@ struct StageScales {
         SLUICE_UNROLL
         for (int unit = 0; unit < T::kUnits; ++unit) {
           if constexpr (kF == Format::kNvF4) {
-            // Lanes with t < 2 have numbers of a unit's first group, the others of its second.
+            // Lanes with t < 2 have elements of a unit's first group, the others of its second.
             uint32_t pairs[2];
             E4m3x4ToBf16(next[r][half][unit / 2], pairs[0], pairs[1]);
             const uint32_t twice = __byte_perm(pairs[unit % 2], 0, t < 2 ? 0x1010 : 0x3232);

@@ -44,12 +44,12 @@ struct ConvolveArgs {
   bool silu, is_gated;
   void* out;  // [rows, channels]: F32, or BF16 if is_gated
   float* tails;
-  int64_t stride;  // numbers from one slot to the next
+  int64_t stride;  // elements from one slot to the next
   StateSlices sequences;
 };
 
 // The recurrences of kernels/state_update.h: Gated DeltaNet (`corrects`), Kimi Delta Attention
-// (also `decays_keys`) and Mamba-2. Rows are [q, k, v]: key_heads heads of key_dim numbers of q,
+// (also `decays_keys`) and Mamba-2. Rows are [q, k, v]: key_heads heads of key_dim elements of q,
 // and of k, then `heads` heads of head_dim of v, which the results replace. Value head h has key
 // head h / (heads / key_heads). For a delta rule, q and k get length 1 first, q divided by
 // sqrt(key_dim): x * factor / sqrt(sum of squares + 1e-6).
@@ -89,7 +89,7 @@ constexpr int kMostStateKeys = 256;
 
 // Norms and gates of a mixer's results: out = norm(x) * f(z), or norm(x * f(z)) if the gate comes
 // first, with f SiLU or, if `sigmoid`, the logistic function, of z * z_factor. The RMS norm is over
-// each group of group_width numbers, with weights [group_width] for all groups, or, if
+// each group of group_width elements, with weights [group_width] for all groups, or, if
 // `weights_all`, [groups, group_width]. Without weights there is no norm.
 struct GateStatesArgs {
   const float* x;  // rows x_stride apart

@@ -221,7 +221,7 @@ void LaunchRopeAppend(const StreamHandle& stream, const device::RopeAppendArgs& 
   if (cache.block_rows == 0) cache.block_rows = cache.num_kv_heads * cache.block_size;
   const void* const arrays[] = {given.qkv,     given.q,      given.cache.k, given.cache.v,
                                 given.cos_sin, given.q_norm, given.k_norm};
-  // Halves, too, begin at multiples of a vector.
+  // Halves also begin at multiples of a vector.
   const int half = cache.head_dim / 2, pairs = rotary_dim / 2;
   for (const void* array : arrays)
     launch.wide = launch.wide && IsWide(array, pairs) && IsWide(array, half - pairs);

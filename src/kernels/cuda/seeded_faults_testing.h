@@ -24,7 +24,7 @@ enum class Fault : uint8_t {
   kFenceTooLate,   // the fence comes after the atomic
   kReadsCached,    // the last block reads through its cache
   kNoFenceToRead,  // the last block bypasses its cache, but without a fence after the atomic
-  kNoWarpBarrier,  // lanes exchange numbers through shared memory without a warp barrier
+  kNoWarpBarrier,  // lanes exchange elements through shared memory without a warp barrier
   kBlocksOverlap,  // two blocks write one number
 };
 
@@ -104,7 +104,7 @@ struct ExchangeArgs {
   uint32_t* numbers;  // [2, 32]
 };
 
-// Reverses the numbers of a warp.
+// Reverses the elements of a warp.
 template <Fault kFault>
 void Exchange(ExchangeArgs args) {
   auto* shared = reinterpret_cast<uint32_t*>(SharedMemory());

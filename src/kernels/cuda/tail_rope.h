@@ -1,4 +1,4 @@
-// RoPE of the last numbers of a head (TailRope); each thread rotates one pair.
+// RoPE of the last elements of a head (TailRope); each thread rotates one pair.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
@@ -6,13 +6,13 @@
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
-// The numbers of a rotated pair, and their indices.
+// The elements of a rotated pair, and their indices.
 struct RotatedPair {
   int first, second;
   float a, b;
 };
 
-// Rotates pair `pair` of row `row`, whose numbers begin at `x`.
+// Rotates pair `pair` of row `row`, whose elements begin at `x`.
 template <typename T>
 __device__ __forceinline__ RotatedPair RotatePair(const device::TailRope& rope, int64_t row,
                                                   const T* x, int pair) {

@@ -94,7 +94,7 @@ class AttentionStep {
   double kv_bytes() const;
   // Lower bound of the operations of its products: those of positions that a row sees.
   double flops() const;
-  // Factor from a product of stored numbers to a score, before the soft cap.
+  // Factor from a product of stored elements to a score, before the soft cap.
   double score_scale() const;
   // The sink of a head; among them one far above all scores, and one far below.
   double Sink(int head) const { return sinks_[static_cast<size_t>(head)]; }
@@ -104,7 +104,7 @@ class AttentionStep {
     int32_t position = 0;
   };
   RowPlace PlaceOf(int64_t row) const;
-  // head_dim numbers each: a query, a key as stored, a value (value_dim numbers) with its scale.
+  // head_dim elements each: a query, a key as stored, a value (value_dim elements) with its scale.
   void Query(int64_t row, int head, std::vector<double>& numbers) const;
   void Key(size_t slice, int32_t position, int kv_head, std::vector<double>& numbers) const;
   void Value(size_t slice, int32_t position, int kv_head, std::vector<double>& numbers) const;

@@ -149,8 +149,8 @@ Status CheckDecode(CheckRun& run, CaseMemory& memory, Comparison& comparison) {
   return {};
 }
 
-// Returns every number of the narrow types, the ties between neighbours, and the F32 numbers next
-// to both.
+// Returns every value of the narrow types, the ties between adjacent values, and the F32 numbers
+// next to both.
 std::vector<float> BorderNumbers() {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> values = {0.0f,      -0.0f,  kInfinity, -kInfinity,     std::nanf(""),
@@ -206,7 +206,7 @@ void CompareHalves(Comparison& comparison, uint32_t got, float low, float high) 
 
 Status CheckHalves(CheckRun& run, CaseMemory& memory, Comparison& comparison) {
   std::vector<float> values = BorderNumbers();
-  for (int i = 0; i < 0x7C00; i += 13) {  // ties of F16 and their neighbours
+  for (int i = 0; i < 0x7C00; i += 13) {  // ties of F16 and the numbers next to them
     const float low = HalfToFloat(static_cast<uint16_t>(i));
     const float high = HalfToFloat(static_cast<uint16_t>(i + 1));
     const float tie = std::isinf(high) ? 65520.0f : (low + high) / 2;

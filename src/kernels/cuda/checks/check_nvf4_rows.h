@@ -1,4 +1,4 @@
-// Checks rows of NVFP4 numbers; belongs to the part "rows".
+// Checks rows of NVFP4 elements; belongs to the part "rows".
 #pragma once
 
 #include "kernels/cuda/checks/check_run.h"

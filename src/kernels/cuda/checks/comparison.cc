@@ -22,7 +22,7 @@ float NearestE4m3(double value) {
 }
 
 // Returns the least distance from `expected` to a value that rounds to `got`, that is, one closer
-// to `got` than to its neighbours.
+// to `got` than to the adjacent values of the result's type.
 double Needed(double below, double got, double above, double expected) {
   const double low = (below + got) / 2, high = (got + above) / 2;
   return expected < low ? low - expected : expected > high ? expected - high : 0;
@@ -74,9 +74,9 @@ void Comparison::AddF32(float got, double expected, double error) {
 void Comparison::AddBf16(uint16_t got, double expected, double error) {
   const float number = ToFloat(BFloat16{got});
   if (number == expected) return AddExact(error);
-  // Assumes that neighbours are one unit in the last place away. Below a power of two, the lower
-  // neighbour is closer, which does no harm. NaN, which is never accepted, has no exponent and gets
-  // the smallest step.
+  // Assumes that adjacent values are one unit in the last place away. At a power of two, the next
+  // lower value is closer, which does no harm. NaN, which is never accepted, has no exponent and
+  // gets the smallest step.
   const double step = std::ldexp(1.0, std::ilogb(std::max(0x1p-126f, std::abs(number))) - 7);
   Add(number, expected, NearestBf16(expected - error), NearestBf16(expected + error),
       Needed(number - step, number, number + step, expected), error);

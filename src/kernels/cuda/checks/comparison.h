@@ -1,4 +1,4 @@
-// Compares a device's numbers with a reference and with the allowed error.
+// Compares a device's results with a reference, within the allowed error.
 //
 // Tolerances are derived where the reference is computed, never chosen. A check gives the exact
 // value and a bound of the arithmetic error before the last rounding; the rounding to the output's

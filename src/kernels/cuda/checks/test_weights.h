@@ -19,7 +19,7 @@ struct WeightFormat {
   bool has_row_scales = false;
   // Whether inputs are E4M3 with row scales, not BF16.
   bool e4m3_inputs = false;
-  // Whether inputs are NVFP4 numbers stored in BF16 (RowScale::kNvF4), with row scales.
+  // Whether inputs are NVFP4 elements stored in BF16 (RowScale::kNvF4), with row scales.
   bool nvf4_inputs = false;
   // Whether the kernels support it but no checkpoint whose speed is measured uses it.
   bool is_only_checked = false;
@@ -30,7 +30,7 @@ struct WeightFormat {
 // INT4 in groups of 128 and of 32, NVFP4 (with BF16 and NVFP4 inputs), and MXFP4.
 std::span<const WeightFormat> WeightFormats();
 
-// How numbers are generated.
+// How elements are generated.
 //   kIntegers: small integers, with scales that are powers of two. Every sum of products with small
 //   integers is exact in F32, in any order, and also in narrower sums of tensor cores. So there is
 //   a single correct result, and a wrong index shows.
