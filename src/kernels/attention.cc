@@ -138,8 +138,8 @@ struct Call {
   int Attended(int positions) const {
     return chosen.positions != nullptr ? std::min(positions, chosen.most) : positions;
   }
-  // Returns the list of chosen positions for a row that sees `positions` positions; null: it
-  // attends to all of them.
+  // Returns the list of chosen positions for a row that sees `positions` positions; null: the row
+  // attends to all positions.
   const int32_t* ListOf(int64_t row, int positions) const {
     return Attended(positions) == positions ? nullptr : chosen.positions + row * chosen.stride;
   }

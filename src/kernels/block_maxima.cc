@@ -12,7 +12,7 @@ namespace sluice::kernels {
 
 namespace reference {
 
-// Implements FindMaxima. The vector versions hard-code kMaximaBlock, too.
+// Implements FindMaxima. The vector versions also hard-code kMaximaBlock.
 void BlockMaxima(const float* x, int64_t x_stride, int64_t rows, int64_t columns, float* maxima,
                  int64_t maxima_stride) {
   for (int64_t row = 0; row < rows; ++row) {

@@ -10,7 +10,7 @@ namespace sluice::kernels {
 
 namespace reference {
 
-// Convolves one row. inputs[j]: the row that weight j multiplies; y may be the last of them.
+// Convolves one row. inputs[j]: the row that weight j multiplies; y may be the last input row.
 void ConvolveRow(const float* const* inputs, int width, const float* weight, int64_t weight_stride,
                  const float* bias, int64_t count, bool silu, float* y) {
   for (int64_t i = 0; i < count; ++i) {

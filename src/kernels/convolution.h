@@ -27,7 +27,7 @@ struct TailSnapshot {
 // input of row r - width + 1) + ... + weight[width - 1, c] * x[r, c], summed in this order, for all
 // channels c in [begin, end); row r of x is at x + r * stride. `tail` [width - 1, channels]: on
 // entry the inputs before the first row, the latest last; on return the last width - 1 inputs. A
-// result depends only on its inputs, not on how the sequence is divided into calls. All numbers are
+// result depends only on its inputs, not on how the sequence is divided into calls. All arrays are
 // F32. REQUIRES: width in [1, kMostConvolutionWidth]; 0 < rows of a snapshot <= `rows`.
 void ConvolveRows(const Convolution& convolution, float* x, int64_t stride, int64_t rows,
                   int64_t begin, int64_t end, float* tail,

@@ -184,8 +184,8 @@ double SecondsOf(const auto& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The time in which all threads read the buffers, divided by the time of `body`, which reads them,
-// too. Medians of alternating runs, as the machine's bandwidth varies over time.
+// The time in which all threads read the buffers, divided by the time of `body`, which also reads
+// them. Medians of alternating runs, as the machine's bandwidth varies over time.
 double OfReading(const auto& body, std::span<const Buffer> buffers) {
   constexpr int kRuns = 15;
   std::vector<double> own, plain;

@@ -22,7 +22,7 @@ Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int6
 // A plain source (F32, F16 or BF16) is rounded to the type of a plain matrix (nearest even); any
 // other source must have the matrix's format, except for the layout of its scales; its codes are
 // copied unchanged. A source with one scale per tensor or per row fits a matrix with either layout.
-// Returns whether all numbers and codes of the source's rows are finite; scales are not checked.
+// Returns whether all elements and codes of the source's rows are finite; scales are not checked.
 // REQUIRES: the rows are within both matrices; source.cols == matrix.cols.
 bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const StoredMatrix& source,
               int64_t source_row, int64_t num_rows);
@@ -36,7 +36,7 @@ void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 // receives the block maxima of the rows of y. REQUIRES: x.cols == w.cols.
 //
 // BF16 inputs: products are exact for weights of every format (codes and, for groups of 4-bit
-// numbers, code * scale are exact in BF16), sums are F32, block scales multiply the sum of their
+// elements, code * scale are exact in BF16), sums are F32, block scales multiply the sum of their
 // block and row scales the whole sum. (If the CPU's BF16 instruction flushes subnormal numbers to
 // zero, weights below 2^-126, which only MXFP4 has, are zero.) F32 inputs are multiplied in F32 by
 // the exact values of the weights. I8 inputs require I8 weights: exact integer sums, scaled once at

@@ -41,9 +41,9 @@ int64_t LoraBBytes(int64_t rank, int64_t rows, ElementType type);
 // Returns the bytes of an embedding's A.
 int64_t LoraTableBytes(int64_t rank, int64_t vocab_size, ElementType type);
 
-// The functions below pack row-major numbers of a checkpoint (F32, F16 or BF16, possibly
-// unaligned). `out` is written completely. Each returns whether all numbers are finite.
-// a: [rank, cols] to [rank / 16][cols / 2][16][2]; in F32 [rank / 16][cols][16].
+// The functions below pack row-major elements of a checkpoint (F32, F16 or BF16, possibly
+// unaligned). `out` is written completely. Each returns whether all elements are finite. a: [rank,
+// cols] to [rank / 16][cols / 2][16][2]; in F32 [rank / 16][cols][16].
 bool PackLoraA(const std::byte* a, ElementType stored, int64_t rank, int64_t cols, ElementType type,
                void* out);
 // Packs b [rows, rank] to [rank / 2][rows][2]; in F32 [rank][rows].

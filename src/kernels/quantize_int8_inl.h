@@ -34,7 +34,7 @@ inline void QuantizeInt8(const T* x, int64_t cols, int8_t* out, float* scale) {
   }
   float amax;
   __builtin_memcpy(&amax, &largest, 4);
-  // Zero for a row of zeros, or of numbers too small for a scale.
+  // Zero for a row of zeros, or of elements too small for a scale.
   const float least = amax / 127.0f;
   const float divisor = least == 0 ? 1.0f : least;
   *scale = divisor;

@@ -1,4 +1,4 @@
-// Divides elementwise work among threads so that one wide row spreads over all of them.
+// Divides elementwise work among threads so that one wide row spreads over all threads.
 #pragma once
 
 #include <algorithm>

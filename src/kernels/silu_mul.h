@@ -13,12 +13,12 @@ namespace sluice::kernels {
 void SiluMul(ThreadPool& pool, const float* x, int64_t rows, int64_t width, void* y,
              ElementType y_type);
 
-// Computes y[m, i] = silu(gate[m, i]) * x[m, i] for i < width, rows `stride` numbers apart in gate
-// and x; y may be x. y: [rows, width] F32 or BF16, rounded once, rows `y_stride` numbers apart.
+// Computes y[m, i] = silu(gate[m, i]) * x[m, i] for i < width, rows `stride` elements apart in gate
+// and x; y may be x. y: [rows, width] F32 or BF16, rounded once, rows `y_stride` elements apart.
 void SiluGate(ThreadPool& pool, const float* gate, const float* x, int64_t stride, int64_t rows,
               int64_t width, void* y, int64_t y_stride, ElementType y_type);
 
-// Computes y[m, i] *= sigmoid(gate[m, i]) for i < width. gate: F32 rows `stride` numbers apart; y:
+// Computes y[m, i] *= sigmoid(gate[m, i]) for i < width. gate: F32 rows `stride` elements apart; y:
 // F32 or BF16, contiguous [rows, width].
 void SigmoidGate(ThreadPool& pool, const float* gate, int64_t stride, int64_t rows, int64_t width,
                  void* y, ElementType y_type);

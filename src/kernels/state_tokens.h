@@ -8,12 +8,12 @@ namespace sluice::kernels {
 
 // Inputs of one head for consecutive tokens of one sequence.
 struct StateTokens {
-  const float* q = nullptr;  // [rows, key_dim], key_stride numbers apart
+  const float* q = nullptr;  // [rows, key_dim], key_stride elements apart
   const float* k = nullptr;
   int64_t key_stride = 0;
-  float* v = nullptr;  // [rows, head_dim], value_stride numbers apart; replaced by the results
+  float* v = nullptr;  // [rows, head_dim], value_stride elements apart; replaced by the results
   int64_t value_stride = 0;
-  const float* decay = nullptr;  // [rows], gate_stride numbers apart
+  const float* decay = nullptr;  // [rows], gate_stride elements apart
   const float* rate = nullptr;
   // Whether decay is [rows, key_dim], one element for each row of the state.
   bool decays_keys = false;

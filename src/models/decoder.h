@@ -71,7 +71,7 @@ class DecoderModel final : public Model {
   const std::shared_ptr<const DecoderWeights>& shared_weights() const { return weights_; }
 
  private:
-  // The rest of the work of a step that has begun.
+  // The work that remains of a step that has begun.
   struct Begun {
     float* results = nullptr;
     int64_t rows = 0;               // that the last stage returns

@@ -53,7 +53,7 @@ struct TemperatureTuning {
 // weighted sum of max(0, q . k) over the indexer's heads; the indexer caches its own keys.
 struct IndexerSpec {
   int num_heads = 0;
-  int head_dim = 0;  // the first LatentSpec::rope_dim numbers are rotated
+  int head_dim = 0;  // the first LatentSpec::rope_dim elements are rotated
   int top_k = 0;     // positions; a row with no more positions attends to all
   kernels::RopeStyle rope_style = kernels::RopeStyle::kHalf;
   bool is_shared = false;  // the layer has no indexer and reuses the choice of the layer before
@@ -64,9 +64,9 @@ struct IndexerSpec {
 // each head makes its keys and values by its own matrices, and a key with RoPE that all heads
 // share. In prefill and decoding alike, the matrices are applied to the queries and to the results
 // instead: q.k = (W_UK^T q) . latent + q_rope . k_rope, and sum(w v) = W_UV sum(w latent). So
-// attention has a single KV head, whose first `kv_rank` numbers are its values, and the bits do not
-// depend on how a prompt is cut into chunks. AttentionSpec: num_kv_heads is 1 and head_dim kv_rank
-// + rope_dim.
+// attention has a single KV head, whose first `kv_rank` elements are its values, and the bits do
+// not depend on how a prompt is cut into chunks. AttentionSpec: num_kv_heads is 1 and head_dim
+// kv_rank + rope_dim.
 struct LatentSpec {
   int kv_rank = 0;
   int nope_dim = 0;   // part of a head of q without RoPE
@@ -248,7 +248,7 @@ struct MoeSpec {
     std::string experts_before, experts_after;
   };
   std::optional<OwnNorms> own_norms = {};
-  // Experts read a projection of the rows to `width` numbers, and their result is projected back;
+  // Experts read a projection of the rows to `width` elements, and their result is projected back;
   // the router and the MLP read the rows. Nemotron 3 Super.
   struct Latent {
     int64_t width = 0;
@@ -268,7 +268,7 @@ struct MoeSpec {
 // "embed_tokens_per_layer" and of a norm of a projection of the token's embedding. Source:
 // transformers' Gemma4TextModel.
 struct LayerEmbeddingSpec {
-  int64_t width = 0;  // numbers per token and layer; 0: there are none
+  int64_t width = 0;  // elements per token and layer; 0: there are none
   int64_t vocab_size = 0;
 };
 
@@ -346,7 +346,7 @@ struct MixerSpec {
     if (low_rank > 0) return conv_channels();
     return conv_channels() + values_width() + (kind == Kind::kStateSpace ? num_heads : 0);
   }
-  // F32 numbers per sequence.
+  // F32 elements per sequence.
   int64_t tail_numbers() const { return (conv_width - 1) * conv_channels(); }
   int64_t matrix_numbers() const { return values_width() * key_dim; }
 };

@@ -25,7 +25,7 @@ class DenseLayers {
                                 int num_threads);
 
   // Loads the modules from folders below `folder`, the model's. kInvalidData names a tensor that
-  // does not match its module's configuration, or that has non-finite numbers unless
+  // does not match its module's configuration, or that has non-finite elements unless
   // `allow_nonfinite`. Uses only `load_format` and `allow_nonfinite` of the options; dummy weights
   // are zeros.
   static Result<std::shared_ptr<const DenseLayers>> Load(ThreadPool& pool,

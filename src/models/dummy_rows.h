@@ -1,4 +1,4 @@
-// Generates random tensors for --load-format dummy. Device kernels generate the same numbers
+// Generates random tensors for --load-format dummy. Device kernels generate the same elements
 // (RandomCodesArgs and RandomScalesArgs of kernels/cuda/device_kernels.h).
 #pragma once
 

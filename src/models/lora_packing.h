@@ -18,7 +18,7 @@ struct HeldFactors {
   const std::byte* b = nullptr;
 };
 
-// Whether all copied numbers are finite.
+// Whether all copied elements are finite.
 struct FiniteFactors {
   bool a = true, b = true;
 };

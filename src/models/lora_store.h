@@ -18,7 +18,7 @@ class LoraStore {
   int num_slots() const { return layout().options.num_slots; }
 
   // Copies the adapter's factors into the slot; each rank copies what it computes. On failure the
-  // slot's content is undefined: kInvalidData for non-finite numbers; errors of other ranks name
+  // slot's content is undefined: kInvalidData for non-finite elements; errors of other ranks name
   // the rank. REQUIRES: `adapter` was opened with this layout; no step uses the slot.
   virtual Status Fill(int slot, const LoraAdapter& adapter) = 0;
 };

@@ -60,7 +60,7 @@ Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpo
                       const QuantizationScheme& scheme, ElementType compute_type,
                       const LoadProgress& progress, bool allow_nonfinite = false);
 
-// Fills the parameters with random numbers whose magnitude keeps activations finite (norms with 1),
+// Fills the parameters with random values whose magnitude keeps activations finite (norms with 1),
 // in the formats of the configuration. The values depend only on the seed and the modules' names,
 // not on the number of threads.
 Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t seed,

@@ -165,7 +165,7 @@ struct ParameterPart {
   std::string name;
   int64_t rows = 0;                   // number of rows in the checkpoint
   std::optional<RowRange> held = {};  // this rank's rows; nullopt: all
-  float factor = 1;                   // multiplies the numbers of a vector
+  float factor = 1;                   // multiplies the elements of a vector
   // For a matrix of an expert: name of the tensor with all experts that contains this part; "":
   // none.
   std::string fused = {};
@@ -206,7 +206,7 @@ struct MatrixParameter {
   LinearWeights* linear = nullptr;  // the layer, if an adapter may change it; else null
   std::optional<FusedExpert> fused = {};
   std::optional<TakenRows> taken = {};
-  ExpertWeights* experts = nullptr;  // if not null, this is matrix fused->expert of these
+  ExpertWeights* experts = nullptr;  // if not null, this is matrix fused->expert of these experts
   // If not empty, all parts are pieces of a tensor of this shape. Its first size is the rows, the
   // others are the columns; if `is_transposed`, it is [columns, rows]. The tensor has the part's
   // name; for a `linear` layer, ".weight" is appended.

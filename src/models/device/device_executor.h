@@ -58,7 +58,7 @@ struct DeviceStep {
   int64_t wanted = 0;
   std::span<const int32_t> adapters = {};  // slots of its adapters; -1 for rows without
   float* results = nullptr;                // on the host, for CopyResults
-  float* image_rows = nullptr;             // for StoreImage, rows image_stride numbers apart
+  float* image_rows = nullptr;             // for StoreImage, rows image_stride elements apart
   int64_t image_stride = 0;
   DeviceHidden hidden = {};  // for TakeHidden
   bool takes_target = true;

@@ -82,7 +82,7 @@ Status DeviceLoraSlots::Fill(int slot, const LoraAdapter& adapter) {
   const MutexLock filling(filling_);
   if (!uploader_) return Fail(ErrorCode::kUnavailable, "the model ends: no adapter is loaded");
   Status status = Upload(slot, adapter, *uploader_);
-  // Finishes after an error, too, because copies in progress use the uploader's memory.
+  // Finishes even after an error, because copies in progress use the uploader's memory.
   Status arrived = uploader_->Finish();
   return status ? arrived : status;
 }

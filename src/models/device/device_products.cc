@@ -256,7 +256,7 @@ Status DeviceWalk::TuneExperts(const program::ProjectExperts& op) const {
 }
 
 // Measures the layers' weights in rotation, once starting from each layer, so that a layer whose
-// format differs from those before it is measured, too.
+// format differs from those before it is also measured.
 Status DeviceWalk::Tune() {
   // Products at the same place in each layer (with the same input and output buffers), in the first
   // layer's order.

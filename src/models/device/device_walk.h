@@ -48,8 +48,8 @@ class DeviceWalk {
     return weights_.experts[static_cast<size_t>(id)];
   }
   const MoeSpec& Moe(program::MoeId id) const { return program_.moes[static_cast<size_t>(id)]; }
-  // Output rows of `width` numbers in the format that `inputs` gives. `scales` is used only if rows
-  // are rounded.
+  // Output rows of `width` elements in the format that `inputs` gives. `scales` is used only if
+  // rows are rounded.
   device::RowsOut RowsOutAt(BufferId data, BufferId scales, int64_t width,
                             const DeviceInputs& inputs) const;
   const AttentionSpec& WholeAttention(int64_t layer) const {
@@ -126,7 +126,7 @@ class DeviceWalk {
   void operator()(const program::Standardize& op);
   void operator()(const program::StoreImage& op);
 
-  // Writes numbers of the images' rows, from `level` * width on, to their rows of `x`.
+  // Writes elements of the images' rows, from `level` * width on, to their rows of `x`.
   void PlaceImageRows(BufferId x, int64_t width, int64_t level, bool adds);
   void SumHeadSquares(const program::RopeAppend& op, const AttentionSpec& spec,
                       device::RopeAppendArgs& args);

@@ -128,11 +128,11 @@ class DecoderBuilder {
     return spec.gate == AttentionGate::kEachHead ? spec.num_heads : spec.q_width();
   }
   BufferId AttentionGates(int64_t count);
-  // Multiplies the output of attention by the gates of its heads or numbers.
+  // Multiplies the output of attention by the gates of its heads or elements.
   void EmitAttentionGate(const AttentionSpec& spec, const AttentionWeights& weights, BufferId rows,
                          ElementType type, int64_t width);
   // Prepares q, k and v for RopeAppend: clamps them, norms heads by layer norms, and pads values
-  // with zeros. `given`: how many numbers at the front of a row were computed.
+  // with zeros. `given`: how many elements at the front of a row were computed.
   void PrepareHeads(const AttentionSpec& spec, const AttentionWeights& weights, BufferId qkv,
                     int64_t given);
 

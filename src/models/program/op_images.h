@@ -36,7 +36,7 @@ struct AddImages {
 
 // --- Towers (TowerSpec) -------------------------------------------------------------------------
 
-// Writes the numbers of each patch, in the order of the step (TowerStep), and zeros after the last
+// Writes the elements of each patch, in the order of the step (TowerStep), and zeros after the last
 // patch.
 struct TakePatches {
   static constexpr const char* kName = "TakePatches";
@@ -90,7 +90,7 @@ struct MergePatches {
   }
 };
 
-// Clamps numbers to [bounds[first], bounds[first + 1]].
+// Clamps elements to [bounds[first], bounds[first + 1]].
 struct Clamp {
   static constexpr const char* kName = "Clamp";
   BufferId x = kNone;  // F32 [rows, width]
@@ -115,7 +115,7 @@ struct Standardize {
   }
 };
 
-// Copies rows to numbers [begin, begin + width) of the step's result rows.
+// Copies rows to elements [begin, begin + width) of the step's result rows.
 struct StoreImage {
   static constexpr const char* kName = "StoreImage";
   BufferId x = kNone;  // F32 [rows, width]

@@ -124,8 +124,8 @@ inline HalfBytes LookUp(__m128i table, Words words) {
   return {_mm256_shuffle_epi8(numbers, places.lower), _mm256_shuffle_epi8(numbers, places.upper)};
 }
 
-// Factor folded into the scales, because the numbers are too large: doubled, to be integers, and
-// times kLargeFloat.
+// Factor folded into the scales, because the decoded values are too large: doubled, to be integers,
+// and times kLargeFloat.
 constexpr float kE2M1Unit = 1 / (2 * kLargeFloat);
 
 struct E2M1Floats : PlainCodes {
@@ -170,10 +170,10 @@ inline bool AreWithin(const float* values, int64_t count) {
   return _mm256_movemask_epi8(within) == -1;
 }
 
-// Multiplies sums by powers of two instead of numbers by scales. Usual are scales from 2^-40 to
-// 2^20, inputs that are zero or from 2^-60 to 2^24, and sums, before a segment, that are zero or
-// from 2^-60 to 2^50. Then all sums are multiples of 2^-108 and, times kTimes over any usual scale,
-// at least 2^-103 and below 2^120: never subnormal, never infinite.
+// Multiplies sums by powers of two instead of multiplying elements by scales. Usual are scales from
+// 2^-40 to 2^20, inputs that are zero or from 2^-60 to 2^24, and sums, before a segment, that are
+// zero or from 2^-60 to 2^50. Then all sums are multiples of 2^-108 and, times kTimes over any
+// usual scale, at least 2^-103 and below 2^120: never subnormal, never infinite.
 struct Mxfp4Floats : E2M1Floats {
   static constexpr bool kRescales = true;
   static constexpr int kTimesExponent = 25;  // 1 / kE2M1Unit
@@ -198,7 +198,7 @@ struct Mxfp4Floats : E2M1Floats {
         _mm_and_si128(_mm_cmpeq_epi8(least, first), _mm_cmpeq_epi8(largest, last));
     return _mm_movemask_epi8(within) == 0xFFFF;
   }
-  // `inputs`: `count` numbers, padded to a multiple of 8.
+  // `inputs`: `count` elements, padded to a multiple of 8.
   static bool AreUsualInputs(const float* inputs, int64_t count) {
     return AreWithin<-60, 24>(inputs, count);
   }

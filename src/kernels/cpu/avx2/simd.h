@@ -174,7 +174,7 @@ inline Floats MulSubAdd(Floats a, Floats b, Floats c) {
   return _mm256_fmaddsub_ps(a, b, c);
 }
 
-// Loads the 2 * kLanes numbers at p: even-numbered ones to `first`, odd-numbered ones to `second`.
+// Loads the 2 * kLanes elements at p: even-numbered ones to `first`, odd-numbered ones to `second`.
 inline void LoadPairs(const float* p, Floats& first, Floats& second) {
   const Floats a = Load(p), b = Load(p + kLanes);
   const Floats low = _mm256_permute2f128_ps(a, b, 0x20);

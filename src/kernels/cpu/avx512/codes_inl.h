@@ -75,7 +75,7 @@ inline __m512i Bytes(const uint8_t* p) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 
-// The BF16 numbers of the E2M1 codes, repeated: the index bit above the code is ignored.
+// The BF16 values of the E2M1 codes, repeated: the index bit above the code is ignored.
 struct E2M1Table {
   alignas(64) uint16_t words[32] = {};
   constexpr E2M1Table() {
@@ -86,7 +86,7 @@ struct E2M1Table {
 };
 constexpr E2M1Table kBf16OfE2M1;
 
-// BF16(i % 16 - 8) for i = 0 to 31: INT4 numbers without a zero point.
+// BF16(i % 16 - 8) for i = 0 to 31: INT4 values without a zero point.
 struct CentredTable {
   alignas(64) uint16_t words[32] = {};
   constexpr CentredTable() {
@@ -195,7 +195,7 @@ struct F8Codes {
   __m512i largest = _mm512_setzero_si512();  // largest magnitude of the codes loaded so far
 };
 
-// The BF16 numbers of the E2M1 codes times 2^126, repeated; both zeros are +0. `half`: the mantissa
+// The BF16 values of the E2M1 codes times 2^126, repeated; both zeros are +0. `half`: the mantissa
 // bits that stand for 1.5.
 struct LargeE2M1Table {
   alignas(64) uint16_t words[32] = {};
@@ -208,9 +208,9 @@ struct LargeE2M1Table {
   }
 };
 
-// The table holds numbers times 2^126. Applying a scale 2^e adds e - 126 to their exponents, by a
-// saturating subtraction, which keeps zero. Scales outside of 2^-125 to 2^125 are unusual: products
-// may not be normal BF16 numbers, or the scale is NaN.
+// The table holds the values times 2^126. Applying a scale 2^e adds e - 126 to their exponents, by
+// a saturating subtraction, which keeps zero. Scales outside of 2^-125 to 2^125 are unusual:
+// products may not be normal BF16 numbers, or the scale is NaN.
 template <Among kAmong>
 struct Mxfp4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;

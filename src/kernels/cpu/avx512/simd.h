@@ -168,7 +168,7 @@ inline Floats MulSubAdd(Floats a, Floats b, Floats c) {
   return _mm512_fmaddsub_ps(a, b, c);
 }
 
-// Loads the 2 * kLanes numbers at p: even-numbered ones to `first`, odd-numbered ones to `second`.
+// Loads the 2 * kLanes elements at p: even-numbered ones to `first`, odd-numbered ones to `second`.
 inline void LoadPairs(const float* p, Floats& first, Floats& second) {
   const Floats a = Load(p), b = Load(p + kLanes);
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);

@@ -1,4 +1,4 @@
-// Converts E4M3 codes to the two bytes of their BF16 numbers, by byte permutations (AVX-512 VBMI).
+// Converts E4M3 codes to the two bytes of their BF16 values, by byte permutations (AVX-512 VBMI).
 #pragma once
 
 #include <immintrin.h>

@@ -7,7 +7,7 @@
 //
 // Narrow codes are converted to BF16 in registers for few rows, segment by segment in L1 for more
 // rows, and before the product for many rows (linear_unit.cc). For an intermediate number of rows,
-// BF16 weights are multiplied segment by segment, too, so that the next segment can be fetched from
+// BF16 weights are also multiplied segment by segment, so that the next segment can be fetched from
 // memory meanwhile.
 #include <immintrin.h>
 

@@ -165,7 +165,7 @@ inline Floats MulSubAdd(Floats a, Floats b, Floats c) {
   return vfmaq_f32(vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(c), signs)), a, b);
 }
 
-// Loads the 2 * kLanes numbers at p: even-numbered ones to `first`, odd-numbered ones to `second`.
+// Loads the 2 * kLanes elements at p: even-numbered ones to `first`, odd-numbered ones to `second`.
 inline void LoadPairs(const float* p, Floats& first, Floats& second) {
   const float32x4x2_t pairs = vld2q_f32(p);
   first = pairs.val[0];

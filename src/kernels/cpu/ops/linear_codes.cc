@@ -13,7 +13,7 @@ constexpr int64_t kCodeRows = kLanes == 16 ? 64 : 10;
 static_assert(kCodeRows <= kChunkRows);
 
 // Sums that fit in registers, as rows x panels. AVX-512 (32 registers): 2 x 4 or 8 x 2. AVX2 (16
-// registers): 1 x 3, 2 x 2 or 5 x 1; 4 x 1 if scales or unusual codes need registers, too.
+// registers): 1 x 3, 2 x 2 or 5 x 1; 4 x 1 if scales or unusual codes also need registers.
 template <typename Codes>
 LinearFunction* FunctionFor(int64_t rows) {
   if (rows > kCodeRows) return LinearBf16Segments;
