@@ -455,7 +455,7 @@ void DiskTier::WriteNext(MutexLock& lock) {
   if (!written && !is_blocked) return EndWrites(written.error().message);
   written_.NotifyAll();
   queued_.erase(job.name);
-  // Write() may have dropped it from the queue meanwhile, and Tell() added to it.
+  // Meanwhile Write() may have dropped the entry from the queue, and Tell() may have added entries.
   std::vector<std::weak_ptr<TierChanges>> told = job.told;
   if (!writes_.empty() && writes_.front().name == job.name) {
     told = std::move(writes_.front().told);

@@ -46,7 +46,7 @@ struct PrefixLookup {
   };
   std::vector<PrefixHash> hashes;  // hashes of the leading full blocks, computed as needed
   std::vector<Link> chain;         // group 0's blocks that the last lookup found
-  // The rest is used only with tiers.
+  // The members below are used only with tiers.
   std::vector<TierKey> keys;        // keys of the leading full blocks, computed as needed
   int64_t num_restored = 0;         // number of blocks restored for the sequence, in all groups
   int64_t num_restored_places = 0;  // number of blocks restored for the sequence in group 0
@@ -230,8 +230,8 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   // none would help.
   std::vector<Absent> FindAbsent(std::span<const int32_t> tokens, int64_t max_blocks,
                                  std::string_view salt, PrefixLookup& lookup);
-  // Returns references to the first `found` blocks of the chain, and to the companions needed with
-  // them.
+  // Takes a reference to each of the first `found` blocks of the chain, and to their companions
+  // that the caller needs.
   std::vector<BlockList> HoldFound(const PrefixLookup& lookup, int64_t found, uint64_t owner);
   // Restores one block. Returns false if the tiers no longer have it, or if the pool has no block
   // left.

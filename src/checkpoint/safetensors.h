@@ -14,7 +14,8 @@
 
 namespace sluice {
 
-// The place of a tensor in its file. Its data is row-major, little-endian and possibly unaligned.
+// The place of a tensor in its file. The tensor's data is row-major, little-endian and possibly
+// unaligned.
 struct TensorInfo {
   std::string name;
   ElementType type = ElementType::kF32;

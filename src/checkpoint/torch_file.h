@@ -22,7 +22,7 @@ inline constexpr std::string_view kTooManyValues = "too many values";
 // make this program do more than copy numbers. Uses memory for at most `most_values` numbers.
 //
 // kInvalidArgument states what was expected and what was found. Its param is kTooManyValues if the
-// tensor has more than `most_values` numbers.
+// tensor has more than `most_values` elements.
 Result<TorchTensor> ReadTorchTensor(std::string_view file, int64_t most_values);
 
 }  // namespace sluice

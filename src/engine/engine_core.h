@@ -291,7 +291,7 @@ class EngineCore {
   const DrawLimits draw_limits_;
   DrawPlanner draw_planner_;
   std::unordered_map<RequestHandle, std::unique_ptr<ActiveRequest>> requests_;
-  std::vector<std::unique_ptr<ActiveRequest>> finished_;  // until nothing refers to them
+  std::vector<std::unique_ptr<ActiveRequest>> finished_;  // kept until no step refers to them
   std::vector<ScheduledSequence*> removed_;               // by FinishRequest
 
   const DenseLayers* const dense_;  // null: pooled vectors are not changed

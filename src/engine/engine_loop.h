@@ -133,7 +133,7 @@ class EngineLoop final : public Engine {
   bool replays() const { return parts_.journal != nullptr && parts_.journal->replays(); }
   // Hands the thread to the journal.
   void RunReplay();
-  // Runs `call` on the engine's thread and waits for it.
+  // Runs `call` on the engine's thread and waits until it has returned.
   Status CallOnThread(std::function<Status()> call);
   Status FallAsleep(bool drops_files);
   Status LoadParts(bool weights, bool cache);

@@ -35,7 +35,7 @@ struct StepDefaults {
   // multiplying this number of rows.
   int64_t max_proposed_tokens = 16;
 };
-// The same if a drafter proposes, which does so only as far as measured times say that it pays.
+// The default for a drafter. A drafter proposes only as many tokens as pay off by measured times.
 constexpr int64_t kMaxDraftedTokens = 64;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxThreadsPerCpu = 4;

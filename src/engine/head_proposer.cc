@@ -112,8 +112,8 @@ void HeadProposer::Begin(std::span<const int32_t> tokens, std::string_view cache
   state.params = WithoutLogprobs(*sampling.params);
   if (index_ == nullptr) return;
   PrefixLookup lookup;
-  // The head's rows start with the second token, but depend on the first one, too, so it is part of
-  // the salt.
+  // The head's rows start with the second token, but also depend on the first. So the first token
+  // is part of the salt.
   state.salt = fmt::format("{}\n{}", cache_salt, tokens.front());
   state.cursor = index_->Start(state.salt);
   const auto most = std::max<int64_t>(0, std::ssize(tokens) - 2) / plan_.layout.block_size;

@@ -132,8 +132,8 @@ class HeadProposer final : public Drafter {
   // of the rows in `logit_rows_`.
   void Forward(Source source, const DeviceHidden& given, bool wants);
   void Insert(std::span<const int32_t> tokens, DraftSequence& state);
-  // Samples the next token of each sequence in `active_`; those with more tokens to propose stay in
-  // it.
+  // Samples the next token of each sequence in `active_`; sequences with more tokens to propose
+  // stay in `active_`.
   void Draw();
   // Computes a block of each sequence in `active_`.
   void RunBlocks();

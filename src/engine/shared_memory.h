@@ -1,4 +1,4 @@
-// The memory of an integrated GPU, which is the host's: what a plan may take of it.
+// An integrated GPU shares the host's memory. Computes how much of that memory a plan may use.
 //
 // The driver's free memory does not count the page cache, which a checkpoint fills when it is
 // loaded, so plans start from what the host can give without swapping (MemAvailable). A sixteenth

@@ -36,8 +36,8 @@ std::string ArchitectureNames(const json::Value& config) {
   return fmt::format("{}", fmt::join(**names, ", "));
 }
 
-// Returns a flat config.json of Llama, whose fields an EAGLE head has: speculators nests some of
-// them.
+// Returns a flat config.json of Llama, whose fields an EAGLE head has. speculators nests some of
+// these fields.
 Result<json::Value> FlatEagleConfig(const json::Value& config) {
   json::Value flat = config;
   ASSIGN_OR_RETURN(const json::Value* nested,

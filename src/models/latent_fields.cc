@@ -42,7 +42,7 @@ Status CheckSizes(const JsonFields& fields, const LatentSpec& latent) {
                   fmt::format("numbers that make at most {} with kv_lora_rank {}",
                               kernels::kMaxKeyDim, latent.kv_rank));
   }
-  // Some files contain the sum, too.
+  // Some files also contain the sum.
   ASSIGN_OR_RETURN(const auto sum, fields.Integer("qk_head_dim", 1, kMaxConfigWidth));
   if (!sum || *sum == latent.qk_dim()) return {};
   return fields.Bad("qk_head_dim",

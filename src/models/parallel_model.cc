@@ -460,7 +460,7 @@ class ParallelModel final : public Model, public WeightStage {
     }
   }
 
-  // If a rank on a device fails to load, notifies the ranks that wait for it.
+  // If a rank on a device fails to load, notifies the ranks that wait for that rank.
   void Report(size_t rank, Status result) {
     if (!result && ranks_[rank].device != nullptr) ranks_[rank].all->Fail(result.error().message);
     const MutexLock lock(mutex_);

@@ -224,7 +224,7 @@ void AddUpProjections(ParameterList& list, const std::string& module, const Atte
   }
 }
 
-// Names as in transformers' DeepseekV32Indexer. Every rank has all of it.
+// Names as in transformers' DeepseekV32Indexer. Every rank has the whole indexer.
 void AddIndexer(ParameterList& list, const std::string& prefix, const LatentSpec& latent,
                 int64_t hidden_size, AttentionWeights& weights) {
   const IndexerSpec& indexer = *latent.indexer;

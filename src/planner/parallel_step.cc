@@ -17,7 +17,7 @@ double Number(int64_t value) {
 
 LinkTraffic TrafficOf(const ModelShape& shape, const DeviceGroup& group) {
   const int64_t dense_layers = shape.num_layers - shape.num_moe_layers;
-  // If q and k are normalized as a whole, each head's sum of squares is gathered, too.
+  // If q and k are normalized as a whole, each head's sum of squares is also gathered.
   const double normed =
       shape.norms_whole_rows ? Number(shape.num_heads + shape.num_kv_heads) * kFloat : 0;
   const double attention = Number(shape.num_heads * shape.head_dim) * kHalf +

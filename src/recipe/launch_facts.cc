@@ -182,7 +182,7 @@ LaunchFacts ExamineLaunch(const RecipeLaunch& launch, const RecipeCommands& comm
   std::vector<std::string> words = WithoutUnknown(launch.words);
   PointToFiles(words, commands, folder, scratch);
   auto resolved = options::Resolve(words, launch.environment, options::kServe, launch.dialect);
-  // Remove wrong options, so that later errors are found, too.
+  // Remove wrong options, so that later errors are also found.
   while (!resolved && facts.errors.size() < kMostErrors) {
     facts.errors.push_back(resolved.error().message);
     if (!LeaveOut(resolved.error(), words)) break;

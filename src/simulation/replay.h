@@ -58,7 +58,7 @@ struct ReplayResult {
   int64_t num_steps = 0;
   int64_t num_preemptions = 0;
   int64_t cached_tokens = 0;  // tokens of prompts that were found in the prefix cache
-  // Whether it ended early because too few requests met ReplayOptions::level.
+  // Whether the replay ended early because too few requests met ReplayOptions::level.
   bool was_ended = false;
 
   double output_tokens_per_second() const {

@@ -20,7 +20,7 @@ class Awq : public PlannedScheme {
   std::string_view Method() const override { return "awq"; }
 
  protected:
-  // As in AutoAWQ, modules whose name contains an excluded name are plain, and so is the head.
+  // As in AutoAWQ, the head and modules whose name contains an excluded name are plain.
   ModulePlan PlanOf(std::string_view module) const override {
     bool excluded = module == "lm_head";
     for (const std::string& name : excluded_)

@@ -152,7 +152,7 @@ void CpuWalk::operator()(const program::Send& op) {
   Communicator& all = *executor_.surroundings_.all;
   const int to = RankOf((place_.stage + 1) % place_.num_stages);
   if (rows_ == 0) return all.Post(&kDone, sizeof(kDone), to);
-  // Only the last stage may send fewer rows than the step has: those whose results are wanted.
+  // Only the last stage may send fewer rows than the step has: the rows with results.
   all.Post(F32At(op.x, op.width), rows_ * op.width * int64_t{sizeof(float)}, to);
 }
 

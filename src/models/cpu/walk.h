@@ -214,7 +214,7 @@ class CpuWalk {
   ThreadPool& pool_;
   const int64_t step_rows_;  // number of rows at the beginning of the step
   int64_t rows_;             // number of rows that are still computed
-  // The part of the step that is computed now:
+  // The part of the step that is being computed:
   bool is_part_ = false;
   int64_t first_ = 0, part_rows_ = 0, pairs_each_ = 1;
 };

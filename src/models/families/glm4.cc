@@ -1,5 +1,5 @@
 // GLM-4: interleaved RoPE on half of each head; biases of q, k and v; gate and up in one tensor; in
-// GLM-4-0414 norms after sublayers, too.
+// GLM-4-0414 also norms after sublayers.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

@@ -176,7 +176,7 @@ Status ReadHybrid(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(
       const auto types,
       ReadLayerTypes(fields, config, {"attention", kFullAttention, "mamba", kLinearAttention}));
-  // If it is absent, every layer is a state space layer.
+  // Without layer_types, every layer would be a state space layer; such files are refused.
   if (!types) return fields.Missing("layer_types");
   ASSIGN_OR_RETURN(const auto positions, fields.String("position_embedding_type"));
   if (positions && *positions != "rope" && *positions != "nope") {

@@ -72,7 +72,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
     layer.attention.scale = static_cast<float>(qk_scale.value_or(3.87) / root);
     layer.attention.gate = AttentionGate::kEachNumber;
     layer.mlp.has_bias = false;
-    // Whether it is a kPattern-th layer, counted from the last one.
+    // Whether the layer is every kPattern-th, counted from the last layer.
     const bool is_fourth = (config.num_hidden_layers - 1 - static_cast<int64_t>(i)) % kPattern == 0;
     layer.attention.rope = ropes ? bool{(*ropes)[i]} : !is_fourth;
     if (types ? (*types)[i] == kSlidingAttention : !is_fourth) {

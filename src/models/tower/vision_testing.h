@@ -16,7 +16,7 @@
 
 namespace sluice::testing {
 
-// The same numbers as pixels() of make_vision.py.
+// Returns the same pixels as pixels() of make_vision.py.
 inline std::vector<float> VisionPixels(uint32_t seed, int64_t count) {
   std::vector<float> values;
   uint32_t state = seed * 2654435761u;
@@ -81,7 +81,7 @@ inline std::vector<VisionCase> ReadVisionGolden(const std::filesystem::path& fol
   return cases;
 }
 
-// Towers that devices take, with heads of 16 numbers.
+// Towers that devices take, with heads of 16 elements.
 inline constexpr const char* kWideVisionCheckpoints[] = {
     "tiny-gemma3-vision-wide",   "tiny-gemma4-vision-wide", "tiny-llama4-vision-wide",
     "tiny-mistral3-vision-wide", "tiny-paddleocr-vl-wide",  "tiny-qwen2.5-vl-wide",
