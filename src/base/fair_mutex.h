@@ -1,4 +1,4 @@
-// A mutex that serves threads in the order in which they asked for it.
+// A mutex that threads acquire in the order in which they began to wait.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,8 @@ class MappedFile {
   // Turns off read-ahead, by which reading a page makes the kernel read some megabytes after it.
   // For files that are read only in parts. Fetch still reads its whole range.
   void ReadSparsely() const;
-  // Makes the kernel start reading [offset, offset + size) from the disk. Does not wait for it.
+  // Makes the kernel start reading [offset, offset + size) from the disk. Does not wait for the
+  // read.
   void Fetch(size_t offset, size_t size) const;
 
  private:

@@ -32,7 +32,7 @@ struct Error {
   std::string message;
   std::string param;
 
-  // The same error with "context: " before its message.
+  // Returns `error` with "context: " before its message.
   Error In(std::string_view context) && {
     message = std::string(context) + ": " + message;
     return std::move(*this);

@@ -1,4 +1,4 @@
-// Starts programs and waits for them.
+// Starts programs and waits for their end.
 #pragma once
 
 #include <sys/types.h>

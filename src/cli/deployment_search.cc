@@ -93,7 +93,8 @@ class Search {
         if (*tried) kept.push_back(**std::move(tried));
       }
       if (kept.empty()) continue;
-      // They cost the same, so the one that satisfies most requests is taken.
+      // Deployments with as many devices cost the same, so the one that meets the service level for
+      // most requests is chosen.
       std::ranges::stable_sort(kept, std::greater(), &Deployment::share);
       search_.found.push_back(std::move(kept.front()));
       return {};

@@ -40,7 +40,7 @@ struct Deployment {
   double output_per_second = 0;
   int64_t kv_tokens = 0;     // total of all engines
   int64_t weight_bytes = 0;  // maximum on a device
-  // Whether it would still reach the service level if all times were longer by `error`.
+  // Whether the deployment would still reach the service level if all times were longer by `error`.
   bool is_safe = false;
 
   int num_devices() const { return tensor_size * num_stages * num_engines; }

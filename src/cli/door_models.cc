@@ -103,7 +103,7 @@ Result<EngineConfig> EngineConfigOf(const Settings& settings, const ModelArgumen
   return config;
 }
 
-// The folder, and names, sizes and times of its files.
+// The model's folder, and names, sizes and times of the files in it.
 std::string FilesOf(const std::filesystem::path& folder) {
   std::set<std::string> files;
   std::error_code ignored;

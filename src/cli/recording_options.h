@@ -26,7 +26,8 @@ Status CheckRecordingOptions(const options::Settings& settings);
 Result<std::unique_ptr<recording::FlightRecorder>> StartRecorder(
     const options::Settings& settings, const ModelArgument& model,
     const std::filesystem::path& folder);
-// The folder of a model's recordings in that of --record, for a server with several models.
+// Returns the folder of a model's recordings, inside the folder of --record, for a server with
+// several models.
 std::filesystem::path RecordingFolder(const options::Settings& settings, std::string_view model);
 // How a model's receipts are made; null without --receipts. `digest`: of its weights.
 Result<std::shared_ptr<const ReceiptIssuer>> ReceiptIssuerOf(const options::Settings& settings,

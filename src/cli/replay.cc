@@ -77,7 +77,7 @@ Result<EngineConfig> ReplayConfig(const options::Settings& serve, const ModelArg
   config.adapters = {};
   config.offload = {};
   config.enable_sleep_mode = config.enable_weight_updates = false;
-  // Draft tokens are in the recording, but the plan still needs rows for them.
+  // The draft tokens are read from the recording, but the plan still needs rows for these tokens.
   if (config.draft.is_given()) {
     config.speculation.method = SpeculationConfig::Method::kNgram;
     config.speculation.num_tokens = config.draft.num_tokens;

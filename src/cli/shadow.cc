@@ -55,7 +55,7 @@ void TakeLittleMemory(const options::Settings& settings, EngineConfig& config) {
   config.kv_cache_bytes = std::min(kShadowCacheBytes, ReadMemoryLimits().available_bytes / 8);
 }
 
-// The same model in float32, from the checkpoint's own weights.
+// The reference: the same model in float32, from the checkpoint's own weights.
 EngineConfig ReferenceOf(EngineConfig config) {
   config.dtype = ElementType::kF32;
   config.kv_cache_dtype = ElementType::kF32;

@@ -126,7 +126,7 @@ std::string HiddenStateMethod(std::string_view text) {
   return "";
 }
 
-// Whether it is one of vLLM's names for layers in the model's own checkpoint: "mtp",
+// Whether `method` is one of vLLM's names for layers in the model's own checkpoint: "mtp",
 // "deepseek_mtp", ...
 bool IsMtp(const std::string& method) {
   return method == "mtp" || method.ends_with("_mtp");

@@ -65,7 +65,7 @@ Result<bool> IsSigned(const options::Settings& settings, const ReadReceipt& read
   return is_signed;
 }
 
-// Receives the answers to one prompt, and waits for them.
+// Receives the answers to one prompt, and waits until all have ended.
 class AnswerSink final : public RequestSink {
  public:
   explicit AnswerSink(int num_sequences)

@@ -69,7 +69,7 @@ class ThoughtTokens {
   const ThoughtMarks marks_;
   const BytesOf bytes_of_;
   const std::vector<int32_t> end_tokens_, call_ends_;
-  std::vector<Place> begins_;    // tokens that write a part of the rest of the mark, or all of it
+  std::vector<Place> begins_;    // tokens whose text is a prefix of the rest of the mark
   std::vector<Place> overruns_;  // tokens that write the rest of the mark and more
   size_t longest_message_mark_ = 0;
   std::vector<int32_t> holds_mark_;  // tokens that contain a whole mark of `end` and more after it

@@ -20,7 +20,7 @@ namespace sluice {
 namespace {
 
 // Returns a descriptor that becomes readable after `seconds`; a client's connection can wait for
-// it.
+// that descriptor.
 Result<OwnedFd> TimerOf(double seconds) {
   ASSIGN_OR_RETURN(OwnedFd timer,
                    OwnFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC), "timerfd_create"));

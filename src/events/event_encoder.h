@@ -80,9 +80,10 @@ class CacheEventEncoder {
   void WriteStored(const CacheEventBatch& batch, Run run, std::string& out);
   void WriteMap(const Stored& stored, std::string& out) const;
   void WriteRemoved(const CacheEventBatch& batch, Run run, std::string& out);
-  // Remembers the block under the tiers' name for it.
+  // Remembers the block under the name that the tiers use for it.
   void NameInTiers(const CacheEventBatch& batch, const CacheEvent& event);
-  // Forgets the blocks that left the tiers longest ago, beyond a number of them.
+  // Limits the number of remembered blocks that have left the tiers: forgets those that left
+  // longest ago.
   void ForgetAbsent(const TierName& newest);
 
   const int64_t rank_;

@@ -41,7 +41,7 @@ void AddCores(hwloc_topology_t hw, const std::vector<int>& allowed, Topology& to
   const std::set<int> usable(allowed.begin(), allowed.end());
   std::map<int, std::vector<int>> nodes;
   const int cores = hwloc_get_nbobjs_by_type(hw, HWLOC_OBJ_CORE);
-  for (int i = 0; i < cores; ++i) {  // hwloc's logical order keeps neighbours together.
+  for (int i = 0; i < cores; ++i) {  // consecutive cores in hwloc's logical order share caches
     const hwloc_obj_t core = hwloc_get_obj_by_type(hw, HWLOC_OBJ_CORE, static_cast<unsigned>(i));
     int cpu = hwloc_bitmap_first(core->cpuset);
     while (cpu >= 0 && !usable.contains(cpu)) cpu = hwloc_bitmap_next(core->cpuset, cpu);

@@ -211,7 +211,7 @@ Status RepositoryCache::LinkFile(std::string_view commit, const std::filesystem:
     if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EACCES)
       return CacheError("create", link, errno);
   }
-  // The file will not be a blob any more, so no mark protects it (hub/flush_mark.h). Flushes it
+  // The file is moved out of the blobs, so no mark protects the file (hub/flush_mark.h). Flushes it
   // now.
   const OwnedFd blob(::open(Blob(etag).c_str(), O_RDONLY | O_CLOEXEC));
   if (!blob) return CacheError("read", Blob(etag), errno);

@@ -58,7 +58,7 @@ Result<DialectTable> ParseDialects(std::span<const DialectFile> files);
 // The compiled-in files, in the order in which they are parsed.
 std::span<const DialectFile> DialectFiles();
 
-// The table parsed from DialectFiles(). CHECKs that they are valid.
+// The table parsed from DialectFiles(). CHECKs that these files are valid.
 const DialectTable& Dialects();
 
 // Whether the option is in that table, so that none of its values has an effect.

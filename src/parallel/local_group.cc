@@ -63,7 +63,7 @@ struct Channel {
   std::array<Message, kMostPosted> messages;
   std::atomic<uint32_t> num_sent{0};   // written by the sender
   std::atomic<uint32_t> num_taken{0};  // written by the receiver
-  // These advance with the counters and when the group fails.
+  // These members advance with the counters, and when the group fails.
   WaitWord sent;
   WaitWord taken;
 

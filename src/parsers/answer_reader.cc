@@ -97,8 +97,8 @@ AnswerReader::AnswerReader(const AnswerReaderOptions& options)
   if (constrained_) {
     format_ = &format;
     inside_ = marked_ = StartsInside(format, options);
-    // No mark can begin the answer if the turn has already closed its thought, or if none is
-    // wanted.
+    // No mark can begin the answer if the turn has already closed its thought, or if the request
+    // asks for none.
     if (!OpenInPrompt(format, options.prompt) && options.thinking != false) first_ = "";
     // Recognizes only end marks, as the grammar's matcher does.
     inside_marks_ = format.end;
@@ -142,7 +142,8 @@ bool AnswerReader::StepInside() {
   std::span<const std::string> marks = inside_marks_;
   if (marked_ && !constrained_) marks = marks.first(format_->end.size() + starts);
   const int found = input_.PassUntil(marks, passed);
-  // A thought without a begin mark may be the whole answer, so stop strings are searched for in it.
+  // A thought without a begin mark may be the whole answer, so the thought is searched for stop
+  // strings.
   if (stops_ && !marked_ && !stopped_by_) {
     stopped_by_ = stops_->Add(passed, may_stop_);
     output_.Reasoning(found < 0 || stopped_by_ ? stops_->Take() : stops_->TakeAll());

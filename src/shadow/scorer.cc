@@ -11,7 +11,7 @@
 namespace sluice::shadow {
 namespace {
 
-// Receives the scores of one request, and waits for them.
+// Receives the scores of one request, and waits until they are complete.
 class ScoreSink final : public RequestSink {
  public:
   void OnPrompt(PromptResult result) override {

@@ -24,7 +24,7 @@ namespace sluice::shadow {
 // A prompt as the upstream makes it.
 struct UpstreamPrompt {
   std::vector<int32_t> ids;
-  std::string text;  // "" if it does not tell
+  std::string text;  // "" if the upstream does not report it
 };
 
 // Knows the ways of vLLM (and sluice) and of llama.cpp's server. Clients' keys are never used: only
@@ -36,7 +36,7 @@ class UpstreamView {
 
   // The prompt of a request; nullopt if the upstream does not report it.
   std::optional<UpstreamPrompt> Prompt(const Asked& asked, const json::Value& prompt) const;
-  // The text of ids by the upstream's tokenizer; nullopt if it does not report it.
+  // The text of token ids by the upstream's tokenizer; nullopt if the upstream does not report it.
   std::optional<std::string> Detokenize(std::span<const int32_t> ids) const;
   // The best tokens after `ids`. Tokens that are given as texts are looked up in
   // `candidates`.

@@ -18,7 +18,7 @@ constexpr double kHopelessShare = 0.03;
 constexpr double kMostLikely = 0.99;  // maximum, so that logarithms of rejections exist
 // Weight, in tokens, of the acceptance over all places in that of one place.
 constexpr double kPlaceTokens = 4;
-// Minimum, so that the acceptance of places can be divided by it.
+// Minimum of an acceptance, because other acceptances are divided by it.
 constexpr double kLeastShare = 1e-3;
 constexpr double kLeastGain = 1.03;
 // Most answers end well before their limit, so assume at most this many more tokens.

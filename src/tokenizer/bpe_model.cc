@@ -145,7 +145,7 @@ void BpeModel::AddPieces(bool ignore_merges) {
     if (!ignore_merges) {
       if (text.size() > word_suffix_.size() && text.ends_with(word_suffix_))
         text.resize(text.size() - word_suffix_.size());
-      // The piece may be encoded as this token only if the merges lead to it.
+      // The piece may be encoded as this token only if the merges lead to this token.
       ids.clear();
       EncodeByMerges(text, ids);
       if (ids.size() != 1 || ids[0] != id) continue;
@@ -299,8 +299,8 @@ void BpeModel::MergeLong(std::vector<int32_t>& symbols) const {
   constexpr uint32_t kEnd = UINT32_MAX;
   struct Link {
     uint32_t previous, next;
-    // Rank of the pair with the next symbol; kNoMerge once this symbol is merged into its left
-    // neighbour.
+    // Rank of the pair with the next symbol; kNoMerge once this symbol is merged into the symbol on
+    // its left.
     uint32_t rank;
     int32_t merged;
   };

@@ -46,9 +46,9 @@ class UnigramModel {
 
   UnigramSpec spec_;
   double unk_score_ = 0;
-  std::vector<int32_t> sorted_;             // ids sorted by spelling
+  std::vector<int32_t> sorted_;             // ids sorted by the text of the piece
   std::array<uint32_t, 257> first_byte_{};  // indexed by byte: offset in sorted_ of the first
-                                            // spelling that begins with it
+                                            // piece that begins with it
   std::array<int32_t, 256> byte_ids_{};     // indexed by byte: id of "<0x41>" etc., or -1
 };
 

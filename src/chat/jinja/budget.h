@@ -12,7 +12,7 @@
 
 namespace sluice::jinja {
 
-// The Python exception that a failure represents. Some filters catch some of these.
+// The Python exception that a failure represents. Filters catch some of these exceptions.
 enum class FailureKind {
   kRaised,     // raise_exception was called; the message is the template author's.
   kUndefined,  // UndefinedError

@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// The number of requests that a model is answering. Thread safety: all members may be used from any
+// Counts the requests that a model is answering. Thread safety: all members may be used from any
 // thread.
 struct Flights {
   std::atomic<int64_t> count{0};

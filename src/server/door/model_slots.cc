@@ -65,7 +65,7 @@ struct ModelSlots::Slot {
   std::unique_ptr<Engine> engine;
 
   ModelState state = ModelState::kOut;
-  bool is_wanted = false;            // whether to load it even if no request waits for it
+  bool is_wanted = false;            // whether to load the model even if no request waits for it
   bool was_tried = false;            // whether it was loaded, or has failed, at least once
   const Slot* closed_for = nullptr;  // kLoaded: takes no requests, to make room for this slot
   std::deque<Waiting> waiting;

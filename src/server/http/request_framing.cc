@@ -25,7 +25,8 @@ std::optional<HeadFault> TransferEncodingFault(std::string_view value) {
   while (true) {
     const size_t comma = value.find(',');
     const std::string coding = AsciiLower(AsciiTrim(value.substr(0, comma), " \t"));
-    // An empty element is an error, and so is a coding after "chunked", which must be last.
+    // An empty element is an error. A coding after "chunked" is an error, since "chunked" must be
+    // last.
     if (coding.empty() || chunked_last) return kBadRequest;
     chunked_last = coding == "chunked";
     known = known && (chunked_last || IsKnownCompression(coding));

@@ -474,7 +474,7 @@ ApiResult<json::Value> ChatBodyOf(const json::Value& body, const ServerConfig& c
   API_RETURN_IF_ERROR(ReadMessagesThinking(reader, config, endpoint, chat));
   if (endpoint == MessagesEndpoint::kMessages) {
     ReadOutputConfig(reader, chat);
-    // Constraint fields of other APIs are accepted, too.
+    // Constraint fields of other APIs are also accepted.
     for (const auto& [name, value] : body.as_object()) {
       if (value.is_null() || !IsConstraintField(name)) continue;
       if (chat.Find(name) != nullptr) reader.Add(name, "nothing beside output_config", value);

@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-// vLLM tries the types of messages in turn and reports the errors of the first type first. Clients
-// find that type's name in `param`.
+// vLLM tries one type of message after another and reports the errors of the first type first.
+// Clients find that type's name in `param`.
 constexpr std::string_view kFirstMessageType = "ChatCompletionDeveloperMessageParam";
 constexpr std::string_view kCallType = "ChatCompletionMessageFunctionToolCallParam";
 

@@ -34,7 +34,7 @@ struct RenderedConversation {
   std::vector<ImageParts> images;
 };
 
-// Reads and checks `messages` and the fields that are rendered with it.
+// Reads and checks `messages` and the fields that the chat template receives with them.
 ConversationFields ReadConversation(FieldReader& reader);
 
 // Checks one message. `index`: its position in the list.

@@ -97,7 +97,7 @@ void CheckNamespace(FieldReader& reader, const json::Value& tool, const std::str
   }
 }
 
-// As in vLLM, which tries the types of tools in turn, errors name the members that a function
+// As in vLLM, which tries one type of tool after another, errors name the members that a function
 // lacks.
 void CheckTool(FieldReader& reader, const json::Value& tool, const std::string& place) {
   if (!tool.is_object()) return reader.Add(place, "an object", tool);

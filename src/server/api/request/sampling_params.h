@@ -20,7 +20,7 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
 ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model,
                                     int64_t prompt_tokens);
 
-// Limits the length of an id or a salt, because the server keeps many copies of it.
+// Limits the length of an id or a salt, because the server keeps many copies of each.
 ApiStatus CheckNameLength(std::string_view field, std::string_view value);
 
 }  // namespace sluice

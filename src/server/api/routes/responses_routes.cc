@@ -43,7 +43,7 @@ ApiResult<std::shared_ptr<StoredResponse>> FindResponse(const RouteCall& call,
                         "response_id");
 }
 
-// Parses a stored text, after reserving the memory for it.
+// Parses a stored text, after reserving the memory that parsing takes.
 ApiResult<json::Value> ParseStored(const RouteCall& call, const std::string& text) {
   const auto& lease = call.request.memory;
   const size_t needed = json::ParseMemory(json::Measure(text), text.size()) + text.size();

@@ -71,7 +71,7 @@ class StoredResponse {
   void EndEvents();
   // Returns the event with this number, if it was added.
   std::optional<std::string> Event(size_t number) const;
-  // Whether the events have ended, and there are at most `number` of them.
+  // Whether the events have ended after at most `number` events.
   bool EndsAt(size_t number) const;
   // Calls `call` now and after every change, until it returns false. `call` must not call Watch()
   // or a method that changes this object.
