@@ -34,13 +34,13 @@ struct RopeScaling {
   double low_freq_factor = 1;
   double high_freq_factor = 4;
 
-  // kLongRope: divisors, one per frequency, for contexts of up to the original number of positions
-  // and for longer ones.
+  // kLongRope: divisors, one per frequency. short_factors: for contexts of up to the original
+  // number of positions; long_factors: for longer contexts.
   std::vector<double> short_factors = {}, long_factors = {};
 
   // kYarn: dimensions with fewer than beta_slow rotations over the original positions are
-  // stretched, those with more than beta_fast are kept. `truncate`: rounds these limits to whole
-  // dimensions. kYarn and kLongRope: q and k are multiplied by attention_factor.
+  // stretched; dimensions with more than beta_fast rotations are kept. `truncate`: rounds these
+  // limits to whole dimensions. kYarn and kLongRope: q and k are multiplied by attention_factor.
   double beta_fast = 32;
   double beta_slow = 1;
   bool truncate = true;

@@ -72,8 +72,8 @@ struct LatentSpec {
   int nope_dim = 0;   // part of a head of q without RoPE
   int rope_dim = 0;   // part of a head of q with RoPE, after the former; and the shared key
   int value_dim = 0;  // of a head of v
-  // Rank of the vector that q is made from, which is normed like the latent vector; 0: q is made
-  // from the hidden rows.
+  // Size of the compressed vector that q is computed from, which is normalized like the latent
+  // vector; 0: q is computed from the hidden rows.
   int q_rank = 0;
   float norm_eps = 1e-6F;
   std::optional<IndexerSpec> indexer = {};

@@ -27,7 +27,7 @@ struct LargestSizes {
 
   int64_t q_width = 0;
   int64_t qkv_width = 0;
-  int64_t normed_heads = 0;  // number of q heads, if all are normed together
+  int64_t normed_heads = 0;  // number of q heads, if one norm covers all heads
   int64_t intermediate = 0;
   int64_t experts = 0;  // 0: no layer has experts
   int64_t top_k = 0;

@@ -56,7 +56,7 @@ struct ConfigDefaults {
   // Latent attention: default of qk_rope_head_dim, the size of the rotated part of a head,
   // independent of head_dim; 0: heads are not divided.
   int64_t rope_head_dim = 0;
-  // A rope_type "dynamic" may have an `alpha`, which raises the base for all context lengths.
+  // Whether rope_type "dynamic" may have an `alpha`, which raises the base for all context lengths.
   bool takes_rope_alpha = false;
   // Older names of fields.
   std::span<const FieldAlias> aliases = {};

@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-// Reads the number of bits of a weight from the first of `keys` that the block has. It must be in
-// `allowed`.
+// Reads the number of bits of a weight from the first of `keys` that the block has. The number must
+// be in `allowed`.
 Result<int64_t> ReadIntegerBits(const json::Value& block, const std::string& where,
                                 std::initializer_list<std::string_view> keys,
                                 std::initializer_list<int64_t> allowed);

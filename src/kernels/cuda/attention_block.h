@@ -418,7 +418,7 @@ class AttentionBlock {
       Tile::Multiply(weight_sums_, weights[k + 1], ones);
       SLUICE_UNROLL
       for (int j = 0; j < kOwnSteps; ++j) {
-        // Where warps work in pairs, one may compute products that it does not need.
+        // Where warps work in pairs, a warp may compute products whose results are not used.
         const int step = kWarpsGoInPairs ? min(Step(j), tile_.value_steps() - 1) : Step(j);
         if ((kWarpsGoInPairs && !kIsWide ? Step(j) / 2 * 2 : step) >= tile_.value_steps()) break;
         uint32_t b[2][2][2];

@@ -154,7 +154,7 @@ __global__ void WarpKernel(InstructionArgs args) {
   out[96 + lane] = static_cast<float>(__popc(__ballot_sync(0xFFFFFFFFu, value > 0)));
 }
 
-// Math functions of `count` numbers x: out [6, count] = exp(x), 1 / sqrt(|x|), sin(x), cos(x),
+// Math functions of `count` elements x: out [6, count] = exp(x), 1 / sqrt(|x|), sin(x), cos(x),
 // log1p(|x|), 1 / x.
 __global__ void MathKernel(InstructionArgs args) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -45,8 +45,9 @@ void CpuWalk::TuneTemperature(const AttentionSpec& spec, float* q, int64_t strid
   });
 }
 
-// Norms over all heads of q and over all of k. This rank has a part of them, so every rank gathers
-// and norms whole rows and keeps its own columns. `q`: rows of this rank's q, k and v.
+// Applies one norm over all heads of q, and one over all heads of k. This rank has only some heads,
+// so every rank gathers whole rows, normalizes them, and keeps its own columns. `q`: rows of this
+// rank's q, k and v.
 void CpuWalk::NormWholeRows(const program::RopeAppend& op, const AttentionSpec& spec,
                             float* q) const {
   const int64_t stride = spec.row_width();

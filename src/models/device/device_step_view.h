@@ -47,7 +47,7 @@ class DeviceStepView {
   virtual bool has_adapters() const { return false; }
   virtual device::AddLoraArgs Adapters(bool /*of_logit_rows*/) const { return {}; }
   virtual const int32_t* all_tokens() const { return nullptr; }
-  // For decoders that take images: see DeviceStepInputs.
+  // Used only by decoders that take images; see DeviceStepInputs.
   virtual const int32_t* rope_positions() const { return nullptr; }
   virtual DeviceImageRows image_rows() const { return {}; }
   // For drafting heads: StepInput::hidden_rows.

@@ -78,8 +78,8 @@ class DeviceTower {
   DeviceBuffer rows_;
 };
 
-// The parameters of the body alone, or of the front alone, of all parameters in `list`, whose
-// targets are in `weights`.
+// Return the parameters in `list` that belong only to the tower's body, or only to its front. The
+// targets of `list` are members of `weights`.
 ParameterList TowerBodyParameters(ParameterList list, const TowerWeights& weights);
 ParameterList TowerFrontParameters(ParameterList list, const TowerWeights& weights);
 

@@ -157,7 +157,7 @@ ParameterList ListModernBertParameters(const EncoderSpec& spec, int64_t num_scor
     EncoderLayerWeights& layer = weights.layers[i];
     // Canonical names, which files with and without a head share.
     const std::string name = fmt::format("model.layers.{}.", i);
-    // The first layer's input is already normed by the embedding.
+    // The first layer's input is already normalized by the embedding.
     if (i > 0) add_norm(name + "attn_norm", layer.attention_norm);
     AddEncoderLinear(list, {{name + "attn.Wqkv", 3 * hidden}}, hidden, layer.qkv, biases.attention);
     AddEncoderLinear(list, {{name + "attn.Wo", hidden}}, hidden, layer.output, biases.attention);

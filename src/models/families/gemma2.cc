@@ -1,6 +1,6 @@
 // Gemma 2: GELU; embeddings scaled by the square root of their width; norms before and after every
-// sublayer, whose stored weights w stand for 1 + w; soft caps on scores and logits; a window in
-// every second layer.
+// sublayer, which multiply by 1 + w for a stored weight w; soft caps on scores and logits; a window
+// in every second layer.
 #include <cmath>
 
 #include "models/family_fields.h"

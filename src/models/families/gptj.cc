@@ -1,5 +1,5 @@
 // GPT-J and CodeGen: layer norms, attention and MLP in parallel, interleaved RoPE on the first
-// numbers of each head, MLPs without a gate, a head with a bias.
+// elements of each head, MLPs without a gate, a head with a bias.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

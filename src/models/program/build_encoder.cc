@@ -44,7 +44,7 @@ class EncoderBuilder {
     const bool before = spec_.norms_before;
     for (size_t i = 0; i < weights_.layers.size(); ++i) {
       const EncoderLayerWeights& layer = weights_.layers[i];
-      // The first layer's input is already normed by the embedding.
+      // The first layer's input is already normalized by the embedding.
       if (i > 0 && before) EmitNorm(layer.attention_norm, delta_, /*keeps_norm=*/false);
       if (i + 1 == weights_.layers.size()) {
         skips.push_back(to_.next());

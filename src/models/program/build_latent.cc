@@ -29,7 +29,7 @@ BufferId ChosenPositions(Builder& to, const AttentionSpec& spec) {
   return to.Array("chosen_positions", Extent::kStep, indexer->top_k * int64_t{sizeof(int32_t)});
 }
 
-// `q_rows`: the normed vectors from which q is computed.
+// `q_rows`: the normalized vectors from which q is computed.
 void EmitIndexer(Builder& to, const LatentLayer& layer, BufferId q_rows) {
   const AttentionWeights& weights = layer.weights;
   const IndexerSpec& indexer = *layer.spec.latent->indexer;

@@ -171,7 +171,7 @@ class DecoderBuilder {
   // Numbers of a row that the product of q, k and v writes.
   static int64_t ProjectedWidth(const AttentionSpec& spec);
   BufferId MixerGate(const MixerSpec& spec);
-  // Computes y [rows, width] from the normed rows by two consecutive products.
+  // Computes y [rows, width] from the normalized rows by two consecutive products.
   void MultiplyLowRank(size_t index, const LinearWeights& down, const LinearWeights& up,
                        const LinearWeights& reader, BufferId y, int64_t width);
   ElementType MixedType(size_t index) const;
@@ -179,8 +179,8 @@ class DecoderBuilder {
   BufferId AllMixed(size_t index);
   BufferId OwnMixed(size_t index);
 
-  // Returns the normed rows in the input type of `weights`. Uses `normed`, which has the input type
-  // of `reader`; if the types differ, emits the norm again into another buffer.
+  // Returns the normalized rows in the input type of `weights`. Returns `normed`, which has the
+  // input type of `reader`, if the types are equal; else emits the norm again into another buffer.
   RowsIn NormedFor(size_t index, const LinearWeights& weights, const LinearWeights& reader);
 
   // Updates the states for all rows; leaves the rows with results for EndMixer.

@@ -326,7 +326,8 @@ struct KeepRows {
   struct Kept {
     Columns columns = {};  // offsets and stride are in bytes
     int64_t bytes = 0;
-    // On a device: the destination, from which later operators that name columns.buffer read.
+    // On a device: the buffer to which the rows move. Later operators that name columns.buffer read
+    // `to` instead.
     BufferId to = kNone;
   };
   std::array<Kept, 3> kept = {};
@@ -550,7 +551,7 @@ struct ProjectExperts {
   }
 };
 
-// Adds up the results of each row's experts, in descending order of their logits.
+// Sums the results of each row's experts, in descending order of the experts' logits.
 struct CombineExperts {
   static constexpr const char* kName = "CombineExperts";
   MoeId moe = kNone;

@@ -31,7 +31,8 @@ struct ProjectorStep {
     kStandardize,   // (x - module + "_bias") * module + "_scale": Gemma 4
     kScale,         // multiplies by `factor`
     kConcatenate,   // concatenates the patches of a merged row
-    // Interleaves them: the first elements of all patches, then the second ones...: Mistral 3.
+    // Interleaves the patches of a merged row: the first elements of all patches, then the second
+    // elements, ...: Mistral 3.
     kConcatByNumber,
     kMean,    // mean of the patches of a merged row
     kLinear,  // a linear layer to `width` elements
