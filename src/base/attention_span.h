@@ -1,5 +1,5 @@
-// The earlier positions that a token attends to. Attention kernels use it as their mask; the cache
-// uses it to decide how long to keep a KV block.
+// The earlier positions that a token attends to. Attention kernels use the span as their mask; the
+// cache decides by the span how long to keep a KV block.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 namespace sluice {
 namespace {
 
-// Length limit of needles that are compared at each position; for longer ones preprocessing pays
-// off.
+// Maximum length of needles that are compared at each position; for longer needles, preprocessing
+// pays off.
 constexpr size_t kMaxComparedBytes = 16;
 
 // The bytes of a text in search order: first to last, or last to first if backwards.

@@ -1,4 +1,4 @@
-// Writes the figures of a benchmark as a table for people and scripts, and as JSON.
+// Writes the results of a benchmark as a table for people and scripts, and as JSON.
 #pragma once
 
 #include <optional>

@@ -30,8 +30,8 @@ class Conversation {
   size_t size() const { return messages_.size(); }
   json::Value ToJson() const { return json::Value(messages_); }
 
-  // Writes {"messages": [...]}, which is a body for /v1/chat/completions without the model.
-  // Replaces an existing file.
+  // Writes {"messages": [...]}, which is a body for /v1/chat/completions except for the key
+  // "model". Replaces an existing file.
   Status Save(const std::filesystem::path& file) const;
   // Replaces the messages by those in a file that Save() wrote, or by a list of messages. Changes
   // nothing on failure.

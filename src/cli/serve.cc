@@ -249,8 +249,9 @@ class ServeRun {
     if (Bound() != nullptr) return {};
     // Raises the limit of open files: the shell's default is low, and each connection uses one.
     StreamClient::MaxConnections();
-    // Done without the lock: Bind first reads stored responses, which may take long, and a signal
-    // meanwhile must end the process at once. The next start removes a socket file that is left.
+    // Called without the lock: Bind first reads stored responses, which may take long, and a signal
+    // meanwhile must end the process immediately. The next start removes a socket file that
+    // remains.
     ASSIGN_OR_RETURN(std::unique_ptr<Serving> bound, Serving::Bind(server_config_));
     const MutexLock lock(mutex_);
     serving_ = std::move(bound);

@@ -51,7 +51,7 @@ class TokenLengths {
 
   // Number of characters up to the closing quote, or to the end of the token.
   int32_t characters(int32_t token) const { return characters_[static_cast<size_t>(token)]; }
-  // Clears in `mask` the tokens that have more than `most` characters.
+  // Clears in `mask` the tokens that add more than `most` characters.
   void KeepAtMost(int32_t most, std::span<uint32_t> mask) const;
   // Tokens that contain a quote, escaped or not.
   std::span<const int32_t> with_quote() const { return with_quote_; }

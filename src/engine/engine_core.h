@@ -121,7 +121,7 @@ class EngineCore {
   struct SinkUpdate {
     std::shared_ptr<RequestSink> sink;
     std::optional<PromptResult> prompt;
-    // If set, one of these replaces the update.
+    // If `error` or `pooled` is set, the sink receives it instead of `update`.
     std::optional<Error> error;
     std::optional<std::vector<float>> pooled;
     SequenceUpdate update;
@@ -184,13 +184,14 @@ class EngineCore {
   // Holds the images of a request in the pool, and lists them in its sequences.
   void HoldImages(ActiveRequest& request);
   void ReleaseImages(ActiveRequest& request);
-  // Likewise for a prompt of rows: assigns its parts ids, which the prefix index uses.
+  // For a prompt of rows: assigns ids to the parts of the prompt. The prefix index uses these ids
+  // in place of token ids.
   void HoldRows(ActiveRequest& request);
   void ReleaseRows(ActiveRequest& request);
   // Computes the image rows that the step reads and the pool lacks. Throws what the tower throws.
   void EncodeImages(const StepPlan& plan, StepInput& input);
-  // Called when the step has read its images. If it `failed`, drops the images that it was to
-  // compute.
+  // Called when the step has read its images. If the step `failed`, drops the images that the step
+  // was to compute.
   void EndImages(const StepPlan& plan, bool failed);
   // Adds the image rows and the RoPE positions of the step's tokens to the input.
   void AddImages(const StepPlan& plan, StepInput& input);

@@ -1,5 +1,5 @@
-// The part of EngineCore for images: holds them in the pool, computes their rows, and adds the rows
-// to a step; and the same for prompts that are rows themselves.
+// The part of EngineCore for images: holds images in the pool, computes their rows, and adds the
+// rows to a step. Prompts that consist of rows are handled alike.
 #include <algorithm>
 
 #include "base/check.h"

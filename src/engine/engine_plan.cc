@@ -506,7 +506,7 @@ int64_t KvBudget(const EnginePlan& plan) {
     const auto part = [](double share, int64_t bytes) {
       return static_cast<int64_t>(share * static_cast<double>(bytes));
     };
-    // Requests are in host memory, which may be the same.
+    // Requests are in host memory, which an integrated GPU shares.
     const int64_t free_bytes = plan.memory.available_bytes -
                                (IsShared(plan.memory) ? LeastRequestBytes(config, plan.memory) : 0);
     if (config.utilization_of_rest) {

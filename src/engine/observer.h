@@ -37,7 +37,7 @@ struct StepStats {
   int64_t tier_queries = 0;
   int64_t tier_hits = 0;
   int64_t drafts = 0;        // number of sequences whose draft tokens were verified
-  int64_t draft_tokens = 0;  // number of draft tokens of those sequences
+  int64_t draft_tokens = 0;  // number of draft tokens that were verified
   // Number of accepted draft tokens, by their index among the draft tokens of a sequence.
   std::array<int16_t, kMaxSpeculativeTokens> accepted_tokens = {};
   // Number of steps that a device replayed as graphs since the last report.

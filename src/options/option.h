@@ -108,8 +108,8 @@ struct Option {
   std::string_view trtllm_default = {};
 
   std::string_view choices = {};  // kChoice: the values, separated by |
-  // kInteger, kSize, kNumber: words that are also valid, separated by |. kRefused: values that are
-  // accepted besides the default.
+  // Separated by |. kInteger, kSize, kNumber: words that are valid in addition to numbers.
+  // kRefused: values that are accepted in addition to the default.
   std::string_view words = {};
   Range range = {};  // valid range of numbers
   // kNoEffect: accepted so that existing scripts run. kRefused: values other than the default and

@@ -30,7 +30,7 @@ struct Note {
   std::string what;  // for example "cuda_graph_config.enable_padding", "NCCL_DEBUG",
                      // "--compilation-config mode"
   std::string text;
-  bool asks = false;  // kNoEffect: whether its value requests something (AsksForSomething)
+  bool asks = false;  // kNoEffect: whether the value requests something (AsksForSomething)
 };
 
 class Settings {

@@ -18,7 +18,7 @@ struct JsonFormat {
   std::vector<std::string> end;  // markers after a call; empty: the end of the object ends the call
   bool list = false;             // whether a list of calls follows the marker
   JsonCallKeys keys;
-  bool at_start = false;          // whether calls can only be at the start of the answer
+  bool at_start = false;          // whether calls are recognized only at the start of the answer
   bool keeps_text_after = false;  // whether text after a call is content; if not, it is dropped
   bool closed_only = false;   // whether a call is passed on only when its marker or the end of the
                               // text closes it

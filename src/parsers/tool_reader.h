@@ -19,8 +19,8 @@ class ToolReader {
  public:
   virtual ~ToolReader() = default;
 
-  // Reads the text in `input` and writes events to `output`, which are never withdrawn. It is
-  // called once more after the end of the input and writes the rest.
+  // Reads the text in `input` and writes events to `output`. Written events are never withdrawn.
+  // The last call, after the end of the input, writes all remaining events.
   virtual void Read(TextInput& input, ParserOutput& output) = 0;
 
   // Whether the next text would be content rather than part of a call.

@@ -40,7 +40,7 @@ struct Receipt {
   int64_t created = 0;
   std::string program;  // for example "sluice 0.1.0"
   std::string weights;  // result of WeightsDigest()
-  // Other facts that the result's bits depend on: strings by name.
+  // Other facts that the result's bits depend on: an object of strings.
   json::Value profile{json::Value::Object{}};
   // Features that a verifier cannot repeat: "constraint", "adapter", "images", "embeddings".
   std::vector<std::string> also;

@@ -13,7 +13,7 @@ namespace {
 class BlockNumbers {
  public:
   // Returns the numbers of a prompt's blocks. `keys`: for each block of kHashedTokens tokens, a
-  // hash of it and all blocks before it.
+  // hash of the block and all blocks before it.
   json::Value::Array Of(const std::vector<uint64_t>& keys, int64_t num_tokens) {
     constexpr int64_t kStep = kMooncakeBlock / kHashedTokens;
     const int64_t count = (num_tokens + kMooncakeBlock - 1) / kMooncakeBlock;

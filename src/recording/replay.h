@@ -23,9 +23,9 @@ struct Difference {
     kRecording  // the recording cannot be replayed beyond this place
   };
   Kind kind = Kind::kPlan;
-  int64_t step = 0;      // number of steps that began before it
-  uint64_t handle = 0;   // the request's handle; 0: it concerns no request
-  std::string id = {};   // the request's id; "": it concerns no request
+  int64_t step = 0;      // number of steps that began before the difference
+  uint64_t handle = 0;   // the request's handle; 0: none is concerned
+  std::string id = {};   // the request's id; "": none is concerned
   int32_t sequence = 0;  // index of the request's sequence
   int64_t position = 0;  // kToken: index of the token in the answer
   std::string expected = {}, found = {};

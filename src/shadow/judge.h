@@ -47,7 +47,7 @@ struct Departure {
 struct Judgement {
   Verdict verdict = Verdict::kEqual;
   int64_t num_departures = 0;
-  // The first departure beyond epsilon, else the largest one; nullopt if there is none.
+  // The first difference beyond epsilon, else the largest difference; nullopt if there is none.
   std::optional<Departure> worst;
   double surprise = 0;   // of a sampled answer: deviations from the expected log probability
   std::string evidence;  // what the verdict rests on

@@ -17,15 +17,15 @@ bool IsKernelReport(const json::Value& report);
 // The factors that the report determines: medians over its rows of the data sheet's rate divided by
 // the measured rate.
 struct KernelFactors {
-  StepParts factors{};     // factors of `device`, with those of the determined parts replaced
+  StepParts factors{};     // those of `device`, replaced for the parts in `determined`
   std::string determined;  // "weights from 40 rows, products from 12 rows"
 };
 
-// Computes the factors of a report. kWeights comes from products of at most 16 rows, kProducts from
-// products of 1024 rows and more in formats for which `device` has a rate, kCache from attention of
-// one token per sequence, and kAttention from attention of prompts. The other parts belong to the
-// host and to links between devices; they keep the factors of `device`. kInvalidData, with `place`,
-// if the run was interrupted or the report determines nothing.
+// Computes the factors from a report. kWeights: products of at most 16 rows. kProducts: products of
+// 1024 rows and more in formats for which `device` has a rate. kCache: attention of one token per
+// sequence. kAttention: attention of prompts. The other parts belong to the host and to links
+// between devices; they keep the factors of `device`. kInvalidData, with `place`, if the run was
+// interrupted or the report determines nothing.
 Result<KernelFactors> FactorsOfKernels(const json::Value& report, const DeviceProfile& device,
                                        std::string_view place);
 

@@ -22,7 +22,7 @@ struct StageCosts {
     double row_operations = 0;  // per row
   };
   std::vector<Products> dense = std::vector<Products>(3);  // indexed by ProductRate
-  // Its rows are those whose logits are computed.
+  // The product of the output head, for the rows whose logits are computed.
   Products head;
   // Mixture of experts: bytes and operations of one expert, summed over all layers. A row visits
   // `experts_per_row` of `num_experts`.

@@ -1,4 +1,4 @@
-// Decides how many tokens a draft model proposes: only as many as save more time than they cost.
+// Decides how many tokens a draft model proposes, so that proposals save more time than they cost.
 #pragma once
 
 #include <array>

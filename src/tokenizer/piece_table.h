@@ -9,7 +9,8 @@
 
 namespace sluice {
 
-// Up to 15 bytes and their length in two words, so that keys are compared with two instructions.
+// Up to 15 bytes and their length in two 64-bit words, so that keys are compared with two
+// instructions.
 struct PieceKey {
   static constexpr size_t kMaxBytes = 15;
 

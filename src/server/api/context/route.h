@@ -80,8 +80,8 @@ struct Route {
 
 using Methods = std::vector<std::string_view>;
 
-// Makes a route whose handler is called on the I/O thread, also while no model is loaded. It must
-// be quick.
+// Makes a route whose handler is called on the I/O thread, also while no model is loaded. The
+// handler must return quickly.
 Route OnIoThread(std::string_view path, Methods methods, RouteGate gate, Handler* handler,
                  std::string_view summary = "", std::string_view response = "");
 // Makes a route whose handler is called on a worker. Requests are refused while the server drains

@@ -73,7 +73,7 @@ ApiStatus AddQuestion(const RouteCall& call, const ConversationFields& conversat
   const Tokenizer& tokenizer = *call.model->tokenizer;
   API_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                        TokensOf(LabelsOf(question), prompt.tokens, tokenizer));
-  // Other spellings count only if all of them are single tokens.
+  // Other spellings of the labels count only if every spelling is a single token.
   std::vector<std::string> spellings = LabelsOf(question);
   const std::vector<std::string> aliases = AliasesOf(question);
   spellings.insert(spellings.end(), aliases.begin(), aliases.end());

@@ -26,7 +26,7 @@ constexpr const char* kFileName = "responses.sqlite";
 constexpr int64_t kApplicationId = 0x736c7263;  // "slrc"; identifies this program in the file's
                                                 // header
 constexpr int64_t kVersion = 2;
-// Spelled as SQLite stores it, because CheckSchema() compares the text.
+// Written as SQLite stores the statement, because CheckSchema() compares the text.
 constexpr const char* kResponsesTable =
     "CREATE TABLE responses(sequence INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, owner BLOB NOT "
     "NULL, is_over INTEGER NOT NULL, messages TEXT NOT NULL, input_items TEXT NOT NULL, body TEXT "
