@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the cost of constraints: the same load with and without a JSON schema, in turn, several times.
+"""Measures the cost of constraints: the same load with and without a JSON schema, alternately, several times.
 
 Usage: benchmarks/constrained_streams.py [--streams 32] [--tokens 32] [--rounds 3] NAME=PORT:PID...
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the rate of `sluice pull` with that of curl, from a hub on the loopback interface: both download the same file, in turn.
+"""Compares the rate of `sluice pull` with that of curl, from a hub on the loopback interface: both download the same file, alternately.
 
     benchmarks/download_rate.py --program build/release/bin/sluice --pairs 7
 

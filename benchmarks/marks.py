@@ -197,7 +197,7 @@ def speculation(options):
     """Answers with draft tokens relative to those without, for text that repeats itself and text that does not."""
     configs = {"ngram": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 5, "prompt_lookup_min": 2}, "suffix": {"method": "suffix"}}
     with tempfile.TemporaryDirectory() as draft, contextlib.ExitStack() as servers:
-        # The draft's weights are random, too, so the models never agree: this measures only the cost.
+        # The weights of the draft model are also random, so the models never agree: this measures only the cost.
         small = {"hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64}
         (pathlib.Path(draft) / "config.json").write_text(json.dumps({**json.loads((options.shape / "config.json").read_text()), **small}))
         configs["draft"] = {"method": "draft_model", "model": draft, "num_speculative_tokens": 4}

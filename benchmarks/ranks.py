@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the cost of ranks on one machine: one rank and two compute the same work in turn, on the same cores, in one run.
+"""Measures the cost of ranks on one machine: one rank and two compute the same work alternately, on the same cores, in one run.
 
     benchmarks/ranks.py speed [--rounds 5]      two ranks as threads, and as processes of `mpirun`, against one with the same threads
     benchmarks/ranks.py start                   how much longer four ranks take to start than one

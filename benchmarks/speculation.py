@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the gain and cost of draft tokens: the same answers from servers with and without --speculative-config, in turn.
+"""Measures the gain and cost of draft tokens: the same answers from servers with and without --speculative-config, alternately.
 
 Usage: benchmarks/speculation.py [--tokens 128] [--rounds 3] NAME=PORT...
 

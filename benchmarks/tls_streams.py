@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the rate of streams over TLS with plain HTTP: curl asks two servers of the same model in turn.
+"""Compares the rate of streams over TLS with plain HTTP: curl sends requests alternately to two servers of the same model.
 
     benchmarks/tls_streams.py --program build/release/bin/sluice --pairs 7
 

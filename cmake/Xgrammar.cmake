@@ -28,7 +28,7 @@ else()
   target_compile_options(xgrammar_readers PRIVATE $<$<CONFIG:Release>:-O1>)
 endif()
 target_compile_options(xgrammar PRIVATE $<$<CONFIG:Release>:-O2>)
-# It defines a name that json_schema_converter.cc defines, too.
+# It defines a name that json_schema_converter.cc also defines.
 set_source_files_properties(${SLUICE_XGRAMMAR_SOURCE}/cpp/converter_ext/minimax_m3.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 foreach(library xgrammar xgrammar_readers)
   target_include_directories(${library} SYSTEM PUBLIC ${SLUICE_XGRAMMAR_SOURCE}/include

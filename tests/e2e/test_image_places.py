@@ -37,7 +37,7 @@ def test_ranks_answer_as_one(eyes, alone, ranks):
 
 
 def test_a_device_answers_near_the_cpu(tmp_path):
-    """The tower is on the device, too: its heads have the 16 numbers that devices take at least."""
+    """The tower is also on the device: its heads have 16 elements, the least that devices take."""
     write_eyes(tmp_path, DATA / "checkpoints" / "tiny-qwen3-vl-wide")
     with serving(tmp_path, *FLAGS, name="eyes") as server:
         expected = answers(server)

@@ -166,7 +166,7 @@ def test_requests_wait_for_a_slot():
         for name, folder in (("linear", LINEAR), ("stable", STABILIZED)):
             assert server.request("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})[0] == 200
         assert at_once([lambda job=job: ask(server, *job) for job in jobs * 3]) == expected * 3
-        # Streams, too, wait while another adapter uses the slot.
+        # Streams also wait while another adapter uses the slot.
         def stream(model):
             body = {"model": model, "prompt": prompts[1], "max_tokens": 100, "stream": True, "ignore_eos": True}
             status, _, raw = server.request("POST", "/v1/completions", body)

@@ -1,4 +1,4 @@
-"""Two servers behind nginx and HAProxy, configured as in deploy/, restarted in turn while clients stream."""
+"""Two servers behind nginx and HAProxy, configured as in deploy/, restarted one after the other while clients stream."""
 import collections
 import contextlib
 import http.client

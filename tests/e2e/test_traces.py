@@ -102,7 +102,7 @@ def test_a_span_of_each_request():
             assert not any(span.parent_span_id for span in rest)
             ids = {span.trace_id for span in rest}
             assert len(ids) == 2 and bytes.fromhex(TRACE) not in ids
-            # A request whose client leaves has a span, too.
+            # A request whose client disconnects also has a span.
             with streaming(server, max_tokens=200):
                 pass
             wait_until(lambda: len(collector.spans()) == 5, server.log)

@@ -75,7 +75,7 @@ def unmarked(place):
 
 
 def test_b10_f02_power_that_fails_at_each_flush(fault_shim, tmp_path):
-    """The process ends at each sync in turn, and files that then have a mark are damaged: the next start takes no incomplete file for complete."""
+    """Ends the process at one sync after another; files that then have a mark are damaged: the next start takes no incomplete file for complete."""
     nth = damaged = 0
     while True:
         nth += 1

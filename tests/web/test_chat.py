@@ -62,7 +62,7 @@ def test_stop(browser, server):
         page.wait(DONE + " === 1")
         assert "stopped" in page.text(".figures") and page.text("#send") == "Send"
         wait_until(lambda: server.metric("vllm:num_requests_running") == 0, "the engine goes on")
-        # With the keyboard, too.
+        # The same with the keyboard.
         ask(page, "plain")
         page.wait("document.querySelectorAll('.message.assistant').length === 2 && document.querySelector('#send').innerText === 'Stop'")
         page.press("Escape")

@@ -212,7 +212,7 @@ VARIANTS = {
                                      "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}},
                      "vision_config": {**SIGLIP, "model_type": "siglip2_vision_model", "num_patches": 25, "vision_use_head": False}},
 }
-# Made with "-wide" after the name, too: heads of 16 numbers in the tower, the least that devices take.
+# Also made with "-wide" after the name: heads of 16 elements in the tower, the least that devices take.
 WIDE = ("tiny-gemma3-vision", "tiny-gemma4-vision", "tiny-llama4-vision", "tiny-mistral3-vision", "tiny-paddleocr-vl", "tiny-qwen2.5-vl",
         "tiny-qwen3-vl", "tiny-internvl")
 QWEN_LIKE = ("tiny-paddleocr-vl", "tiny-qwen2.5-vl", "tiny-qwen3-vl", "tiny-qwen3-vl-moe", "tiny-qwen3.5-vl", "tiny-qwen2-vl", "tiny-glm-ocr",
