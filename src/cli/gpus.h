@@ -32,7 +32,7 @@ struct GpuFindings {
   std::string library;
 };
 
-// Opens each GPU that the driver lists, which briefly takes about 300 MB of its memory.
+// Opens each GPU that the driver lists, which briefly takes about 300 MB of the GPU's memory.
 GpuFindings ExamineGpus();
 
 std::string GpuLines(const GpuFindings& findings);

@@ -27,7 +27,7 @@ inline int FuzzConstraint(ConstraintKind kind, const uint8_t* data, size_t size)
   std::vector<uint32_t> mask(MaskWords(vocabulary.size));
   for (int step = 0; step < 24 && !matcher->is_finished(); ++step) {
     if (!matcher->FillMask(mask)) break;
-    // Takes the lowest allowed token in even steps, the highest in odd ones.
+    // Chooses the lowest allowed token in even steps, the highest in odd steps.
     int32_t token = -1;
     for (int32_t i = 0; i < vocabulary.size; ++i) {
       if ((mask[i / 32] >> (i % 32) & 1) == 0) continue;

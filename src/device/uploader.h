@@ -17,8 +17,8 @@
 
 namespace sluice {
 
-// Thread safety: one thread at a time. The device outlives it. Pieces may be of any size and in any
-// order; small ones share a buffer.
+// Thread safety: one thread at a time. The device outlives the uploader. Pieces may have any size
+// and any order; small pieces share a buffer.
 class Uploader {
  public:
   // Allocates two pinned buffers of `chunk_bytes`, rounded up to kAlignment.

@@ -32,8 +32,9 @@ struct RankPlan {
 Result<RankPlan> PlanRanks(const EngineConfig& config, const Topology& topology, int num_threads,
                            const std::string& device_name);
 
-// Returns the threads of each rank for one of several engines. The engines divide the threads of
-// `ranks`, at least one per rank and engine. The last engine has the most.
+// Returns the number of threads of each rank for one of several engines. The engines divide the
+// threads of `ranks`, with at least one thread per rank and engine. The last engine has the most
+// threads.
 std::vector<RankThreads> ThreadsOfEngine(const RankPlan& ranks, int engine, int num_engines);
 
 }  // namespace sluice

@@ -62,7 +62,7 @@ class DecoderModel final : public Model {
   Result<std::unique_ptr<Model>> Share(const ThreadPool& pool) const override {
     return ShareWith(pool, {});
   }
-  // Like Share, for the rank at the same place of other groups.
+  // Like Share, for the rank at the same index in other groups.
   Result<std::unique_ptr<DecoderModel>> ShareWith(const ThreadPool& pool,
                                                   const RankGroups& groups) const;
   const DecoderWeights& weights() const { return *weights_; }

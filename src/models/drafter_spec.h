@@ -25,8 +25,8 @@ struct HandedRows {
 };
 
 // Row i of the head takes token i + 1 of the text and the target's hidden row i, at position i; its
-// logits predict token i + 2. To propose a further token, it reads its own hidden row instead of
-// the target's.
+// logits predict token i + 2. To propose a further token, the head reads its own hidden row instead
+// of the target's.
 //
 //   MTP      x = project([norm(embedding), norm(hidden)]), or in the other order; the layers; the
 //            logits of norm(x). Source: DeepSeek V3's report, section 2.2; vLLM's deepseek_mtp.py,

@@ -206,7 +206,7 @@ struct MatrixParameter {
   LinearWeights* linear = nullptr;  // the layer, if an adapter may change it; else null
   std::optional<FusedExpert> fused = {};
   std::optional<TakenRows> taken = {};
-  ExpertWeights* experts = nullptr;  // if not null, this is matrix fused->expert of these experts
+  ExpertWeights* experts = nullptr;  // the experts whose matrix fused->expert this is; or null
   // If not empty, all parts are pieces of a tensor of this shape. Its first size is the rows, the
   // others are the columns; if `is_transposed`, it is [columns, rows]. The tensor has the part's
   // name; for a `linear` layer, ".weight" is appended.

@@ -65,8 +65,8 @@ struct AddEvent {
   int32_t num_sequences = 1;
   int64_t priority = 0;
   uint64_t client = 0;
-  // Number of the cache salt and of the adapter. Equal ones have equal numbers; 0: none. The salt
-  // itself is not recorded.
+  // Numbers of the cache salt and of the adapter. Equal salts have equal numbers, as have equal
+  // adapters; 0: none. The salt itself is not recorded.
   uint64_t salt = 0;
   std::string adapter;  // name of the adapter; "": the base model
   bool use_prefix_cache = true;

@@ -21,7 +21,7 @@ namespace sluice::recording {
 class Recording {
  public:
   // Reads the newest run in the folder, or the run whose name begins with `run`. `path` may also be
-  // one of its files. kNotFound if there is none; kInvalidData for damaged headers.
+  // one of the run's files. kNotFound if there is no run; kInvalidData for damaged headers.
   static Result<Recording> Open(const std::filesystem::path& path, std::string_view run = "");
 
   const json::Value& header() const { return header_; }

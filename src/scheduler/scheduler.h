@@ -43,7 +43,7 @@ struct SchedulerLimits {
   // Maximum number of tokens of one prompt per step; 0: no limit.
   int64_t long_prefill_token_threshold = 0;
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
-  // How waiting improves ranks, if priorities count.
+  // How waiting time improves ranks; used only with priorities.
   Ageing ageing;
   // The attention span of each group of layers; group 0 keeps all positions.
   std::vector<AttentionSpan> groups = {AttentionSpan{}};

@@ -8,7 +8,7 @@ namespace sluice {
 struct ActivationFormat {
   enum class Kind : uint8_t {
     kNone,          // not rounded
-    kFp8Static,     // E4M3 of x / input_scale; the layer stores the scale
+    kFp8Static,     // E4M3 of x / input_scale; the checkpoint has input_scale per layer
     kFp8PerToken,   // E4M3 with one scale per row, amax / 448
     kFp8PerGroup,   // like kFp8PerToken, with one scale per `group_size` inputs of a row
     kNvfp4,         // E2M1 with an E4M3 scale per 16 inputs, times the layer's global scale

@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// Each pattern is named after the best-known model family that uses it; other families use the
-// pattern as well.
+// Each pattern is named after the model family that made it popular; other families use the same
+// pattern.
 enum class SplitPattern {
   kGpt2,    // Case-sensitive contractions, runs of digits of any length.
   kLlama3,  // Contractions first, up to three digits per piece.

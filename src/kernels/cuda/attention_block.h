@@ -387,7 +387,7 @@ class AttentionBlock {
     }
   }
 
-  // Collects the weights of all warps from each warp's own.
+  // Gathers the softmax weights that each warp computed, so that every warp has all weights.
   __device__ __forceinline__ void ShareWeights(const uint32_t (&own)[kOwnGroups][2],
                                                uint32_t (&weights)[kPositions / 16][4]) const {
     uint16_t* const shared = SharedWeights();

@@ -131,7 +131,7 @@ struct DeviceLinearWeights {
 
 // One linear layer of every expert.
 struct DeviceExpertWeights {
-  // The first expert's; its bias is that of all experts, [experts, out].
+  // The weights of the first expert; `bias` is that of all experts, [experts, out].
   DeviceLinearWeights first;
   int64_t codes_stride = 0, group_scales_stride = 0;  // bytes from one expert to the next
   int64_t row_scales_stride = 0;                      // elements from one expert to the next

@@ -38,8 +38,8 @@ struct TowerMemory {
   DeviceTowerMemory device = {};  // if the layers are computed on a device
 };
 
-// Maximum number of patches that are computed together. If the tower's images have a fixed size, it
-// is theirs.
+// Maximum number of patches that are computed together. If all images of the tower have one size,
+// that size is the maximum.
 int64_t MostPatches(const TowerSpec& spec, const TowerOptions& options);
 // Maximum number of rows of an image: MostPatches divided by the patches of a merged row; for
 // images in tiles or crops, times the largest number that processors make.

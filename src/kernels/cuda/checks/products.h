@@ -99,7 +99,8 @@ inline ProductOutput Multiply(CaseMemory& memory, device::LinearArgs args, Eleme
   return y;
 }
 
-// The results of a matrix that are compared: all of a small one, a sample of a large one.
+// The results of a matrix that are compared: all results of a small matrix, a sample of those of a
+// large matrix.
 class SampledPlaces {
  public:
   SampledPlaces(int64_t m, int64_t n) {

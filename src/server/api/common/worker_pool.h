@@ -1,4 +1,4 @@
-// Threads for work on requests that would block an I/O thread: parsing, rendering, encoding,
+// Threads for work on requests that takes too long for an I/O thread: parsing, rendering, encoding,
 // detokenizing.
 #pragma once
 

@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// The values of a request. Their types are checked, their ranges are not.
+// The values in a request. Types have been checked, ranges have not.
 struct SamplingFields {
   std::optional<std::string> model;
   int64_t n = 1;
