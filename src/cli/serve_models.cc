@@ -41,7 +41,7 @@ ServerConfig DoorServerConfig(const options::Settings& settings, const DoorMemor
   return config;
 }
 
-// Thread safety: Run by one thread; signals arrive on others.
+// Thread safety: one thread calls Run; signals arrive on other threads.
 class DoorRun {
  public:
   DoorRun(const options::Settings& settings, std::unique_ptr<DoorServer> server,

@@ -221,7 +221,8 @@ class EngineCore {
   // Replaces the pooled vectors for the sinks by the results of the dense layers.
   void ApplyDense();
   void ComputePromptLogprobs(const Flight& flight);
-  // Samples the first token of each sequence that needs one, before the step is committed.
+  // Samples the first token of each sequence that samples in this step, before the step is
+  // committed.
   void SampleFirst(Flight& flight, StepStats& stats);
   void SampleRound(const Flight& flight, int64_t round);
   // Reports the round to the journal, which may replace its outcome.

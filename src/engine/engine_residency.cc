@@ -70,7 +70,7 @@ Status EngineLoop::FallAsleep(bool drops_files) {
       return Fail(ErrorCode::kUnavailable,
                   fmt::format("{} requests are not finished", unfinished_.requests));
     }
-    // One section, so that nothing is staged between the check and the end of stage_.
+    // One critical section, so that nothing is staged between the check and the end of stage_.
     const MutexLock staging(staging_mutex_);
     if (is_staging_)
       return Fail(ErrorCode::kUnavailable, "new weights are being loaded; try again afterwards");

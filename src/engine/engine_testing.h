@@ -70,7 +70,7 @@ class FakeModel final : public Model {
     }
     if (period > 0 && tokens.size() >= period && hash % 8 != 0) {
       const int32_t again = tokens[tokens.size() - period];
-      // A step after a failed one may read leftovers from the cache.
+      // A step after a failed step may read leftover content from the cache.
       if (again >= 0 && again < kPoison) logits[again] += 20;
     }
     if (tokens.back() == kNanToken) logits[3] = std::nanf("");

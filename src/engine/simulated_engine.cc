@@ -122,7 +122,8 @@ Result<EnginePlan> PlanSimulated(const EngineConfig& config, const ModelConfig& 
   plan.weight_bytes *= plan.num_engines;
   plan.kv_bytes *= plan.num_engines;
   plan.no_prompt_rows = "rows of prompts are not simulated";
-  // Steps are computed as they come; the clock of a pipeline adds its stages up.
+  // Steps are computed in the order of arrival; the clock of a pipeline adds up the times of its
+  // stages.
   plan.scheduler.num_stages = plan.scheduler.steps_in_flight = 1;
   return plan;
 }

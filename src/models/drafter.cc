@@ -265,7 +265,8 @@ bool HoldTheSame(const StoredTensor& a, const StoredTensor& b) {
   return true;
 }
 
-// Returns `module`, or "" if the checkpoint has no such module, or one that equals the target's.
+// Returns `module`; "" if the checkpoint has no such module, or if its weights equal those of the
+// target's module.
 std::string OwnModule(const Checkpoint& checkpoint, const std::string& module,
                       const std::string& of_model) {
   const StoredTensor* const own = checkpoint.Find(module + ".weight");

@@ -234,8 +234,8 @@ class LeadingModel final : public Model, public WeightStage {
     return share_.channel->StageEverywhere(order, folder);
   }
 
-  // Waits until no rank loads. If a rank had to drop its weights while it loads them, no rank could
-  // compute steps until it has loaded.
+  // Waits until no rank loads weights. A rank that had to drop its weights while loading them would
+  // stop the steps of all ranks until it has loaded.
   void AwaitRest() {
     if (!is_staged_) return;
     const Status ended = CatchToResult([this]() -> Status {

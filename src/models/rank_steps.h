@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// Rank 0: Model::Begin and Model::Finish, which make the other ranks do the same. They throw the
-// exceptions of its share, and GroupError.
+// Rank 0: Model::Begin and Model::Finish, which also start the step on the other ranks. Both throw
+// the exceptions of this rank's share, and GroupError.
 void LeadBegin(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
                const StepInput& input, KvCache& cache, float* logits);
 void LeadFinish(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool);

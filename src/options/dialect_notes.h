@@ -17,7 +17,7 @@ namespace sluice::options {
 const DialectKey* FindVariable(std::string_view name);
 
 // Returns a note for each variable in `environment` that has no effect, and a warning for each
-// unknown VLLM_ variable. With `strict`, an unknown one is an error, kInvalidArgument.
+// unknown VLLM_ variable. With `strict`, an unknown VLLM_ variable is kInvalidArgument.
 Result<std::vector<Note>> VariableNotes(const std::map<std::string, std::string>& environment,
                                         bool strict);
 

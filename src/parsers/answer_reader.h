@@ -39,7 +39,7 @@ struct AnswerReaderOptions {
   // left one open, or if the answer begins with a mark while `prompt` has no mark and `thinking` is
   // not false. Everything after the thought is content and calls, even marks.
   bool constrained = false;
-  StopRules stops = {};  // stop strings; not searched for inside thoughts that have a begin mark
+  StopRules stops = {};  // stop strings; thoughts that have a begin mark are not searched
   // The part of the prompt in the turn that the answer continues. Only the constructor reads it.
   std::string_view prompt;
   std::optional<bool> thinking;  // the result of ThinkingSwitch()

@@ -243,7 +243,8 @@ class Planner {
   }
 
   void ListPlainModules() {
-    // The head is listed even if it is tied to the embedding, as the tools do.
+    // The head is listed even if it is tied to the embedding, as in the checkpoints of published
+    // tools.
     constexpr std::string_view kHead = "lm_head";
     plain_.insert(SpelledLike(checkpoint_.Find("model.embed_tokens.weight")->info->name, kHead));
     plan_.plain_modules.assign(plain_.begin(), plain_.end());

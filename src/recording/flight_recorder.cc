@@ -68,7 +68,7 @@ class StreamBuffer final : public EventSink {
   std::string waiting_ GUARDED_BY(mutex_);
   uint64_t num_events_ GUARDED_BY(mutex_) = 0;
   uint64_t num_dropped_ GUARDED_BY(mutex_) = 0;
-  // Number of events dropped since the last one that was kept.
+  // Number of events dropped since the last event that was kept.
   uint64_t gap_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -152,7 +152,7 @@ class MergeReader {
   }
 
   Status Add(std::string_view left, std::string_view right) {
-    // The merged token continues a word if the left one does; the right one always continues a
+    // The merged token continues a word if the left token does; the right token always continues a
     // word.
     const std::string& prefix = spec_.continuing_prefix;
     if (right.size() < prefix.size()) {

@@ -175,7 +175,7 @@ uint32_t PackE4m3(float low, float high);
 template <unsigned kBytes>
 void CheckVector(const void* to, const void* from) {
   auto bits = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
-  // Hides the address: the compiler assumes the alignment of the types, which is what is checked
+  // Hides the address from the compiler, which would otherwise assume the alignment that is checked
   // here.
   asm volatile("" : "+r"(bits));
   if (bits % kBytes != 0) EndOfMisalignedVector();

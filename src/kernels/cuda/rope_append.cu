@@ -45,7 +45,7 @@ __device__ __forceinline__ void Rotate(float& a, float& b, float cosine, float s
 }
 
 // Called by all lanes of a warp; the lanes of each head compute separately. Returns the mean of the
-// squares of a head's numbers.
+// squares of a head's elements.
 template <int kLanes>
 __device__ __forceinline__ float MeanSquare(Numbers& x, bool interleaved, int dim) {
   float squares[kFours];
@@ -60,7 +60,7 @@ __device__ __forceinline__ float MeanSquare(Numbers& x, bool interleaved, int di
 }
 
 // Called by all lanes of a warp; the lanes of each head compute separately. Returns the mean of the
-// squares of all numbers of the row's heads, given the sum of squares of each head.
+// squares of all elements of the row's heads, given the sum of squares of each head.
 template <int kLanes>
 __device__ __forceinline__ float WholeMeanSquare(const float* squares, int64_t row, int heads,
                                                  int dim) {

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Adds a linear layer that consists of one or several modules, stacked by rows.
+// Adds a linear layer whose matrix consists of one or several modules, stacked by rows.
 void AddEncoderLinear(ParameterList& list, const std::vector<ParameterPart>& modules, int64_t cols,
                       LinearWeights& weights, bool has_bias = true);
 

@@ -187,7 +187,8 @@ Status ReadExperts(const JsonFields& fields, ModelConfig& config) {
 }
 
 Status RefuseBothWays(const JsonFields& fields) {
-  // "vision": in layers with a window, tokens of an image attend to each other in both directions.
+  // For "vision": in layers with a window, tokens of an image attend to each other in both
+  // directions.
   ASSIGN_OR_RETURN(const auto both_ways, fields.String("use_bidirectional_attention"));
   if (!both_ways || *both_ways == "vision") return {};
   return Fail(ErrorCode::kUnsupported,

@@ -667,8 +667,7 @@ class Writer : public ResponseWriter {
   void Send(HttpResponse response) override {
     // The handler, which adds headers, may have been destroyed with the server.
     if (closed()) return;
-    // Out of memory after the first head: it is too late for a second one, so the stream is cut
-    // off.
+    // Out of memory after the head was sent: a second head is impossible, so the stream is cut off.
     if (started_) return connection_->Abort(exchange_);
     // Data derived from the request is no longer needed.
     if (memory_ != nullptr) memory_->Shrink(0);

@@ -456,7 +456,8 @@ void MultiplySegmentsFetching(const LinearArgs& args, int64_t row_begin, int64_t
 
 template <int kPanels>
 void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel) {
-  // As few panels per tile as the number of tiles allows.
+  // Each tile prefetches one panel if there are enough row tiles to prefetch all kPanels panels,
+  // else kPanels / 2 panels.
   if constexpr (kPanels > 1) {
     if (rows <= (kPanels - 1) * kTileRows)
       return MultiplySegmentsFetching<kPanels, kPanels / 2>(args, row_begin, rows, panel);

@@ -77,7 +77,7 @@ void CheckProduct(CaseMemory& memory, Comparison& comparison, const ProductCase&
 }
 
 // Checks partial tiles of all sizes, and rows of W that end in the middle of a stage of shared
-// memory. Integers and free numbers alternate.
+// memory. Integers and arbitrary numbers alternate.
 void CheckEdges(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
   int turn = 0;
   // The last k ends with 16 bytes that do not fill a unit of 32 columns, if the format allows that.
