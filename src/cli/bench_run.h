@@ -49,8 +49,8 @@ class BenchEngine {
   ~BenchEngine();
 
   const EngineInfo& info() const;
-  // Runs `count` different prompts of random tokens, all submitted at once. Each answer has exactly
-  // `output_len` tokens.
+  // Runs `count` different prompts of random tokens, all submitted simultaneously. Each answer has
+  // exactly `output_len` tokens.
   Result<BatchResult> Run(int64_t count, int64_t input_len, int64_t output_len);
 
  private:

@@ -20,8 +20,8 @@ struct OptionEffects {
   std::vector<Group> idle;        // have no effect, and request nothing
 };
 
-// An option that has an effect according to the table still counts as without effect if its needs
-// are not met (Option::needs), if none of its keys has an effect (Option::keys), or if this program
+// An option that has an effect by the table still counts as without effect in these cases: its
+// needs are not met (Option::needs); none of its keys has an effect (Option::keys); this program
 // does not implement its value.
 OptionEffects EffectsOf(const options::Settings& settings);
 

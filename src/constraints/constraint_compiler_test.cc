@@ -75,7 +75,7 @@ TEST_F(ConstraintCompilerTest, WhatThrowsFailsThoseThatWaitForItAlone) {
   gate_.set_value();
   num_failures_ = 1;
   EXPECT_EQ(Start("a").get().error().code, ErrorCode::kInternal);
-  // A spec that arrives while others are refused is refused, too; then the engine is created.
+  // A spec that arrives while others are refused is also refused; then the engine is created.
   Compiled again = Start("a").get();
   while (!again) again = Start("a").get();
   EXPECT_NE(*again, nullptr) << "tried again";

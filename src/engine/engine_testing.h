@@ -29,8 +29,8 @@ namespace sluice::testing {
 // Its "KV cache" contains the tokens themselves: the logits of a row are a hash of all tokens of
 // its sequence, read back through the block table. So a block that is lost, wrongly shared or
 // reused too early changes the answer. Groups that do not keep all positions contain a hash of all
-// tokens up to each position; a wrong hash at a position that the group attends to changes the
-// answer, too.
+// tokens up to each position; a wrong hash at a position that the group attends to also changes the
+// answer.
 class FakeModel final : public Model {
  public:
   static constexpr int kVocab = 64;

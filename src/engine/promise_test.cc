@@ -554,7 +554,7 @@ TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
     return all;
   };
   // The second model has groups of layers with block tables of their own, the third latent
-  // attention, and the last one states, of which replayed steps take snapshots, too.
+  // attention, and the last one states, of which replayed steps also take snapshots.
   for (const char* model : {"qwen3-bf16", "tiny-llama4-mixed", "tiny-youtu-even", "tiny-qwen3.5"}) {
     int64_t replayed = -1;
     const auto expected = answers(model, false, false, &replayed);

@@ -115,7 +115,7 @@ TEST(AskPrompts, TheFirstFailureEndsTheOthersRetries) {
       return std::pair(400, std::string(R"({"error":{"message":"no such thing"}})"));
     }
     if (++passing == 1) tried.count_down();
-    // 503 for half a minute of retries, then success, so that a run that does not stop ends, too.
+    // 503 for half a minute of retries, then success, so that a run that does not stop also ends.
     return passing < 10 ? std::pair(503, std::string("{}"))
                         : std::pair(200, std::string(R"({"choices":[{"text":"1"}]})"));
   });

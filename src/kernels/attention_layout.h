@@ -7,8 +7,8 @@
 // BF16 neighbouring positions are interleaved in pairs. F8_E4M3 codes are laid out like BF16,
 // except that each whole group of 64 codes has the order of CodePlace; F16 is laid out like F32.
 // Both are converted when read. With other block sizes, blocks contain plain rows [block_size,
-// head_dim], which are copied into panels when read; this is slower. Latent caches contain plain
-// rows, too, because each row becomes part of a panel of keys and of one of values, and chosen
+// head_dim], which are copied into panels when read; this is slower. Latent caches also contain
+// plain rows, because each row becomes part of a panel of keys and of one of values, and chosen
 // positions are read as single rows.
 #pragma once
 

@@ -76,10 +76,10 @@ TEST_P(Int8Test, StaysNearRoundedInputs) {
 }
 
 // All roundings are as in the golden files, and nearly all rows agree to 4e-6. But sums in another
-// order differ by about 1e-7 of their size, neighbouring numbers of narrow formats are 1/16 (E4M3)
-// to 1/2 (E2M1) apart, and a prompt has about 1e5 roundings, so a number sometimes falls to the
-// other side of a tie. Such a flip changes a row of logits by up to 0.06 (measured), and by up to
-// 0.14 if it changes the choice of an expert in a later layer.
+// order differ by about 1e-7 of their size, adjacent numbers of narrow formats are 1/16 (E4M3) to
+// 1/2 (E2M1) apart, and a prompt has about 1e5 roundings, so a number sometimes falls to the other
+// side of a tie. Such a flip changes a row of logits by up to 0.06 (measured), and by up to 0.14 if
+// it changes the choice of an expert in a later layer.
 TEST_P(CheckpointActivationsTest, AgreesWithRoundedInputs) {
   const ModelConfig config = GoldenConfig(GetParam());
   ModelOptions options =

@@ -38,10 +38,10 @@ class LoraAdapter {
     const TensorInfo* tensor = nullptr;
   };
 
-  // Reads the configuration and the file's header. Checks that every tensor is either a factor of a
-  // module of the model, with its shape and a rank within the layout's limit, or replaces a tensor
-  // of the model for which the layout has room. Errors name file and tensor; kNotFound if the
-  // folder has no adapter.
+  // Reads the configuration and the file's header. Checks every tensor. It must be a factor of a
+  // module of the model, with the module's shape and a rank within the layout's limit; or it must
+  // replace a tensor of the model for which the layout has room. Errors name file and tensor;
+  // kNotFound if the folder has no adapter.
   static Result<LoraAdapter> Open(const std::filesystem::path& folder, const LoraLayout& layout);
 
   const std::filesystem::path& path() const { return file_.path(); }

@@ -237,7 +237,7 @@ class Model {
   // the cache, and may be given blocks that an earlier step still uses. Begin has read `input` when
   // it returns, except `draws`; the model writes `draws` and `results` until Finish returns. Finish
   // ends the oldest step. A step is over when either throws; other steps in flight are not, and may
-  // throw, too.
+  // also throw.
   virtual int steps_in_flight() const { return 1; }
   virtual void Begin(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) {
     Forward(pool, input, cache, results);

@@ -47,7 +47,7 @@ struct AttentionWeights {
   LinearWeights qkv;
   // [head_dim]; with QkNorm::kWholeWidth [q_width] and [kv_width]; or empty.
   std::vector<float> q_norm, k_norm;
-  std::vector<float> v_norm;  // [head_dim] of ones if values are normed, else empty
+  std::vector<float> v_norm;  // [head_dim] of ones if values are normalized, else empty
   // With QkNorm::kLayerBeforeRope, q_norm and k_norm are [head_dim], or one such row per head. The
   // biases have the same shape, or are empty.
   std::vector<float> q_norm_bias, k_norm_bias;

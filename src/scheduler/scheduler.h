@@ -21,7 +21,7 @@ namespace sluice {
 enum class SchedulingPolicy {
   kFcfs,      // first come, first served
   kPriority,  // by priority, improved by waiting time
-  kFair,      // in turn by client; within a client like kPriority
+  kFair,      // round-robin by client; within a client like kPriority
 };
 
 // The engine's plan sets these and knows their defaults.

@@ -44,8 +44,8 @@ class MeasureRun {
   // Does nothing if the device is lost.
   void RunPart(const MeasurePart& part);
 
-  // Launches a kernel. `turn` increases with every call, so that launches can use different data in
-  // turn.
+  // Launches a kernel. `turn` increases with every call, so that launches can cycle through
+  // different data.
   using LaunchTurn = std::function<void(int64_t turn)>;
   struct Work {
     std::string name, shape;
@@ -67,8 +67,8 @@ class MeasureRun {
     return device_.is_emulated() ? emulated : size;
   }
 
-  // Returns the number of copies of `bytes` of data with which launches that use them in turn do
-  // not find them in the cache.
+  // Returns the number of copies of `bytes` of data with which launches that cycle through the
+  // copies do not find the data in the cache.
   int64_t CopiesBeyondCache(double bytes) const;
 
   const checks::DeviceUnderTest& device() const { return device_; }

@@ -21,7 +21,7 @@ inline constexpr MeasuredShape kLlama70Layers[] = {
 
 class MeasuredProduct {
  public:
-  // `copies`: number of copies of the weights, which launches use in turn. Results are BF16.
+  // `copies`: number of copies of the weights, through which launches cycle. Results are BF16.
   MeasuredProduct(const checks::DeviceUnderTest& device, checks::CaseMemory& memory,
                   device::DeviceLinear& products, const checks::WeightFormat& format, int64_t m,
                   int64_t n, int64_t k, int64_t copies);

@@ -210,7 +210,7 @@ TEST_F(ResponsesTest, CancelsWhatRunsInTheBackground) {
   engine_.Hold(false);
   EXPECT_EQ(StatusOf(Ask("GET", path).json()), "cancelled");
   EXPECT_EQ(Types(Ask("GET", path + "?stream=true")).back(), "cancelled");
-  // A running response that is removed ends, too.
+  // A running response that is removed also ends.
   engine_.Hold(true);
   const std::string other =
       "/v1/responses/" + IdOf(Create(R"("input":"beads","background":true)").json());

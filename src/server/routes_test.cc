@@ -261,7 +261,7 @@ TEST_F(RoutesTest, Messages) {
   EXPECT_EQ(cold.status, 405);
 }
 
-// Errors that occur before the route is called have the shape of Anthropic's API, too.
+// Errors that occur before the route is called also have the shape of Anthropic's API.
 TEST_F(RoutesTest, MessagesAreRefusedInTheirShape) {
   ServerConfig config = DefaultConfig();
   config.api_keys = {"one"};
@@ -551,7 +551,7 @@ TEST_F(RoutesTest, BeamSearch) {
                                       HasSubstr(R"("param":"response_format")")));
 }
 
-// A required call is a constraint, too.
+// A required call is also a constraint.
 TEST_F(RoutesTest, BeamSearchWithToolsIsRefused) {
   ServerConfig config = DefaultConfig();
   config.tool_call_parser = "hermes";

@@ -280,7 +280,7 @@ TEST_F(CudaDeviceTest, ALaunchIsNotBlamedForKernelsBeforeIt) {
     }
     EXPECT_FALSE(device->CheckAlive());
   }
-  // The wait that finds the failure names the kernels, too.
+  // The wait that finds the failure also names the kernels.
   fake_cuda::ResetMachine();
   const auto device = Open(0);
   const auto stream = *device->CreateStream();

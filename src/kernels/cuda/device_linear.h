@@ -88,10 +88,10 @@ class DeviceLinear {
   std::vector<int64_t> TuningRows(int64_t max_m) const;
   // Measures the ways that the product allows, each with the library's fastest algorithm, and
   // stores the best for all products of its kind, unless it is already known. `layers`: the product
-  // with the weights of several layers, at least one. Layers are used in turn: enough to exceed the
-  // device's cache, at most kMostRotatedLayers, and only those of the same kind as the first. Runs
-  // the products many times. Waits for the stream; must not be called during graph capture. y and x
-  // as in Run, of args.m rows; their contents do not matter.
+  // with the weights of several layers, at least one. Launches cycle through the layers: enough to
+  // exceed the device's cache, at most kMostRotatedLayers, and only those of the same kind as the
+  // first. Runs the products many times. Waits for the stream; must not be called during graph
+  // capture. y and x as in Run, of args.m rows; their contents do not matter.
   Status Tune(DeviceStream& stream, std::span<const LinearArgs> layers);
   Status Tune(DeviceStream& stream, const LinearArgs& args) { return Tune(stream, {&args, 1}); }
   static constexpr int64_t kMostRotatedLayers = 16;

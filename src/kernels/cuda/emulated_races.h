@@ -1,6 +1,6 @@
-// Finds data races of emulated kernels with ThreadSanitizer: each CUDA thread is one of its fibers,
-// and so is each group of asynchronous copies of a thread. These wrappers do nothing in builds
-// without ThreadSanitizer.
+// Finds data races of emulated kernels with ThreadSanitizer: each CUDA thread, and each group of
+// asynchronous copies of a thread, is a fiber of ThreadSanitizer. These wrappers do nothing in
+// builds without ThreadSanitizer.
 //
 // Accesses of two threads are ordered exactly by what orders them in CUDA: barriers of a block,
 // __syncwarp(), the end of an asynchronous copy for the thread that waited for it, the chain of

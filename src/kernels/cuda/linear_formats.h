@@ -22,8 +22,8 @@ enum class Format {
 // group's scale (at most 2 and 4 mantissa bits, 6 in the product), I4 codes minus their zero point.
 // The F32 scale of a block, or of an I4 group, would be rounded, so it multiplies the F32 sum over
 // its columns, at most 128 at a time. With E4M3 inputs, E4M3 codes are multiplied in tensor cores,
-// whose own sums keep fewer bits than F32 on some devices: those sums, too, are over 128 columns
-// and added up in F32.
+// whose own sums keep fewer bits than F32 on some devices: those sums are also over 128 columns and
+// added up in F32.
 template <Format kF>
 struct Traits {
   static constexpr ElementType kCodes = kF == Format::kBF16 ? ElementType::kBF16

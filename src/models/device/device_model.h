@@ -30,8 +30,8 @@ class DevicePool;
 Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOptions& options,
                                     const DeviceInfo& device, const RankPlace& place = {});
 
-// Like LoadModel, into memory of `pool`. If the checkpoint rounds inputs to E4M3 per tensor or per
-// row and the device multiplies E4M3 (compute capability 8.9 and later), kAuto and kCheckpoint
+// Like LoadModel, into memory of `pool`. The device multiplies E4M3 from compute capability 8.9 on.
+// If so, and if the checkpoint rounds inputs to E4M3 per tensor or per row, kAuto and kCheckpoint
 // round inputs as the checkpoint does; all other inputs are BF16. `threads` prepare the weights and
 // are not used afterwards. Forward requires a cache of KvCache::Wrap over memory of the same
 // device; if a step fails it throws std::runtime_error with the device's error. The device and the

@@ -677,7 +677,7 @@ TEST(DeviceModelTest, HeavyLongSequencesGiveTheSameLogitsTokenByToken) {
 
 // The device's results with rounded inputs are nearer to the CPU's with rounded inputs than the
 // CPU's without rounding are. Random weights have a single input scale for all experts, so experts'
-// inputs are rounded, too.
+// inputs are also rounded.
 class DeviceRoundedInputsTest : public ::testing::TestWithParam<PromiseCase> {};
 
 TEST_P(DeviceRoundedInputsTest, HeavyStayNearTheCpu) {

@@ -193,7 +193,7 @@ class DeviceStepInputs final : public DeviceStepView {
   std::byte* device_memory_ = nullptr;
   int64_t begin_ = 0;  // of the data that is sent; draws are before it
   int64_t end_ = 0;
-  int64_t num_rows_ = 0;       // including padding; so is num_slices_
+  int64_t num_rows_ = 0;       // including padding, as in num_slices_
   int64_t num_slices_ = 0;     // of one group
   int64_t num_padding_ = 0;    // of the rows and of the slices
   int64_t table_entries_ = 0;  // of one group

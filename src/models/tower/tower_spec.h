@@ -127,7 +127,7 @@ struct TowerSpec {
   std::string output;
   bool attention_bias = true, output_bias = true;
   std::string q_norm = {}, k_norm = {};  // norms of q and k heads, before RoPE
-  bool norms_values = false;             // whether v heads are normed, without weights
+  bool norms_values = false;             // whether v heads are normalized, without weights
   // Vectors that multiply sublayers' results elementwise before they are added to the residual;
   // "": none.
   std::string attention_factor = {}, mlp_factor = {};

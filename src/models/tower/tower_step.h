@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-// Patches are in the tower's order: the patches of a merged row are consecutive, row by row, and so
-// are those of a window. Ownership: the caller owns the memory of `values` and `targets`.
+// Patches are in the tower's order: the patches of a merged row are consecutive, row by row, and
+// the patches of a window are consecutive. Ownership: the caller owns the memory of `values` and
+// `targets`.
 struct TowerStep {
   int64_t num_patches = 0;
   const float* values = nullptr;
