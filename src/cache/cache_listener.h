@@ -1,4 +1,4 @@
-// Interface that reports which blocks the prefix cache gains and loses.
+// Interface that receives which blocks the prefix cache stores and removes.
 #pragma once
 
 #include <cstdint>

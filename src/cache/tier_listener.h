@@ -1,4 +1,4 @@
-// Receives which blocks the tiers of the prefix cache gain and lose.
+// Interface that receives which blocks the tiers of the prefix cache store and remove.
 #pragma once
 
 #include <cstdint>

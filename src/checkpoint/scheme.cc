@@ -224,7 +224,8 @@ Status CheckScales(const StoredLinear& linear) {
       continue;
     }
     const float value = StoredNumber(matrix.scales, format.scale_type, i);
-    // INT4 quantizers use a negative scale where that loses less; small F16 scales may be 0.
+    // INT4 quantizers use a negative scale where the error is then smaller; small F16 scales may be
+    // 0.
     if (format.type == ElementType::kInt4 && std::isfinite(value)) continue;
     if (!IsGoodScale(value)) return bad(i, fmt::format("{}", value));
   }

@@ -68,7 +68,7 @@ Status CheckInputOrders(const std::vector<StoredLinear>& parts) {
 }
 
 // Returns the single rounding of inputs that a matrix can have. If the parts differ in format,
-// there is none. The parts have the same inputs, so the largest scale loses the least.
+// there is none. The parts have the same inputs, so the largest scale has the smallest error.
 LinearInputs JoinInputs(const std::vector<StoredLinear>& parts) {
   LinearInputs inputs{.format = parts.front().activations,
                       .scale = parts.front().input_scale.value_or(1)};

@@ -79,7 +79,7 @@ struct PlannedSlice {
 
 struct StepPlan {
   std::vector<PlannedSlice> slices;           // decodes first
-  std::vector<ScheduledSequence*> preempted;  // these have lost their blocks and wait again
+  std::vector<ScheduledSequence*> preempted;  // their blocks were taken; they wait again
   // The first `num_preempted_for_others` entries of `preempted` were preempted in favour of other
   // clients.
   int64_t num_preempted_for_others = 0;

@@ -49,7 +49,8 @@ struct Word {
   const Rounding& rounding;
 };
 
-// vLLM's names. Where vLLM uses one scale per tensor, Sluice uses one per row, which loses less.
+// vLLM's names. Where vLLM uses one scale per tensor, Sluice uses one per row, which is more
+// accurate.
 constexpr std::array<Word, 7> kWords = {
     Word{"fp8", kFp8},      Word{"fp8_per_tensor", kFp8},     Word{"fp8_per_channel", kFp8},
     Word{"ptpc_fp8", kFp8}, Word{"fp8_per_block", kFp8Block}, Word{"int8", kInt8},

@@ -84,8 +84,8 @@ Result<bool> ReadKvCacheScheme(const json::Value* value, const std::string& wher
   ASSIGN_OR_RETURN(const auto type, fields.String("type"));
   const std::string inside = fmt::format("{}.{}", where, name);
   if (bits.value_or(8) == 8 && type && AsciiLower(*type) == "int") {
-    // This is only a warning: the weights do not depend on the cache's type, and wider caches lose
-    // less.
+    // This is only a warning: the weights do not depend on the cache's type, and wider caches are
+    // more accurate.
     LOG_WARNING("checkpoint",
                 "{} asks for a KV cache of INT8, which there is not: the cache has the type that "
                 "--kv-cache-dtype says, and the checkpoint's scales of keys and values are not "

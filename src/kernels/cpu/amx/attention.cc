@@ -1,9 +1,9 @@
 // One chunk of attention with AMX tiles, for BF16 keys and values.
 //
 // A panel of 16 keys is a tile without rearrangement, as are 16 elements of a panel's values. If
-// they may not be rounded to BF16, the queries and the weights of the softmax are each split into
-// two BF16 numbers, which together hold 16 bits of the F32 value, so that the instruction's format
-// costs almost no accuracy.
+// queries and softmax weights may not be rounded to BF16, each is split into two BF16 numbers,
+// which together hold 16 bits of the F32 value. So the instruction's format costs almost no
+// accuracy.
 //
 // Per row: a score is one chain of tile steps over head_dim, the sum of weights is taken in lanes
 // of positions, and an output element is one chain over panels of positions, in which positions

@@ -172,8 +172,8 @@ void CheckCounts(CaseMemory& memory, Comparison& comparison, const AttentionShap
   }
 }
 
-// Checks that a row has the same bits whether it is decoded or part of a prefill chunk of any size,
-// alone or among others, with its positions split or not.
+// Checks that a row always has the same bits: decoded or in a prefill chunk of any size, alone or
+// among others, with its positions split or not.
 void CheckParts(CaseMemory& memory, Comparison& comparison, AttentionShape shape) {
   shape.slices = {{70, 1000}, {200, 0}};
   const AttentionStep step(shape);
