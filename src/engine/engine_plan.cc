@@ -31,8 +31,7 @@ namespace {
 struct StepDefaults {
   int64_t max_num_seqs = kDefaultMaxNumSeqs;
   int64_t max_num_batched_tokens = kDefaultMaxNumBatchedTokens;
-  // Number of decoding rows that cost little more than one: reading the weights takes longer than
-  // multiplying this number of rows.
+  // Number of rows whose products take no longer than reading the weights.
   int64_t max_proposed_tokens = 16;
 };
 // The default for a drafter. A drafter proposes only as many tokens as pay off by measured times.
