@@ -419,7 +419,7 @@ TEST_F(LoraErrorTest, ASavedModuleThatTheFileHasNot) {
 
 TEST_F(LoraErrorTest, ARankThatTheConfigDoesNotTell) {
   Set("r", 7);
-  EXPECT_THAT(Refusal(), AllOf(HasSubstr("has rank 8"), HasSubstr("says 7")));
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("has rank 8"), HasSubstr("specifies 7")));
 }
 
 }  // namespace

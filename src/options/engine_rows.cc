@@ -129,10 +129,6 @@ void AddGraphRows(std::vector<Option>& table) {
             "by cuda_graph_config of trtllm-serve's file, and under the names vllm and "
             "trtllm-serve, whose default they are; else off, as no GPU has run it yet.",
             {.needs = "device=cuda|hip|emulated"});
-  rows.List("cudagraph-capture-sizes", "",
-            "Numbers of sequences of the steps that are recorded; those beyond --max-num-seqs are "
-            "left out. Default: 1, 2, 4, 8, then two between each power of two and the next.",
-            {.needs = "device=cuda|hip|emulated"});
   rows.List(
       "cudagraph-capture-sizes", "",
       "Numbers of sequences of the steps to capture; numbers above --max-num-seqs are ignored. "
