@@ -347,6 +347,8 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
     if (method == "eagle3") found.draft.kind = Kind::kEagle3;
     if (method == "dflash") found.draft.kind = Kind::kDflash;
     if (method == "draft_model" && are_processes) return DraftOfProcesses();
+    if (found.draft.is_head() && are_processes)
+      return SpeculateNothing("a drafting head proposes within one process");
   }
   if (method == "ngram") {
     found.config.method = Method::kNgram;

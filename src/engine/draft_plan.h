@@ -33,6 +33,8 @@ struct DraftPlan {
   // Size of the copies of the target's embedding and head, which are made if the target has ranks.
   int64_t copied_bytes = 0;
   int64_t workspace_bytes = 0;  // total of all engines, as is kv_bytes
+  // With a device: the part of the arrays that is in the machine's memory; total of all engines.
+  int64_t host_bytes = 0;
   int64_t kv_bytes = 0;
 
   bool is_head() const { return options.drafter != nullptr; }

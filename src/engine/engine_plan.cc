@@ -695,7 +695,7 @@ std::string_view DtypeName(ElementType type) {
 }
 
 int64_t EnginePlan::host_bytes() const {
-  return on_device() ? tier_bytes + tower_bytes + dense_bytes : 0;
+  return on_device() ? tier_bytes + tower_bytes + dense_bytes + (draft ? draft->host_bytes : 0) : 0;
 }
 
 int64_t EnginePlan::fixed_bytes() const {

@@ -60,9 +60,10 @@ Result<std::unique_ptr<HeadProposer>> HeadProposer::Create(const DraftPlan& plan
 int64_t HeadProposer::Bytes(const DraftPlan& plan, int num_threads) {
   const DrafterSpec& spec = plan.head();
   const int64_t rows = plan.options.max_rows + plan.max_sequences * kMostKept;
-  const int64_t numbers = plan.options.max_logit_rows * spec.num_outputs +
-                          plan.max_sequences * plan.model.hidden_size + WideNumbers(plan) +
-                          rows * std::max(spec.target_width(), plan.model.hidden_size);
+  const int64_t numbers =
+      plan.options.max_logit_rows * spec.num_outputs + plan.max_sequences * plan.model.hidden_size +
+      WideNumbers(plan) +
+      (plan.on_device ? 0 : rows) * std::max(spec.target_width(), plan.model.hidden_size);
   const int64_t texts = plan.max_sequences * plan.options.max_context * int64_t{sizeof(int32_t)};
   return numbers * int64_t{sizeof(float)} + texts +
          Sampler::ScratchBytes(plan.model.vocab_size, num_threads);
@@ -183,58 +184,59 @@ bool HeadProposer::TakeBlocks(DraftSequence& state, int64_t rows) {
 
 void HeadProposer::Take(int64_t num_sequences, std::span<const Hidden> hidden) {
   if (is_broken_) return;
-  for (const Hidden& one : hidden) {
-    DraftSequence& state = *one.state;
-    if (one.count == 0) continue;
-    Begin(one.tokens, one.cache_salt, *one.sampling, state);
-    const int64_t behind = one.first + one.count - NextOf(state);
-    const bool is_prompt = behind > kMostKept && one.count > 1;
-    if (is_prompt && policy_.PaysToCatchUp(num_sequences, behind, one.left, state.acceptance) &&
-        CatchUp(one)) {
-      continue;
-    }
-    Keep(one, std::max<int64_t>(0, one.count - kMostKept), state);
+  try {
+    for (const Hidden& one : hidden) TakeRows(num_sequences, one);
+  } catch (...) {
+    Break({});
   }
+}
+
+void HeadProposer::TakeRows(int64_t num_sequences, const Hidden& one) {
+  DraftSequence& state = *one.state;
+  if (one.count == 0) return;
+  Begin(one.tokens, one.cache_salt, *one.sampling, state);
+  const int64_t behind = one.first + one.count - NextOf(state);
+  const bool is_prompt = behind > kMostKept && one.count > 1;
+  if (is_prompt && policy_.PaysToCatchUp(num_sequences, behind, one.left, state.acceptance) &&
+      CatchUp(one)) {
+    return;
+  }
+  Keep(one, std::max<int64_t>(0, one.count - kMostKept), state);
 }
 
 bool HeadProposer::CatchUp(const Hidden& hidden) {
   DraftSequence& state = *hidden.state;
-  try {
-    // First computes the kept rows, if the new ones directly follow them.
-    if (NumHidden(state) > 0) {
-      SkipMissing(state);
-      const int64_t count = NumHidden(state);
-      if (count > 0 && state.hidden_first + count == hidden.first) {
-        if (!TakeBlocks(state, count)) return false;
-        ClearStep();
-        AddRows(hidden.tokens, NextOf(state), count, state.num_computed, state);
-        AddKept(state);
-        Forward(Source::kKept, {}, /*wants=*/false);
-        state.num_computed += count;
-      }
-      DropAll(state);
-    }
-    int64_t begin = std::max<int64_t>(0, NextOf(state) - hidden.first);
-    state.num_skipped += std::max<int64_t>(0, hidden.first - NextOf(state));
-    while (begin < hidden.count - 1) {
-      const int64_t count = std::min(plan_.options.max_rows, hidden.count - 1 - begin);
-      if (!TakeBlocks(state, count)) break;
-      const Clock::time_point start = Clock::now();
+  // First computes the kept rows, if the new ones directly follow them.
+  if (NumHidden(state) > 0) {
+    SkipMissing(state);
+    const int64_t count = NumHidden(state);
+    if (count > 0 && state.hidden_first + count == hidden.first) {
+      if (!TakeBlocks(state, count)) return false;
       ClearStep();
       AddRows(hidden.tokens, NextOf(state), count, state.num_computed, state);
-      AddGiven(hidden, begin, count);
-      Forward(Source::kGiven, hidden.step, /*wants=*/false);
-      policy_.LearnCatchUp(SecondsSince(start), count);
+      AddKept(state);
+      Forward(Source::kKept, {}, /*wants=*/false);
       state.num_computed += count;
-      begin += count;
-      Insert(hidden.tokens, state);
     }
-    Keep(hidden, std::max(begin, hidden.count - kMostKept), state);
-    return true;
-  } catch (...) {
-    Break({});
-    return true;
+    DropAll(state);
   }
+  int64_t begin = std::max<int64_t>(0, NextOf(state) - hidden.first);
+  state.num_skipped += std::max<int64_t>(0, hidden.first - NextOf(state));
+  while (begin < hidden.count - 1) {
+    const int64_t count = std::min(plan_.options.max_rows, hidden.count - 1 - begin);
+    if (!TakeBlocks(state, count)) break;
+    const Clock::time_point start = Clock::now();
+    ClearStep();
+    AddRows(hidden.tokens, NextOf(state), count, state.num_computed, state);
+    AddGiven(hidden, begin, count);
+    Forward(Source::kGiven, hidden.step, /*wants=*/false);
+    policy_.LearnCatchUp(SecondsSince(start), count);
+    state.num_computed += count;
+    begin += count;
+    Insert(hidden.tokens, state);
+  }
+  Keep(hidden, std::max(begin, hidden.count - kMostKept), state);
+  return true;
 }
 
 void HeadProposer::ClearStep() {
@@ -412,9 +414,10 @@ void HeadProposer::RunBlocks() {
       logit_rows_.push_back(static_cast<int32_t>(row + i));
   }
   Forward(Source::kOwn, {}, /*wants=*/true);
-  const size_t num_rows = tokens_.size(), num_sequences = active_.size();
+  const auto num_sequences = std::ssize(active_);
   DrawBlocks();
-  LearnPass(start, num_sequences, num_rows);
+  // A pass has a whole block of rows per sequence, so its rows do not show that it catches up.
+  policy_.LearnPass(num_sequences, SecondsSince(start));
 }
 
 void HeadProposer::DrawBlocks() {

@@ -114,6 +114,8 @@ class HeadProposer final : public Drafter {
   void SkipMissing(DraftSequence& state) const;
   // Takes blocks for `rows` more rows. Returns false if there are too few.
   bool TakeBlocks(DraftSequence& state, int64_t rows);
+  // Takes the rows of one sequence.
+  void TakeRows(int64_t num_sequences, const Hidden& one);
   // Computes all rows of a prompt except the last, which it keeps. Returns false, and keeps nothing
   // of `hidden`, if there are too few blocks for the rows kept before.
   bool CatchUp(const Hidden& hidden);

@@ -126,14 +126,14 @@ Status PlanDraftBytes(const PlanModelFunction& plan_model, int num_threads, Engi
                 "speculative_config");
   }
   draft.weight_bytes = memory.weight_bytes + draft.copied_bytes;
-  // With a device, these arrays are in the machine's memory.
   const int64_t arrays =
-      draft.on_device ? 0
-      : draft.is_head()
+      draft.is_head()
           ? HeadProposer::Bytes(draft, num_threads) + draft.HandedNumbers() * int64_t{sizeof(float)}
           : DraftProposer::Bytes(draft, draft.model.vocab_size, num_threads);
   plan.graph_bytes += memory.graph_bytes;
-  draft.workspace_bytes = plan.num_engines * (memory.workspace_bytes + arrays);
+  if (draft.on_device) draft.host_bytes = plan.num_engines * arrays;
+  draft.workspace_bytes =
+      plan.num_engines * (memory.workspace_bytes + (draft.on_device ? 0 : arrays));
   int64_t read = memory.token_weight_bytes;
   if (draft.is_head() && draft.head().head.empty())
     read += draft.model.vocab_size * draft.model.hidden_size * BitsPerElement(plan.dtype) / 8;

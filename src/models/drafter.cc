@@ -56,6 +56,13 @@ Result<json::Value> FlatEagleConfig(const json::Value& config) {
   return flat;
 }
 
+tl::unexpected<Error> NamesNoLayers(const char* key) {
+  return Fail(ErrorCode::kInvalidData,
+              "the list names no layer of the model whose hidden rows the drafter reads; expected "
+              "at least one",
+              key);
+}
+
 // Returns the layers of the target whose inputs the head reads. Source: vLLM's
 // get_eagle3_aux_hidden_state_layers; inside eagle_config, id i means the output of layer i, the
 // input of i + 1.
@@ -74,6 +81,7 @@ Result<std::vector<int64_t>> ReadHandedLayers(const json::Value& config,
     }
   }
   if (!layers) layers = std::vector<int64_t>{2, count / 2, count - 3};
+  if (layers->empty()) return NamesNoLayers(kAuxLayers);
   for (const int64_t layer : *layers) {
     if (layer >= 0 && layer < count) continue;
     return Fail(ErrorCode::kUnsupported,
@@ -222,6 +230,7 @@ Result<std::vector<int64_t>> ReadDflashLayers(const JsonFields& fields, int64_t 
   const int64_t count = std::ssize(target.spec.layers);
   ASSIGN_OR_RETURN(auto layers, fields.Integers(kLayers, 0, kMaxConfigWidth));
   if (!layers) layers = DefaultDflashLayers(count, num_layers);
+  if (layers->empty()) return NamesNoLayers(kLayers);
   for (int64_t& layer : *layers) {
     if (layer >= 0 && layer < count - 1) continue;
     return Fail(ErrorCode::kUnsupported,

@@ -335,6 +335,10 @@ TEST(Drafter, DflashDraftersThatDoNotFitAreRefused) {
   nested.Set("target_layer_ids", json::Value(std::move(layers)));
   expect(set("dflash_config", std::move(nested)),
          "the drafter reads the outputs of layers 7 of the model, which has 8");
+  json::Value empty{json::Value::Object()};
+  empty.Set("mask_token_id", 127);
+  empty.Set("target_layer_ids", json::Value(json::Value::Array()));
+  expect(set("dflash_config", std::move(empty)), "the list names no layer of the model");
   expect([](auto& copy) { copy.Remove("fc.weight"); }, "fc");
 }
 

@@ -201,6 +201,22 @@ TEST_F(ImagesTest, SettingsOfOneRequestAreRefusedBesideImages) {
       ask(R"("mm_processor_kwargs":{"max_pixels":64})", R"({"type":"text","text":"a"})").status,
       200)
       << "without an image, they set nothing";
+  const std::string settings = R"("mm_processor_kwargs":{"max_pixels":64})";
+  const ServerAnswer response =
+      Ask("POST", "/v1/responses",
+          fmt::format(R"({{"model":"abacus",{},"input":[{{"role":"user","content":[
+                          {{"type":"input_image","detail":"auto","image_url":"{}"}}]}}]}})",
+                      settings, DataUrl("rgb.png")));
+  EXPECT_EQ(response.status, 400);
+  EXPECT_THAT(response.body, HasSubstr("mm_processor_kwargs"));
+  const std::string source = DataUrl("rgb.png");
+  const ServerAnswer message = Ask("POST", "/v1/messages",
+                                   fmt::format(R"({{"model":"abacus","max_tokens":3,{},"messages":[
+                          {{"role":"user","content":[{{"type":"image","source":{{
+                            "type":"base64","media_type":"image/png","data":"{}"}}}}]}}]}})",
+                                               settings, source.substr(source.find(',') + 1)));
+  EXPECT_EQ(message.status, 400);
+  EXPECT_THAT(message.body, HasSubstr("mm_processor_kwargs"));
 }
 
 TEST_F(ImagesTest, ProcessedImagesAreKeptUntilReset) {

@@ -454,7 +454,8 @@ ApiResult<json::Value> ChatBodyOf(const json::Value& body, const ServerConfig& c
   if (reader.Read("model", model, kNeeded)) chat.Set("model", std::move(model));
   reader.Check<JsonObject const*>("metadata", kMayBeNull);
   if (endpoint == MessagesEndpoint::kMessages) ReadMessagesSampling(reader, config, chat);
-  for (const char* name : {"chat_template_kwargs", "cache_salt", "kv_transfer_params"}) {
+  for (const char* name : {"chat_template_kwargs", "cache_salt", "kv_transfer_params",
+                           "mm_processor_kwargs", "media_io_kwargs"}) {
     if (const json::Value* value = reader.Raw(name); value != nullptr) chat.Set(name, *value);
   }
   if (IsTruthy(body.Find("mcp_servers")))

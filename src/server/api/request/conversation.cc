@@ -177,16 +177,20 @@ ConversationFields ReadConversation(FieldReader& reader) {
   const json::Value::Object* kwargs = nullptr;
   if (reader.Read("chat_template_kwargs", kwargs, nullable))
     conversation.chat_template_kwargs = *reader.Raw("chat_template_kwargs");
-  for (const char* name : {"mm_processor_kwargs", "media_io_kwargs"}) {
-    const json::Value::Object* settings = nullptr;
-    if (reader.Read(name, settings, nullable) && !settings->empty())
-      conversation.image_settings = name;
-  }
+  ReadImageSettings(reader, conversation);
   reader.Read("chat_template", conversation.chat_template);
   reader.Read("add_generation_prompt", conversation.add_generation_prompt);
   reader.Read("continue_final_message", conversation.continue_final_message);
   reader.Read("add_special_tokens", conversation.add_special_tokens);
   return conversation;
+}
+
+void ReadImageSettings(FieldReader& reader, ConversationFields& conversation) {
+  for (const char* name : {"mm_processor_kwargs", "media_io_kwargs"}) {
+    const json::Value::Object* settings = nullptr;
+    if (reader.Read(name, settings, {.nullable = true}) && !settings->empty())
+      conversation.image_settings = name;
+  }
 }
 
 ApiResult<RenderedConversation> RenderConversation(const RouteCall& call,

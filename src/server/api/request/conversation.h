@@ -37,6 +37,9 @@ struct RenderedConversation {
 // Reads and checks `messages` and the fields that the chat template receives with them.
 ConversationFields ReadConversation(FieldReader& reader);
 
+// Reads the fields with settings for images, which a request with images may not have.
+void ReadImageSettings(FieldReader& reader, ConversationFields& conversation);
+
 // Checks one message. `index`: its position in the list.
 void CheckMessage(FieldReader& reader, const json::Value& message, size_t index);
 

@@ -165,6 +165,7 @@ ApiResult<ResponsesRequest> ReadResponsesRequest(const json::Value& body,
   const json::Value::Object* kwargs = nullptr;
   if (reader.Read("chat_template_kwargs", kwargs, kNullable))
     request.chat.conversation.chat_template_kwargs = *reader.Raw("chat_template_kwargs");
+  ReadImageSettings(reader, request.chat.conversation);
   std::optional<std::string> effort;
   json::Value shown_reasoning, shown_text;
   ReadReasoning(reader, effort, shown_reasoning);
