@@ -21,9 +21,15 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "e2e")]
+import run as suites  # noqa: E402
+
+if pathlib.Path(sys.prefix).resolve() != suites.VENV.resolve():
+    # The end-to-end tests, whose helpers are used below, need packages of the tests' environment.
+    suites.make_venv(suites.VENV, suites.VENVS[suites.VENV])
+    python = suites.VENV / "bin" / "python"
+    os.execv(python, [python, *sys.argv])
 import test_images as eyes  # noqa: E402
 
-import run as suites  # noqa: E402
 from serving import ABACUS, DATA, serving  # noqa: E402
 
 MODEL = "abacus"
