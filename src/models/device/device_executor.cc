@@ -43,13 +43,17 @@ void AddImageRows(program::Program& program, int64_t bytes) {
 }
 
 int64_t ExchangedBytes(const program::Program& program) {
-  int64_t most = 0;
+  // Experts have fewer pairs than a step's rows make if they are computed in parts.
+  int64_t most = 0, pairs_each = 1;
+  for (const program::Op& op : program.ops) {
+    if (const auto* const parts = std::get_if<program::Parts>(&op))
+      pairs_each = std::max(pairs_each, parts->pairs_each);
+  }
   const auto count = [&](program::BufferId id) {
     if (id == kNone) return;
     const program::Buffer& buffer = program.buffers[static_cast<size_t>(id)];
     int64_t rows = std::min(kMostExchangedRows, program.limits.rows);
-    if (buffer.extent == program::Extent::kPairs)
-      rows *= (program.limits.pairs + program.limits.rows - 1) / program.limits.rows;
+    if (buffer.extent == program::Extent::kPairs) rows *= pairs_each;
     most = std::max(most, std::min(rows, program.limits.Of(buffer.extent)) * buffer.row_bytes);
   };
   for (const program::Op& op : program.ops) {

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "models/device/device_executor.h"
 #include "models/device/device_model_testing.h"
 #include "models/device/device_ranks_testing.h"
 #include "models/device/device_weights.h"
@@ -189,6 +190,19 @@ TEST(DeviceRanksRecording, HeavyLongPromptsAreGatheredByNccl) {
   DeviceRunner alone(DataFolder("qwen3-bf16"), options);
   DeviceRanksRunner ranks("qwen3-bf16", options, {2, 1});
   EXPECT_EQ(RowsUnlike(run(ranks.runner()), run(alone.runner())), 0u);
+}
+
+// The pairs of experts, which are computed in parts, fit for as many rows as other arrays do.
+TEST(DeviceRanksPlanTest, ExpertsExchangeThePairsOfAsManyRows) {
+  program::Program program;
+  program.limits = {.rows = 8192, .pairs = 8192};
+  program.buffers = {{.name = "joined", .row_bytes = 16},
+                     {.name = "pairs", .extent = program::Extent::kPairs, .row_bytes = 8}};
+  program.ops = {program::Parts{.rows = 2048, .pairs_each = 4}, program::Gather{.joined = 0},
+                 program::Gather{.joined = 1}};
+  EXPECT_EQ(ExchangedBytes(program), kMostExchangedRows * 4 * 8);
+  program.limits.pairs = 1536;
+  EXPECT_EQ(ExchangedBytes(program), 1536 * 8) << "no step has more";
 }
 
 // The split of a product's sum depends on the rows of the whole matrix; otherwise, results would
