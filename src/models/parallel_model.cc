@@ -1,6 +1,7 @@
 #include "models/parallel_model.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -116,7 +117,7 @@ Status MakeBytes(Rank& rank, const ParallelOptions& parallel) {
 // Loads the rank's share and its cache into the memory of its device.
 Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
                     const ModelConfig& config, const ModelOptions& options,
-                    const ParallelOptions& parallel) {
+                    const ParallelOptions& parallel, const std::shared_ptr<DeviceBuffer>& stop) {
   CHECK(source.loaded == nullptr, "devices share no weights");
   Device& device = *rank.device;
   DeviceRank mine{.place = rank.place, .stream = nullptr, .group = nullptr};
@@ -125,9 +126,7 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
     mine.stage = rank.stage.get();
     const auto first = parallel.devices.begin() + rank.place.stage * rank.place.tensor_size;
     mine.stage_devices.assign(first, first + rank.place.tensor_size);
-    ASSIGN_OR_RETURN(DeviceBuffer stop, device.AllocatePinned(sizeof(uint32_t), "a word to stop"));
-    *stop.As<uint32_t>() = 0;
-    mine.stop = std::make_shared<DeviceBuffer>(std::move(stop));
+    mine.stop = stop;
   }
   ASSIGN_OR_RETURN(const nccl::Functions* nccl, NcclFor(device.info().kind));
   // Before the weights are loaded, so that a group that fails to form is reported early.
@@ -164,12 +163,14 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
 
 // The memory of the share is first touched by the threads that will read it.
 Status LoadRank(Rank& rank, ThreadPool& pool, const WeightSource& source, const ModelConfig& config,
-                const ModelOptions& options, const ParallelOptions& parallel) {
+                const ModelOptions& options, const ParallelOptions& parallel,
+                const std::shared_ptr<DeviceBuffer>& stop) {
   pool.PinCaller();
   const RankPlace& place = rank.place;
   if (place.tensor_size > 1)
     rank.stage = rank.all->Split(place.stage * place.tensor_size, place.tensor_size);
-  if (rank.device != nullptr) return LoadOnDevice(rank, pool, source, config, options, parallel);
+  if (rank.device != nullptr)
+    return LoadOnDevice(rank, pool, source, config, options, parallel, stop);
   std::unique_ptr<DecoderModel> decoder;
   if (source.loaded != nullptr) {
     ASSIGN_OR_RETURN(decoder, source.loaded->ShareWith(pool, rank.groups()));
@@ -251,6 +252,7 @@ class ParallelModel final : public Model, public WeightStage {
     try {
       ranks_.front().channel->Close();
     } catch (const GroupError& error) {
+      StopKernels();
       LOG_DEBUG("models", "the ranks had ended before: {}", error.what());
     }
     for (std::thread& thread : threads_) thread.join();
@@ -362,11 +364,12 @@ class ParallelModel final : public Model, public WeightStage {
   int steps_in_flight() const override { return steps_in_flight_; }
   void Begin(ThreadPool& pool, const StepInput& input, KvCache& cache, float* logits) override {
     Rank& rank = ranks_.front();
-    LeadBegin(*rank.all, *rank.channel, *rank.model, pool, input, cache, logits);
+    StoppingKernels(
+        [&] { LeadBegin(*rank.all, *rank.channel, *rank.model, pool, input, cache, logits); });
   }
   void Finish(ThreadPool& pool) override {
     Rank& rank = ranks_.front();
-    LeadFinish(*rank.all, *rank.channel, *rank.model, pool);
+    StoppingKernels([&] { LeadFinish(*rank.all, *rank.channel, *rank.model, pool); });
   }
 
   // Only devices record. Every rank captures the same sizes, at the same time.
@@ -378,6 +381,7 @@ class ParallelModel final : public Model, public WeightStage {
       return rank.calls->Record(*rank.channel,
                                 [&] { return rank.model->RecordSteps(recorded_, cache); });
     } catch (const GroupError& error) {
+      StopKernels();
       return Fail(ErrorCode::kUnavailable, error.what());
     }
   }
@@ -386,6 +390,7 @@ class ParallelModel final : public Model, public WeightStage {
   Status CheckAlive() override {
     const std::string reason = ranks_.front().all->failure();
     if (reason.empty()) return {};
+    StopKernels();
     return Fail(ErrorCode::kUnavailable, reason);
   }
 
@@ -395,8 +400,14 @@ class ParallelModel final : public Model, public WeightStage {
   Status Start(ThreadPool& pool, const ModelOptions& options, const ParallelOptions& parallel,
                const SourceOf& source_of) {
     const auto load = [&](size_t i, ThreadPool& rank_pool) {
-      return LoadRank(ranks_[i], rank_pool, source_of(i), config_, options, parallel);
+      return LoadRank(ranks_[i], rank_pool, source_of(i), config_, options, parallel, stop_);
     };
+    if (!parallel.devices.empty() && parallel.tensor_size > 1 && !parallel.exchanges_by_nccl) {
+      ASSIGN_OR_RETURN(DeviceBuffer stop, parallel.devices.front()->AllocatePinned(
+                                              sizeof(uint32_t), "a word to stop"));
+      *stop.As<uint32_t>() = 0;
+      stop_ = std::make_shared<DeviceBuffer>(std::move(stop));
+    }
     size_t num_started = 0;
     Status status = StartThreads(num_started, [this, &pool, &parallel, &load](size_t i) {
       Rank& rank = ranks_[i];
@@ -440,6 +451,24 @@ class ParallelModel final : public Model, public WeightStage {
     return {};
   }
 
+  // Ends kernels that wait for other ranks, behind which the launches of any rank may be stuck.
+  // REQUIRES: the group has failed, so that no rank takes what they leave for results.
+  void StopKernels() {
+    if (stop_ != nullptr)
+      std::atomic_ref(*stop_->As<uint32_t>()).store(1, std::memory_order_release);
+  }
+
+  // `run` fails the group if it throws.
+  template <typename Run>
+  void StoppingKernels(const Run& run) {
+    try {
+      run();
+    } catch (...) {
+      StopKernels();
+      throw;
+    }
+  }
+
   static Model& SwitchRank(Rank& rank) {
     rank.decoder = rank.staged.get();
     rank.model = std::move(rank.staged);
@@ -454,9 +483,11 @@ class ParallelModel final : public Model, public WeightStage {
     };
     try {
       FollowSteps(*rank.all, *rank.channel, *rank.model, *rank.own_pool, *rank.cache, carry_out);
-    } catch (const GroupError&) {  // NOLINT(bugprone-empty-catch): rank 0 tells
+    } catch (const GroupError&) {
+      StopKernels();  // Rank 0 tells the failure.
     } catch (...) {
       rank.all->Fail(CaughtMessage());
+      StopKernels();
     }
   }
 
@@ -478,7 +509,8 @@ class ParallelModel final : public Model, public WeightStage {
   const ParallelOptions parallel_;
   const int steps_in_flight_;
   std::vector<Rank> ranks_;
-  RecordedSteps recorded_;  // by RecordSteps
+  RecordedSteps recorded_;              // by RecordSteps
+  std::shared_ptr<DeviceBuffer> stop_;  // DeviceCommunicatorOptions::stop; null: not needed
   std::vector<std::thread> threads_;
 
   Mutex mutex_;

@@ -28,6 +28,17 @@ void AbandonStep(Model& share, ThreadPool& pool) {
   }
 }
 
+// If that throws, the step that `share` has begun is over: nothing may use the memory of the caller
+// and of other ranks after this.
+void EndReading(StepChannel& channel, Model& share, ThreadPool& pool) {
+  try {
+    channel.EndReading();
+  } catch (...) {
+    AbandonStep(share, pool);
+    throw;
+  }
+}
+
 }  // namespace
 
 void LeadBegin(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
@@ -35,13 +46,7 @@ void LeadBegin(Communicator& all, StepChannel& channel, Model& share, ThreadPool
   FailingAll(all, [&] {
     channel.Publish(input);
     share.Begin(pool, input, cache, logits);
-    try {
-      channel.EndReading();
-    } catch (...) {
-      // The step is over: nothing may use the caller's memory after this.
-      AbandonStep(share, pool);
-      throw;
-    }
+    EndReading(channel, share, pool);
   });
 }
 
@@ -68,7 +73,7 @@ void FollowSteps(Communicator& all, StepChannel& channel, Model& share, ThreadPo
       }
       if (order.input != nullptr) {
         used->Begin(pool, *order.input, cache, nullptr);
-        channel.EndReading();
+        EndReading(channel, *used, pool);
       }
       if (!order.finishes) continue;
       used->Finish(pool);

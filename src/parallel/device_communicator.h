@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "device/device.h"
 #include "parallel/communicator.h"
@@ -39,17 +40,22 @@ class DeviceCommunicator {
   // GroupError, or std::runtime_error with the device's error.
   virtual void Wait(DeviceStream& stream) = 0;
 
-  // Ends exchanges that wait for other ranks, also those of kernels that read the word of
-  // DeviceCommunicatorOptions::stop, so that the stream can be synchronized. If the group has not
-  // failed, the caller must then call Communicator::Fail.
-  virtual void Abort() = 0;
+  // Throws GroupError if the group has failed. Call before a kernel that waits for other ranks is
+  // launched.
+  virtual void ThrowIfFailed() const = 0;
+
+  // Fails the host's group with `reason` if it is not empty, then ends exchanges that wait for
+  // other ranks, also those of kernels that read the word of DeviceCommunicatorOptions::stop, so
+  // that the stream can be synchronized.
+  virtual void Abort(const std::string& reason) = 0;
 };
 
 struct DeviceCommunicatorOptions {
   // How long a rank waits for the other ranks' devices after it has enqueued its own work.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
-  // A page-locked uint32_t, 0 at first, which kernels of the rank that wait for other ranks read;
-  // Abort sets it to 1. Null: there are no such kernels.
+  // A page-locked uint32_t of all ranks, 0 at first, which kernels that wait for other ranks read.
+  // After a failure of the group, the rank that notices it first sets it to 1: another rank may be
+  // stuck in a launch, behind such a kernel. Null: there are no such kernels.
   std::shared_ptr<DeviceBuffer> stop = nullptr;
 };
 

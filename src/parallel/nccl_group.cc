@@ -108,11 +108,20 @@ class NcclGroup final : public DeviceCommunicator {
   void Wait(DeviceStream& stream) override {
     const int64_t mine = ++sent_->counts[static_cast<size_t>(all_.rank())];
     WaitUntil([&] { return stream.IsIdle(); }, [&] { return Missing(mine); }, &stream);
-    if (const Status status = stream.Synchronize(); !status)
+    if (const Status status = stream.Synchronize(); !status) {
+      all_.Fail(status.error().message);
+      Stop();
       throw std::runtime_error(status.error().message);
+    }
+    ThrowIfFailed();  // Another rank may have stopped this rank's kernels.
   }
 
-  void Abort() override {
+  void ThrowIfFailed() const override {
+    if (std::string reason = all_.failure(); !reason.empty()) throw GroupError(reason);
+  }
+
+  void Abort(const std::string& reason) override {
+    if (!reason.empty()) all_.Fail(reason);
     Stop();
     for (nccl::Comm* comm : {&stage_comm_, &all_comm_}) {
       if (*comm != nullptr) static_cast<void>(nccl_.abort(*comm));
@@ -121,7 +130,8 @@ class NcclGroup final : public DeviceCommunicator {
   }
 
  private:
-  // Ends kernels that wait for other ranks.
+  // Ends the kernels of all ranks that wait for others. The group has failed before, so that no
+  // rank takes what they leave for results.
   void Stop() {
     if (options_.stop != nullptr)
       std::atomic_ref(*options_.stop->As<uint32_t>()).store(1, std::memory_order_release);
@@ -219,7 +229,8 @@ class NcclGroup final : public DeviceCommunicator {
         reason = fmt::format("{} within {} s", late(),
                              std::chrono::duration<double>(options_.deadline).count());
       }
-      gives_up = !reason.empty() || !all_.failure().empty();
+      if (!reason.empty()) all_.Fail(reason);
+      gives_up = !all_.failure().empty();
       if (gives_up) Stop();
     };
     // Emulated kernels run inside `done`, and wait there.
@@ -228,7 +239,7 @@ class NcclGroup final : public DeviceCommunicator {
       const bool is_done = done();
       if (!is_done) check();
       if (gives_up) {
-        Abort();
+        Abort(reason);
         if (stream != nullptr) static_cast<void>(stream->Synchronize());
         FailAndThrow(reason);
       }
@@ -260,10 +271,6 @@ class NcclGroup final : public DeviceCommunicator {
     if (missing.empty()) return "the devices did not end a step that all ranks had sent them";
     return fmt::format("rank {} did not send its part of a step to its device",
                        fmt::join(missing, ", "));
-  }
-
-  void ThrowIfFailed() const {
-    if (std::string reason = all_.failure(); !reason.empty()) throw GroupError(reason);
   }
 
   // A later failure does not replace the reason.

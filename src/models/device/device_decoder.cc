@@ -26,7 +26,7 @@ DeviceDecoder::DeviceDecoder(ModelConfig config, const ModelOptions& options, De
 }
 
 DeviceDecoder::~DeviceDecoder() {
-  if (parts_.ranks != nullptr) parts_.ranks->group().Abort();
+  if (parts_.ranks != nullptr) parts_.ranks->group().Abort("");
   // Nothing may run when the memory is freed. Errors were reported by the step that failed.
   static_cast<void>(parts_.stream->Synchronize());
   if (pinned_logits_ != nullptr) parts_.device.Unpin(pinned_logits_);
@@ -168,7 +168,7 @@ void DeviceDecoder::Begin(ThreadPool& /*threads*/, const StepInput& input, KvCac
   } catch (const std::exception& error) {
     // Enqueued operations read the inputs and write the logits, which the caller considers unused
     // once this throws.
-    if (parts_.ranks != nullptr) parts_.ranks->group().Abort();
+    if (parts_.ranks != nullptr) parts_.ranks->group().Abort(error.what());
     static_cast<void>(parts_.stream->Synchronize());
     FailInFlight(error.what());
     EndUse(begun);

@@ -54,6 +54,7 @@ void* DeviceRanks::Gather(DeviceStream& stream, const Place& place) {
     Join(stream, place);
     return place.all;
   }
+  group_->ThrowIfFailed();
   std::byte* const rows = peers_->Gather(stream, columns);
   if (place.is_fleeting) return rows;
   stream.CopyOnDevice(place.all, rows, bytes);
@@ -113,6 +114,7 @@ void DeviceRanks::GatherLogits(DeviceStream& stream, const Place& place) {
   Cut(vocab_size_, sizeof(float));
   if (peers_ == nullptr) return Join(stream, place, /*root=*/0);
   if (place_.tensor_rank == 0) CHECK(place.all == peers_->logits());
+  group_->ThrowIfFailed();
   peers_->GatherLogits(stream, ColumnsOf(place));
 }
 
@@ -128,6 +130,7 @@ bool DeviceRanks::PlaceEmbeddings(DeviceStream& stream, int64_t rows, const void
                                   int64_t num_own, const int32_t* places, void* all) {
   const int64_t row_bytes = hidden_size_ * int64_t{sizeof(float)};
   if (peers_ == nullptr || !peers_->Fits(rows * row_bytes)) return false;
+  group_->ThrowIfFailed();
   std::ranges::fill(widths_, row_bytes);
   std::byte* const placed = peers_->Gather(
       stream,

@@ -270,6 +270,18 @@ TEST(DeviceRanksFaultTest, HeavyAFailedLaunchOfOneEndsAll) {
   EXPECT_FALSE(ranks.runner().model().CheckAlive());
 }
 
+// A rank whose launches return only after their kernels have run, as if the queue of launches were
+// full, cannot look for failures itself. Here, the other rank runs no work before it has heard of
+// all ranks' launches. When it gives up, it ends the kernel in which that rank waits.
+TEST(DeviceRanksFaultTest, HeavyARankStuckInALaunchIsFreed) {
+  for (const int stuck : {0, 1}) {
+    DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1}, {},
+                            std::chrono::milliseconds(2000), {}, stuck);
+    EXPECT_THAT(FailureOf(ranks.runner()), HasSubstr("rank ")) << stuck;
+    EXPECT_FALSE(ranks.runner().model().CheckAlive());
+  }
+}
+
 // The kernels of the others wait in vain for the flags of a device that hangs, or of one whose
 // launch failed, until the deadline ends them.
 TEST(DeviceRanksFaultTest, HeavyAHangingDeviceIsToldWithinTheDeadline) {

@@ -19,10 +19,11 @@ struct DeviceCut {
 
 class DeviceRanksRunner {
  public:
+  // `at_once`: a rank whose device runs work as soon as it is enqueued; -1: as the options say.
   DeviceRanksRunner(const char* name, const ModelOptions& given, const DeviceCut& cut,
                     const EmulatedDeviceOptions& device_options = {},
                     std::chrono::milliseconds deadline = std::chrono::minutes(2),
-                    const LoadQuantization& quantization = {}) {
+                    const LoadQuantization& quantization = {}, int at_once = -1) {
     const auto config = LoadModelConfig(DataFolder(name), {}, quantization);
     EXPECT_TRUE(config) << name;
     ModelOptions options = given;
@@ -36,7 +37,9 @@ class DeviceRanksRunner {
     parallel.num_blocks = Runner::BlocksPerSequence(options) * options.max_slices;
     parallel.deadline = deadline;
     for (int rank = 0; rank < parallel.num_ranks(); ++rank) {
-      devices_.push_back(std::make_unique<EmulatedDevice>(device_options));
+      EmulatedDeviceOptions own = device_options;
+      own.runs_at_once = own.runs_at_once || rank == at_once;
+      devices_.push_back(std::make_unique<EmulatedDevice>(own));
       parallel.devices.push_back(devices_.back().get());
     }
     ThreadPool pool(1);
