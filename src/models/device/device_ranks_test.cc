@@ -334,6 +334,32 @@ TEST(DeviceRanksFaultTest, ADeviceTooSmallForItsShareIsNamed) {
   EXPECT_THAT(share.error().message, HasSubstr("rank 1: weights, workspace and KV cache: "));
 }
 
+// The deadline is for steps: a rank may load for longer than another.
+TEST(DeviceRanksLoadTest, HeavyARankMayLoadForLongerThanTheDeadline) {
+  const auto config = LoadModelConfig(DataFolder("qwen3-bf16"));
+  const ModelOptions options = DeviceOptions();
+  EmulatedDevice first, second;
+  ParallelOptions parallel;
+  parallel.tensor_size = 2;
+  parallel.threads.assign(2, {});
+  parallel.kv_groups = KvGroups::Uniform(config->num_hidden_layers);
+  parallel.num_blocks = 8;
+  parallel.devices = {&first, &second};
+  parallel.deadline = std::chrono::milliseconds(1000);
+  ThreadPool pool(1);
+  bool has_waited = false;
+  // The rank that loads the last weights.
+  const auto wait_at_the_end = [&](int64_t done, int64_t total) {
+    if (done < total || has_waited) return;
+    has_waited = true;
+    std::this_thread::sleep_for(3 * parallel.deadline);
+  };
+  const auto share = LoadParallelModel(pool, DataFolder("qwen3-bf16"), *config, options, parallel,
+                                       wait_at_the_end);
+  EXPECT_TRUE(has_waited);
+  EXPECT_TRUE(share) << share.error().message;
+}
+
 TEST(DeviceRanksPlanTest, ARankHoldsLess) {
   const auto config = LoadModelConfig(DataFolder("qwen3-bf16"));
   const EmulatedDevice device;

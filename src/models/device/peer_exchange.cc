@@ -19,6 +19,22 @@ struct Told {
   bool addresses_all;  // whether its kernels address the memory of all others
 };
 
+// Waits for all ranks, however long one loads, until the group fails. Throws GroupError.
+void Meet(Communicator& stage) {
+  char is_here = 1;
+  if (stage.rank() != 0) {
+    stage.Post(&is_here, sizeof(is_here), 0);
+    char all_are = 0;
+    stage.Receive(&all_are, sizeof(all_are), 0, Patience::kIdle);
+    return stage.AwaitPosted(0, 0);
+  }
+  for (int rank = 1; rank < stage.size(); ++rank) {
+    char other_is = 0;
+    stage.Receive(&other_is, sizeof(other_is), rank, Patience::kIdle);
+  }
+  for (int rank = 1; rank < stage.size(); ++rank) stage.Send(&is_here, sizeof(is_here), rank);
+}
+
 }  // namespace
 
 int64_t PeerExchange::MemoryBytes(int64_t slot_bytes) {
@@ -42,6 +58,7 @@ Result<std::unique_ptr<PeerExchange>> PeerExchange::Create(const Parts& parts) {
   std::vector<Told> told(static_cast<size_t>(size));
   told[static_cast<size_t>(parts.stage.rank())] = own;
   try {
+    Meet(parts.stage);
     for (int rank = 0; rank < size; ++rank) {
       parts.stage.Broadcast(&told[static_cast<size_t>(rank)], sizeof(Told), rank, Patience::kStep);
     }
