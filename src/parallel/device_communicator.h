@@ -44,6 +44,9 @@ class DeviceCommunicator {
   // launched.
   virtual void ThrowIfFailed() const = 0;
 
+  // Returns whether `mine` is true at all ranks of the stage, which all call it. On the host.
+  virtual bool AllAgree(bool mine) = 0;
+
   // Fails the host's group with `reason` if it is not empty, then ends exchanges that wait for
   // other ranks, also those of kernels that read the word of DeviceCommunicatorOptions::stop, so
   // that the stream can be synchronized.

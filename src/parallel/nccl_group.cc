@@ -48,6 +48,7 @@ class NcclGroup final : public DeviceCommunicator {
     static_cast<void>(stream.handle());
     if (stage != nullptr) Join(*stage, stage_comm_);
     if (stage == nullptr || stage->size() < all_.size()) Join(all_, all_comm_);
+    stage_ = stage;
     if (stage != nullptr) {
       stage_rank_ = stage->rank();
       stage_size_ = stage->size();
@@ -118,6 +119,16 @@ class NcclGroup final : public DeviceCommunicator {
 
   void ThrowIfFailed() const override {
     if (std::string reason = all_.failure(); !reason.empty()) throw GroupError(reason);
+  }
+
+  bool AllAgree(bool mine) override {
+    bool all = mine;
+    for (int rank = 0; rank < stage_size_ && stage_ != nullptr; ++rank) {
+      bool theirs = mine;
+      stage_->Broadcast(&theirs, sizeof(theirs), rank, Patience::kStep);
+      all = all && theirs;
+    }
+    return all;
   }
 
   void Abort(const std::string& reason) override {
@@ -285,6 +296,7 @@ class NcclGroup final : public DeviceCommunicator {
   std::shared_ptr<SentWork> sent_;
   nccl::Comm stage_comm_ = nullptr;
   nccl::Comm all_comm_ = nullptr;
+  Communicator* stage_ = nullptr;
   int stage_rank_ = 0;
   int stage_size_ = 1;
   bool in_group_ = false;

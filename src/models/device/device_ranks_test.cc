@@ -172,6 +172,40 @@ TEST(DeviceRanksRecording, HeavyReplayedStepsAreBitEqual) {
   ExpectReplayed("tiny-gemma4-experts", {2, 1}, ElementType::kBF16, testing::kArraysShared, true);
 }
 
+// If one rank cannot capture a size, all launch its steps, and replay the others.
+TEST(DeviceRanksRecording, RanksDropASizeTogether) {
+  for (const size_t failing : {0, 1}) {
+    ModelOptions options = DeviceOptions();
+    options.max_slices = 4;
+    DeviceRunner alone(DataFolder("qwen3-bf16"), options);
+    DeviceRanksRunner ranks("qwen3-bf16", options, {2, 1});
+    Model& model = ranks.runner().model();
+    ranks.device(failing).FailNextLaunch();
+    ASSERT_TRUE(model.RecordSteps({.sequences = {1, 2}, .pads = false, .runs_before = false},
+                                  ranks.runner().cache()));
+    EXPECT_TRUE(ranks.runner().RunStep({{1, {5}}}) == alone.runner().RunStep({{1, {5}}}));
+    EXPECT_EQ(model.num_replayed(), 0) << failing;
+    EXPECT_TRUE(ranks.runner().RunStep({{1, {6}}, {2, {7}}}) ==
+                alone.runner().RunStep({{1, {6}}, {2, {7}}}));
+    EXPECT_EQ(model.num_replayed(), 1) << failing;
+  }
+}
+
+// A rank that fails before a capture has others wait for its kernels: the group ends.
+TEST(DeviceRanksRecording, AFailureBeforeACaptureEndsTheGroup) {
+  for (const size_t failing : {0, 1}) {
+    DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1}, {},
+                            std::chrono::milliseconds(5000));
+    ranks.device(failing).FailNextCopy();
+    const Status recorded =
+        ranks.runner().model().RecordSteps({.sequences = {1}}, ranks.runner().cache());
+    ASSERT_FALSE(recorded);
+    EXPECT_EQ(recorded.error().code, ErrorCode::kUnavailable);
+    EXPECT_THAT(recorded.error().message, HasSubstr(fmt::format("rank {}: ", failing)));
+    EXPECT_FALSE(ranks.runner().model().CheckAlive());
+  }
+}
+
 TEST(DeviceRanksRecording, WithNcclStepsAreLaunched) {
   ExpectReplayed("qwen3-bf16", {2, 1}, ElementType::kBF16, kByNccl, false);
 }

@@ -43,12 +43,20 @@ Result<std::unique_ptr<DeviceGraph>> DeviceDecoder::Record(const StepInput& inpu
                                                            const KvCache& cache) {
   DeviceStream& stream = *parts_.stream;
   const auto run = [&] { RunProgram(input, padded.rows, padded.rows, cache, /*results=*/nullptr); };
-  parts_.inputs.Send(stream, input, &padded);
-  if (runs_before) run();
-  if (parts_.ranks != nullptr)
+  const auto prepare = [&]() -> Status {
+    parts_.inputs.Send(stream, input, &padded);
+    if (runs_before) run();
+    if (parts_.ranks == nullptr) return stream.Synchronize();
     parts_.ranks->group().Wait(stream);
-  else
-    RETURN_IF_ERROR(stream.Synchronize());
+    return {};
+  };
+  try {
+    RETURN_IF_ERROR(prepare());
+  } catch (const std::exception& error) {
+    // The kernels of other ranks may wait for this rank's.
+    if (parts_.ranks != nullptr) parts_.ranks->group().Abort(error.what());
+    throw;
+  }
   RETURN_IF_ERROR(stream.BeginCapture());
   is_recording_ = true;
   std::exception_ptr thrown;
@@ -98,6 +106,8 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
       PaddedStep padded = {.rows = size.sequences, .level = level};
       try {
         return Record(input, steps.runs_before, padded, cache);
+      } catch (const GroupError&) {
+        throw;
       } catch (const std::exception& error) {
         return Fail(ErrorCode::kInternal, error.what());
       }
@@ -106,7 +116,11 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
     for (int level = 0; level < parts_.inputs.NumLevels(size.sequences); ++level) {
       auto graph = record(level);
       if (!graph) failure = graph.error().message;
-      if (!graph) break;
+      // Ranks replay the same steps.
+      const bool all_have =
+          parts_.ranks == nullptr ? graph.has_value() : parts_.ranks->group().AllAgree(!!graph);
+      if (!all_have && graph) failure = "another rank could not record it";
+      if (!all_have) break;
       size.graphs.push_back(*std::move(graph));
     }
     if (failure.empty()) {
