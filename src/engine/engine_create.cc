@@ -1,6 +1,7 @@
 // Engine::Create: makes a running engine from a configuration.
 #include <algorithm>
 #include <memory>
+#include <span>
 
 #include "base/log.h"
 #include "device/device.h"
@@ -27,6 +28,7 @@
 #include "kernels/dispatch.h"
 #include "models/dense_layers.h"
 #include "models/device/device_model.h"
+#include "models/device/peer_exchange.h"
 #include "models/drafter.h"
 #include "models/kv_layout.h"
 #include "models/parallel_model.h"
@@ -92,6 +94,24 @@ Result<Devices> ChooseDevices(const EngineConfig& config) {
   }
   if (!reason.empty()) LOG_WARNING("engine", "computing on the CPU: {}", reason);
   return Devices();
+}
+
+// Whether ranks gather by NCCL alone: as asked, or because devices that share layers do not address
+// each other's memory.
+bool ExchangesByNccl(const EngineConfig& config, const Devices& devices) {
+  const auto tensor_size = static_cast<size_t>(std::max(1, config.tensor_parallel_size));
+  if (config.exchanges_by_nccl || tensor_size == 1) return config.exchanges_by_nccl;
+  std::vector<Device*> all;
+  for (const std::unique_ptr<Device>& device : devices) all.push_back(device.get());
+  for (size_t first = 0; first + tensor_size <= all.size(); first += tensor_size) {
+    if (LetAddressEachOther(std::span(all).subspan(first, tensor_size))) continue;
+    LOG_INFO("engine",
+             "not all {} devices address each other's memory: they exchange by NCCL, and steps are "
+             "launched kernel by kernel",
+             all.size());
+    return true;
+  }
+  return false;
 }
 
 // The least total and free memory of any of the devices. `host`: the memory of their machine.
@@ -330,7 +350,6 @@ ParallelOptions ParallelOptionsOf(const EnginePlan& plan, const Devices& devices
       std::chrono::milliseconds(static_cast<int64_t>(1000 * plan.config.loop.watchdog_seconds));
   for (const std::unique_ptr<Device>& device : devices) parallel.devices.push_back(device.get());
   parallel.moves_blocks = plan.config.offload.is_given();
-  parallel.exchanges_by_nccl = plan.config.exchanges_by_nccl;
   return parallel;
 }
 
@@ -683,10 +702,12 @@ Result<EnginePlan> PlanHere(const EngineConfig& config, Prepared& prepared, Devi
                       device != nullptr ? &device->info() : nullptr, host, prepared.pooling,
                       draft.model ? &*draft.model : nullptr, prepared.tower, draft.head);
   };
-  Result<EnginePlan> plan = make_plan(config);
+  EngineConfig chosen = config;
+  chosen.exchanges_by_nccl = ExchangesByNccl(config, devices);
+  Result<EnginePlan> plan = make_plan(chosen);
   // A draft head does not change answers. Without a usable one, serve without it.
   if (!plan && plan.error().code == ErrorCode::kUnsupported && config.draft.is_head()) {
-    EngineConfig without = config;
+    EngineConfig without = chosen;
     without.draft = {};
     Result<EnginePlan> other = make_plan(without);
     if (!other) return plan;

@@ -227,35 +227,23 @@ void PlanFlights(const ModelConfig& model, EnginePlan& plan) {
 // Plans which steps a device records as graphs.
 void PlanRecording(EnginePlan& plan) {
   const EngineConfig& config = plan.config;
+  const auto note = [&](const char* text) { plan.notes.emplace_back(text); };
+  const auto warn = [&](const char* text) { plan.warnings.emplace_back(text); };
   if (!config.graphs.records) return;
-  if (!plan.on_device()) {
-    plan.notes.emplace_back("cuda_graphs change nothing on a CPU");
-    return;
-  }
-  if (plan.pooling) {
-    plan.notes.emplace_back(
+  if (!plan.on_device()) return note("cuda_graphs change nothing on a CPU");
+  if (plan.pooling)
+    return note(
         "cuda_graphs change nothing for a model that pools: no step goes on with a sequence");
-    return;
-  }
-  if (plan.ranks.num_stages > 1) {
-    plan.warnings.emplace_back(
-        "cuda_graphs: devices of several stages launch their steps kernel by kernel");
-    return;
-  }
-  if (plan.ranks.tensor_size > 1 && config.exchanges_by_nccl) {
-    plan.warnings.emplace_back(
-        "cuda_graphs: exchanges by NCCL are not recorded (disable_custom_all_reduce)");
-    return;
-  }
-  if (config.profile_ops) {
-    plan.warnings.emplace_back(
-        "profile-ops: no step is recorded as a graph, since each operator is waited for");
-    return;
-  }
-  if (config.speculates()) {
-    plan.notes.emplace_back(
-        "cuda_graphs: steps that verify proposed tokens are launched kernel by kernel");
-  }
+  if (plan.ranks.num_stages > 1)
+    return warn("cuda_graphs: devices of several stages launch their steps kernel by kernel");
+  if (plan.ranks.tensor_size > 1 && config.exchanges_by_nccl)
+    return warn(
+        "cuda_graphs: exchanges by NCCL are not recorded (disable_custom_all_reduce, or devices "
+        "that do not address each other's memory)");
+  if (config.profile_ops)
+    return warn("profile-ops: no step is recorded as a graph, since each operator is waited for");
+  if (config.speculates())
+    note("cuda_graphs: steps that verify proposed tokens are launched kernel by kernel");
   plan.recorded = PlanGraphs(config.graphs, plan.scheduler.max_num_seqs, plan.notes);
 }
 
@@ -729,6 +717,7 @@ ModelOptions ModelOptionsOf(const EnginePlan& plan) {
   options.max_logit_rows = plan.max_logit_rows();
   options.lora = plan.lora;
   options.recorded = plan.recorded;
+  options.exchanges_by_nccl = config.exchanges_by_nccl;
   if (plan.draft) options.handed = plan.draft->Handed();
   options.state_slots = plan.num_state_slots;
   options.op_times = plan.op_times;

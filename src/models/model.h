@@ -46,6 +46,8 @@ struct ModelOptions {
   ActivationRounding activation_format = ActivationRounding::kAuto;
   // On a device: a row's result does not depend on the rest of the step. On the CPU it never does.
   bool batch_invariant = false;
+  // Devices that share layers gather by NCCL alone, even if they address each other's memory.
+  bool exchanges_by_nccl = false;
   // On a device: FP8 products may accumulate in the tensor cores' lower precision if that was
   // measured to be faster.
   bool fast_accumulation = false;

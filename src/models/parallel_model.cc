@@ -122,7 +122,7 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
   Device& device = *rank.device;
   DeviceRank mine{.place = rank.place, .stream = nullptr, .group = nullptr};
   ASSIGN_OR_RETURN(mine.stream, device.CreateStream());
-  if (rank.stage != nullptr && !parallel.exchanges_by_nccl) {
+  if (rank.stage != nullptr && !options.exchanges_by_nccl) {
     mine.stage = rank.stage.get();
     const auto first = parallel.devices.begin() + rank.place.stage * rank.place.tensor_size;
     mine.stage_devices.assign(first, first + rank.place.tensor_size);
@@ -402,7 +402,7 @@ class ParallelModel final : public Model, public WeightStage {
     const auto load = [&](size_t i, ThreadPool& rank_pool) {
       return LoadRank(ranks_[i], rank_pool, source_of(i), config_, options, parallel, stop_);
     };
-    if (!parallel.devices.empty() && parallel.tensor_size > 1 && !parallel.exchanges_by_nccl) {
+    if (!parallel.devices.empty() && parallel.tensor_size > 1 && !options.exchanges_by_nccl) {
       ASSIGN_OR_RETURN(DeviceBuffer stop, parallel.devices.front()->AllocatePinned(
                                               sizeof(uint32_t), "a word to stop"));
       *stop.As<uint32_t>() = 0;

@@ -41,9 +41,6 @@ struct ParallelOptions {
   // Blocks and states are moved between the cache and the host: ParallelShare::bytes is made.
   bool moves_blocks = false;
 
-  // Devices gather by NCCL alone, even if they address each other's memory.
-  bool exchanges_by_nccl = false;
-
   int num_ranks() const { return tensor_size * num_stages; }
 };
 

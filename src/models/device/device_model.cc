@@ -314,7 +314,7 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
                     share, options, KvGroups::For(spec, options.max_context).num_groups(), place));
   if (options.image_rows > 0)
     AddImageRows(placed.program, options.image_rows * spec.ImageRowWidth() * 4);
-  if (place.tensor_size > 1) AddExchange(placed.program);
+  if (place.tensor_size > 1 && !options.exchanges_by_nccl) AddExchange(placed.program);
   if (options.kept_rows > 0)
     AddKeptRows(placed.program, options.kept_rows * options.drafter->target_width() * 4);
   placed.plan = DevicePlan::For(placed.program, keeps_apart);

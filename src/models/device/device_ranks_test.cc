@@ -394,6 +394,22 @@ TEST(DeviceRanksLoadTest, HeavyARankMayLoadForLongerThanTheDeadline) {
   EXPECT_TRUE(share) << share.error().message;
 }
 
+TEST(DeviceRanksPlanTest, RanksThatExchangeByNcclHaveNoMemoryForPeers) {
+  const auto config = LoadModelConfig(DataFolder("qwen3-bf16"));
+  ModelOptions options = DeviceOptions();
+  EmulatedDevice device, other, apart(kByNccl);
+  const auto with = PlanDeviceRanks(*config, options, device.info(), 2, 1);
+  options.exchanges_by_nccl = true;
+  const auto without = PlanDeviceRanks(*config, options, device.info(), 2, 1);
+  ASSERT_TRUE(with && without);
+  EXPECT_LT(without->workspace_bytes, with->workspace_bytes);
+  DeviceRanksRunner ranks("qwen3-bf16", options, {2, 1});
+  DeviceRunner alone(DataFolder("qwen3-bf16"), DeviceOptions());
+  EXPECT_TRUE(ranks.runner().RunAlone({5, 6}, 2) == alone.runner().RunAlone({5, 6}, 2));
+  EXPECT_TRUE(LetAddressEachOther(std::vector<Device*>{&device, &other}));
+  EXPECT_FALSE(LetAddressEachOther(std::vector<Device*>{&device, &apart}));
+}
+
 TEST(DeviceRanksPlanTest, ARankHoldsLess) {
   const auto config = LoadModelConfig(DataFolder("qwen3-bf16"));
   const EmulatedDevice device;

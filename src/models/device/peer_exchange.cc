@@ -37,6 +37,14 @@ void Meet(Communicator& stage) {
 
 }  // namespace
 
+bool LetAddressEachOther(std::span<Device* const> devices) {
+  return std::ranges::all_of(devices, [&](Device* device) {
+    return std::ranges::all_of(devices, [&](const Device* other) {
+      return device == other || device->LetAddress(*other);
+    });
+  });
+}
+
 int64_t PeerExchange::MemoryBytes(int64_t slot_bytes) {
   return kStateBytes + 2 * DevicePool::Padded(slot_bytes);
 }

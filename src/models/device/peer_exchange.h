@@ -20,6 +20,9 @@
 
 namespace sluice {
 
+// Whether kernels of each device can address the memory of all others; from then on, they may.
+bool LetAddressEachOther(std::span<Device* const> devices);
+
 // Thread safety: used only by the rank's thread.
 class PeerExchange {
  public:
