@@ -245,9 +245,7 @@ Status WarmUpDevices(const EnginePlan& plan, EngineLoop::Parts& parts) {
              {.max_rows = std::min(most.max_rows, plan.scheduler.max_num_batched_tokens),
               .max_slices = std::min(most.max_slices, plan.scheduler.max_num_seqs),
               .max_context = std::min(most.max_context, plan.max_model_len)}));
-  RecordedSteps recorded = plan.recorded;
-  recorded.runs_before = !is_emulated;
-  RETURN_IF_ERROR(parts.model->RecordSteps(recorded, *parts.cache));
+  RETURN_IF_ERROR(parts.model->RecordSteps(plan.recorded, *parts.cache));
   for (const std::unique_ptr<Device>& device : parts.devices) {
     ASSIGN_OR_RETURN(const int64_t free_bytes, device->FreeBytes());
     LOG_INFO("engine", "of {}'s memory {} stay free", device->info().name,

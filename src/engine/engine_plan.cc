@@ -9,6 +9,7 @@
 
 #include "cache/block_counts.h"
 #include "checkpoint/scheme.h"
+#include "device/stand_in.h"
 #include "engine/engine.h"
 #include "engine/kv_tiers.h"
 #include "engine/plan_draft.h"
@@ -245,6 +246,8 @@ void PlanRecording(EnginePlan& plan) {
   if (config.speculates())
     note("cuda_graphs: steps that verify proposed tokens are launched kernel by kernel");
   plan.recorded = PlanGraphs(config.graphs, plan.scheduler.max_num_seqs, plan.notes);
+  // The emulator loads no kernels, and is slow.
+  plan.recorded.runs_before = !RunsOnCpu(plan.device);
 }
 
 // Plans the limits of a step, except those that depend on the length of the context.

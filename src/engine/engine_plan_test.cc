@@ -672,6 +672,7 @@ TEST(EnginePlanOnDevice, StepsThatAreRecorded) {
   EXPECT_THAT(plan->recorded.sequences,
               ::testing::ElementsAre(1, 2, 4, 8, 10, 12, 16, 20, 24, 32, 40, 48, 50));
   EXPECT_TRUE(plan->recorded.pads);
+  EXPECT_TRUE(plan->recorded.runs_before);
   EXPECT_THAT(plan->notes, Not(::testing::Contains(HasSubstr("cuda_graphs"))));
   // Memory of graphs is not available to the cache.
   EXPECT_EQ(plan->graph_bytes, 13 * kMiB);
