@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/gpus.h"
 #include "cli/progress.h"
 #include "cli/usage.h"
 #include "cli/version.h"

@@ -6,8 +6,6 @@
 
 namespace sluice {
 
-using program::kNone;
-
 void DeviceWalk::operator()(const program::HandRows& op) {
   const program::Buffer& to = program_.buffers[static_cast<size_t>(op.to)];
   const int64_t part_bytes = program_.limits.Of(to.extent) * op.width * 4;
