@@ -1,32 +1,15 @@
 #include "cache/image_pool.h"
 
-#include <random>
 #include <utility>
-
-#include <xxhash.h>
 
 #include "base/check.h"
 
 namespace sluice {
-namespace {
-
-ImageHash KeyedHash(const std::vector<unsigned char>& secret, const void* data, size_t size) {
-  const XXH128_hash_t hash = XXH3_128bits_withSecret(data, size, secret.data(), secret.size());
-  return {hash.high64, hash.low64};
-}
-
-}  // namespace
-
-ImageHasher::ImageHasher() : secret_(192) {
-  std::random_device random;
-  for (unsigned char& byte : secret_) byte = static_cast<unsigned char>(random());
-}
 
 ImageHash ImageHasher::HashOf(std::span<const float> values, const ImageHash& shape,
                               std::string_view salt) const {
-  const ImageHash all[3] = {KeyedHash(secret_, values.data(), values.size_bytes()), shape,
-                            KeyedHash(secret_, salt.data(), salt.size())};
-  return KeyedHash(secret_, all, sizeof(all));
+  const ImageHash all[3] = {hash_.Of(values.data(), values.size_bytes()), shape, hash_.Of(salt)};
+  return hash_.Of(all, sizeof(all));
 }
 
 ImagePool::ImagePool(int64_t num_rows) : rows_total_(num_rows) {

@@ -1,7 +1,6 @@
 // Tracks which images have their embedding rows in memory; handles only ids and counts.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -10,25 +9,25 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/keyed_hash.h"
 #include "base/result.h"
 
 namespace sluice {
 
 // Identifies an image's content: equal ids mean equal content during the pool's lifetime. Positive.
 using ImageId = int32_t;
-using ImageHash = std::array<uint64_t, 2>;
+using ImageHash = KeyedHash::Value;
 
 // Hashes the content of images with a random key per process, so that nobody can construct two
 // images with the same hash. Thread safety: const.
 class ImageHasher {
  public:
-  ImageHasher();
   // Hashes an image's values, its shape and the salt.
   ImageHash HashOf(std::span<const float> values, const ImageHash& shape,
                    std::string_view salt) const;
 
  private:
-  std::vector<unsigned char> secret_;
+  KeyedHash hash_;
 };
 
 // Room for the embedding rows that a vision tower computes for images. Requests with the same image

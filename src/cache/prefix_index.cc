@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <random>
 #include <utility>
-
-#include <xxhash.h>
 
 #include "base/check.h"
 #include "cache/block_tiers.h"
@@ -13,11 +10,9 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kSecretBytes = 192;
-
-PrefixHash Hash(const std::vector<unsigned char>& secret, const void* data, size_t size) {
-  const XXH128_hash_t hash = XXH3_128bits_withSecret(data, size, secret.data(), secret.size());
-  return {hash.low64, hash.high64};
+PrefixHash HashOf(const KeyedHash& hash, const void* data, size_t size) {
+  const auto [high, low] = hash.Of(data, size);
+  return {.low = low, .high = high};
 }
 
 }  // namespace
@@ -30,7 +25,6 @@ PrefixIndex::PrefixIndex(BlockPool& pool, int block_size, std::span<const Attent
       block_size_(block_size),
       groups_(groups.empty() ? std::vector<AttentionSpan>(1)
                              : std::vector<AttentionSpan>(groups.begin(), groups.end())),
-      secret_(kSecretBytes),
       entries_(static_cast<size_t>(pool.num_blocks())),
       companions_(static_cast<size_t>(pool.num_blocks() * (num_groups() - 1)), kNoBlock),
       anchors_(static_cast<size_t>(pool.num_blocks()), kNoBlock),
@@ -38,10 +32,7 @@ PrefixIndex::PrefixIndex(BlockPool& pool, int block_size, std::span<const Attent
       tokens_(static_cast<size_t>(pool.num_blocks() * block_size)),
       buckets_(std::bit_ceil(static_cast<size_t>(pool.num_blocks())), kNoBlock),
       present_from_(groups_.size()) {
-  static_assert(kSecretBytes >= XXH3_SECRET_SIZE_MIN);
   CHECK(groups_[0].sees_all());
-  std::random_device random;
-  for (unsigned char& byte : secret_) byte = static_cast<unsigned char>(random());
   pool_.set_evictor(this);
   if (states_ != nullptr) states_->set_evictor(this);
   if (listener_ != nullptr) listener_->OnStart(pool.num_blocks(), block_size, groups_);
@@ -54,14 +45,14 @@ PrefixIndex::~PrefixIndex() {
 
 PrefixCursor PrefixIndex::Start(std::string_view salt) const {
   PrefixCursor cursor;
-  cursor.hash = Hash(secret_, salt.data(), salt.size());
+  cursor.hash = HashOf(keyed_hash_, salt.data(), salt.size());
   return cursor;
 }
 
 PrefixHash PrefixIndex::Extend(const PrefixHash& parent, std::span<const int32_t> tokens) const {
   // Hashes the pair (parent, hash of the tokens), so that the tokens need not be copied.
-  const PrefixHash pair[2] = {parent, Hash(secret_, tokens.data(), tokens.size_bytes())};
-  return Hash(secret_, pair, sizeof(pair));
+  const PrefixHash pair[2] = {parent, HashOf(keyed_hash_, tokens.data(), tokens.size_bytes())};
+  return HashOf(keyed_hash_, pair, sizeof(pair));
 }
 
 BlockId PrefixIndex::Find(const PrefixHash& hash, BlockId parent, std::span<const int32_t> tokens,

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/keyed_hash.h"
 #include "base/result.h"
 #include "cache/block_counts.h"
 #include "cache/block_pool.h"
@@ -269,7 +270,7 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   BlockTiers* state_tiers_ = nullptr;
   const int block_size_;
   const std::vector<AttentionSpan> groups_;
-  std::vector<unsigned char> secret_;
+  const KeyedHash keyed_hash_;
   std::vector<Entry> entries_;         // indexed by block
   std::vector<BlockId> companions_;    // [num_blocks, number of groups - 1]
   std::vector<BlockId> anchors_;       // indexed by block: for a companion, its block of group 0

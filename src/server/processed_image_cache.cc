@@ -2,30 +2,7 @@
 
 #include <utility>
 
-#include <openssl/rand.h>
-#include <xxhash.h>
-
-#include "base/check.h"
-
 namespace sluice {
-namespace {
-
-std::vector<unsigned char> RandomSecret() {
-  std::vector<unsigned char> secret(192);
-  CHECK(RAND_bytes(secret.data(), static_cast<int>(secret.size())) == 1, "no random bytes");
-  return secret;
-}
-
-}  // namespace
-
-ProcessedImageCache::ProcessedImageCache(int64_t capacity_bytes)
-    : capacity_(capacity_bytes), secret_(RandomSecret()) {}
-
-ProcessedImageCache::Key ProcessedImageCache::KeyOf(std::string_view bytes) const {
-  const XXH128_hash_t hash =
-      XXH3_128bits_withSecret(bytes.data(), bytes.size(), secret_.data(), secret_.size());
-  return {hash.high64, hash.low64};
-}
 
 ImageParts ProcessedImageCache::Find(const Key& key) {
   const MutexLock lock(mutex_);

@@ -2,14 +2,13 @@
 // sent again with every turn.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
 #include <string_view>
-#include <vector>
 
+#include "base/keyed_hash.h"
 #include "base/mutex.h"
 #include "vision/processor.h"
 
@@ -19,13 +18,12 @@ namespace sluice {
 // called from any thread.
 class ProcessedImageCache {
  public:
-  using Key = std::array<uint64_t, 2>;
+  using Key = KeyedHash::Value;
 
-  explicit ProcessedImageCache(int64_t capacity_bytes);
+  explicit ProcessedImageCache(int64_t capacity_bytes) : capacity_(capacity_bytes) {}
 
-  // Returns the key for a file's bytes: a hash with a random secret, so that nobody can construct a
-  // file that is taken for another one.
-  Key KeyOf(std::string_view bytes) const;
+  // Returns the key for a file's bytes.
+  Key KeyOf(std::string_view bytes) const { return hash_.Of(bytes); }
 
   // Returns an empty result if the image is not cached.
   ImageParts Find(const Key& key);
@@ -44,7 +42,7 @@ class ProcessedImageCache {
   };
 
   const int64_t capacity_;
-  const std::vector<unsigned char> secret_;
+  const KeyedHash hash_;
   mutable Mutex mutex_;
   std::list<Entry> entries_ GUARDED_BY(mutex_);  // most recently used first
   std::map<Key, std::list<Entry>::iterator> places_ GUARDED_BY(mutex_);
