@@ -3,15 +3,13 @@
 
 #include <fmt/format.h>
 
-#include "base/ascii.h"
-#include "base/base64.h"
 #include "base/file.h"
 #include "base/json_lines.h"
 #include "base/python_random.h"
 #include "bench/dataset_parts.h"
 #include "bench/exact_text.h"
 #include "bench/numpy_random.h"
-#include "media/decode_image.h"
+#include "media/image_file.h"
 
 namespace sluice::bench {
 namespace {
@@ -79,14 +77,11 @@ Result<std::vector<std::pair<std::string, std::string>>> ReadConversations(
 // Returns the URL of an image: `name` itself if it is a URL, else a data: URL with the file's
 // bytes.
 Result<std::string> ImageUrlOf(const std::string& name) {
-  constexpr uint64_t kMaxImageBytes = uint64_t{64} << 20;
   for (const std::string_view scheme : {"data:", "http://", "https://", "file://"}) {
     if (name.starts_with(scheme)) return name;
   }
-  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(name, kMaxImageBytes));
-  ASSIGN_OR_RETURN(const ImageHeader header, ReadImageHeader(bytes));
-  return fmt::format("data:image/{};base64,{}", AsciiLower(ImageFormatName(header.format)),
-                     EncodeBase64(bytes));
+  ASSIGN_OR_RETURN(ImageFile image, ReadImageFile(name));
+  return std::move(image.url);
 }
 
 // Reads the images of a line. `place`: of the line, for errors.

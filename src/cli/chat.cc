@@ -13,8 +13,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/ascii.h"
-#include "base/base64.h"
 #include "base/file.h"
 #include "base/suggest.h"
 #include "cli/command.h"
@@ -23,7 +21,7 @@
 #include "cli/line_editor.h"
 #include "cli/markdown_stream.h"
 #include "cli/talk.h"
-#include "media/decode_image.h"
+#include "media/image_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -31,7 +29,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Limit of an image, more than a server accepts by default.
-constexpr uint64_t kMaxImageBytes = uint64_t{64} << 20;
 
 struct ChatCommand {
   std::string_view name;
@@ -212,12 +209,10 @@ class Chat {
   // Reads an image that is sent with the next question.
   Status Attach(const std::string& file) {
     if (file.empty()) return Fail(ErrorCode::kInvalidArgument, "/image FILE: which file?");
-    ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file, kMaxImageBytes));
-    ASSIGN_OR_RETURN(const ImageHeader header, ReadImageHeader(bytes));
-    images_.push_back(fmt::format("data:image/{};base64,{}",
-                                  AsciiLower(ImageFormatName(header.format)), EncodeBase64(bytes)));
-    fmt::print("{} image of {} x {} pixels, for the next message\n", ImageFormatName(header.format),
-               header.width, header.height);
+    ASSIGN_OR_RETURN(const ImageFile image, ReadImageFile(file));
+    images_.push_back(image.url);
+    fmt::print("{} image of {} x {} pixels, for the next message\n",
+               ImageFormatName(image.header.format), image.header.width, image.header.height);
     return {};
   }
 
