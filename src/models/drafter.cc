@@ -352,14 +352,21 @@ Result<std::shared_ptr<const DecoderWeights>> CopyTables(ThreadPool& pool,
 }
 
 // Uses the embedding and the output head that the checkpoint has itself.
-Status ReadOwnTables(const std::filesystem::path& folder, ModelConfig& config,
-                     DrafterSpec& drafter) {
-  ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
+void ReadOwnTables(const Checkpoint& checkpoint, ModelConfig& config, DrafterSpec& drafter) {
   if (HasTensorsOf(checkpoint, "model.embed_tokens.")) drafter.embedding = "model.embed_tokens";
-  if (!HasTensorsOf(checkpoint, "lm_head.")) return {};
+  if (!HasTensorsOf(checkpoint, "lm_head.")) return;
   drafter.head = "lm_head";
   config.spec.tied_head = false;
-  return {};
+}
+
+// `what`: "head" or "drafter", for the message.
+Status CheckHiddenSize(const ModelConfig& config, const ModelConfig& target, const char* what) {
+  if (config.hidden_size == target.hidden_size) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("hidden_size of its config.json is {}, that of the model {}; use the {} "
+                          "that was made for this model",
+                          config.hidden_size, target.hidden_size, what),
+              "speculative_config");
 }
 
 // Heads of EAGLE-1 are also published as LlamaForCausalLM; their projection tells them apart.
@@ -378,13 +385,7 @@ Result<DrafterSpec> ReadEagle1(const json::Value& raw, const std::filesystem::pa
   ASSIGN_OR_RETURN(const auto has_norms, JsonFields(raw, "").Bool("layernorms"));
   if (has_norms.value_or(false))
     return Fail(ErrorCode::kUnsupported, "layernorms true is not supported", "layernorms");
-  if (config.hidden_size != target.hidden_size) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("hidden_size of its config.json is {}, that of the model {}; use the "
-                            "head that was made for this model",
-                            config.hidden_size, target.hidden_size),
-                "speculative_config");
-  }
+  RETURN_IF_ERROR(CheckHiddenSize(config, target, "head"));
   DrafterSpec drafter;
   drafter.kind = DrafterSpec::Kind::kEagle1;
   drafter.takes.is_normed = true;
@@ -400,7 +401,7 @@ Result<DrafterSpec> ReadEagle1(const json::Value& raw, const std::filesystem::pa
   if (!has_weights) return drafter;
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
   drafter.projection_bias = checkpoint.Find("fc.bias") != nullptr;
-  RETURN_IF_ERROR(ReadOwnTables(folder, config, drafter));
+  ReadOwnTables(checkpoint, config, drafter);
   return drafter;
 }
 
@@ -526,14 +527,11 @@ Result<DrafterConfig> LoadDflashConfig(const std::filesystem::path& folder,
   drafter.num_outputs = config.vocab_size;
   config.spec.tied_head = target.spec.tied_head;
   config.max_position_embeddings = target.max_position_embeddings;
-  if (config.hidden_size != target.hidden_size) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("hidden_size of its config.json is {}, that of the model {}; use the "
-                            "drafter that was made for this model",
-                            config.hidden_size, target.hidden_size),
-                "speculative_config");
+  RETURN_IF_ERROR(CheckHiddenSize(config, target, "drafter"));
+  if (has_weights) {
+    ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
+    ReadOwnTables(checkpoint, config, drafter);
   }
-  if (has_weights) RETURN_IF_ERROR(ReadOwnTables(folder, config, drafter));
   return WithScheme(folder, raw, quantization, std::move(config), std::move(drafter));
 }
 
