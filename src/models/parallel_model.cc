@@ -1,7 +1,6 @@
 #include "models/parallel_model.h"
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -252,7 +251,7 @@ class ParallelModel final : public Model, public WeightStage {
     try {
       ranks_.front().channel->Close();
     } catch (const GroupError& error) {
-      StopKernels();
+      StopKernels(stop_);
       LOG_DEBUG("models", "the ranks had ended before: {}", error.what());
     }
     for (std::thread& thread : threads_) thread.join();
@@ -381,7 +380,7 @@ class ParallelModel final : public Model, public WeightStage {
       return rank.calls->Record(*rank.channel,
                                 [&] { return rank.model->RecordSteps(recorded_, cache); });
     } catch (const GroupError& error) {
-      StopKernels();
+      StopKernels(stop_);
       return Fail(ErrorCode::kUnavailable, error.what());
     }
   }
@@ -390,7 +389,7 @@ class ParallelModel final : public Model, public WeightStage {
   Status CheckAlive() override {
     const std::string reason = ranks_.front().all->failure();
     if (reason.empty()) return {};
-    StopKernels();
+    StopKernels(stop_);
     return Fail(ErrorCode::kUnavailable, reason);
   }
 
@@ -451,20 +450,13 @@ class ParallelModel final : public Model, public WeightStage {
     return {};
   }
 
-  // Ends kernels that wait for other ranks, behind which the launches of any rank may be stuck.
-  // REQUIRES: the group has failed, so that no rank takes what they leave for results.
-  void StopKernels() {
-    if (stop_ != nullptr)
-      std::atomic_ref(*stop_->As<uint32_t>()).store(1, std::memory_order_release);
-  }
-
   // `run` fails the group if it throws.
   template <typename Run>
   void StoppingKernels(const Run& run) {
     try {
       run();
     } catch (...) {
-      StopKernels();
+      StopKernels(stop_);
       throw;
     }
   }
@@ -484,10 +476,10 @@ class ParallelModel final : public Model, public WeightStage {
     try {
       FollowSteps(*rank.all, *rank.channel, *rank.model, *rank.own_pool, *rank.cache, carry_out);
     } catch (const GroupError&) {
-      StopKernels();  // Rank 0 tells the failure.
+      StopKernels(stop_);  // Rank 0 tells the failure.
     } catch (...) {
       rank.all->Fail(CaughtMessage());
-      StopKernels();
+      StopKernels(stop_);
     }
   }
 

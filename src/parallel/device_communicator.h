@@ -7,6 +7,7 @@
 // ranks that did not enqueue their work within the deadline. A failed group stays failed.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -61,6 +62,12 @@ struct DeviceCommunicatorOptions {
   // stuck in a launch, behind such a kernel. Null: there are no such kernels.
   std::shared_ptr<DeviceBuffer> stop = nullptr;
 };
+
+// Ends the kernels of all ranks that wait for others (DeviceCommunicatorOptions::stop). REQUIRES:
+// the group has failed, so that no rank takes what they leave for results.
+inline void StopKernels(const std::shared_ptr<DeviceBuffer>& stop) {
+  if (stop != nullptr) std::atomic_ref(*stop->As<uint32_t>()).store(1, std::memory_order_release);
+}
 
 // Creates a group over NCCL or a library with the same functions (emulated_nccl.h). Called at the
 // same time by all ranks of `all`, which are threads of one process. `stage`: the Split of `all`

@@ -111,7 +111,7 @@ class NcclGroup final : public DeviceCommunicator {
     WaitUntil([&] { return stream.IsIdle(); }, [&] { return Missing(mine); }, &stream);
     if (const Status status = stream.Synchronize(); !status) {
       all_.Fail(status.error().message);
-      Stop();
+      StopKernels(options_.stop);
       throw std::runtime_error(status.error().message);
     }
     ThrowIfFailed();  // Another rank may have stopped this rank's kernels.
@@ -133,7 +133,7 @@ class NcclGroup final : public DeviceCommunicator {
 
   void Abort(const std::string& reason) override {
     if (!reason.empty()) all_.Fail(reason);
-    Stop();
+    StopKernels(options_.stop);
     for (nccl::Comm* comm : {&stage_comm_, &all_comm_}) {
       if (*comm != nullptr) static_cast<void>(nccl_.abort(*comm));
       *comm = nullptr;
@@ -141,13 +141,6 @@ class NcclGroup final : public DeviceCommunicator {
   }
 
  private:
-  // Ends the kernels of all ranks that wait for others. The group has failed before, so that no
-  // rank takes what they leave for results.
-  void Stop() {
-    if (options_.stop != nullptr)
-      std::atomic_ref(*options_.stop->As<uint32_t>()).store(1, std::memory_order_release);
-  }
-
   // A pointer can be shared because the ranks are threads of one process.
   void ShareCounts() {
     if (all_.rank() == 0) sent_ = std::make_shared<SentWork>(all_.size());
@@ -242,7 +235,7 @@ class NcclGroup final : public DeviceCommunicator {
       }
       if (!reason.empty()) all_.Fail(reason);
       gives_up = !all_.failure().empty();
-      if (gives_up) Stop();
+      if (gives_up) StopKernels(options_.stop);
     };
     // Emulated kernels run inside `done`, and wait there.
     const emulated_wait::Scope scope(check);

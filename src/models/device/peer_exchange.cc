@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "device/device_pool.h"
 
 namespace sluice {
@@ -73,14 +72,7 @@ Result<std::unique_ptr<PeerExchange>> PeerExchange::Create(const Parts& parts) {
   } catch (const GroupError& error) {
     return Fail(ErrorCode::kUnavailable, error.what());
   }
-  if (!std::ranges::all_of(told, &Told::addresses_all)) {
-    if (parts.stage.rank() == 0)
-      LOG_INFO("models",
-               "not all {} devices address each other's memory: they exchange by NCCL, and steps "
-               "are launched kernel by kernel",
-               size);
-    return nullptr;
-  }
+  if (!std::ranges::all_of(told, &Told::addresses_all)) return nullptr;
   auto exchange = std::unique_ptr<PeerExchange>(new PeerExchange);
   exchange->kernel_ = parts.kernel;
   exchange->rank_ = parts.stage.rank();
