@@ -66,13 +66,7 @@ Program DecoderBuilder::Build() {
                                 !options_.handed.is_normed && !StagesHandOn();
       BeginMixing(i, static_cast<int64_t>(i));
       HandOnInput(first_layer_ + static_cast<int64_t>(i));
-      if (keeps_wanted) {
-        skips.push_back(to_.next());
-        to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kWantsRows});
-      }
-      EndMixing(i, static_cast<int64_t>(i), keeps_wanted);
-      RunMlp(i);
-      EndLayer(i);
+      FinishLayer(i, keeps_wanted, skips);
       const int64_t layer = first_layer_ + static_cast<int64_t>(i);
       if (layer < spec_.image_levels && !keeps_wanted && TakesImages())
         to_.Emit(AddImages{.x = residual_, .width = hidden_, .level = layer});
@@ -111,6 +105,16 @@ Program DecoderBuilder::Build() {
   return std::move(to_.program());
 }
 
+void DecoderBuilder::FinishLayer(size_t index, bool keeps_wanted, std::vector<int32_t>& skips) {
+  if (keeps_wanted) {
+    skips.push_back(to_.next());
+    to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kWantsRows});
+  }
+  EndMixing(index, static_cast<int64_t>(index), keeps_wanted);
+  RunMlp(index);
+  EndLayer(index);
+}
+
 Program DecoderBuilder::BuildBlockDrafter() {
   FillRopeTables();
   const int32_t of_target = to_.next();
@@ -134,15 +138,8 @@ Program DecoderBuilder::BuildBlockDrafter() {
   std::vector<int32_t> skips = {of_block};
   for (size_t i = 0; i < share_.layers.size(); ++i) {
     to_.InLayer([&] {
-      const bool keeps_wanted = i == LastMixing();
       BeginMixing(i, static_cast<int64_t>(i));
-      if (keeps_wanted) {
-        skips.push_back(to_.next());
-        to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kWantsRows});
-      }
-      EndMixing(i, static_cast<int64_t>(i), keeps_wanted);
-      RunMlp(i);
-      EndLayer(i);
+      FinishLayer(i, /*keeps_wanted=*/i == LastMixing(), skips);
     });
   }
   to_.program().results_begin = to_.next();
@@ -290,6 +287,18 @@ Norm* DecoderBuilder::EmitFinalNorm(bool adds, const RowsIn& normed, ElementType
   return norm;
 }
 
+BufferId DecoderBuilder::FinalNormed(Extent extent, bool adds) {
+  const BufferId normed = to_.F32("handed", extent, hidden_);
+  if (to_.is_device()) {
+    const RowsIn rows =
+        extent == Extent::kStep ? Normed() : to_.Rows("last_normed", extent, hidden_);
+    EmitFinalNorm(adds, rows, ElementType::kF32)->out_f32 = normed;
+  } else {
+    EmitFinalNorm(adds, {.data = normed}, ElementType::kF32);
+  }
+  return normed;
+}
+
 int32_t DecoderBuilder::KeepWanted() {
   const int32_t skip = to_.next();
   to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kWantsRows});
@@ -310,12 +319,7 @@ void DecoderBuilder::HandOnReturned() {
 }
 
 void DecoderBuilder::HandOnNormed(bool adds) {
-  const BufferId normed = to_.F32("handed", Extent::kStep, hidden_);
-  if (to_.is_device())
-    EmitFinalNorm(adds, Normed(), ElementType::kF32)->out_f32 = normed;
-  else
-    EmitFinalNorm(adds, {.data = normed}, ElementType::kF32);
-  to_.Emit(HandRows{.x = normed,
+  to_.Emit(HandRows{.x = FinalNormed(Extent::kStep, adds),
                     .width = hidden_,
                     .stride = hidden_,
                     .to = HandedMemory(Extent::kStep, hidden_)});
@@ -617,13 +621,7 @@ void DecoderBuilder::MakeResults() {
 void DecoderBuilder::HandOnDrafts() {
   BufferId rows = residual_;
   if (options_.drafter->keeps_norm) {
-    rows = to_.F32("handed", Extent::kWanted, hidden_);
-    if (to_.is_device())
-      EmitFinalNorm(/*adds=*/false, to_.Rows("last_normed", Extent::kWanted, hidden_),
-                    ElementType::kF32)
-          ->out_f32 = rows;
-    else
-      EmitFinalNorm(/*adds=*/false, {.data = rows}, ElementType::kF32);
+    rows = FinalNormed(Extent::kWanted, /*adds=*/false);
   }
   to_.Emit(HandRows{.x = rows,
                     .width = hidden_,

@@ -47,6 +47,8 @@ class DecoderBuilder {
                     bool adds, const LinearWeights* reader, const RowsIn& normed,
                     std::optional<ElementType> type = {});
   Norm* EmitFinalNorm(bool adds, const RowsIn& normed, ElementType type);
+  // Emits the final norm of the current rows, for a drafting head. Returns its F32 result.
+  BufferId FinalNormed(Extent extent, bool adds);
   // Gathers in `all` the rows of which each rank has some columns, divided like the rows of a
   // matrix with `count` rows.
   void EmitGather(int64_t count, ElementType type, BufferId own, BufferId all);
@@ -80,6 +82,9 @@ class DecoderBuilder {
   void EmbedDrafts();
   // The same of a DFlash drafter.
   Program BuildBlockDrafter();
+  // Emits a layer from the end of its mixing on. Adds to `skips` the SkipUnless for steps that want
+  // no rows, if only the wanted rows are kept.
+  void FinishLayer(size_t index, bool keeps_wanted, std::vector<int32_t>& skips);
   // Reads the target's hidden rows into F32 rows of `out`.
   void ProjectTargets(BufferId out);
   // Emits [norm(embedding), norm(hidden)] for `reader`.
