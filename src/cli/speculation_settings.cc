@@ -259,8 +259,7 @@ std::string_view LackFor(std::string_view method) {
 std::string UnknownMethod(const std::string& method) {
   return fmt::format(
       "{}{} is not a method of this program, which has ngram, suffix, draft_model, eagle3, dflash "
-      "and "
-      "mtp: "
+      "and mtp: "
       "tokens are generated one at a time, and answers are the same",
       method.empty() ? "none" : method, LackFor(method));
 }

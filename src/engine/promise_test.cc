@@ -66,6 +66,17 @@ struct Subject {
   const char* head = "";  // folder of an EAGLE-3 head; "": the checkpoint's own layers
 };
 
+DraftConfig DraftOf(const Subject& subject, int num_tokens) {
+  const std::string head = subject.head;
+  DraftConfig draft;
+  draft.kind = head.empty()              ? DraftConfig::Kind::kMtp
+               : testing::IsDflash(head) ? DraftConfig::Kind::kDflash
+                                         : DraftConfig::Kind::kEagle3;
+  if (!head.empty()) draft.folder = SourcePath("tests/data/checkpoints/" + head);
+  draft.num_tokens = num_tokens;
+  return draft;
+}
+
 // Blocks the engine's thread until opened, so that requests submitted meanwhile run together.
 class GateSink final : public RequestSink {
  public:
@@ -131,12 +142,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
       config.speculation.cached_tokens = 10000;
     }
     if (run.drafts > 0) {
-      const std::string head = GetParam().head;
-      config.draft.kind = head.empty()              ? DraftConfig::Kind::kMtp
-                          : testing::IsDflash(head) ? DraftConfig::Kind::kDflash
-                                                    : DraftConfig::Kind::kEagle3;
-      if (!head.empty()) config.draft.folder = SourcePath("tests/data/checkpoints/" + head);
-      config.draft.num_tokens = run.drafts;
+      config.draft = DraftOf(GetParam(), run.drafts);
       config.draft.adaptive = run.adaptive;
     }
     Engine::Hooks hooks;
@@ -461,12 +467,7 @@ TEST_P(HeadPromiseOnDevice, HeavyHolds) {
     config.graphs.records = run.records;
     config.graphs.sizes = {1, 3};
     if (run.drafts > 0) {
-      const std::string head = GetParam().head;
-      config.draft.kind = head.empty()              ? DraftConfig::Kind::kMtp
-                          : testing::IsDflash(head) ? DraftConfig::Kind::kDflash
-                                                    : DraftConfig::Kind::kEagle3;
-      if (!head.empty()) config.draft.folder = SourcePath("tests/data/checkpoints/" + head);
-      config.draft.num_tokens = run.drafts;
+      config.draft = DraftOf(GetParam(), run.drafts);
       config.draft.adaptive = false;
     }
     observer.emplace();

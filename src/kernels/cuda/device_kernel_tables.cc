@@ -31,6 +31,10 @@ constexpr DeviceKernels kCuda = SLUICE_KERNEL_TABLE(cuda);
 constexpr DeviceKernels kHip = SLUICE_KERNEL_TABLE(hip);
 #endif
 
+void CheckIsEmulated(DeviceKind kind) {
+  CHECK(kind == DeviceKind::kEmulated, "this program has no kernels for {}", DeviceKindName(kind));
+}
+
 }  // namespace
 
 const DeviceKernels& KernelsOf(DeviceKind kind) {
@@ -40,7 +44,7 @@ const DeviceKernels& KernelsOf(DeviceKind kind) {
 #ifdef SLUICE_HIP
   if (kind == DeviceKind::kHip) return kHip;
 #endif
-  CHECK(kind == DeviceKind::kEmulated, "this program has no kernels for {}", DeviceKindName(kind));
+  CheckIsEmulated(kind);
   return kEmulated;
 }
 
@@ -51,8 +55,7 @@ ExchangeColumns ExchangeColumnsOf(DeviceKind kind) {
 #ifdef SLUICE_HIP
   if (kind == DeviceKind::kHip) return hip::LaunchExchangeColumns;
 #endif
-  CHECK(kind == DeviceKind::kEmulated, "this program holds no kernels for {}",
-        DeviceKindName(kind));
+  CheckIsEmulated(kind);
   return emulated::LaunchExchangeColumns;
 }
 

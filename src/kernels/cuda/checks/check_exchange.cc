@@ -129,7 +129,7 @@ void CheckStop(CaseMemory& memory, Comparison& comparison, bool waits_first) {
   Launch(memory, args);
   ExchangeState state = memory.Read(ranks.states[1], 1).front();
   comparison.AddEqual(state.has_stopped, 1);
-  // What it has not announced it has not stored, and later launches do nothing.
+  // If it waits first, it stores nothing, since no other rank is ready. Later launches do nothing.
   const std::vector<uint8_t> stored = memory.Read(ranks.all[0], ranks.rows * ranks.row_bytes());
   for (int64_t i = 0; i < std::ssize(stored); ++i) {
     const int64_t column = i % ranks.row_bytes() - 16;
