@@ -4,16 +4,19 @@
 # cmake/requirements-cuda-arm.txt. Does nothing if FOLDER was made from the same toolkit and wheel.
 # Usage: tools/cuda_arm_toolkit.sh NVCC FOLDER    FOLDER/bin/nvcc then accepts aarch64-linux-gnu-g++ as its host compiler
 set -eu
-nvcc="$(realpath "$1")"
+fail() {
+  echo "tools/cuda_arm_toolkit.sh: $*" >&2
+  exit 1
+}
+# The compiler itself tells its folder, because $1 may be a script elsewhere that starts it.
+found="$("$1" --dryrun anything.cu 2>&1 | sed -n 's/^#\$ _HERE_=//p' || true)"
+[ -x "$found/nvcc" ] || fail "$1 --dryrun names no folder that contains nvcc: expected CUDA's compiler; name another with CUDACXX"
+nvcc="$(realpath "$found/nvcc")"
 folder="$(realpath -m "$2")"
 wanted="$(realpath "$(dirname "$0")/../cmake/requirements-cuda-arm.txt")"
 toolkit="$(dirname "$(dirname "$nvcc")")"
 if cmp -s "$wanted" "$folder/requirements.txt" && [ "$(readlink "$folder/bin/nvcc")" = "$nvcc" ]; then exit 0; fi
 
-fail() {
-  echo "tools/cuda_arm_toolkit.sh: $*" >&2
-  exit 1
-}
 # A program must link with the runtime of the toolkit that compiled it.
 runtime="$(sed -n 's/^nvidia-cuda-runtime==\([0-9]*\.[0-9]*\)\..*/\1/p' "$wanted")"
 release="$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')"
