@@ -99,11 +99,15 @@ std::string BenchReport::Text() const {
   }
   // If prompts had to wait for others to end, prefill and decode cannot be distinguished.
   if (f.decode_tokens_per_second > 0 || output_len == 1) {
+    const bool has_slow_dots = bound.avx512_bf16_flops_per_second < bound.f32_flops_per_second;
     text += fmt::format(
         "prefill  {:.3f} s, {:.1f} tok/s; {:.0f} GFLOP/s{}{}\n", f.prefill_seconds,
         f.prefill_tokens_per_second, f.prefill_flops_per_second / 1e9,
         Share(f.prefill_flops_per_second, bound.amx_bf16_flops_per_second, "the BF16 peak of AMX"),
-        Share(f.prefill_flops_per_second, bound.avx512_bf16_flops_per_second, "that of AVX-512"));
+        has_slow_dots
+            ? Share(f.prefill_flops_per_second, bound.f32_flops_per_second, "the FP32 peak")
+            : Share(f.prefill_flops_per_second, bound.avx512_bf16_flops_per_second,
+                    "that of AVX-512"));
   }
   if (f.decode_tokens_per_second > 0) {
     text += fmt::format(

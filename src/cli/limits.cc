@@ -9,9 +9,8 @@
 namespace sluice::cli {
 
 double MachineLimits::bf16_flops_per_second() const {
-  const double bf16 = std::max(
-      {avx512_bf16_flops_per_second, amx_bf16_flops_per_second, neon_bf16_flops_per_second});
-  return bf16 > 0 ? bf16 : f32_flops_per_second;
+  return std::max({avx512_bf16_flops_per_second, amx_bf16_flops_per_second,
+                   neon_bf16_flops_per_second, f32_flops_per_second});
 }
 
 MachineLimits MeasureLimits(int num_threads) {

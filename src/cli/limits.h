@@ -15,7 +15,8 @@ struct MachineLimits {
   double neon_bf16_flops_per_second = 0;  // matrix products of NEON
   double f32_flops_per_second = 0;
 
-  // The rate of the fastest BF16 instructions, or of FP32 if the CPU has none.
+  // The highest rate at which the CPU multiplies BF16 numbers: by BF16 instructions, or by those of
+  // FP32 where they are faster or the only ones.
   double bf16_flops_per_second() const;
 };
 MachineLimits MeasureLimits(int num_threads);
