@@ -24,6 +24,15 @@ struct Variant {
   bool (*runs_here)(const CpuFeatures& features);
 };
 
+bool HasBf16Instructions(const CpuFeatures& cpu) {
+  return cpu.avx512_bf16 && cpu.avx512_vnni && cpu.avx512_vbmi;
+}
+
+// Whether a BF16 dot product takes as long as four F32 multiply-adds (linear_multiply_adds.cc).
+bool HasSlowBf16Dots(const CpuFeatures& cpu) {
+  return cpu.vendor == "GenuineIntel";
+}
+
 // In ascending order of preference.
 constexpr std::array kVariants = {
     Variant{Isa::kReference, &kReferenceKernels, 0, [](const CpuFeatures&) { return true; }},
@@ -38,10 +47,12 @@ constexpr std::array kVariants = {
     Variant{Isa::kAvx512, &kAvx512Kernels, 2, [](const CpuFeatures& cpu) { return cpu.avx512; }},
     Variant{Isa::kAvx512Vnni, &kAvx512VnniKernels, 2,
             [](const CpuFeatures& cpu) { return cpu.avx512_vnni; }},
-    Variant{Isa::kAvx512Bf16, &kAvx512Bf16Kernels, 2,
-            [](const CpuFeatures& cpu) {
-              return cpu.avx512_bf16 && cpu.avx512_vnni && cpu.avx512_vbmi;
-            }},
+    Variant{
+        Isa::kAvx512Bf16, &kAvx512Bf16Kernels, 2,
+        [](const CpuFeatures& cpu) { return HasBf16Instructions(cpu) && !HasSlowBf16Dots(cpu); }},
+    Variant{
+        Isa::kAvx512Bf16, &kAvx512SlowBf16Kernels, 2,
+        [](const CpuFeatures& cpu) { return HasBf16Instructions(cpu) && HasSlowBf16Dots(cpu); }},
     Variant{Isa::kAmx, &kAmxKernels, 2,
             [](const CpuFeatures& cpu) { return cpu.amx_bf16 && cpu.amx_int8 && cpu.avx512_bf16; }},
 #elif defined(__aarch64__)

@@ -6,7 +6,7 @@
 // panels; x is broadcast, the lanes are output rows.
 //
 // Inputs are processed in segments. In each, BF16 inputs are converted to F32 and codes to BF16 in
-// the cache, once for all tiles.
+// the cache, once for all tiles. For many rows of BF16 inputs: linear_widened_inl.h.
 #pragma once
 
 #include "kernels/cpu/all_lanes_inl.h"
@@ -30,13 +30,15 @@ struct Segment {
   bool ends;
 };
 
-// Returns the segment from `begin` on; its count is 0 at the end of the row.
-inline Segment SegmentAt(const LinearArgs& args, int64_t begin) {
+// Returns the segment of at most `max_count` inputs from `begin` on; its count is 0 at the end of
+// the row.
+inline Segment SegmentAt(const LinearArgs& args, int64_t begin,
+                         int64_t max_count = kSegmentInputs) {
   const int64_t block = args.block_scales == nullptr ? args.cols : args.block_steps * kStepInputs;
   const int64_t in_block = begin % block;
   int64_t count = args.cols - begin;
   if (block - in_block < count) count = block - in_block;
-  if (count > kSegmentInputs) count = kSegmentInputs;
+  if (count > max_count) count = max_count;
   return {begin, count, in_block == 0, in_block + count == block || begin + count == args.cols};
 }
 

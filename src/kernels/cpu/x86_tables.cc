@@ -69,6 +69,12 @@ constexpr KernelTable Avx512Bf16Table() {
   return table;
 }
 
+constexpr KernelTable Avx512SlowBf16Table() {
+  KernelTable table = Avx512Bf16Table();
+  table.linear_bf16 = avx512_bf16::LinearBf16MultiplyAdds;
+  return table;
+}
+
 constexpr KernelTable AmxTable() {
   KernelTable table = kAvx512Table;
   table.linear_bf16 = amx::LinearBf16;
@@ -95,6 +101,7 @@ const KernelTable kAvx2VnniEvexKernels = Avx2VnniTable(avx2_vnni::LinearI8Evex);
 const KernelTable kAvx512Kernels = kAvx512Table;
 const KernelTable kAvx512VnniKernels = Avx512VnniTable();
 const KernelTable kAvx512Bf16Kernels = Avx512Bf16Table();
+const KernelTable kAvx512SlowBf16Kernels = Avx512SlowBf16Table();
 const KernelTable kAmxKernels = AmxTable();
 
 }  // namespace sluice::kernels

@@ -1,6 +1,7 @@
 #include "kernels/cpu/ops/ops.h"
 
 #include "kernels/cpu/linear_inl.h"
+#include "kernels/cpu/linear_widened_inl.h"
 
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
@@ -17,6 +18,11 @@ void Multiply(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_
                                                                 panel_begin, panel_end);
   };
   const int64_t rows = row_end - row_begin;
+  if constexpr (kBf16Inputs && kBf16Weights && kLanes == 16) {
+    if (rows >= kWidenedRows) {
+      return MultiplyWidened<Ascending, 6, 4>(args, row_begin, row_end, panel_begin, panel_end);
+    }
+  }
   if constexpr (kLanes == 16) {
     multiply.template operator()<5, 4>();
   } else if constexpr (kLanes == 8) {
