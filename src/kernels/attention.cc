@@ -135,13 +135,15 @@ struct Call {
     return chosen.positions != nullptr ? 1 : std::max(1, kMaxTileRows / group());
   }
   // Returns the number of positions to which a row attends, if it sees `positions` positions.
-  int Attended(int positions) const {
+  int Attended(int64_t row, int positions) const {
+    if (chosen.counts != nullptr) return chosen.counts[row];
     return chosen.positions != nullptr ? std::min(positions, chosen.most) : positions;
   }
   // Returns the list of chosen positions for a row that sees `positions` positions; null: the row
   // attends to all positions.
   const int32_t* ListOf(int64_t row, int positions) const {
-    return Attended(positions) == positions ? nullptr : chosen.positions + row * chosen.stride;
+    const bool has_all = chosen.counts == nullptr && Attended(row, positions) == positions;
+    return has_all ? nullptr : chosen.positions + row * chosen.stride;
   }
 
   // Returns the end of the positions that a token at `position` sees, without regard to `reach`.
@@ -188,7 +190,7 @@ struct Tile {
   int positions(const Call& call) const {
     const int end = slice->context + token + tokens;
     return call.both_ways ? slice->context + call.Seen(*slice, token + tokens)
-                          : call.Attended(call.SeenFrom(*slice, end - 1));
+                          : call.Attended(slice->first_row + token, call.SeenFrom(*slice, end - 1));
   }
   int first_seen(const AttentionSpan& span) const {
     return span.FirstSeen(slice->context + token);
@@ -440,8 +442,9 @@ void RunChunk(const Call& call, const Tile& tile, int chunk, bool is_split,
   for (int row = 0; row < args.rows; ++row) {
     const int position = tile.slice->context + tile.token + row / tile.heads;
     const int start = std::max(call.span.FirstSeen(position) - first, 0);
+    const int64_t index = tile.slice->first_row + tile.token + row / tile.heads;
     const int seen = call.both_ways ? call.Seen(*tile.slice, position + 1)
-                                    : call.Attended(call.SeenFrom(*tile.slice, position));
+                                    : call.Attended(index, call.SeenFrom(*tile.slice, position));
     const int limit = std::clamp(seen - first, 0, kAttentionChunk);
     const auto r = static_cast<size_t>(row);
     rows.starts[r] = start < limit ? start : 0;
@@ -665,7 +668,8 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
     any_split = true;
     part.kv_heads = static_cast<int>(std::clamp<int64_t>(fair_of_chunk, 1, kv_heads_at_once));
     part.first_chunk = span.FirstSeen(part.slice->context) / kAttentionChunk;
-    part.chunks = Chunks(call.Attended(part.slice->context + 1)) - part.first_chunk;
+    part.chunks =
+        Chunks(call.Attended(part.slice->first_row, part.slice->context + 1)) - part.first_chunk;
     part.states = reinterpret_cast<float*>(split_memory);
     part.out = part.states + int64_t{part.chunks} * num_heads * 2;
     split_memory += SplitBytes(layout, num_heads, part.chunks);
@@ -684,7 +688,8 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
   for (SliceUnits& part : parts) {
     const AttentionSlice& slice = *part.slice;
     if (part.is_split() || slice.num_tokens > 1 || kv_heads_at_once == 1) continue;
-    const int64_t bytes = SplitBytes(layout, num_heads, Chunks(call.Attended(slice.context + 1)));
+    const int64_t bytes =
+        SplitBytes(layout, num_heads, Chunks(call.Attended(slice.first_row, slice.context + 1)));
     if (bytes <= memory_end - split_memory &&
         IsSplit(layout, read, slice, total_work, num_threads, kv_heads_at_once)) {
       split(part);

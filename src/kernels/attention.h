@@ -32,15 +32,40 @@ struct KvLayout {
   // does not read.
   int latent_dim = 0;
   int side_dim = 0;
+  // Only latent caches with one KV head: rows of head_dim elements that a block of K has after
+  // those of its tokens, for entries that stand for several tokens. There are as many groups of
+  // side elements per block then, one per entry instead of one per position. See Rows() and
+  // Entries().
+  int entries = 0;
 
   bool is_latent() const { return latent_dim != 0; }
   int value_dim() const { return is_latent() ? latent_dim : head_dim; }
   // Returns the number of elements per block of K, and of V.
-  int64_t BlockElements() const { return int64_t{num_kv_heads} * block_size * head_dim; }
+  int64_t BlockElements() const {
+    return int64_t{num_kv_heads} * (block_size + entries) * head_dim;
+  }
   int64_t ValueBlockElements() const {
-    return is_latent() ? int64_t{num_kv_heads} * block_size * side_dim : BlockElements();
+    if (!is_latent()) return BlockElements();
+    return int64_t{num_kv_heads} * (entries > 0 ? entries : block_size) * side_dim;
   }
   int64_t BlockStride() const { return block_stride == 0 ? BlockElements() : block_stride; }
+
+  // Returns the layout in which each row of a block, of a token or of an entry, is a position: row
+  // r of the i-th block of a sequence is position i * (block_size + entries) + r.
+  KvLayout Rows() const {
+    KvLayout rows = *this;
+    rows.block_size += rows.entries;
+    rows.entries = 0;
+    return rows;
+  }
+  // Returns the layout in which each entry is a position, for AppendSide and SelectPositions: entry
+  // e of the i-th block of a sequence is position i * entries + e. K has no such positions.
+  KvLayout Entries() const {
+    KvLayout entry = *this;
+    entry.block_size = entries;
+    entry.entries = 0;
+    return entry;
+  }
 };
 
 // One layer's cache memory.
@@ -102,10 +127,14 @@ void AppendSide(ThreadPool& pool, const KvCacheView& cache, std::span<const Atte
 // The positions to which each row attends in sparse attention. Row i attends to positions[i *
 // stride, i * stride + most), ascending. A row that sees at most `most` positions attends to all of
 // them, and its list is not read.
+//
+// With `counts`, every row's list is read, in its order: row i attends to the first counts[i] of
+// its positions, from 1 to `most`, whatever its own position is.
 struct ChosenPositions {
   const int32_t* positions = nullptr;  // null: every row attends to all positions that it sees
   int64_t stride = 0;
   int32_t most = 0;
+  const int32_t* counts = nullptr;  // [rows], or null
 };
 
 // Returns the bytes of scratch memory that Attention needs for any step of up to `max_rows` rows

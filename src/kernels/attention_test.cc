@@ -136,9 +136,10 @@ class Sequences {
   };
   // Sets the positions to which each token of sequence 0 attends. `lists`: `most` positions per
   // token.
-  void Choose(int most, std::vector<int32_t> lists) {
+  void Choose(int most, std::vector<int32_t> lists, std::vector<int32_t> counts = {}) {
     most_ = most;
     lists_ = std::move(lists);
+    counts_ = std::move(counts);
   }
   // `type`: type of the products and of the result.
   std::vector<std::vector<float>> Step(ThreadPool& pool, const std::vector<Part>& parts,
@@ -196,7 +197,8 @@ class Sequences {
               out.data(), out_type, scratch,
               {.positions = most_ == 0 ? nullptr : lists_.data() + parts.front().context * most_,
                .stride = most_,
-               .most = most_});
+               .most = most_,
+               .counts = counts_.empty() ? nullptr : counts_.data() + parts.front().context});
     if (out_type == ElementType::kBF16) {
       for (int64_t i = rows * out_width - 1; i >= 0; --i) {
         BFloat16 value;
@@ -295,6 +297,7 @@ class Sequences {
   std::vector<std::vector<float>> q_, k_, v_;
   Buffer k_cache_, v_cache_;
   int most_ = 0;
+  std::vector<int32_t> counts_;
   std::vector<int32_t> lists_;
 };
 
@@ -425,6 +428,14 @@ TEST_P(AttentionTest, AttendsToChosenPositions) {
       const size_t last = out.size() - static_cast<size_t>(width);
       const auto step = sequences.Step(pool3, {{0, kLength - 1, 1}})[0];
       EXPECT_EQ(0, std::memcmp(out.data() + last, step.data(), step.size() * 4));
+      // Lists with lengths give the same result.
+      std::vector<int32_t> counts(kLength, most);
+      for (int token = 0; token < most; ++token) {
+        std::iota(lists.begin() + token * most, lists.begin() + token * most + token + 1, 0);
+        counts[static_cast<size_t>(token)] = token + 1;
+      }
+      sequences.Choose(most, lists, counts);
+      EXPECT_EQ(out, sequences.RunInChunks(pool3, 0, 257));
     }
     std::vector<int32_t> lists(static_cast<size_t>(kLength * (kLength - 1)));
     sequences.Choose(kLength, lists);

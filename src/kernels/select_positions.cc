@@ -136,7 +136,7 @@ void SelectPositions(ThreadPool& pool, const KvCacheView& cache,
   CHECK_EQ(layout.num_kv_heads, 1);
   int32_t longest = 0;
   for (const AttentionSlice& slice : slices)
-    longest = std::max(longest, slice.context + slice.num_tokens);
+    longest = std::max(longest, (slice.context + slice.num_tokens) / queries.rate);
   if (longest <= top_k) return;
 
   const int64_t stride = ScoreStride(longest);
@@ -182,7 +182,7 @@ void SelectPositions(ThreadPool& pool, const KvCacheView& cache,
   };
   for (const AttentionSlice& slice : slices) {
     for (int32_t i = 0; i < slice.num_tokens; ++i) {
-      const int32_t seen = slice.context + i + 1;
+      const int32_t seen = (slice.context + i + 1) / queries.rate;
       if (seen <= top_k) continue;
       rows[static_cast<size_t>(count++)] = {&slice, slice.first_row + i, seen};
       if (count == most) run();

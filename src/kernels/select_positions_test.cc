@@ -131,6 +131,66 @@ TEST_P(SelectPositionsTest, ChunksAndThreadsDoNotMatter) {
   }
 }
 
+// With keys of groups of tokens, a row chooses among those of complete groups.
+TEST_P(SelectPositionsTest, KeysOfGroups) {
+  Random random(4);
+  ThreadPool pool(2);
+  constexpr int kTokens = 103, kRate = 4, kTopK = 5, kDim = 6, kHeads = 3;
+  const std::vector<float> keys = random.Normal((kTokens / kRate) * kDim);
+  const std::vector<float> q = random.Normal(kTokens * kHeads * kDim);
+  const std::vector<float> weights = random.Normal(kTokens * kHeads);
+  KvLayout layout{.num_kv_heads = 1, .head_dim = 8, .block_size = 16, .type = ElementType::kF32};
+  layout.latent_dim = 8;
+  layout.side_dim = kDim;
+  layout.entries = 16 / kRate;
+  const std::vector<int32_t> table = {2, 0, 5, 1, 6, 3, 4};
+  std::vector<float> memory(7 * static_cast<size_t>(layout.ValueBlockElements()));
+  const KvCacheView cache{layout.Entries(), nullptr, memory.data(), 1, 1};
+  const AttentionSlice all{0, kTokens / kRate, 0, table.data()};
+  AppendSide(pool, cache, {&all, 1}, keys.data(), kDim);
+  const auto choose = [&](int context, int count) {
+    const AttentionSlice slice{0, count, context, table.data()};
+    std::vector<std::byte> scratch(
+        static_cast<size_t>(SelectScratchBytes(cache.layout, kTokens, pool.num_threads())));
+    std::vector<int32_t> chosen(static_cast<size_t>(count * kTopK), -1);
+    SelectPositions(pool, cache, {&slice, 1},
+                    {.q = q.data() + context * kHeads * kDim,
+                     .weights = weights.data() + context * kHeads,
+                     .num_heads = kHeads,
+                     .rate = kRate},
+                    kTopK, chosen.data(), scratch);
+    return chosen;
+  };
+  const std::vector<int32_t> chosen = choose(0, kTokens);
+  for (int token = 0; token < kTokens; ++token) {
+    const int seen = (token + 1) / kRate;
+    const auto first = chosen.begin() + token * kTopK;
+    if (seen <= kTopK) {
+      EXPECT_EQ(*first, -1);
+      continue;
+    }
+    std::vector<std::pair<double, int32_t>> scores;
+    for (int key = 0; key < seen; ++key) {
+      double score = 0;
+      for (int head = 0; head < kHeads; ++head) {
+        double dot = 0;
+        for (int d = 0; d < kDim; ++d)
+          dot += double{q[static_cast<size_t>((token * kHeads + head) * kDim + d)]} *
+                 keys[static_cast<size_t>(key * kDim + d)];
+        score += weights[static_cast<size_t>(token * kHeads + head)] * std::max(dot, 0.0);
+      }
+      scores.emplace_back(-score, key);
+    }
+    std::sort(scores.begin(), scores.end());
+    std::vector<int32_t> expected;
+    for (size_t i = 0; i < kTopK; ++i) expected.push_back(scores[i].second);
+    std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(std::vector<int32_t>(first, first + kTopK), expected) << token;
+  }
+  const std::vector<int32_t> last = choose(kTokens - 1, 1);
+  EXPECT_TRUE(std::equal(last.begin(), last.end(), chosen.end() - kTopK));
+}
+
 // Among equal scores the earlier positions are chosen; NaN is chosen last.
 TEST_P(SelectPositionsTest, TiesAndNaNs) {
   Random random(3);
