@@ -32,6 +32,33 @@ float Sigmoid(float x) {
   return 1.0f / (1.0f + std::exp(-x));
 }
 
+// Source: transformers' "sqrtsoftplus" of ACT2FN.
+float SqrtSoftplus(float x) {
+  return std::sqrt(x > 20 ? x : std::log1p(std::exp(x)));
+}
+
+// Returns the score of a logit that does not depend on the others.
+float OwnScore(RouterScore score, float logit) {
+  return score == RouterScore::kSqrtSoftplus ? SqrtSoftplus(logit) : Sigmoid(logit);
+}
+
+// Computes the weights of chosen experts, if their scores do not depend on the others'.
+void WeighRow(const float* logits, int64_t top_k, const RouterRule& rule, const int32_t* chosen,
+              float* weights) {
+  for (int64_t i = 0; i < top_k; ++i) weights[i] = OwnScore(rule.score, logits[chosen[i]]);
+}
+
+// Applies the rule's normalization and scale.
+void FinishWeights(int64_t top_k, const RouterRule& rule, float* weights) {
+  if (rule.normalize) {
+    float sum = 0;
+    for (int64_t i = 0; i < top_k; ++i) sum += weights[i];
+    for (int64_t i = 0; i < top_k; ++i) weights[i] /= sum;
+  }
+  if (rule.scale == 1) return;
+  for (int64_t i = 0; i < top_k; ++i) weights[i] *= rule.scale;
+}
+
 // Chooses the `top_k` best experts of the kept groups. Experts of other groups are never chosen,
 // even if a score is NaN.
 void ChooseInGroups(const float* scores, int64_t num_experts, int64_t top_k, const RouterRule& rule,
@@ -63,9 +90,9 @@ void ChooseExperts(const float* logits, int64_t num_experts, int64_t top_k, cons
   std::array<float, kMostBiasedExperts> scores;
   for (int64_t e = 0; e < num_experts; ++e) {
     const float score = rule.chooses_by_logits ? logits[e]
-                        : rule.score == RouterScore::kSigmoid
-                            ? Sigmoid(logits[e])
-                            : std::exp(logits[e] - softmax_shift) / softmax_sum;
+                        : rule.score == RouterScore::kSoftmax
+                            ? std::exp(logits[e] - softmax_shift) / softmax_sum
+                            : OwnScore(rule.score, logits[e]);
     scores[static_cast<size_t>(e)] =
         rule.choice_bias == nullptr ? score : score + rule.choice_bias[e];
   }
@@ -109,17 +136,12 @@ void SelectRow(const float* logits, int64_t num_experts, int64_t top_k, const Ro
   for (int64_t e = 0; is_softmax && e < num_experts; ++e) sum += std::exp(logits[e] - largest);
   if (rule.choice_bias != nullptr || rule.kept_groups < rule.num_groups)
     ChooseExperts(logits, num_experts, top_k, rule, largest, sum, chosen);
-  for (int64_t i = 0; i < top_k; ++i) {
-    const float logit = logits[chosen[i]];
-    weights[i] = is_softmax ? std::exp(logit - largest) / sum : Sigmoid(logit);
+  if (is_softmax) {
+    for (int64_t i = 0; i < top_k; ++i) weights[i] = std::exp(logits[chosen[i]] - largest) / sum;
+  } else {
+    WeighRow(logits, top_k, rule, chosen, weights);
   }
-  if (rule.normalize) {
-    sum = 0;
-    for (int64_t i = 0; i < top_k; ++i) sum += weights[i];
-    for (int64_t i = 0; i < top_k; ++i) weights[i] /= sum;
-  }
-  if (rule.scale == 1) return;
-  for (int64_t i = 0; i < top_k; ++i) weights[i] *= rule.scale;
+  FinishWeights(top_k, rule, weights);
 }
 
 void GatherRow(const BFloat16* x, int64_t cols, const float* weight, BFloat16* out) {
@@ -168,6 +190,20 @@ void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t 
     for (int64_t row = begin; row < end; ++row) {
       SelectRow(logits + row * num_experts, num_experts, top_k, rule, chosen + row * top_k,
                 weights + row * top_k);
+    }
+  });
+}
+
+void WeighExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
+                  int64_t top_k, const RouterRule& rule, const int32_t* chosen, float* weights) {
+  CHECK(rule.score == RouterScore::kSigmoid || rule.score == RouterScore::kSqrtSoftplus);
+  CHECK(rule.soft_cap == 0 && rule.num_groups == 1);
+  constexpr int64_t kGrain = 16;
+  pool.ParallelFor(rows, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      WeighRow(logits + row * num_experts, top_k, rule, chosen + row * top_k,
+               weights + row * top_k);
+      FinishWeights(top_k, rule, weights + row * top_k);
     }
   });
 }

@@ -16,6 +16,7 @@ enum class RouterScore {
   // near its own; for the second expert, the first is left out. This is Phi-3.5-MoE's sparsemixer.
   // No choice_bias; top_k is 2.
   kSparseMixer,
+  kSqrtSoftplus,  // the top_k largest logits, then the square root of the softplus of each
 };
 
 // How experts are chosen and weighted.
@@ -48,6 +49,11 @@ constexpr int64_t kMostBiasedExperts = 4096;  // with a choice_bias, groups or a
 // into groups of at least group_best experts; the kept groups have at least top_k experts.
 void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
                    int64_t top_k, const RouterRule& rule, int32_t* chosen, float* weights);
+
+// Computes the weights, as SelectExperts does, of experts that are given: chosen [rows, top_k].
+// REQUIRES: the score is kSigmoid or kSqrtSoftplus, and there are no soft_cap and no groups.
+void WeighExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
+                  int64_t top_k, const RouterRule& rule, const int32_t* chosen, float* weights);
 
 // Computes x[row, :] *= sigmoid(logits[row]). x: F32 contiguous [rows, cols].
 void GateRows(ThreadPool& pool, const float* logits, int64_t rows, int64_t cols, float* x);

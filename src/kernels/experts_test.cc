@@ -117,6 +117,32 @@ TEST(SelectExpertsTest, ASoftCapBoundsWhatIsWeighed) {
   EXPECT_NEAR(weights[1], 1 / (1 + std::exp(-1.5 * std::tanh(2.0 / 1.5))), 1e-6);
 }
 
+// The square root of the softplus, whether experts are chosen by it, by it and a bias, or given.
+TEST(SelectExpertsTest, SquareRootsOfSoftplusWeigh) {
+  ThreadPool pool(1);
+  const std::vector<float> logits = {0.5f, 3.0f, -1.0f, 25.0f};
+  const std::vector<float> bias = {9, 0, 0, 0};
+  const auto score = [](double x) { return std::sqrt(std::log1p(std::exp(x))); };
+  std::vector<int32_t> chosen(2);
+  std::vector<float> weights(2);
+  const auto expect = [&](int32_t first, int32_t second) {
+    EXPECT_EQ(chosen, (std::vector<int32_t>{first, second}));
+    const double a = score(logits[static_cast<size_t>(first)]);
+    const double b = score(logits[static_cast<size_t>(second)]);
+    EXPECT_NEAR(weights[0], 1.5 * a / (a + b), 1e-6);
+    EXPECT_NEAR(weights[1], 1.5 * b / (a + b), 1e-6);
+  };
+  RouterRule rule = {.score = RouterScore::kSqrtSoftplus, .normalize = true, .scale = 1.5f};
+  SelectExperts(pool, logits.data(), 1, 4, 2, rule, chosen.data(), weights.data());
+  expect(3, 1);
+  rule.choice_bias = bias.data();
+  SelectExperts(pool, logits.data(), 1, 4, 2, rule, chosen.data(), weights.data());
+  expect(0, 3);
+  chosen = {2, 1};
+  WeighExperts(pool, logits.data(), 1, 4, 2, rule, chosen.data(), weights.data());
+  expect(2, 1);
+}
+
 // With jitter 0.01, logits are near if they differ by at most 2 %: 0.99 is near 1, but 0.97 is not
 // near 0.99.
 TEST(SelectExpertsTest, TheSparseMixerWeighsAmongWhatIsNear) {
