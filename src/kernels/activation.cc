@@ -32,10 +32,11 @@ float ActivationOf(const ActivationRule& rule, float z) {
 void ActivationRow(const ActivationRule& rule, const float* x, const float* gated, int64_t count,
                    void* y, bool y_bf16) {
   for (int64_t i = 0; i < count; ++i) {
-    float value = ActivationOf(rule, x[i]);
+    const bool limits_input = rule.limit > 0 && rule.limits_input;
+    float value = ActivationOf(rule, limits_input ? std::min(x[i], rule.limit) : x[i]);
     float factor = gated == nullptr ? 1.0f : gated[i];
     if (rule.limit > 0) {
-      value = std::min(value, rule.limit);
+      if (!limits_input) value = std::min(value, rule.limit);
       factor = std::clamp(factor, -rule.limit, rule.limit);
     }
     StoreResult(y, i, gated == nullptr ? value : value * factor, y_bf16);

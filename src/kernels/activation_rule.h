@@ -17,8 +17,9 @@ enum class ActivationKind {
 struct ActivationRule {
   ActivationKind kind = ActivationKind::kSilu;
   // If not 0, f's result is clamped to at most `limit`, and the factor that it multiplies to
-  // [-limit, limit].
+  // [-limit, limit]. If `limits_input`, z is clamped to at most `limit` instead of f's result.
   float limit = 0;
+  bool limits_input = false;
   float alpha_p = 0, alpha_n = 0, beta = 0, eps = 0;  // for kXielu
 };
 

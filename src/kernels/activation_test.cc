@@ -27,8 +27,8 @@ double Expected(const ActivationRule& rule, double z) {
 constexpr ActivationRule kRules[] = {
     {ActivationKind::kSilu},       {ActivationKind::kGeluTanh},
     {ActivationKind::kQuickGelu},  {ActivationKind::kRelu},
-    {ActivationKind::kRelu2},      {ActivationKind::kXielu, 0, 0.8f, 0.7f, 0.5f, -1e-6f},
-    {ActivationKind::kSilu, 1.5f},
+    {ActivationKind::kRelu2},      {ActivationKind::kXielu, 0, false, 0.8f, 0.7f, 0.5f, -1e-6f},
+    {ActivationKind::kSilu, 1.5f}, {ActivationKind::kSilu, 1.5f, true},
 };
 
 class ActivationTest : public KernelTest {};
@@ -52,7 +52,8 @@ TEST_P(ActivationTest, AgreesWithDoublePrecision) {
           for (int64_t i = 0; i < width; ++i) {
             const float* const from = x.data() + row * stride + i;
             const double limit = rule.limit > 0 ? rule.limit : 1e30;
-            const double value = std::min(Expected(rule, *from), limit);
+            const double value = rule.limits_input ? Expected(rule, std::min<double>(*from, limit))
+                                                   : std::min(Expected(rule, *from), limit);
             const double factor = gated ? std::clamp<double>(from[width], -limit, limit) : 1;
             const float got = y[static_cast<size_t>(row * width + i)];
             ASSERT_NEAR(got, value * factor,

@@ -36,8 +36,11 @@ void ActivationRow(const ActivationRule& rule, const float* x, const float* gate
                    void* y, bool y_bf16) {
   const Floats most = Set(rule.limit), least = Set(-rule.limit);
   ForEachVector(count, [&](int64_t i, auto lanes) {
-    Floats value = ActivationOf(rule, Load(x + i, lanes));
-    if (rule.limit > 0) value = Min(most, value);
+    // Min returns its second operand if either is NaN, so a NaN is kept.
+    Floats z = Load(x + i, lanes);
+    if (rule.limit > 0 && rule.limits_input) z = Min(most, z);
+    Floats value = ActivationOf(rule, z);
+    if (rule.limit > 0 && !rule.limits_input) value = Min(most, value);
     if (gated != nullptr) {
       Floats factor = Load(gated + i, lanes);
       if (rule.limit > 0) factor = Max(least, Min(most, factor));
