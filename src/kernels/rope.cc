@@ -1,5 +1,7 @@
 #include "kernels/rope.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -112,6 +114,24 @@ void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num
   pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       rotate(x + row * stride, num_heads, head_dim, rotary_dim, cos_sin + row * rotary_dim);
+    }
+  });
+}
+
+void UndoRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads, int head_dim,
+              int rotary_dim, RopeStyle style, const float* cos_sin) {
+  constexpr int kMostRotated = 1024;
+  CHECK(rotary_dim > 0 && rotary_dim % 2 == 0 && rotary_dim <= std::min(head_dim, kMostRotated),
+        "rope rotates an even number of the {} elements of a head, up to {}, not {}", head_dim,
+        kMostRotated, rotary_dim);
+  const auto& rotate = style == RopeStyle::kHalf ? kRopeHalfRow : kRopeInterleavedRow;
+  pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
+    std::array<float, kMostRotated> back;
+    for (int64_t row = begin; row < end; ++row) {
+      std::copy_n(cos_sin + row * rotary_dim, rotary_dim, back.begin());
+      for (int i = rotary_dim / 2; i < rotary_dim; ++i)
+        back[static_cast<size_t>(i)] = -back[static_cast<size_t>(i)];
+      rotate(x + row * stride, num_heads, head_dim, rotary_dim, back.data());
     }
   });
 }

@@ -35,6 +35,10 @@ std::vector<float> RopeFrequencies(int head_dim, double theta,
 void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads,
                int head_dim, int rotary_dim, RopeStyle style, const float* cos_sin);
 
+// Like ApplyRope, but turns backwards: undoes its rotation, except for rounding.
+void UndoRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads, int head_dim,
+              int rotary_dim, RopeStyle style, const float* cos_sin);
+
 // Computes cosines and sines of each row's angles, position * frequency, all in F32 and times
 // `amplitude`, to cos_sin [rows, 2 * frequencies], first the cosines, then the sines. Positions are
 // absolute. Computed once per step and used by every layer.
