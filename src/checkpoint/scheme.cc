@@ -142,13 +142,24 @@ ByteRange BytesOfRows(const StoredLinear& linear, int64_t first, int64_t count) 
           static_cast<uint64_t>(count * row_bytes)};
 }
 
+// Returns the quantization block of config.json. In DeepSeek V4, the type of experts is beside the
+// block instead of in it.
+Result<std::optional<QuantizationSettings>> ReadBlock(const json::Value& config) {
+  constexpr const char* kExperts = "expert_dtype";
+  ASSIGN_OR_RETURN(auto block, FindQuantizationBlock(config));
+  const json::Value* type = config.Find(kExperts);
+  if (block && type != nullptr && !type->is_null() && block->block.Find(kExperts) == nullptr)
+    block->block.Set(kExperts, json::Value(*type));
+  return block;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const QuantizationScheme>> LoadScheme(const std::filesystem::path& folder,
                                                              const json::Value& config) {
   SchemeSource source;
   source.plain_type = PlainTypeOf(config);
-  ASSIGN_OR_RETURN(source.config, FindQuantizationBlock(config));
+  ASSIGN_OR_RETURN(source.config, ReadBlock(config));
   ASSIGN_OR_RETURN(source.sidecar, FindQuantizationSidecar(folder));
   auto scheme = ReadScheme(std::move(source));
   if (!scheme) return tl::unexpected<Error>(std::move(scheme).error().In(folder.string()));
@@ -158,7 +169,7 @@ Result<std::shared_ptr<const QuantizationScheme>> LoadScheme(const std::filesyst
 Result<std::shared_ptr<const QuantizationScheme>> ParseScheme(const json::Value& config) {
   SchemeSource source;
   source.plain_type = PlainTypeOf(config);
-  ASSIGN_OR_RETURN(source.config, FindQuantizationBlock(config));
+  ASSIGN_OR_RETURN(source.config, ReadBlock(config));
   return ReadScheme(std::move(source));
 }
 

@@ -1,12 +1,13 @@
-// Reads quant_method "fp8": blocks of 128 x 128 with weight_scale_inv (DeepSeek, Qwen), or one
-// scale per tensor (AutoFP8, Quark's fp8 mode). Also quant_method "fbgemm_fp8": one scale per row,
-// and inputs scaled per token with an upper bound on their largest magnitude (Meta's Llama 3.1 405B
-// FP8).
+// Reads quant_method "fp8": blocks of 128 x 128 with weight_scale_inv (DeepSeek, Qwen), in DeepSeek
+// V4 with scales that are powers of two, beside experts in MXFP4; or one scale per tensor (AutoFP8,
+// Quark's fp8 mode). Also quant_method "fbgemm_fp8": one scale per row, and inputs scaled per token
+// with an upper bound on their largest magnitude (Meta's Llama 3.1 405B FP8).
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "base/ascii.h"
+#include "base/log.h"
 #include "checkpoint/schemes/linear_layout.h"
 #include "checkpoint/schemes/module_pattern.h"
 #include "checkpoint/schemes/settings.h"
@@ -16,13 +17,20 @@ namespace {
 
 class Fp8 : public PlannedScheme {
  public:
-  Fp8(const SchemeSource& source, bool fp8_kv, LinearLayout layout, ModuleList excluded)
+  // `experts`: the layout of routed experts, if it is another.
+  Fp8(const SchemeSource& source, bool fp8_kv, LinearLayout layout, ModuleList excluded,
+      std::optional<LinearLayout> experts = {})
       : PlannedScheme(source.plain_type, fp8_kv),
         layout_(std::move(layout)),
+        experts_(std::move(experts)),
         excluded_(std::move(excluded)) {}
 
   std::string Name() const override {
     const DataFormat& format = layout_.format;
+    if (experts_) {
+      return fmt::format("FP8 in blocks of {}x{}, experts in {}", format.block_rows,
+                         format.group_size, experts_->name);
+    }
     if (format.scale_layout != DataFormat::ScaleLayout::kPerBlock) return "FP8 per tensor";
     return fmt::format("FP8 in blocks of {}x{}", format.block_rows, format.group_size);
   }
@@ -30,11 +38,13 @@ class Fp8 : public PlannedScheme {
 
  protected:
   ModulePlan PlanOf(std::string_view module) const override {
-    return {&layout_, excluded_.Contains(module)};
+    const bool is_expert = experts_ && module.find(".experts.") != std::string_view::npos;
+    return {is_expert ? &*experts_ : &layout_, excluded_.Contains(module)};
   }
 
  private:
   LinearLayout layout_;
+  std::optional<LinearLayout> experts_;
   ModuleList excluded_;
 };
 
@@ -92,15 +102,17 @@ SchemeResult ReadFp8(const SchemeSource& source) {
   const QuantizationSettings& settings = source.config ? *source.config : *source.sidecar;
   const json::Value& block = settings.block;
   const std::string& where = settings.where;
-  RETURN_IF_ERROR(CheckKeys(block, where,
-                            {"quant_method", "fmt", "activation_scheme", "weight_block_size",
-                             "modules_to_not_convert", "ignored_layers", "scale_fmt",
-                             "kv_cache_scheme", "export", "dequantize", "producer", "version"}));
+  RETURN_IF_ERROR(
+      CheckKeys(block, where,
+                {"quant_method", "fmt", "activation_scheme", "weight_block_size",
+                 "modules_to_not_convert", "ignored_layers", "scale_fmt", "kv_cache_scheme",
+                 "export", "dequantize", "producer", "version", "expert_dtype"}));
   RETURN_IF_ERROR(CheckString(block, where, "fmt", {"e4m3", "float8_e4m3fn"}));
   RETURN_IF_ERROR(CheckString(block, where, "activation_scheme", {"dynamic", "static"}));
-  // Other scale formats (powers of two) would need inputs rounded in a way that the kernels here do
-  // not.
-  RETURN_IF_ERROR(CheckString(block, where, "scale_fmt", {"float"}));
+  // ue8m0: the scales are powers of two. Inputs are not rounded then, because the kernels here do
+  // not scale them by powers of two.
+  RETURN_IF_ERROR(CheckString(block, where, "scale_fmt", {"float", "ue8m0"}));
+  RETURN_IF_ERROR(CheckString(block, where, "expert_dtype", {"fp8", "fp4"}));
   RETURN_IF_ERROR(CheckBool(block, where, "dequantize", false));
   if (const json::Value* exported = block.Find("export"); exported != nullptr) {
     if (!exported->is_object()) return UnsupportedSetting(where, "export", *exported, "an object");
@@ -109,6 +121,10 @@ SchemeResult ReadFp8(const SchemeSource& source) {
   const JsonFields fields(block, where + ".");
   ASSIGN_OR_RETURN(const auto activations, fields.String("activation_scheme"));
   const bool is_static = activations && AsciiLower(*activations) == "static";
+  ASSIGN_OR_RETURN(const auto scale_format, fields.String("scale_fmt"));
+  const bool has_powers = scale_format && AsciiLower(*scale_format) == "ue8m0";
+  ASSIGN_OR_RETURN(const auto expert_type, fields.String("expert_dtype"));
+  const bool has_fp4 = expert_type && AsciiLower(*expert_type) == "fp4";
   ASSIGN_OR_RETURN(const auto size, ReadBlockSize(block, where));
   LinearLayout layout;
   if (size) {
@@ -117,7 +133,15 @@ SchemeResult ReadFp8(const SchemeSource& source) {
                                 "dynamic where weight_block_size is given");
     }
     layout = Fp8BlockLayout(size->first, size->second);
-    layout.scales = {"weight_scale_inv", "weight_scale"};
+    layout.scales = {"weight_scale_inv", "weight_scale", "scale"};
+    if (has_powers) {
+      layout.format.scale_type = ElementType::kF8E8M0;
+      layout.activations = {};
+      LOG_INFO("checkpoint", "{}.scale_fmt is ue8m0: inputs of FP8 matrices are not rounded",
+               where);
+    }
+  } else if (has_powers || has_fp4) {
+    return fields.Missing("weight_block_size");
   } else {
     layout = Fp8PerTensorLayout();
     layout.scales = {"weight_scale", "weight_scale_inv"};
@@ -135,7 +159,14 @@ SchemeResult ReadFp8(const SchemeSource& source) {
   }
   ASSIGN_OR_RETURN(const bool fp8_kv,
                    ReadKvCacheScheme(block.Find("kv_cache_scheme"), where, "kv_cache_scheme"));
-  return std::make_shared<Fp8>(source, fp8_kv, std::move(layout), std::move(excluded));
+  std::optional<LinearLayout> experts;
+  if (has_fp4) {
+    experts = Mxfp4Layout();
+    experts->scales = layout.scales;
+    experts->activations = {};
+  }
+  return std::make_shared<Fp8>(source, fp8_kv, std::move(layout), std::move(excluded),
+                               std::move(experts));
 }
 
 }  // namespace sluice

@@ -51,15 +51,10 @@ LinearLayout Mxfp4Layout() {
 }
 
 bool IsNeverQuantized(std::string_view module) {
-  constexpr std::array<std::string_view, 9> kSuffixes = {".embed_tokens",
-                                                         ".embed_tokens_per_layer",
-                                                         "norm",
-                                                         ".router",
-                                                         ".router.proj",
-                                                         ".mlp.gate",
-                                                         ".mixer.gate",
-                                                         ".block_sparse_moe.gate",
-                                                         ".feed_forward.gate"};
+  constexpr auto kSuffixes = std::to_array<std::string_view>(
+      {".embed_tokens", ".embed_tokens_per_layer", "norm", ".router", ".router.proj", ".mlp.gate",
+       ".mixer.gate", ".block_sparse_moe.gate", ".feed_forward.gate", ".ffn.gate",
+       ".compressor.wkv", ".compressor.wgate", ".weights_proj"});
   return std::any_of(kSuffixes.begin(), kSuffixes.end(),
                      [&](std::string_view suffix) { return module.ends_with(suffix); });
 }

@@ -169,6 +169,26 @@ TEST(SchemeConfigTest, UnderstandsEveryTool) {
   }
 }
 
+// Experts in MXFP4 beside FP8 with scales that are powers of two, which inputs are not rounded for.
+TEST(SchemeConfigTest, ExpertsOfDeepseekV4) {
+  const auto scheme =
+      Good(With(kBlockFp8, R"("fmt")", R"("scale_fmt": "ue8m0", "expert_dtype": "fp4", "fmt")"));
+  EXPECT_EQ(scheme->Name(), "FP8 in blocks of 128x128, experts in MXFP4");
+  EXPECT_EQ(scheme->PlannedFormat("model.layers.1.ffn.experts.3.w1"),
+            (DataFormat{.type = ElementType::kF4E2M1,
+                        .scale_layout = Layout::kPerGroup,
+                        .scale_type = ElementType::kF8E8M0,
+                        .group_size = 32}));
+  for (const char* module : {"model.layers.1.ffn.shared_experts.w1", "model.layers.1.attn.wq_a"}) {
+    EXPECT_EQ(scheme->PlannedFormat(module).type, ElementType::kF8E4M3) << module;
+    EXPECT_EQ(scheme->PlannedFormat(module).scale_type, ElementType::kF8E8M0) << module;
+    EXPECT_EQ(scheme->PlannedActivations(module).kind, Kind::kNone) << module;
+  }
+  for (const char* module : {"model.layers.1.ffn.gate", "model.layers.1.attn.compressor.wkv",
+                             "model.layers.1.attn.indexer.weights_proj"})
+    EXPECT_EQ(scheme->PlannedFormat(module).type, ElementType::kBF16) << module;
+}
+
 TEST(SchemeConfigTest, KvCachesInEverySpelling) {
   for (const char* block :
        {R"({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"})",
@@ -289,7 +309,9 @@ TEST(SchemeConfigTest, RefusesByNameWhatWouldChangeTheNumbers) {
       {With(kBlockFp8, "dynamic", "static"), "activation_scheme"},
       {With(kBlockFp8, "dynamic", "sometimes"), "sometimes"},
       {With(kBlockFp8, "e4m3", "e5m2"), "e5m2"},
-      {With(kBlockFp8, R"("fmt")", R"("scale_fmt": "ue8m0", "fmt")"), "ue8m0"},
+      {With(kBlockFp8, R"("fmt")", R"("scale_fmt": "ue4m0", "fmt")"), "ue4m0"},
+      {With(kBlockFp8, R"("fmt")", R"("expert_dtype": "fp3", "fmt")"), "fp3"},
+      {R"({"quant_method": "fp8", "expert_dtype": "fp4"})", "weight_block_size"},
       {With(kBlockFp8, R"("fmt")", R"("new_key": [1], "fmt")"), "new_key"},
       {With(kQuarkFp8, "real_quantized", "fake_quantized"), "fake_quantized"},
       {With(kQuarkFp8, R"("symmetric": true)", R"("symmetric": false)"), "symmetric"},

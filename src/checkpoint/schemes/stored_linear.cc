@@ -119,8 +119,9 @@ Status FindScales(const Place& place, const LinearLayout& layout, StoredLinear& 
                         place.module),
             place.module);
       }
-      RETURN_IF_ERROR(
-          CheckType(scales, {ElementType::kF32, ElementType::kBF16, ElementType::kF16}, why));
+      RETURN_IF_ERROR(CheckType(
+          scales, {ElementType::kF32, ElementType::kBF16, ElementType::kF16, ElementType::kF8E8M0},
+          why));
       format.scale_type = scales.info->type;
       row_count = (place.rows + format.block_rows - 1) / format.block_rows;
       col_count = (place.cols + format.group_size - 1) / format.group_size;
@@ -189,7 +190,7 @@ Result<StoredLinear> FindQuantized(const Place& place, const StoredTensor& data,
   const bool is_packed = format.type == ElementType::kF4E2M1;
   const std::string why = fmt::format("{} weights [{}, {}]", layout.name, place.rows, place.cols);
   if (is_packed) {
-    RETURN_IF_ERROR(CheckType(data, {ElementType::kU8}, why));
+    RETURN_IF_ERROR(CheckType(data, {ElementType::kU8, ElementType::kI8}, why));
   } else {
     RETURN_IF_ERROR(CheckType(data, {format.type}, why));
   }
