@@ -166,6 +166,15 @@ std::string CanonicalName(std::string_view name) {
       {"model.final_layernorm.", "model.norm."}};
   for (const auto& [other, own] : kOthers)
     if (name.starts_with(other)) return std::string(own) + std::string(name.substr(other.size()));
+  // DeepSeek V4, as published and as transformers writes it.
+  constexpr std::pair<std::string_view, std::string_view> kWhole[] = {
+      {"embed.weight", "model.embed_tokens.weight"},
+      {"head.weight", "lm_head.weight"},
+      {"hc_head_fn", "model.hc_head.hc_fn"},
+      {"hc_head_base", "model.hc_head.hc_base"},
+      {"hc_head_scale", "model.hc_head.hc_scale"}};
+  for (const auto& [other, own] : kWhole)
+    if (name == other) return std::string(own);
   constexpr std::string_view kInsideModel[] = {"layers.", "embed_tokens.", "norm."};
   for (const std::string_view inside : kInsideModel)
     if (name.starts_with(inside)) return std::string(kModel) + std::string(name);

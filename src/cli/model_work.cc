@@ -10,9 +10,10 @@ int64_t AttentionWeightsOf(const ModelConfig& config) {
     const AttentionSpec& spec = config.spec.layers.front().attention;
     const LatentSpec& latent = *spec.latent;
     const int64_t heads = spec.num_heads;
-    return config.hidden_size * (spec.first_width() + spec.output_width()) +
-           heads * latent.qk_dim() * latent.q_rank +
-           heads * latent.kv_rank * (latent.nope_dim + latent.value_dim);
+    const int64_t plain = config.hidden_size * (spec.first_width() + spec.output_width()) +
+                          heads * latent.qk_dim() * latent.q_rank;
+    if (latent.compressed) return plain + spec.q_width() * latent.compressed->output_rank;
+    return plain + heads * latent.kv_rank * (latent.nope_dim + latent.value_dim);
   }
   const int64_t query = config.num_attention_heads * config.head_dim;
   const int64_t key_value = config.num_key_value_heads * config.head_dim;

@@ -26,8 +26,10 @@ const LayerSpec* DecoderSpec::FirstMoeLayer() const {
 }
 
 bool DecoderSpec::KeepsStates() const {
-  return std::any_of(layers.begin(), layers.end(),
-                     [](const LayerSpec& layer) { return layer.mixer.has_value(); });
+  return std::any_of(layers.begin(), layers.end(), [](const LayerSpec& layer) {
+    const auto& latent = layer.attention.latent;
+    return layer.mixer || (latent && latent->makes_entries());
+  });
 }
 
 bool DecoderSpec::HasUniformHeads() const {
@@ -70,6 +72,9 @@ int64_t DecoderSpec::WidestInput() const {
     if (attention.latent) {
       widest =
           std::max({widest, int64_t{attention.latent->q_rank}, int64_t{attention.latent->kv_rank}});
+      if (attention.latent->compressed)
+        widest =
+            std::max(widest, attention.q_width() / attention.latent->compressed->output_groups);
     }
   }
   return widest;

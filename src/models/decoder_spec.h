@@ -60,6 +60,35 @@ struct IndexerSpec {
   float norm_eps = 1e-6F;  // of the layer norm of the keys
 };
 
+// Attention to a window and to entries that stand for several earlier tokens each (DeepSeek V4).
+// The vector of a token is the key and the value of all heads, as is an entry. An entry is made of
+// the tokens [i * rate, (i + 1) * rate): with projections c and z of each, and B a bias for each
+// place in the group, the RMS norm of sum softmax(z + B) c, by element over the tokens; its RoPE
+// has position i * rate. A row sees the entries whose tokens are not after its own. If groups
+// overlap, each token has two projections, and an entry also sums the first of the tokens of the
+// group before and the second of its own.
+//
+// The softmax is summed token by token in a state of the sequence (kernels/compress.h), so an
+// entry's bits do not depend on where chunks of a prompt begin. Entries are stored in the blocks of
+// their last tokens (KvLayout::entries).
+struct CompressedSpec {
+  int window = 0;         // a row also attends to the last `window` positions, including its own
+  int rate = 0;           // tokens per entry; 0: there are no entries
+  bool overlaps = false;  // whether groups overlap
+  // The smallest rate of any layer, which is that of layers with an indexer, and the size of an
+  // indexer's keys; 0: none. All layers have the same cache layout.
+  int least_rate = 0;
+  int index_dim = 0;
+  // The output projection: the heads form `output_groups` groups of consecutive heads, whose values
+  // are projected to `output_rank` numbers each, then all to hidden rows.
+  int output_groups = 1;
+  int output_rank = 0;
+
+  int projections() const { return overlaps ? 2 : 1; }
+  // F32 elements per sequence of a compressor of vectors of `dim` elements.
+  int64_t StateNumbers(int64_t dim) const { return int64_t{projections()} * 3 * dim; }
+};
+
 // Latent attention (MLA). One vector per token is cached for all heads: a latent vector, from which
 // each head makes its keys and values by its own matrices, and a key with RoPE that all heads
 // share. In prefill and decoding alike, the matrices are applied to the queries and to the results
@@ -77,8 +106,22 @@ struct LatentSpec {
   int q_rank = 0;
   float norm_eps = 1e-6F;
   std::optional<IndexerSpec> indexer = {};
+  // Keys are vectors of qk_dim elements, normalized as a whole, of which the last `rope_dim` are
+  // rotated, and values are keys: kv_rank is nope_dim, and value_dim qk_dim. Heads of q have an RMS
+  // norm without weights, and the rotation of values is undone in the result. If there is an
+  // indexer, it chooses entries instead of positions; its keys are made like entries.
+  std::optional<CompressedSpec> compressed = {};
 
   int qk_dim() const { return nope_dim + rope_dim; }
+  // Size of the part of a key that is normalized.
+  int normed_dim() const { return compressed ? qk_dim() : kv_rank; }
+  bool makes_entries() const { return compressed && compressed->rate > 0; }
+  // F32 elements per sequence of the compressors' states.
+  int64_t StateNumbers() const {
+    if (!makes_entries()) return 0;
+    return compressed->StateNumbers(qk_dim()) +
+           (indexer ? compressed->StateNumbers(indexer->head_dim) : 0);
+  }
 };
 
 // A linear layer of the sublayer's input; its sigmoid (or softplus) multiplies the output of
@@ -159,12 +202,16 @@ struct AttentionSpec {
   int64_t gate_width() const { return gate == AttentionGate::kInQueries ? q_width() : 0; }
   int64_t row_width() const { return gate_width() + qkv_width(); }  // [gate, q, k, v]
   // Size of a head's value in the cache.
-  int value_dim() const { return latent ? latent->kv_rank : head_dim; }
+  int value_dim() const { return latent ? latent->normed_dim() : head_dim; }
   // Size of a head of v in the output of v_proj.
   int given_value_dim() const { return narrow_value_dim > 0 ? narrow_value_dim : head_dim; }
   // Width of the input of the output projection: per head, and of all heads.
   int output_dim() const { return latent ? latent->value_dim : given_value_dim(); }
-  int64_t output_width() const { return int64_t{num_heads} * output_dim(); }
+  int64_t output_width() const {
+    if (latent && latent->compressed)
+      return int64_t{latent->compressed->output_groups} * latent->compressed->output_rank;
+    return int64_t{num_heads} * output_dim();
+  }
   // Width of the first product's output: [gate, q, k, v], or with latent attention [q or the vector
   // that q is made from, latent vector, shared key].
   int64_t latent_q_width() const {
@@ -187,6 +234,7 @@ struct MlpSpec {
   Activation activation = Activation::kSilu;
   float gate_factor = 1, output_factor = 1;  // multiply the outputs of gate and down
   float limit = 0;                           // ActivationRule::limit
+  bool limits_input = false;                 // ActivationRule::limits_input
   std::string inner_norm = {};  // an RMS norm of the input of down_projection; "": none
   // After the layer's name: the module with one output, whose sigmoid multiplies the MLP's result;
   // "": none. Only for an MLP in parallel with experts.
@@ -221,6 +269,7 @@ struct MoeSpec {
   Activation activation = Activation::kSilu;
   kernels::SwigluClamp clamp = {};  // for kClampedSwiglu
   float limit = 0;                  // ActivationRule::limit
+  bool limits_input = false;        // ActivationRule::limits_input
   bool router_bias = false;
   bool has_bias = false;  // biases of all experts in one tensor: "gate_up_proj_bias" [experts, out]
   kernels::RouterScore score = kernels::RouterScore::kSoftmax;
@@ -230,7 +279,10 @@ struct MoeSpec {
   // "": none.
   std::string choice_bias = {};
   bool may_lack_choice_bias = false;  // a missing tensor means that there is no bias
-  bool chooses_by_logits = false;     // RouterRule::chooses_by_logits
+  // After the layer's name: the tensor [vocabulary, top_k] that gives each token's experts; only
+  // their weights depend on the scores then. "": none.
+  std::string token_experts = {};
+  bool chooses_by_logits = false;  // RouterRule::chooses_by_logits
   // Experts are chosen from the best `kept_groups` of `num_groups` groups of consecutive experts.
   int num_groups = 1;
   int kept_groups = 1;
@@ -351,6 +403,22 @@ struct MixerSpec {
   int64_t matrix_numbers() const { return values_width() * key_dim; }
 };
 
+// Hyper-connections (DeepSeek V4): the residual consists of `count` streams of hidden_size each. A
+// sublayer reads a weighted sum of them; its result, times a weight for each stream, is added to a
+// mix of the streams. All weights are computed from the streams (kernels/residual_streams.h).
+struct StreamsSpec {
+  int count = 1;
+  int iterations = 1;  // of the normalization of the mix's rows and columns
+  float eps = 0;
+  // Names of the weights of a layer's sublayers, after the layer's name, and of the last sum,
+  // before the final norm: "_fn", "_base" and "_scale" are appended.
+  std::string attention = "hc_attn", mlp = "hc_ffn";
+  std::string head = "model.hc_head.hc";
+
+  // Weights per row: of the sum, of the result, and of the mix.
+  int64_t num_weights() const { return int64_t{count} * (2 + count); }
+};
+
 // Norms over whole rows.
 struct NormSpec {
   enum class Kind { kRms, kLayer };
@@ -456,6 +524,7 @@ struct DecoderSpec {
   // Numbers in a row of an image (ImageTower::row_width).
   int64_t ImageRowWidth() const { return hidden_size * (1 + image_levels); }
   float residual_scale = 1;  // multiplies a sublayer's result before it is added to the residual
+  std::optional<StreamsSpec> streams = {};
   LayerEmbeddingSpec layer_embeddings;
   float logit_scale = 1;     // multiplies the logits, before the soft cap
   float logit_soft_cap = 0;  // c: a logit x becomes c * tanh(x / c); 0: none
@@ -477,7 +546,7 @@ struct DecoderSpec {
   // The first layer with experts; null if there is none.
   const LayerSpec* FirstMoeLayer() const;
 
-  bool KeepsStates() const;  // whether any layer has a mixer
+  bool KeepsStates() const;  // whether sequences keep states in addition to blocks
   // Whether all layers with attention have equal numbers and widths of heads, and their own keys
   // and values.
   bool HasUniformHeads() const;

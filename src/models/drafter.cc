@@ -361,6 +361,12 @@ void ReadOwnTables(const Checkpoint& checkpoint, ModelConfig& config, DrafterSpe
 
 // `what`: "head" or "drafter", for the message.
 Status CheckHiddenSize(const ModelConfig& config, const ModelConfig& target, const char* what) {
+  if (target.spec.streams) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} has several residual streams, which no {} of this program reads",
+                            target.architecture, what),
+                "speculative_config");
+  }
   if (config.hidden_size == target.hidden_size) return {};
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("hidden_size of its config.json is {}, that of the model {}; use the {} "

@@ -67,6 +67,11 @@ Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t
   for (const VectorParameter& vector : list.vectors) {
     vector.target->assign(static_cast<size_t>(vector.rows()), 1.0f);
     if (vector.kind != VectorParameter::Kind::kBias) continue;
+    if (vector.num_indices != 0) {
+      for (size_t i = 0; i < vector.target->size(); ++i)
+        (*vector.target)[i] = static_cast<float>(static_cast<int64_t>(i) % vector.num_indices);
+      continue;
+    }
     // Adds up the sizes of all tensors. first[i]: where part i's tensor begins.
     int64_t stored = 0;
     std::vector<int64_t> first;

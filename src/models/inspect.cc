@@ -143,7 +143,13 @@ void AppendConfig(const ModelConfig& config, std::string& text) {
                      layer->moe->intermediate_size, config.spec.NumMoeLayers(), layer->moe->top_k,
                      layer->mlp.intermediate_size > 0 ? " and a shared one" : ""));
   }
-  if (const LatentSpec* latent = LatentOf(config)) {
+  const LatentSpec* const latent = LatentOf(config);
+  if (latent != nullptr && latent->compressed) {
+    Line(text, "heads",
+         fmt::format("{} of {}, of which {} with rope, a vector of {} for all, a window of {}",
+                     config.num_attention_heads, latent->qk_dim(), latent->rope_dim,
+                     latent->qk_dim(), latent->compressed->window));
+  } else if (latent != nullptr) {
     Line(text, "heads",
          fmt::format("{} of {} and {} with rope, a latent vector of {} and a key of {} for all",
                      config.num_attention_heads, latent->nope_dim, latent->rope_dim,
@@ -174,7 +180,7 @@ json::Value ConfigJson(const ModelConfig& config) {
   value.Set("num_attention_heads", config.num_attention_heads);
   value.Set("num_key_value_heads", config.num_key_value_heads);
   value.Set("head_dim", config.head_dim);
-  if (const LatentSpec* latent = LatentOf(config))
+  if (const LatentSpec* latent = LatentOf(config); latent != nullptr && !latent->compressed)
     value.Set("kv_lora_rank", int64_t{latent->kv_rank});
   value.Set("vocab_size", config.vocab_size);
   value.Set("max_position_embeddings", config.max_position_embeddings);

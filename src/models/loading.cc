@@ -44,6 +44,24 @@ Status CheckOptions(const ModelOptions& options) {
   return {};
 }
 
+// Blocks must begin where groups of tokens do that make entries, or be parts of groups. An indexer
+// reads its keys in sequence, so its entries must fill the blocks.
+Status CheckBlocks(const DecoderSpec& spec, const ModelOptions& options) {
+  for (const LayerSpec& layer : spec.layers) {
+    const auto& latent = layer.attention.latent;
+    if (!latent || !latent->makes_entries()) continue;
+    const int rate = latent->compressed->rate, block_size = options.block_size;
+    const bool is_part = rate % block_size == 0 && !latent->indexer;
+    if (block_size % rate == 0 || is_part) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--block-size {}: the model makes entries of {} tokens; choose a "
+                            "multiple of that{}",
+                            block_size, rate, latent->indexer ? "" : ", or a divisor"),
+                "block_size");
+  }
+  return {};
+}
+
 // Returns the widest rounding of inputs in any layer.
 InputRounding LoadedRounding(const ParameterList& parameters, const ModelOptions& options) {
   InputRounding most = InputRounding::kNone;
@@ -132,6 +150,7 @@ Result<ModelMemory> PlanShare(const ModelConfig& config, const ModelOptions& opt
   RETURN_IF_ERROR(CheckOptions(options));
   if (IsEncoder(config.architecture)) return PlanEncoder(config, options, num_threads);
   const DecoderSpec& spec = config.spec;
+  RETURN_IF_ERROR(CheckBlocks(spec, options));
   const DecoderSpec share = ShareOf(spec, place);
   DecoderWeights unfilled;
   const ParameterList parameters = ListParameters(spec, unfilled, place, options.drafter.get());
@@ -169,6 +188,7 @@ Result<std::optional<Checkpoint>> OpenChecked(const std::filesystem::path& folde
                                               const ModelConfig& config,
                                               const ModelOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
+  RETURN_IF_ERROR(CheckBlocks(config.spec, options));
   if (options.load_format == ModelOptions::LoadFormat::kDummy) return std::nullopt;
   ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(folder));
   RETURN_IF_ERROR(CheckTensors(config, checkpoint));

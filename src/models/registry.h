@@ -118,6 +118,7 @@ struct ModelFamily {
   FAMILY(kDbrx)                       \
   FAMILY(kDeepseekV2)                 \
   FAMILY(kDeepseekV3)                 \
+  FAMILY(kDeepseekV4)                 \
   FAMILY(kDeepseekV32)                \
   FAMILY(kDots1)                      \
   FAMILY(kErnie4_5)                   \

@@ -83,6 +83,14 @@ Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages) {
                 "--pipeline-parallel-size out",
                 "tensor_parallel_size");
   }
+  if (spec.streams) {
+    const char* param = tensor_size > 1 ? "tensor_parallel_size" : "pipeline_parallel_size";
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} {}: a model with several residual streams is computed by one rank; "
+                            "leave the option out",
+                            param, std::max(tensor_size, num_stages)),
+                param);
+  }
   const auto num_layers = static_cast<int64_t>(spec.layers.size());
   if (num_stages > num_layers)
     return TooMany("pipeline_parallel_size", num_stages, num_layers, "layers");

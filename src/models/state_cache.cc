@@ -23,6 +23,8 @@ StateLayout StateLayout::For(const DecoderSpec& share) {
   };
   for (const LayerSpec& layer : share.layers) {
     Place& place = layout.places_.emplace_back();
+    if (layer.attention.latent && layer.attention.latent->makes_entries())
+      place.tail = take(layer.attention.latent->StateNumbers());
     if (!layer.mixer) continue;
     place.tail = take(layer.mixer->tail_numbers());
     place.matrix = take(layer.mixer->matrix_numbers());

@@ -1,5 +1,5 @@
-// The memory of the states that sequences have in addition to KV blocks (MixerSpec). Each slot
-// contains the states of one sequence in all layers of a rank.
+// The memory of the states that sequences have in addition to KV blocks (MixerSpec,
+// CompressedSpec). Each slot contains the states of one sequence in all layers of a rank.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,8 @@ class StateCache {
   int64_t slot_numbers() const { return layout_.slot_numbers_; }
   // Returns all states of a slot, slot_bytes() bytes.
   std::byte* slot(int32_t slot) const { return reinterpret_cast<std::byte*>(SlotAt(slot)); }
-  // Returns the last inputs of a layer's convolution, F32 [conv_width - 1, channels], oldest first.
+  // Returns the last inputs of a layer's convolution, F32 [conv_width - 1, channels], oldest first;
+  // in a layer that makes entries, the compressors' states (LatentSpec::StateNumbers).
   float* tail(int64_t layer, int32_t slot) const {
     return SlotAt(slot) + layout_.places_[static_cast<size_t>(layer)].tail;
   }

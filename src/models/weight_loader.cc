@@ -179,6 +179,37 @@ int64_t HeldBytes(const ParameterPart& part, const StoredTensor& tensor) {
 }
 
 // Returns what is wrong with a vector's tensor; "" if nothing.
+// Returns index `i` of a tensor of I64 or I32.
+int64_t StoredIndex(const StoredTensor& tensor, int64_t i) {
+  const std::byte* const data = tensor.bytes().data();
+  if (tensor.info->type == ElementType::kI64) {
+    int64_t index = 0;
+    std::memcpy(&index, data + i * int64_t{sizeof(index)}, sizeof(index));
+    return index;
+  }
+  int32_t index = 0;
+  std::memcpy(&index, data + i * int64_t{sizeof(index)}, sizeof(index));
+  return index;
+}
+
+// Returns what is wrong with VectorParameter::num_indices; "" if nothing.
+std::string IndexProblem(const StoredTensor& tensor, const std::string& name, int64_t num_indices) {
+  const ElementType type = tensor.info->type;
+  const std::string file = tensor.file->path().filename().string();
+  if (type != ElementType::kI64 && type != ElementType::kI32) {
+    return fmt::format("tensor '{}' in {} has type {}, expected I64 or I32", name, file,
+                       ElementTypeName(type));
+  }
+  const int64_t count = static_cast<int64_t>(tensor.bytes().size()) * 8 / BitsPerElement(type);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t index = StoredIndex(tensor, i);
+    if (index >= 0 && index < num_indices) continue;
+    return fmt::format("tensor '{}' in {} has index {} at element {}, expected 0 to {}", name, file,
+                       index, i, num_indices - 1);
+  }
+  return "";
+}
+
 std::string VectorProblem(const Checkpoint& checkpoint, const VectorParameter& vector,
                           const ParameterPart& part) {
   std::vector<int64_t> shape = {part.rows};
@@ -198,6 +229,7 @@ std::string VectorProblem(const Checkpoint& checkpoint, const VectorParameter& v
     return fmt::format("tensor '{}' in {} has shape {}, expected {} from config.json", part.name,
                        file, ShapeText(tensor->info->shape), ShapeText(shape));
   }
+  if (vector.num_indices != 0) return IndexProblem(*tensor, part.name, vector.num_indices);
   if (!IsPlainFloat(tensor->info->type)) {
     return fmt::format("tensor '{}' in {} has type {}, expected F32, F16 or BF16", part.name, file,
                        ElementTypeName(tensor->info->type));
@@ -607,6 +639,10 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
       const RowRange held = part.held_rows();
       for (int64_t i = held.begin; i < held.end; ++i) {
         const StoredTensor* tensor = nullptr;
+        if (vector.num_indices != 0) {
+          vector.target->push_back(static_cast<float>(StoredIndex(*tensors.front(), i)));
+          continue;
+        }
         const float value = NumberOf(tensors, i, tensor);
         if (!std::isfinite(value) && (!vector.allows_infinite || std::isnan(value)))
           RETURN_IF_ERROR(not_finite.Add(*tensor, value, i));

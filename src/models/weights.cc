@@ -238,11 +238,86 @@ void AddIndexer(ParameterList& list, const std::string& prefix, const LatentSpec
   AddVector(list, prefix + ".k_norm.bias", indexer.head_dim, weights.index_norm_bias);
 }
 
+// Adds a vector that is stored as a matrix [rows, width].
+void AddTable(ParameterList& list, const std::string& tensor, int64_t rows, int64_t width,
+              std::vector<float>& target) {
+  AddVector(list, tensor, rows * width, target);
+  list.vectors.back().width = width;
+}
+
+// Names as published with DeepSeek V4.
+void AddCompressor(ParameterList& list, const std::string& prefix, const CompressedSpec& spec,
+                   int64_t dim, int64_t hidden_size, AttentionWeights::Compressor& weights) {
+  const int64_t width = spec.projections() * dim;
+  AddLinear(list, {{prefix + ".wkv", width}, {prefix + ".wgate", width}}, hidden_size,
+            /*has_bias=*/false, weights.rows);
+  AddTable(list, prefix + ".ape", spec.rate, width, weights.bias);
+  AddNorm(list, prefix + ".norm", dim, 0, weights.norm);
+}
+
+// Adds the matrix of each group of heads, from the module that has the rows of all.
+void AddOutputGroups(ParameterList& list, const std::string& module, const AttentionSpec& spec,
+                     ExpertWeights& weights) {
+  const CompressedSpec& compressed = *spec.latent->compressed;
+  const int64_t rank = compressed.output_rank, groups = compressed.output_groups;
+  weights.matrices.resize(static_cast<size_t>(groups));
+  for (int64_t group = 0; group < groups; ++group) {
+    const int64_t cols = spec.q_width() / groups;
+    list.matrices.push_back(
+        {.parts = {{module, rank}},
+         .cols = cols,
+         .target = &weights.matrices[static_cast<size_t>(group)],
+         .taken = TakenRows{.module_rows = groups * rank,
+                            .module_cols = cols,
+                            .rows = RowRange{group * rank, (group + 1) * rank}}});
+  }
+}
+
+// Names as published with DeepSeek V4.
+void AddCompressedAttention(ParameterList& list, const std::string& prefix,
+                            const AttentionSpec& spec, const DecoderSpec& decoder,
+                            AttentionWeights& weights) {
+  const LatentSpec& latent = *spec.latent;
+  const CompressedSpec& compressed = *latent.compressed;
+  const int64_t hidden = decoder.hidden_size;
+  AddLinear(list, {{prefix + ".wq_a", latent.q_rank}, {prefix + ".wkv", spec.head_dim}}, hidden,
+            /*has_bias=*/false, weights.qkv);
+  AddNorm(list, prefix + ".q_norm", latent.q_rank, 0, weights.q_norm);
+  AddNorm(list, prefix + ".norm", spec.head_dim, 0, weights.k_norm);
+  AddLinear(list, {{prefix + ".wq_b", spec.q_width()}}, latent.q_rank, /*has_bias=*/false,
+            weights.q_b);
+  weights.q_ones.assign(static_cast<size_t>(spec.head_dim), 1.0f);
+  AddOutputGroups(list, prefix + ".wo_a", spec, weights.output_groups);
+  AddLinear(list, {{prefix + ".wo_b", hidden}}, spec.output_width(), /*has_bias=*/false,
+            weights.output);
+  AddVector(list, fmt::format("{}.{}", prefix, spec.sinks_tensor), spec.num_heads, weights.sinks);
+  list.kv_scales.push_back({.attention = prefix, .target = &weights.kv_scales});
+  if (compressed.rate == 0) return;
+  AddCompressor(list, prefix + ".compressor", compressed, spec.head_dim, hidden, weights.entries);
+  if (!latent.indexer) return;
+  const IndexerSpec& indexer = *latent.indexer;
+  AddCompressor(list, prefix + ".indexer.compressor", compressed, indexer.head_dim, hidden,
+                weights.index_entries);
+  AddLinear(list, {{prefix + ".indexer.wq_b", int64_t{indexer.num_heads} * indexer.head_dim}},
+            latent.q_rank, /*has_bias=*/false, weights.index_q);
+  AddLinear(list, {{prefix + ".indexer.weights_proj", indexer.num_heads}}, hidden,
+            /*has_bias=*/false, weights.index_weights);
+}
+
+void AddStreams(ParameterList& list, const std::string& prefix, int64_t num_weights,
+                int64_t num_scales, const DecoderSpec& spec, StreamWeights& weights) {
+  AddTable(list, prefix + "_fn", num_weights, spec.streams->count * spec.hidden_size,
+           weights.matrix);
+  AddVector(list, prefix + "_base", num_weights, weights.base);
+  AddVector(list, prefix + "_scale", num_scales, weights.scale);
+}
+
 // Names as in transformers' DeepseekV3Attention.
 void AddLatentAttention(ParameterList& list, const std::string& prefix, const AttentionSpec& spec,
                         const DecoderSpec& decoder, const PartCutter& cut,
                         AttentionWeights& weights) {
   const LatentSpec& latent = *spec.latent;
+  if (latent.compressed) return AddCompressedAttention(list, prefix, spec, decoder, weights);
   std::vector<ParameterPart> first;
   if (latent.q_rank > 0) {
     first.push_back({prefix + ".q_a_proj", latent.q_rank});
@@ -444,8 +519,9 @@ void AddExperts(ParameterList& list, const std::string& prefix, const MoeSpec& s
   }
 }
 
-void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, int64_t hidden_size,
-            const PartCutter& cut, MoeWeights& weights) {
+void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec,
+            const DecoderSpec& decoder, const PartCutter& cut, MoeWeights& weights) {
+  const int64_t hidden_size = decoder.hidden_size;
   const std::string router = fmt::format("{}.{}", layer, spec.router_module);
   AddLinear(list, {{spec.own_norms ? router + ".proj" : router, spec.num_experts}}, hidden_size,
             spec.router_bias, weights.router);
@@ -469,6 +545,11 @@ void AddMoe(ParameterList& list, const std::string& layer, const MoeSpec& spec, 
     AddVector(list, fmt::format("{}.{}", layer, spec.choice_bias), spec.num_experts,
               weights.choice_bias);
     list.vectors.back().is_optional = spec.may_lack_choice_bias;
+  }
+  if (!spec.token_experts.empty()) {
+    AddTable(list, fmt::format("{}.{}", layer, spec.token_experts), decoder.vocab_size, spec.top_k,
+             weights.token_experts);
+    list.vectors.back().num_indices = spec.num_experts;
   }
   const int64_t outer = spec.outer_width(hidden_size);
   if (spec.latent) {
@@ -591,7 +672,14 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
     AddLayerNorms(list, prefix, layer_spec.mlp_norms, spec, layer.mlp_norms);
     if (layer_spec.mlp.intermediate_size > 0)
       AddMlp(list, prefix, layer_spec.mlp, spec.hidden_size, cut, layer.mlp);
-    if (layer_spec.moe) AddMoe(list, prefix, *layer_spec.moe, spec.hidden_size, cut, layer.moe);
+    if (layer_spec.moe) AddMoe(list, prefix, *layer_spec.moe, spec, cut, layer.moe);
+    if (spec.streams) {
+      const int64_t count = spec.streams->num_weights();
+      AddStreams(list, fmt::format("{}.{}", prefix, spec.streams->attention), count, 3, spec,
+                 layer.attention_streams);
+      AddStreams(list, fmt::format("{}.{}", prefix, spec.streams->mlp), count, 3, spec,
+                 layer.mlp_streams);
+    }
     if (spec.layer_embeddings.width > 0)
       AddLayerEmbedding(list, prefix, spec, cut, layer.embedding);
     if (!layer_spec.residual_factor.empty()) {
@@ -619,6 +707,8 @@ ParameterList ListParameters(const DecoderSpec& spec, DecoderWeights& weights,
   }
   if (spec.norms_embedding)
     weights.embedding_norm.assign(static_cast<size_t>(spec.hidden_size), 1.0f);
+  if (spec.streams)
+    AddStreams(list, spec.streams->head, spec.streams->count, 1, spec, weights.final_streams);
   if (!spec.final_norm.empty())
     AddRowNorm(list, spec.final_norm, spec,
                spec.final_norm_offset.value_or(spec.norm_weight_offset), weights.final_norm,

@@ -68,6 +68,18 @@ struct AttentionWeights {
   LinearWeights index_k;                           // [head_dim, hidden]
   LinearWeights index_weights;                     // [heads, hidden]
   std::vector<float> index_norm, index_norm_bias;  // [head_dim] each
+  // For CompressedSpec, else empty. k_norm and index_norm are then [qk_dim] and [index_dim], there
+  // are no key_up, value_up, index_k and index_norm_bias, and `output` is [hidden, output_groups *
+  // output_rank].
+  ExpertWeights output_groups;  // per group [output_rank, heads of the group * qk_dim]
+  std::vector<float> q_ones;    // [qk_dim] ones, the weights of the norm of q's heads
+  // Makes entries, or the indexer's keys. With P = projections() and the vector's size D:
+  struct Compressor {
+    LinearWeights rows;       // [2 * P * D, hidden]: c, then z
+    std::vector<float> bias;  // [rate, P * D]
+    std::vector<float> norm;  // [D]
+  };
+  Compressor entries, index_entries;
 };
 
 // The weights of a mixer (MixerSpec). For Mamba-2, q, k and v are C, B and x.
@@ -99,14 +111,22 @@ struct MlpWeights {
 };
 
 struct MoeWeights {
-  LinearWeights router;            // [experts, hidden]
-  std::vector<float> choice_bias;  // [experts], or empty
-  ExpertWeights gate_up;           // per expert [2 * intermediate, hidden], or only up
-  ExpertWeights down;              // per expert [hidden, intermediate]
+  LinearWeights router;              // [experts, hidden]
+  std::vector<float> choice_bias;    // [experts], or empty
+  std::vector<float> token_experts;  // [vocabulary, top_k]: MoeSpec::token_experts, or empty
+  ExpertWeights gate_up;             // per expert [2 * intermediate, hidden], or only up
+  ExpertWeights down;                // per expert [hidden, intermediate]
   // For MoeSpec::latent, else empty. The width of `latent` replaces hidden in gate_up and down.
   LinearWeights latent_down, latent_up;
   // For MoeSpec::own_norms, else empty: [hidden] each; expert_factors [experts].
   std::vector<float> router_norm, mlp_after, experts_before, experts_after, expert_factors;
+};
+
+// The weights of one sum of streams (StreamsSpec).
+struct StreamWeights {
+  std::vector<float> matrix;  // [num_weights(), count * hidden]; [count, ...] before the final norm
+  std::vector<float> base;    // [num_weights()], or [count]
+  std::vector<float> scale;   // [3]: of the weights of the sum, the result and the mix; or [1]
 };
 
 // The weights of a LayerEmbeddingSpec in one layer.
@@ -130,7 +150,8 @@ struct LayerWeights {
   MlpWeights mlp;
   MoeWeights moe;
   LayerEmbeddingWeights embedding;
-  std::vector<float> residual_factor;  // [1], or empty
+  StreamWeights attention_streams, mlp_streams;  // for StreamsSpec, or empty
+  std::vector<float> residual_factor;            // [1], or empty
 };
 
 // The weights of a DrafterSpec.
@@ -142,6 +163,7 @@ struct DrafterWeights {
 struct DecoderWeights {
   kernels::PackedMatrix embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
+  StreamWeights final_streams;         // for StreamsSpec, or empty
   std::vector<float> final_norm;       // [hidden]
   std::vector<float> final_norm_bias;  // [hidden] for a layer norm, or empty
   std::vector<float> embedding_norm;   // [hidden] ones for DecoderSpec::norms_embedding, else empty
@@ -240,7 +262,8 @@ struct VectorParameter {
   // If not empty: the shape of the only part's tensor.
   std::vector<int64_t> shape = {};
   bool allows_infinite = false;  // whether infinite numbers are accepted
-  bool is_optional = false;      // whether a missing tensor is replaced by zeros
+  int64_t num_indices = 0;   // if not 0, the tensors are I64 or I32, numbers in [0, num_indices)
+  bool is_optional = false;  // whether a missing tensor is replaced by zeros
 
   int64_t rows() const;
 };

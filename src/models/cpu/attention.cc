@@ -162,6 +162,16 @@ void CpuWalk::operator()(const program::Attend& op) {
                                         .bf16_products = op.allows_bf16 && scales_down,
                                         .sees_spans = spec.sees_images};
   kernels::ChosenPositions chosen;
+  if (op.counts != program::kNone) {
+    kernels::KvCacheView rows = cache;
+    rows.layout = cache.layout.Rows();
+    chosen = {.positions = I32At(op.chosen, op.most_chosen),
+              .stride = op.most_chosen,
+              .most = op.most_chosen,
+              .counts = I32At(op.counts, 1)};
+    return kernels::Attention(pool_, rows, slices, spec.span, q, stride, spec.num_heads, scores,
+                              out, op.type, scratch, chosen);
+  }
   if (op.chosen != program::kNone) {
     const int top_k = spec.latent->indexer->top_k;
     chosen = {.positions = I32At(op.chosen, top_k), .stride = top_k, .most = top_k};

@@ -1,5 +1,8 @@
 // Chooses experts, groups rows by expert and combines the experts' outputs.
 #include "kernels/experts.h"
+
+#include <algorithm>
+
 #include "models/cpu/walk.h"
 
 namespace sluice {
@@ -21,6 +24,17 @@ void CpuWalk::operator()(const program::Route& op) {
                                  .jitter = spec.jitter,
                                  .soft_cap = spec.soft_cap,
                                  .chooses_by_logits = spec.chooses_by_logits};
+  if (op.token_experts != program::kNone) {
+    const float* const table = Vector(op.token_experts);
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t token = step_.input.tokens[static_cast<size_t>(row)];
+      std::transform(table + token * spec.top_k, table + (token + 1) * spec.top_k,
+                     chosen + row * spec.top_k,
+                     [](float expert) { return static_cast<int32_t>(expert); });
+    }
+    return kernels::WeighExperts(pool_, logits, rows, spec.num_experts, spec.top_k, rule, chosen,
+                                 weights);
+  }
   kernels::SelectExperts(pool_, logits, rows, spec.num_experts, spec.top_k, rule, chosen, weights);
   if (op.factors == program::kNone) return;
   const std::vector<float>& factors = VectorOf(op.factors);

@@ -25,7 +25,7 @@ void CpuWalk::operator()(const program::LatentAppend& op) {
   }
   ForEachWeight(op.k_norm, rows_, [&](const auto& weight, int64_t begin, int64_t count) {
     kernels::HeadRmsNorm(pool_, key + begin * width, width, weight.data(), latent.norm_eps, count,
-                         /*num_heads=*/1, latent.kv_rank);
+                         /*num_heads=*/1, latent.normed_dim());
   });
   if (op.cos_sin != program::kNone) {
     kernels::ApplyRope(pool_, key + latent.kv_rank, width, rows_, /*num_heads=*/1, latent.rope_dim,

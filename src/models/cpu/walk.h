@@ -104,6 +104,12 @@ class CpuWalk {
   void operator()(const program::ChoosePositions& op);
   void operator()(const program::AbsorbQueries& op);
   void operator()(const program::ExpandValues& op);
+  void operator()(const program::RotateHeads& op);
+  void operator()(const program::CompressKeys& op);
+  void operator()(const program::ListPositions& op);
+  void operator()(const program::ProjectGroups& op);
+  void operator()(const program::CollapseStreams& op);
+  void operator()(const program::ExpandStreams& op);
   void operator()(const program::Convolve& op);
   void operator()(const program::UpdateState& op);
   void operator()(const program::GateStates& op);
@@ -181,6 +187,10 @@ class CpuWalk {
   // Defined in latent.cc.
   void MultiplyHeads(const ExpertWeights& weights, const float* x, int64_t x_width,
                      int64_t x_stride, float* y, int64_t y_width, int64_t y_stride) const;
+
+  // Defined in compressed.cc.
+  void StoreEntries(const program::CompressKeys& op, const AttentionSpec& spec, float* x,
+                    int64_t stride) const;
 
   // Defined in attention.cc.
   kernels::KvCacheView CacheOf(int64_t layer, float k_scale, float v_scale) const;

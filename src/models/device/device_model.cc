@@ -39,11 +39,16 @@ constexpr int kWidestCappedHead = 256;
 // Names a part of the spec that the device's decoder does not compute; "" if it computes all.
 std::string MissingKernel(const DecoderSpec& spec) {
   if (spec.norm.kind != NormSpec::Kind::kRms) return "layer norms";
+  if (spec.streams) return "several residual streams";
   if (spec.head_bias) return "a bias of the language model's head";
   if (!spec.positions.module.empty()) return "learnt embeddings of positions";
   if (spec.final_norm_eps_factor != 1) return "norms with epsilons of their own";
   if (spec.placeholders[0] >= 0) return "tokens that stand for parts of images";
   for (const LayerSpec& layer : spec.layers) {
+    if (layer.attention.latent && layer.attention.latent->compressed)
+      return "attention to entries that stand for several tokens";
+    if (layer.moe && layer.moe->score == kernels::RouterScore::kSqrtSoftplus)
+      return "experts chosen by square roots";
     if (layer.attention.latent) {
       const auto& indexer = layer.attention.latent->indexer;
       if (indexer && indexer->head_dim > device::kMostIndexDim)

@@ -17,6 +17,7 @@ void DecoderBuilder::BeginMixing(size_t index, int64_t cache_layer) {
   const LayerSpec& layer = share_.layers[index];
   if (!layer.mixes()) return;
   const LayerWeights& weights = weights_.layers[index];
+  CollapseStreams(weights.attention_streams);
   const LinearWeights& reader = layer.attention.exists() ? weights.attention.qkv : weights.mixer.in;
   if (ReadsJoined(index)) {
     JoinDrafts(reader, residual_, /*norms_hidden=*/!options_.drafter->norms_residual);
@@ -255,7 +256,7 @@ DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
   OwnAttended(index);
   if (spec.latent) {
     const BufferId latent = EmitLatentAttention(to_, LatentOf(index, cache_layer), type);
-    const int64_t width = spec.num_heads * int64_t{spec.latent->kv_rank};
+    const int64_t width = spec.num_heads * int64_t{spec.value_dim()};
     // With latent attention, gates multiply the heads' latent vectors. This is equivalent to a
     // factor per head, because value matrices are linear.
     const ElementType latent_type = to_.is_device() ? ElementType::kBF16 : ElementType::kF32;

@@ -62,7 +62,7 @@ Program DecoderBuilder::Build() {
   for (size_t i = 0; i < share_.layers.size(); ++i) {
     to_.InLayer([&] {
       if (is_staged && !to_.is_device()) to_.Emit(Progress{});
-      const bool keeps_wanted = place_.is_last_stage() && i == LastMixing() &&
+      const bool keeps_wanted = place_.is_last_stage() && i == LastMixing() && !spec_.streams &&
                                 !options_.handed.is_normed && !StagesHandOn();
       BeginMixing(i, static_cast<int64_t>(i));
       HandOnInput(first_layer_ + static_cast<int64_t>(i));
@@ -72,6 +72,8 @@ Program DecoderBuilder::Build() {
         to_.Emit(AddImages{.x = residual_, .width = hidden_, .level = layer});
     });
   }
+  CollapseStreams(weights_.final_streams, /*is_last=*/true);
+  if (spec_.streams && !options_.handed.is_normed) skips.push_back(KeepWanted());
   if (options_.handed.is_normed && !is_staged) {
     HandOnNormed(has_delta_);
     skips.push_back(KeepWanted());
@@ -242,6 +244,29 @@ void DecoderBuilder::LeaveSublayer(const std::vector<float>& weight, bool exists
   NormDelta(weight, exists);
   if (spec_.residual_scale != 1 && !to_.is_device())
     to_.Emit(Scale{.x = delta_, .width = hidden_, .factor = spec_.residual_scale});
+  ExpandStreams();
+}
+
+void DecoderBuilder::CollapseStreams(const StreamWeights& weights, bool is_last) {
+  if (!spec_.streams) return;
+  to_.Emit(program::CollapseStreams{.spec = *spec_.streams,
+                                    .streams = Streams(),
+                                    .matrix = to_.Vector(weights.matrix, true),
+                                    .base = to_.Vector(weights.base, true),
+                                    .scale = to_.Vector(weights.scale, true),
+                                    .mixes = is_last ? kNone : StreamMixes(),
+                                    .out = residual_,
+                                    .width = hidden_});
+}
+
+void DecoderBuilder::ExpandStreams() {
+  if (!spec_.streams) return;
+  to_.Emit(program::ExpandStreams{.spec = *spec_.streams,
+                                  .streams = Streams(),
+                                  .mixes = StreamMixes(),
+                                  .delta = delta_,
+                                  .width = hidden_});
+  has_delta_ = false;
 }
 
 void DecoderBuilder::HandOn() {
@@ -435,6 +460,13 @@ void DecoderBuilder::EmbedTokens() {
                            .width = hidden_,
                            .first_position = spec_.positions.first});
   }
+  for (int64_t stream = 0; spec_.streams && stream < spec_.streams->count; ++stream) {
+    to_.Emit(CopyColumns{.from = {.buffer = residual_, .stride = hidden_},
+                         .to = {.buffer = Streams(),
+                                .begin = stream * hidden_,
+                                .stride = spec_.streams->count * hidden_},
+                         .width = hidden_});
+  }
   if (spec_.norms_embedding) {
     to_.Emit(NormRows{
         .x = residual_, .weight = to_.Vector(weights_.embedding_norm, true), .width = hidden_});
@@ -594,7 +626,7 @@ void DecoderBuilder::GateLayerEmbedding(size_t index) {
 }
 
 void DecoderBuilder::MakeResults() {
-  const bool adds = place_.num_stages == 1 && !options_.handed.is_normed;
+  const bool adds = place_.num_stages == 1 && !options_.handed.is_normed && !spec_.streams;
   if (spec_.head.kind == HeadSpec::Kind::kVocabulary) {
     MakeLogits(adds);
     if (options_.drafter != nullptr) HandOnDrafts();

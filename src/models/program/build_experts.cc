@@ -40,12 +40,21 @@ GateMul GateOf(Activation activation, bool is_gated, float limit) {
   return {.gate = Gate::kClampedSwiglu};
 }
 
+// Returns the gate of an MLP or of experts.
+template <typename Spec>
+GateMul GateOf(const Spec& spec) {
+  GateMul gate = GateOf(spec.activation, spec.is_gated(), spec.limit);
+  gate.rule.limits_input = spec.limits_input;
+  return gate;
+}
+
 }  // namespace
 
 void DecoderBuilder::RunMlp(size_t index) {
   const LayerSpec& layer = share_.layers[index];
   if (!layer.has_mlp()) return;
   const LayerWeights& weights = weights_.layers[index];
+  CollapseStreams(weights.mlp_streams);
   // On the CPU, all layers of models with experts read F32, because routers do.
   const bool has_mlp = layer.mlp.intermediate_size > 0;
   Norm* const norm = EmitRowNorm(weights.mlp_norms.before, weights.mlp_norms.before_bias,
@@ -113,7 +122,7 @@ void DecoderBuilder::DenseMlp(size_t index) {
   const MlpWeights& weights = weights_.layers[index].mlp;
   const int64_t own = spec.intermediate_size, all = Whole(index).mlp.intermediate_size;
   const BufferId gate_up = to_.Wide("gate_up", Extent::kPart, spec.inner_width());
-  GateMul gate = GateOf(spec.activation, spec.is_gated(), spec.limit);
+  GateMul gate = GateOf(spec);
   gate.x = gate_up;
   const ElementType down_type = to_.InputType(weights.down.inputs);
   const bool has_norm = !spec.inner_norm.empty();
@@ -157,6 +166,7 @@ void DecoderBuilder::EmitRoute(size_t index) {
                  .weights = ExpertWeightsOf(spec),
                  .choice_bias = to_.Vector(weights.choice_bias, !spec.choice_bias.empty()),
                  .factors = to_.Vector(weights.expert_factors, spec.own_norms.has_value()),
+                 .token_experts = to_.Vector(weights.token_experts, !spec.token_experts.empty()),
                  .width = hidden_,
                  .lora = weights.router.lora_layer,
                  .lora_scratch = to_.LoraScratch(Extent::kStep)});
@@ -259,7 +269,7 @@ void DecoderBuilder::Experts(size_t index, bool adds, BufferId sum) {
                           .reader = {.experts = gate_up_id},
                           .scales = gathered.scales});
     multiply(weights.gate_up, gathered, gate_up, inner, outer).y_type = to_.wide();
-    GateMul gate = GateOf(spec.activation, spec.is_gated(), spec.limit);
+    GateMul gate = GateOf(spec);
     gate.x = gate_up;
     gate.type = to_.is_device() ? ElementType::kBF16 : ElementType::kF32;
     gate.width = own;

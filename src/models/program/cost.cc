@@ -68,6 +68,12 @@ struct Coster {
     const LatentSpec& spec = *program.attentions[static_cast<size_t>(op.attention)].latent;
     return Heads(op.value_up, spec.value_dim, spec.kv_rank);
   }
+  Cost operator()(const ProjectGroups& op) const { return Heads(op.matrices, op.n, op.k); }
+  Cost operator()(const CollapseStreams& op) const {
+    const int64_t sums = op.mixes == kNone ? op.spec.count : op.spec.num_weights();
+    const int64_t numbers = sums * op.spec.count * op.width;
+    return {.weight_bytes = numbers * int64_t{sizeof(float)}, .row_operations = 2 * numbers};
+  }
   Cost operator()(const Convolve& op) const {
     const MixerSpec& spec = program.mixers[static_cast<size_t>(op.mixer)];
     return {.row_operations = 2 * spec.conv_width * spec.conv_channels()};

@@ -54,6 +54,15 @@ class DecoderBuilder {
   void EmitGather(int64_t count, ElementType type, BufferId own, BufferId all);
   void GatherDelta() { EmitGather(hidden_, ElementType::kF32, own_delta_, delta_); }
   void NormDelta(const std::vector<float>& weight, bool exists);
+  // StreamsSpec: writes the sum that a sublayer reads to the residual, whose norm then adds
+  // nothing; and adds the sublayer's result to the streams. Both do nothing in other models.
+  void CollapseStreams(const StreamWeights& weights, bool is_last = false);
+  void ExpandStreams();
+  BufferId Streams() { return to_.F32("streams", Extent::kStep, spec_.streams->count * hidden_); }
+  BufferId StreamMixes() {
+    const int64_t count = spec_.streams->count;
+    return to_.F32("stream_mixes", Extent::kStep, count * (1 + count));
+  }
   // Applies the norm to `delta`, if it exists, and scales it.
   void LeaveSublayer(const std::vector<float>& weight, bool exists);
 

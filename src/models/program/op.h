@@ -15,6 +15,7 @@
 #include "checkpoint/scheme.h"
 #include "kernels/activation_rule.h"
 #include "kernels/clamped_swiglu.h"
+#include "models/decoder_spec.h"
 #include "models/program/op_attention.h"
 #include "models/program/op_images.h"
 #include "models/program/operands.h"
@@ -387,6 +388,41 @@ struct Convert {
   }
 };
 
+// --- Residual streams (StreamsSpec) --------------------------------------------------------------
+
+// Writes the weighted sum of a row's streams to `out`, and the weights of ExpandStreams to `mixes`.
+struct CollapseStreams {
+  static constexpr const char* kName = "CollapseStreams";
+  StreamsSpec spec = {};
+  BufferId streams = kNone;                              // F32 [rows, count, width]
+  VectorId matrix = kNone, base = kNone, scale = kNone;  // StreamWeights
+  BufferId mixes = kNone;  // F32 [rows, count * (1 + count)]; kNone: before the final norm
+  BufferId out = kNone;    // F32 [rows, width]
+  int64_t width = 0;
+  template <typename Use>
+  void Operands(Use&& use) const {
+    use(streams, Access::kRead);
+    use(mixes, Access::kWrite);
+    use(out, Access::kWrite);
+  }
+};
+
+// Adds a sublayer's result, times weights, to the mixed streams.
+struct ExpandStreams {
+  static constexpr const char* kName = "ExpandStreams";
+  StreamsSpec spec = {};
+  BufferId streams = kNone;  // F32 [rows, count, width]
+  BufferId mixes = kNone;    // F32 [rows, count * (1 + count)]
+  BufferId delta = kNone;    // F32 [rows, width]
+  int64_t width = 0;
+  template <typename Use>
+  void Operands(Use&& use) const {
+    use(mixes, Access::kRead);
+    use(delta, Access::kRead);
+    use(streams, Access::kUpdate);
+  }
+};
+
 // --- Products and gates -------------------------------------------------------------------------
 
 // y = W x + bias, plus the contributions of the step's adapters.
@@ -463,6 +499,7 @@ struct Route {
   BufferId chosen = kNone;   // I32 [rows, top_k]
   BufferId weights = kNone;  // F32 [rows, top_k]
   VectorId choice_bias = kNone, factors = kNone;
+  VectorId token_experts = kNone;  // the experts of each token, which are not chosen then
   int64_t width = 0;
   int32_t lora = kNone;
   BufferId lora_scratch = kNone;  // only on a device
@@ -638,14 +675,14 @@ struct Classify {
   }
 };
 
-using Op =
-    std::variant<SkipUnless, Parts, Embed, MixTable, AddEmbeddings, RopeTable, Receive, Send,
-                 Progress, Norm, LayerNorm, NormRows, Scale, Add, Mix, CopyColumns, TakeHidden,
-                 JoinNorms, HandRows, KeepRows, Gather, Convert, Project, GateMul, RopeAppend,
-                 AppendReceived, Attend, GateAttended, LimitRows, NormHeads, CopyHeads, NormTo,
-                 LatentAppend, ChoosePositions, AbsorbQueries, ExpandValues, Convolve, UpdateState,
-                 GateStates, Route, GateShared, GroupExperts, ProjectExperts, CombineExperts,
-                 FinishLogits, CopyResults, Score, MeanTexts, Classify, PlaceImages, AddImages,
-                 TakePatches, AddPositions, Regroup, MergePatches, Clamp, Standardize, StoreImage>;
+using Op = std::variant<
+    SkipUnless, Parts, Embed, MixTable, AddEmbeddings, RopeTable, Receive, Send, Progress, Norm,
+    LayerNorm, NormRows, Scale, Add, Mix, CopyColumns, TakeHidden, JoinNorms, HandRows, KeepRows,
+    Gather, Convert, Project, GateMul, RopeAppend, AppendReceived, Attend, GateAttended, LimitRows,
+    NormHeads, CopyHeads, NormTo, LatentAppend, ChoosePositions, AbsorbQueries, ExpandValues,
+    RotateHeads, CompressKeys, ListPositions, ProjectGroups, CollapseStreams, ExpandStreams,
+    Convolve, UpdateState, GateStates, Route, GateShared, GroupExperts, ProjectExperts,
+    CombineExperts, FinishLogits, CopyResults, Score, MeanTexts, Classify, PlaceImages, AddImages,
+    TakePatches, AddPositions, Regroup, MergePatches, Clamp, Standardize, StoreImage>;
 
 }  // namespace sluice::program

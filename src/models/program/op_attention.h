@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/rope.h"
 #include "models/program/operands.h"
 #include "tensor/element_type.h"
 
@@ -63,6 +64,10 @@ struct Attend {
   ElementType type = ElementType::kF32;
   bool allows_bf16 = false;  // whether queries and attention weights may be rounded to BF16
   BufferId chosen = kNone;   // from ChoosePositions; kNone: rows attend to all positions
+  // From ListPositions, with `chosen`: I32 [rows], the lengths of the lists, which hold up to
+  // `most_chosen` rows of the cache (KvLayout::Rows).
+  BufferId counts = kNone;
+  int32_t most_chosen = 0;
   BufferId scratch = kNone;
   int64_t scratch_bytes = 0;
   VectorId sinks = kNone;
@@ -75,6 +80,7 @@ struct Attend {
   void Operands(Use&& use) const {
     use(q, Access::kRead);
     use(chosen, Access::kRead);
+    use(counts, Access::kRead);
     use(scratch, Access::kScratch);
     use(out, Access::kWrite);
   }
@@ -162,6 +168,80 @@ struct ExpandValues {
     use(x, Access::kRead);
     use(y, Access::kWrite);
     use(out, Access::kWrite);
+  }
+};
+
+// --- Compressed attention (CompressedSpec) -------------------------------------------------------
+
+// Rotates the last `rotated` elements of heads [rows, heads, head_dim], in place; with `is_inverse`
+// backwards.
+struct RotateHeads {
+  static constexpr const char* kName = "RotateHeads";
+  BufferId x = kNone;  // F32
+  BufferId cos_sin = kNone;
+  int64_t heads = 0, head_dim = 0, rotated = 0;
+  kernels::RopeStyle style = kernels::RopeStyle::kInterleaved;
+  bool is_inverse = false;
+  template <typename Use>
+  void Operands(Use&& use) const {
+    use(cos_sin, Access::kRead);
+    use(x, Access::kUpdate);
+  }
+};
+
+// Makes the entries of the groups of tokens that end in the step, and stores them in the cache;
+// with `is_index` those of the indexer. Reads and updates the states of the step's sequences.
+struct CompressKeys {
+  static constexpr const char* kName = "CompressKeys";
+  AttentionId attention = kNone;
+  int64_t cache_layer = 0;
+  bool is_index = false;
+  BufferId x = kNone;                   // F32 [rows, 2, projections, dim]: kernels/compress.h
+  VectorId bias = kNone, norm = kNone;  // AttentionWeights::Compressor
+  float k_scale = 1;
+  template <typename Use>
+  void Operands(Use&& use) const {
+    use(x, Access::kUpdate);
+  }
+};
+
+// Lists the rows of the cache (KvLayout::Rows) to which each row of the step attends: entries, then
+// tokens of the window, each ascending. With an indexer, chooses the entries.
+struct ListPositions {
+  static constexpr const char* kName = "ListPositions";
+  AttentionId attention = kNone;
+  int64_t cache_layer = 0;
+  BufferId q = kNone;         // F32 [rows, heads, index_dim], or kNone: no indexer
+  BufferId weights = kNone;   // F32 [rows, heads]
+  BufferId selected = kNone;  // I32 [rows, top_k]: the indexer's entries
+  BufferId list = kNone;      // I32 [rows, most]
+  BufferId counts = kNone;    // I32 [rows]
+  int32_t most = 0;
+  BufferId scratch = kNone;
+  int64_t scratch_bytes = 0;
+  float k_scale = 1;
+  template <typename Use>
+  void Operands(Use&& use) const {
+    use(q, Access::kRead);
+    use(weights, Access::kRead);
+    use(selected, Access::kScratch);
+    use(scratch, Access::kScratch);
+    use(list, Access::kWrite);
+    use(counts, Access::kWrite);
+  }
+};
+
+// Multiplies each of `groups` groups of consecutive columns of x [rows, groups * k] by its matrix
+// [n, k]: y [rows, groups * n].
+struct ProjectGroups {
+  static constexpr const char* kName = "ProjectGroups";
+  ExpertsId matrices = kNone;
+  BufferId x = kNone, y = kNone;  // F32
+  int64_t groups = 0, n = 0, k = 0;
+  template <typename Use>
+  void Operands(Use&& use) const {
+    use(x, Access::kRead);
+    use(y, Access::kWrite);
   }
 };
 
