@@ -61,8 +61,8 @@ std::vector<PromiseQuestion> PromiseQuestions(int64_t vocab_size) {
 
 struct Subject {
   const char* folder;
-  int64_t few_blocks;  // in all layers: enough for one sequence and a little more
-  int most_stages = 2;
+  int64_t few_blocks;     // in all layers: enough for one sequence and a little more
+  int most_stages = 2;    // 1: the model is computed by a single rank
   const char* head = "";  // folder of an EAGLE-3 head; "": the checkpoint's own layers
 };
 
@@ -188,6 +188,50 @@ class Promise : public ::testing::TestWithParam<Subject> {
     }
     return answers;
   }
+
+  // Checks answers of several ranks and stages.
+  static void CheckRanks(const std::vector<PromiseAnswer>& alone) {
+    CountingObserver shared, staged, both, far;
+    EXPECT_EQ(
+        Answers(
+            {.max_num_batched_tokens = 64, .prefix_caching = true, .rounds = 2, .tensor_ranks = 2},
+            &shared),
+        alone)
+        << "two ranks, chunks of 64, prefix hits";
+    EXPECT_GT(shared.prefix_hits, 1000);
+    // In layers with a window, several steps in flight need more blocks.
+    const int64_t few_for_stages = GetParam().few_blocks + 3;
+    EXPECT_EQ(Answers({.max_num_batched_tokens = 64,
+                       .prefix_caching = true,
+                       .num_blocks = few_for_stages,
+                       .stages = 2},
+                      &staged),
+              alone)
+        << "two stages, few blocks";
+    EXPECT_GT(staged.preemptions, 0);
+    EXPECT_EQ(staged.most_in_flight, 2);
+    EXPECT_EQ(shared.most_in_flight, 1);
+    EXPECT_EQ(
+        Answers({.max_num_seqs = 3, .rounds = 2, .proposes = true, .tensor_ranks = 2, .stages = 2},
+                &both),
+        alone)
+        << "two stages of two ranks, proposed tokens";
+    EXPECT_GT(both.accepted_tokens, 500);
+    // Prefix hits count when a sequence is first admitted. A few more blocks keep some prefixes
+    // until then.
+    EXPECT_EQ(Answers({.max_num_batched_tokens = 40,
+                       .prefix_caching = true,
+                       .num_blocks = few_for_stages + 3,
+                       .rounds = 2,
+                       .tensor_ranks = 2,
+                       .stages = GetParam().most_stages},
+                      &far),
+              alone)
+        << "as many stages as may be, of two ranks, chunks of 40, prefix hits, few blocks";
+    EXPECT_GT(far.preemptions, 0);
+    EXPECT_GT(far.prefix_hits, 0);
+    EXPECT_EQ(far.most_in_flight, GetParam().most_stages);
+  }
 };
 
 TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
@@ -236,55 +280,17 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
                      .rounds = 2,
                      .proposes = true,
                      .mask_seconds = kLateSeconds,
-                     .stages = 2}),
+                     .stages = std::min(2, GetParam().most_stages)}),
             alone)
       << "masks that are late, proposed tokens, two stages";
-  CountingObserver shared, staged, both, far;
-  EXPECT_EQ(
-      Answers(
-          {.max_num_batched_tokens = 64, .prefix_caching = true, .rounds = 2, .tensor_ranks = 2},
-          &shared),
-      alone)
-      << "two ranks, chunks of 64, prefix hits";
-  EXPECT_GT(shared.prefix_hits, 1000);
-  // In layers with a window, several steps in flight need more blocks.
-  const int64_t few_for_stages = GetParam().few_blocks + 3;
-  EXPECT_EQ(Answers({.max_num_batched_tokens = 64,
-                     .prefix_caching = true,
-                     .num_blocks = few_for_stages,
-                     .stages = 2},
-                    &staged),
-            alone)
-      << "two stages, few blocks";
-  EXPECT_GT(staged.preemptions, 0);
-  EXPECT_EQ(staged.most_in_flight, 2);
-  EXPECT_EQ(shared.most_in_flight, 1);
-  EXPECT_EQ(
-      Answers({.max_num_seqs = 3, .rounds = 2, .proposes = true, .tensor_ranks = 2, .stages = 2},
-              &both),
-      alone)
-      << "two stages of two ranks, proposed tokens";
-  EXPECT_GT(both.accepted_tokens, 500);
-  // Prefix hits count when a sequence is first admitted. A few more blocks keep some prefixes until
-  // then.
-  EXPECT_EQ(Answers({.max_num_batched_tokens = 40,
-                     .prefix_caching = true,
-                     .num_blocks = few_for_stages + 3,
-                     .rounds = 2,
-                     .tensor_ranks = 2,
-                     .stages = GetParam().most_stages},
-                    &far),
-            alone)
-      << "as many stages as may be, of two ranks, chunks of 40, prefix hits, few blocks";
-  EXPECT_GT(far.preemptions, 0);
-  EXPECT_GT(far.prefix_hits, 0);
-  EXPECT_EQ(far.most_in_flight, GetParam().most_stages);
+  const bool has_ranks = GetParam().most_stages > 1;
+  if (has_ranks) CheckRanks(alone);
   EXPECT_EQ(Answers({.num_threads = 2, .prefix_caching = true, .rounds = 2, .engines = 2}), alone)
       << "two engines";
   EXPECT_EQ(Answers({.num_threads = 3,
                      .max_num_batched_tokens = 64,
                      .num_blocks = GetParam().few_blocks,
-                     .tensor_ranks = 2,
+                     .tensor_ranks = has_ranks ? 2 : 1,
                      .engines = 3}),
             alone)
       << "three engines of two ranks, few blocks";
@@ -315,17 +321,19 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
 
 // The later checkpoints have layers with a chunk or a window, and so groups of blocks, or recurrent
 // states. Llama 4 also has experts and an FP8 cache.
-INSTANTIATE_TEST_SUITE_P(
-    Models, Promise,
-    ::testing::Values(Subject{"llama-bf16", 20}, Subject{"qwen3-bf16", 20},
-                      Subject{"llama4-quark-fp8", 10, 3}, Subject{"tiny-qwen2-window", 10},
-                      Subject{"tiny-deepseek-v3", 20}, Subject{"tiny-deepseek-v32", 20},
-                      Subject{"tiny-lfm2", 20}, Subject{"tiny-qwen3-next", 20}),
-    [](const auto& info) {
-      std::string name = info.param.folder;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Models, Promise,
+                         ::testing::Values(Subject{"llama-bf16", 20}, Subject{"qwen3-bf16", 20},
+                                           Subject{"llama4-quark-fp8", 10, 3},
+                                           Subject{"tiny-qwen2-window", 10},
+                                           Subject{"tiny-deepseek-v3", 20},
+                                           Subject{"tiny-deepseek-v32", 20},
+                                           Subject{"tiny-lfm2", 20}, Subject{"tiny-qwen3-next", 20},
+                                           Subject{"tiny-deepseek-v4", 20, 1}),
+                         [](const auto& info) {
+                           std::string name = info.param.folder;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 class HeadPromise : public Promise {};
 

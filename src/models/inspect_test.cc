@@ -55,7 +55,7 @@ TEST(InspectTest, DescribesQuantizedExperts) {
 TEST(InspectTest, DescribesWhatItRefuses) {
   const testing::TemporaryFolder folder;
   testing::WriteFile(folder.path() / "config.json",
-                     R"({"architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4",
+                     R"({"architectures": ["GptBlockForCausalLM"], "model_type": "gpt_block",
                          "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}})");
   testing::WriteFile(folder.path() / "model.safetensors",
                      testing::MakeSafetensors({{"a.weight", "F8_E4M3", {2, 2}, "1234"},
@@ -63,7 +63,7 @@ TEST(InspectTest, DescribesWhatItRefuses) {
   const auto report = InspectModel(folder.path());
   ASSERT_TRUE(report) << report.error().message;
   ASSERT_TRUE(report->refusal);
-  EXPECT_EQ(report->architecture, "DeepseekV4ForCausalLM");
+  EXPECT_EQ(report->architecture, "GptBlockForCausalLM");
   EXPECT_EQ(report->parameters, 4);
   EXPECT_EQ(report->groups.size(), 2u);
   EXPECT_FALSE(report->memory);

@@ -72,7 +72,7 @@ TEST_P(PromiseTest, StatesAreTheSameFromAnyChunk) {
   for (const char* name :
        {"tiny-lfm2", "tiny-lfm2-moe", "tiny-qwen3-next", "tiny-qwen3.5", "tiny-olmo-hybrid",
         "tiny-granite4-hybrid", "tiny-bamba", "tiny-falcon-h1", "tiny-nemotron-h",
-        "tiny-nemotron-h-moe", "tiny-kimi-linear", "tiny-bailing-hybrid"}) {
+        "tiny-nemotron-h-moe", "tiny-kimi-linear", "tiny-bailing-hybrid", "tiny-deepseek-v4"}) {
     const LogitRows expected = MakeRunner(name, 1)->RunAlone(tokens, tokens.size());
     for (const int num_threads : {1, 3}) {
       const auto runner = MakeRunner(name, num_threads);

@@ -46,6 +46,10 @@ FAMILIES = {
     "deepseek_v2": {**SILU, **MOE, **LATENT, "topk_method": "greedy"}, "deepseek_v3": {**SILU, **MOE, **LATENT},
     "kimi_linear": {**SILU, **KDA}, "bailing_hybrid": {**SILU, **KDA},
     "deepseek_v32": {**SILU, **MOE, **LATENT, **INDEXED}, "glm_moe_dsa": {**SILU, **MOE, **LATENT, **INDEXED},
+    "deepseek_v4": {**SILU, **WINDOW, **MOE, "num_key_value_heads": 1, "partial_rotary_factor": 0.25, "q_lora_rank": 24,
+                    "n_routed_experts": 8, "o_groups": 4, "o_lora_rank": 24, "index_topk": 64, "index_head_dim": 128, "index_n_heads": 8,
+                    "hc_mult": 2, "layer_types": ["sliding_attention", "heavily_compressed_attention"] + ["compressed_sparse_attention"] * 2,
+                    "mlp_layer_types": ["hash_moe"] + ["moe"] * 3},
     "glm4_moe_lite": {**SILU, **MOE, **LATENT}, "mistral4": {**SILU, **MOE, **LATENT, "head_dim": 40},
     "minicpm3": {**SILU, **{key: LATENT[key] for key in LATENT if key.endswith(("_dim", "_rank", "_heads"))}},
     "gpt_oss": {**SILU, **WINDOW, "num_local_experts": 8, "num_experts_per_tok": 3, "swiglu_limit": 3.0},
@@ -133,7 +137,7 @@ FAMILIES |= {
              "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 8, "moe_top_k": 3}},
 }
 # Fields that the classes do not have.
-UNKNOWN = {**{name: ("max_position_embeddings", "rope_theta") for name in ("kimi_linear",)}, "bailing_hybrid": ("max_position_embeddings",), "falcon": ("head_dim", "num_key_value_heads", "intermediate_size"), "gpt_neox": ("head_dim", "num_key_value_heads", "rope_theta"),
+UNKNOWN = {"deepseek_v4": ("intermediate_size",), **{name: ("max_position_embeddings", "rope_theta") for name in ("kimi_linear",)}, "bailing_hybrid": ("max_position_embeddings",), "falcon": ("head_dim", "num_key_value_heads", "intermediate_size"), "gpt_neox": ("head_dim", "num_key_value_heads", "rope_theta"),
            "olmo": ("rms_norm_eps",),
            **{name: NO_ROPE for name in ("gptj", "codegen", "gpt2", "gpt_bigcode")},
            **{name: (*NO_ROPE, "rms_norm_eps") for name in ("opt", "biogpt")},
@@ -158,7 +162,7 @@ LEFT_OUT = {"granitemoehybrid": ("layer_types", "num_hidden_layers", "mamba_n_he
             # End tokens outside this vocabulary.
             "glm": ("eos_token_id",), "glm4": ("eos_token_id",), "cwm": ("eos_token_id",),
             "deepseek_v2": (*NOT_ALONE, "num_experts_per_tok"), "deepseek_v3": NOT_ALONE, "glm4_moe_lite": NOT_ALONE,
-            "deepseek_v32": NOT_ALONE, "glm_moe_dsa": NOT_ALONE,
+            "deepseek_v4": ("num_hidden_layers",), "deepseek_v32": NOT_ALONE, "glm_moe_dsa": NOT_ALONE,
             **{name: (*NOT_ALONE, "layer_types", "num_hidden_layers") for name in ("kimi_linear", "bailing_hybrid")},
             **{name: ("layer_types", "num_hidden_layers") for name in ("lfm2_moe", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid")},
             "nemotron_h": ("layers_block_type", "num_hidden_layers"),
@@ -203,7 +207,7 @@ def derived(model_type, fields):
     config = AutoConfig.for_model(model_type, **json.loads(json.dumps(fields)))
     heads = config.num_attention_heads
     rope = getattr(config, "rope_parameters", None) or {}  # missing in Nemotron-H
-    rope = rope.get("full_attention", rope) or {}  # null in Beam
+    rope = rope.get("full_attention", rope.get("main", rope)) or {}  # null in Beam
     eos = config.eos_token_id
     is_gemma4 = model_type in ("gemma4_text", "gemma4_unified_text")
     head_dim = fields.get("head_dim", 256) if is_gemma4 else getattr(config, "head_dim", None)

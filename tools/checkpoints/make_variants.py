@@ -319,6 +319,20 @@ VARIANTS = {
     "tiny-glm-dsa": {**COMMON, **LATENT, **INDEXED, "model_type": "glm_moe_dsa", "architectures": ["GlmMoeDsaForCausalLM"],
                      "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "num_hidden_layers": 3,
                      "indexer_types": ["full", "full", "shared"], "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+    # Four residual streams; each kind of layer; prompts are longer than the window, and have more entries than the indexer selects.
+    "tiny-deepseek-v4": {**COMMON, "model_type": "deepseek_v4", "architectures": ["DeepseekV4ForCausalLM"], "hidden_size": 32,
+                         "moe_intermediate_size": 16, "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 1,
+                         "head_dim": 32, "qk_rope_head_dim": 8, "q_lora_rank": 20, "o_groups": 2, "o_lora_rank": 12,
+                         "sliding_window": 12, "index_n_heads": 16, "index_head_dim": 12, "index_topk": 5, "n_routed_experts": 6,
+                         "num_experts_per_tok": 2, "routed_scaling_factor": 1.5, "swiglu_limit": 0.8, "rope_theta": 10000.0,
+                         "compress_rope_theta": 40000.0, "hc_mult": 4, "num_nextn_predict_layers": 1,
+                         "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 32},
+                         "layer_types": ["sliding_attention", "heavily_compressed_attention", "compressed_sparse_attention",
+                                         "compressed_sparse_attention", "heavily_compressed_attention"],
+                         "mlp_layer_types": ["hash_moe", "hash_moe", "moe", "moe", "moe"], "attention_bias": False,
+                         "tie_word_embeddings": False,
+                         "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                                             "original_max_position_embeddings": 24}},
     # Half-split rope; multipliers on embeddings, sublayers and logits.
     "tiny-minicpm3": {**COMMON, **LATENT, "model_type": "minicpm3", "architectures": ["MiniCPM3ForCausalLM"], "q_lora_rank": 20,
                       "scale_emb": 3, "scale_depth": 1.4, "dim_model_base": 16, "rope_theta": 10000.0, "tie_word_embeddings": True},
@@ -527,6 +541,13 @@ VARIANTS = {
     "tiny-gemma3-cap": {**GEMMA3, "num_hidden_layers": 1, "layer_types": ["full_attention"], "final_logit_softcapping": 5.0},
 }
 VARIANTS |= FURTHER
+# As published: matrices in FP8 with scales of blocks that are powers of two, experts in MXFP4.
+VARIANTS["tiny-deepseek-v4-fp8"] = {
+    **VARIANTS["tiny-deepseek-v4"], "num_hidden_layers": 3, "layer_types": VARIANTS["tiny-deepseek-v4"]["layer_types"][:3],
+    "mlp_layer_types": ["hash_moe", "moe", "moe"], "hidden_size": 160, "moe_intermediate_size": 32, "q_lora_rank": 32, "o_lora_rank": 16,
+    "index_head_dim": 16, "n_routed_experts": 4, "hc_mult": 2, "expert_dtype": "fp4",
+    "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "scale_fmt": "ue8m0",
+                            "weight_block_size": [128, 128]}}
 # The same in sizes that devices take: rows of whole 16 bytes, heads of a multiple of 8.
 EVEN_LATENT = {"kv_lora_rank": 32, "v_head_dim": 16}
 EVEN = {
@@ -558,7 +579,7 @@ WINDOW = {"use_sliding_window": True, "sliding_window": 20}
 WINDOWED = ("tiny-qwen3-moe-mixed", "tiny-qwen2-moe", "tiny-smollm3")
 # Families whose transformers models use other tensor names than published checkpoints.
 PUBLISHED = ("mixtral", "qwen2_moe", "granitemoehybrid", "glm4_moe", "gpt_oss", "ministral3", "deepseek_v2", "deepseek_v3", "glm4_moe_lite",
-             "mistral4", "deepseek_v32", "glm_moe_dsa", "lfm2", "lfm2_moe", "qwen3_next", "qwen3_5_text", "olmo_hybrid", "bamba",
+             "mistral4", "deepseek_v32", "deepseek_v4", "glm_moe_dsa", "lfm2", "lfm2_moe", "qwen3_next", "qwen3_5_text", "olmo_hybrid", "bamba",
              "falcon_h1", "nemotron_h", "minimax_m2", "hunyuan_v1_moe", "hy_v3", "ernie4_5_moe", "exaone_moe", "afmoe", "mellum",
              "granitemoe", "granitemoeshared", "olmoe", "phimoe", "dots1", "step3p7", "muse_glimmer", "exaone", "granitemoe_swa",
              "flex_olmo", "solar_open", "sarvam_moe", "gpt_neox", "falcon", "kimi_linear", "bailing_hybrid", "sarvam_mla", "flint", "lfm3",
@@ -580,7 +601,7 @@ def randomize(model, generator):
             parameter.data = torch.log(0.5 + 4 * torch.rand(parameter.shape, generator=generator))
         elif name.endswith(".D"):
             parameter.data = noise
-        elif name.endswith(("bias", ".sinks")):
+        elif name.endswith(("bias", ".sinks", "_hc.base", ".hc_base")):
             parameter.data = 0.3 * noise
         elif parameter.dim() == 1 and name.endswith(".weight"):  # norms with other names
             parameter.data = 1 + 0.3 * noise
@@ -595,6 +616,8 @@ def randomize(model, generator):
     for name, buffer in model.named_buffers():
         if name.endswith(("e_score_correction_bias", "expert_bias")):
             buffer.data = 0.2 * torch.randn(buffer.shape, generator=generator)
+        if name.endswith(".tid2eid"):
+            buffer.data = torch.rand(buffer.shape[0], model.config.n_routed_experts, generator=generator).argsort(1)[:, :buffer.shape[1]].contiguous()
         if name.endswith("layer_scalar"):
             buffer.data = 0.8 + 0.2 * torch.rand(buffer.shape, generator=generator)
 
@@ -612,6 +635,50 @@ def mxfp4_experts(state):
         stored[name + "_blocks"] = (codes[..., 0::2] | codes[..., 1::2] << 4).to(torch.uint8)
         stored[name + "_scales"] = (exponents.squeeze(-1) + 127).to(torch.uint8)
     return stored
+
+
+def v4_plain(name):
+    """Whether DeepSeek V4 publishes a tensor of its modules as plain numbers."""
+    plain = ("embed_tokens.weight", "head.weight", "gate.weight", "compressor.wkv.weight", "compressor.wgate.weight", "weights_proj.weight")
+    return not name.endswith(".weight") or name.endswith(plain) or "norm" in name.split(".")[-2]
+
+
+def round_v4(state):
+    """Returns DeepSeek V4's published tensors as codes and scales, and the values that they stand for."""
+    values = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0.0, -.5, -1, -1.5, -2, -3, -4, -6])
+    stored, rounded = {}, {}
+    for name, tensor in state.items():
+        stored[name], rounded[name] = tensor, tensor
+        if v4_plain(name):
+            continue
+        weight, scale_name = tensor.float(), name.removesuffix("weight") + "scale"
+        rows, cols = weight.shape
+        if ".experts." in name:
+            groups = weight.reshape(rows, -1, 32)
+            exponents = torch.floor(torch.log2(groups.abs().amax(-1, keepdim=True))) - 2
+            codes = (groups / 2**exponents).unsqueeze(-1).sub(values).abs().argmin(-1)
+            rounded[name] = (values[codes] * 2**exponents).reshape(rows, cols)
+            codes = codes.reshape(rows, cols)
+            stored[name] = (codes[:, 0::2] | codes[:, 1::2] << 4).to(torch.uint8).view(torch.int8)
+            exponents = exponents.squeeze(-1)
+        else:
+            blocks = [[weight[i:i + 128, k:k + 128] for k in range(0, cols, 128)] for i in range(0, rows, 128)]
+            exponents = torch.tensor([[float(torch.ceil(torch.log2(block.abs().max() / 448))) for block in row] for row in blocks])
+            scales = (2**exponents).repeat_interleave(128, 0)[:rows].repeat_interleave(128, 1)[:, :cols]
+            stored[name] = (weight / scales).to(torch.float8_e4m3fn)
+            rounded[name] = stored[name].float() * scales
+        stored[scale_name] = (exponents + 127).to(torch.uint8).view(torch.float8_e8m0fnu)
+    return stored, rounded
+
+
+def load_published(model, state, settings, dtype):
+    """Loads tensors with published names, as float32, into the model."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copy.deepcopy(model).to(dtype).save_pretrained(scratch)
+        save_file({name: value.float() if value.is_floating_point() else value for name, value in state.items()},
+                  pathlib.Path(scratch) / "model.safetensors", metadata={"format": "pt"})
+        loaded = AutoModelForCausalLM.from_pretrained(scratch, dtype=torch.float32, attn_implementation="eager")
+    model.load_state_dict(loaded.state_dict())
 
 
 def published(model, state, settings, dtype):
@@ -651,7 +718,7 @@ def golden_case(model, prompt):
 def make(name, folder):
     settings, dtype = VARIANTS[name], DTYPES.get(name, torch.bfloat16)
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    keys = {key: value for key, value in settings.items() if key not in ("model_type", "architectures", "quantization_config")}
+    keys = {key: value for key, value in settings.items() if key not in ("model_type", "architectures", "quantization_config", "expert_dtype")}
     config = AutoConfig.for_model(settings["model_type"], **copy.deepcopy(keys))
     config._attn_implementation = "eager"
     # The automatic classes support Mistral 4 only with images, so name the class of its text part.
@@ -666,13 +733,17 @@ def make(name, folder):
     state = {key: value.to(dtype).contiguous() for key, value in model.state_dict().items()}
     if settings["tie_word_embeddings"]:
         state.pop("lm_head.weight", None)
-    experts = mxfp4_experts(state) if "quantization_config" in settings else {}
+    is_v4 = settings["model_type"] == "deepseek_v4"
+    experts = mxfp4_experts(state) if "quantization_config" in settings and not is_v4 else {}
     # Compute with the rounded weights that are stored.
     model.load_state_dict({key: value.float() for key, value in state.items()}, strict=False)
     model.tie_weights()
     folder.mkdir(parents=True, exist_ok=True)
     if settings["model_type"] in PUBLISHED:
         state = as_published(name, published(model, state, settings, dtype))
+    if is_v4 and "quantization_config" in settings:
+        state, rounded = round_v4(state)
+        load_published(model, rounded, settings, dtype)
     if experts:
         state = {key: value for key, value in state.items() if key + "_blocks" not in experts} | experts
     if name == "tiny-phi3-long":  # use the table of the longest context for all lengths

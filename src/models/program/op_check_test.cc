@@ -775,8 +775,10 @@ const OpCheck kOpChecks[] = {
 const char* const kCheckedByModels[] = {
     "SkipUnless", "Embed", "AddEmbeddings", "Receive", "Send", "Progress", "Gather", "Project",
     "RopeAppend", "AppendReceived", "Attend", "LatentAppend", "ChoosePositions", "AbsorbQueries",
-    "ExpandValues", "Route", "GateShared", "GroupExperts", "ProjectExperts", "CombineExperts",
-    "CopyResults", "Score", "MeanTexts", "Classify", "TakeHidden", "JoinNorms", "HandRows",
+    "ExpandValues", "RotateHeads", "CompressKeys", "ListPositions", "ProjectGroups",
+    "CollapseStreams", "ExpandStreams", "Route", "GateShared", "GroupExperts", "ProjectExperts",
+    "CombineExperts", "CopyResults", "Score", "MeanTexts", "Classify", "TakeHidden", "JoinNorms",
+    "HandRows",
     // Checked by tower_golden_test.cc.
     "PlaceImages", "AddImages", "TakePatches", "AddPositions", "StoreImage",
     // Operators of devices, checked by kernels/cuda/checks and device_golden_test.cc.
