@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/result.h"
 
 namespace sluice {
@@ -27,9 +28,11 @@ Error CaughtError() noexcept;
 // a catch block.
 void LogCaught(std::string_view component, std::string_view task) noexcept;
 
-// Runs `work`. If it throws, logs "`task` failed: MESSAGE" and returns false.
+// Runs `work`. If it throws, logs "`task` failed: MESSAGE" and returns false. The caller may hold
+// mutexes, which `work` names with REQUIRES.
 template <typename Work>
-bool RunGuarded(std::string_view component, std::string_view task, Work&& work) noexcept {
+bool RunGuarded(std::string_view component, std::string_view task, Work&& work) noexcept
+    SLUICE_LOCK_ATTRIBUTE(no_thread_safety_analysis) {
   try {
     std::forward<Work>(work)();
     return true;

@@ -355,17 +355,38 @@ void DiskTier::Run() {
     const bool is_done = writes_.empty() && doomed_.empty();
     if (stopping_ && (is_done || now >= write_until_)) return;
     if (!reads_.empty() && !stopping_) {
-      ReadNext(lock);
+      const TierName name = reads_.front();
+      reads_.pop_front();
+      const bool is_over = RunGuarded("cache", "to read a block from disk",
+                                      [&]() REQUIRES(mutex_) { ReadBlock(name, lock); });
+      if (!is_over) GiveUpReading(name);
     } else if (!doomed_.empty()) {
       RemoveNext(lock);
     } else if (!writes_.empty() && (stopping_ || now >= next_write_)) {
-      WriteNext(lock);
+      const TierName name = writes_.front().name;
+      const bool is_over = RunGuarded("cache", "to write a block to disk",
+                                      [&]() REQUIRES(mutex_) { WriteNext(lock); });
+      if (!is_over) GiveUpWriting(name);
     } else if (!writes_.empty()) {
       wake_.WaitUntil(lock, next_write_);
     } else {
       wake_.Wait(lock);
     }
   }
+}
+
+void DiskTier::GiveUpReading(const TierName& name) {
+  const auto load = loads_.find(name);
+  if (load != loads_.end() && load->second.bytes == nullptr) loads_.erase(load);
+  loaded_.NotifyAll();
+}
+
+void DiskTier::GiveUpWriting(const TierName& name) {
+  if (writes_.empty() || writes_.front().name != name) return;
+  queued_.erase(name);
+  writes_.pop_front();
+  ++counts_.dropped;
+  written_.NotifyAll();
 }
 
 void DiskTier::RemoveNext(MutexLock& lock) {
@@ -380,8 +401,8 @@ void DiskTier::MakeRoom(int64_t bytes) {
     return used_bytes_ + bytes > options_.max_bytes || std::ssize(files_) >= kMostFiles;
   };
   while (is_full() && !leftovers_.empty()) {
-    used_bytes_ -= leftovers_.front().bytes;
     doomed_.push_back(std::move(leftovers_.front().path));
+    used_bytes_ -= leftovers_.front().bytes;
     leftovers_.pop_front();
   }
   while (is_full() && !files_.empty()) {
@@ -466,16 +487,17 @@ void DiskTier::WriteNext(MutexLock& lock) {
     LOG_WARNING("cache", "a block was not written: {}", written.error().message);
     return;
   }
+  Files made;
+  made.push_back({job.name, bytes, {}});
+  const auto file = made.begin();
+  places_.emplace(job.name, file);
+  files_.splice(files_.end(), made);  // last, because the calls above may throw
   ++counts_.written;
   used_bytes_ += bytes;
-  const auto file = files_.insert(files_.end(), {job.name, bytes, {}});
-  places_.emplace(job.name, file);
   for (const std::weak_ptr<TierChanges>& changes : told) TellStored(*file, changes.lock());
 }
 
-void DiskTier::ReadNext(MutexLock& lock) {
-  const TierName name = reads_.front();
-  reads_.pop_front();
+void DiskTier::ReadBlock(const TierName& name, MutexLock& lock) {
   const uint64_t generation = generation_;
   const std::filesystem::path folder = own_;
   const TierIdentity identity = identity_;

@@ -125,7 +125,10 @@ class DiskTier {
   Status Scan(const TierIdentity& identity) REQUIRES(mutex_);
   void Run();
   void WriteNext(MutexLock& lock) REQUIRES(mutex_);
-  void ReadNext(MutexLock& lock) REQUIRES(mutex_);
+  void ReadBlock(const TierName& name, MutexLock& lock) REQUIRES(mutex_);
+  // After an exception: drops the block, so that nobody waits for it.
+  void GiveUpReading(const TierName& name) REQUIRES(mutex_);
+  void GiveUpWriting(const TierName& name) REQUIRES(mutex_);
   void RemoveNext(MutexLock& lock) REQUIRES(mutex_);
   bool MakeRoomToLoad() REQUIRES(mutex_);
   // Makes room for a file of `bytes` bytes by moving files to doomed_.

@@ -187,7 +187,12 @@ class FlightRecorderImpl final : public FlightRecorder {
         if (!stopping_) wake_.WaitUntil(lock, std::chrono::steady_clock::now() + kInterval);
         running = !stopping_;
       }
-      WriteOut();
+      RunGuarded("recorder", "to report a failure", [this] {
+        Try(CatchToResult([this]() -> Status {
+          WriteOut();
+          return {};
+        }));
+      });
     }
   }
 
