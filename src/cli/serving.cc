@@ -55,7 +55,7 @@ class Serving::DigestThread {
  public:
   DigestThread(std::filesystem::path folder, std::function<void(const Result<std::string>&)> done)
       : thread_(StartThread("digest", [this, folder = std::move(folder), done = std::move(done)] {
-          digest_ = WeightsDigest(folder, &stop_);
+          digest_ = CatchToResult([&] { return WeightsDigest(folder, &stop_); });
           if (done && !stop_) done(digest_);
         })) {}
   ~DigestThread() {

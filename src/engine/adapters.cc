@@ -1,6 +1,7 @@
 #include "engine/adapters.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -12,6 +13,9 @@
 
 namespace sluice {
 namespace {
+
+// Pause before the waiting requests are looked at again after an exception.
+constexpr std::chrono::milliseconds kTimeToRetry(10);
 
 tl::unexpected<Error> UnknownAdapter(std::string_view name) {
   return Fail(ErrorCode::kNotFound, fmt::format("there is no LoRA adapter '{}'", name));
@@ -183,9 +187,9 @@ Result<std::shared_ptr<const AdapterUse>> Adapters::Acquire(std::string_view nam
     if (entry == nullptr) return UnknownAdapter(name);
     if (entry->slot < 0) {
       std::erase_if(state_->waiters, [](const Waiter& waiter) { return waiter.use.expired(); });
+      const std::filesystem::path path = entry->source.path;
       const int slot = state_->waiters.empty() ? state_->TakeSlot(*entry) : -1;
       if (slot < 0) break;
-      const std::filesystem::path path = entry->source.path;
       RETURN_IF_ERROR(Fill(slot, path, lock));
       continue;  // The adapter may have been removed or replaced meanwhile.
     }
@@ -226,7 +230,11 @@ void Adapters::WhenReady(const std::shared_ptr<const AdapterUse>& use,
 void Adapters::ServeWaiters() {
   MutexLock lock(state_->mutex);
   while (!state_->is_stopping) {
-    if (!ServeOne(lock)) state_->changed.Wait(lock);
+    bool is_served = false;
+    const bool is_done = RunGuarded("engine", "to load an adapter for requests",
+                                    [&]() REQUIRES(state_->mutex) { is_served = ServeOne(lock); });
+    if (is_done && !is_served) state_->changed.Wait(lock);
+    if (!is_done) state_->changed.WaitUntil(lock, std::chrono::steady_clock::now() + kTimeToRetry);
   }
 }
 
@@ -239,10 +247,11 @@ bool Adapters::ServeOne(MutexLock& lock) {
       return true;
     }
     if (entry->slot < 0) {
-      const int slot = state_->TakeSlot(*entry);
-      if (slot < 0) continue;
+      // Copied before the slot is taken: after that, nothing may throw until Fill.
       const std::string name = waiter->name;
       const std::filesystem::path path = entry->source.path;
+      const int slot = state_->TakeSlot(*entry);
+      if (slot < 0) continue;
       const Status filled = Fill(slot, path, lock);
       if (filled) return true;
       // Another waiter for the same name may have come first meanwhile; all read the same file.
@@ -260,12 +269,18 @@ bool Adapters::ServeOne(MutexLock& lock) {
 
 void Adapters::Tell(std::list<Waiter>::iterator waiter, const Status& status, MutexLock& lock) {
   std::shared_ptr<const AdapterUse> use = waiter->use.lock();
+  // First, because copying the error may throw.
+  if (use != nullptr && !status) use->error_ = status.error();
   const std::function<void(const Status&)> then = std::move(waiter->then);
   if (use != nullptr && status) state_->Use(*state_->Find(waiter->name), *use);
-  if (use != nullptr && !status) use->error_ = status.error();
   state_->waiters.erase(waiter);
   const MutexUnlock unlock(state_->mutex, lock);
-  if (use != nullptr && then) then(status);
+  if (use != nullptr && then &&
+      !RunGuarded("engine", "to go on with a request", [&] { then(status); })) {
+    // The request must get an answer in any case. A short message needs no memory.
+    RunGuarded("engine", "to fail a request",
+               [&] { then(Fail(ErrorCode::kResourceExhausted, "no memory")); });
+  }
   use.reset();  // This may be the last reference; its destructor takes the lock.
 }
 

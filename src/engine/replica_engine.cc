@@ -229,26 +229,29 @@ void ReplicaEngine::Watch() {
     wake_.WaitUntil(lock, Clock::now() + kWatchInterval);
     lock.Unlock();
     for (int i = 0; i < num_engines(); ++i) {
-      const auto place = static_cast<size_t>(i);
-      const Engine& engine = *members_[place].engine;
-      const EngineState state = StateOf(i);
-      if (state.is_healthy != was_healthy[place]) {
-        was_healthy[place] = state.is_healthy;
-        if (state.is_healthy) {
-          LOG_INFO("engine", "{} computes again", NameOf(i));
-        } else {
-          LOG_ERROR("engine", "{} computes no more, requests go to the others: {}", NameOf(i),
-                    state.reason);
-        }
-      }
-      // If only its steps fail, the engine itself ends the requests of each.
-      if (!state.is_healthy && (engine.stalled() || !engine.failure().empty())) {
-        open_.FailAt(i, {ErrorCode::kUnavailable,
-                         fmt::format("{} computes no more: {}", NameOf(i), state.reason), ""});
-      }
+      // After an exception, this engine is looked at again in the next round.
+      RunGuarded("engine", "to watch an engine", [&] {
+        was_healthy[static_cast<size_t>(i)] = LookAt(i, was_healthy[static_cast<size_t>(i)]);
+      });
     }
     lock.Lock();
   }
+}
+
+bool ReplicaEngine::LookAt(int i, bool was_healthy) {
+  const Engine& engine = *members_[static_cast<size_t>(i)].engine;
+  const EngineState state = StateOf(i);
+  if (state.is_healthy && !was_healthy) LOG_INFO("engine", "{} computes again", NameOf(i));
+  if (!state.is_healthy && was_healthy) {
+    LOG_ERROR("engine", "{} computes no more, requests go to the others: {}", NameOf(i),
+              state.reason);
+  }
+  // If only its steps fail, the engine itself ends the requests of each.
+  if (!state.is_healthy && (engine.stalled() || !engine.failure().empty())) {
+    open_.FailAt(i, {ErrorCode::kUnavailable,
+                     fmt::format("{} computes no more: {}", NameOf(i), state.reason), ""});
+  }
+  return state.is_healthy;
 }
 
 }  // namespace sluice

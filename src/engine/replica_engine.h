@@ -81,6 +81,9 @@ class ReplicaEngine final : public Engine {
   EngineState StateOf(int i) const;
   // Fails the requests of engines that have stopped computing, until the destructor stops it.
   void Watch();
+  // Logs whether the health of engine `i` has changed, and fails the requests of a lost engine.
+  // Returns whether it is healthy.
+  bool LookAt(int i, bool was_healthy);
 
   const EngineInfo info_;
   const uint64_t base_seed_;

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <deque>
 #include <filesystem>
+#include <stdexcept>
 #include <thread>
 
 #include <fmt/format.h>
@@ -166,10 +167,15 @@ class MediaFetcher::Impl {
               std::function<void(FetchedMedia)> done) {
     const MutexLock lock(mutex_);
     if (stopping_) return;
-    jobs_.push_back({std::move(urls), std::move(reserve), std::move(done)});
     if (idle_ == 0 && static_cast<int>(threads_.size()) < config_.threads) {
-      threads_.push_back(StartThread("media-fetch", [this] { Work(); }));
+      const bool is_started = RunGuarded("media", "to start a thread", [&]() REQUIRES(mutex_) {
+        threads_.reserve(static_cast<size_t>(config_.threads));
+        threads_.push_back(StartThread("media-fetch", [this] { Work(); }));
+      });
+      if (!is_started && threads_.empty())
+        throw std::runtime_error("the system refuses a thread to fetch images");
     }
+    jobs_.push_back({std::move(urls), std::move(reserve), std::move(done)});
     wake_.NotifyOne();
   }
 

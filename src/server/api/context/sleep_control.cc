@@ -127,14 +127,16 @@ void IdleSleep::Run(Duration idle) {
                     Clock::now() + std::clamp<Duration>(idle / 8, std::chrono::milliseconds(20),
                                                         std::chrono::seconds(1)));
     if (stopping_) return;
-    const std::shared_ptr<const ModelContext> model = model_();
-    const auto idle_since = active_->idle_since();
-    if (model == nullptr || control_->sleeping() || active_->paused() || !idle_since ||
-        Clock::now() - *idle_since < idle)
-      continue;
     lock.Unlock();
-    LOG_INFO("server", "idle: sleeping until a request comes");
-    RunGuarded("server", "to fall asleep", [&] { control_->SleepUntilRequest(model); });
+    RunGuarded("server", "to fall asleep", [&] {
+      const std::shared_ptr<const ModelContext> model = model_();
+      const auto idle_since = active_->idle_since();
+      if (model == nullptr || control_->sleeping() || active_->paused() || !idle_since ||
+          Clock::now() - *idle_since < idle)
+        return;
+      LOG_INFO("server", "idle: sleeping until a request comes");
+      control_->SleepUntilRequest(model);
+    });
     lock.Lock();
   }
 }
