@@ -146,7 +146,7 @@ Status Watch(const options::Settings& settings, Ending& ending, shadow::Relay& r
   const std::filesystem::path folder = settings.TextOr("shadow-report");
   RETURN_IF_ERROR(WriteReports(folder, findings));
   while (!ending.WaitUntil(Clock::now() + kReportInterval)) {
-    const Status written = WriteReports(folder, findings);
+    const Status written = CatchToResult([&] { return WriteReports(folder, findings); });
     if (!written) LOG_ERROR("shadow", "{}", written.error().message);
   }
   relay.BeginDrain();

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <ctime>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -75,7 +76,11 @@ class StreamClient::Loop {
           ErrorCode::kUnavailable,
           fmt::format("cannot wait for sockets: {}; raise `ulimit -n`", std::strerror(errno)));
     }
-    Watch(timer_, EPOLLIN, &timer_);
+    RETURN_IF_ERROR(CatchToResult([this]() -> Status {
+      Watch(timer_, EPOLLIN, &timer_);
+      idle_.reserve(kMaxIdle + 1);
+      return {};
+    }));
     if (options_.url.tls && options_.tls == nullptr) {
       ASSIGN_OR_RETURN(options_.tls, ClientTls::Load({}));
     }
@@ -246,11 +251,13 @@ class StreamClient::Loop {
     return got < 0 && (errno == EAGAIN || errno == EINTR);
   }
 
+  // Throws std::system_error if the system refuses.
   void Watch(int fd, uint32_t events, void* what) const {
     epoll_event event{};
     event.events = events;
     event.data.ptr = what;
-    CHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl: {}", std::strerror(errno));
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0)
+      throw std::system_error(errno, std::generic_category(), "epoll_ctl");
   }
 
   void SetTimer(double until) {
@@ -280,7 +287,12 @@ class StreamClient::Loop {
     }
   }
 
+  // If it throws, no descriptor is lost, and the exchange is that of a connection or nobody's.
   void Connect(Exchange exchange, size_t address) {
+    // Memory comes first: between socket() and the new connection, nothing may throw.
+    auto made = std::make_unique<Connection>();
+    connections_.reserve(Grown(connections_.size() + 1, connections_.capacity()));
+    dead_.reserve(Grown(dead_.size() + connections_.size() + 1, dead_.capacity()));
     const Address& to = addresses_[address];
     const bool is_unix = to.bytes.ss_family == AF_UNIX;
     const int fd =
@@ -306,15 +318,20 @@ class StreamClient::Loop {
       return;
     }
     if (is_unix) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    connections_.push_back(std::make_unique<Connection>());
+    connections_.push_back(std::move(made));
     Connection& connection = *connections_.back();
     connection.fd = fd;
-    if (options_.url.tls)
-      connection.tls = std::make_unique<TlsLink>(*options_.tls, options_.url.host, fd);
     connection.address = address;
     connection.exchange = std::move(exchange);
     connection.busy = true;
+    if (options_.url.tls)
+      connection.tls = std::make_unique<TlsLink>(*options_.tls, options_.url.host, fd);
     Watch(fd, EPOLLIN | EPOLLOUT, &connection);
+  }
+
+  // The capacity of a vector that needs `size` elements: doubled if it is too small.
+  static size_t Grown(size_t size, size_t capacity) {
+    return size <= capacity ? capacity : 2 * size;
   }
 
   void ConnectFailed(Exchange exchange, size_t address, int reason) {
@@ -470,6 +487,26 @@ class StreamClient::Loop {
   }
 
   void Handle(Connection& connection, uint32_t events) {
+    StreamHandler* const handler = connection.exchange.handler;
+    try {
+      HandleEvents(connection, events);
+    } catch (...) {
+      LogCaught("client", "an exchange");
+      if (handler != nullptr) EndAfterException(*handler, CaughtMessage());
+    }
+  }
+
+  // Ends an exchange whose handler has not been told its end, wherever it is now.
+  void EndAfterException(StreamHandler& handler, std::string message) {
+    const double now = MonotonicSeconds();
+    if (Connection* connection = Find(handler)) return End(*connection, now, std::move(message));
+    if (std::ranges::any_of(failures_, [&](const auto& one) { return one.first == &handler; }))
+      return;
+    --num_running_;
+    TellEnd(handler, now, StreamEnd{0, std::move(message), "", ""});
+  }
+
+  void HandleEvents(Connection& connection, uint32_t events) {
     if (connection.fd < 0) return;  // was closed by an earlier event of this batch
     if (!connection.busy) {         // idle: the server closed it, or sent something that was not
                                     // requested

@@ -8,6 +8,7 @@
 
 #include <openssl/crypto.h>
 
+#include "base/firewall.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/process_memory.h"
@@ -90,16 +91,16 @@ class ServerImpl : public Server {
     while (!stopping_) {
       wake_.WaitUntil(lock, Clock::now() + (draining_ ? kDrainPoll : kUpkeep));
       lock.Unlock();
-      ReturnMemory();
-      if (config_.tls.refresh) http_->RefreshCertificates();
-      lock.Lock();
       const auto now = Clock::now();
-      if (now >= next_line) {
-        next_line = now + interval;
-        if (lines) {
-          for (const std::string& line : metrics_.ThroughputLines()) LOG_INFO("engine", "{}", line);
-        }
-      }
+      const bool shows_lines = lines && now >= next_line;
+      if (shows_lines) next_line = now + interval;
+      RunGuarded("server", "upkeep", [&] {
+        ReturnMemory();
+        if (config_.tls.refresh) http_->RefreshCertificates();
+        if (!shows_lines) return;
+        for (const std::string& line : metrics_.ThroughputLines()) LOG_INFO("engine", "{}", line);
+      });
+      lock.Lock();
       if (!draining_) continue;
       if (engine_ != nullptr && engine_->num_unfinished() > 0) {
         idle_since.reset();  // perhaps for a request that arrived while the drain began

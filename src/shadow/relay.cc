@@ -286,7 +286,7 @@ class RelayImpl final : public Relay, public HttpHandler {
   void Run() {
     constexpr double kForever = std::numeric_limits<double>::infinity();
     while (!is_ending_) {
-      client_->Poll(kForever, wake_.get());
+      RunGuarded("relay", "to talk to the upstream", [&] { client_->Poll(kForever, wake_.get()); });
       uint64_t times = 0;
       [[maybe_unused]] const ssize_t got = read(wake_.get(), &times, sizeof(times));
       std::vector<Task> tasks;

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <openssl/crypto.h>
 
+#include "base/firewall.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -118,13 +119,15 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
       wake_.WaitUntil(lock, Clock::now() + (draining_ ? kDoorDrainPoll : kDoorUpkeep));
       const bool draining = draining_;
       lock.Unlock();
-      ReturnMemory();
-      if (config_.tls.refresh) http_->RefreshCertificates();
       const auto now = Clock::now();
-      if (lines && now >= next_line) {
-        next_line = now + interval;
+      const bool shows_lines = lines && now >= next_line;
+      if (shows_lines) next_line = now + interval;
+      RunGuarded("server", "upkeep", [&] {
+        ReturnMemory();
+        if (config_.tls.refresh) http_->RefreshCertificates();
+        if (!shows_lines) return;
         for (const std::string& line : slots_.ThroughputLines()) LOG_INFO("engine", "{}", line);
-      }
+      });
       const bool is_drained = draining && slots_.IsDrained();
       if (!is_drained) {
         idle_since.reset();

@@ -304,26 +304,29 @@ void ModelSlots::RunLoad(Slot& slot) {
   Notify();
 }
 
+// If it throws on the way, the slot's state is already that after the load.
 void ModelSlots::LoadAndTell(Slot& slot) {
-  const Status status = CatchToResult([&] { return LoadSlot(slot); });
+  Status status = CatchToResult([&] { return LoadSlot(slot); });
   std::deque<Waiting> refused;
   Admitted reopened;
   {
     const MutexLock lock(mutex_);
     if (!status) {
-      if (!stopping_)
-        LOG_ERROR("models", "{} cannot be loaded: {}", slot.model.name, status.error().message);
       slot.state = ModelState::kFailed;
-      slot.error = status.error();
+      slot.error = std::move(status.error());
       slot.failed_at = Clock::now();
       slot.bytes = slot.reserved = 0;
       ++slot.num_failures;
       refused = std::exchange(slot.waiting, {});
     }
     slot.was_tried = true;
-    reopened = Reopen(slot, {});
+    RunGuarded("models", "to reopen models",
+               [&]() REQUIRES(mutex_) { reopened = Reopen(slot, {}); });
+    if (!status && !stopping_)
+      LOG_ERROR("models", "{} cannot be loaded: {}", slot.model.name, slot.error.message);
   }
-  if (!status) Refuse(refused, LoadFailed(slot.model.name, status.error(), config_.retry_seconds));
+  // Only this thread and the next load change the error.
+  if (!status) Refuse(refused, LoadFailed(slot.model.name, slot.error, config_.retry_seconds));
   HandOver(std::move(reopened));
 }
 
@@ -445,7 +448,8 @@ Result<bool> ModelSlots::MakeRoom(Slot& slot, int64_t bytes) {
       MutexLock lock(mutex_);
       Placement placement;
       taken = TakeRoom(slot, placement, leaving);
-      reopened = Reopen(slot, placement.close);
+      RunGuarded("models", "to reopen models",
+                 [&]() REQUIRES(mutex_) { reopened = Reopen(slot, placement.close); });
       if (taken && !*taken && leaving == nullptr && reopened.empty())
         wake_.WaitUntil(lock, Clock::now() + kLookForRoom);
     }
@@ -461,7 +465,6 @@ void ModelSlots::PutOut(Slot& slot) {
   const auto end = Clock::now() + kTimeToLetGo;
   while (!context.expired() && Clock::now() < end) std::this_thread::sleep_for(kLookForHolders);
   if (std::shared_ptr<const ModelContext> held = context.lock()) {
-    LOG_WARNING("models", "{} stays: a request still holds it", slot.model.name);
     slot.dispatcher->Attach(std::move(held));
     std::deque<Waiting> admitted;
     {
@@ -471,6 +474,7 @@ void ModelSlots::PutOut(Slot& slot) {
       slot.flights->Touch();
       admitted = TakeAdmitted(slot);
     }
+    LOG_WARNING("models", "{} stays: a request still holds it", slot.model.name);
     return HandOver(slot, std::move(admitted));
   }
   slot.metrics.SetSleeping(true);
@@ -482,7 +486,6 @@ void ModelSlots::PutOut(Slot& slot) {
   }
   engine.reset();
   ReturnFreeMemory();
-  LOG_INFO("models", "{} is put out", slot.model.name);
   const MutexLock lock(mutex_);
   slot.state = ModelState::kOut;
   slot.closed_for = nullptr;
@@ -490,6 +493,7 @@ void ModelSlots::PutOut(Slot& slot) {
   ++slot.num_put_out;
   CountRequestMemory();
   Notify();
+  LOG_INFO("models", "{} is put out", slot.model.name);
 }
 
 Status ModelSlots::Fill(Slot& slot) {
@@ -537,9 +541,13 @@ Status ModelSlots::Fill(Slot& slot) {
     slot.was_tried = true;
     ++slot.num_loads;
     CountRequestMemory();
-    LOG_INFO("models", "{} is loaded in {:.1f} s and takes {}", slot.model.name,
-             std::chrono::duration<double>(slot.load_time).count(), MemoryText(slot.bytes));
-    admitted = TakeAdmitted(slot);
+    // The model is loaded: an exception from here on is not one of the load.
+    RunGuarded("models", "to report a load", [&] {
+      LOG_INFO("models", "{} is loaded in {:.1f} s and takes {}", slot.model.name,
+               std::chrono::duration<double>(slot.load_time).count(), MemoryText(slot.bytes));
+    });
+    RunGuarded("models", "to admit requests",
+               [&]() REQUIRES(mutex_) { admitted = TakeAdmitted(slot); });
   }
   HandOver(slot, std::move(admitted));
   return {};
