@@ -1,13 +1,13 @@
 #include "models/parallel_model.h"
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include "base/check.h"
 #include "base/firewall.h"
@@ -302,11 +302,14 @@ class ParallelModel final : public Model, public WeightStage {
                                options_, ranks_[i].place, ranks_[i].groups());
       });
     };
+    threads.reserve(ranks_.size());
     try {
       for (size_t i = 0; i < ranks_.size(); ++i) threads.emplace_back(load, i);
     } catch (const std::system_error& error) {
       status = Fail(ErrorCode::kResourceExhausted,
                     ThreadsRefused("a thread for each rank", error.what(), "lower --threads"));
+    } catch (const std::bad_alloc&) {
+      status = Fail(ErrorCode::kResourceExhausted, "out of memory");
     }
     for (std::thread& thread : threads) thread.join();
     for (size_t i = 0; status && i < ranks_.size(); ++i) {
@@ -420,6 +423,9 @@ class ParallelModel final : public Model, public WeightStage {
       Report(i, std::move(result));
       if (is_loaded) ComputeSteps(rank);
     });
+    // First waits for all, because naming an error may throw and the ranks use the caller's
+    // objects.
+    for (size_t i = 0; i < num_started; ++i) Await(i);
     for (size_t i = 0; i < num_started; ++i) {
       Status result = Named(ResultOf(i), static_cast<int>(i));
       // Report the root cause, not the kUnavailable that it caused in other ranks.
@@ -435,10 +441,13 @@ class ParallelModel final : public Model, public WeightStage {
   template <typename Run>
   Status StartThreads(size_t& num_started, const Run& run) {
     try {
+      threads_.reserve(ranks_.size());
       for (; num_started < ranks_.size(); ++num_started) {
         threads_.emplace_back([run, i = num_started] {
-          ::pthread_setname_np(::pthread_self(), fmt::format("rank-{}", i).c_str());
-          run(i);
+          RunGuarded("models", "a rank", [&] {
+            NameThread(fmt::format("rank-{}", i).c_str());
+            run(i);
+          });
         });
       }
     } catch (const std::system_error& error) {
@@ -446,6 +455,8 @@ class ParallelModel final : public Model, public WeightStage {
                   ThreadsRefused(fmt::format("a thread for rank {}", num_started), error.what(),
                                  "lower --tensor-parallel-size"),
                   "tensor_parallel_size");
+    } catch (const std::bad_alloc&) {
+      return Fail(ErrorCode::kResourceExhausted, "out of memory");
     }
     return {};
   }
@@ -485,15 +496,22 @@ class ParallelModel final : public Model, public WeightStage {
 
   // If a rank on a device fails to load, notifies the ranks that wait for that rank.
   void Report(size_t rank, Status result) {
-    if (!result && ranks_[rank].device != nullptr) ranks_[rank].all->Fail(result.error().message);
+    if (!result && ranks_[rank].device != nullptr) {
+      RunGuarded("models", "to tell other ranks of a failure",
+                 [&] { ranks_[rank].all->Fail(result.error().message); });
+    }
     const MutexLock lock(mutex_);
     results_[rank] = std::move(result);
     reported_.NotifyAll();
   }
 
-  Status ResultOf(size_t rank) {
+  void Await(size_t rank) {
     MutexLock lock(mutex_);
     while (!results_[rank]) reported_.Wait(lock);
+  }
+
+  Status ResultOf(size_t rank) {
+    const MutexLock lock(mutex_);
     return *results_[rank];
   }
 

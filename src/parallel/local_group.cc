@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <new>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -29,7 +30,11 @@ class Failure {
   bool Set(const std::string& reason) {
     const MutexLock lock(mutex_);
     if (failed_.load()) return false;
-    reason_ = reason;
+    try {
+      reason_ = reason;
+    } catch (const std::bad_alloc&) {
+      reason_ = "out of memory";  // so short that it needs none
+    }
     failed_.store(true);
     return true;
   }
