@@ -79,7 +79,7 @@ Result<std::unique_ptr<DecoderModel>> DecoderModel::ShareWith(const ThreadPool& 
 }
 
 void DecoderModel::PrepareThread(const ThreadPool& pool) {
-  kernels::ReserveLinearScratch(pool, options_.max_rows, WidestInputOf(config_.spec, options_),
+  kernels::ReserveLinearScratch(pool, options_.max_rows, program::WidestInput(executor_.program()),
                                 OrdersInputs(executor_.program()));
 }
 

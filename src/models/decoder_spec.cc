@@ -61,35 +61,6 @@ int DecoderSpec::LargestHeadDim() const {
   return largest;
 }
 
-int64_t DecoderSpec::WidestInput() const {
-  int64_t widest = std::max(hidden_size, layer_embeddings.width);
-  for (const LayerSpec& layer : layers) {
-    const AttentionSpec& attention = layer.attention;
-    widest = std::max({widest, attention.output_width(), layer.mlp.intermediate_size,
-                       layer.moe ? layer.moe->intermediate_size : 0,
-                       layer.moe && layer.moe->latent ? layer.moe->latent->width : 0,
-                       layer.mixer ? layer.mixer->values_width() : 0});
-    if (attention.latent) {
-      widest =
-          std::max({widest, int64_t{attention.latent->q_rank}, int64_t{attention.latent->kv_rank}});
-      if (attention.latent->compressed)
-        widest =
-            std::max(widest, attention.q_width() / attention.latent->compressed->output_groups);
-    }
-  }
-  return widest;
-}
-
-int64_t DecoderSpec::WidestOutput() const {
-  int64_t widest =
-      std::max(hidden_size, layer_embeddings.width * static_cast<int64_t>(layers.size()));
-  for (const LayerSpec& layer : layers) {
-    widest = std::max({widest, layer.attention.first_width(), layer.mlp.inner_width()});
-    if (layer.mixer) widest = std::max(widest, layer.mixer->InputRows());
-  }
-  return widest;
-}
-
 bool DecoderSpec::SplitsInputs(ElementType compute_type) const {
   return compute_type == ElementType::kBF16 && NumMoeLayers() > 0;
 }

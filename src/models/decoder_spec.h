@@ -555,11 +555,6 @@ struct DecoderSpec {
   const AttentionSpec& WidestKeys() const;
   int64_t NumKvLayers() const;  // that have their own keys and values
 
-  // The widest input of any matrix product except the head's, and the widest output of any except
-  // the head's and the experts'.
-  int64_t WidestInput() const;
-  int64_t WidestOutput() const;
-
   // Whether inputs of BF16 products are kept as the sum of two BF16 numbers. In models with
   // experts, rounding them to a single BF16 number can change which of two nearly equal experts is
   // chosen, and so the whole result of a row.

@@ -2,7 +2,6 @@
 // propose the next tokens.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -64,10 +63,6 @@ struct DrafterSpec {
   int64_t num_outputs = 0;
   std::vector<int32_t> target_ids = {};
 
-  // Returns the width of the widest product input outside the layers.
-  int64_t widest_input(int64_t hidden_size) const {
-    return std::max(2 * hidden_size, target_width());
-  }
   bool drafts_blocks() const { return kind == Kind::kDflash; }
   int64_t target_width() const { return takes.Width(target_hidden_size); }
 };

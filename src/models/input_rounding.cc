@@ -16,13 +16,6 @@ InputRounding RoundingOf(const ActivationFormat& format, const ModelOptions& opt
   return asked ? InputRounding::kF32 : InputRounding::kNone;
 }
 
-int64_t WidestInputOf(const DecoderSpec& spec, const ModelOptions& options) {
-  const int64_t widest = spec.WidestInput();
-  return options.drafter == nullptr
-             ? widest
-             : std::max(widest, options.drafter->widest_input(spec.hidden_size));
-}
-
 int64_t MostExpertPairs(int64_t top_k, int64_t max_rows) {
   // Enough rows that most experts get some in each pass over their weights, even if there are many.
   constexpr int64_t kMoePairs = 4096;

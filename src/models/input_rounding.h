@@ -20,10 +20,6 @@ enum class InputRounding : uint8_t {
 // fastest. Other formats are used only on request.
 InputRounding RoundingOf(const ActivationFormat& format, const ModelOptions& options);
 
-// Returns the width of the widest input of any product, including those before the layers of a
-// drafting head.
-int64_t WidestInputOf(const DecoderSpec& spec, const ModelOptions& options);
-
 // Returns the maximum number of (row, expert) pairs that are computed together in steps of up to
 // `max_rows` rows with `top_k` experts each; 0 without experts.
 int64_t MostExpertPairs(int64_t top_k, int64_t max_rows);

@@ -159,16 +159,16 @@ Result<ModelMemory> PlanShare(const ModelConfig& config, const ModelOptions& opt
   memory.token_weight_bytes =
       ParameterBytes(ReadByOneToken(share, options.drafter != nullptr, parameters, unfilled),
                      *config.scheme, options.compute_type);
+  const program::Program program =
+      program::BuildDecoder({.spec = spec,
+                             .options = options,
+                             .place = place,
+                             .rounding = PlannedRounding(parameters, *config.scheme, options),
+                             .num_threads = num_threads,
+                             .weights = unfilled});
   memory.workspace_bytes =
-      program::BufferPlan::For(
-          program::BuildDecoder({.spec = spec,
-                                 .options = options,
-                                 .place = place,
-                                 .rounding = PlannedRounding(parameters, *config.scheme, options),
-                                 .num_threads = num_threads,
-                                 .weights = unfilled}))
-          .total_bytes +
-      kernels::LinearScratchBytes(num_threads, options.max_rows, WidestInputOf(spec, options),
+      program::BufferPlan::For(program).total_bytes +
+      kernels::LinearScratchBytes(num_threads, options.max_rows, program::WidestInput(program),
                                   OrdersInputs(parameters, *config.scheme, options.compute_type));
   if (options.lora.num_slots > 0) {
     const LoraLayout layout = LoraLayout::For(spec, options.lora, parameters, unfilled, place);

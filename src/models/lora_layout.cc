@@ -8,7 +8,6 @@
 #include "base/integer.h"
 #include "kernels/linear.h"
 #include "kernels/lora.h"
-#include "models/largest_sizes.h"
 
 namespace sluice {
 namespace {
@@ -119,7 +118,10 @@ LoraLayout LoraLayout::For(const DecoderSpec& spec, const LoraOptions& options,
   const LayerSpec* const moe_layer = options.experts ? spec.FirstMoeLayer() : nullptr;
   const bool is_mixed =
       moe_layer != nullptr && moe_layer->moe->activation == Activation::kClampedSwiglu;
-  if (moe_layer != nullptr) layout.top_k = LargestSizes(spec).top_k;
+  if (moe_layer != nullptr) {
+    for (const LayerSpec& layer : spec.layers)
+      layout.top_k = std::max(layout.top_k, layer.moe ? layer.moe->top_k : 0);
+  }
   const ParameterList whole = ListParameters(spec, unfilled);
   for (const MatrixParameter& matrix : whole.matrices) {
     if (matrix.experts != nullptr && moe_layer != nullptr) layout.AddExpert(matrix, is_mixed);

@@ -1,6 +1,5 @@
 #include "models/encoder/encoder_model.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -26,7 +25,7 @@ class EncoderModel final : public Model {
 
   void PrepareThread(const ThreadPool& pool) override {
     kernels::ReserveLinearScratch(pool, options_.max_rows,
-                                  std::max(spec_.hidden_size, spec_.intermediate_size));
+                                  program::WidestInput(executor_.program()));
   }
 
   void Forward(ThreadPool& pool, const StepInput& input, KvCache& cache, float* results) override {
@@ -85,15 +84,14 @@ Result<ModelMemory> PlanEncoder(const ModelConfig& config, const ModelOptions& o
   ModelMemory memory;
   memory.weight_bytes = ParameterBytes(parameters, *config.scheme, options.compute_type);
   memory.token_weight_bytes = memory.weight_bytes;
+  const program::Program program = program::BuildEncoder({.spec = spec,
+                                                          .options = options,
+                                                          .num_threads = num_threads,
+                                                          .classifies = NumScores(config) > 0,
+                                                          .weights = unfilled});
   memory.workspace_bytes =
-      program::BufferPlan::For(program::BuildEncoder({.spec = spec,
-                                                      .options = options,
-                                                      .num_threads = num_threads,
-                                                      .classifies = NumScores(config) > 0,
-                                                      .weights = unfilled}))
-          .total_bytes +
-      kernels::LinearScratchBytes(num_threads, options.max_rows,
-                                  std::max(spec.hidden_size, spec.intermediate_size));
+      program::BufferPlan::For(program).total_bytes +
+      kernels::LinearScratchBytes(num_threads, options.max_rows, program::WidestInput(program));
   PlanEncoderCache(spec, options, memory);
   return memory;
 }

@@ -22,6 +22,22 @@ const char* NameOf(const Op& op) {
   return std::visit([](const auto& one) { return one.kName; }, op);
 }
 
+int64_t WidestInput(const Program& program) {
+  int64_t widest = 0;
+  for (const Op& op : program.ops) {
+    if (const auto* product = std::get_if<Project>(&op)) widest = std::max(widest, product->k);
+    if (const auto* product = std::get_if<ProjectExperts>(&op))
+      widest = std::max(widest, product->k);
+    if (const auto* router = std::get_if<Route>(&op)) widest = std::max(widest, router->width);
+    if (const auto* gate = std::get_if<GateShared>(&op)) widest = std::max(widest, gate->width);
+    if (const auto* latent = std::get_if<AbsorbQueries>(&op)) {
+      const LatentSpec& spec = *program.attentions[static_cast<size_t>(latent->attention)].latent;
+      widest = std::max({widest, int64_t{spec.qk_dim()}, int64_t{spec.kv_rank}});
+    }
+  }
+  return widest;
+}
+
 bool OrdersInputs(const Program& program) {
   const auto has_order = [](const kernels::PackedMatrix& matrix) {
     return matrix.format.has_input_order;

@@ -84,6 +84,9 @@ struct Program {
 
 const char* NameOf(const Op& op);
 
+// Returns the number of elements in the widest row that an operator multiplies by a matrix.
+int64_t WidestInput(const Program& program);
+
 // Returns whether any loaded matrix reorders its inputs.
 bool OrdersInputs(const Program& program);
 

@@ -56,13 +56,6 @@ TowerSizes SizesOf(const TowerSpec& spec, const TowerOptions& options) {
   return sizes;
 }
 
-int64_t WidestTowerInput(const TowerSpec& spec) {
-  int64_t widest = std::max({spec.hidden, spec.intermediate, spec.patch_numbers(),
-                             spec.heads * spec.head_dim, spec.feature_width() * spec.group()});
-  for (const ProjectorStep& step : spec.projector) widest = std::max(widest, step.width);
-  return widest;
-}
-
 // Rows of a table with `side` rows that are summed for a position, and their weights.
 struct Taps {
   std::vector<int32_t> rows = {};
@@ -202,7 +195,7 @@ TowerMemory PlanTower(const TowerSpec& spec, const QuantizationScheme& scheme,
   memory.weight_bytes = ParameterBytes(parameters, scheme, options.compute_type);
   memory.workspace_bytes =
       program::BufferPlan::For(program).total_bytes +
-      kernels::LinearScratchBytes(num_threads, step.max_rows, WidestTowerInput(spec)) +
+      kernels::LinearScratchBytes(num_threads, step.max_rows, program::WidestInput(program)) +
       TowerBlocks(spec, options) *
           KvCache::BytesPerBlock(KvLayoutOf(program.attentions.front(), step), 1);
   return memory;
@@ -224,7 +217,7 @@ Result<TowerMemory> PlanTowerOnDevice(const TowerSpec& spec, const QuantizationS
   memory.weight_bytes = ParameterBytes(front, scheme, options.compute_type);
   memory.workspace_bytes =
       program::BufferPlan::For(program).total_bytes +
-      kernels::LinearScratchBytes(num_threads, step.max_rows, WidestTowerInput(spec)) +
+      kernels::LinearScratchBytes(num_threads, step.max_rows, program::WidestInput(program)) +
       step.max_rows * spec.hidden * int64_t{sizeof(float)};
   return memory;
 }
@@ -347,7 +340,8 @@ Result<std::unique_ptr<ImageTower>> ImageTower::Share(const ThreadPool& pool) co
 }
 
 void ImageTower::PrepareThread(const ThreadPool& pool) const {
-  kernels::ReserveLinearScratch(pool, StepRows(spec_, options_), WidestTowerInput(spec_));
+  kernels::ReserveLinearScratch(pool, StepRows(spec_, options_),
+                                program::WidestInput(executor_.program()));
 }
 
 Status ImageTower::Check(const TowerSpec& spec, const TowerOptions& options,
