@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <exception>
 #include <filesystem>
 #include <list>
 
@@ -116,6 +117,8 @@ class HttpTransfers::Impl {
     curl_slist* headers = nullptr;
     HttpOutcome outcome;
     bool told_head = false;
+    // What a callback threw: an exception must not pass through libcurl, which would leak.
+    std::exception_ptr thrown = nullptr;
     std::array<char, CURL_ERROR_SIZE> message = {};
   };
 
@@ -166,15 +169,23 @@ class HttpTransfers::Impl {
   }
 
   static size_t OnHeader(char* data, size_t, size_t size, void* user) {
-    HttpHead& head = static_cast<Transfer*>(user)->outcome.head;
-    const std::string_view line = AsciiTrim({data, size});
+    Transfer& transfer = *static_cast<Transfer*>(user);
+    try {
+      AddHeader(transfer.outcome.head, AsciiTrim({data, size}));
+    } catch (...) {
+      transfer.thrown = std::current_exception();
+      return size == 0 ? 1 : 0;  // any other number is an error for libcurl
+    }
+    return size;
+  }
+
+  static void AddHeader(HttpHead& head, std::string_view line) {
     if (line.starts_with("HTTP/"))
       head.headers.clear();  // drops the headers of a proxy or a 1xx
                              // response
     const size_t colon = line.find(':');
-    if (colon == std::string_view::npos || head.headers.size() >= kMaxHeaders) return size;
+    if (colon == std::string_view::npos || head.headers.size() >= kMaxHeaders) return;
     head.headers.emplace_back(AsciiLower(line.substr(0, colon)), AsciiTrim(line.substr(colon + 1)));
-    return size;
   }
 
   static bool TellHead(Transfer& transfer) {
@@ -188,8 +199,13 @@ class HttpTransfers::Impl {
 
   static size_t OnBody(char* data, size_t, size_t size, void* user) {
     Transfer& transfer = *static_cast<Transfer*>(user);
-    if (TellHead(transfer) && (!transfer.request.on_body || transfer.request.on_body({data, size})))
-      return size;
+    try {
+      if (TellHead(transfer) &&
+          (!transfer.request.on_body || transfer.request.on_body({data, size})))
+        return size;
+    } catch (...) {
+      transfer.thrown = std::current_exception();
+    }
     transfer.outcome.ended_by_caller = true;
     return size == 0 ? 1 : 0;  // any other number is an error for libcurl
   }
@@ -223,6 +239,11 @@ class HttpTransfers::Impl {
       void* user = nullptr;
       curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
       Transfer& transfer = *static_cast<Transfer*>(user);
+      if (transfer.thrown != nullptr) {
+        const std::exception_ptr thrown = transfer.thrown;
+        Remove(transfer);
+        std::rethrow_exception(thrown);
+      }
       HttpOutcome& outcome = transfer.outcome;
       if (code == CURLE_OK && !TellHead(transfer)) outcome.ended_by_caller = true;
       if (code != CURLE_OK && !outcome.ended_by_caller) {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <filesystem>
 #include <stdexcept>
 #include <thread>
@@ -73,6 +74,8 @@ struct Exchange {
   bool is_large = false;
   bool is_refused = false;  // whether `reserve` returned false
   std::string body = "";
+  // What a callback threw: an exception must not pass through libcurl, which would leak.
+  std::exception_ptr thrown = nullptr;
 };
 
 std::string TextOfAddress(const sockaddr& address) {
@@ -90,10 +93,13 @@ std::string TextOfAddress(const sockaddr& address) {
 // another one.
 curl_socket_t OpenSocket(void* user, curlsocktype, curl_sockaddr* address) {
   auto* exchange = static_cast<Exchange*>(user);
-  if (!exchange->private_allowed && !IsPublicAddress(TextOfAddress(address->addr))) {
-    exchange->is_forbidden = true;
-    return CURL_SOCKET_BAD;
+  try {
+    exchange->is_forbidden =
+        !exchange->private_allowed && !IsPublicAddress(TextOfAddress(address->addr));
+  } catch (...) {
+    exchange->thrown = std::current_exception();
   }
+  if (exchange->is_forbidden || exchange->thrown != nullptr) return CURL_SOCKET_BAD;
   return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
@@ -101,12 +107,17 @@ size_t OnMediaBody(char* data, size_t, size_t size, void* user) {
   auto* exchange = static_cast<Exchange*>(user);
   const uint64_t total = exchange->body.size() + size;
   exchange->is_large = total > exchange->config->max_bytes;
-  // A string that grows briefly needs memory for its old and its new bytes.
-  exchange->is_refused =
-      !exchange->is_large && *exchange->reserve && !(*exchange->reserve)(3 * total);
-  if (exchange->is_large || exchange->is_refused) return 0;
-  exchange->body.append(data, size);
-  return size;
+  if (exchange->is_large) return 0;
+  try {
+    // A string that grows briefly needs memory for its old and its new bytes.
+    exchange->is_refused = *exchange->reserve && !(*exchange->reserve)(3 * total);
+    if (exchange->is_refused) return 0;
+    exchange->body.append(data, size);
+    return size;
+  } catch (...) {
+    exchange->thrown = std::current_exception();
+    return 0;
+  }
 }
 
 int OnMediaProgress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
@@ -227,6 +238,7 @@ class MediaFetcher::Impl {
     if (easy == nullptr) return Fail(ErrorCode::kResourceExhausted, "no memory to fetch an image");
     SetUp(easy.get(), url, exchange, static_cast<long>(left));
     const CURLcode code = curl_easy_perform(easy.get());
+    if (exchange.thrown != nullptr) std::rethrow_exception(exchange.thrown);
     if (code != CURLE_OK) return Failure(exchange, code, read.host);
     long status = 0;
     curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &status);
