@@ -83,4 +83,11 @@ class DeviceRunner {
   std::unique_ptr<Runner> runner_;
 };
 
+// Names a test after its checkpoint.
+inline std::string CheckpointName(const ::testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 }  // namespace sluice::testing
