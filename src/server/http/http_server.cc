@@ -30,6 +30,8 @@ using Acceptor = asio::basic_socket_acceptor<Socket::protocol_type>;
 
 // Interval between checks of the connections' deadlines.
 constexpr auto kTick = std::chrono::milliseconds(250);
+// Pause after there was no memory to wait for the next connection.
+constexpr auto kTimeForMemory = std::chrono::milliseconds(10);
 // Maximum number of connections in the system's queue.
 constexpr int kMaxWaiting = 4096;
 
@@ -231,21 +233,30 @@ class HttpServerImpl : public HttpServer {
 
   HttpIoThread* NextThread() { return core_->threads[next_++ % core_->threads.size()].get(); }
 
+  // Waits for the next connection. If there is no memory even for that, tries again until there is:
+  // otherwise no connection would ever be accepted again.
   void Accept() {
+    while (!RunGuarded("http", "to wait for a connection", [this] { TryAccept(); }))
+      std::this_thread::sleep_for(kTimeForMemory);
+  }
+
+  void TryAccept() {
     HttpIoThread* const io = NextThread();
     acceptor_->async_accept(io->context, [this, io](error_code error, Socket socket) {
       if (error == asio::error::operation_aborted || core_->stopped) return;
-      if (error) {
-        // Out of file descriptors: waits until some are free instead of spinning.
-        LOG_WARNING("http", "cannot accept a connection: {}", error.message());
-        retry_->expires_after(std::chrono::milliseconds(100));
-        retry_->async_wait([this](error_code cancelled) {
-          if (!cancelled) Accept();
-        });
+      // Out of file descriptors: waits until some are free instead of spinning.
+      if (error && RunGuarded("http", "to wait for file descriptors", [&] { AcceptLater(error); }))
         return;
-      }
-      RunGuarded("http", "to take a connection", [&] { Take(io, std::move(socket)); });
+      if (!error) RunGuarded("http", "to take a connection", [&] { Take(io, std::move(socket)); });
       Accept();
+    });
+  }
+
+  void AcceptLater(error_code reason) {
+    LOG_WARNING("http", "cannot accept a connection: {}", reason.message());
+    retry_->expires_after(std::chrono::milliseconds(100));
+    retry_->async_wait([this](error_code cancelled) {
+      if (!cancelled) Accept();
     });
   }
 
@@ -266,11 +277,13 @@ class HttpServerImpl : public HttpServer {
       if (core_->stopped) return;
       io->connections.insert(connection);
       connection->Start();
-      if (!io->ticking) {
-        io->ticking = true;
-        Tick(io);
-      }
+      if (!io->ticking) BeginTicking(io);
     });
+  }
+
+  // Without memory for it, the next connection tries again.
+  static void BeginTicking(HttpIoThread* io) {
+    io->ticking = RunGuarded("http", "to look at deadlines", [io] { Tick(io); });
   }
 
   // Checks deadlines a few times a second, but only while there are connections.
@@ -287,7 +300,7 @@ class HttpServerImpl : public HttpServer {
       if (io->connections.empty()) {
         io->ticking = false;
       } else {
-        Tick(io);
+        BeginTicking(io);
       }
     });
   }
