@@ -3,8 +3,10 @@
 #include <atomic>
 #include <chrono>
 #include <climits>
+#include <exception>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -127,9 +129,24 @@ struct ThreadPool::State {
     for (std::thread& worker : workers) worker.join();
   }
 
-  // noexcept: a task that throws ends the program. If the exception left the calling thread's
-  // section, the other threads would use data that no longer exists.
-  static void Call(Erased task, void* context, int thread) noexcept { task(context, thread); }
+  // Keeps the first exception of a section until all threads have finished it: if the exception
+  // left the calling thread's part at once, the other threads would use data that no longer exists.
+  void Call(Erased task_of_section, void* context_of_section, int thread) noexcept {
+    try {
+      task_of_section(context_of_section, thread);
+    } catch (...) {
+      if (!has_thrown.exchange(true)) thrown = std::current_exception();
+    }
+  }
+
+  void ThrowWhatWasThrown() {
+    const std::exception_ptr first = std::exchange(thrown, nullptr);
+    has_thrown = false;
+    std::rethrow_exception(first);
+  }
+
+  std::atomic<bool> has_thrown{false};
+  std::exception_ptr thrown;  // written by the thread that sets has_thrown
 };
 
 ThreadPool::ThreadPool(int num_threads, std::vector<int> cpus)
@@ -160,8 +177,10 @@ void ThreadPool::PinCaller() {
 
 void ThreadPool::RunErased(Erased task, void* context) {
   if (num_threads_ > 1) state_->Begin(task, context);
-  State::Call(task, context, 0);
+  state_->Call(task, context, 0);
   if (num_threads_ > 1) state_->pending.Wait(state_->spin, [](uint32_t left) { return left == 0; });
+  if (state_->has_thrown) [[unlikely]]
+    state_->ThrowWhatWasThrown();
 }
 
 }  // namespace sluice

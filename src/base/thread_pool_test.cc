@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <new>
 #include <set>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -25,6 +27,26 @@ TEST(ThreadPool, RunsEveryThreadIndexOnce) {
     for (int round = 0; round < 200; ++round)
       pool.Run([&](int thread) { ++calls[static_cast<size_t>(thread)]; });
     for (auto& count : calls) EXPECT_EQ(count.load(), 200);
+  }
+}
+
+TEST(ThreadPool, AnExceptionLeavesASectionOnceAllThreadsHaveFinishedIt) {
+  for (int num_threads : {1, 2, 3}) {
+    ThreadPool pool(num_threads);
+    for (int thrower = 0; thrower < num_threads; ++thrower) {
+      std::atomic<int> finished{0};
+      const auto section = [&](int thread) {
+        if (thread == thrower) throw std::runtime_error("no");
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        ++finished;
+      };
+      EXPECT_THROW(pool.Run(section), std::runtime_error);
+      EXPECT_EQ(finished, num_threads - 1);
+    }
+    EXPECT_THROW(pool.Run([](int) { throw std::bad_alloc(); }), std::bad_alloc);
+    std::atomic<int> calls{0};
+    pool.Run([&](int) { ++calls; });
+    EXPECT_EQ(calls, num_threads) << "the pool works on";
   }
 }
 
