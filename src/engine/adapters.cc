@@ -101,10 +101,19 @@ Status Adapters::Fill(int slot, const std::filesystem::path& path, MutexLock& lo
     const MutexUnlock unlock(state_->mutex, lock);
     opened.emplace(CatchToResult([&] { return LoraAdapter::Open(path, slots_->layout()); }));
   }
-  const Result<LoraAdapter>& adapter = *opened;
-  if (adapter) return Fill(slot, *adapter, lock);
-  state_->EndFilling(slot, /*failed=*/true);
-  return tl::unexpected(adapter.error());
+  Result<LoraAdapter>& adapter = *opened;
+  Status filled;
+  if (adapter) {
+    filled = Fill(slot, *adapter, lock);
+  } else {
+    state_->EndFilling(slot, /*failed=*/true);
+    filled = tl::unexpected(std::move(adapter).error());
+  }
+  // The adapter was loaded before: if it cannot be read now, that is no fault of the request.
+  if (!filled && filled.error().code != ErrorCode::kResourceExhausted &&
+      filled.error().code != ErrorCode::kUnavailable)
+    filled.error().code = ErrorCode::kInternal;
+  return filled;
 }
 
 Status Adapters::Add(const AdapterSource& source, bool replace) {
