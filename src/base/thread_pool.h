@@ -25,7 +25,8 @@ class ThreadPool {
   void PinCaller();
 
   // Calls task(thread_index) once on each thread, thread_index in [0, num_threads), and waits for
-  // all of them. `task` must not throw and must not call the pool.
+  // all of them. If tasks throw, throws the first exception once all threads have finished. `task`
+  // must not call the pool.
   template <typename Task>
   void Run(Task&& task) {
     RunErased([](void* context,
