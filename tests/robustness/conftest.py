@@ -1,5 +1,4 @@
 import pathlib
-import subprocess
 import sys
 
 import pytest
@@ -10,8 +9,6 @@ sys.path.insert(0, str(HERE.parent / "e2e"))
 
 @pytest.fixture(scope="session")
 def fault_shim(tmp_path_factory):
-    """The environment that loads fault_shim.cc before the C library."""
-    library = tmp_path_factory.mktemp("shim") / "fault_shim.so"
-    subprocess.run(["g++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(library),
-                    str(HERE / "fault_shim.cc"), "-ldl"], check=True)
-    return {"LD_PRELOAD": str(library)}
+    from faults import shim_environment  # in the folder that was just added to the path
+
+    return shim_environment(tmp_path_factory.mktemp("shim"))

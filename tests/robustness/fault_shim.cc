@@ -1,9 +1,10 @@
 // Loaded before the C library (LD_PRELOAD), makes calls fail. Of the function FAULT_CALL ("new": an
-// allocation by the program), call number FAULT_NTH (from 1) fails, or with FAULT_SEED a share of
-// FAULT_PER_MILLE of all calls, with the error FAULT_ERRNO. FAULT_SHORT=1: reads and writes of
-// several bytes transfer one byte instead. FAULT_KILL=1: the process is killed. FAULT_CLOCK:
-// seconds by which the wall clock jumps back and forth. FAULT_SWITCH names a file with the layout
-// of Switch, which a test changes while the process runs.
+// allocation by the program; "system": all functions below except that), call number FAULT_NTH
+// (from 1) fails, or with FAULT_SEED a share of FAULT_PER_MILLE of all calls, with the error
+// FAULT_ERRNO. FAULT_SHORT=1: reads and writes of several bytes transfer one byte instead.
+// FAULT_KILL=1: the process is killed. FAULT_CLOCK: seconds by which the wall clock jumps back and
+// forth. FAULT_SWITCH names a file with the layout of Switch, which a test changes while the
+// process runs.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,24 +14,28 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 
 extern "C" void* __libc_malloc(size_t size);
+extern "C" void* __libc_memalign(size_t alignment, size_t size);
 
 namespace {
 
 struct Switch {
-  char mode;                    // '0': nothing fails
+  char mode;  // '0': nothing fails
   char unused[7];
   std::atomic<uint64_t> count;  // of the calls so far
   std::atomic<uint64_t> nth;    // in place of FAULT_NTH, if it is not 0
@@ -100,7 +105,9 @@ bool IsOfTheProgram(const void* code) {
 bool Fails(const char* call) {
   Switch& shared = *state.shared;
   if (!state.ready || shared.mode == '0') return false;
-  if (strcmp(call, shared.call[0] != 0 ? shared.call : state.call) != 0) return false;
+  const char* const wanted = shared.call[0] != 0 ? shared.call : state.call;
+  const bool is_any = strcmp(wanted, "system") == 0 && strcmp(call, "new") != 0;
+  if (!is_any && strcmp(call, wanted) != 0) return false;
   if (shared.thread[0] != 0) {
     char name[16] = {};
     prctl(PR_GET_NAME, name);
@@ -115,6 +122,19 @@ bool Fails(const char* call) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return (x ^ (x >> 31)) % 1000 < state.per_mille;
+}
+
+// Whether an allocation by the program must fail. If it does, its repetition also fails: the
+// program frees a reserve (base/process_memory.h) and tries again, and no exception would be
+// thrown.
+bool IsRefused(size_t size) {
+  static __thread size_t refused_size = 0;
+  const bool is_repeated = refused_size != 0 && refused_size == size;
+  refused_size = 0;
+  if (!is_repeated && !Fails("new")) return false;
+  if (!is_repeated) refused_size = size;
+  errno = ENOMEM;
+  return true;
 }
 
 template <typename Function>
@@ -179,45 +199,48 @@ void* mmap(void* address, size_t size, int protection, int flags, int file, off_
   return next(address, size, protection, flags, file, offset);
 }
 
-int fstat(int file, struct stat* out) noexcept {
-  FAIL_WITH(fstat, -1)
-  return next(file, out);
-}
+// Functions that report a failure by -1. SAFE: they are noexcept in the C library's headers.
+#define FAILING(type, name, parameters, arguments) \
+  type name parameters {                           \
+    FAIL_WITH(name, -1)                            \
+    return next arguments;                         \
+  }
+#define FAILING_SAFE(type, name, parameters, arguments) \
+  type name parameters noexcept {                       \
+    FAIL_WITH(name, -1)                                 \
+    return next arguments;                              \
+  }
 
-int fsync(int file) {
-  FAIL_WITH(fsync, -1)
-  return next(file);
-}
-
-ssize_t write(int file, const void* data, size_t size) {
-  FAIL_WITH(write, -1)
-  return next(file, data, size);
-}
-
-ssize_t sendmsg(int socket, const msghdr* message, int flags) {
-  FAIL_WITH(sendmsg, -1)
-  return next(socket, message, flags);
-}
-
-ssize_t recvmsg(int socket, msghdr* message, int flags) {
-  FAIL_WITH(recvmsg, -1)
-  return next(socket, message, flags);
-}
-
-int epoll_ctl(int file, int operation, int of, epoll_event* event) noexcept {
-  FAIL_WITH(epoll_ctl, -1)
-  return next(file, operation, of, event);
-}
-
-int accept(int socket, sockaddr* address, socklen_t* size) {
-  FAIL_WITH(accept, -1)
-  return next(socket, address, size);
-}
-
-int epoll_wait(int file, epoll_event* events, int most, int timeout) {
-  FAIL_WITH(epoll_wait, -1)
-  return next(file, events, most, timeout);
-}
+FAILING_SAFE(int, fstat, (int file, struct stat* out), (file, out))
+FAILING_SAFE(int, stat, (const char* path, struct stat* out), (path, out))
+FAILING_SAFE(int, lstat, (const char* path, struct stat* out), (path, out))
+FAILING(int, fsync, (int file), (file))
+FAILING(int, fdatasync, (int file), (file))
+FAILING_SAFE(int, ftruncate, (int file, off_t size), (file, size))
+FAILING_SAFE(int, rename, (const char* from, const char* to), (from, to))
+FAILING_SAFE(int, unlink, (const char* path), (path))
+FAILING_SAFE(int, mkdir, (const char* path, mode_t mode), (path, mode))
+FAILING(ssize_t, pread, (int file, void* data, size_t size, off_t at), (file, data, size, at))
+FAILING(ssize_t, pwrite, (int file, const void* data, size_t size, off_t at),
+        (file, data, size, at))
+FAILING(ssize_t, write, (int file, const void* data, size_t size), (file, data, size))
+FAILING(ssize_t, readv, (int file, const iovec* parts, int count), (file, parts, count))
+FAILING(ssize_t, writev, (int file, const iovec* parts, int count), (file, parts, count))
+FAILING_SAFE(int, socket, (int domain, int type, int protocol), (domain, type, protocol))
+FAILING(int, connect, (int socket, const sockaddr* to, socklen_t size), (socket, to, size))
+FAILING(ssize_t, sendmsg, (int socket, const msghdr* message, int flags), (socket, message, flags))
+FAILING(ssize_t, recvmsg, (int socket, msghdr* message, int flags), (socket, message, flags))
+FAILING_SAFE(int, epoll_ctl, (int file, int operation, int of, epoll_event* event),
+             (file, operation, of, event))
+FAILING(int, accept, (int socket, sockaddr* address, socklen_t* size), (socket, address, size))
+FAILING(int, accept4, (int socket, sockaddr* address, socklen_t* size, int flags),
+        (socket, address, size, flags))
+FAILING(int, epoll_wait, (int file, epoll_event* events, int most, int timeout),
+        (file, events, most, timeout))
+FAILING(int, poll, (pollfd * files, nfds_t count, int timeout), (files, count, timeout))
+FAILING_SAFE(int, eventfd, (unsigned value, int flags), (value, flags))
+FAILING(int, eventfd_read, (int file, eventfd_t* value), (file, value))
+FAILING(int, eventfd_write, (int file, eventfd_t value), (file, value))
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
                    void* argument) noexcept {
@@ -241,11 +264,13 @@ int clock_gettime(clockid_t clock, timespec* out) noexcept {
 // Only the program's own allocations in C++ fail: libraries in C that do not check malloc's result
 // would end the process, which no handling here could prevent.
 void* malloc(size_t size) noexcept {
-  if (IsOfTheProgram(__builtin_return_address(0)) && Fails("new")) {
-    errno = ENOMEM;
-    return nullptr;
-  }
+  if (IsOfTheProgram(__builtin_return_address(0)) && IsRefused(size)) return nullptr;
   return __libc_malloc(size);
+}
+
+void* aligned_alloc(size_t alignment, size_t size) noexcept {
+  if (IsOfTheProgram(__builtin_return_address(0)) && IsRefused(size)) return nullptr;
+  return __libc_memalign(alignment, size);
 }
 
 }  // extern "C"

@@ -6,12 +6,12 @@ import os
 import random
 import signal
 import sqlite3
-import struct
 import subprocess
 import time
 
 import pytest
 import raw_http
+from faults import Switch
 from ranks import MPI, answers
 from survival import Survival
 
@@ -29,28 +29,6 @@ from serving import (
 EXIT_CODES = range(0, 8)
 COMPLETE = ("complete", ABACUS, "-q", "Tom has 3", "--max-tokens", 2, "--temperature", 0, "--num-gpu-blocks-override", 64,
             "--max-model-len", 256)
-
-
-class Switch:
-    """A file that fault_shim.cc maps: faults on or off, which calls, and how many calls were counted."""
-
-    def __init__(self, path, on):
-        self.path = path
-        path.write_bytes((b"1" if on else b"0") + bytes(55))
-
-    def arm(self, call, thread, nth):
-        """Makes the nth of the following calls of a thread with this name fail."""
-        self.set(False)
-        with open(self.path, "r+b") as f:
-            f.write(struct.pack("<8sQQ16s16s", b"0", 0, nth, thread.encode(), call.encode()))
-        self.set(True)
-
-    def set(self, on):
-        with open(self.path, "r+b") as f:
-            f.write(b"1" if on else b"0")
-
-    def count(self):
-        return struct.unpack("<Q", self.path.read_bytes()[8:16])[0]
 
 
 def outcome(environment):

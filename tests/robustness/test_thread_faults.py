@@ -7,9 +7,11 @@ import json
 import time
 
 import pytest
+from faults import Switch
 from survival import Survival
-from test_faults import Switch
 from test_traces import collecting
+from thread_faults import fail_each
+from thread_scenes import SCENES
 
 from serving import ABACUS, DATA, events, serving, wait_until
 
@@ -177,7 +179,7 @@ def test_f01_each_allocation_of_a_thread_beside_it_fails_once(fault_shim, tmp_pa
         survival.check()
 
 
-@pytest.mark.parametrize("call", ["recv", "send", "epoll_ctl", "epoll_wait"])
+@pytest.mark.parametrize("call", ["system"])
 def test_f02_each_call_of_a_serving_thread_fails_once(fault_shim, tmp_path, call):
     switch = Switch(tmp_path / "switch", False)
     with serving(ABACUS, "--max-model-len", 512, "--threads", 1, "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
@@ -192,3 +194,22 @@ def test_f02_each_call_of_a_serving_thread_fails_once(fault_shim, tmp_path, call
             total += tried
         assert total > 10, total
         survival.check()
+
+
+SCENE_THREADS = [(name, thread) for name, scene in SCENES.items() for thread in scene.threads]
+# Fewer where each fault takes seconds: a server of its own, or a model that is loaded again.
+MOST = {"recorder": 20, "several models": 25, "new weights": 60, "idle sleep": 60, "upkeep": 40, "rank processes": 40}
+
+
+@pytest.mark.parametrize("name, thread", [one for one in SCENE_THREADS if not SCENES[one[0]].only_calls])
+def test_f01_each_allocation_of_a_thread_in_a_scene_fails_once(fault_shim, tmp_path, name, thread):
+    tried, _ = fail_each(fault_shim, tmp_path, name, thread, "new", MOST.get(name, MOST_FAULTS))
+    assert tried
+
+
+# Threads whose calls the shim replaces. The recorder writes with the C library's buffers, whose calls cannot be replaced;
+# libzmq, on the thread of cache events, ends the process when a call fails.
+@pytest.mark.parametrize("name, thread", [one for one in SCENE_THREADS if one[0] not in ("idle sleep", "keep alive", "matchers", "recorder")])
+def test_f02_each_call_of_a_thread_in_a_scene_fails_once(fault_shim, tmp_path, name, thread):
+    tried, _ = fail_each(fault_shim, tmp_path, name, thread, "system", MOST.get(name, MOST_FAULTS))
+    assert tried
