@@ -110,9 +110,9 @@ template <bool kIsE4m3, int kDim, int kRows, bool kCaps>
 void LaunchTiles(const StreamHandle& stream, AttentionLaunch launch, int first_item, int num_items,
                  int parts = 1) {
   using Block = AttentionBlock<kIsE4m3, kDim, kRows, kCaps>;
-  static_assert(Block::SharedBytes(
-                    {16 * Block::Tile::kMaxSteps, 16 * Block::Tile::kMaxValueSteps}) <= 99 * 1024,
-                "what a block may have on every device of compute capability 8.0 or later");
+  static_assert(Block::SharedBytes({16 * Block::Tile::kMaxSteps,
+                                    16 * Block::Tile::kMaxValueSteps}) <= kMostSharedBytes,
+                "what a block may have on every device");
   const AttentionArgs& args = launch.attention;
   const typename Block::Tile tile{args.cache.head_dim, args.latent_dim};
   launch.first_item = first_item;

@@ -84,14 +84,13 @@ class AttentionBlock {
     if constexpr (kIsE4m3) ConvertQueries();
   }
 
-  // Bytes of shared memory: the stages of keys and values; the results of earlier ranges; for
-  // narrow tiles, the weights of all warps (unless they overwrite keys) and each warp's largest
-  // scores.
+  // Bytes of shared memory: the stages of keys and values; the results of earlier ranges, except
+  // those in registers; for narrow tiles, the weights of all warps (unless they overwrite keys) and
+  // each warp's largest scores.
   static constexpr int SharedBytes(const Tile& tile) {
-    const int own = kIsWide ? tile.value_steps() : (tile.value_steps() + kWarps - 1) / kWarps;
     const int weights = kOverwritesKeys ? 0 : 16 * kWeightStride * 2;
     const int narrow = kIsWide ? 0 : weights + kWarps * 16 * 4;
-    return kStages * kTiles * tile.bytes() + (own * 8 + 4) * kThreads * 4 + narrow;
+    return kStages * kTiles * tile.bytes() + (StepsInMemory(tile) * 8 + 4) * kThreads * 4 + narrow;
   }
 
   __device__ __forceinline__ void Run() {
@@ -108,7 +107,7 @@ class AttentionBlock {
       float scores[kOwnGroups][4];
       ComputeScores(index, scores);
       uint32_t weights[kPositions / 16][4];
-      WeighScores(scores, weights);
+      WeighScores(index, scores, weights);
       AddValues(index, weights);
       if constexpr (kStages == 1) {
         __syncthreads();  // no thread still reads this tile
@@ -129,8 +128,14 @@ class AttentionBlock {
   // Two stages: while one tile is computed the next one is copied. One stage for heads so wide that
   // two would not fit in a block's shared memory: then other blocks compute while one copies.
   static constexpr int kStages = kDim > 256 || !kCopiesRunAside ? 1 : 2;
-  static constexpr int kTiles =
-      Tile::kIsLatent ? 1 : 2;  // of a stage: keys and values, or both in one
+  // AMD's GPUs have 512 registers per lane, but gfx942 has only 64 KB of shared memory. So the
+  // blocks of wide heads keep half of the sums of earlier ranges in registers there. Where keys and
+  // values still do not fit together, the values overwrite the keys, which all warps have read when
+  // they know the largest scores.
+  static constexpr bool kSavesMemory = kWarpsGoInPairs && kDim > 256;
+  static constexpr bool kValuesOverwriteKeys = kSavesMemory && !kIsE4m3 && !Tile::kIsLatent;
+  // Tiles of a stage: keys and values, or both in one.
+  static constexpr int kTiles = Tile::kIsLatent || kValuesOverwriteKeys ? 1 : 2;
   // Whether weights overwrite the keys, which all warps have read when they know the largest
   // scores.
   static constexpr bool kOverwritesKeys = kStages == 1 && kTiles == 2;
@@ -139,6 +144,7 @@ class AttentionBlock {
   static constexpr int kOwnGroups = kPositions / 8 / (kIsWide ? 1 : kWarps);  // of 8 positions
   static constexpr int kOwnSteps =
       kIsWide ? Tile::kMaxValueSteps : (Tile::kMaxValueSteps + kWarps - 1) / kWarps;
+  static constexpr int kStepsInRegisters = kSavesMemory ? kOwnSteps / 2 : 0;
   static constexpr int kWeightStride = kPositions + 8;
   static constexpr float kWeightExponent = WeightExponent(kIsE4m3);
 
@@ -150,8 +156,14 @@ class AttentionBlock {
   static __device__ int FirstGroup() { return kIsWide ? 0 : Warp() * kOwnGroups; }
   // The index of this warp's j-th step of 16 columns.
   static __device__ int Step(int j) { return kIsWide ? j : Warp() + j * kWarps; }
-  __device__ int NumOwnSteps() const {
-    return kIsWide ? tile_.value_steps() : (tile_.value_steps() + kWarps - 1) / kWarps;
+  static __host__ __device__ constexpr int OwnSteps(const Tile& tile) {
+    return kIsWide ? tile.value_steps() : (tile.value_steps() + kWarps - 1) / kWarps;
+  }
+  __device__ int NumOwnSteps() const { return OwnSteps(tile_); }
+  // Own steps whose sums of earlier ranges are in shared memory: those from kStepsInRegisters on.
+  static __host__ __device__ constexpr int StepsInMemory(const Tile& tile) {
+    const int own = OwnSteps(tile);
+    return own < kStepsInRegisters ? 0 : own - kStepsInRegisters;
   }
 
   // Converts queries to F16.
@@ -191,12 +203,22 @@ class AttentionBlock {
   __device__ unsigned char* Values(int index) const {
     return Keys(index) + (kTiles - 1) * tile_.bytes();
   }
-  // This thread's results of earlier ranges: number i is at [i * kThreads].
+  // This thread's results of earlier ranges, except those in registers: number i is at
+  // [i * kThreads].
   __device__ float* Folded() const {
     return reinterpret_cast<float*>(Keys(0) + kStages * kTiles * tile_.bytes()) + threadIdx.x;
   }
+  // Number r: the largest score of row r of two; number 2 + r: its sum of weights.
+  __device__ float& FoldedOfRow(int number) {
+    return Folded()[(StepsInMemory(tile_) * 8 + number) * kThreads];
+  }
+  // The i-th sum of own step j.
+  __device__ __forceinline__ float& FoldedSum(int j, int i) {
+    if (j < kStepsInRegisters) return folded_[j * 8 + i];
+    return Folded()[((j - kStepsInRegisters) * 8 + i) * kThreads];
+  }
   __device__ float* BehindFolded() const {
-    return Folded() - threadIdx.x + (NumOwnSteps() * 8 + 4) * kThreads;
+    return Folded() - threadIdx.x + (StepsInMemory(tile_) * 8 + 4) * kThreads;
   }
   // [16, kWeightStride]
   __device__ uint16_t* SharedWeights() const {
@@ -224,16 +246,18 @@ class AttentionBlock {
     else
       next_block_ = Tile::kNoRow;
   }
-  // Copies tile `index`. REQUIRES: tiles are copied in ascending order.
+  // Copies tile `index`, or its keys if values overwrite them. REQUIRES: tiles are copied in
+  // ascending order.
   __device__ __forceinline__ void CopyTile(int index) {
     const device::KvArrays& cache = launch_.attention.cache;
     const int32_t row =
         next_block_ == Tile::kNoRow
             ? Tile::kNoRow
             : next_block_ * cache.block_rows + kv_head_ * cache.block_size + next_row_in_block_;
-    tile_.template Copy<kOwnRows>(
+    tile_.template Copy<kOwnRows, true, !kValuesOverwriteKeys>(
         Keys(index), Values(index), static_cast<const unsigned char*>(cache.k),
         static_cast<const unsigned char*>(cache.v), Warp() * kOwnRows, row);
+    if constexpr (kValuesOverwriteKeys) copied_row_ = row;
     AsyncCommit();
     next_table_place_ += launch_.tile_blocks;
     next_row_in_block_ += launch_.tile_rows_left;
@@ -242,6 +266,17 @@ class AttentionBlock {
       ++next_table_place_;
     }
     LoadBlock(index + 1);
+  }
+
+  // Copies the values of the tile whose keys CopyTile copied last. REQUIRES: no warp still reads
+  // the keys.
+  __device__ __forceinline__ void CopyValues(int index) {
+    const device::KvArrays& cache = launch_.attention.cache;
+    tile_.template Copy<kOwnRows, false, true>(
+        Keys(index), Values(index), static_cast<const unsigned char*>(cache.k),
+        static_cast<const unsigned char*>(cache.v), Warp() * kOwnRows, copied_row_);
+    AsyncCommit();
+    AsyncWait<0>();
   }
 
   __device__ __forceinline__ void ClearSums() {
@@ -316,11 +351,12 @@ class AttentionBlock {
   }
 
   // Computes the weights of all positions of the tile as operands a, relative to the largest score
-  // so far, and rescales the previous sums to it.
-  __device__ __forceinline__ void WeighScores(const float (&scores)[kOwnGroups][4],
+  // so far, and rescales the previous sums to it. Copies the values if they overwrite keys.
+  __device__ __forceinline__ void WeighScores(int index, const float (&scores)[kOwnGroups][4],
                                               uint32_t (&weights)[kPositions / 16][4]) {
     float tile_largest[2];
     FindLargest(scores, tile_largest);
+    if constexpr (kValuesOverwriteKeys) CopyValues(index);
     float factor[2], reference[2];
     SLUICE_UNROLL
     for (int r = 0; r < 2; ++r) {
@@ -430,23 +466,21 @@ class AttentionBlock {
     }
   }
 
-  // Folds the results of the range that ended with those of earlier ranges; stores them in shared
-  // memory and in the members.
+  // Folds the results of the range that ended with those of earlier ranges; stores them for the
+  // next range and in the members.
   __device__ __forceinline__ void Fold(bool is_first) {
-    float* const folded = Folded();
-    float* const folded_rows = folded + NumOwnSteps() * 8 * kThreads;
     float factor[2] = {0, 0}, new_factor[2] = {1, 1};
     SLUICE_UNROLL
     for (int r = 0; r < 2; ++r) {
       float& weight_sum = weight_sums_[2 * r];
       if (!is_first) {
-        float largest = folded_rows[r * kThreads];
+        float largest = FoldedOfRow(r);
         FoldLargest(largest, largest_[r], factor[r], new_factor[r]);
         largest_[r] = largest;
-        weight_sum = FoldSum(folded_rows[(2 + r) * kThreads], factor[r], weight_sum, new_factor[r]);
+        weight_sum = FoldSum(FoldedOfRow(2 + r), factor[r], weight_sum, new_factor[r]);
       }
-      folded_rows[r * kThreads] = largest_[r];
-      folded_rows[(2 + r) * kThreads] = weight_sum;
+      FoldedOfRow(r) = largest_[r];
+      FoldedOfRow(2 + r) = weight_sum;
     }
     SLUICE_UNROLL
     for (int j = 0; j < kOwnSteps; ++j) {
@@ -454,7 +488,7 @@ class AttentionBlock {
       SLUICE_UNROLL
       for (int i = 0; i < 8; ++i) {
         float& sum = sums_[j][i / 4][i % 4];
-        float& before = folded[(j * 8 + i) * kThreads];
+        float& before = FoldedSum(j, i);
         const int r = i % 4 / 2;
         if (!is_first) sum = FoldSum(before, factor[r], sum, new_factor[r]);
         before = sum;
@@ -508,6 +542,7 @@ class AttentionBlock {
   // if the item has no such position), and its row within the block.
   int next_table_place_, next_row_in_block_;
   int32_t next_block_;
+  int32_t copied_row_;  // if kValuesOverwriteKeys: the array row that this lane copied last
   int kv_head_;
   int first_seen_[2], last_seen_[2];  // positions; none if there is no row
   int place_[2];                      // row of the step * num_heads + head
@@ -522,6 +557,7 @@ class AttentionBlock {
   float largest_[2];
   float weight_sums_[4];
   float sums_[kOwnSteps][2][4];
+  float folded_[kStepsInRegisters > 0 ? kStepsInRegisters * 8 : 1];  // sums of earlier ranges
 };
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

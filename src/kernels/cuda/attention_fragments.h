@@ -51,11 +51,11 @@ struct KvTile {
     return tile + (row * row_pieces() + (kIsSwizzled ? piece ^ (row & 7) : piece)) * 16;
   }
 
-  // Warp. Copies rows [first_row, first_row + kRows) of keys and, if they are apart, of values.
+  // Warp. Copies rows [first_row, first_row + kRows) of keys, of values if they are apart, or both.
   // Lane l gives the array row of tile row first_row + l, the same in both arrays; kNoRow makes a
   // row of zeros.
   static constexpr int32_t kNoRow = -1;
-  template <int kRows>
+  template <int kRows, bool kWithKeys = true, bool kWithValues = true>
   __device__ void Copy(unsigned char* keys, unsigned char* values, const unsigned char* all_keys,
                        const unsigned char* all_values, int first_row, int32_t array_row) const {
     static_assert(kRows <= 32);
@@ -71,13 +71,14 @@ struct KvTile {
       const bool is_row = from_row != kNoRow;
       const int64_t at = static_cast<int64_t>(is_row ? from_row : 0) * row_bytes;
       if (kHasAnyDim && row_bytes % 16 != 0) {
-        CopyHalves(key, all_keys + at, is_row, piece * 16, row_bytes);
-        if constexpr (!kIsLatent) CopyHalves(value, all_values + at, is_row, piece * 16, row_bytes);
+        if constexpr (kWithKeys) CopyHalves(key, all_keys + at, is_row, piece * 16, row_bytes);
+        if constexpr (kWithValues && !kIsLatent)
+          CopyHalves(value, all_values + at, is_row, piece * 16, row_bytes);
       } else {
         const bool is_valid = is_row && piece * 16 < row_bytes;
         const int64_t from = piece * 16 < row_bytes ? at + piece * 16 : 0;
-        AsyncCopy16(key, all_keys + from, is_valid);
-        if constexpr (!kIsLatent) AsyncCopy16(value, all_values + from, is_valid);
+        if constexpr (kWithKeys) AsyncCopy16(key, all_keys + from, is_valid);
+        if constexpr (kWithValues && !kIsLatent) AsyncCopy16(value, all_values + from, is_valid);
       }
     }
   }
