@@ -98,16 +98,11 @@ Result<Compilation> CompilationOf(const options::Settings& settings) {
   return result;
 }
 
-// Whether graphs are on by default under this program's name, and this program can capture them.
+// Whether graphs are on by default under this program's name, on this kind of device.
 bool HasGraphsByDefault(const options::Settings& settings) {
   if (settings.dialect() == options::Dialect::kSluice) return false;
   const std::string device = settings.Text("device").value_or("auto");
-  const auto is_one = [&](std::string_view option) {
-    return settings.Integer(option).value_or(1) == 1;
-  };
-  if (!is_one("pipeline-parallel-size")) return false;
-  return device == "auto" || device == "cuda" ||
-         (device == "hip" && is_one("tensor-parallel-size"));
+  return device == "auto" || device == "cuda" || device == "hip";
 }
 
 }  // namespace
@@ -131,8 +126,10 @@ Result<GraphConfig> GraphsOf(const options::Settings& settings, bool built_for_g
   if (settings.dialect() == options::Dialect::kTrtllm && config.largest == 0)
     config.largest = std::nullopt;
   const bool is_usual = built_for_gpus && HasGraphsByDefault(settings);
-  config.records =
-      compilation.records.value_or(is_usual || !config.sizes.empty() || config.largest);
+  const bool has_sizes = !config.sizes.empty() || config.largest;
+  config.records = compilation.records.value_or(is_usual || has_sizes);
+  config.is_default =
+      is_usual && !compilation.records && !has_sizes && !settings.Given("cuda-graphs");
   if (settings.Given("cuda-graphs")) config.records = settings.Flag("cuda-graphs");
   if (settings.Flag("enforce-eager") || config.largest == 0) config.records = false;
   return config;

@@ -56,10 +56,23 @@ TEST(GraphSettings, OnUnderNamesWhoseDefaultTheyAre) {
   }
   EXPECT_FALSE(records({"--enforce-eager"}, Dialect::kVllm));
   EXPECT_FALSE(records({"--set", "cuda_graph_config=null"}, Dialect::kTrtllm));
-  EXPECT_TRUE(records({"-tp", "2"}, Dialect::kVllm));
-  EXPECT_FALSE(records({"-pp", "2"}, Dialect::kVllm)) << "stages launch kernel by kernel";
-  EXPECT_TRUE(records({"-pp", "2", "--cuda-graphs"}, Dialect::kVllm)) << "and say so";
+  EXPECT_TRUE(records({"--device", "hip", "-tp", "2", "-pp", "2"}, Dialect::kVllm));
   EXPECT_FALSE(records({"-cc", R"({"cudagraph_mode":"NONE"})"}, Dialect::kVllm));
+}
+
+// Where the plan has no graphs, it warns only those who asked for them.
+TEST(GraphSettings, TellsADefaultFromAWish) {
+  const auto is_default = [](std::vector<std::string> words, Dialect dialect = Dialect::kVllm) {
+    words.insert(words.begin(), "m");
+    return Graphs(words, dialect, /*built_for_gpus=*/true)->is_default;
+  };
+  EXPECT_TRUE(is_default({}));
+  EXPECT_TRUE(is_default({}, Dialect::kTrtllm));
+  EXPECT_TRUE(is_default({"-tp", "2", "-cc", R"({"custom_ops":["+rms_norm"]})"}));
+  EXPECT_FALSE(is_default({}, Dialect::kSluice));
+  EXPECT_FALSE(is_default({"--cuda-graphs"}));
+  EXPECT_FALSE(is_default({"--cudagraph-capture-sizes", "4"}));
+  EXPECT_FALSE(is_default({"-cc", R"({"cudagraph_mode":"FULL_AND_PIECEWISE"})"}));
 }
 
 TEST(GraphSettings, TheWordsOfVllm) {

@@ -229,7 +229,9 @@ void PlanFlights(const ModelConfig& model, EnginePlan& plan) {
 void PlanRecording(EnginePlan& plan) {
   const EngineConfig& config = plan.config;
   const auto note = [&](const char* text) { plan.notes.emplace_back(text); };
-  const auto warn = [&](const char* text) { plan.warnings.emplace_back(text); };
+  const auto warn = [&](const char* text) {
+    (config.graphs.is_default ? plan.notes : plan.warnings).emplace_back(text);
+  };
   if (!config.graphs.records) return;
   if (!plan.on_device()) return note("cuda_graphs change nothing on a CPU");
   if (plan.pooling)

@@ -134,6 +134,11 @@ TEST(EnginePlanOnDevice, StepsThatAreRecorded) {
   const auto by_nccl = PlanOnDevice(config);
   EXPECT_TRUE(by_nccl->recorded.sequences.empty());
   EXPECT_THAT(by_nccl->warnings, ::testing::Contains(HasSubstr("disable_custom_all_reduce")));
+  config.graphs.is_default = true;
+  const auto by_default = PlanOnDevice(config);
+  EXPECT_THAT(by_default->warnings, Not(::testing::Contains(HasSubstr("cuda_graphs"))));
+  EXPECT_THAT(by_default->notes, ::testing::Contains(HasSubstr("disable_custom_all_reduce")));
+  config.graphs.is_default = false;
   config.exchanges_by_nccl = false;
   config.tensor_parallel_size = 1;
   config.max_num_seqs = 6;

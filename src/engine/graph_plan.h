@@ -16,6 +16,7 @@ struct GraphConfig {
   std::vector<int64_t> sizes;      // in any order; empty: chosen automatically
   std::optional<int64_t> largest;  // largest size chosen automatically; nullopt: kLargestGraph
   bool pads = true;                // whether to pad steps to the next size
+  bool is_default = false;         // nobody asked for graphs, so no warning if there are none
 
   bool operator==(const GraphConfig&) const = default;
 };
