@@ -26,13 +26,17 @@ Result<int> RunKernelBench(const options::Settings& settings) {
   }
   ASSIGN_OR_RETURN(auto parts, ChosenParts(settings, selftest::MeasureParts()));
   ASSIGN_OR_RETURN(const auto device, OpenCheckedDevice(settings));
-  if (device.is_emulated()) {
-    return Fail(ErrorCode::kUnsupported,
-                "the emulator's speed says nothing: run kernel-bench where a GPU is, with --device "
-                "cuda or hip",
-                "device");
-  }
   const DeviceInfo& info = device.device().info();
+  if (device.is_emulated()) {
+    const char* const todo = info.kind == DeviceKind::kHip
+                                 ? "this HIP runtime is a stand-in; unset SLUICE_HIP_RUNTIME"
+                                 : "use --device cuda or hip";
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("the emulator's speed says nothing: run kernel-bench where a GPU is ({})",
+                    todo),
+        "device");
+  }
   fmt::print("device: {}\n", DeviceLine(info));
   const selftest::MeasureRun* rows = nullptr;
   selftest::MeasureRun run(device, [&](const std::string& line) {
