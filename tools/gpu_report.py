@@ -94,7 +94,7 @@ VENDORS = {
              "fp8_teraflops": 1300, "rungs": None,
              "clocks": ["nvidia-smi", "--query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_throttle_reasons.active",
                         "--format=csv", "-l", "1"]},
-    "hip": {"driver": None, "folders": (), "library": None, "fp8_teraflops": None, "rungs": {"ladder-8192-64": (874, None)}, "sanitizers": [], "profiler": "rocprofv3",
+    "hip": {"driver": None, "folders": (), "library": "hipBLASLt", "fp8_teraflops": None, "rungs": {"ladder-8192-64": (874, None)}, "sanitizers": [], "profiler": "rocprofv3",
             "profile": ["rocprofv3", "--kernel-trace", "--stats", "--kernel-include-regex", PROFILED_KERNELS, "-o", "OUT", "--"],
             "clocks": ["amd-smi", "metric", "--clock", "--power", "--temperature", "--csv", "-w", "1"]},
 }
@@ -326,7 +326,7 @@ class Report:
             return dict(result, status="failed", why="%s; %s" % (ended, self.last_line(label)))
         if rows and not found.get("lost") and all(row.get("result") == "skipped" for row in rows):
             # On a device, products are slower without the vendor's library: report it as missing, not as skipped.
-            status = "skipped" if self.emulated or name != "library" or not self.vendor["library"] else "missing"
+            status = "skipped" if self.emulated or name != "library" else "missing"
             return dict(result, status=status, why=rows[0]["message"])
         if code != 0:
             bad = [row for row in rows if row.get("result") == "fail" or row.get("message", "").startswith("failed")]
@@ -589,7 +589,7 @@ class Report:
         return lines
 
     def needs_library(self):
-        return not self.emulated and self.vendor["library"] is not None
+        return not self.emulated
 
     def library(self):
         """The version of the vendor's library, from the programs' logs."""

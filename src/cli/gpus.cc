@@ -25,6 +25,11 @@ std::string VersionsText(const DeviceInfo& info) {
                      CudaVersionText(info.driver_version), CudaVersionText(info.runtime_version));
 }
 
+bool HasNvidia(const GpuFindings& findings) {
+  return std::any_of(findings.gpus.begin(), findings.gpus.end(),
+                     [](const GpuFinding& gpu) { return gpu.info.kind == DeviceKind::kCuda; });
+}
+
 }  // namespace
 
 std::string GenerationText(const DeviceInfo& info) {
@@ -83,11 +88,8 @@ GpuFindings ExamineGpus() {
     else
       gpu.problem = std::move(free).error().message;
   }
-  const bool has_nvidia =
-      std::any_of(findings.gpus.begin(), findings.gpus.end(),
-                  [](const GpuFinding& gpu) { return gpu.info.kind == DeviceKind::kCuda; });
-  if (!has_nvidia) return findings;
-  auto library = device::CublasLtLibrary::Open("");
+  auto library = device::CublasLtLibrary::OpenFor(
+      HasNvidia(findings) ? DeviceKind::kCuda : DeviceKind::kHip, "");
   findings.library = library ? (*library)->Describe() : std::move(library).error().message;
   return findings;
 }
@@ -106,7 +108,6 @@ std::string GpuLines(const GpuFindings& findings) {
     text += fmt::format("           {}\n", VersionsText(gpu.info));
     if (!gpu.problem.empty()) text += fmt::format("           cannot be used: {}\n", gpu.problem);
   }
-  if (findings.library.empty()) return text + "products   of many rows: the program's own\n";
   return text + fmt::format("products   of many rows: {}\n", findings.library);
 }
 
@@ -120,7 +121,12 @@ void AddGpuFields(const GpuFindings& findings, json::Value& object) {
   }
   object.Set("gpus", json::Value(std::move(gpus)));
   object.Set("gpus_reason", findings.gpus.empty() ? json::Value(findings.reason) : json::Value());
-  object.Set("cublaslt", findings.library.empty() ? json::Value() : json::Value(findings.library));
+  const bool has_nvidia = HasNvidia(findings);
+  const auto library_if = [&](bool is_it) {
+    return is_it ? json::Value(findings.library) : json::Value();
+  };
+  object.Set("cublaslt", library_if(has_nvidia));
+  object.Set("hipblaslt", library_if(!has_nvidia && !findings.gpus.empty()));
 }
 
 }  // namespace sluice::cli

@@ -28,7 +28,7 @@ struct GpuFinding {
 struct GpuFindings {
   std::vector<GpuFinding> gpus;
   std::string reason;  // why there are no GPUs
-  // The library for large matrix products, or why it was not found; "": no NVIDIA GPUs.
+  // The vendor's library for large matrix products, or why it was not found; "": no GPUs.
   std::string library;
 };
 
@@ -36,8 +36,8 @@ struct GpuFindings {
 GpuFindings ExamineGpus();
 
 std::string GpuLines(const GpuFindings& findings);
-// Adds "gpus" (an array), "gpus_reason" (null if there are GPUs) and "cublaslt" (null if there are
-// no NVIDIA GPUs).
+// Adds "gpus" (an array), "gpus_reason" (null if there are GPUs), and the library as "cublaslt" if
+// there are NVIDIA GPUs, as "hipblaslt" if there are only AMD GPUs; null otherwise.
 void AddGpuFields(const GpuFindings& findings, json::Value& object);
 
 }  // namespace sluice::cli

@@ -40,11 +40,12 @@ TEST(Gpus, AreListedWithTheirMemory) {
   EXPECT_THAT(text, HasSubstr(R"("problem":null)"));
   EXPECT_THAT(text, HasSubstr(R"("gpus_reason":null)"));
   EXPECT_THAT(text, HasSubstr(R"("cublaslt":"cuBLASLt 13.0.2 )"));
+  EXPECT_THAT(text, HasSubstr(R"("hipblaslt":null)"));
 }
 
 TEST(Gpus, OfAmdAreNamedAsTheirCompilerDoes) {
   GpuFindings findings = OneGpu();
-  findings.library.clear();
+  findings.library = "hipBLASLt 1.0.0 (libhipblaslt.so.1)";
   DeviceInfo& info = findings.gpus[0].info;
   info.kind = DeviceKind::kHip;
   info.name = "AMD Instinct MI355X";
@@ -55,7 +56,7 @@ TEST(Gpus, OfAmdAreNamedAsTheirCompilerDoes) {
             "gpu 1      AMD Instinct MI355X, 139.00 GiB free of 140.00 GiB, gfx950, 256 "
             "multiprocessors\n"
             "           HIP's runtime 7.0\n"
-            "products   of many rows: the program's own\n");
+            "products   of many rows: hipBLASLt 1.0.0 (libhipblaslt.so.1)\n");
   json::Value object{json::Value::Object{}};
   AddGpuFields(findings, object);
   const std::string text = json::Write(object);
@@ -63,6 +64,7 @@ TEST(Gpus, OfAmdAreNamedAsTheirCompilerDoes) {
   EXPECT_THAT(text, HasSubstr(R"("architecture":"gfx950")"));
   EXPECT_THAT(text, HasSubstr(R"("runtime_hip_version":"7.0")"));
   EXPECT_THAT(text, HasSubstr(R"("cublaslt":null)"));
+  EXPECT_THAT(text, HasSubstr(R"("hipblaslt":"hipBLASLt 1.0.0 )"));
   EXPECT_THAT(text, Not(HasSubstr("cuda_version")));
 }
 
@@ -87,6 +89,7 @@ TEST(Gpus, TheirAbsenceHasAReason) {
   EXPECT_THAT(json::Write(object), HasSubstr(R"("gpus":[])"));
   EXPECT_THAT(json::Write(object), HasSubstr(R"("gpus_reason":")"));
   EXPECT_THAT(json::Write(object), HasSubstr(R"("cublaslt":null)"));
+  EXPECT_THAT(json::Write(object), HasSubstr(R"("hipblaslt":null)"));
 }
 
 }  // namespace

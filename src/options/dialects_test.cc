@@ -344,6 +344,7 @@ TEST(Environment, VariablesOfOthers) {
                               {"SLUICE_CUBLASLT", "x"},
                               {"SLUICE_HIP_RUNTIME", "x"},
                               {"SLUICE_RCCL", "x"},
+                              {"SLUICE_HIPBLASLT", "x"},
                               {"PATH", "x"}});
   ASSERT_TRUE(resolved) << resolved.error().message;
   const Settings& settings = resolved->settings;
@@ -355,7 +356,8 @@ TEST(Environment, VariablesOfOthers) {
   EXPECT_THAT(NoteOn(settings, "SLUICE_MAX_NUM_SEQ"),
               HasSubstr("not a variable of this program, did you mean SLUICE_MAX_NUM_SEQS"));
   EXPECT_EQ(NoteOn(settings, "SLUICE_SEED") + NoteOn(settings, "SLUICE_CUBLASLT") +
-                NoteOn(settings, "SLUICE_HIP_RUNTIME") + NoteOn(settings, "SLUICE_RCCL"),
+                NoteOn(settings, "SLUICE_HIP_RUNTIME") + NoteOn(settings, "SLUICE_RCCL") +
+                NoteOn(settings, "SLUICE_HIPBLASLT"),
             "");
   EXPECT_EQ(NoteOn(settings, "PATH"), "");
   EXPECT_EQ(NoteOn(settings, "VLLM_SERVER_DEV_MODE"), "");

@@ -187,7 +187,7 @@ void AddMachineRows(std::vector<Option>& table) {
               "hip: AMD GPUs (gfx942, gfx950), if this program was built by make build-hip; "
               "compiled and emulated, never run on one (docs/hip.md).");
   rows.Flag("batch-invariant",
-            "Make the tokens of a request independent of the rest of the batch on a CUDA device: "
+            "Make the tokens of a request independent of the rest of the batch on a GPU: "
             "large steps then use the program's own matrix products instead of a library's. Always "
             "true on a CPU.",
             {.environment = "VLLM_BATCH_INVARIANT"});
@@ -195,8 +195,8 @@ void AddMachineRows(std::vector<Option>& table) {
       "fast-accumulation",
       "Let FP8 products on a CUDA device accumulate in the tensor cores' own precision of about 13 "
       "bits, if this was measured to be faster; otherwise they accumulate in 32 bits. No "
-      "effect on a CPU, with --batch-invariant, or where cuBLASLt is not installed.",
-      {.vllm_default = "true", .trtllm_default = "true", .needs = "device=cuda|hip|emulated"});
+      "effect on a CPU or an AMD GPU, with --batch-invariant, or where cuBLASLt is not installed.",
+      {.vllm_default = "true", .trtllm_default = "true", .needs = "device=cuda|emulated"});
   rows.Integer("threads", "0",
                "Number of threads that compute; 0: one for each core of the cgroup. Answers do not "
                "depend on it.",

@@ -4,6 +4,7 @@
 #include "base/thread_pool.h"
 #include "device/uploader.h"
 #include "hardware/topology.h"
+#include "kernels/cuda/cublaslt_library.h"
 #include "selftest/measure_run.h"
 #include "selftest/measured_products.h"
 
@@ -109,11 +110,13 @@ void MeasureFastSums(MeasureRun& run, const WeightFormat& format) {
 void MeasureLimitsOfDevice(MeasureRun& run) {
   MeasureCopies(run);
   MeasureBus(run);
+  const DeviceKind kind = run.device().device().info().kind;
   const auto products =
       device::DeviceLinear::Create(run.device().device(), run.device().kernels(), {});
   if (!products || (*products)->library().empty()) {
     run.Skip("library's product", "8192 x 8192 x 8192",
-             products ? "cuBLASLt was not found, so there is no peak to compare with"
+             products ? fmt::format("{} was not found, so there is no peak to compare with",
+                                    device::CublasLtLibrary::NameFor(kind))
                       : products.error().message);
     return;
   }
@@ -122,7 +125,7 @@ void MeasureLimitsOfDevice(MeasureRun& run) {
       run.limits().bf16_teraflops = MeasurePeak(run, **products, format);
     if (format.e4m3_inputs && run.device().has_e4m3_products()) {
       run.limits().fp8_teraflops = MeasurePeak(run, **products, format);
-      MeasureFastSums(run, format);
+      if (kind != DeviceKind::kHip) MeasureFastSums(run, format);  // hipBLASLt has none
     }
     if (format.nvf4_inputs && run.device().has_nvf4_products())
       run.limits().nvf4_teraflops = MeasurePeak(run, **products, format);

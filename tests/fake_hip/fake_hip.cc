@@ -143,12 +143,6 @@ int Delete(void* data) {
   return 0;
 }
 
-void Enqueue(Stream* stream, std::function<void()> run, bool is_kernel) {
-  if (stream->recording)
-    stream->recording->work.push_back({std::move(run), is_kernel});
-  else
-    stream->queue.Enqueue(std::move(run));
-}
 // Calls that a graph cannot contain end its recording.
 int RefuseWhileRecording(Stream* stream) {
   if (!stream->recording) return 0;

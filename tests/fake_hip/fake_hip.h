@@ -2,7 +2,7 @@
 // GPUs whose memory is the host's. It reads the code objects that the program loads, checks that
 // they are for its GPU, and runs their kernels by the emulator, from the same source, in waves of
 // 64 lanes. Work runs when somebody waits for it. It stands in for RCCL, too (SLUICE_RCCL), by the
-// exchanges of emulated devices.
+// exchanges of emulated devices, and for hipBLASLt (SLUICE_HIPBLASLT), by plain products.
 //
 // SLUICE_FAKE_HIP: "gfx950" (the default) or "gfx942", the GPUs' architecture, followed by "x4" if
 // there are 4 of them, not 2; "none": no GPU. SLUICE_FAKE_HIP_ORDER: Machine::order.
@@ -18,17 +18,28 @@ struct Machine {
   int num_devices = 2;
   int64_t total_bytes = int64_t{8} << 30;  // of each device
   std::string architecture = "gfx950";
-  // The order of a kernel's threads (emulator.h): "forward", "reverse", or the seed of a random one.
+  // The order of a kernel's threads (emulator.h): "forward", "reverse", or the seed of a random
+  // one.
   std::string order = "forward";
   // The next call of the function fails so, by its name in HIP.
   std::map<std::string, int> next;
   // Error of every call from now on, as after an illegal address.
   int sticky = 0;
 
-  int64_t num_alive = 0;     // buffers, streams, events and graphs
-  int64_t num_modules = 0;   // loaded
-  int64_t num_kernels = 0;   // that ran
-  int64_t num_replayed = 0;  // kernels of them in graphs
+  // Of hipBLASLt: its version; whether it has no algorithm for any product; the status of the next
+  // product, and of the next handle.
+  int products_version = 100200;
+  bool refuses_products = false;
+  int next_product = 0;
+  int next_handle = 0;
+
+  int64_t num_alive = 0;       // buffers, streams, events and graphs
+  int64_t num_modules = 0;     // loaded
+  int64_t num_kernels = 0;     // that ran
+  int64_t num_replayed = 0;    // kernels of them in graphs
+  int64_t num_products = 0;    // of hipBLASLt that ran
+  int64_t num_records = 0;     // of hipBLASLt, created and not yet destroyed
+  const char* complaint = "";  // why hipBLASLt refused a call last
 };
 
 // The type of the library's function "fake_hip_machine", for tests that also open the library.

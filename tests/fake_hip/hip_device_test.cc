@@ -1,4 +1,3 @@
-#include <dlfcn.h>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
@@ -10,27 +9,15 @@
 #include "device/device.h"
 #include "device/hip_library.h"
 #include "device/stand_in.h"
-#include "fake_hip/fake_hip.h"
+#include "fake_hip/open_machine.h"
 #include "kernels/cuda/device_kernel_tables.h"
 
 namespace sluice {
 namespace {
 
+using fake_hip::TheMachine;
 using testing::AllOf;
 using testing::HasSubstr;
-
-fake_hip::Machine& TheMachine() {
-  static fake_hip::Machine& machine = *[] {
-    setenv("SLUICE_HIP_RUNTIME", SLUICE_FAKE_HIP_LIBRARY, 1);
-    void* library = dlopen(SLUICE_FAKE_HIP_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      fprintf(stderr, "%s\n", dlerror());
-      abort();
-    }
-    return reinterpret_cast<fake_hip::MachineFunction>(dlsym(library, "fake_hip_machine"))();
-  }();
-  return machine;
-}
 
 class HipDeviceTest : public testing::Test {
  protected:

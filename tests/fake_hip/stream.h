@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "device/emulated_queue.h"
@@ -22,5 +23,13 @@ struct Stream {
   std::optional<Graph> recording = {};
   bool is_invalid = false;  // what it records cannot be recorded
 };
+
+// Work for a stream's queue, or for the graph that it records.
+inline void Enqueue(Stream* stream, std::function<void()> run, bool is_kernel) {
+  if (stream->recording)
+    stream->recording->work.push_back({std::move(run), is_kernel});
+  else
+    stream->queue.Enqueue(std::move(run));
+}
 
 }  // namespace fake_hip

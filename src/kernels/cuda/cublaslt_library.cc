@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "device/vendor_folders.h"
 #include "device/vendor_library.h"
+#include "kernels/cuda/hipblaslt_library.h"
 
 namespace sluice::device {
 namespace {
@@ -50,8 +52,26 @@ std::vector<std::string> CublasLtLibrary::UsualFiles() {
   return files;
 }
 
-bool CublasLtLibrary::IsNamedByUser() {
+bool CublasLtLibrary::IsNamedByUser(DeviceKind kind) {
+  if (kind == DeviceKind::kHip) return hipblaslt::IsNamedByUser();
   return VendorLibrary::FileOfUser(kNames.variable) != nullptr;
+}
+
+const char* CublasLtLibrary::NameFor(DeviceKind kind) {
+  return kind == DeviceKind::kHip ? "hipBLASLt" : "cuBLASLt";
+}
+
+Result<std::unique_ptr<const CublasLtLibrary>> CublasLtLibrary::OpenFor(DeviceKind kind,
+                                                                        const std::string& path) {
+  if (kind != DeviceKind::kHip) return Open(path);
+  CHECK(path.empty(), "SLUICE_HIPBLASLT names the file of hipBLASLt");
+  ASSIGN_OR_RETURN(const hipblaslt::Library* const library, hipblaslt::Open());
+  std::unique_ptr<CublasLtLibrary> result(new CublasLtLibrary);
+  result->functions_ = library->functions;
+  result->version_ = library->version;
+  result->file_ = library->file;
+  result->is_amd_ = true;
+  return std::unique_ptr<const CublasLtLibrary>(std::move(result));
 }
 
 Result<std::unique_ptr<const CublasLtLibrary>> CublasLtLibrary::Open(const std::string& path) {
@@ -71,8 +91,9 @@ Result<std::unique_ptr<const CublasLtLibrary>> CublasLtLibrary::Open(const std::
 }
 
 std::string CublasLtLibrary::Describe() const {
-  return fmt::format("cuBLASLt {}.{}.{} ({})", version_ / 10000, version_ / 100 % 100,
-                     version_ % 100, file_);
+  const int64_t major = is_amd_ ? 100000 : 10000;
+  return fmt::format("{} {}.{}.{} ({})", is_amd_ ? "hipBLASLt" : "cuBLASLt", version_ / major,
+                     version_ % major / 100, version_ % 100, file_);
 }
 
 }  // namespace sluice::device

@@ -1,5 +1,6 @@
 // cuBLASLt, NVIDIA's library of matrix products, loaded at run time: the program is neither
-// compiled nor linked against it.
+// compiled nor linked against it. On AMD's GPUs hipBLASLt takes its place, behind the same
+// functions (hipblaslt_library.h).
 //
 // The types and numbers below are those of cublasLt.h; cublaslt_values_test.cc compares them with
 // the header where one is installed.
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "device/device.h"
 
 namespace sluice::device {
 namespace cublaslt {
@@ -77,7 +79,7 @@ constexpr int64_t kGroups16Version = 120800;
 constexpr int64_t kOuterVectorVersion = 120900;
 
 struct Functions {
-  size_t (*get_version)();
+  size_t (*get_version)();  // null if the table is hipBLASLt's
   const char* (*status_name)(int status);
   int (*create)(Handle*);
   int (*destroy)(Handle);
@@ -108,15 +110,22 @@ class CublasLtLibrary {
   // of UsualFiles that exists. kNotFound names the files tried and what to install; kUnsupported if
   // the library lacks a function or is older than 12.
   static Result<std::unique_ptr<const CublasLtLibrary>> Open(const std::string& path);
+  // Opens the library for a kind of devices: hipBLASLt for kHip (hipblaslt::Open), which requires
+  // an empty path; Open(path) for others.
+  static Result<std::unique_ptr<const CublasLtLibrary>> OpenFor(DeviceKind kind,
+                                                                const std::string& path);
   // Returns paths of libcublasLt.so.13, then .12. Each is searched for in the loader's path, in
   // lib64 of CUDA_HOME, CUDA_PATH and /usr/local/cuda, and among the packages of the python3 in
   // PATH, where pip installs it (nvidia-cublas).
   static std::vector<std::string> UsualFiles();
-  // Returns whether the user named the library that Open("") opens; then a failure is an error.
-  static bool IsNamedByUser();
+  // Returns whether the user named the library that OpenFor(kind, "") opens; then a failure is an
+  // error.
+  static bool IsNamedByUser(DeviceKind kind);
+  // "cuBLASLt" or "hipBLASLt".
+  static const char* NameFor(DeviceKind kind);
 
   const cublaslt::Functions& functions() const { return functions_; }
-  int64_t version() const { return version_; }  // 130002: 13.0.2
+  int64_t version() const { return version_; }  // 130002: 13.0.2; of hipBLASLt 100200: 1.2.0
   std::string Describe() const;                 // "cuBLASLt 13.0.2 (libcublasLt.so.13)"
 
  private:
@@ -125,6 +134,7 @@ class CublasLtLibrary {
   cublaslt::Functions functions_{};
   int64_t version_ = 0;
   std::string file_;
+  bool is_amd_ = false;
 };
 
 }  // namespace sluice::device

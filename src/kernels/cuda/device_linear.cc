@@ -17,7 +17,8 @@
 namespace sluice::device {
 namespace {
 
-constexpr int kFirstWithNvF4 = 100;  // compute capability
+constexpr int kFirstWithNvF4 = 100;    // compute capability
+constexpr int kFirstAmdWithE4m3 = 95;  // gfx950, as a compute capability
 // Rows of a chunk of expanded weights are a multiple of this, to fill whole tiles.
 constexpr int64_t kRowsMultiple = 128;
 // Maximum number of shapes that are logged as refused by the library; a model has fewer.
@@ -52,7 +53,7 @@ int64_t ExpandedRows(const DeviceLinearOptions& options, const Weights& w) {
 // Returns whether to look for a library.
 bool WantsLibrary(const DeviceInfo& info, const DeviceLinearOptions& options) {
   if (!options.use_library || options.batch_invariant) return false;
-  return info.kind == DeviceKind::kCuda || !options.library.empty();
+  return info.kind != DeviceKind::kEmulated || !options.library.empty();
 }
 
 bool HasNvF4Scales(const Weights& w) {
@@ -137,15 +138,18 @@ Result<std::unique_ptr<DeviceLinear>> DeviceLinear::Create(Device& device,
     result->library_ = std::move(*library);
     LinearAbilities& abilities = result->abilities_;
     abilities.library = true;
+    // gfx942's FP8 is another format, which the library multiplies in place of E4M3.
+    const bool is_amd = device.info().kind == DeviceKind::kHip;
+    abilities.e4m3 = !is_amd || device.info().compute_capability() >= kFirstAmdWithE4m3;
     abilities.row_scales = result->library_->HasRowScales();
     abilities.nvf4 = result->library_->HasNvF4();
-    abilities.fast_sums = options.fast_accumulation;
-    LOG_INFO(
-        "kernels", "matrix products by own kernels or {}, whichever is measured to be faster{}",
-        result->library(), options.fast_accumulation ? "; FP8 with fast accumulation, too" : "");
+    abilities.fast_sums = options.fast_accumulation && !is_amd;  // hipBLASLt has none
+    LOG_INFO("kernels",
+             "matrix products by own kernels or {}, whichever is measured to be faster{}",
+             result->library(), abilities.fast_sums ? "; FP8 with fast accumulation, too" : "");
     return result;
   }
-  if (!options.library.empty() || CublasLtLibrary::IsNamedByUser())
+  if (!options.library.empty() || CublasLtLibrary::IsNamedByUser(device.info().kind))
     return tl::unexpected(std::move(library).error());
   LOG_WARNING("kernels", "own kernels serve large steps too, slower: {}", library.error().message);
   return result;

@@ -1,11 +1,11 @@
 // Computes all dense products of a model on a device, and chooses the kernels for them.
 //
-// A product runs on our own kernels or on the vendor's library (cuBLASLt), found at run time. The
-// library takes BF16 and E4M3 weights as they are, on Blackwell also NVFP4 weights with NVFP4
-// inputs; other weights are expanded to BF16, a chunk of rows at a time. When a model starts, Tune
-// measures which of a product's possible ways (linear_ways.h) is fastest, for each shape and each
-// bucket of rows. If the library is missing or refuses a product, our own kernels compute it. NVFP4
-// inputs have the same values in every way (RowScale::kNvF4).
+// A product runs on our own kernels or on the vendor's library (cuBLASLt, hipBLASLt), found at run
+// time. The library takes BF16 and E4M3 weights as they are, on Blackwell also NVFP4 weights with
+// NVFP4 inputs; other weights are expanded to BF16, a chunk of rows at a time. When a model starts,
+// Tune measures which of a product's possible ways (linear_ways.h) is fastest, for each shape and
+// each bucket of rows. If the library is missing or refuses a product, our own kernels compute it.
+// NVFP4 inputs have the same values in every way (RowScale::kNvF4).
 #pragma once
 
 #include <compare>
@@ -64,8 +64,8 @@ struct DeviceLinearCounts {
 class DeviceLinear {
  public:
   // Logs which library it found, or why it found none and how that affects speed. Fails if a
-  // library was named, here or by SLUICE_CUBLASLT, but cannot be used (CublasLtLibrary::Open);
-  // kInvalidArgument for impossible sizes.
+  // library was named, here or by SLUICE_CUBLASLT or SLUICE_HIPBLASLT, but cannot be used
+  // (CublasLtLibrary::OpenFor); kInvalidArgument for impossible sizes.
   static Result<std::unique_ptr<DeviceLinear>> Create(Device& device, const DeviceKernels& kernels,
                                                       const DeviceLinearOptions& options);
   ~DeviceLinear();

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "device/library_failure.h"
+#include "kernels/cuda/hipblaslt_library.h"
 #include "kernels/cuda/launch_timer.h"
 #include "tensor/element_type.h"
 
@@ -147,19 +148,19 @@ LibraryLinear::LibraryLinear(Device& device, Options options,
                                   .library_version = library_->version()}) {}
 
 Result<std::unique_ptr<LibraryLinear>> LibraryLinear::Create(Device& device, Options options) {
-  ASSIGN_OR_RETURN(auto library, CublasLtLibrary::Open(options.library));
-  std::unique_ptr<LibraryLinear> result(
-      new LibraryLinear(device, std::move(options), std::move(library)));
   // The library initializes on the thread's current device, which a stream's handle sets.
   ASSIGN_OR_RETURN(const auto stream, device.CreateStream());
   stream->handle();
+  ASSIGN_OR_RETURN(auto library, CublasLtLibrary::OpenFor(device.info().kind, options.library));
+  std::unique_ptr<LibraryLinear> result(
+      new LibraryLinear(device, std::move(options), std::move(library)));
   const int status = result->f_.create(&result->handle_);
   if (status != kSuccess) {
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format("{} does not start on {}: {}: expected a library that knows this "
-                    "device; install the cuBLAS of a newer CUDA toolkit",
-                    result->Describe(), device.info().name, result->f_.status_name(status)));
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} does not start on {}: {}: expected a library that knows this "
+                            "device; install that of a newer {}",
+                            result->Describe(), device.info().name, result->f_.status_name(status),
+                            device.info().kind == DeviceKind::kHip ? "ROCm" : "CUDA toolkit"));
   }
   return result;
 }
@@ -170,6 +171,8 @@ LibraryLinear::~LibraryLinear() {
 }
 
 bool LibraryLinear::HasRowScales() const {
+  if (device_.info().kind == DeviceKind::kHip)
+    return library_->version() >= hipblaslt::kOuterVectorVersion;
   const int major = device_.info().compute_major;
   return (major == 9 || major == 10) && library_->version() >= kOuterVectorVersion;
 }
@@ -292,8 +295,10 @@ LibraryOutcome LibraryLinear::Multiply(const StreamHandle& stream, const Library
   if (status == kSuccess) return LibraryOutcome::kEnqueued;
   if (status == kInvalidValue || status == kArchMismatch || status == kNotSupported)
     return LibraryOutcome::kRefused;
-  LOG_ERROR("kernels", "cublasLtMatmul ({}): {}", KeyOf(KindOf(product)), f_.status_name(status));
-  if (stream.failure->kernel == nullptr) *stream.failure = {"cublasLtMatmul", kFailedInLibrary};
+  const char* const name =
+      device_.info().kind == DeviceKind::kHip ? "hipblasLtMatmul" : "cublasLtMatmul";
+  LOG_ERROR("kernels", "{} ({}): {}", name, KeyOf(KindOf(product)), f_.status_name(status));
+  if (stream.failure->kernel == nullptr) *stream.failure = {name, kFailedInLibrary};
   return LibraryOutcome::kFailed;
 }
 

@@ -1,5 +1,5 @@
-// A single matrix product by cuBLASLt: the library's descriptors for it, and the choice of
-// algorithm.
+// A single matrix product by the vendor's library, cuBLASLt or hipBLASLt: its descriptors for the
+// product, and the choice of algorithm.
 //
 // The library is column-major. To it, row-major W [n, k] is a k x n matrix A, x [m, k] a k x m
 // matrix B, and y [m, n] the n x m matrix D = A^T B.
@@ -49,7 +49,7 @@ enum class LibraryOutcome : uint8_t {
 class LibraryLinear {
  public:
   struct Options {
-    std::string library = {};            // see CublasLtLibrary::Open
+    std::string library = {};            // see CublasLtLibrary::OpenFor
     std::filesystem::path tactics = {};  // see TacticCache
     int64_t workspace_bytes = 0;
   };
@@ -59,8 +59,8 @@ class LibraryLinear {
   LibraryLinear(const LibraryLinear&) = delete;
   LibraryLinear& operator=(const LibraryLinear&) = delete;
 
-  // Whether the library may support kF8E4M3 products with row scales of W and of x. Its
-  // documentation names compute capability 9.0; on 10.x, Run and CanRun find out.
+  // Whether the library may support kF8E4M3 products with row scales of W and of x. cuBLASLt's
+  // documentation names compute capability 9.0; on 10.x and gfx950, Run and CanRun find out.
   bool HasRowScales() const;
   // Whether kF4E2M1 products are supported.
   bool HasNvF4() const;

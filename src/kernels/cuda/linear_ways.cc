@@ -23,7 +23,7 @@ LinearWays E4m3Ways(const LinearArgs& args, const LinearAbilities& abilities) {
   const Weights& w = args.w;
   LinearWays ways;
   if (w.type != ElementType::kF8E4M3 || w.group_type != GroupScales::kNone) return ways;
-  if (abilities.compute_capability < kFirstWithF8) return ways;
+  if (abilities.compute_capability < kFirstWithF8 || !abilities.e4m3) return ways;
   if (w.n % kSizeMultiple != 0 || w.k % kSizeMultiple != 0) return ways;
   const auto add = [&](LinearWay way, LinearWay fast) {
     ways.Add(way);

@@ -48,6 +48,7 @@ class LinearWays {
 // Capabilities of the vendor's library and of the device.
 struct LinearAbilities {
   bool library = false;
+  bool e4m3 = true;         // whether it multiplies E4M3 codes where the device does
   bool row_scales = false;  // whether it applies row scales in E4M3 products
   bool nvf4 = false;
   bool fast_sums = false;  // allowed by the options

@@ -131,7 +131,7 @@ std::span<const CheckPart> KernelCheckParts() {
       {"rows", "embedding, norms, activations, quantized rows", CheckRows},
       {"rope", "positions, and keys and values on their way into the cache", CheckRope},
       {"linear", "matrix products in every format of weights", CheckLinear},
-      {"library", "matrix products of many rows by cuBLASLt", CheckLibrary},
+      {"library", "matrix products of many rows by cuBLASLt or hipBLASLt", CheckLibrary},
       {"grouped-linear", "matrix products of experts", CheckGroupedLinear},
       {"attention", "attention over the paged cache", CheckAttention},
       {"latent", "the rows of latent attention, products of heads with their own matrices",
