@@ -1,6 +1,6 @@
 # Short commands for the project. CONTRIBUTING.md describes the commands that they call.
 .DEFAULT_GOAL := build
-.PHONY: build build-arm build-cuda build-cuda-arm build-hip dist wheel deb demo test test-more test-all test-slow test-sanitizers test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-races test-machine-code test-ptx test-hip test-robustness test-soak fuzz lint format bench bench-recipe regressions clean docs
+.PHONY: build build-arm build-cuda build-cuda-arm build-hip dist wheel deb demo test test-more test-all test-slow test-sanitizers test-fast test-deploy test-dist test-distributed test-clients test-web test-arm test-races test-machine-code test-ptx test-hip test-hip-build test-robustness test-soak fuzz lint format bench bench-recipe regressions clean docs
 
 BUILD := build/release
 BIN := $(BUILD)/bin
@@ -170,6 +170,12 @@ test-ptx:
 test-hip:
 	@tools/install_packages.sh build test hip
 	@python3 tests/run.py hip
+
+# Runs `make build-hip` in a Debian root folder that has the packages of packages.txt alone, and starts the program there. Takes as long
+# as a full build; needs root and a Debian mirror. HIP_ARCHITECTURES=gfx950 compiles for only one kind of GPU.
+test-hip-build:
+	@tools/install_packages.sh test-dist
+	@HIP_ARCHITECTURES="$(HIP_ARCHITECTURES)" python3 tests/deploy/test_hip_build.py
 
 # The tests of the cases in docs/security.md, in at most 20 minutes: load, slow peers, full disks, clocks, limits, signals, damaged
 # files. Keeps the results and writes the page's tables.

@@ -85,10 +85,13 @@ ARM_COMPILED = ["sluice_kernels_neon", "sluice_kernels_neon_dotprod", "sluice_ke
 ARM_E2E = ["tests/e2e/test_calculator.py", "tests/e2e/test_golden.py", "tests/e2e/test_receipts.py::test_portable_receipts", "-k", "not held_out"]
 # For AMD's GPUs: the test programs that use the device that SLUICE_TESTED_DEVICE names, and their tests that do; the end-to-end tests;
 # and the parts of selftest that run on gfx942, too, and in other orders of threads.
-HIP_TESTS = {"models": "Checkpoints/DeviceDenseTest.*:Checkpoints/DeviceExpertsTest.*:DeviceRoundedInputsTest.*"}
+HIP_TESTS = {"models": "Checkpoints/DeviceDenseTest.*:Checkpoints/DeviceExpertsTest.*:DeviceRoundedInputsTest.*",
+             "engine": "EngineDraws.AnEmulatedDevice*:AsyncScheduling.*:Graphs.HeavyAnswersAreThoseOfStepsThatAreLaunched",
+             "selftest": "Measurements.*"}
 HIP_E2E = ["tests/e2e/test_recipes.py", "tests/e2e/test_device.py", "tests/e2e/test_gpu_report.py", "-k",
            "test_003 or (test_device and not energy and not without_a_gpu) or (test_gpu_report and not lent and not say_why)"]
 HIP_PARTS = ["instructions", "linear", "attention"]
+LEAST_LIBRARY_ROWS = 30  # of selftest's part for products of the vendor's library
 # Folders that the address sanitizer leaves out to save time: their parts have tests elsewhere, and they read untrusted
 # input only through those parts.
 NOT_ASAN_FOLDERS = ["cli", "selftest"]
@@ -701,24 +704,35 @@ def hip_program(tally, program, there):
     expect("without a runtime", serve, 3, r"cannot be opened .*install AMD's driver", SLUICE_HIP_RUNTIME="/nowhere/libamdhip64.so")
     expect("without a GPU", serve, 3, r"AMD's driver shows no GPU", SLUICE_FAKE_HIP="none")
     expect("without RCCL", [*serve, "-tp", "2"], 3, r"RCCL.* cannot be opened .*install ROCm's package rccl", SLUICE_RCCL="/nowhere/librccl.so.1")
+    expect("without hipBLASLt", serve, 3, r"hipBLASLt cannot be opened .*install ROCm's package hipblaslt",
+           SLUICE_HIPBLASLT="/nowhere/libhipblaslt.so.1")
     expect("doctor", ["doctor"], 0, r"gpu 0 +Fake MI355X 0, .* gfx950, 256 multiprocessors")
-    expect("kernel-bench", ["kernel-bench", "--device", "hip"], 3, r"emulator's speed says nothing")
+    expect("kernel-bench", ["kernel-bench", "--device", "hip"], 3, r"emulator's speed says nothing.*HIP runtime is a stand-in")
     with tempfile.TemporaryDirectory() as scratch:
         def digests(name, words, **variables):
             rows = pathlib.Path(scratch) / "rows.json"
             expect(name, ["selftest", "--device", "hip", "--json", rows, *words], 0, r" passed, 0 failed", **variables)
             return {(row["part"], row["operator"], row["shape"]): row["digest"] for row in json.loads(rows.read_text())["rows"]}
 
+        def same_on(name, other, parts):
+            nonlocal total
+            total += 1
+            compared = {row: digest for row, digest in other.items() if row[0] in parts}
+            unlike = [row for row, digest in compared.items() if whole[row] != digest]
+            if unlike or not compared:
+                faults.append("%s: expected the same bits, found others in %s" % (name, unlike[:5]))
+
         whole = digests("selftest", [])
         parts = [word for part in HIP_PARTS for word in ("--part", part)]
-        # Attention has tiles that need more shared memory than gfx942 has (docs/hip.md).
-        digests("selftest on gfx942", parts[:4], SLUICE_FAKE_HIP="gfx942")
-        for order in ("reverse", "1"):
+        same_on("gfx942", digests("selftest on gfx942", parts, SLUICE_FAKE_HIP="gfx942"), ["attention"])
+        for architecture in ("gfx942", "gfx950"):
+            found = digests("hipBLASLt on " + architecture, ["--part", "library"], SLUICE_FAKE_HIP=architecture,
+                            SLUICE_HIPBLASLT=there["SLUICE_HIP_RUNTIME"])
             total += 1
-            other = digests("selftest in order " + order, parts, SLUICE_FAKE_HIP_ORDER=order)
-            unlike = [row for row, digest in other.items() if whole[row] != digest]
-            if unlike or not other:
-                faults.append("the order of threads (%s) shows in %s" % (order, unlike[:5]))
+            if len(found) < LEAST_LIBRARY_ROWS:
+                faults.append("hipBLASLt on %s: expected %d rows of products, found %d" % (architecture, LEAST_LIBRARY_ROWS, len(found)))
+        for order in ("reverse", "1"):
+            same_on("another order of threads: " + order, digests("selftest in order " + order, parts, SLUICE_FAKE_HIP_ORDER=order), HIP_PARTS)
     tally.add("hip program", total - len(faults), len(faults), time.time() - start, "\n".join(faults))
 
 
