@@ -1,6 +1,5 @@
 #include "constraints/constraint_compiler.h"
 
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,10 +15,13 @@ ConstraintCompiler::ConstraintCompiler(MakeEngine make_engine, int num_threads, 
   try {
     for (int i = 0; i < num_threads; ++i)
       threads_.emplace_back("constraints", kStackBytes, [this, i] { Work(i == 0); });
-  } catch (const std::system_error& error) {
-    // Continues with fewer threads. With none, Compile fails.
-    Log(LogLevel::kWarning, "constraints", "{} of {} threads to compile constraints: {}",
-        threads_.size(), num_threads, error.what());
+  } catch (...) {
+    // No thread or no memory: continues with fewer threads. With none, Compile fails.
+    const std::string reason = CaughtMessage();
+    RunGuarded("constraints", "to report missing threads", [&]() REQUIRES(mutex_) {
+      LOG_WARNING("constraints", "{} of {} threads to compile constraints: {}", threads_.size(),
+                  num_threads, reason);
+    });
   }
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -25,9 +24,12 @@ MatcherQueue::MatcherQueue(size_t mask_words, int num_threads) : mask_words_(mas
   try {
     for (int i = 0; i < num_threads; ++i)
       threads_.emplace_back("matchers", kStackBytes, [this] { Work(); });
-  } catch (const std::system_error& error) {
-    Log(LogLevel::kWarning, "constraints", "{} of {} threads for slow constraints: {}",
-        threads_.size(), num_threads, error.what());
+  } catch (...) {  // no thread or no memory: goes on with fewer threads
+    const std::string reason = CaughtMessage();
+    RunGuarded("constraints", "to report missing threads", [&]() REQUIRES(mutex_) {
+      LOG_WARNING("constraints", "{} of {} threads for slow constraints: {}", threads_.size(),
+                  num_threads, reason);
+    });
   }
 }
 
