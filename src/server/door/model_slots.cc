@@ -250,6 +250,7 @@ void ModelSlots::Keep() {
 
 bool ModelSlots::LookAtSlots() {
   std::vector<std::pair<std::deque<Waiting>, ApiError>> expired;
+  Admitted admitted;
   {
     MutexLock lock(mutex_);
     changed_ = false;
@@ -257,6 +258,9 @@ bool ModelSlots::LookAtSlots() {
     for (const auto& slot : slots_) {
       if (std::deque<Waiting> waiting = TakeExpired(*slot); !waiting.empty())
         expired.emplace_back(std::move(waiting), WaitedTooLong(*slot));
+      // They still wait if there was no memory to admit them when the model was loaded.
+      if (StateOf(*slot) == ModelState::kLoaded && !slot->waiting.empty())
+        admitted.emplace_back(slot.get(), TakeAdmitted(*slot));
       const bool is_out = slot->state == ModelState::kOut || slot->state == ModelState::kFailed;
       if (is_out && slot->thread_is_over && !draining_ &&
           (slot->is_wanted || !slot->waiting.empty())) {
@@ -266,7 +270,7 @@ bool ModelSlots::LookAtSlots() {
       const auto again = std::min(slot->waiting.front().deadline, Clock::now() + kLookForClients);
       next = std::min(next.value_or(again), again);
     }
-    if (expired.empty() && !changed_ && !stopping_) {
+    if (expired.empty() && admitted.empty() && !changed_ && !stopping_) {
       if (next) {
         wake_.WaitUntil(lock, *next);
       } else {
@@ -275,6 +279,7 @@ bool ModelSlots::LookAtSlots() {
     }
     if (stopping_) return false;
   }
+  HandOver(std::move(admitted));
   for (const auto& [waiting, error] : expired) Refuse(waiting, error);
   return true;
 }
