@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "ptx_numbers.h"
 
@@ -17,8 +18,9 @@ void Machine::Die(const Instruction& in, const char* what) const {
 }
 
 void Machine::Run(const Kernel& kernel, const Extent& grid, unsigned threads, unsigned shared_bytes,
-                  const void* args, uint64_t args_bytes) {
+                  const void* args, uint64_t args_bytes, const Overlap* overlap) {
   kernel_ = &kernel;
+  overlap_ = overlap;
   grid_ = grid;
   num_threads_ = threads;
   args_ = static_cast<const unsigned char*>(args);
@@ -48,6 +50,9 @@ void Machine::Note(const Instruction& in, Space space, uint64_t address, uint64_
 
 void Machine::RunBlock() {
   in_flight_ = 0;
+  bulk_copies_.clear();
+  mbarriers_.clear();
+  std::ranges::fill(arrivals_, 0);
   for (Thread& thread : threads_) {
     thread.state = State::kRunning;
     thread.next = 0;
@@ -55,23 +60,140 @@ void Machine::RunBlock() {
     thread.local.assign(kernel_->local_bytes, 0xFF);
     thread.copies.clear();
     thread.group = 0;
+    thread.has_awaited = overlap_ == nullptr;
   }
   while (true) {
-    bool is_any_running = false, is_all_done = true;
+    bool is_any_running = false;
     for (unsigned i = 0; i < num_threads_; ++i) {
       if (threads_[i].state == State::kRunning) RunThread(i);
     }
     for (unsigned warp = 0; warp < num_threads_ / kLanes; ++warp) is_any_running |= RunWarp(warp);
-    if (is_any_running) continue;
+    if (is_any_running || EndMbarrierWaits()) continue;
     for (WarpRequests& requests : requests_) requests.Count(*count_);
-    for (Thread& thread : threads_) {
-      if (thread.state == State::kAtWarp)
-        Die(kernel_->instructions[thread.next], "a lane waits for others that never come");
-      is_all_done &= thread.state == State::kDone;
+    if (EndBarriers()) continue;
+    const auto is_done = [](const Thread& thread) { return thread.state == State::kDone; };
+    if (!bulk_copies_.empty() && std::ranges::all_of(threads_, is_done))
+      Die(*bulk_copies_.front().by, "the block ends with copies under way");
+    if (EndBulkCopies()) continue;
+    for (unsigned i = 0; i < num_threads_; ++i) {
+      index_ = i;
+      const Instruction& in =
+          kernel_
+              ->instructions[std::min<size_t>(threads_[i].next, kernel_->instructions.size() - 1)];
+      switch (threads_[i].state) {
+        case State::kAtWarp: Die(in, "a lane waits for others that never come");
+        case State::kAtBarrier: Die(in, "a barrier waits for threads that never come");
+        case State::kAtMbarrier: Die(in, "a phase of an mbarrier never ends");
+        default: break;
+      }
     }
-    if (is_all_done) return;
+    return;
+  }
+}
+
+bool Machine::EndBarriers() {
+  uint64_t waiting[kBarriers] = {}, expected[kBarriers] = {}, alive = 0;
+  for (unsigned i = 0; i < num_threads_; ++i) {
+    const Thread& thread = threads_[i];
+    alive += thread.state != State::kDone;
+    if (thread.state != State::kAtBarrier) continue;
+    index_ = i;
+    if (waiting[thread.barrier]++ > 0 && expected[thread.barrier] != thread.barrier_threads)
+      Die(kernel_->instructions[thread.next - 1], "threads expect other numbers at one barrier");
+    expected[thread.barrier] = thread.barrier_threads;
+  }
+  bool has_ended = false;
+  for (uint64_t id = 0; id < kBarriers; ++id) {
+    if (waiting[id] == 0) continue;
+    const bool is_complete =
+        expected[id] == 0 ? waiting[id] == alive : waiting[id] + arrivals_[id] == expected[id];
+    if (!is_complete) continue;
+    has_ended = true;
+    arrivals_[id] = 0;
     for (Thread& thread : threads_) {
-      if (thread.state == State::kAtBarrier) thread.state = State::kRunning;
+      if (thread.state == State::kAtBarrier && thread.barrier == id) thread.state = State::kRunning;
+    }
+  }
+  return has_ended;
+}
+
+bool Machine::EndBulkCopies() {
+  const std::vector<BulkCopy> copies = std::exchange(bulk_copies_, {});
+  for (const BulkCopy& copy : copies) {
+    memcpy(shared_.data() + copy.shared, std::bit_cast<const unsigned char*>(copy.global),
+           copy.bytes);
+    in_flight_ -= static_cast<int64_t>(copy.bytes);
+    Complete(*copy.by, mbarriers_.at(copy.mbarrier), 0, static_cast<int64_t>(copy.bytes));
+  }
+  return !copies.empty();
+}
+
+bool Machine::EndMbarrierWaits() {
+  bool has_ended = false;
+  for (unsigned i = 0; i < num_threads_; ++i) {
+    if (threads_[i].state != State::kAtMbarrier) continue;
+    threads_[i].state = State::kRunning;
+    index_ = i;
+    ExecuteMbarrier(kernel_->instructions[threads_[i].next], threads_[i]);
+    has_ended |= threads_[i].state == State::kRunning;
+  }
+  return has_ended;
+}
+
+void Machine::Enter(const Instruction& in, Thread& thread) {
+  const auto value = [&](size_t i) { return Value(thread, in.from_operands[i], Type::kB32); };
+  thread.barrier = in.from_operands.empty() ? 0 : value(0);
+  thread.barrier_threads = in.from_operands.size() > 1 ? value(1) : 0;
+  if (thread.barrier >= kBarriers || thread.barrier_threads % kLanes != 0 ||
+      thread.barrier_threads > num_threads_)
+    Die(in, "a barrier beyond the 16 of a block, or for other than whole warps of the block");
+}
+
+Machine::Mbarrier& Machine::MbarrierAt(const Instruction& in, const Thread& thread,
+                                       uint64_t place) {
+  static_cast<void>(Address(in, const_cast<Thread&>(thread), Space::kShared, place, 8, 8));
+  const auto found = mbarriers_.find(place);
+  if (found == mbarriers_.end()) Die(in, "there is no mbarrier");
+  return found->second;
+}
+
+void Machine::Complete(const Instruction& in, Mbarrier& mbarrier, uint64_t arrivals,
+                       int64_t bytes) {
+  if (arrivals > mbarrier.pending) Die(in, "more arrivals than the mbarrier counts in a phase");
+  mbarrier.pending -= arrivals;
+  mbarrier.pending_bytes -= bytes;
+  if (mbarrier.pending > 0 || mbarrier.pending_bytes != 0) return;
+  ++mbarrier.phase;
+  mbarrier.pending = mbarrier.count;
+}
+
+void Machine::ExecuteMbarrier(const Instruction& in, Thread& thread) {
+  const auto arg = [&](size_t i) { return Value(thread, in.from_operands[i], Type::kB32); };
+  const uint64_t place = Masked(arg(0) + in.from_operands[1].value, 32);
+  if (in.op == Op::kMbarrierInit) {
+    static_cast<void>(Address(in, thread, Space::kShared, place, 8, 8));
+    const uint64_t count = arg(2);
+    if (count == 0 || !mbarriers_.emplace(place, Mbarrier{count, count}).second)
+      Die(in, "an mbarrier that counts nothing, or one that is there already");
+    return;
+  }
+  Mbarrier& mbarrier = MbarrierAt(in, thread, place);
+  switch (in.op) {
+    case Op::kMbarrierInvalidate: mbarriers_.erase(place); return;
+    case Op::kMbarrierWait:
+      if (mbarrier.phase % 2 == (arg(2) & 1)) {
+        thread.state = State::kAtMbarrier;
+        return;
+      }
+      Set(thread, in.to[0], 1);
+      ++thread.next;
+      return;
+    default: {
+      const uint64_t phase = mbarrier.phase;
+      if (in.op == Op::kMbarrierExpect) mbarrier.pending_bytes += static_cast<int64_t>(arg(2));
+      const bool has_count = in.op == Op::kMbarrierArrive && in.from_operands.size() > 2;
+      Complete(in, mbarrier, has_count ? arg(2) : 1, 0);
+      if (in.to[0].kind == Operand::Kind::kRegister) Set(thread, in.to[0], phase);
     }
   }
 }
@@ -90,12 +212,17 @@ void Machine::RunThread(unsigned index) {
       case Op::kBra: thread.next = in.target; break;
       case Op::kRet:
         if (!thread.copies.empty()) Die(in, "a thread ends with copies under way");
+        if (!thread.has_awaited) Die(in, "a thread ends without waiting for earlier kernels");
         thread.state = State::kDone;
         break;
       case Op::kBarrier:
+        Enter(in, thread);
         thread.state = State::kAtBarrier;
         ++thread.next;
         break;
+      case Op::kMbarrierWait: ExecuteMbarrier(in, thread); break;
+      case Op::kElect:
+      case Op::kStmatrix:
       case Op::kShfl:
       case Op::kVote:
       case Op::kLdmatrix:
@@ -132,6 +259,8 @@ void Machine::ExecuteWarp(const Instruction& in, unsigned warp) {
     case Op::kShfl: return Shuffle(in, warp);
     case Op::kVote: return Vote(in, warp);
     case Op::kLdmatrix: return LoadMatrices(in, warp);
+    case Op::kStmatrix: return StoreMatrices(in, warp);
+    case Op::kElect: return Elect(in, warp);
     case Op::kMma: ++count_->products; return Multiply(in, warp);
     default: return;
   }
@@ -186,12 +315,22 @@ unsigned char* Machine::Address(const Instruction& in, Thread& thread, Space spa
   }
 }
 
+void Machine::CheckOverlap(const Instruction& in, const Thread& thread, uint64_t place,
+                           uint64_t bytes, bool reads) const {
+  if (thread.has_awaited) return;
+  for (const auto& [begin, size] : overlap_->constants) {
+    if (reads && place >= begin && place + bytes <= begin + size) return;
+  }
+  Die(in, "global memory is used before the thread has waited for earlier kernels");
+}
+
 void Machine::Load(const Instruction& in, Thread& thread) {
   const int width = BitsOfType(in.type);
   const auto bytes = static_cast<uint64_t>(width / 8), count = uint64_t{in.to.size()};
   const uint64_t place = Raw(thread, in.from_operands[0]) + in.from_operands[1].value;
   const uint64_t at = in.space == Space::kShared ? Masked(place, 32) : place;
   const unsigned char* from = Address(in, thread, in.space, at, bytes * count, bytes * count);
+  if (in.space == Space::kGlobal) CheckOverlap(in, thread, at, bytes * count, true);
   Note(in, in.space, at, bytes * count);
   for (const Operand& to : in.to) {
     uint64_t value = 0;
@@ -207,6 +346,7 @@ void Machine::Store(const Instruction& in, Thread& thread) {
   const uint64_t place = Raw(thread, in.from_operands[0]) + in.from_operands[1].value;
   const uint64_t at = in.space == Space::kShared ? Masked(place, 32) : place;
   unsigned char* to = Address(in, thread, in.space, at, bytes * count, bytes * count);
+  if (in.space == Space::kGlobal) CheckOverlap(in, thread, at, bytes * count, false);
   Note(in, in.space, at, bytes * count);
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t value = Value(thread, in.from_operands[2 + i], in.type);
@@ -219,6 +359,7 @@ void Machine::Atomic(const Instruction& in, Thread& thread) {
   const uint64_t place = Raw(thread, in.from_operands[0]) + in.from_operands[1].value;
   const uint64_t at = in.space == Space::kShared ? Masked(place, 32) : place;
   unsigned char* memory = Address(in, thread, in.space, at, bytes, bytes);
+  if (in.space == Space::kGlobal) CheckOverlap(in, thread, at, bytes, false);
   uint64_t old = 0;
   memcpy(&old, memory, bytes);
   uint64_t value = Value(thread, in.from_operands[2], in.type);
@@ -251,6 +392,38 @@ void Machine::Execute(const Instruction& in, Thread& thread) {
     case Op::kAtomAdd:
     case Op::kAtomExch: return Atomic(in, thread);
     case Op::kMembar: return;  // there is one block at a time
+    case Op::kAwaitGrids: thread.has_awaited = true; return;
+    case Op::kLetGrids: return;  // a later kernel begins when this one has ended
+    case Op::kBarrierArrive:
+      Enter(in, thread);
+      if (thread.barrier_threads == 0) Die(in, "an arrival at a barrier for no number of threads");
+      ++arrivals_[thread.barrier];
+      return;
+    case Op::kMbarrierInit:
+    case Op::kMbarrierInvalidate:
+    case Op::kMbarrierArrive:
+    case Op::kMbarrierExpect: return ExecuteMbarrier(in, thread);
+    case Op::kSetMaxRegisters: {
+      const uint64_t count = in.from_operands[0].value;
+      if (count % 8 != 0 || count < 24 || count > 256)
+        Die(in, "a number of registers that is no multiple of 8 from 24 to 256");
+      return;
+    }
+    case Op::kBulkCopy: {
+      const uint64_t shared = Masked(arg(0, Type::kB32) + in.from_operands[1].value, 32);
+      const uint64_t global = arg(2, Type::kB64) + in.from_operands[3].value;
+      const uint64_t bytes = arg(4, Type::kU32);
+      const uint64_t mbarrier = Masked(arg(5, Type::kB32) + in.from_operands[6].value, 32);
+      if (bytes % 16 != 0 || global % 16 != 0)
+        Die(in, "a copy of other than whole, aligned pieces of 16 bytes");
+      static_cast<void>(Address(in, thread, Space::kShared, shared, bytes, 16));
+      static_cast<void>(MbarrierAt(in, thread, mbarrier));
+      CheckOverlap(in, thread, global, bytes, true);
+      bulk_copies_.push_back({shared, global, bytes, mbarrier, &in});
+      in_flight_ += static_cast<int64_t>(bytes);
+      count_->most_in_flight = std::max(count_->most_in_flight, in_flight_);
+      return;
+    }
     case Op::kCommit: ++thread.group; return;
     case Op::kWaitGroup: return Wait(thread, in.from_operands[0].value);
     case Op::kCopyAsync: {
@@ -260,6 +433,7 @@ void Machine::Execute(const Instruction& in, Thread& thread) {
       static_cast<void>(Address(in, thread, Space::kShared, shared, 16, 16));
       if (global % 16 != 0 || in.from_operands[4].value != 16 || bytes > 16)
         Die(in, "a copy that is not one of 16 aligned bytes");
+      if (bytes > 0) CheckOverlap(in, thread, global, bytes, true);
       thread.copies.push_back({shared, global, bytes, thread.group});
       Note(in, Space::kShared, shared, 16);
       if (bytes > 0) Note(in, Space::kGlobal, global, bytes);
@@ -390,6 +564,37 @@ void Machine::LoadMatrices(const Instruction& in, unsigned warp) {
       }
       Set(lanes[i], in.to[m], pair);
     }
+  }
+}
+
+// The reverse of LoadMatrices.
+void Machine::StoreMatrices(const Instruction& in, unsigned warp) {
+  Thread* lanes = &threads_[warp * kLanes];
+  for (unsigned i = 0; i < kLanes; ++i) {
+    const unsigned m = i / 8;
+    uint16_t row[8];
+    for (unsigned column = 0; column < 8; ++column) {
+      const unsigned across = in.is_transposed ? column : i % 8;
+      const unsigned along = in.is_transposed ? i % 8 : column;
+      const uint64_t pair =
+          Value(lanes[across * 4 + along / 2], in.from_operands[2 + m], Type::kB32);
+      row[column] = static_cast<uint16_t>(pair >> (16 * (along % 2)));
+    }
+    const uint64_t place =
+        Value(lanes[i], in.from_operands[0], Type::kB32) + in.from_operands[1].value;
+    index_ = warp * kLanes + i;
+    memcpy(Address(in, lanes[i], Space::kShared, place, 16, 16), row, 16);
+    Note(in, Space::kShared, place, 16);
+  }
+}
+
+void Machine::Elect(const Instruction& in, unsigned warp) {
+  Thread* lanes = &threads_[warp * kLanes];
+  for (unsigned i = 0; i < kLanes; ++i) {
+    if (Value(lanes[i], in.from_operands[0], Type::kB32) != 0xFFFFFFFFu)
+      Die(in, "an election among other than all lanes");
+    if (in.to[0].kind == Operand::Kind::kRegister) Set(lanes[i], in.to[0], 0);
+    Set(lanes[i], in.to[1], uint64_t{i == 0});
   }
 }
 

@@ -1,8 +1,13 @@
 // Runs kernels in PTX, thread by thread and instruction by instruction. Global memory is the host's
 // memory; only one block runs at a time, so there is one shared memory. A thread runs until it
-// waits for its warp or its block; asynchronous copies are done when a thread waits for them.
+// waits for its warp, its block or an mbarrier; asynchronous copies are done when a thread waits
+// for them, and those that an mbarrier counts only when no thread can go on without them.
 // Operations of a whole warp (shuffles, votes, matrix products) are done when all 32 lanes have
 // reached them.
+//
+// A launch may be one that begins before earlier kernels end (programmatic dependent launch). Then
+// each thread must wait for them (griddepcontrol.wait) before it ends, before it writes global
+// memory, and before it reads any except what is said to be constant.
 //
 // Sums of matrix products are rounded to F32 after each product, in the order of the columns: the
 // ISA does not specify order and precision.
@@ -11,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ptx_counters.h"
@@ -22,24 +28,43 @@ struct Extent {
   unsigned x = 1, y = 1, z = 1;
 };
 
+// A launch that begins before earlier kernels end: pieces of global memory (address, bytes) that no
+// kernel writes.
+struct Overlap {
+  std::vector<std::pair<uint64_t, uint64_t>> constants;
+};
+
 class Machine {
  public:
-  // Ends the program with a message if the kernel does something that is not allowed.
+  // Ends the program with a message if the kernel does something that is not allowed. `overlap`:
+  // null if the kernel begins after all earlier ones.
   void Run(const Kernel& kernel, const Extent& grid, unsigned threads, unsigned shared_bytes,
-           const void* args, uint64_t args_bytes);
+           const void* args, uint64_t args_bytes, const Overlap* overlap = nullptr);
   int64_t num_instructions() const { return num_instructions_; }
   // Returns the counts by the name of the kernel.
   const std::map<std::string, Counts>& counts() const { return counts_; }
 
  private:
   static constexpr unsigned kLanes = 32;
-  enum class State : uint8_t { kRunning, kAtWarp, kAtBarrier, kDone };
+  enum class State : uint8_t { kRunning, kAtWarp, kAtBarrier, kAtMbarrier, kDone };
   struct Copy {
     uint64_t shared;
     uint64_t global;
     uint64_t bytes;  // the others of the 16 become zeros
     uint64_t group;
   };
+  // An asynchronous copy of a piece of memory, which completes bytes of an mbarrier.
+  struct BulkCopy {
+    uint64_t shared, global, bytes, mbarrier;
+    const Instruction* by;
+  };
+  // An object in shared memory. A phase ends when neither arrivals nor bytes are pending.
+  struct Mbarrier {
+    uint64_t count = 0, pending = 0;
+    int64_t pending_bytes = 0;
+    uint64_t phase = 0;
+  };
+  static constexpr unsigned kBarriers = 16;  // of a block
   struct Thread {
     State state = State::kRunning;
     uint32_t next = 0;  // instruction
@@ -47,10 +72,25 @@ class Machine {
     std::vector<unsigned char> local;
     std::vector<Copy> copies;
     uint64_t group = 0;
+    bool has_awaited = false;      // earlier kernels
+    uint64_t barrier = 0;          // at which it waits
+    uint64_t barrier_threads = 0;  // that meet there; 0: all of the block
   };
 
   void RunBlock();
   void RunThread(unsigned index);
+  // Lets threads go on whose barrier is complete. Returns whether there are any.
+  bool EndBarriers();
+  // Ends the asynchronous copies under way. Returns whether there were any.
+  bool EndBulkCopies();
+  bool EndMbarrierWaits();
+  // Enters a barrier, with the operands of the instruction.
+  void Enter(const Instruction& in, Thread& thread);
+  Mbarrier& MbarrierAt(const Instruction& in, const Thread& thread, uint64_t place);
+  void Complete(const Instruction& in, Mbarrier& mbarrier, uint64_t arrivals, int64_t bytes);
+  void ExecuteMbarrier(const Instruction& in, Thread& thread);
+  void Elect(const Instruction& in, unsigned warp);
+  void StoreMatrices(const Instruction& in, unsigned warp);
   void Execute(const Instruction& in, Thread& thread);
   bool RunWarp(unsigned warp);
   void ExecuteWarp(const Instruction& in, unsigned warp);
@@ -71,9 +111,13 @@ class Machine {
   // Records an access of the running thread, unless it is to the thread's own memory or to the
   // arguments.
   void Note(const Instruction& in, Space space, uint64_t address, uint64_t bytes);
+  // Checks an access of global memory of a launch that overlaps others.
+  void CheckOverlap(const Instruction& in, const Thread& thread, uint64_t place, uint64_t bytes,
+                    bool reads) const;
   [[noreturn]] void Die(const Instruction& in, const char* what) const;
 
   const Kernel* kernel_ = nullptr;
+  const Overlap* overlap_ = nullptr;
   Extent grid_, block_;
   unsigned num_threads_ = 0;
   unsigned index_ = 0;  // of the thread that runs
@@ -81,6 +125,9 @@ class Machine {
   uint64_t args_bytes_ = 0;
   std::vector<unsigned char> shared_;
   std::vector<Thread> threads_;
+  std::vector<BulkCopy> bulk_copies_;
+  std::map<uint64_t, Mbarrier> mbarriers_;  // by address in shared memory
+  uint64_t arrivals_[kBarriers] = {};       // of threads that did not wait
   int64_t num_instructions_ = 0;
   std::map<std::string, Counts> counts_;
   Counts* count_ = nullptr;             // of the kernel that runs

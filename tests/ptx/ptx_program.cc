@@ -23,17 +23,20 @@ constexpr std::pair<const char*, Type> kTypes[] = {
     {"bf16x2", Type::kBf16x2}, {"e4m3", Type::kE4m3},   {"e4m3x2", Type::kE4m3x2}};
 
 constexpr std::pair<const char*, Op> kOps[] = {
-    {"abs", Op::kAbs},       {"add", Op::kAdd},           {"and", Op::kAnd},   {"bfi", Op::kBfi},
-    {"bfind", Op::kBfind},   {"bra", Op::kBra},           {"brev", Op::kBrev}, {"cvt", Op::kCvt},
-    {"cvta", Op::kMov},      {"div", Op::kDiv},           {"ex2", Op::kEx2},   {"fma", Op::kFma},
-    {"fence", Op::kMembar},
-    {"ld", Op::kLd},         {"ldmatrix", Op::kLdmatrix}, {"mad", Op::kMad},   {"max", Op::kMax},
-    {"membar", Op::kMembar}, {"min", Op::kMin},           {"mma", Op::kMma},   {"mov", Op::kMov},
-    {"mul", Op::kMul},       {"neg", Op::kNeg},           {"not", Op::kNot},   {"or", Op::kOr},
-    {"popc", Op::kPopc},     {"prmt", Op::kPrmt},         {"rcp", Op::kRcp},   {"rem", Op::kRem},
-    {"ret", Op::kRet},       {"rsqrt", Op::kRsqrt},       {"selp", Op::kSelp}, {"setp", Op::kSetp},
-    {"shfl", Op::kShfl},     {"shl", Op::kShl},           {"shr", Op::kShr},   {"sqrt", Op::kSqrt},
-    {"st", Op::kSt},         {"sub", Op::kSub},           {"vote", Op::kVote}, {"xor", Op::kXor}};
+    {"abs", Op::kAbs},      {"add", Op::kAdd},     {"and", Op::kAnd},
+    {"bfi", Op::kBfi},      {"bfind", Op::kBfind}, {"bra", Op::kBra},
+    {"brev", Op::kBrev},    {"cvt", Op::kCvt},     {"cvta", Op::kMov},
+    {"div", Op::kDiv},      {"ex2", Op::kEx2},     {"fma", Op::kFma},
+    {"fence", Op::kMembar}, {"ld", Op::kLd},       {"ldmatrix", Op::kLdmatrix},
+    {"mad", Op::kMad},      {"max", Op::kMax},     {"membar", Op::kMembar},
+    {"min", Op::kMin},      {"mma", Op::kMma},     {"mov", Op::kMov},
+    {"mul", Op::kMul},      {"neg", Op::kNeg},     {"not", Op::kNot},
+    {"or", Op::kOr},        {"popc", Op::kPopc},   {"prmt", Op::kPrmt},
+    {"rcp", Op::kRcp},      {"rem", Op::kRem},     {"ret", Op::kRet},
+    {"rsqrt", Op::kRsqrt},  {"selp", Op::kSelp},   {"setp", Op::kSetp},
+    {"shfl", Op::kShfl},    {"shl", Op::kShl},     {"shr", Op::kShr},
+    {"sqrt", Op::kSqrt},    {"st", Op::kSt},       {"sub", Op::kSub},
+    {"vote", Op::kVote},    {"xor", Op::kXor}};
 
 std::vector<std::string> Split(std::string_view text, char by) {
   std::vector<std::string> parts;
@@ -184,7 +187,7 @@ class Reader {
     }
     if (text_[at_] == '.') return ReadDeclaration(Until(";"));
     const size_t end = text_.find_first_of(";:", at_);
-    if (end != std::string::npos && text_[end] == ':') {
+    if (end != std::string::npos && text_[end] == ':' && text_[end + 1] != ':') {
       labels_[Until(":")] = static_cast<uint32_t>(kernel_.instructions.size());
       return;
     }
@@ -233,6 +236,7 @@ class Reader {
         {"%nctaid.z", kNctaidZ}};
     Operand operand;
     if (text.empty()) Die("an empty operand");
+    if (text == "_") return operand;  // a result that nobody needs
     if (text[0] == '!') {
       operand = ReadOperand(text.substr(1));
       operand.is_negated = true;
@@ -302,6 +306,26 @@ class Reader {
     }
   }
 
+  static bool HasResult(Op op) {
+    switch (op) {
+      case Op::kSt:
+      case Op::kStmatrix:
+      case Op::kBarrier:
+      case Op::kBarrierArrive:
+      case Op::kWarpBarrier:
+      case Op::kRet:
+      case Op::kMembar:
+      case Op::kCopyAsync:
+      case Op::kCommit:
+      case Op::kWaitGroup:
+      case Op::kBulkCopy:
+      case Op::kMbarrierInit:
+      case Op::kMbarrierInvalidate:
+      case Op::kSetMaxRegisters: return false;
+      default: return true;
+    }
+  }
+
   void ReadInstruction(const std::string& text) {
     size_t at = 0;
     Instruction instruction{};
@@ -317,10 +341,7 @@ class Reader {
     if (instruction.op == Op::kBra) {
       branches_.emplace_back(kernel_.instructions.size(), operands.at(0));
     } else {
-      const bool has_result = instruction.op != Op::kSt && instruction.op != Op::kBarrier &&
-                              instruction.op != Op::kWarpBarrier && instruction.op != Op::kRet &&
-                              instruction.op != Op::kMembar && instruction.op != Op::kCopyAsync &&
-                              instruction.op != Op::kCommit && instruction.op != Op::kWaitGroup;
+      const bool has_result = HasResult(instruction.op);
       for (size_t i = 0; i < operands.size(); ++i) {
         AddOperands(operands[i], has_result && i == 0 ? instruction.to : instruction.from_operands);
       }
@@ -336,8 +357,44 @@ class Reader {
       instruction.op = Op::kWarpBarrier;
       return;
     }
-    if (starts("bar.sync")) {
+    if (starts("bar.sync") || starts("barrier.sync") || starts("barrier.cta.sync")) {
       instruction.op = Op::kBarrier;
+      return;
+    }
+    if (starts("bar.arrive") || starts("barrier.arrive") || starts("barrier.cta.arrive")) {
+      instruction.op = Op::kBarrierArrive;
+      return;
+    }
+    if (starts("mbarrier.")) return ReadMbarrier(name, words, instruction);
+    if (name == "elect.sync") {
+      instruction.op = Op::kElect;
+      return;
+    }
+    if (starts("setmaxnreg.")) {
+      instruction.op = Op::kSetMaxRegisters;
+      return;
+    }
+    if (name == "fence.proxy.async" || name == "fence.proxy.async.shared::cta" ||
+        name == "fence.mbarrier_init.release.cluster") {
+      instruction.op = Op::kMembar;
+      return;
+    }
+    if (starts("stmatrix.")) {
+      instruction.op = Op::kStmatrix;
+      instruction.is_transposed = name == "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16";
+      if (name != "stmatrix.sync.aligned.m8n8.x4.shared.b16" && !instruction.is_transposed)
+        Die("unknown instruction " + name);
+      return;
+    }
+    if (starts("cp.async.bulk.")) {
+      instruction.op = Op::kBulkCopy;
+      if (name != "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes" &&
+          name != "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes")
+        Die("unknown instruction " + name);
+      return;
+    }
+    if (name == "griddepcontrol.wait" || name == "griddepcontrol.launch_dependents") {
+      instruction.op = words[1] == "wait" ? Op::kAwaitGrids : Op::kLetGrids;
       return;
     }
     if (starts("cp.async")) {
@@ -368,6 +425,25 @@ class Reader {
     }
     if (instruction.op == Op::kMma) return ReadMma(name, instruction);
     for (size_t i = first; i < words.size(); ++i) ReadModifier(name, words[i], instruction);
+  }
+
+  void ReadMbarrier(const std::string& name, const std::vector<std::string>& words,
+                    Instruction& instruction) const {
+    const std::string& what = words.at(1);
+    const bool is_in_shared = name.ends_with(".shared.b64") || name.ends_with(".shared::cta.b64");
+    if (what == "init") {
+      instruction.op = Op::kMbarrierInit;
+    } else if (what == "inval") {
+      instruction.op = Op::kMbarrierInvalidate;
+    } else if (what == "arrive") {
+      instruction.op = words.at(2) == "expect_tx" ? Op::kMbarrierExpect : Op::kMbarrierArrive;
+    } else if ((what == "try_wait" || what == "test_wait") && words.at(2) == "parity") {
+      instruction.op = Op::kMbarrierWait;
+    } else {
+      Die("unknown instruction " + name);
+    }
+    if (!is_in_shared || name.find("noComplete") != std::string::npos)
+      Die("unknown instruction " + name);
   }
 
   void ReadMma(const std::string& name, Instruction& instruction) const {
@@ -438,9 +514,9 @@ class Reader {
                                            : Shape::kDown;
     } else {
       static const char* const kWithoutEffect[] = {
-          "rn",   "satfinite", "lo",   "approx", "nc", "cg",   "v2",      "v4",    "uni",
-          "sync", "to",        "full", "gl",     "x4", "m8n8", "aligned", "ballot",
-          "acquire", "release", "acq_rel", "relaxed", "gpu", "sys"};
+          "rn",     "satfinite", "lo",      "approx",  "nc",      "cg",  "v2",   "v4",
+          "uni",    "sync",      "to",      "full",    "gl",      "x4",  "m8n8", "aligned",
+          "ballot", "acquire",   "release", "acq_rel", "relaxed", "gpu", "sys"};
       for (const char* known : kWithoutEffect) {
         if (word == known) return;
       }
