@@ -56,6 +56,10 @@ struct ModelOptions {
   // On a device: the file that keeps the measured fastest kernels of the vendor's library between
   // starts. Empty: they are measured at every start.
   std::filesystem::path linear_tactics;
+  // For tests: the library of products on an emulated device (DeviceLinearOptions::library), and
+  // whether rows are packed for it apart.
+  std::string linear_library = {};
+  bool packs_rows_apart = false;
   uint64_t dummy_seed = 0;                   // of kDummy's random weights
   ElementType kv_type = ElementType::kBF16;  // BF16, F16, F32 or F8_E4M3
   int block_size = 16;                       // tokens in a KV block

@@ -93,15 +93,13 @@ __global__ void __launch_bounds__(kAttentionThreads) MergeKernel(AttentionLaunch
     const float* const sink = args.sinks == nullptr ? nullptr : args.sinks + head;
     const float last_factor =
         LastFactor(args.cache.v_scale, largest, weights, sink, launch.one_weight);
-    uint16_t* out =
-        args.out +
-        (static_cast<int64_t>(merge.first_row + token) * args.num_heads + head) * head_dim;
+    const int64_t place = static_cast<int64_t>(merge.first_row + token) * args.num_heads + head;
     SLUICE_UNROLL
     for (int j = 0; j < kMostPairs; ++j) {
       const int column = 2 * (lane + 32 * j);
       if (column >= head_dim) continue;
-      *reinterpret_cast<uint32_t*>(out + column) =
-          PackBf16(FinishSum(sums[j].x, last_factor), FinishSum(sums[j].y, last_factor));
+      StoreResults<true>(args, place, head_dim, column, FinishSum(sums[j].x, last_factor),
+                         FinishSum(sums[j].y, last_factor));
     }
   }
 }

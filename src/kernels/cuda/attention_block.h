@@ -31,6 +31,25 @@ struct AttentionLaunch {
 constexpr int kAttentionWarps = 4;
 constexpr int kAttentionThreads = kAttentionWarps * 32;
 
+// Writes two neighbouring results of a row, from column `column` on. place: row * num_heads + head.
+template <bool kMayBeNarrow>
+__device__ __forceinline__ void StoreResults(const device::AttentionArgs& args, int64_t place,
+                                             int dim, int column, float first, float second) {
+  const uint32_t pair = PackBf16(first, second);
+  const int64_t at = place * dim + column;
+  if constexpr (kMayBeNarrow) {
+    if (args.narrow != nullptr) {
+      *reinterpret_cast<uint16_t*>(args.narrow + at) = static_cast<uint16_t>(
+          PackE4m3(Bf16ToFloat(static_cast<uint16_t>(pair)) / args.narrow_scale,
+                   Bf16ToFloat(static_cast<uint16_t>(pair >> 16)) / args.narrow_scale));
+      if (column == 0 && place % args.num_heads == 0)
+        args.narrow_scales[place / args.num_heads] = args.narrow_scale;
+      return;
+    }
+  }
+  *reinterpret_cast<uint32_t*>(args.out + at) = pair;
+}
+
 // The members are a thread's registers. A lane's two rows are rows g and g + 8 of its warp's 16,
 // with g as in MmaBf16. kCaps: scores have a soft cap.
 template <bool kIsE4m3, int kDim, int kRows, bool kCaps>
@@ -502,7 +521,6 @@ class AttentionBlock {
     SLUICE_UNROLL
     for (int r = 0; r < 2; ++r) {
       if (last_seen_[r] < 0) continue;
-      uint16_t* const out = args.out + static_cast<int64_t>(place_[r]) * tile_.value_dim();
       const bool is_partial = item_.partial >= 0;
       float* const partial =
           is_partial ? args.partials + static_cast<int64_t>(place_[r] + partial_shift_) *
@@ -526,8 +544,8 @@ class AttentionBlock {
           if (is_partial) {
             *reinterpret_cast<float2*>(partial + column) = make_float2(first, second);
           } else {
-            *reinterpret_cast<uint32_t*>(out + column) =
-                PackBf16(FinishSum(first, last_factor), FinishSum(second, last_factor));
+            StoreResults<!kIsWide>(args, place_[r], tile_.value_dim(), column,
+                                   FinishSum(first, last_factor), FinishSum(second, last_factor));
           }
         }
       }

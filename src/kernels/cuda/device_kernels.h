@@ -38,6 +38,11 @@ struct RowsOut {
   float* scales = nullptr;  // [rows]; written only for kF8E4M3 and kNvF4
   RowScale row_scale = RowScale::kStatic;
   float static_scale = 1;
+  // Where rms_norm, silu_mul and convert_rows write rows of kNvF4 once more, packed as pack_nvf4
+  // packs them, bit for bit; aligned as in PackNvF4Args. Null: nowhere. REQUIRES: null for other
+  // kernels.
+  uint8_t* codes = nullptr;
+  uint8_t* group_scales = nullptr;
 };
 
 // out[i, :] = table[tokens[i], :] * scale as F32. table: BF16 [vocab, cols].
@@ -268,6 +273,12 @@ struct AttentionArgs {
   float soft_cap = 0;            // for scaled scores; 0: none
   const float* sinks = nullptr;  // [num_heads]; null: none
   int latent_dim = 0;
+  // Not null: instead of `out`, rows are written here as codes E4M3(x / narrow_scale) of the
+  // numbers x that `out` would get, and narrow_scale to narrow_scales [rows], as convert_rows does
+  // it. REQUIRES: no wide items.
+  uint8_t* narrow = nullptr;
+  float* narrow_scales = nullptr;
+  float narrow_scale = 1;
 };
 constexpr int32_t kSeesAllBehind = 1 << 30;
 constexpr int kMostLatentDim = 512, kMostLatentKeyDim = 576;

@@ -205,19 +205,38 @@ LinearWay DeviceLinear::Choose(const LinearArgs& args) {
   return ChoiceOf(KindOf(args, WaysOf(args)), args.m).way;
 }
 
-void DeviceLinear::Run(DeviceStream& stream, const LinearArgs& args) {
+PackedRows DeviceLinear::PackedIn(void* memory, int64_t m, int64_t k) {
+  auto* const codes = static_cast<uint8_t*>(memory);
+  return {codes, codes + PackedCodeBytes(m, k)};
+}
+
+PackedRows DeviceLinear::PlaceToPack(const LinearArgs& args, void* memory) {
+  if (options_.packs_apart || args.m == 0 || args.w.n == 0) return {};
+  const LinearWay way = Choose(args);
+  if (way != LinearWay::kNvF4 && way != LinearWay::kNvF4Parts) return {};
+  return PackedIn(memory, args.m, args.w.k);
+}
+
+int64_t DeviceLinear::PlannedPackedBytes(const DeviceInfo& info, const DeviceLinearOptions& options,
+                                         const Weights& w, int64_t max_m) {
+  const bool packs = WantsLibrary(info, options) && !options.packs_apart && HasNvF4Scales(w) &&
+                     info.compute_capability() >= kFirstWithNvF4;
+  return packs ? PackedBytes(max_m, w.k) : 0;
+}
+
+void DeviceLinear::Run(DeviceStream& stream, const LinearArgs& args, const PackedRows& packed) {
   if (args.m == 0 || args.w.n == 0) return;
   const StreamHandle handle = stream.handle();
   const LinearWays ways = WaysOf(args);
   const Choice choice = ChoiceOf(KindOf(args, ways), args.m);
-  bool is_done = TryRun(choice.way, handle, args);
+  bool is_done = TryRun(choice.way, handle, args, packed);
   LinearWay way = choice.way;
   // If the library refuses, tries the other ways, except fast sums, which only a measurement
   // selects.
   for (int i = 0; !is_done; ++i) {
     way = static_cast<LinearWay>(i);
     if (way != choice.way && ways.Has(way) && !HasFastSums(way))
-      is_done = TryRun(way, handle, args);
+      is_done = TryRun(way, handle, args, packed);
   }
   if (way == LinearWay::kOwn && choice.way != way) NoteRefused(args, "", "own kernels serve it");
   const bool lacks_nvf4 =
@@ -226,9 +245,11 @@ void DeviceLinear::Run(DeviceStream& stream, const LinearArgs& args) {
     NoteRefused(args, " with NVFP4 inputs", "its weights are expanded to BF16");
 }
 
-std::vector<LibraryProduct> DeviceLinear::ProductsFor(LinearWay way, const LinearArgs& args) const {
+std::vector<LibraryProduct> DeviceLinear::ProductsFor(LinearWay way, const LinearArgs& args,
+                                                      const PackedRows& packed) const {
   const Weights& w = args.w;
   void* const operands = Behind(args.scratch, RoundUp(options_.workspace_bytes, 256));
+  const PackedRows x = packed.codes != nullptr ? packed : PackedIn(operands, args.m, w.k);
   std::vector<LibraryProduct> products;
   const auto add = [&](int64_t first, int64_t rows) -> LibraryProduct& {
     LibraryProduct product = ProductOf(args, args.x_type, w.codes, first, rows);
@@ -240,8 +261,8 @@ std::vector<LibraryProduct> DeviceLinear::ProductsFor(LinearWay way, const Linea
     product.type = ElementType::kF4E2M1;
     product.w = Behind(w.codes, first * w.k / 2);
     product.w_scales = Behind(w.group_scales, NvF4ScaleBytes(first, w.k / kNvF4Group));
-    product.x = operands;
-    product.x_scales = Behind(operands, PackedCodeBytes(args.m, w.k));
+    product.x = x.codes;
+    product.x_scales = x.scales;
     return product;
   };
   switch (way) {
@@ -288,13 +309,14 @@ std::vector<LibraryProduct> DeviceLinear::ProductsFor(LinearWay way, const Linea
   return products;
 }
 
-bool DeviceLinear::TryRun(LinearWay way, const StreamHandle& stream, const LinearArgs& args) {
+bool DeviceLinear::TryRun(LinearWay way, const StreamHandle& stream, const LinearArgs& args,
+                          const PackedRows& packed) {
   if (way == LinearWay::kOwn) {
     ++counts_.own;
     kernels_.linear(stream, args);
     return true;
   }
-  const std::vector<LibraryProduct> products = ProductsFor(way, args);
+  const std::vector<LibraryProduct> products = ProductsFor(way, args, packed);
   // Runs all products or none, and prepares operands only if they will run.
   const bool is_prepared = way == LinearWay::kExpanded || way == LinearWay::kNvF4;
   if (is_prepared || products.size() > 1) {
@@ -305,7 +327,8 @@ bool DeviceLinear::TryRun(LinearWay way, const StreamHandle& stream, const Linea
   bool has_failed = false;
   int64_t first_row = 0;
   for (const LibraryProduct& product : products) {
-    PrepareOperands(way, stream, args, product, first_row);
+    if (way == LinearWay::kExpanded || packed.codes == nullptr)
+      PrepareOperands(way, stream, args, product, first_row);
     first_row += product.n;
     const LibraryOutcome outcome = library_->Run(stream, product);
     if (outcome == LibraryOutcome::kRefused) return false;
@@ -405,7 +428,8 @@ LinearWays DeviceLinear::Candidates(const LinearArgs& args, LinearWays ways) {
 }
 
 Result<LinearWay> DeviceLinear::Measure(DeviceStream& stream, std::span<const LinearArgs> layers,
-                                        LinearWays candidates, double& seconds) {
+                                        const PackedRows& packed, LinearWays candidates,
+                                        double& seconds) {
   ASSIGN_OR_RETURN(LaunchTimer timer, LaunchTimer::Create(device_));
   LinearWay best = LinearWay::kOwn;
   seconds = std::numeric_limits<double>::infinity();
@@ -413,16 +437,16 @@ Result<LinearWay> DeviceLinear::Measure(DeviceStream& stream, std::span<const Li
     const auto way = static_cast<LinearWay>(i);
     if (!candidates.Has(way)) continue;
     std::vector<std::vector<LibraryProduct>> products;  // per layer
-    for (const LinearArgs& layer : layers) products.push_back(ProductsFor(way, layer));
+    for (const LinearArgs& layer : layers) products.push_back(ProductsFor(way, layer, packed));
     for (size_t at = 0; at < products.front().size(); ++at) {
       std::vector<LibraryProduct> turns;
       for (const auto& of_layer : products) turns.push_back(of_layer[at]);
       RETURN_IF_ERROR(library_->Tune(stream, turns));
     }
-    ASSIGN_OR_RETURN(const double found,
-                     timer.Seconds(stream, std::ssize(layers), seconds, [&](int64_t turn) {
-                       return TryRun(way, stream.handle(), layers[static_cast<size_t>(turn)]);
-                     }));
+    ASSIGN_OR_RETURN(
+        const double found, timer.Seconds(stream, std::ssize(layers), seconds, [&](int64_t turn) {
+          return TryRun(way, stream.handle(), layers[static_cast<size_t>(turn)], packed);
+        }));
     if (found < seconds) {
       best = way;
       seconds = found;
@@ -431,7 +455,8 @@ Result<LinearWay> DeviceLinear::Measure(DeviceStream& stream, std::span<const Li
   return best;
 }
 
-Status DeviceLinear::Tune(DeviceStream& stream, std::span<const LinearArgs> layers) {
+Status DeviceLinear::Tune(DeviceStream& stream, std::span<const LinearArgs> layers,
+                          const PackedRows& packed) {
   const LinearArgs& args = layers.front();
   if (library_ == nullptr || args.m == 0 || args.w.n == 0) return {};
   const LinearWays ways = WaysOf(args);
@@ -449,7 +474,7 @@ Status DeviceLinear::Tune(DeviceStream& stream, std::span<const LinearArgs> laye
   }
   double seconds = 0;
   const DeviceLinearCounts counts = counts_;
-  ASSIGN_OR_RETURN(const LinearWay best, Measure(stream, alike, candidates, seconds));
+  ASSIGN_OR_RETURN(const LinearWay best, Measure(stream, alike, packed, candidates, seconds));
   counts_ = counts;
   choices_[kind] = {.way = best, .measured = true};
   library_->tactics().Put(KeyOf(kind), {.way = std::string(NameOf(best)), .seconds = seconds});

@@ -31,6 +31,12 @@ struct LibraryProduct;
 // Products of at most this many rows use our own kernels if no tactic was measured.
 constexpr int64_t kMaxSkinnyRows = 64;
 
+// Rows of NVFP4 as codes and group scales (RowsOut); nulls: not packed.
+struct PackedRows {
+  uint8_t* codes = nullptr;
+  uint8_t* scales = nullptr;
+};
+
 struct DeviceLinearOptions {
   bool use_library = true;  // false: only our own kernels
   // Whether a row's result must be bit-identical whatever the other rows of its step. Then only our
@@ -46,6 +52,9 @@ struct DeviceLinearOptions {
   std::string library = {};
   // File that stores measured choices between starts; empty: none.
   std::filesystem::path tactics = {};
+  // Whether rows of NVFP4 are always packed by a kernel of its own. Results are the same: for
+  // tests.
+  bool packs_apart = false;
 };
 
 // Number of products, by the way in which they were computed.
@@ -80,8 +89,19 @@ class DeviceLinear {
   static int64_t PlannedScratchBytes(const DeviceInfo& info, const DeviceLinearOptions& options,
                                      const Weights& w, int64_t max_m);
 
-  // Enqueues y = x W^T (+ bias). m may be 0.
-  void Run(DeviceStream& stream, const LinearArgs& args);
+  // Enqueues y = x W^T (+ bias). m may be 0. `packed`: the rows of x in the memory of PlaceToPack,
+  // if the kernel that wrote them packed them; else Run packs them if it needs codes.
+  void Run(DeviceStream& stream, const LinearArgs& args, const PackedRows& packed = {});
+
+  // Divides memory, aligned to 256 bytes, for m rows of k numbers.
+  static PackedRows PackedIn(void* memory, int64_t m, int64_t k);
+  // Returns where the kernel that writes the rows of `args` should pack them, in memory of
+  // PlannedPackedBytes; nulls if Run would not read codes.
+  PackedRows PlaceToPack(const LinearArgs& args, void* memory);
+  // Returns an upper bound of the memory that PlaceToPack needs for products of up to `max_m` rows
+  // with these weights; 0 if rows are never packed there. For plans made before a device is opened.
+  static int64_t PlannedPackedBytes(const DeviceInfo& info, const DeviceLinearOptions& options,
+                                    const Weights& w, int64_t max_m);
 
   // Returns the numbers of rows to call Tune with, for steps of up to `max_m` rows: one for each
   // bucket in which there may be a choice. Empty if the library is not used.
@@ -91,8 +111,10 @@ class DeviceLinear {
   // with the weights of several layers, at least one. Launches cycle through the layers: enough to
   // exceed the device's cache, at most kMostRotatedLayers, and only those of the same kind as the
   // first. Runs the products many times. Waits for the stream; must not be called during graph
-  // capture. y and x as in Run, of args.m rows; their contents do not matter.
-  Status Tune(DeviceStream& stream, std::span<const LinearArgs> layers);
+  // capture. y and x as in Run, of args.m rows; their contents do not matter. `packed`: where the
+  // rows of x will be packed before Run, so that packing is not measured; nulls: Run packs them.
+  Status Tune(DeviceStream& stream, std::span<const LinearArgs> layers,
+              const PackedRows& packed = {});
   Status Tune(DeviceStream& stream, const LinearArgs& args) { return Tune(stream, {&args, 1}); }
   static constexpr int64_t kMostRotatedLayers = 16;
   // Writes new results of Tune to the file, if there is one. A failure is only logged: results that
@@ -135,10 +157,12 @@ class DeviceLinear {
   // Returns the library products that compute `args` in this way: a single one, one per part, or
   // one per chunk of expanded weights. Operands that are packed or expanded have addresses in the
   // scratch.
-  std::vector<LibraryProduct> ProductsFor(LinearWay way, const LinearArgs& args) const;
+  std::vector<LibraryProduct> ProductsFor(LinearWay way, const LinearArgs& args,
+                                          const PackedRows& packed = {}) const;
   // Enqueues the product in this way. Returns false if it is refused; then nothing that changes y
   // was enqueued.
-  bool TryRun(LinearWay way, const StreamHandle& stream, const LinearArgs& args);
+  bool TryRun(LinearWay way, const StreamHandle& stream, const LinearArgs& args,
+              const PackedRows& packed = {});
   // Prepares the operands of one of the products, for W's rows from `first_row` on, by packing
   // inputs or expanding weights.
   void PrepareOperands(LinearWay way, const StreamHandle& stream, const LinearArgs& args,
@@ -147,7 +171,7 @@ class DeviceLinear {
   // if another rounds once.
   LinearWays Candidates(const LinearArgs& args, LinearWays ways);
   Result<LinearWay> Measure(DeviceStream& stream, std::span<const LinearArgs> layers,
-                            LinearWays candidates, double& seconds);
+                            const PackedRows& packed, LinearWays candidates, double& seconds);
   // Applies row scales and the bias where the library did not.
   void FinishResults(LinearWay way, const StreamHandle& stream, const LinearArgs& args);
   // Counts a refusal, and logs once per shape how the product is computed instead.

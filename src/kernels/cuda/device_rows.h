@@ -8,10 +8,12 @@
 
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/nvf4_rows.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
 constexpr int kVector = 8;
+static_assert(kVector == kHalfGroup);
 
 // Returns whether an array of rows of `cols` elements that starts at `data` can be accessed wide;
 // true for null.
@@ -31,6 +33,16 @@ __host__ __device__ __forceinline__ bool IsNvF4(const device::RowsOut& out) {
 }
 __host__ __device__ __forceinline__ bool HasRowScales(const device::RowsOut& out) {
   return out.type == ElementType::kF8E4M3 || IsNvF4(out);
+}
+
+// Whether rows of NVFP4 are packed, too.
+__host__ __device__ __forceinline__ bool IsPacked(const device::RowsOut& out) {
+  return IsNvF4(out) && out.codes != nullptr;
+}
+// Returns the number of rows of blocks to launch: with packed rows, those of whole tiles of scales.
+inline int64_t LaunchedRows(const device::RowsOut& out, int64_t rows) {
+  constexpr int64_t kTile = device::kNvF4TileRows;
+  return IsPacked(out) ? (rows + kTile - 1) / kTile * kTile : rows;
 }
 
 // Arguments of a kernel over rows.
@@ -171,18 +183,6 @@ __device__ __forceinline__ T BlockMax(T value, T* shared) {
   return value;
 }
 
-// Returns the bits of the largest magnitude. Bits compare as the numbers do, and NaN is the
-// largest.
-__device__ __forceinline__ uint32_t LargestBits(const float (&values)[kVector]) {
-  uint32_t largest = 0;
-  SLUICE_UNROLL
-  for (int i = 0; i < kVector; ++i) {
-    const uint32_t bits = BitsOf(values[i]) & 0x7FFFFFFFu;
-    largest = bits > largest ? bits : largest;
-  }
-  return largest;
-}
-
 // Returns the RowScale::kPerToken scale of a row whose largest magnitude has these bits.
 __device__ __forceinline__ float PerTokenScale(uint32_t largest_bits) {
   constexpr float kE4m3Max = 448.0f;
@@ -190,26 +190,19 @@ __device__ __forceinline__ float PerTokenScale(uint32_t largest_bits) {
   return scale == 0 ? 1.0f : scale;
 }
 
-// Returns the nearest E2M1 number (0, .5, 1, 1.5, 2, 3, 4, 6), ties to the even code. Numbers
-// beyond +-6 become +-6; NaN becomes 6.
-__device__ __forceinline__ float RoundToE2m1(float value) {
-  constexpr float kMax = 6.0f;
-  const uint32_t sign = BitsOf(value) & 0x80000000u;
-  const float magnitude = FloatFromBits(BitsOf(value) & 0x7FFFFFFFu);
-  const float clamped = magnitude < kMax ? magnitude : kMax;
-  // Adding `magic` rounds to E2M1's step for this magnitude: .5 below 2, 1 below 4, then 2.
-  const float magic = clamped < 2.0f ? 0x1.8p22f : (clamped < 4.0f ? 0x1.8p23f : 0x1.8p24f);
-  return FloatFromBits(BitsOf((clamped + magic) - magic) | sign);
-}
-
-// Rounds half a group of RowScale::kNvF4, given the bits of the group's largest magnitude.
-__device__ __forceinline__ void RoundToNvF4(uint32_t largest_bits, float static_scale,
-                                            float (&values)[kVector]) {
-  const float scale = E4m3ToFloat(FloatToE4m3(FloatFromBits(largest_bits) / 6.0f / static_scale));
-  const float whole = scale * static_scale;
-  SLUICE_UNROLL
-  for (int i = 0; i < kVector; ++i)
-    values[i] = whole == 0 ? 0.0f : RoundToE2m1(values[i] / whole) * scale;
+// Called by all threads of the blocks of row `row`, of a launch of LaunchedRows(out, rows). Writes
+// zeros to the scales of packed rows that belong to no group. Returns whether the row is one of
+// those after the last, for which nothing else is to be done.
+__device__ __forceinline__ bool WritePadding(const device::RowsOut& out, int64_t row, int64_t rows,
+                                             int64_t cols) {
+  if (!IsPacked(out)) return false;
+  const int64_t groups = cols / device::kNvF4Group, tile = device::kNvF4TileGroups;
+  uint8_t* const scales = out.group_scales + device::NvF4ScaleRow(row, groups);
+  const int64_t first = (row < rows ? groups : 0) + int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
+  for (int64_t group = first; group < (groups + tile - 1) / tile * tile;
+       group += int64_t{gridDim.y} * blockDim.x)
+    scales[device::NvF4ScaleGroup(group)] = 0;
+  return row >= rows;
 }
 
 // Called by all threads of a block of a RowsShape launch. Writes row `row` of `out`. load(col,
@@ -235,6 +228,7 @@ __device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row
         StoreVector(out.data, out.type, row * cols + col + half * kVector, kVector, wide,
                     values[half], scale);
       }
+      if (out.codes != nullptr) PackNvF4Group(out.codes, out.group_scales, row, cols, col, values);
     }
     return;
   }

@@ -15,6 +15,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   const bool wide = launch.wide;
   auto* shared = reinterpret_cast<float*>(SharedMemory());
   const int64_t row = blockIdx.x, cols = args.cols, row_begin = row * cols;
+  if (WritePadding(args.out, row, args.rows, cols)) return;
   float held[kHolds ? kVectors : 1][kVector];
   // Calls visit(column, values) for this thread's vectors.
   const auto visit_vectors = [&](const auto& visit) {
@@ -76,6 +77,8 @@ __global__ void __launch_bounds__(kMaxThreads)
       // The adjacent thread has the other half of the group.
       const uint32_t own = LargestBits(values), other = __shfl_xor_sync(0xFFFFFFFFu, own, 1);
       RoundToNvF4(own > other ? own : other, scale, values);
+      if (args.out.codes != nullptr)
+        PackNvF4Half(args.out.codes, args.out.group_scales, row, cols, col, count, values);
     }
     StoreVector(args.out.data, args.out.type, row_begin + col, count, wide, values, scale);
   });
@@ -89,7 +92,7 @@ void LaunchRmsNorm(const StreamHandle& stream, const device::RmsNormArgs& args) 
                     IsWide(args.weight, cols) && IsWide(args.out, cols) &&
                     IsWide(args.out_f32, cols);
   LaunchShape shape;
-  shape.grid_x = static_cast<unsigned>(args.rows);
+  shape.grid_x = static_cast<unsigned>(LaunchedRows(args.out, args.rows));
   shape.threads = RowThreads(cols, kMaxThreads);
   shape.shared_bytes = 64 * sizeof(float);
   const int64_t vectors =

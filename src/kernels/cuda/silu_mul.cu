@@ -6,6 +6,7 @@ namespace {
 __global__ void SiluMulKernel(RowsLaunch<device::SiluMulArgs> launch) {
   const device::SiluMulArgs& args = launch.args;
   const int64_t row = blockIdx.x;
+  if (WritePadding(args.out, row, args.rows, args.width)) return;
   // A row's scale needs all its results before the first is written. They are computed twice, which
   // costs less than storing a row of any width.
   WriteRow(
@@ -40,8 +41,10 @@ __global__ void SiluMulKernel(RowsLaunch<device::SiluMulArgs> launch) {
 void LaunchSiluMul(const StreamHandle& stream, const device::SiluMulArgs& args) {
   const bool wide = IsWide(args.x, args.width) && IsWide(args.out, args.width) &&
                     IsWide(args.factors, args.factor_stride);
-  Launch<SiluMulKernel>(stream, "silu_mul", RowsShape(args.rows, args.width, IsPerToken(args.out)),
-                        RowsLaunch<device::SiluMulArgs>{args, wide});
+  Launch<SiluMulKernel>(
+      stream, "silu_mul",
+      RowsShape(LaunchedRows(args.out, args.rows), args.width, IsPerToken(args.out)),
+      RowsLaunch<device::SiluMulArgs>{args, wide});
 }
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

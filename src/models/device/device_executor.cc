@@ -109,6 +109,34 @@ bool IsFleeting(const program::Program& program, size_t index, program::BufferId
   return true;
 }
 
+// Returns the rows for a product that the operator's kernel can pack; kNone: it cannot.
+program::BufferId PackableRows(const program::Op& op) {
+  if (const auto* const norm = std::get_if<program::Norm>(&op))
+    return norm->reader.linear == kNone ? kNone : norm->out;
+  if (const auto* const convert = std::get_if<program::Convert>(&op))
+    return convert->reader.linear == kNone ? kNone : convert->x;
+  const auto* const gate = std::get_if<program::GateMul>(&op);
+  if (gate == nullptr || gate->is_gathered || gate->reader.linear == kNone) return kNone;
+  switch (gate->gate) {
+    case program::Gate::kSilu:
+    case program::Gate::kGeluTanh:
+    case program::Gate::kRule: return gate->y;
+    default: return kNone;
+  }
+}
+
+bool Writes(const program::Op& op, program::BufferId buffer) {
+  bool writes = false;
+  std::visit(
+      [&](const auto& one) {
+        one.Operands([&](program::BufferId id, program::Access access) {
+          writes = writes || (id == buffer && access != program::Access::kRead);
+        });
+      },
+      op);
+  return writes;
+}
+
 }  // namespace
 
 void AddKeptRows(program::Program& program, int64_t bytes) {
@@ -140,12 +168,39 @@ DeviceExecutor::DeviceExecutor(program::Program program, DeviceProgramWeights we
         gather->all_f32 != kNone && weights_.InputsOf(gather->reader).RoundsWholeRows();
     if (rounds || IsFleeting(program_, i, gather->all)) fleeting_.insert(gather);
   }
+  FindPackedRows();
   // These point to objects of the loader.
   program_.tables.clear();
   program_.linears.clear();
   program_.experts.clear();
   program_.vectors.clear();
   parts_.stream.Fill(BufferAt("linear_counters"), 0, device::kLinearCounterBytes);
+}
+
+void DeviceExecutor::FindPackedRows() {
+  const auto is_here = [](const program::Buffer& buffer) { return buffer.name == kPackedRows; };
+  if (std::ranges::none_of(program_.buffers, is_here)) return;
+  packed_rows_ = BufferAt(kPackedRows);
+  for (size_t i = 0; i < program_.ops.size(); ++i) {
+    const program::BufferId rows = PackableRows(program_.ops[i]);
+    if (rows == kNone) continue;
+    for (size_t j = i + 1; j < program_.ops.size(); ++j) {
+      const program::Op& op = program_.ops[j];
+      const auto* const product = std::get_if<program::Project>(&op);
+      if (product != nullptr && product->x == rows && ReadsNvF4(*product)) {
+        packed_by_[product] = static_cast<int32_t>(i);
+        packs_for_.try_emplace(static_cast<int32_t>(i), product);
+      }
+      // In a step of several parts, a part has fewer rows than were packed, so Run packs them.
+      if (Writes(op, rows) || PackableRows(op) != kNone) break;
+    }
+  }
+}
+
+bool DeviceExecutor::ReadsNvF4(const program::Project& product) const {
+  if (product.linear == kNone || product.is_plain) return false;
+  const DeviceLinearWeights& linear = weights_.linears[static_cast<size_t>(product.linear)];
+  return linear.inputs.row_scale == device::RowScale::kNvF4 && linear.input_order == nullptr;
 }
 
 int64_t DeviceExecutor::Run(const DeviceStep& step) {
@@ -195,6 +250,7 @@ bool DeviceWalk::GoesOn(const program::SkipUnless& skip) {
 
 void DeviceWalk::RunAt(int32_t index) {
   const auto at = static_cast<size_t>(index);
+  index_ = index;
   if (executor_.counts_.empty()) return RunOne(program_.ops[at]);
   const auto begin = std::chrono::steady_clock::now();
   RunOne(program_.ops[at]);
@@ -239,6 +295,21 @@ device::RowsOut DeviceWalk::RowsOutAt(BufferId data, BufferId scales, int64_t wi
           .scales = inputs.is_rounded() ? RowsAt<float>(scales, 1) : nullptr,
           .row_scale = inputs.row_scale,
           .static_scale = inputs.static_scale};
+}
+
+device::RowsOut DeviceWalk::PackedRowsOutAt(BufferId data, BufferId scales, int64_t width,
+                                            int64_t rows, const DeviceInputs& inputs) {
+  device::RowsOut out = RowsOutAt(data, scales, width, inputs);
+  const auto found = executor_.packs_for_.find(index_);
+  if (found == executor_.packs_for_.end() || rows > kMostPackedRows ||
+      inputs.row_scale != device::RowScale::kNvF4)
+    return out;
+  const device::PackedRows place =
+      parts_.linear.PlaceToPack(ProductOf(*found->second, rows), executor_.packed_rows_);
+  packed_ = {.by = index_, .rows = out.data, .count = rows, .at = place};
+  out.codes = place.codes;
+  out.group_scales = place.scales;
+  return out;
 }
 
 device::KvArrays DeviceWalk::ArraysOf(int64_t layer, float k_scale, float v_scale) const {
@@ -369,7 +440,7 @@ void DeviceWalk::operator()(const program::Norm& op) {
        .eps = program_.norm_eps,
        .rows = rows_,
        .cols = op.width,
-       .out = RowsOutAt(op.out, op.scales, op.width, weights_.InputsOf(op.reader)),
+       .out = PackedRowsOutAt(op.out, op.scales, op.width, rows_, weights_.InputsOf(op.reader)),
        .out_f32 = RowsAt<float>(op.out_f32, op.width),
        .sum_factor =
            op.sum_factor == kNone ? 1 : weights_.first_numbers[static_cast<size_t>(op.sum_factor)],
@@ -464,6 +535,7 @@ void DeviceWalk::operator()(const program::Gather& op) {
 
 // E4M3 rows are written to a separate buffer; NVFP4 rows replace the unrounded ones.
 void DeviceWalk::operator()(const program::Convert& op) {
+  if (std::exchange(converted_, -1) == index_) return;
   const DeviceInputs& inputs = weights_.InputsOf(op.reader);
   const bool is_f32 = op.from != kNone;
   if (!is_f32 && !inputs.is_rounded()) return;
@@ -472,17 +544,17 @@ void DeviceWalk::operator()(const program::Convert& op) {
                                   .x_type = is_f32 ? ElementType::kF32 : ElementType::kBF16,
                                   .rows = rows_,
                                   .cols = op.width,
-                                  .out = RowsOutAt(to, op.scales, op.width, inputs)});
+                                  .out = PackedRowsOutAt(to, op.scales, op.width, rows_, inputs)});
 }
 
 // Applies the gate to rows of the last product. If ranks gather rows whose rounding depends on the
 // whole row, the rows are F32 until then.
 void DeviceWalk::operator()(const program::GateMul& op) {
   const DeviceInputs& inputs = weights_.InputsOf(op.reader);
-  device::RowsOut out = RowsOutAt(op.y, op.scales, 0, inputs);
+  const int64_t rows = CountOf(op.x);
+  device::RowsOut out = PackedRowsOutAt(op.y, op.scales, 0, rows, inputs);
   if (op.is_gathered && inputs.RoundsWholeRows())
     out = {.data = out.data, .type = ElementType::kF32};
-  const int64_t rows = CountOf(op.x);
   using program::Gate;
   using Kind = kernels::ActivationKind;
   const bool has_rule = op.gate == Gate::kRule;
@@ -622,6 +694,21 @@ void DeviceWalk::operator()(const program::Attend& op) {
     // The places that were chosen are the block table of blocks of one position.
     args.tables = RowsAt<int32_t>(op.chosen, spec.latent->indexer->top_k);
     args.cache.block_size = args.cache.block_rows = 1;
+  }
+  // Wide tiles have no registers left to convert their results.
+  const auto* const next =
+      static_cast<size_t>(index_) + 1 < program_.ops.size()
+          ? std::get_if<program::Convert>(&program_.ops[static_cast<size_t>(index_) + 1])
+          : nullptr;
+  if (next != nullptr && op.narrow != kNone && next->narrow == op.narrow && next->x == op.out &&
+      args.num_wide_items == 0) {
+    const DeviceInputs& inputs = weights_.InputsOf(next->reader);
+    if (inputs.type == ElementType::kF8E4M3 && inputs.row_scale == device::RowScale::kStatic) {
+      args.narrow = RowsAt<uint8_t>(op.narrow, next->width);
+      args.narrow_scales = RowsAt<float>(op.scales, 1);
+      args.narrow_scale = inputs.static_scale;
+      converted_ = index_ + 1;
+    }
   }
   kernels_.attention(handle_, args);
 }

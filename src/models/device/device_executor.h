@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -45,6 +46,13 @@ inline constexpr std::string_view kExchange = "exchange";
 inline constexpr int64_t kMostExchangedRows = 512;
 int64_t ExchangedBytes(const program::Program& program);
 void AddExchange(program::Program& program);
+
+// Memory for NVFP4 inputs of products that the operator before them packs (RowsOut::codes), for
+// steps of up to kMostPackedRows rows. Larger steps pack them in launches of their own, whose cost
+// does not matter there. The buffer exists only where a product may read codes; it shares memory
+// with no other.
+inline constexpr std::string_view kPackedRows = "packed_rows";
+inline constexpr int64_t kMostPackedRows = 512;
 
 // The buffer of Model::kept_rows(), which shares memory with no other.
 inline constexpr std::string_view kKeptRows = "kept_rows";
@@ -103,6 +111,11 @@ class DeviceExecutor {
  private:
   friend class DeviceWalk;
 
+  // Finds the operators whose rows products read packed. No operator in between writes or packs
+  // rows.
+  void FindPackedRows();
+  bool ReadsNvF4(const program::Project& product) const;
+
   program::Program program_;
   DeviceProgramWeights weights_;
   DevicePlan plan_;
@@ -112,12 +125,16 @@ class DeviceExecutor {
   std::vector<std::byte*> homes_;        // the same, but for rows that a gather left elsewhere
   std::vector<bool> moved_;              // by buffer, whether its rows have moved (KeepRows)
   std::vector<OpTimes::Count*> counts_;  // by operator; empty: not counted
+  // By operator that writes rows of NVFP4 which products read: the first of those; and the reverse.
+  std::map<int32_t, const program::Project*> packs_for_;
+  std::map<const program::Project*, int32_t> packed_by_;
+  std::byte* packed_rows_ = nullptr;  // null: nothing is packed there
   // Gathers whose results are read before the next gather alone.
   std::set<const program::Gather*> fleeting_;
 };
 
 // Sets sizes of buffers that depend on the weights, which a builder does not know: scratch memory
-// of products, and inputs in a matrix's order.
+// of products, and inputs in a matrix's order. Adds kPackedRows where it is needed.
 void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& weights,
                         const DeviceInfo& device, const device::DeviceLinearOptions& options);
 

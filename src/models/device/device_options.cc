@@ -40,6 +40,8 @@ device::DeviceLinearOptions LinearOptionsOf(const ModelOptions& options) {
   linear.batch_invariant = options.batch_invariant;
   linear.fast_accumulation = options.fast_accumulation;
   linear.tactics = options.linear_tactics;
+  linear.library = options.linear_library;
+  linear.packs_apart = options.packs_rows_apart;
   return linear;
 }
 

@@ -55,7 +55,11 @@ void DeviceWalk::operator()(const program::Project& op) {
                                     .out = ordered});
     product.x = ordered;
   }
-  parts_.linear.Run(parts_.stream, product);
+  const auto packed_by = executor_.packed_by_.find(&op);
+  const bool is_packed = packed_by != executor_.packed_by_.end() &&
+                         packed_by->second == packed_.by && packed_.rows == product.x &&
+                         packed_.count == rows;
+  parts_.linear.Run(parts_.stream, product, is_packed ? packed_.at : device::PackedRows());
   AddLora(op.lora, op.device.lora, x, rows, product.y, op.y_type, op.n);
 }
 
@@ -255,6 +259,11 @@ Status DeviceWalk::TuneExperts(const program::ProjectExperts& op) const {
   return {};
 }
 
+device::PackedRows DeviceWalk::PackedFor(const program::Project& op, int64_t rows) const {
+  if (rows > kMostPackedRows || !executor_.packed_by_.contains(&op)) return {};
+  return device::DeviceLinear::PackedIn(executor_.packed_rows_, rows, op.k);
+}
+
 // Measures the layers' weights in rotation, once starting from each layer, so that a layer whose
 // format differs from those before it is also measured.
 Status DeviceWalk::Tune() {
@@ -280,7 +289,8 @@ Status DeviceWalk::Tune() {
       for (const program::Project* op : place) products.push_back(ProductOf(*op, rows));
       const std::span<const device::LinearArgs> all = products;
       for (size_t i = 0; i < all.size(); ++i)
-        RETURN_IF_ERROR(parts_.linear.Tune(parts_.stream, all.subspan(i)));
+        RETURN_IF_ERROR(
+            parts_.linear.Tune(parts_.stream, all.subspan(i), PackedFor(*place[i], rows)));
     }
   }
   if (parts_.ranks != nullptr) return {};
@@ -309,7 +319,7 @@ Status DeviceExecutor::Tune() {
 
 void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& weights,
                         const DeviceInfo& device, const device::DeviceLinearOptions& options) {
-  int64_t scratch = 0, ordered = 0;
+  int64_t scratch = 0, ordered = 0, packed = 0;
   const auto count = [&](const device::Weights& w, int64_t rows) {
     scratch =
         std::max(scratch, device::DeviceLinear::PlannedScratchBytes(device, options, w, rows));
@@ -322,6 +332,11 @@ void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& w
       count(
           linear == nullptr ? weights.tables[static_cast<size_t>(product->table)] : linear->matrix,
           program.limits.rows);
+      if (linear != nullptr) {
+        packed = std::max(packed, device::DeviceLinear::PlannedPackedBytes(
+                                      device, options, linear->matrix,
+                                      std::min(program.limits.rows, kMostPackedRows)));
+      }
       if (linear == nullptr || linear->input_order == nullptr) continue;
       int64_t rows = program.limits.rows;
       for (const program::BufferId buffer : {product->x, product->y}) {
@@ -343,6 +358,11 @@ void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& w
     if (buffer.name == "ordered") buffer.row_bytes = ordered;
     if (buffer.name == "linear_counters") buffer.row_bytes = device::kLinearCounterBytes;
   }
+  if (packed == 0) return;
+  program.buffers.push_back({.name = std::string(kPackedRows),
+                             .extent = program::Extent::kOnce,
+                             .row_bytes = packed,
+                             .is_kept = true});
 }
 
 }  // namespace sluice

@@ -55,6 +55,10 @@ class DeviceWalk {
   const AttentionSpec& WholeAttention(int64_t layer) const {
     return parts_.whole.layers[static_cast<size_t>(layer)].attention;
   }
+  // The same for rows that the current operator writes for a product: of NVFP4, they are packed,
+  // too, if that product reads codes.
+  device::RowsOut PackedRowsOutAt(BufferId data, BufferId scales, int64_t width, int64_t rows,
+                                  const DeviceInputs& inputs);
   device::KvArrays ArraysOf(int64_t layer, float k_scale, float v_scale) const;
 
   // Products and adapters.
@@ -65,6 +69,8 @@ class DeviceWalk {
   void AddLora(int32_t layer, BufferId scratch, const device::RowsOut& x, int64_t rows, void* y,
                ElementType y_type, int64_t cols) const;
   std::span<const int32_t> ReceiveExpertRows(BufferId row_begin, int64_t num_experts) const;
+  // Where the product's inputs are packed before it, if Run reads codes; nulls: never.
+  device::PackedRows PackedFor(const program::Project& op, int64_t rows) const;
   Status TuneExperts(const program::ProjectExperts& op) const;
 
   // Whether the operators after it run; if there are no rows for them, sets the number of rows to
@@ -141,6 +147,15 @@ class DeviceWalk {
   int64_t rows_;
   bool are_wanted_ = false;  // whether the current rows are only those that have results
   // The current part of the rows, if operators run in parts:
+  int32_t index_ = 0;       // of the current operator
+  int32_t converted_ = -1;  // the Convert that the operator before it has done
+  // The rows that were packed last.
+  struct {
+    int32_t by = -1;             // operator
+    const void* rows = nullptr;  // as they were written unpacked
+    int64_t count = 0;
+    device::PackedRows at = {};
+  } packed_;
   bool is_part_ = false;
   int64_t first_ = 0, part_rows_ = 0, pairs_each_ = 1;
   // For the part's experts: whether the host has read the number of rows per expert, and their

@@ -271,6 +271,11 @@ DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
   const bool is_narrow = spec.narrow_value_dim > 0;
   const BufferId out =
       is_narrow ? to_.Inputs("wide_attended", Extent::kStep, spec.q_width()) : OwnAttended(index);
+  BufferId narrow = kNone, scales = kNone;
+  if (to_.is_device() && !is_shared_ && !is_narrow && spec.output_norm.empty()) {
+    narrow = to_.Array("attended_f8", Extent::kStep, spec.output_width());
+    scales = to_.F32("attended_scales", Extent::kStep, 1);
+  }
   to_.Emit(program::Attend{.attention = to_.Attention(spec),
                            .cache_layer = cache_layer,
                            .q = to_.is_device() ? to_.Array("q", Extent::kStep, spec.q_width() * 2)
@@ -282,7 +287,9 @@ DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
                            .scratch_bytes = scratch_bytes,
                            .sinks = to_.Vector(weights.sinks, spec.sinks),
                            .k_scale = weights.kv_scales.k,
-                           .v_scale = weights.kv_scales.v});
+                           .v_scale = weights.kv_scales.v,
+                           .narrow = narrow,
+                           .scales = scales});
   if (is_narrow) {
     to_.Emit(CopyHeads{.from = {.buffer = out, .stride = spec.q_width()},
                        .to = {.buffer = OwnAttended(index), .stride = spec.output_width()},

@@ -76,6 +76,9 @@ struct Attend {
   // those at most `reach` away.
   bool is_bidirectional = false;
   int32_t reach = 0;
+  // On a device, if the next operator converts `out` alone: its `narrow` and `scales`, which a step
+  // of single tokens writes at once, instead of `out`.
+  BufferId narrow = kNone, scales = kNone;
   template <typename Use>
   void Operands(Use&& use) const {
     use(q, Access::kRead);
@@ -83,6 +86,8 @@ struct Attend {
     use(counts, Access::kRead);
     use(scratch, Access::kScratch);
     use(out, Access::kWrite);
+    use(narrow, Access::kWrite);
+    use(scales, Access::kWrite);
   }
 };
 

@@ -109,6 +109,34 @@ void CompareRowBits(Comparison& comparison, const std::vector<uint16_t>& bits,
     comparison.AddEqual(bits[i], whole[static_cast<size_t>(first_element) + i]);
 }
 
+// Checks that the codes of a step without wide items are those that convert_rows makes of its
+// results, which are at args.out.
+void CompareNarrow(CaseMemory& memory, Comparison& comparison, const AttentionShape& shape,
+                   device::AttentionArgs args, int64_t rows) {
+  constexpr float kScale = 0.0371f;
+  const int64_t cols = shape.heads.num_heads * shape.value_dim();
+  uint8_t* const expected = memory.Out<uint8_t>(rows * cols);
+  memory.Launch(&DeviceKernels::convert_rows, {args.out,
+                                               ElementType::kBF16,
+                                               rows,
+                                               cols,
+                                               {.data = expected,
+                                                .type = ElementType::kF8E4M3,
+                                                .scales = memory.Out<float>(rows),
+                                                .static_scale = kScale}});
+  args.out = nullptr;
+  args.narrow = memory.Out<uint8_t>(rows * cols);
+  args.narrow_scales = memory.Out<float>(rows);
+  args.narrow_scale = kScale;
+  memory.Launch(&DeviceKernels::attention, args);
+  comparison.SetSubject("codes of the last row of a slice alone");
+  const auto codes = memory.Read(args.narrow, rows * cols),
+             others = memory.Read(expected, rows * cols);
+  for (size_t i = 0; i < codes.size(); ++i) comparison.AddEqual(codes[i], others[i]);
+  for (const float scale : memory.Read(args.narrow_scales, rows))
+    comparison.AddF32(scale, kScale, 0);
+}
+
 void CheckStep(CaseMemory& memory, Comparison& comparison, const AttentionShape& shape) {
   const AttentionStep step(shape);
   const device::AttentionArgs args = step.Upload(memory);
@@ -147,6 +175,8 @@ void CheckStep(CaseMemory& memory, Comparison& comparison, const AttentionShape&
     end += tokens;
     const auto alone = step.UploadParts(memory, args, {{slice, tokens - 1, 1}});
     CompareRowBits(comparison, Run(memory, shape, alone, 1), got, (end - 1) * row_elements);
+    if (alone.num_wide_items == 0) CompareNarrow(memory, comparison, shape, alone, 1);
+    comparison.SetSubject("the last row of a slice alone");
   }
   comparison.SetSubject("results that were not written");
   for (const uint16_t bits : got) {

@@ -60,12 +60,16 @@ NvF4Rows NotFiniteRows() {
 }
 
 // Checks rows of BF16 that convert_rows rounds in place against the CPU's, if scales are powers of
-// two. Also checks that pack_nvf4 packs them without changing their values.
+// two. Also checks that pack_nvf4 packs them without changing their values, and convert_rows, if it
+// packs what it rounds, alike.
 void CheckRoundAndPack(CaseMemory& memory, Comparison& comparison, NvF4Rows x, float static_scale) {
   const int64_t count = x.rows * x.cols, groups = x.cols / device::kNvF4Group;
   for (float& value : x.values) value = FromBf16Bits(ToBFloat16(value).bits);
   uint16_t* rows = memory.InOut(ToBf16Bits(x.values));
   float* row_scales = memory.Out<float>(x.rows);
+  const int64_t scale_bytes = device::NvF4ScaleBytes(x.rows, groups);
+  uint8_t* const codes_at_once = memory.Out<uint8_t>(count / 2);
+  uint8_t* const scales_at_once = memory.Out<uint8_t>(scale_bytes);
   memory.Launch(&DeviceKernels::convert_rows, {rows,
                                                ElementType::kBF16,
                                                x.rows,
@@ -74,7 +78,9 @@ void CheckRoundAndPack(CaseMemory& memory, Comparison& comparison, NvF4Rows x, f
                                                 .type = ElementType::kBF16,
                                                 .scales = row_scales,
                                                 .row_scale = device::RowScale::kNvF4,
-                                                .static_scale = static_scale}});
+                                                .static_scale = static_scale,
+                                                .codes = codes_at_once,
+                                                .group_scales = scales_at_once}});
   const auto rounded = memory.Read(rows, count);
   for (const float scale : memory.Read(row_scales, x.rows))
     comparison.AddF32(scale, static_scale, 0);
@@ -86,12 +92,15 @@ void CheckRoundAndPack(CaseMemory& memory, Comparison& comparison, NvF4Rows x, f
   }
 
   comparison.SetSubject("packed");
-  const int64_t scale_bytes = device::NvF4ScaleBytes(x.rows, groups);
   uint8_t* codes = memory.Out<uint8_t>(count / 2);
   uint8_t* scales = memory.Out<uint8_t>(scale_bytes);
   memory.Launch(&DeviceKernels::pack_nvf4, {rows, x.rows, x.cols, codes, scales});
   const auto got = memory.Read(codes, count / 2);
   const auto got_scales = memory.Read(scales, scale_bytes);
+  const auto at_once = memory.Read(codes_at_once, count / 2);
+  for (size_t i = 0; i < got.size(); ++i) comparison.AddEqual(at_once[i], got[i]);
+  const auto all_at_once = memory.Read(scales_at_once, scale_bytes);
+  for (size_t i = 0; i < got_scales.size(); ++i) comparison.AddEqual(all_at_once[i], got_scales[i]);
   std::vector<bool> is_used(got_scales.size());
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(device::NvF4ScaleRow(i / x.cols, groups) +

@@ -133,8 +133,9 @@ void CheckRmsNorm(CaseMemory& memory, Comparison& comparison, const RowShape& sh
   }
   // Outputs of the last launch with all rows.
   float *residual = nullptr, *out_f32 = nullptr;
-  const std::vector<float> f32 =
-      CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
+  const std::vector<float> f32 = CompareRows(
+      memory, comparison, exact,
+      [&](int64_t first, int64_t rows, const RowsOut& out) {
         float* const all = memory.InOut(before);
         float* const copy = has_delta ? memory.Out<float>(rows * shape.cols) : nullptr;
         if (all == nullptr) return;
@@ -142,7 +143,8 @@ void CheckRmsNorm(CaseMemory& memory, Comparison& comparison, const RowShape& sh
         memory.Launch(&DeviceKernels::rms_norm, {all + begin, delta.From(begin), delta_type,
                                                  device_weight, kEps, rows, shape.cols, out, copy});
         if (rows == shape.rows) residual = all, out_f32 = copy;
-      });
+      },
+      /*packs=*/true);
   comparison.SetSubject("sums");
   const auto sums = memory.Read<float>(residual, count);
   for (size_t i = 0; i < sums.size(); ++i) comparison.AddF32(sums[i], x[i], 0);
@@ -171,10 +173,13 @@ void CheckSiluMul(CaseMemory& memory, Comparison& comparison, const RowShape& sh
       exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4));
     }
   }
-  CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
-    memory.Launch(&DeviceKernels::silu_mul,
-                  {x.From(first * 2 * shape.cols), x_type, rows, shape.cols, out});
-  });
+  CompareRows(
+      memory, comparison, exact,
+      [&](int64_t first, int64_t rows, const RowsOut& out) {
+        memory.Launch(&DeviceKernels::silu_mul,
+                      {x.From(first * 2 * shape.cols), x_type, rows, shape.cols, out});
+      },
+      /*packs=*/true);
 }
 
 // The activations of towers: z * sigmoid(c z) with c = 1 or 1.702, and GELU by tanh; alone or times
@@ -250,10 +255,13 @@ void CompareConverted(CaseMemory& memory, Comparison& comparison, const RowShape
   const RowInput x = Input(memory, std::move(values), x_type);
   ExactRows exact{shape.rows, shape.cols, {x.values.begin(), x.values.end()}, {}};
   exact.errors.resize(exact.values.size(), 0);
-  CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
-    memory.Launch(&DeviceKernels::convert_rows,
-                  {x.From(first * shape.cols), x_type, rows, shape.cols, out});
-  });
+  CompareRows(
+      memory, comparison, exact,
+      [&](int64_t first, int64_t rows, const RowsOut& out) {
+        memory.Launch(&DeviceKernels::convert_rows,
+                      {x.From(first * shape.cols), x_type, rows, shape.cols, out});
+      },
+      /*packs=*/true);
 }
 
 // Includes a row of zeros, and numbers beyond the largest code.

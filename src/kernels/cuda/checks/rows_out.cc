@@ -78,6 +78,44 @@ void CompareNvF4(CaseMemory& memory, Comparison& comparison, const std::vector<f
   for (const float scale : memory.Read(scales, rows)) comparison.AddF32(scale, static_scale, 0);
 }
 
+// Rows that the kernel packs as it writes them must have the bits that pack_nvf4 makes of the rows
+// that it writes, and those rows the bits that they have without packing.
+void ComparePacked(CaseMemory& memory, Comparison& comparison, int64_t rows, int64_t cols,
+                   float static_scale, const LaunchRows& launch) {
+  comparison.SetSubject(fmt::format("packed nvfp4 at {}", static_scale));
+  const int64_t code_bytes = rows * cols / 2;
+  const int64_t scale_bytes = device::NvF4ScaleBytes(rows, cols / device::kNvF4Group);
+  struct Packed {
+    uint16_t* rows;
+    uint8_t *codes, *scales;
+  };
+  const auto allocate = [&] {
+    return Packed{memory.Out<uint16_t>(rows * cols), memory.Out<uint8_t>(code_bytes),
+                  memory.Out<uint8_t>(scale_bytes)};
+  };
+  const auto out_of = [&](const Packed& packed, bool packs) {
+    return RowsOut{.data = packed.rows,
+                   .type = ElementType::kBF16,
+                   .scales = memory.Out<float>(rows),
+                   .row_scale = RowScale::kNvF4,
+                   .static_scale = static_scale,
+                   .codes = packs ? packed.codes : nullptr,
+                   .group_scales = packs ? packed.scales : nullptr};
+  };
+  const Packed together = allocate(), apart = allocate();
+  launch(0, rows, out_of(together, true));
+  launch(0, rows, out_of(apart, false));
+  memory.Launch(&device::DeviceKernels::pack_nvf4,
+                {apart.rows, rows, cols, apart.codes, apart.scales});
+  const auto compare = [&](const auto* got, const auto* expected, int64_t count) {
+    const auto numbers = memory.Read(got, count), others = memory.Read(expected, count);
+    for (size_t i = 0; i < numbers.size(); ++i) comparison.AddEqual(numbers[i], others[i]);
+  };
+  compare(together.rows, apart.rows, rows * cols);
+  compare(together.codes, apart.codes, code_bytes);
+  compare(together.scales, apart.scales, scale_bytes);
+}
+
 }  // namespace
 
 std::vector<float> RoundedToNvF4(const std::vector<float>& rows, int64_t cols, float static_scale) {
@@ -86,7 +124,7 @@ std::vector<float> RoundedToNvF4(const std::vector<float>& rows, int64_t cols, f
 }
 
 std::vector<float> CompareRows(CaseMemory& memory, Comparison& comparison, const ExactRows& exact,
-                               const LaunchRows& launch) {
+                               const LaunchRows& launch, bool packs) {
   const int64_t rows = exact.rows, cols = exact.cols;
   const auto f32_rows = [&](int64_t first, int64_t count) {
     float* out = memory.Out<float>(count * cols);
@@ -117,6 +155,9 @@ std::vector<float> CompareRows(CaseMemory& memory, Comparison& comparison, const
   if (cols % device::kNvF4Group == 0) {
     for (const float static_scale : {0x1p-8f, 0x1p3f, 0x1p-20f})
       CompareNvF4(memory, comparison, f32, cols, static_scale, launch);
+    // With the second, the groups of numbers about 1 have the smallest scales.
+    for (const float static_scale : {0x1p-8f, 0x1p7f})
+      if (packs) ComparePacked(memory, comparison, rows, cols, static_scale, launch);
   }
   comparison.SetSubject("");
   return f32;

@@ -22,10 +22,10 @@ struct ExactRows {
 using LaunchRows = std::function<void(int64_t first, int64_t count, const device::RowsOut& out)>;
 
 // Compares rows of every type: F32, BF16, E4M3 with a static scale and with a scale per token, and
-// NVFP4 if rows consist of whole groups. A row computed alone must have the same bits as among
-// other rows. Returns the F32 rows.
+// NVFP4 if rows consist of whole groups, with `packs` also packed by the kernel (RowsOut::codes). A
+// row computed alone must have the same bits as among other rows. Returns the F32 rows.
 std::vector<float> CompareRows(CaseMemory& memory, Comparison& comparison, const ExactRows& exact,
-                               const LaunchRows& launch);
+                               const LaunchRows& launch, bool packs = false);
 
 // Returns `rows` as RowScale::kNvF4 rounds them, multiplied by `static_scale`. REQUIRES:
 // static_scale is a power of two, so that the scaled numbers are exact.
