@@ -605,13 +605,23 @@ def machine_code(tally):
 
 # The kernels' accesses to memory and uses of tensor cores; SLUICE_WRITE_COUNTS=1 writes the page again.
 PTX_COUNTS = ROOT / "docs" / "cuda-memory.md"
-# Faults that change no result, or one that host and device share: a header, its line, the line with the fault, and a kernel that has it.
+# Faults that change no result, one that host and device share, or that only a GPU would show: a header, its line, the line with the fault, and a
+# kernel that has it.
+AWAITS = "  AwaitEarlierKernels();\n"
+INPUTS = """  SLUICE_UNROLL
+  for (int i = 0; i < Shape::kStages - 1; ++i) {
+    if (begin + i < end) input_copier.Copy(shared + i * Shape::kStageBytes + Shape::kWeightBytes);
+    AsyncCommit();
+  }
+"""
 PTX_MUTANTS = [
     ("chunks of shared memory are not mixed: bank conflicts", "linear_formats.h", "return row * kRowBytes + (chunk ^ mixed) * 16;",
      "return row * kRowBytes + (chunk + 0 * mixed) * 16;", "linear_f8"),
     ("two stages in place of four", "linear_tile.h", "kMostBytes / kStageBytes > 4 ? 4 : kMostBytes / kStageBytes;", "2;", "linear_f8"),
     ("another order of NVFP4's scales", "nvf4_scales.h", "return tile + row % 32 * 16 + row % kNvF4TileRows / 32 * 4;",
      "return tile + row % 32 * 4 + row % kNvF4TileRows / 32 * 128;", "linear_nvf4"),
+    ("a product that does not wait for earlier kernels", "linear_tile.h", AWAITS + INPUTS, INPUTS, "linear_f8"),
+    ("a product that reads its inputs before earlier kernels have ended", "linear_tile.h", AWAITS + INPUTS, INPUTS + AWAITS, "linear_f8"),
 ]
 
 
@@ -738,7 +748,8 @@ def hip_program(tally, program, there):
 
 def check_ptx(tally, suite, *words):
     """Runs the kernels' checks on nvcc's PTX, in an interpreter."""
-    folder = build("release", ["ptx_test"])
+    folder = build("release", ["ptx_test", "ptx_machine_test"])
+    run_gtest(tally, suite + " instructions", [folder / "bin" / "ptx_machine_test"])
     compiler = nvcc(ROOT / "build" / CUDA_FOLDER)
     start = time.time()
     with tempfile.TemporaryDirectory() as scratch:

@@ -64,6 +64,14 @@ def rows_plan(threads, *instructions):
     return Plan(threads, 1024 // threads, list(instructions))
 
 
+def overlapping(plan):
+    """Plan of a kernel that may begin before earlier kernels end: it waits for them, and lets later ones begin."""
+    def of(architecture, arguments):
+        made = plan(architecture, arguments)
+        return dataclasses.replace(made, instructions=made.instructions + (["ACQBULK", "PREEXIT"] if architecture >= 90 else []))
+    return of
+
+
 def linear_plan(architecture, arguments):
     form, tokens, multiplies_e4m3 = FORMATS[arguments[0]], arguments[1], arguments[2]
     blocks = {128: 1, 64: 2, 32: 4, 16: 5}[tokens] - (tokens <= 32 and form in SCALED_FORMATS)
@@ -79,17 +87,17 @@ def attention_plan(architecture, arguments):
 
 # The plan of each kernel. A kernel without a plan, and a plan without a kernel, are errors.
 PLANS = {
-    "LinearTileKernel": linear_plan,
-    "AttentionKernel": attention_plan,
-    "MergeKernel": lambda *_: Plan(128, 4, ["LDG.64"]),  # a thread loads several partial results at once
+    "LinearTileKernel": overlapping(linear_plan),
+    "AttentionKernel": overlapping(attention_plan),
+    "MergeKernel": overlapping(lambda *_: Plan(128, 4, ["LDG.64"])),  # a thread loads several partial results at once
     # arguments[0]: maximum number of vectors of a row that a thread keeps in registers; 0: none.
-    "RmsNormKernel": lambda _, arguments: Plan(512, 2 if arguments[0] < 4 else 1, ["LDG.128", "STG.128"]),
+    "RmsNormKernel": overlapping(lambda _, arguments: Plan(512, 2 if arguments[0] < 4 else 1, ["LDG.128", "STG.128"])),
     "LayerNormKernel": lambda *_: Plan(512, 2, ["LDG.128", "STG.128"]),
     "ActivateKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "AddEmbeddingsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
-    "SiluMulKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64"),
+    "SiluMulKernel": overlapping(lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64")),
     "ClampedSwigluKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64"),
-    "ConvertRowsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64"),
+    "ConvertRowsKernel": overlapping(lambda *_: rows_plan(256, "LDG.128", "STG.128", "STG.64")),
     "EmbeddingKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "LayerEmbeddingsKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128"),
     "CapLogitsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
@@ -99,8 +107,8 @@ PLANS = {
     "LoraShrinkKernel": lambda *_: Plan(256, 2, ["LDG.128", "SHFL"]),
     "LoraLookupKernel": lambda *_: rows_plan(64),
     "LoraExpandKernel": lambda *_: Plan(64, 12, ["LDG.128", "STG.128"]),
-    "ScaleResultsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
-    "RopeAppendKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128", "STG.64"),
+    "ScaleResultsKernel": overlapping(lambda *_: rows_plan(256, "LDG.128", "STG.128")),
+    "RopeAppendKernel": overlapping(lambda *_: rows_plan(128, "LDG.128", "STG.128", "STG.64")),
     "LatentAppendKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128", "SHFL"),
     # Operands come from global memory, so several blocks must hide its latency.
     "HeadProductsKernel": lambda *_: Plan(128, 6, ["HMMA", "LDG"]),
@@ -118,7 +126,7 @@ PLANS = {
     "HeadSquaresKernel": lambda *_: rows_plan(128, "LDG.128", "SHFL"),
     "RopeTableKernel": lambda *_: dataclasses.replace(rows_plan(128), stack=SINE_STACK),
     "ExpandWeightsKernel": lambda *_: rows_plan(256, "STG.128"),
-    "PackNvF4Kernel": lambda *_: rows_plan(256, "LDG.128"),
+    "PackNvF4Kernel": overlapping(lambda *_: rows_plan(256, "LDG.128")),
     "TakeRowsKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128"),
     "TakeColumnsKernel": lambda *_: rows_plan(128, "STG.128"),
     "JoinColumnsKernel": lambda *_: rows_plan(256),

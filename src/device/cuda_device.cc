@@ -1,6 +1,8 @@
 #include "device/cuda_device.h"
 
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <cuda_runtime_api.h>
@@ -187,6 +189,20 @@ bool IsIntegratedCudaDevice(int ordinal) {
   return code == cudaSuccess && is_integrated != 0;
 }
 
+Result<bool> OverlapsKernels(const DeviceInfo& info) {
+  // Graphs have it from the driver of CUDA 12.3 on.
+  constexpr int kFirstCapability = 90, kFirstDriver = 12030;
+  const char* const value = std::getenv("SLUICE_KERNEL_OVERLAP");
+  const std::string_view wanted = value == nullptr ? "1" : value;
+  if (wanted != "0" && wanted != "1")
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("SLUICE_KERNEL_OVERLAP: expected 0 (no kernel begins before the one "
+                            "before it ends) or 1, found \"{}\"",
+                            wanted));
+  return wanted == "1" && info.compute_capability() >= kFirstCapability &&
+         info.driver_version >= kFirstDriver;
+}
+
 Result<std::unique_ptr<Device>> OpenCudaDevice(int ordinal) {
   ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, ExamineCudaDevices());
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= devices.size())
@@ -203,7 +219,8 @@ Result<std::unique_ptr<Device>> OpenCudaDevice(int ordinal) {
                     "GPUs by a build with -DSLUICE_CUDA_ARCHITECTURES",
                     ordinal, info.name, info.compute_major, info.compute_minor,
                     SLUICE_CUDA_ARCHITECTURES));
-  return OpenGpuDevice(kCudaRuntime, info);
+  ASSIGN_OR_RETURN(const bool overlaps, OverlapsKernels(info));
+  return OpenGpuDevice(kCudaRuntime, info, overlaps);
 }
 
 }  // namespace sluice

@@ -55,6 +55,7 @@ struct Home {
   const GpuRuntime* runtime;
   int ordinal;
   Health* health;
+  bool overlaps;  // StreamHandle::overlaps
 
   // Makes the device the calling thread's current one, then calls `call`. Returns the error of
   // either.
@@ -193,7 +194,7 @@ class GpuStream final : public DeviceStream {
   StreamHandle handle() override {
     const int code = home_.Try([] { return kGpuSuccess; });
     if (code != kGpuSuccess) Note("selecting the device", code);
-    return {stream_, &launch_failure_};
+    return {stream_, &launch_failure_, home_.overlaps};
   }
 
  private:
@@ -288,8 +289,10 @@ class GpuStream final : public DeviceStream {
 
 class GpuDevice final : public Device {
  public:
-  GpuDevice(const GpuRuntime& runtime, DeviceInfo info)
-      : info_(std::move(info)), health_(runtime), home_{&runtime, info_.ordinal, &health_} {}
+  GpuDevice(const GpuRuntime& runtime, DeviceInfo info, bool overlaps)
+      : info_(std::move(info)),
+        health_(runtime),
+        home_{&runtime, info_.ordinal, &health_, overlaps} {}
 
   const DeviceInfo& info() const override { return info_; }
   Status CheckAlive() const override { return health_.Check(); }
@@ -390,8 +393,9 @@ class GpuDevice final : public Device {
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> OpenGpuDevice(const GpuRuntime& runtime, const DeviceInfo& info) {
-  auto device = std::make_unique<GpuDevice>(runtime, info);
+Result<std::unique_ptr<Device>> OpenGpuDevice(const GpuRuntime& runtime, const DeviceInfo& info,
+                                              bool overlaps) {
+  auto device = std::make_unique<GpuDevice>(runtime, info, overlaps);
   RETURN_IF_ERROR(device->Enter());
   return device;
 }

@@ -21,6 +21,8 @@ struct LaunchFailure {
 struct StreamHandle {
   void* native = nullptr;  // cudaStream_t, or the EmulatedQueue
   LaunchFailure* failure = nullptr;
+  // Whether kernels that say so (LaunchShape::overlaps) begin before those launched earlier end.
+  bool overlaps = false;
 };
 
 }  // namespace sluice

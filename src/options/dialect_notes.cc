@@ -19,9 +19,9 @@ bool Covers(std::string_view pattern, std::string_view name) {
 // Returns the variables that set options, and those that other parts of the program read.
 std::vector<std::string> OwnVariables() {
   std::vector<std::string> variables = {
-      "SLUICE_CUBLASLT",   "SLUICE_HIP_RUNTIME",    "SLUICE_LAUNCHED",     "SLUICE_LAUNCH_SOCKET",
-      "SLUICE_MPI_PLUGIN", "SLUICE_LISTEN_ADDRESS", "SLUICE_SECRETS_FILE", "SLUICE_NCCL",
-      "SLUICE_RCCL",       "SLUICE_HIPBLASLT"};
+      "SLUICE_CUBLASLT",   "SLUICE_HIP_RUNTIME",    "SLUICE_LAUNCHED",      "SLUICE_LAUNCH_SOCKET",
+      "SLUICE_MPI_PLUGIN", "SLUICE_LISTEN_ADDRESS", "SLUICE_SECRETS_FILE",  "SLUICE_NCCL",
+      "SLUICE_RCCL",       "SLUICE_HIPBLASLT",      "SLUICE_KERNEL_OVERLAP"};
   for (const Option& option : Table()) variables.push_back(VariableOf(option));
   return variables;
 }

@@ -10,10 +10,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "device/cuda_device.h"
 #include "device/device.h"
 #include "device/eager_kernels.h"
 #include "device/integrated_gpu.h"
 #include "device/library_failure.h"
+#include "device/overlapping_launch.h"
 #include "device/shared_memory_grant.h"
 #include "device/uploader.h"
 #include "fake_cuda_runtime.h"
@@ -479,6 +481,82 @@ TEST_P(CopyTimeTest, GraphsReplayKernels) {
   }
   EXPECT_EQ(launch(1000, 0), cudaSuccess);
   EXPECT_EQ(look(), 1221);
+}
+
+// Sets SLUICE_KERNEL_OVERLAP while it lives.
+class ScopedOverlap {
+ public:
+  explicit ScopedOverlap(const char* value) { setenv("SLUICE_KERNEL_OVERLAP", value, 1); }
+  ~ScopedOverlap() { unsetenv("SLUICE_KERNEL_OVERLAP"); }
+};
+
+TEST_F(CudaDeviceTest, KernelsOverlapWhereGpuAndDriverAndUserAllowIt) {
+  DeviceInfo info;
+  const auto overlaps = [&info](int major, int minor, int driver) {
+    info.compute_major = major;
+    info.compute_minor = minor;
+    info.driver_version = driver;
+    return *OverlapsKernels(info);
+  };
+  EXPECT_TRUE(overlaps(9, 0, 13000));
+  EXPECT_FALSE(overlaps(9, 0, 12020)) << "its graphs hold no such launches";
+  EXPECT_FALSE(overlaps(8, 9, 13000));
+  EXPECT_TRUE(overlaps(12, 0, 13000));
+  {
+    const ScopedOverlap overlap("0");
+    EXPECT_FALSE(*OverlapsKernels(info));
+  }
+  const ScopedOverlap overlap("off");
+  const auto found = OverlapsKernels(info);
+  ASSERT_FALSE(found);
+  EXPECT_THAT(found.error().message, AllOf(HasSubstr("SLUICE_KERNEL_OVERLAP"), HasSubstr("off")));
+  EXPECT_FALSE(OpenDevice(DeviceKind::kCuda, 0));
+}
+
+TEST_F(CudaDeviceTest, StreamsSayWhetherKernelsOverlap) {
+  const auto overlaps = [] {
+    const auto device = Open(0);
+    return (*device->CreateStream())->handle().overlaps;
+  };
+  EXPECT_EQ(overlaps(), TheMachine().compute_major >= 9);
+  const ScopedOverlap overlap("0");
+  EXPECT_FALSE(overlaps());
+}
+
+TEST_P(CopyTimeTest, GraphsReplayKernelsThatOverlap) {
+  TheMachine().compute_major = 9;
+  CUstream_st* native = nullptr;
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking), cudaSuccess);
+  int total = 0;
+  const int waiting = 0, hasty = 0;  // their addresses identify kernels
+  TheMachine().kernels[&waiting] = {RunAdd, sizeof(AddArgs)};
+  TheMachine().kernels[&hasty] = {RunAdd, sizeof(AddArgs), /*waits=*/false};
+  const auto launch = [&](const void* kernel, unsigned threads = 32) {
+    const AddArgs args{&total, 1};
+    return LaunchOverlapping({kernel, 1, 1, 1, threads, 0, native, &args});
+  };
+  EXPECT_EQ(launch(&waiting), cudaSuccess);
+  EXPECT_EQ(TheMachine().num_overlapping, 1);
+  EXPECT_EQ(launch(&hasty), cudaErrorInvalidValue);
+  EXPECT_EQ(launch(&waiting, 2048), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(fake_cuda::LeftBehind(), cudaSuccess) << "a failure is returned, not left behind";
+  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(launch(&waiting), cudaSuccess);
+  cudaGraph_t recorded = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(native, &recorded), cudaSuccess);
+  cudaGraphExec_t graph = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&graph, recorded, 0), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(native), cudaSuccess);
+  EXPECT_EQ(total, 1);
+  ASSERT_EQ(cudaGraphLaunch(graph, native), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(native), cudaSuccess);
+  EXPECT_EQ(total, 2);
+  TheMachine().compute_major = 8;
+  EXPECT_EQ(launch(&waiting), cudaErrorNotSupported);
+  cudaGraphDestroy(recorded);
+  cudaGraphExecDestroy(graph);
+  cudaStreamDestroy(native);
 }
 
 TEST_F(CudaDeviceTest, DevicesAddressEachOtherIfTheyAreLinked) {

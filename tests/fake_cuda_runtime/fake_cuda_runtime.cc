@@ -324,6 +324,24 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** a
   return cudaSuccess;
 }
 
+// The one attribute that the program uses: programmatic dependent launch.
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** args) {
+  BEGIN();
+  if (config->numAttrs != 1 ||
+      config->attrs[0].id != cudaLaunchAttributeProgrammaticStreamSerialization ||
+      config->attrs[0].val.programmaticStreamSerializationAllowed != 1)
+    return Answer(cudaErrorInvalidValue);
+  if (TheMachine().compute_major < 9) return Answer(cudaErrorNotSupported);
+  if (config->stream->recording && TheMachine().driver_version < 12030)
+    return Answer(cudaErrorStreamCaptureUnsupported);
+  const auto found = TheMachine().kernels.find(kernel);
+  if (found != TheMachine().kernels.end() && !found->second.waits)
+    return Answer(cudaErrorInvalidValue);
+  ++TheMachine().num_overlapping;
+  return cudaLaunchKernel(kernel, config->gridDim, config->blockDim, args, config->dynamicSmemBytes,
+                          config->stream);
+}
+
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   BEGIN();
   *total = TheMachine().total_bytes;

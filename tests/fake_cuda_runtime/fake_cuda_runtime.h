@@ -22,6 +22,9 @@ namespace fake_cuda {
 struct FakeKernel {
   void (*run)(const void* args);
   size_t args_bytes;
+  // Whether it waits for the kernels before it. One that does not must not be launched so that it
+  // may begin before they end.
+  bool waits = true;
 };
 
 struct Machine {
@@ -50,6 +53,7 @@ struct Machine {
 
   int64_t num_alive = 0;         // buffers, streams, events and graphs
   int64_t num_late_uploads = 0;  // graphs that were launched before they were on the device
+  int64_t num_overlapping = 0;   // launches of kernels that may begin before earlier ones end
   int64_t num_wrong_device = 0;  // calls by a thread whose current device was another one
   // Counts memory that was freed, or no longer page-locked, before the copies and fills that use it
   // were done, and streams that were destroyed before their work was done.

@@ -22,6 +22,8 @@
 
 #include "kernels/cuda/checks/check_run.h"
 #include "kernels/cuda/emulator.h"
+#include "kernels/cuda/linear_plan.h"
+#include "kernels/cuda/nvf4_scales.h"
 #include "ptx_machine.h"
 #include "selftest/check_parts.h"
 
@@ -92,6 +94,26 @@ bool MayDiffer(const checks::CheckRow& row) {
   return kNames.contains(row.name) || (row.name + row.shape).find("NaN") != std::string::npos;
 }
 
+// The memory that a launch reads before it waits for earlier kernels: the weights of a product.
+Overlap OverlapOf(const emulator::KernelLaunch& launch) {
+  if (std::string_view(launch.name) != "linear") return {};
+  device::GroupedLinearArgs product;  // the first member of the kernel's arguments
+  memcpy(static_cast<void*>(&product), launch.args, sizeof(product));
+  const device::Weights& w = product.linear.w;
+  const auto address = [](const void* data) { return reinterpret_cast<uint64_t>(data); };
+  const auto code_bytes = static_cast<uint64_t>(w.n * w.k * device::LinearCodeBits(w.type) / 8);
+  Overlap overlap;
+  overlap.constants.emplace_back(address(w.codes), code_bytes);
+  if (w.group_scales != nullptr) {
+    // At most one scale of 4 bytes for 16 numbers, and the padding of NVFP4's tiles.
+    const int64_t bytes = w.group_type == device::GroupScales::kE4M3
+                              ? device::NvF4ScaleBytes(w.n, w.k / device::kNvF4Group)
+                              : w.n * ((w.k + 15) / 16) * 4;
+    overlap.constants.emplace_back(address(w.group_scales), static_cast<uint64_t>(bytes));
+  }
+  return overlap;
+}
+
 std::vector<checks::CheckRow> RunPart(const checks::DeviceUnderTest& device,
                                       const checks::CheckPart& part, checks::CheckExtent extent) {
   checks::CheckRun run(device, {}, extent);
@@ -118,6 +140,7 @@ int Main(const std::vector<std::string>& words) {
   const KernelNames names;
   Machine machine;
   std::set<std::string> run_kernels;
+  int64_t num_overlapping = 0;
   const auto run = [&](const emulator::KernelLaunch& launch) {
     const std::string name = names.Of(launch.kernel);
     const auto kernel = program.kernels.find(name);
@@ -127,8 +150,10 @@ int Main(const std::vector<std::string>& words) {
     }
     run_kernels.insert(name);
     const emulator::Grid& grid = launch.grid;
+    const Overlap overlap = launch.overlaps ? OverlapOf(launch) : Overlap();
+    num_overlapping += launch.overlaps;
     machine.Run(kernel->second, {grid.x, grid.y, grid.z}, grid.threads, grid.shared_bytes,
-                launch.args, launch.args_bytes);
+                launch.args, launch.args_bytes, launch.overlaps ? &overlap : nullptr);
   };
   auto device = checks::DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   if (!device) return 1;
@@ -154,6 +179,8 @@ int Main(const std::vector<std::string>& words) {
   printf("%zu of %zu kernels ran, %.1f million instructions; %d checks with the emulator's bits\n",
          run_kernels.size(), program.kernels.size(),
          static_cast<double>(machine.num_instructions()) * 1e-6, equal);
+  printf("%lld launches began before earlier kernels ended\n",
+         static_cast<long long>(num_overlapping));
   if (!counts_file.empty() && !(std::ofstream(counts_file) << CountsPage(machine.counts()))) {
     fprintf(stderr, "%s cannot be written\n", counts_file.c_str());
     return 1;

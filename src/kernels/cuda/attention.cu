@@ -25,6 +25,7 @@ using device::kWideTileRows;
 template <bool kIsE4m3, int kDim, int kRows, bool kCaps>
 __global__ void __launch_bounds__(kAttentionThreads, BlocksTogether(kIsE4m3, kDim, kRows))
     AttentionKernel(AttentionLaunch launch) {
+  BeginOverlapping();
   const device::AttentionItem item =
       launch.attention.items[launch.first_item + static_cast<int>(blockIdx.x)];
   if (item.slice < 0) return;
@@ -34,6 +35,7 @@ __global__ void __launch_bounds__(kAttentionThreads, BlocksTogether(kIsE4m3, kDi
 // Folds the partial results of a merge's rows. One warp per head, of at most kMostDim numbers.
 template <int kMostDim>
 __global__ void __launch_bounds__(kAttentionThreads) MergeKernel(AttentionLaunch launch) {
+  BeginOverlapping();
   constexpr int kMostPairs = kMostDim / 2 / 32;  // pairs of columns per lane
   constexpr int kAtOnce = 1024 / kMostDim;       // partial results that are read together
   const AttentionArgs& args = launch.attention;
@@ -122,7 +124,8 @@ void LaunchTiles(const StreamHandle& stream, AttentionLaunch launch, int first_i
        .grid_y = static_cast<unsigned>(args.cache.num_kv_heads * launch.head_tiles.per_group),
        .threads = kAttentionThreads,
        .grid_z = static_cast<unsigned>(parts),
-       .shared_bytes = static_cast<unsigned>(Block::SharedBytes(tile))},
+       .shared_bytes = static_cast<unsigned>(Block::SharedBytes(tile)),
+       .overlaps = true},
       launch);
 }
 
@@ -183,7 +186,8 @@ void LaunchAttention(const StreamHandle& stream, const AttentionArgs& args) {
   const LaunchShape merges = {
       .grid_x = static_cast<unsigned>(args.num_merges),
       .grid_y = static_cast<unsigned>((args.num_heads + kAttentionWarps - 1) / kAttentionWarps),
-      .threads = kAttentionThreads};
+      .threads = kAttentionThreads,
+      .overlaps = true};
   if ((args.latent_dim > 0 ? args.latent_dim : cache.head_dim) <= 256)
     Launch<MergeKernel<256>>(stream, "attention_merge", merges, launch);
   else

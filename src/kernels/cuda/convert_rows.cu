@@ -4,6 +4,7 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
 __global__ void ConvertRowsKernel(RowsLaunch<device::ConvertRowsArgs> launch) {
+  BeginOverlapping();
   const device::ConvertRowsArgs& args = launch.args;
   const int64_t row = blockIdx.x;
   if (WritePadding(args.out, row, args.rows, args.cols)) return;
@@ -19,7 +20,7 @@ void LaunchConvertRows(const StreamHandle& stream, const device::ConvertRowsArgs
   const bool wide = IsWide(args.x, args.cols) && IsWide(args.out, args.cols);
   Launch<ConvertRowsKernel>(
       stream, "convert_rows",
-      RowsShape(LaunchedRows(args.out, args.rows), args.cols, IsPerToken(args.out)),
+      Overlapping(RowsShape(LaunchedRows(args.out, args.rows), args.cols, IsPerToken(args.out))),
       RowsLaunch<device::ConvertRowsArgs>{args, wide});
 }
 

@@ -34,6 +34,7 @@
 #endif
 #elif defined(__CUDACC__)
 #include <cuda_runtime.h>
+#include "device/overlapping_launch.h"
 #include "device/shared_memory_grant.h"
 #define SLUICE_DEVICE_NAMESPACE cuda
 #define SLUICE_UNROLL _Pragma("unroll")    // before a loop over arrays held in registers
@@ -55,7 +56,16 @@ struct LaunchShape {
   unsigned threads = 32;  // per block; a multiple of 32, at most 1024
   unsigned grid_z = 1;
   unsigned shared_bytes = 0;
+  // Whether the kernel may begin before those launched earlier on the stream end, where the stream
+  // allows it (programmatic dependent launch). REQUIRES: every thread calls AwaitEarlierKernels()
+  // before it reads what they write, before it writes, and before it ends.
+  bool overlaps = false;
 };
+
+inline LaunchShape Overlapping(LaunchShape shape) {
+  shape.overlaps = true;
+  return shape;
+}
 
 // The maximum shared memory of a block that every GPU supports, and whether AsyncCopy16 is
 // asynchronous.
@@ -119,7 +129,11 @@ void Launch(const StreamHandle& stream, const char* name, const LaunchShape& sha
       if (code == cudaSuccess && is_known) granted[device] = shape.shared_bytes;
     }
   }
-  if (code == cudaSuccess) {
+  if (code == cudaSuccess && shape.overlaps && stream.overlaps) {
+    code = static_cast<cudaError_t>(
+        LaunchOverlapping({reinterpret_cast<const void*>(kKernel), shape.grid_x, shape.grid_y,
+                           shape.grid_z, shape.threads, shape.shared_bytes, stream.native, &args}));
+  } else if (code == cudaSuccess) {
     kKernel<<<dim3(shape.grid_x, shape.grid_y, shape.grid_z), shape.threads, shape.shared_bytes,
               static_cast<cudaStream_t>(stream.native)>>>(args);
     code = cudaGetLastError();
@@ -250,6 +264,17 @@ __device__ __forceinline__ constexpr int ComputeCapability() {
 #endif
 }
 
+// Waits until all kernels that were launched earlier on the stream have ended and what they stored
+// can be read. Returns at once if this kernel began after them.
+__device__ __forceinline__ void AwaitEarlierKernels() {
+  if (ComputeCapability() >= 90) asm volatile("griddepcontrol.wait;\n" ::: "memory");
+}
+// Lets the next kernel on the stream begin, if it overlaps, once every block has called this or
+// ended. What this kernel stores still reaches the next one only through AwaitEarlierKernels().
+__device__ __forceinline__ void LetLaterKernelsBegin() {
+  if (ComputeCapability() >= 90) asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+}
+
 // E4m3x4ToF16, PackE4m3 and MmaE4m3 (below) by instructions of compute capability 8.9 and later.
 namespace instruction {
 
@@ -308,13 +333,18 @@ void Launch(const StreamHandle& stream, const char* name, const LaunchShape& sha
                      reinterpret_cast<const void*>(kKernel),
                      &args,
                      sizeof(args),
-                     emulator::MemberBytes<Args>()},
+                     emulator::MemberBytes<Args>(),
+                     shape.overlaps},
                     [args] { kKernel(args); });
 }
 
 inline int KeptInLoop(int value) {
   return value;
 }
+
+// Emulated kernels begin one after another.
+inline void AwaitEarlierKernels() {}
+inline void LetLaterKernelsBegin() {}
 
 using emulator::AsyncCommit;
 using emulator::AsyncCopy16;
@@ -392,6 +422,18 @@ namespace instruction {
 using arithmetic::PackE4m3;
 }  // namespace instruction
 #endif
+
+#if defined(__HIP__) || defined(SLUICE_EMULATED_HIP)
+// Kernels begin one after another.
+__device__ __forceinline__ void AwaitEarlierKernels() {}
+__device__ __forceinline__ void LetLaterKernelsBegin() {}
+#endif
+
+// For kernels that overlap others and read nothing before they wait.
+__device__ __forceinline__ void BeginOverlapping() {
+  LetLaterKernelsBegin();
+  AwaitEarlierKernels();
+}
 
 // Selected by the GPU. The emulator takes the branches of 9.0, or of the capability that a test
 // sets.

@@ -57,6 +57,7 @@ struct KernelLaunch {
   const void* args;    // of the kernel, one struct
   size_t args_bytes;
   const unsigned char* member_bytes;  // MemberBytes of the arguments
+  bool overlaps = false;              // LaunchShape::overlaps
 };
 
 // For each byte of a launch's arguments: 0xFF if it belongs to a member, 0 for padding, whose

@@ -406,6 +406,9 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
   using Shape = Tile<kF, kTokens>;
   const device::LinearArgs& linear = args.product.linear;
   const device::Weights& w = linear.w;
+  LetLaterKernelsBegin();
+  // The rows of each expert are results of earlier kernels.
+  if (args.product.num_experts > 0) AwaitEarlierKernels();
   const TokenRange tokens = FindTokens<kTokens>(args.product, blockIdx.x);
   if (tokens.count <= 0) return;
 
@@ -452,9 +455,15 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
     weight_copier.Copy(to);
     input_copier.Copy(to + Shape::kWeightBytes);
   };
+  // No kernel writes weights, so the first of them are copied before the wait.
   SLUICE_UNROLL
   for (int i = 0; i < Shape::kStages - 1; ++i) {
-    if (begin + i < end) copy_next(i);
+    if (begin + i < end) weight_copier.Copy(shared + i * Shape::kStageBytes);
+  }
+  AwaitEarlierKernels();
+  SLUICE_UNROLL
+  for (int i = 0; i < Shape::kStages - 1; ++i) {
+    if (begin + i < end) input_copier.Copy(shared + i * Shape::kStageBytes + Shape::kWeightBytes);
     AsyncCommit();
   }
 
@@ -557,7 +566,8 @@ void LaunchTile(const StreamHandle& stream, const LinearTileArgs& args) {
        .grid_y = static_cast<unsigned>(device::LinearRowTiles(linear.w.n)),
        .threads = static_cast<unsigned>(Shape::kThreads),
        .grid_z = static_cast<unsigned>(ranges),
-       .shared_bytes = Shape::kSharedBytes},
+       .shared_bytes = Shape::kSharedBytes,
+       .overlaps = true},
       args);
 }
 

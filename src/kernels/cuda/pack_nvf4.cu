@@ -11,6 +11,7 @@ constexpr unsigned kMostThreads = 256;
 // There is one thread per group of a row, including the padding groups and rows of the last tiles
 // of scales.
 __global__ void __launch_bounds__(kMostThreads) PackNvF4Kernel(device::PackNvF4Args args) {
+  BeginOverlapping();
   const int64_t row = blockIdx.x, groups = args.cols / device::kNvF4Group;
   const int64_t group = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
   const int64_t tile_groups = device::kNvF4TileGroups;
@@ -36,7 +37,7 @@ void LaunchPackNvF4(const StreamHandle& stream, const device::PackNvF4Args& args
   shape.grid_x = static_cast<unsigned>((args.rows + tile_rows - 1) / tile_rows * tile_rows);
   shape.threads = groups < kMostThreads ? static_cast<unsigned>(groups) : kMostThreads;
   shape.grid_y = static_cast<unsigned>((groups + shape.threads - 1) / shape.threads);
-  Launch<PackNvF4Kernel>(stream, "pack_nvf4", shape, args);
+  Launch<PackNvF4Kernel>(stream, "pack_nvf4", Overlapping(shape), args);
 }
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE

@@ -10,6 +10,7 @@ constexpr unsigned kMaxThreads = 512;
 template <int kVectors>
 __global__ void __launch_bounds__(kMaxThreads)
     RmsNormKernel(RowsLaunch<device::RmsNormArgs> launch) {
+  BeginOverlapping();
   constexpr bool kHolds = kVectors > 0;
   const device::RmsNormArgs& args = launch.args;
   const bool wide = launch.wide;
@@ -95,6 +96,7 @@ void LaunchRmsNorm(const StreamHandle& stream, const device::RmsNormArgs& args) 
   shape.grid_x = static_cast<unsigned>(LaunchedRows(args.out, args.rows));
   shape.threads = RowThreads(cols, kMaxThreads);
   shape.shared_bytes = 64 * sizeof(float);
+  shape.overlaps = true;
   const int64_t vectors =
       (cols + int64_t{shape.threads} * kVector - 1) / (int64_t{shape.threads} * kVector);
   const RowsLaunch<device::RmsNormArgs> launch{args, wide};

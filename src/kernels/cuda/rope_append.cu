@@ -85,6 +85,7 @@ __host__ __device__ __forceinline__ int HeadsOfRow(const device::RopeAppendArgs&
 template <int kLanes>
 __global__ void __launch_bounds__(kRopeThreads)
     RopeAppendKernel(RowsLaunch<device::RopeAppendArgs> launch) {
+  BeginOverlapping();
   const device::RopeAppendArgs& args = launch.args;
   const int dim = args.cache.head_dim, num_kv_heads = args.cache.num_kv_heads;
   const int heads = HeadsOfRow(args);
@@ -208,7 +209,7 @@ void LaunchHeads(const StreamHandle& stream, const RowsLaunch<device::RopeAppend
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>((tasks + kBlockHeads - 1) / kBlockHeads);
   shape.threads = kRopeThreads;
-  Launch<RopeAppendKernel<kLanes>>(stream, "rope_append", shape, launch);
+  Launch<RopeAppendKernel<kLanes>>(stream, "rope_append", Overlapping(shape), launch);
 }
 
 }  // namespace

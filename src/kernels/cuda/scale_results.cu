@@ -18,6 +18,7 @@ constexpr int64_t kMostRowsOfGrid = 65535;
 
 __global__ void __launch_bounds__(kScaleResultsThreads)
     ScaleResultsKernel(RowsLaunch<ScaleResultsArgs> launch) {
+  BeginOverlapping();
   const ScaleResultsArgs& args = launch.args;
   const int64_t n = (int64_t{blockIdx.x} * kScaleResultsThreads + threadIdx.x) * kVector;
   const int count = VectorCount(n, args.n);
@@ -52,7 +53,8 @@ void LaunchScaleResults(const StreamHandle& stream, const ScaleResultsArgs& args
       stream, "scale_results",
       {.grid_x = static_cast<unsigned>(columns),
        .grid_y = static_cast<unsigned>(args.m < kMostRowsOfGrid ? args.m : kMostRowsOfGrid),
-       .threads = kScaleResultsThreads},
+       .threads = kScaleResultsThreads,
+       .overlaps = true},
       RowsLaunch<ScaleResultsArgs>{args, wide});
 }
 

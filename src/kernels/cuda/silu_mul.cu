@@ -4,6 +4,7 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
 __global__ void SiluMulKernel(RowsLaunch<device::SiluMulArgs> launch) {
+  BeginOverlapping();
   const device::SiluMulArgs& args = launch.args;
   const int64_t row = blockIdx.x;
   if (WritePadding(args.out, row, args.rows, args.width)) return;
@@ -43,7 +44,7 @@ void LaunchSiluMul(const StreamHandle& stream, const device::SiluMulArgs& args) 
                     IsWide(args.factors, args.factor_stride);
   Launch<SiluMulKernel>(
       stream, "silu_mul",
-      RowsShape(LaunchedRows(args.out, args.rows), args.width, IsPerToken(args.out)),
+      Overlapping(RowsShape(LaunchedRows(args.out, args.rows), args.width, IsPerToken(args.out))),
       RowsLaunch<device::SiluMulArgs>{args, wide});
 }
 
