@@ -28,6 +28,8 @@ int64_t WidestInput(const Program& program) {
     if (const auto* product = std::get_if<Project>(&op)) widest = std::max(widest, product->k);
     if (const auto* product = std::get_if<ProjectExperts>(&op))
       widest = std::max(widest, product->k);
+    if (const auto* product = std::get_if<ProjectGroups>(&op))
+      widest = std::max(widest, product->k);
     if (const auto* router = std::get_if<Route>(&op)) widest = std::max(widest, router->width);
     if (const auto* gate = std::get_if<GateShared>(&op)) widest = std::max(widest, gate->width);
     if (const auto* latent = std::get_if<AbsorbQueries>(&op)) {
