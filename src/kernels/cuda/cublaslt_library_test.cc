@@ -53,10 +53,10 @@ TEST(CublasLtLibrary, OpensTheFileThatIsNamed) {
 TEST(CublasLtLibrary, FollowsTheEnvironment) {
   ResetFakeCublasLt();
   const ScopedVariable none("SLUICE_CUBLASLT", nullptr);
-  EXPECT_FALSE(CublasLtLibrary::IsNamedByUser());
+  EXPECT_FALSE(CublasLtLibrary::IsNamedByUser(DeviceKind::kCuda));
   {
     const ScopedVariable variable("SLUICE_CUBLASLT", SLUICE_FAKE_CUBLASLT);
-    EXPECT_TRUE(CublasLtLibrary::IsNamedByUser());
+    EXPECT_TRUE(CublasLtLibrary::IsNamedByUser(DeviceKind::kCuda));
     const auto library = CublasLtLibrary::Open("");
     ASSERT_TRUE(library.has_value()) << library.error().message;
     EXPECT_THAT((*library)->Describe(), HasSubstr("fake"));
