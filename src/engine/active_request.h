@@ -34,7 +34,7 @@ struct ActiveSequence : ScheduledSequence {
   SequenceSampling sampling;
   SequenceProposals proposals;
   DraftSequence draft;
-  std::vector<double> pooled;          // if the model pools: sum of the result rows so far
+  std::vector<double> pooled;          // if the model pools: sum of the result rows computed so far
   std::optional<FinishReason> finish;  // set once it has ended
   int64_t num_prompt_counted = 0;      // prompt tokens counted in StepStats so far
   // Index of this sequence's draw within the last step that was begun. Valid if that step draws the
@@ -52,7 +52,7 @@ struct ActiveSequence : ScheduledSequence {
 struct ActiveRequest {
   RequestHandle handle = 0;
   Request request;
-  std::vector<int32_t> end_tokens;  // those of the model and of the request
+  std::vector<int32_t> end_tokens;  // end tokens of the model and of the request
   std::vector<std::unique_ptr<ActiveSequence>> sequences;
   int num_unfinished = 0;
   bool ended = false;  // whether it has ended, after which its sink is not called
@@ -87,13 +87,13 @@ struct RequestLimits {
     TowerOptions options;
     int64_t max_rows = 0;        // maximum per image
     int64_t max_whole = 0;       // maximum number of tokens of an image that attend to each other
-    int64_t max_logit_rows = 0;  // the same maximum if prompt logprobs are requested
+    int64_t max_logit_rows = 0;  // the same limit for requests with prompt logprobs
     bool has_axes = false;       // RoPE has an axis each for rows and columns
   };
   std::optional<Images> images = std::nullopt;
   std::string no_images = {};
-  // Width of a row; 0 if prompts may not be rows (EngineInfo::prompt_row_width), for the reason in
-  // no_rows.
+  // Width of a row; 0 if prompts may not be rows (EngineInfo::prompt_row_width). no_rows contains
+  // the reason.
   int64_t row_width = 0;
   std::string no_rows = {};
   // Hashes the content of images and rows. Not null if prompts may contain either.

@@ -28,7 +28,8 @@ struct AdapterSettings {
   int64_t max_rank = 16;
   std::optional<ElementType> dtype;  // BF16 or F16 (stored as BF16); nullopt: the type of products
   std::vector<std::string> target_modules;  // as LoraOptions::target_modules
-  // Modules as in LoraOptions::replaced_modules, in addition to those that `modules` replace.
+  // Names of modules, as in LoraOptions::replaced_modules, that are replaced in addition to those
+  // in `modules`.
   std::vector<std::string> modules_to_save;
 
   bool operator==(const AdapterSettings&) const = default;

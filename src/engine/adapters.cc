@@ -224,7 +224,8 @@ void Adapters::WhenReady(const std::shared_ptr<const AdapterUse>& use,
     const MutexLock lock(state_->mutex);
     if (use->error_) status = tl::unexpected(*use->error_);
     if (use->slot_ < 0 && !use->error_) {
-      // Compares without taking a reference: releasing the last one under the lock would deadlock.
+      // Compares without taking a reference: if it were the last one, releasing it under the lock
+      // would deadlock.
       const auto waiter =
           std::find_if(state_->waiters.begin(), state_->waiters.end(), [&](const Waiter& waiter) {
             return !waiter.use.owner_before(use) && !use.owner_before(waiter.use);

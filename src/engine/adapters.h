@@ -36,7 +36,7 @@ inline constexpr size_t kMostAdapters = 10000;
 // the models; an AdapterUse may outlive it.
 class Adapters {
  public:
-  // The number of requests that use an adapter: those that wait to be computed, and the others.
+  // The numbers of requests that use an adapter: those that wait to be computed, and the others.
   struct Counts {
     int64_t waiting = 0, running = 0;
   };
@@ -86,7 +86,7 @@ class Adapters {
   static std::pair<bool, uint64_t> AgeOf(const Slot& slot) {
     return {slot.owner != 0, slot.last_use};
   }
-  // A use that waits for a slot.
+  // An AdapterUse that waits for a slot.
   struct Waiter {
     std::weak_ptr<const AdapterUse> use;
     std::string name;

@@ -177,8 +177,8 @@ TEST(AdapterPromiseTest, TheBaseAnswersAsWithoutAdapters) {
   }
 }
 
-// Only requests of the same adapter share a prefix, and only while the adapter's content is the
-// same.
+// Only requests with the same adapter share a prefix, and only as long as the adapter's content
+// does not change.
 TEST(AdaptersTest, PrefixesAreSharedWithinAnAdapter) {
   const auto engine = Make(Config({"qwen3-linear", "qwen3-stabilized"}));
   const std::vector<int32_t> prompt = Questions()[0].prompt;

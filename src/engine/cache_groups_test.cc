@@ -1,5 +1,5 @@
-// Models with layers that see only a chunk or a window. Answers do not depend on the division of
-// the prompt, on the prefix cache or on preemptions, and blocks that no layer sees are reused.
+// Tests models with layers that see only a chunk or a window. Answers do not depend on how the
+// prompt is divided, on the prefix cache or on preemptions. Blocks that no layer sees are reused.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -15,12 +15,12 @@ using testing::FakeModel;
 using testing::GreedyFor;
 
 const std::vector<AttentionSpan> kGroupings[] = {
-    {{}, {.chunk = 16}},                             // whole blocks
-    {{}, {.chunk = 10}, {.chunk = 10}},              // chunks that begin inside blocks
-    {{}, {.window = 7}},                             // a window
-    {{}, {.chunk = 8}, {.window = 13}, {}, {}},      // both, in several groups
-    {{}, {.window = 1}, {.chunk = 24, .window = 5}}  // both in one group, which few models have
-};
+    {{}, {.chunk = 16}},                         // whole blocks
+    {{}, {.chunk = 10}, {.chunk = 10}},          // chunks that begin inside blocks
+    {{}, {.window = 7}},                         // a window
+    {{}, {.chunk = 8}, {.window = 13}, {}, {}},  // both, in several groups
+    // Both kinds of layers are in one group, which few models have.
+    {{}, {.window = 1}, {.chunk = 24, .window = 5}}};
 
 class EngineGroups : public ::testing::TestWithParam<size_t> {
  protected:
@@ -61,7 +61,7 @@ TEST_P(EngineGroups, PrefixesAreReusedAcrossChunks) {
   }
 }
 
-// There are so few blocks that other sequences are evicted and sequences are preempted often.
+// There are so few blocks that cached blocks are evicted and sequences are preempted often.
 TEST_P(EngineGroups, ACrowdGetsTheAnswersOfOneAlone) {
   std::mt19937 random(static_cast<unsigned>(GetParam()));
   FakeEngine::Options options{.num_blocks = 0,

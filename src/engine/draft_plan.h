@@ -17,12 +17,13 @@ struct DraftPlan {
   int64_t max_sequences = 0;  // maximum number of sequences per step
   bool keeps_prefixes = true;
   bool adaptive = true;
-  double cost_ratio = 0.1;  // bytes read by a pass / bytes read by a step of the target
+  // Bytes read by a pass of the draft, divided by the bytes read by a step of the target.
+  double cost_ratio = 0.1;
 
   // For a head: number of F32 hidden rows that a step of each engine passes to the head. On a
-  // device, these rows are part of the target's workspace.
+  // device, these rows are in the target's workspace.
   int64_t handed_rows = 0;
-  int64_t handed_steps = 1;  // number of steps in flight, each of which has such rows
+  int64_t handed_steps = 1;  // number of steps in flight; each of them has such rows
   bool on_device = false;
   HandedRows Handed() const { return is_head() ? head().takes : HandedRows(); }
   int64_t HandedNumbers() const {
@@ -30,10 +31,11 @@ struct DraftPlan {
   }
 
   int64_t weight_bytes = 0;  // includes copied_bytes
-  // Size of the copies of the target's embedding and head, which are made if the target has ranks.
+  // Size of the copies of the target's embedding and head. They are made if several ranks compute
+  // the target.
   int64_t copied_bytes = 0;
-  int64_t workspace_bytes = 0;  // total of all engines, as is kv_bytes
-  // With a device: the part of the arrays that is in the machine's memory; total of all engines.
+  int64_t workspace_bytes = 0;  // total of all engines, like kv_bytes
+  // With a device: the bytes of the arrays that are in host memory; total of all engines.
   int64_t host_bytes = 0;
   int64_t kv_bytes = 0;
 

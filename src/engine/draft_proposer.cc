@@ -186,7 +186,7 @@ void DraftProposer::RunPass() {
   active_.clear();
   for (size_t i = 0; i < drawing_.size(); ++i) {
     Active active = drawing_[i];
-    if (!samples_[i].error.empty()) continue;  // only errors of the target's sampling fail requests
+    if (!samples_[i].error.empty()) continue;  // only sampling errors of the target fail requests
     DraftSequence& state = *active.job->state;
     state.tokens.push_back(samples_[i].token);
     active.job->proposal->push_back(samples_[i].token);

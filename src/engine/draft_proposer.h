@@ -22,8 +22,8 @@ namespace sluice {
 
 // The draft samples as the request does, with the same random number, but without the request's
 // constraint: where both models agree on the probabilities, they draw the same token. It has its
-// own KV cache and its own prefix index, independent of the scheduler. It has fewer tokens than the
-// sequence after the prompt, after a preemption, and after steps without proposals. Before it
+// own KV cache and its own prefix index, independent of the scheduler. After the prompt, after a
+// preemption, and after steps without proposals, its cache lacks tokens of the sequence. Before it
 // proposes again, it computes the missing tokens, at most kMostCaughtUp per step of the engine. If
 // its cache is full or the sequence is too long for it, nothing is proposed.
 //
@@ -54,7 +54,7 @@ class DraftProposer final : public Drafter {
     Job* job = nullptr;
     SequenceSampling* sampling = nullptr;
     int64_t length = 0;  // number of tokens to propose; 0: only computes missing tokens
-    int64_t end = 0;     // number of tokens that are computed after the next pass
+    int64_t end = 0;     // number of tokens whose keys and values exist after the next pass
   };
 
   DraftProposer(const DraftPlan& plan, Model& model, ThreadPool& pool, KvCache cache,

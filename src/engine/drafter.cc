@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-// Up to this many rows, a pass takes as long as one with a row per sequence.
+// Up to this many rows, a pass takes as long as a pass with one row per sequence.
 constexpr size_t kFewRows = 32;
 
 }  // namespace

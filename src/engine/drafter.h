@@ -33,11 +33,11 @@ struct DraftSequence {
   std::optional<SamplingParams> params;  // the request's, without logprobs
   DraftAcceptance acceptance;
 
-  // For a head: the target's hidden rows that the head has not computed yet, the position of the
-  // first one; the number of earlier positions that it will never compute; the salt of its
-  // prefixes.
+  // For a head: the target's hidden rows that the head has not computed yet; the position of the
+  // first of these rows; the number of earlier positions that the head will never compute; the salt
+  // of the sequence's prefixes.
   std::vector<float> hidden;
-  // On a device, instead of `hidden`: the number of each kept row among all rows that were kept.
+  // On a device, instead of `hidden`: each kept row's number in the order of all kept rows.
   std::vector<int64_t> kept;
   int64_t hidden_first = 0;
   int64_t num_skipped = 0;
@@ -73,7 +73,8 @@ class Drafter {
     int64_t first = 0;  // position of the first row
     int64_t count = 0;
     const float* rows = nullptr;  // [count, HandedRows::Width]
-    // On a device, instead of `rows`: the rows of the step, and which of them is the first.
+    // On a device, instead of `rows`: the memory with the hidden rows of the step, and the index of
+    // this sequence's first row in it.
     DeviceHidden step = {};
     int64_t step_row = 0;
     DraftSequence* state = nullptr;

@@ -48,8 +48,8 @@ struct EngineInfo {
   bool takes_images = false;
   std::string no_images = "the model has no image tower";
   int64_t max_image_rows = 0;  // maximum number of rows of the tower per image
-  // Width of a row of a prompt (Request::rows). 0: rows are not accepted, for the reason in the
-  // next member.
+  // Width of a row of a prompt (Request::rows). 0: rows are not accepted; the next member contains
+  // the reason.
   int64_t prompt_row_width = 0;
   std::string no_prompt_rows;
   // End tokens of model and generation config, within the vocabulary, sorted.
@@ -71,7 +71,7 @@ struct EngineInfo {
   std::string isa;        // instruction set of the CPU's kernels, or name of the device
   std::string simulated;  // the devices that are simulated, such as "H200x8"; "": none
   int num_threads = 0;    // total of all ranks
-  int tensor_ranks = 1;   // number of ranks that share each layer
+  int tensor_ranks = 1;   // number of ranks that divide each layer
   int pipeline_stages = 1;
   // If there are several engines, the members above are per engine, except weights, request memory
   // and threads, which are totals.
@@ -114,7 +114,8 @@ class Engine {
     std::function<EngineJournal*(int i)> journal_of;
     // Called with each line of the memory plan, before anything is allocated.
     std::function<void(const std::string& line)> print_plan;
-    // Called with the number of bytes that the plan takes from the memory that it divides.
+    // Called with the number of bytes that the plan takes from the memory that is divided by the
+    // plan.
     std::function<void(int64_t bytes)> planned_bytes;
     std::function<void(int64_t done_bytes, int64_t total_bytes)> load_progress;
     // The processes that compute the model; this process is rank 0. Null: this process computes
@@ -127,8 +128,8 @@ class Engine {
   // engines as configured, combined into one (replica_engine.h). kResourceExhausted if the model
   // does not fit; the message names the option that would help.
   static Result<std::unique_ptr<Engine>> Create(const EngineConfig& config, Hooks hooks);
-  // Does the same up to the plan, which is reported to `hooks`. Returns the errors that occur
-  // before anything is loaded. REQUIRES: hooks.processes is null.
+  // Like Create, but stops after the plan, which is reported to `hooks`. Returns the errors that
+  // occur before anything is loaded. REQUIRES: hooks.processes is null.
   static Status Check(const EngineConfig& config, const Hooks& hooks);
   // Aborts running requests and stops the thread.
   virtual ~Engine() = default;
@@ -159,7 +160,7 @@ class Engine {
   virtual bool stalled() const { return false; }
   // Returns the state of each engine, in order.
   virtual std::vector<EngineState> states() const { return {{healthy(), failure()}}; }
-  // Returns the number of requests that were accepted and have not finished.
+  // Returns the number of accepted requests that have not finished.
   virtual int64_t num_unfinished() const = 0;
 
   // Begins a drain (C9 of the contract): Submit returns kUnavailable after this call, except if
@@ -171,8 +172,8 @@ class Engine {
   // some. Waits for the engine's thread, so sinks and observers must not call it, unlike the
   // methods above.
   virtual bool ResetPrefixCache() = 0;
-  // Evicts the rows of all images that no step in flight reads. Running requests compute theirs
-  // again if they need them. Waits for the engine's thread, too.
+  // Evicts the rows of all images that no step in flight reads. Running requests compute their
+  // image rows again if they need them. Waits for the engine's thread, as DropPrefixCache does.
   virtual void ResetImageRows() {}
 
   // Freezes or unfreezes the engine. While frozen, it computes nothing; running requests continue
@@ -193,9 +194,10 @@ class Engine {
   // stay in use. Requests are served meanwhile. Replaces weights that were staged earlier; after an
   // error, none are staged.
   virtual Status StageWeights(const std::filesystem::path& /*folder*/) { return NotReloadable(); }
-  // Switches to the staged weights before the next step: no step uses both. Running requests
-  // continue; the keys and values of all their tokens are recomputed. The prefix cache is emptied.
-  // WakeUp() loads from this folder afterwards. kInvalidArgument if nothing is staged.
+  // Switches to the staged weights before the next step: no step uses both old and new weights.
+  // Running requests continue; the keys and values of all their tokens are recomputed. The prefix
+  // cache is emptied. WakeUp() loads from this folder afterwards. kInvalidArgument if nothing is
+  // staged.
   virtual Status CommitWeights() { return NotReloadable(); }
   // Returns the folder of the checkpoint in use; "" if the engine does not report it.
   virtual std::filesystem::path weights_folder() const { return {}; }

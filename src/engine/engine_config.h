@@ -35,7 +35,7 @@ struct DeviceProfile;  // simulation/device_profile.h
 struct SimulationConfig {
   std::shared_ptr<const DeviceProfile> device;  // null: no simulation
   int count = 1;                                // of devices
-  double speed = 1;                             // steps take 1 / speed of their time
+  double speed = 1;  // a simulated step takes 1 / speed of the time that the real step would take
   // Average number of tokens after which answers end; 0: never.
   int64_t mean_output = 0;
 
@@ -52,7 +52,7 @@ inline constexpr int kMostEngines = 64;
 
 // Limits on the requests that the engine keeps, and on time.
 struct LoopLimits {
-  // C9: running requests may take this long to finish after BeginShutdown().
+  // Running requests may take this long to finish after BeginShutdown().
   double drain_seconds = 30;
   // healthy() is false if there is work, but neither a step nor the queue has progressed for this
   // long.
@@ -86,21 +86,24 @@ struct EngineConfig {
   std::optional<ElementType> dtype;           // BF16, F32, or F16, which runs as BF16
   std::optional<ElementType> kv_cache_dtype;  // BF16, F16, F32 or F8_E4M3
   ModelOptions::ActivationRounding activation_format = ModelOptions::ActivationRounding::kAuto;
-  bool dummy_weights = false;    // --load-format dummy
-  bool allow_nonfinite = false;  // load weights that are NaN or infinite, with a warning
-  uint64_t seed = 0;  // of dummy weights, and of requests without a seed (0: random for these)
+  bool dummy_weights = false;  // --load-format dummy
+  // Load weights even if they contain NaN or infinite numbers, with a warning.
+  bool allow_nonfinite = false;
+  // Seed of dummy weights, and of requests that specify no seed (0: a random seed for these
+  // requests).
+  uint64_t seed = 0;
 
   // Steps and sequences.
-  int block_size = 16;                            // tokens
-  std::optional<int64_t> max_model_len;           // nullopt: limited by checkpoint and memory
-  std::optional<int64_t> max_num_seqs;            // nullopt: chosen by the machine
+  int block_size = 16;                   // tokens
+  std::optional<int64_t> max_model_len;  // nullopt: limited only by the checkpoint and the memory
+  std::optional<int64_t> max_num_seqs;   // nullopt: chosen by the machine
   std::optional<int64_t> max_num_batched_tokens;  // nullopt: chosen by the machine
   bool enable_prefix_caching = true;
   bool enable_chunked_prefill = true;
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFair;
   Ageing ageing{.level_us = 30'000'000, .max_levels = 10};
   int64_t long_prefill_token_threshold = 0;  // 0: off
-  bool async_scheduling = false;             // on one device: submit a step while another runs
+  bool async_scheduling = false;  // whether to submit a step while another runs; only on one device
   GraphConfig graphs;
   // At most one of the two proposes tokens.
   SpeculationConfig speculation;
@@ -109,12 +112,12 @@ struct EngineConfig {
     return draft.is_given() || speculation.method != SpeculationConfig::Method::kNone;
   }
 
-  // Memory. On a CPU the cache takes a quarter of the free memory by default; with
-  // `memory_utilization`, that fraction of the memory this process may use, less weights and
-  // workspace. On a device weights, workspace and cache together take `memory_utilization` (0.92 by
-  // default) of its memory; with `utilization_of_rest` the cache takes that fraction (0.9 by
-  // default) of what weights and workspace leave. `kv_cache_bytes` and `num_blocks_override` set
-  // the size of the cache directly.
+  // Memory. On a CPU the cache takes a quarter of the free memory by default. With
+  // `memory_utilization`, it takes that fraction of the memory that this process may use, minus
+  // weights and workspace. On a device weights, workspace and cache together take
+  // `memory_utilization` (0.92 by default) of its memory; with `utilization_of_rest` the cache
+  // takes that fraction (0.9 by default) of what weights and workspace leave. `kv_cache_bytes` and
+  // `num_blocks_override` set the size of the cache directly.
   std::optional<double> memory_utilization;
   bool utilization_of_rest = false;  // TensorRT-LLM's meaning; applies to devices
   std::optional<int64_t> kv_cache_bytes;
@@ -137,15 +140,15 @@ struct EngineConfig {
   // Machine.
   DeviceChoice device = DeviceChoice::kAuto;
   SimulationConfig simulation;
-  bool batch_invariant = false;         // on devices; results on a CPU never depend on the batch
-  bool fast_accumulation = false;       // for FP8 products on devices
-  bool exchanges_by_nccl = false;       // devices never store into each other's memory
-  bool profile_ops = false;             // fill EngineInfo::op_times
-  int num_threads = 0;                  // 0: all cores of the process's cgroup
+  bool batch_invariant = false;    // only for devices; on a CPU results never depend on the batch
+  bool fast_accumulation = false;  // for FP8 products on devices
+  bool exchanges_by_nccl = false;  // devices never write into each other's memory
+  bool profile_ops = false;        // fill EngineInfo::op_times
+  int num_threads = 0;             // 0: all cores of the process's cgroup
   std::optional<kernels::Isa> cpu_isa;  // nullopt: the best that the CPU supports
 
-  // Ranks (rank_plan.h): the number that share each layer, and the number of stages that divide the
-  // layers. Without `exact_ranks`, a CPU uses at most as many as make it faster.
+  // Ranks (rank_plan.h): the number of ranks that divide each layer, and the number of stages that
+  // divide the layers. Without `exact_ranks`, a CPU uses at most as many ranks as make it faster.
   int tensor_parallel_size = 1;
   int pipeline_parallel_size = 1;
   // Pipeline stages across MPI processes; each process plans its own stage.

@@ -157,7 +157,7 @@ EngineCore::EngineCore(const EnginePlan& plan, Model& model, KvCache& cache, Thr
 
 EngineCore::~EngineCore() {
   LandAll();
-  model_->PrepareLogits({});  // Their memory is freed before the model.
+  model_->PrepareLogits({});  // Freed before the model is destroyed.
 }
 
 void EngineCore::Add(std::unique_ptr<ActiveRequest> request) {
@@ -259,7 +259,7 @@ bool EngineCore::Step() {
   }
   if (num_in_flight_ > 0) return EndStep();
   if (ReleaseHeld()) {
-    // Commands that arrive meanwhile wait no longer than this.
+    // Commands that arrive meanwhile wait for at most this time.
     constexpr double kMostSeconds = 0.002;
     if (!replays()) matchers_.WaitForOne(kMostSeconds);
     return true;
@@ -373,7 +373,8 @@ bool EngineCore::EndStep() {
 }
 
 // Counts the slice's prompt tokens that were not counted before. If a preempted sequence resumes
-// after tokens that others have computed meanwhile, the tokens in between count as its own.
+// after tokens that other sequences have computed meanwhile, these tokens count as computed by this
+// sequence.
 int64_t EngineCore::CountPrompt(const FlyingSlice& slice) {
   ActiveSequence& sequence = slice.active();
   const int64_t counted = std::max(sequence.num_prompt_counted, sequence.cached_tokens);
@@ -382,7 +383,7 @@ int64_t EngineCore::CountPrompt(const FlyingSlice& slice) {
   return sequence.num_prompt_counted - counted;
 }
 
-// The scheduler's contract rules this out. If it happens nevertheless, no request may hang.
+// The scheduler's contract excludes this case. If it happens nevertheless, no request may hang.
 void EngineCore::FailUnschedulable() {
   if (journal_ != nullptr) journal_->OnBreak("no sequence could be scheduled");
   LOG_ERROR("engine", "{} sequences wait, but none can be scheduled; their requests fail",
@@ -403,7 +404,7 @@ bool EngineCore::FailAll(const std::string& reason) noexcept {
                   {ErrorCode::kInternal, "the step failed: " + reason, ""});
     }
   };
-  // The first attempt may lack memory, which failing some requests frees.
+  // The first attempt may fail for lack of memory. Failing some requests frees memory.
   const bool are_failed = RunGuarded("engine", "to fail all requests", fail) ||
                           RunGuarded("engine", "to fail all requests once more", fail);
   LandAll();

@@ -36,8 +36,8 @@ namespace sluice {
 // row, and so on: the tokens are the same as without draft tokens.
 //
 // Between beginning and ending a step, others may begin, up to Model::steps_in_flight() in all;
-// they end in the order in which they began. A sequence is in several of them if it has tokens for
-// them: chunks of its prompt, or a token that the model draws and keeps
+// they end in the order in which they began. A sequence may be in several of these steps if it has
+// tokens for each: chunks of its prompt, or a token that the model draws and keeps
 // (Model::takes_drawn_tokens). A sequence that is aborted, preempted or finished while in flight
 // changes immediately; results of the steps in flight for it are dropped.
 //
@@ -130,19 +130,20 @@ class EngineCore {
   // A slice of a step in flight.
   struct FlyingSlice : PlannedSlice {
     int64_t first_logit = 0;  // index of its first row with results
-    bool is_awaited = false;  // its token is drawn on the device, and num_drawn counts it
-    bool is_wanted = true;    // after the step: Scheduler::IsWanted
-    bool is_late = false;     // its token could not be chosen in this step
+    // Whether its token is drawn on the device, so that num_drawn counts it.
+    bool is_awaited = false;
+    bool is_wanted = true;  // after the step: Scheduler::IsWanted
+    bool is_late = false;   // whether its token could not be chosen in this step
     ActiveSequence& active() const { return static_cast<ActiveSequence&>(*sequence); }
   };
   // State of a step until it ends.
   struct Flight {
-    std::vector<FlyingSlice> slices;      // [max_num_seqs]
-    std::vector<int32_t> logit_rows;      // [max_logit_rows]
-    std::vector<TokenDraw> draws;         // likewise, if the model draws tokens; empty: no draws
+    std::vector<FlyingSlice> slices;  // [max_num_seqs]
+    std::vector<int32_t> logit_rows;  // [max_logit_rows]
+    std::vector<TokenDraw> draws;  // the same for draws, if the model draws tokens; empty: no draws
     std::vector<kernels::TopLogit> tops;  // top logits of the draws
     std::span<float> logits;              // [max_logit_rows, result size]
-    std::span<float> maxima;              // of the logits' blocks, if the model computes them
+    std::span<float> maxima;  // maxima of blocks of the logits, if the model computes them
     Clock::time_point start{};
     double model_seconds = 0;  // inside the model, so far
     bool is_finished = false;  // Model::Finish was called
@@ -181,7 +182,7 @@ class EngineCore {
   StepInput BuildInput(const StepPlan& plan, Flight& flight);
   // Appends the input tokens of a slice to the step's arrays.
   void AppendTokens(const PlannedSlice& slice);
-  // Holds the images of a request in the pool, and lists them in its sequences.
+  // Keeps the images of a request in the pool, and lists them in its sequences.
   void HoldImages(ActiveRequest& request);
   void ReleaseImages(ActiveRequest& request);
   // For a prompt of rows: assigns ids to the parts of the prompt. The prefix index uses these ids
@@ -221,22 +222,24 @@ class EngineCore {
   // Replaces the pooled vectors for the sinks by the results of the dense layers.
   void ApplyDense();
   void ComputePromptLogprobs(const Flight& flight);
-  // Samples the first token of each sequence that samples in this step, before the step is
+  // Samples the first token of each sequence for which this step samples, before the step is
   // committed.
   void SampleFirst(Flight& flight, StepStats& stats);
   void SampleRound(const Flight& flight, int64_t round);
-  // Reports the round to the journal, which may replace its outcome.
+  // Reports the round of sampling to the journal, which may replace its outcome.
   void JournalRound();
-  // Appends the sampled tokens; continues with sequences whose sampled token was the draft token.
+  // Appends the sampled tokens. Continues with the next row for sequences whose sampled token
+  // equals the draft token.
   void Sample(const Flight& flight, StepStats& stats);
   // Learns from the step that verified draft tokens of the sequence and accepted `num_accepted`.
   void LearnProposed(ActiveSequence& sequence, int64_t num_proposed, int64_t num_accepted);
-  // Hands the sequence's constraint to `matchers_`; the sequence decodes nothing until the answer.
+  // Passes the sequence's constraint to `matchers_`. The sequence decodes no token until the mask
+  // is ready.
   void Hold(ActiveSequence& sequence);
-  // Lets sequences whose mask has come decode again. Returns whether any was held.
+  // Lets held sequences whose mask is ready decode again. Returns whether any sequence was held.
   bool ReleaseHeld();
   void LearnSecondsPerToken(double seconds);
-  // Charges the time taken by the sequence's constraint to its share.
+  // Charges the time that the sequence's constraint took to its client's share.
   void ChargeMatcher(ActiveSequence& sequence) const;
   // Appends the sampled token, and finishes the sequence if the token ends it. False if there was
   // no token. `entry`: the sequence's index in `updates_`, -1 if it has none yet.
@@ -250,7 +253,7 @@ class EngineCore {
   // sends `updates_` to the sinks.
   void Report(StepStats stats);
 
-  // Why the token just appended ends the sequence; nullopt if it does not.
+  // Returns why the token just appended ends the sequence; nullopt if it does not end it.
   std::optional<FinishReason> FinishOf(const ActiveSequence& sequence, int32_t token,
                                        std::optional<int32_t>& stop_token) const;
   // Ends the sequence and releases its blocks.
@@ -281,12 +284,12 @@ class EngineCore {
   std::unique_ptr<ImagePool> images_;  // likewise
   ImagePool row_ids_{kPromptPart};  // ids of parts of prompts (Request::rows); holds no rows itself
   Buffer image_memory_;  // F32 [plan.image_rows, row width of the tower]; or they are on the device
-  // At most one of the two; with neither, nothing is proposed.
+  // At most one of these two is set. If neither is set, nothing is proposed.
   std::unique_ptr<Proposer> proposer_;
   std::unique_ptr<Drafter> drafter_;
   Scheduler scheduler_;
   Sampler sampler_;
-  StepBudget step_budget_;  // measures from the end of a step to the end of the next
+  StepBudget step_budget_;  // measures the time from the end of a step to the end of the next one
   MatcherQueue matchers_;
   // Average over recent steps; a matcher's time is charged at this rate.
   double seconds_per_token_ = 0;
@@ -297,17 +300,17 @@ class EngineCore {
   std::vector<ScheduledSequence*> removed_;               // by FinishRequest
 
   const DenseLayers* const dense_;  // null: pooled vectors are not changed
-  Buffer dense_rows_;               // F32 [2, max_num_seqs, widest of the layers]
-  Buffer logits_;                   // of all flights, F32, followed by their maxima
+  Buffer dense_rows_;               // F32 [2, max_num_seqs, width of the widest dense layer]
+  Buffer logits_;                   // logits of all steps in flight, F32, followed by their maxima
   Buffer handed_;  // F32 [max_num_batched_tokens, width], if a drafting head reads hidden rows
   std::vector<Flight> flights_;  // a ring of reused entries
   size_t first_flight_ = 0;      // the one that began first
   int num_in_flight_ = 0;
   const Clock::time_point started_ = Clock::now();  // the scheduler's time 0
   Clock::time_point last_end_{};                    // of the last step
-  StepStats planned_;                               // of plans that have not been reported yet
-  int64_t num_replayed_ = 0;                        // reported steps that the model replayed
-  double draft_seconds_ = 0;                        // since the last step ended
+  StepStats planned_;         // figures of plans that have not been reported yet
+  int64_t num_replayed_ = 0;  // number of replayed steps that has been reported
+  double draft_seconds_ = 0;  // since the last step ended
 
   // Arrays of the step being begun.
   std::vector<int32_t> tokens_, positions_;      // [max_num_batched_tokens]
@@ -318,7 +321,7 @@ class EngineCore {
   std::vector<int32_t> rope_positions_;          // [axes, max_num_batched_tokens], likewise
   std::vector<float*> image_targets_;            // [plan.image_rows]
   std::vector<StateSlot> state_slots_;           // [max_num_seqs], if sequences keep states
-  std::vector<int32_t> adapters_;                // by slice: slot or -1, if adapters are served
+  std::vector<int32_t> adapters_;                // slot of each slice or -1, if adapters are served
   std::vector<Drafter::Job> draft_jobs_;         // [DraftPlan::max_sequences]
   std::vector<Drafter::Hidden> draft_hidden_;    // likewise, for a drafting head
   std::vector<DrawJob> draw_jobs_;               // [max_num_seqs]

@@ -71,7 +71,7 @@ Result<Devices> OpenDevices(DeviceKind kind, int count) {
 Result<Devices> ChooseDevices(const EngineConfig& config) {
   const int64_t asked = int64_t{std::max(1, config.tensor_parallel_size)} *
                         std::max(1, config.pipeline_parallel_size);
-  // The rank plan refuses larger numbers.
+  // A larger number is refused by the rank plan.
   const int count = static_cast<int>(std::min<int64_t>(asked, kMostRanks));
   if (count > 1 && BuiltWithCuda()) LoadKernelsEagerly();
   switch (config.device) {
@@ -96,8 +96,8 @@ Result<Devices> ChooseDevices(const EngineConfig& config) {
   return Devices();
 }
 
-// Whether ranks gather by NCCL alone: as asked, or because devices that share layers do not address
-// each other's memory.
+// Whether ranks gather only by NCCL: because the user requested it, or because devices that share
+// layers cannot access each other's memory.
 bool ExchangesByNccl(const EngineConfig& config, const Devices& devices) {
   const auto tensor_size = static_cast<size_t>(std::max(1, config.tensor_parallel_size));
   if (config.exchanges_by_nccl || tensor_size == 1) return config.exchanges_by_nccl;
@@ -114,7 +114,8 @@ bool ExchangesByNccl(const EngineConfig& config, const Devices& devices) {
   return false;
 }
 
-// The least total and free memory of any of the devices. `host`: the memory of their machine.
+// Returns the smallest total and free memory of any of the devices. `host`: the memory of their
+// machine.
 Result<MemoryLimits> MemoryOf(const Devices& devices, const MemoryLimits& host) {
   const DeviceInfo& first = devices.front()->info();
   if (IsIntegratedGpu(first)) return SharedMemory(first.total_bytes, host);
@@ -286,7 +287,7 @@ Status LoadDraft(const EnginePlan& plan, ThreadPool& pool, const Model& target,
   return {};
 }
 
-// LoadDraft of a head, onto the model's device.
+// Like LoadDraft, for a drafting head on the model's device.
 Status LoadDraftOnDevice(const EnginePlan& plan, EngineLoop::Parts& parts) {
   const DraftConfig& asked = plan.config.draft;
   const std::filesystem::path& folder = asked.is_mtp() ? plan.config.model_folder : asked.folder;
@@ -490,7 +491,8 @@ void TellPlan(const EnginePlan& plan, const Engine::Hooks& hooks) {
   for (const std::string& line : plan.warnings) LOG_WARNING("engine", "{}", line);
 }
 
-// Makes what each of several engines needs besides the weights, which it shares with `loaded`.
+// Makes everything that each of several engines needs besides the weights, which it shares with
+// `loaded`.
 Status ShareLoaded(const EnginePlan& plan, const Model& loaded, const kernels::KvLayout& layout,
                    const std::vector<RankThreads>& threads, EngineLoop::Parts& parts) {
   ASSIGN_OR_RETURN(parts.pool, StartRankThreads(threads.front()));
@@ -703,7 +705,7 @@ Result<EnginePlan> PlanHere(const EngineConfig& config, Prepared& prepared, Devi
   EngineConfig chosen = config;
   chosen.exchanges_by_nccl = ExchangesByNccl(config, devices);
   Result<EnginePlan> plan = make_plan(chosen);
-  // A draft head does not change answers. Without a usable one, serve without it.
+  // A draft head does not change answers. If it cannot be used, the engine serves without it.
   if (!plan && plan.error().code == ErrorCode::kUnsupported && config.draft.is_head()) {
     EngineConfig without = chosen;
     without.draft = {};
@@ -755,7 +757,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineConfig& config, Hooks
   RETURN_IF_ERROR(AddListener(config, hooks, 0, parts));
 
   // Pin threads only to the NUMA node of a rank: the server's threads use the same cores, and the
-  // kernel's scheduler places the workers better around them.
+  // operating system's scheduler then places the worker threads better than fixed cores would.
   ASSIGN_OR_RETURN(parts.pool, StartRankThreads(plan.ranks.threads.front()));
   const LoadProgress progress = std::move(hooks.load_progress);
   RETURN_IF_ERROR(LoadWeights(plan, model_config, layout, progress, parts));

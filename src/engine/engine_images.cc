@@ -46,7 +46,7 @@ void EngineCore::ResetImageRows() {
 }
 
 void EngineCore::HoldRows(ActiveRequest& request) {
-  // Keeps the keys apart from those of images.
+  // Makes these keys different from the keys of images.
   constexpr int32_t kFirst = 1 << 30;
   const int64_t rows = request.request.rows->rows();
   std::vector<int32_t> keys;

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// This many consecutive failed steps are not caused by a single request.
+// This many consecutive failed steps cannot be the fault of a single request.
 constexpr int kFailedStepsUnhealthy = 3;
 
 // Time limit for writing blocks to the disk at shutdown; engines share the time.
@@ -193,7 +193,7 @@ bool EngineLoop::ResetPrefixCache() {
 }
 
 void EngineLoop::ResetImageRows() {
-  // While the engine sleeps or shuts down, there are none.
+  // While the engine sleeps or shuts down, there are no such requests.
   (void)CallOnThread([this] {
     if (core_ != nullptr) core_->ResetImageRows();
     return Status();
@@ -346,7 +346,7 @@ void EngineLoop::Run() {
     running = TakeCommands(commands);
     for (Command& command : commands) {
       const auto execute = [&] { Execute(command); };
-      // Try again: a request whose abort was lost would run on for nobody.
+      // Try again: without the abort, the request would run on although nobody waits for it.
       if (!RunGuarded("engine", "a command", execute))
         RunGuarded("engine", "a command, tried again,", execute);
     }

@@ -29,24 +29,26 @@
 
 namespace sluice {
 
-// Ownership: owns everything that the engine needs. Members are destroyed after those that use
-// them.
+// Ownership: owns everything that the engine needs. A member is destroyed after the members that
+// use it.
 class EngineLoop final : public Engine {
  public:
   struct Parts {
-    std::unique_ptr<CacheListener> listener;       // for the prefix cache; may be null
+    std::unique_ptr<CacheListener> listener;       // for events of the prefix cache; may be null
     EngineJournal* journal = nullptr;              // outlives the engine; may be null
     DiskTiers disks;                               // shared by several engines
     std::vector<std::unique_ptr<Device>> devices;  // by rank; empty: the CPU
     std::unique_ptr<DevicePool> device_pool;       // memory of a single device
     std::unique_ptr<ThreadPool> pool;
     std::unique_ptr<Model> model;
-    std::unique_ptr<Model> draft;       // of plan.draft; null: there is no draft model
-    void* draft_cache = nullptr;        // on a device: memory of its cache, in device_pool
-    std::unique_ptr<ImageTower> tower;  // of plan.tower; null: prompts may not hold images
+    std::unique_ptr<Model> draft;  // draft model of plan.draft; null: there is none
+    void* draft_cache = nullptr;   // on a device: memory of the draft's cache, in device_pool
+    // Image tower of plan.tower; null: prompts may not hold images.
+    std::unique_ptr<ImageTower> tower;
     std::unique_ptr<KvCache> cache;
-    WeightStage* stage = nullptr;  // of a model of several ranks, part of it; else null
-    // The caches of all ranks, if the model has several and blocks are moved; else null.
+    WeightStage* stage = nullptr;  // part of a model of several ranks; otherwise null
+    // The caches of all ranks, if several ranks compute the model and blocks are moved; otherwise
+    // null.
     std::unique_ptr<CacheBytes> cache_bytes;
     // The layers of plan.pooling, shared by engines that share weights; null if there are none.
     std::shared_ptr<const DenseLayers> dense;
@@ -141,9 +143,10 @@ class EngineLoop final : public Engine {
   void TakeParts(Parts& made);
   Status StageInRanks(const std::filesystem::path& folder);
   Status UseStaged();
-  // Ends what is staged in all ranks, and returns what is staged here; destroy it without the lock.
+  // Drops the staged weights in all ranks. Returns those of this rank, which must be destroyed
+  // without the lock.
   std::unique_ptr<Model> TakeStaged() REQUIRES(staging_mutex_);
-  // Makes the disk tier use the blocks of the weights in `folder`.
+  // Makes the disk tier use the blocks that belong to the weights in `folder`.
   void UseDiskOf(const std::filesystem::path& folder);
   // Call after switching to the weights in `folder`. Calls UseDiskOf once all engines that share
   // the disk have switched; until then the disk tier is off.
@@ -190,8 +193,10 @@ class EngineLoop final : public Engine {
   std::filesystem::path folder_ GUARDED_BY(staging_mutex_);         // of the weights
   // Parts::stage; null also while the model is not in memory.
   WeightStage* stage_ GUARDED_BY(staging_mutex_);
-  bool is_staging_ GUARDED_BY(staging_mutex_) = false;  // in all ranks: the model must stay
-  int64_t num_replaced_ = 0;  // used on the engine's thread: how often the weights were replaced
+  // Weights are being staged in all ranks: the model must stay in memory.
+  bool is_staging_ GUARDED_BY(staging_mutex_) = false;
+  // Used on the engine's thread: number of times the weights were replaced.
+  int64_t num_replaced_ = 0;
 
   mutable Mutex mutex_;
   CondVar wake_;
@@ -204,7 +209,8 @@ class EngineLoop final : public Engine {
   bool frozen_ GUARDED_BY(mutex_) = false;
   Residency residency_ GUARDED_BY(mutex_);
 
-  bool may_step_ = true;  // used on the engine's thread: not frozen when last checked
+  // Used on the engine's thread: whether the engine was frozen when last checked.
+  bool may_step_ = true;
   std::atomic<int64_t> drain_deadline_{0};  // ticks of Clock; 0: none
   std::atomic<int64_t> last_progress_{0};   // ticks of Clock
   std::atomic<bool> idle_{true};
@@ -213,7 +219,7 @@ class EngineLoop final : public Engine {
   std::atomic<bool> is_model_lost_{false};
   std::atomic<bool> is_state_lost_{false};  // EngineCore::FailAll failed
 
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last member, because it uses all members above
 };
 
 }  // namespace sluice

@@ -32,17 +32,19 @@ namespace {
 struct StepDefaults {
   int64_t max_num_seqs = kDefaultMaxNumSeqs;
   int64_t max_num_batched_tokens = kDefaultMaxNumBatchedTokens;
-  // Number of rows whose products take no longer than reading the weights.
+  // Up to this number of rows, products take no longer than reading the weights.
   int64_t max_proposed_tokens = 16;
 };
-// The default for a drafter. A drafter proposes only as many tokens as pay off by measured times.
+// The default number of draft tokens. A drafter proposes only as many tokens as pay off according
+// to measured times.
 constexpr int64_t kMaxDraftedTokens = 64;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxThreadsPerCpu = 4;
 // Maximum memory for the rows of prompt logits in a step (but at least 32 rows).
 constexpr int64_t kPromptLogitBytes = int64_t{64} << 20;
 constexpr int64_t kMiB = int64_t{1} << 20;
-// Default shares of a device's memory: vLLM's share of all of it, TensorRT-LLM's of the remainder.
+// Default shares of a device's memory: vLLM's is a share of all memory, TensorRT-LLM's a share of
+// the rest.
 constexpr double kDeviceUtilization = 0.92;
 constexpr double kDeviceUtilizationOfRest = 0.9;
 // Memory that the driver later allocates for kernels and libraries.
@@ -381,7 +383,7 @@ Status PlanPooling(EnginePlan& plan) {
     return Invalid("speculative_config",
                    "speculation is for models that generate: leave --speculative-config out");
   }
-  step.max_prompt_logit_rows = 1;  // more only for the mean (PlanBytes)
+  step.max_prompt_logit_rows = 1;  // larger only for mean pooling (PlanBytes)
   return {};
 }
 
@@ -457,14 +459,15 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   plan.workspace_bytes *= plan.num_engines;
   if (plan.draft) RETURN_IF_ERROR(PlanDraftBytes(plan_model, threads.front().num_threads, plan));
   plan.kv_groups = memory.kv_groups;
-  // A stage that is a process may have no layer with attention.
+  // If stages are processes, a stage may have no layer with attention.
   plan.kv_bytes_per_block = std::max<int64_t>(1, memory.kv_bytes_per_group_block);
   plan.state_bytes_per_slot = memory.state_bytes_per_slot;
   plan.scheduler.groups = plan.kv_groups.spans;
   return CheckStates(plan);
 }
 
-// PlanBytes for other limits, and the tiers, whose pieces may have another size then.
+// Repeats PlanBytes for other limits, and replans the tiers, whose pieces may have another size
+// then.
 Status PlanBytesAnew(const ModelConfig& model, const PlanModelFunction& plan_model,
                      const MemoryLimits& host, EnginePlan& plan) {
   RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
@@ -517,7 +520,7 @@ int64_t KvBudget(const EnginePlan& plan) {
   return std::min(plan.memory.available_bytes / 4 / config.memory_sharers, rest - rest / 8);
 }
 
-// For error messages: what else takes memory besides an engine's KV cache.
+// For error messages: describes what takes memory besides an engine's KV cache.
 std::string Neighbours(const EnginePlan& plan) {
   if (plan.config.num_blocks_override) return "";
   if (plan.config.kv_cache_bytes) {

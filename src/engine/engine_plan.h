@@ -25,17 +25,18 @@ namespace sluice {
 struct ResolvedTower {
   std::optional<TowerSpec> spec;
   std::string reason = "the model has no image tower";  // if there is none
-  int64_t whole_rows = 0;  // most tokens of an image that attend to each other; 0: none do
+  // Maximum number of tokens of an image that attend to each other; 0: none do.
+  int64_t whole_rows = 0;
 };
 
-// The configuration, and what is derived from it, the model and the machine. Complete once
-// PlanEngine has returned; read by the loader, the engine's loop and its core.
+// The resolved configuration, and all values derived from it, the model and the machine. Complete
+// once PlanEngine has returned. Read by the loader, the engine's loop and its core.
 struct EnginePlan {
   EngineConfig config;
   std::optional<PoolingConfig> pooling;
 
   ElementType dtype = ElementType::kBF16;    // of products: BF16 or F32
-  ElementType kv_type = ElementType::kBF16;  // of the cache: BF16, F16, F32 or F8_E4M3
+  ElementType kv_type = ElementType::kBF16;  // type of the cache: BF16, F16, F32 or F8_E4M3
   int num_threads = 1;                       // of all ranks together
   RankPlan ranks;
   int num_engines = 1;  // which divide the ranks' threads
@@ -50,8 +51,8 @@ struct EnginePlan {
   // model keeps no states.
   int64_t num_state_slots = 0;
 
-  // Images: the tower and the number of image rows that each engine stores; or no tower, and the
-  // reason.
+  // Images: the tower and the number of image rows that each engine stores. If there is no tower,
+  // the reason.
   std::optional<TowerSpec> tower;
   TowerOptions tower_options;
   std::string no_images;
@@ -64,30 +65,32 @@ struct EnginePlan {
 
   int64_t weight_bytes = 0;
   int64_t token_weight_bytes = 0;  // as in ModelMemory
-  int64_t workspace_bytes = 0;     // activations, logits, sampling; of all engines, like the cache
-  int64_t dense_bytes = 0;         // of the layers after pooling, part of weight_bytes; with a
-                                   // device: in host memory instead, including their workspace
-  int64_t tower_bytes = 0;         // with a device: the tower's part in host memory
-  int64_t adapter_bytes = 0;       // of the slots of LoRA adapters
-  int64_t tier_bytes = 0;          // of the tiers in memory, for all engines; with a device: in
-                                   // host memory
-  int64_t graph_bytes = 0;         // estimate for recorded steps; the driver allocates it
+  // activations, logits and sampling; total of all engines, like the cache.
+  int64_t workspace_bytes = 0;
+  // Bytes of the layers after pooling, part of weight_bytes; with a device, they are in host memory
+  // and include their workspace.
+  int64_t dense_bytes = 0;
+  int64_t tower_bytes = 0;    // with a device: the part of the tower that is in host memory
+  int64_t adapter_bytes = 0;  // bytes of the slots of LoRA adapters
+  // Bytes of the tiers in memory, total of all engines; with a device: in host memory.
+  int64_t tier_bytes = 0;
+  int64_t graph_bytes = 0;  // estimate for captured graphs; the driver allocates this memory
   int64_t kv_bytes = 0;
-  int64_t state_bytes = 0;           // of the slots of all engines
+  int64_t state_bytes = 0;           // bytes of the state slots of all engines
   int64_t state_bytes_per_slot = 0;  // as in ModelMemory
-  int64_t request_bytes = 0;         // that requests may take in host memory
-  int64_t kv_bytes_per_block = 0;    // for the layers of one group
+  int64_t request_bytes = 0;         // bytes that requests may take in host memory
+  int64_t kv_bytes_per_block = 0;    // bytes of a block for the layers of one group
   KvGroups kv_groups;
-  MemoryLimits memory;      // of the device, if there is one
+  MemoryLimits memory;      // the device's, if there is a device; else the machine's
   std::string device_name;  // "" for the CPU
   DeviceInfo device;        // unless device_name is ""
 
-  std::vector<std::string> notes;     // choices that the user should know of, one line each
+  std::vector<std::string> notes;     // choices that the user should know about, one line each
   std::vector<std::string> warnings;  // options that are not fully applied, one line each
 
   // Bytes of a block and of a slot of states in the tiers: of all ranks together.
   int64_t tier_block_bytes = 0, tier_state_bytes = 0;
-  int tensor_ranks = 1, pipeline_stages = 1;  // of the model, in whichever process they are
+  int tensor_ranks = 1, pipeline_stages = 1;  // of the model, in all processes
 
   int64_t max_logit_rows() const {
     return scheduler.max_num_seqs + scheduler.max_prompt_logit_rows + scheduler.max_proposed_tokens;
@@ -111,29 +114,31 @@ using PlanModelFunction =
     std::function<Result<ModelMemory>(const ModelConfig&, const ModelOptions&, int num_threads)>;
 
 // The rules:
-//   max_num_seqs is 256 and max_num_batched_tokens 2048 by default (on devices of 70 GiB and more
-//     1024 and 8192, of 160 GiB 16384); the former never exceeds the latter. Without chunked
-//     prefill, a step holds a whole context.
+//   By default, max_num_seqs is 256 and max_num_batched_tokens is 2048. On devices of 70 GiB and
+//     more they are 1024 and 8192; on devices of 160 GiB and more max_num_batched_tokens is 16384.
+//     max_num_seqs never exceeds max_num_batched_tokens. Without chunked prefill, a step holds a
+//     whole context.
 //   The KV cache is FP8 if the checkpoint says so, unless kv_cache_dtype names another type. On a
 //     CPU, a 16-bit cache of a model with experts is float16.
-//   The cache gets what EngineConfig says, but never more than max_num_seqs sequences of
-//     max_model_len can fill, and never more than is free. On a device, `memory` is the device's:
-//     the requested fraction must be free, and products and a 16-bit cache are bfloat16.
+//   The cache gets the size that EngineConfig sets, but never more than max_num_seqs sequences of
+//     max_model_len can fill, and never more than the free memory. On a device, `memory` is the
+//     device's: the requested fraction must be free, and products and a 16-bit cache are bfloat16.
 //   A memory budget in EngineConfig replaces the free memory.
-//   Requests get what EngineConfig says, or half of what is left: at least a sixteenth of what is
-//     free (but at most 64 MiB), at most 1 GiB. `host`: the memory of a device's machine.
+//   Requests get the size that EngineConfig sets, or half of the remaining memory: at least a
+//     sixteenth of the free memory (but not more than 64 MiB), and at most 1 GiB. `host`: the
+//     memory of a device's machine.
 //   max_model_len is the checkpoint's limit or, if the cache holds less, what the cache holds.
-//   Several engines share the weights. The cache of each is an equal part of what a single one
-//     would get, or of the size that the options set.
-//   LoRA adapters are for decoders. There are slots for max_cpu_loras of them (on a device for
-//     max_loras); without that option, for the larger of max_loras and the number given at the
+//   Several engines share the weights. The cache of each engine is an equal part of the cache that
+//     a single engine would get.
+//   LoRA adapters are for decoders. The number of slots is max_cpu_loras (on a device max_loras).
+//     Without that option, it is the larger of max_loras and the number of adapters given at the
 //     start. Ranks hold parts of adapters, engines share them.
 //   A draft model is for decoders on a CPU, has the vocabulary of the target, and is not divided
 //     among ranks. Its cache gets a part of the memory for caches in proportion to its bytes per
-//     token, but never more than the sequences that it proposes for at a time can fill.
+//     token, but never more than the sequences of one proposing step can fill.
 //   Encoders run on one rank. Pooling by the mean takes the results of all rows of a step.
 // kInvalidArgument for options that contradict each other or are out of range; kResourceExhausted,
-// with the option that would help, if weights exceed memory or one sequence of a given
+// with the option that would help, if weights exceed memory or if one sequence of a given
 // max_model_len does not fit. `draft`: the model of config.draft, if there is one.
 Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
                               const MemoryLimits& memory, const Topology& topology,

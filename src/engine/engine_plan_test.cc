@@ -86,7 +86,7 @@ TEST(EnginePlanTiers, TakeMemoryFromTheCacheAndAreRefusedWhereBlocksCannotMove) 
   EXPECT_THAT(Plan(config).error().message, HasSubstr("--no-enable-prefix-caching"));
 }
 
-// Rank 0 of several processes plans the tiers of all when the caches are planned.
+// Rank 0 of several processes plans the tiers of all ranks when the caches are planned.
 TEST(EnginePlanTiers, AreRefusedBesideACacheThatLeavesNoRoom) {
   auto plan = Plan({});
   ASSERT_TRUE(plan) << plan.error().message;
@@ -201,7 +201,7 @@ TEST(EnginePlan, TheCacheNeverExceedsWhatTheSequencesCouldUse) {
 TEST(EnginePlan, UtilizationCountsAllMemoryOfTheProcess) {
   EngineConfig config;
   config.memory_utilization =
-      0.25;  // 1000 MiB, of which weights and workspace take 110 and logits some
+      0.25;  // 1000 MiB, of which weights and workspace take 110 MiB and logits a small part
   const auto plan = Plan(config);
   ASSERT_TRUE(plan);
   EXPECT_LE(plan->total_bytes(), 1000 * kMiB);
@@ -277,7 +277,7 @@ TEST(EnginePlan, RequestsGetHalfOfWhatIsLeft) {
   EXPECT_EQ(Plan(config)->request_bytes, 100 * kMiB);
   config.request_memory_bytes = 1500 * kMiB;
   EXPECT_EQ(Plan(config).error().code, ErrorCode::kResourceExhausted);
-  // A cache that could take all free memory leaves some for requests.
+  // A cache that could take all free memory leaves some of it for requests.
   config = {};
   config.memory_utilization = 1;
   plan = Plan(config);

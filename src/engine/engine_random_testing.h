@@ -25,7 +25,7 @@ inline bool Same(const TokenLogprobs& a, const TokenLogprobs& b) {
 struct Expected {
   std::vector<int32_t> tokens;
   std::vector<TokenLogprobs> logprobs;
-  std::optional<FinishReason> finish;  // nullopt: the sequence fails after these tokens
+  std::optional<FinishReason> finish;  // nullopt: the sequence fails after its last token
   std::optional<int32_t> stop_token;
 };
 
@@ -135,7 +135,7 @@ struct Told {
   bool is_step_failing = false;  // whether the current step may fail for any of its sequences
 };
 
-// A request and all results that its sink received. Checks each update as it arrives.
+// A request, and all results that its sink received. Checks each update as it arrives.
 struct Asked {
   Request request;
   std::vector<Expected> expected;  // by sequence
@@ -234,8 +234,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   }
   bool OneIn(unsigned count) { return random_() % count == 0; }
 
-  // For an engine whose model has several ranks: returns the first rank's model, on top of
-  // `model_`; whether ranks may be lost; whether some were lost.
+  // For an engine whose model has several ranks. These functions return: the first rank's model, on
+  // top of `model_`; whether ranks may be lost; whether ranks were lost.
   virtual Model& ServedModel() { return *model_; }
   // Returns the journal of the engine; null: none.
   virtual EngineJournal* Journal() { return nullptr; }
@@ -335,8 +335,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     if (OneIn(6)) params.logit_bias = {{FakeModel::kEos, 15.0f}};
     // Some sequences sample a token that makes them (NaN) or the step (poison) fail.
     if (OneIn(20)) params.logit_bias = {{FakeModel::kNanToken, 13.0f}};
-    // Poison in an answer could be proposed to other sequences, or a draft model could draw it
-    // where the model does not.
+    // A poison token in an answer could be proposed to other sequences, or a draft model could draw
+    // it where the model does not.
     if (OneIn(60) && has_poison_ && !plan_.config.draft.is_given() &&
         plan_.config.speculation.method != SpeculationConfig::Method::kSuffix)
       params.logit_bias = {{FakeModel::kPoison, 13.0f}};
@@ -353,7 +353,7 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     asked_.push_back(std::make_unique<Asked>());
     Asked& asked = *asked_.back();
     Request& request = asked.request;
-    // Only a few kinds of prompts, so that prefixes are shared.
+    // There are only a few kinds of prompts, so that prefixes are shared.
     const auto first = static_cast<int32_t>(Pick(0, 2));
     for (int64_t i = Pick(1, 40); i > 0; --i)
       request.prompt.push_back((first + static_cast<int32_t>(i * i)) % 50);
@@ -510,7 +510,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   std::mt19937 random_;
   Reference reference_;
   bool caches_ = true;
-  bool has_poison_ = true;  // false for ranks, because a step that throws ends the group
+  // False for models with ranks, because a step that throws ends the group.
+  bool has_poison_ = true;
   int num_failed_steps_ = 0;
   Account account_;
   Told told_;

@@ -1,7 +1,7 @@
-// The engine's contract if several ranks compute its steps, over a simulated network. Steps and
-// results are messages as between processes and are delayed; ranks stall, die or are disconnected.
-// While the group lives, every request gets the tokens that a single rank computes. When it ends,
-// every request gets one end, whose reason names a lost rank, and every rank ends.
+// The engine's contract if several ranks compute its steps, over a simulated network. As between
+// processes, steps and results are sent as messages, which are delayed. Ranks stall, die or are
+// disconnected. While the group lives, every request gets the tokens that a single rank computes.
+// When it ends, every request gets one end, whose reason names a lost rank, and every rank ends.
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -27,8 +27,8 @@ RowRange WordsOf(const Communicator& all) {
   return CutRows(FakeModel::kVocab, all.rank(), all.size());
 }
 
-// A tensor parallel rank's share of a FakeModel: it stores the state of all tokens, but returns
-// only its part of the logits.
+// A tensor parallel rank of a FakeModel: it stores the state of all tokens, but returns only its
+// part of the logits.
 class FakeShare final : public Model {
  public:
   FakeShare(Communicator& all, FakeModel& model)
@@ -74,7 +74,7 @@ class FakeStage final : public Model {
     all_.AwaitPosted(Next(), all_.size() - 1);
     const size_t size = input.logit_rows.size() * FakeModel::kVocab;
     begun.results = results;
-    begun.handed.assign(size + 1, 0);  // a message is sent even if there are no rows
+    begun.handed.assign(size + 1, 0);  // a message is sent even if the step has no rows
     if (all_.rank() > 0) Receive(begun, all_.rank() - 1);
     whole_.assign(size, 0);
     model_.Forward(pool, input, cache, whole_.data());

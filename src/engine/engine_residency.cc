@@ -48,7 +48,7 @@ Residency EngineLoop::residency() const {
 }
 
 Status EngineLoop::SetFrozen(bool frozen) {
-  // On the engine's thread, so that no step is computed once this has returned.
+  // Runs on the engine's thread, so that no step is computed once this function has returned.
   return CallOnThread([this, frozen]() -> Status {
     const MutexLock lock(mutex_);
     frozen_ = frozen && !shutting_down_;
@@ -70,7 +70,7 @@ Status EngineLoop::FallAsleep(bool drops_files) {
       return Fail(ErrorCode::kUnavailable,
                   fmt::format("{} requests are not finished", unfinished_.requests));
     }
-    // One critical section, so that nothing is staged between the check and the end of stage_.
+    // A single critical section, so that nothing is staged between the check and the end of stage_.
     const MutexLock staging(staging_mutex_);
     if (is_staging_)
       return Fail(ErrorCode::kUnavailable, "new weights are being loaded; try again afterwards");
@@ -105,7 +105,7 @@ Status EngineLoop::FallAsleep(bool drops_files) {
 Status EngineLoop::WakeUp(bool weights, bool cache) {
   if (!loader_ || !loader_->load_weights) return Engine::WakeUp(weights, cache);
   return CallOnThread([this, weights, cache] {
-    idle_ = true;  // so that the watchdog ignores the time of loading
+    idle_ = true;  // so that the watchdog does not count the loading time
     return LoadParts(weights, cache);
   });
 }
@@ -187,7 +187,7 @@ std::filesystem::path EngineLoop::weights_folder() const {
 
 Status EngineLoop::StageWeights(const std::filesystem::path& folder) {
   if (!loader_ || (!loader_->load_model && !loader_->stage)) return Engine::StageWeights(folder);
-  DropStagedWeights();  // frees its memory for the new ones
+  DropStagedWeights();  // frees their memory for the new weights
   if (loader_->stage) return StageInRanks(folder);
   ASSIGN_OR_RETURN(std::unique_ptr<Model> model, loader_->load_model(folder));
   const MutexLock lock(staging_mutex_);

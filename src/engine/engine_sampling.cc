@@ -1,4 +1,4 @@
-// Samples the tokens of a step, and makes sequences wait whose constraints are not ready.
+// Samples the tokens of a step. Sequences whose constraints are not ready wait.
 #include <memory>
 #include <span>
 
@@ -70,7 +70,7 @@ void EngineCore::Sample(const Flight& flight, StepStats& stats) {
         continue;
       }
       // The draft token of the previous round matched. Its keys and values count as computed only
-      // now that the row after it is sampled; until then it may be computed again.
+      // when the row after it is sampled; until then, the token may be computed again.
       if (round > 0 && !sequence.finish) scheduler_.AcceptProposed(sequence);
       const int32_t token = jobs_[i].token;
       const bool appended = AppendToken(sequence, jobs_[i], now, sampling.update);

@@ -53,8 +53,8 @@ TEST(Engine, PrefixHitGivesTheSameAnswer) {
   EXPECT_EQ(fake.Ask(Prompt(1, 100), GreedyFor(1))->prompt->cached_tokens, 0);
 }
 
-// C1, C4, C7 and bit-identical answers: many requests on few blocks, with preemptions, shared
-// prefixes and clients that leave.
+// The contract's rules C1, C4 and C7 and bit-identical answers: many requests on few blocks, with
+// preemptions, shared prefixes and clients that disconnect.
 TEST(Engine, CrowdGetsTheAnswersOfOneAlone) {
   FakeEngine fake({.num_blocks = 140,
                    .max_num_seqs = 16,
@@ -424,7 +424,7 @@ TEST(Engine, C8ALostRankFailsAllRequestsAndIsNamedAtOnce) {
 
 TEST(Engine, C8NanFailsThatRequestAlone) {
   FakeEngine fake({});
-  fake.model->hang = true;  // so that both requests are in one step
+  fake.model->hang = true;  // so that both requests are in the same step
   const auto neighbour = std::make_shared<CollectingSink>();
   const auto bad = std::make_shared<CollectingSink>();
   ASSERT_TRUE(fake.Submit(Prompt(1, 10), GreedyFor(100), neighbour));

@@ -180,12 +180,12 @@ class FakeModel final : public Model {
   std::atomic<int64_t> num_drawn{0};
   std::chrono::microseconds delay{0};
   std::atomic<bool> hang{false};
-  std::atomic<bool> lost{false};  // if true, every step also throws
-  // Steps beyond this number wait until it is raised. So commands that are sent meanwhile reach the
-  // engine during its work.
+  std::atomic<bool> lost{false};  // if true, every step throws as well
+  // Steps beyond this number wait until the number is raised. So commands that are sent meanwhile
+  // reach the engine while it has work.
   std::atomic<int64_t> allowed_steps{std::numeric_limits<int64_t>::max()};
   int most_in_flight = 1;
-  bool keeps_drawn = false;  // whether it stores the drawn tokens for the next step
+  bool keeps_drawn = false;  // whether it stores the drawn tokens for use in the next step
   bool fast = false;         // constant logits
   size_t period = 0;
   std::atomic<int64_t> steps{0};

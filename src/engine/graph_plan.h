@@ -14,7 +14,7 @@ namespace sluice {
 struct GraphConfig {
   bool records = false;
   std::vector<int64_t> sizes;      // in any order; empty: chosen automatically
-  std::optional<int64_t> largest;  // largest size chosen automatically; nullopt: kLargestGraph
+  std::optional<int64_t> largest;  // largest automatically chosen size; nullopt: kLargestGraph
   bool pads = true;                // whether to pad steps to the next size
   bool is_default = false;         // nobody asked for graphs, so no warning if there are none
 
@@ -23,9 +23,9 @@ struct GraphConfig {
 inline constexpr int64_t kLargestGraph = 512;
 
 // Returns graph sizes in ascending order, without duplicates, at most `max_sequences`.
-// Automatically chosen sizes are powers of two, from 8 on also 5/4 and 3/2 of each, and the largest
-// size. Without padding, they are all sizes up to 32, larger powers of two, and the largest size.
-// Adds a line to `notes` if configured sizes are left out.
+// Automatically chosen sizes are the powers of two, 5/4 and 3/2 of each power from 8 on, and the
+// largest size. Without padding, they are all sizes up to 32, larger powers of two, and the largest
+// size. Adds a line to `notes` if configured sizes are left out.
 RecordedSteps PlanGraphs(const GraphConfig& config, int64_t max_sequences,
                          std::vector<std::string>& notes);
 

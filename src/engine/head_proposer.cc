@@ -416,7 +416,8 @@ void HeadProposer::RunBlocks() {
   Forward(Source::kOwn, {}, /*wants=*/true);
   const auto num_sequences = std::ssize(active_);
   DrawBlocks();
-  // A pass has a whole block of rows per sequence, so its rows do not show that it catches up.
+  // A pass has a whole block of rows per sequence, so the number of rows does not show whether the
+  // pass computes missing tokens.
   policy_.LearnPass(num_sequences, SecondsSince(start));
 }
 
@@ -451,7 +452,7 @@ void HeadProposer::ReadLogits(int64_t row, const Active& active, SampleJob& samp
 }
 
 bool HeadProposer::Append(const Active& active, const SampleJob& sample) {
-  if (!sample.error.empty()) return false;  // only errors of the target's sampling fail requests
+  if (!sample.error.empty()) return false;  // only sampling errors of the target fail requests
   active.job->state->tokens.push_back(sample.token);
   active.job->proposal->push_back(sample.token);
   return true;

@@ -21,10 +21,10 @@
 namespace sluice {
 
 // Row p of a sequence is computed from its token p + 1 and the target's hidden row of token p.
-// After each step the engine passes the hidden rows to Take(). A few of them are kept until tokens
-// are proposed: the pass that proposes the first token computes them. Rows of a prompt are computed
-// immediately if that saves time. Each further proposed token uses the head's own hidden row
-// instead; its keys and values are overwritten once the target's row is known.
+// After each step the engine passes the hidden rows to Take(). A few of these rows are kept until
+// tokens are proposed; the pass that proposes the first token computes the kept rows. Rows of a
+// prompt are computed immediately if that saves time. Each further proposed token uses the head's
+// own hidden row instead; its keys and values are overwritten once the target's row is known.
 //
 // The head samples as the request does, like a draft model (draft_proposer.h). It has its own KV
 // cache and its own prefix index over the tokens from the second on: a block depends on all tokens
@@ -36,9 +36,9 @@ namespace sluice {
 // from the target's hidden row of token p alone; the other computes a block after them, whose keys
 // and values later rows overwrite, and gives the logits of all tokens at once.
 //
-// On a device, hidden rows stay there: those that are kept take the places of Model::kept_rows() in
-// turn, so a row whose place has been taken since counts as missing. The logits are copied to the
-// host, which samples.
+// On a device, hidden rows stay there: kept rows are stored in the places of Model::kept_rows() in
+// turn. A row whose place was reused since counts as missing. The logits are copied to the host,
+// which samples.
 //
 // Thread safety: one thread at a time. Ownership: owns cache and arrays; model, pool and the memory
 // of a device's cache outlive it.
@@ -72,15 +72,15 @@ class HeadProposer final : public Drafter {
     Job* job = nullptr;
     SequenceSampling* sampling = nullptr;
     int64_t length = 0;  // number of tokens to propose
-    int64_t row = 0;     // drafting blocks: the row of the logits of its first token
+    int64_t row = 0;     // if it drafts blocks: the row of the logits of the block's first token
   };
-  // Where the hidden rows of a step are from.
+  // Where the hidden rows of a step come from.
   enum class Source {
     kKept,   // the sequences' kept rows
     kGiven,  // the target's last step
     kOwn,    // the head's last step
   };
-  // All are F32. On a device, `hidden` and `handed` are empty.
+  // All arrays are F32. On a device, `hidden` and `handed` are empty.
   struct Arrays {
     Buffer logits;  // [max_logit_rows, num_outputs]
     Buffer wide;    // [max_sequences, vocab_size]: -infinity for tokens without a logit
@@ -109,22 +109,22 @@ class HeadProposer final : public Drafter {
   // Appends rows [begin, count) of `hidden` to the kept rows.
   void Keep(const Hidden& hidden, int64_t begin, DraftSequence& state);
   void KeepOnDevice(const Hidden& hidden, int64_t begin, DraftSequence& state);
-  // Drops kept rows that are already computed, and counts missing rows before the first kept one as
-  // skipped.
+  // Drops kept rows that are already computed. Counts rows that are missing before the first kept
+  // row as skipped.
   void SkipMissing(DraftSequence& state) const;
   // Takes blocks for `rows` more rows. Returns false if there are too few.
   bool TakeBlocks(DraftSequence& state, int64_t rows);
-  // Takes the rows of one sequence.
+  // Processes the hidden rows of one sequence.
   void TakeRows(int64_t num_sequences, const Hidden& one);
   // Computes all rows of a prompt except the last, which it keeps. Returns false, and keeps nothing
   // of `hidden`, if there are too few blocks for the rows kept before.
   bool CatchUp(const Hidden& hidden);
   // Adds rows of a sequence to the step, at positions from `first` on. `context`: number of rows
-  // before them in the cache. The caller adds as many hidden rows.
+  // before them in the cache. The caller adds the same number of hidden rows.
   void AddRows(std::span<const int32_t> tokens, int64_t first, int64_t count, int64_t context,
                DraftSequence& state);
-  // Adds hidden rows to the step: all that the sequence keeps; rows of the target's last step; the
-  // head's own row of the i-th sequence of its last step.
+  // Adds hidden rows to the step. The functions add: all kept rows of the sequence; rows of the
+  // target's last step; the head's own row of the i-th sequence of its last step.
   void AddKept(const DraftSequence& state);
   void AddGiven(const Hidden& hidden, int64_t begin, int64_t count);
   void AddOwn(int64_t i);
@@ -137,11 +137,12 @@ class HeadProposer final : public Drafter {
   // Samples the next token of each sequence in `active_`; sequences with more tokens to propose
   // stay in `active_`.
   void Draw();
-  // Computes a block of each sequence in `active_`.
+  // Computes one block for each sequence in `active_`.
   void RunBlocks();
   // Samples all tokens of the sequences in `active_` from the logits of their blocks.
   void DrawBlocks();
-  // Adds the sampled token of a sequence to its text and its proposal. False if there was none.
+  // Adds the sampled token of a sequence to its text and its proposal. Returns false if no token
+  // was sampled.
   static bool Append(const Active& active, const SampleJob& sample);
   // Lets `sample` read a row of the logits.
   void ReadLogits(int64_t row, const Active& active, SampleJob& sample);
@@ -166,9 +167,9 @@ class HeadProposer final : public Drafter {
   std::vector<int32_t> tokens_, positions_, logit_rows_;
   std::vector<kernels::AttentionSlice> slices_;
   std::vector<kernels::SeenSpan> spans_;  // of blocks, by slice
-  int64_t num_hidden_ = 0;                // numbers of hidden rows in the step
+  int64_t num_hidden_ = 0;                // number of hidden rows in the step
   std::vector<int32_t> hidden_rows_;      // on a device: StepInput::hidden_rows
-  int64_t num_kept_ = 0;                  // on a device: number of rows that were kept so far
+  int64_t num_kept_ = 0;                  // on a device: total number of rows kept so far
   bool is_broken_ = false;                // whether a pass has failed
 };
 

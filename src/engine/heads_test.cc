@@ -53,7 +53,7 @@ EngineConfig ConfigOfHead(const HeadPair& pair) {
   return config;
 }
 
-// The number of steps with draft tokens, of draft tokens, and of accepted tokens, if the engine
+// The numbers of steps with draft tokens, of draft tokens, and of accepted tokens, if the engine
 // proposes the golden drafts.
 struct HeadCounts {
   int64_t drafts = 0, tokens = 0, accepted = 0;
@@ -62,8 +62,8 @@ struct HeadCounts {
 
 HeadCounts GoldenCounts(const DraftCase& golden) {
   HeadCounts counts;
-  // The prompt's step samples the first token. A step samples one token after the draft tokens, so
-  // one place must be left for it.
+  // The prompt's step samples the first token. A later step samples one token after its draft
+  // tokens, so there must be room for that token.
   const auto length = std::ssize(golden.answer);
   for (int64_t known = 1; known < length;) {
     const auto& drafts = golden.drafts[static_cast<size_t>(known - 1)];
@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Answers are the same as without a head; a head that cannot be used is left out, with a note.
+// Answers are the same as without a head. A head that cannot be used is ignored, with a note.
 TEST(Heads, WhatIsNotSupportedIsLeftOut) {
   for (const HeadPair pair :
        {HeadPair{"llama-bf16", ""}, HeadPair{"tiny-eagle3-target", "llama-bf16"},

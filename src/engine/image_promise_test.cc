@@ -1,6 +1,6 @@
 // Requests with images: answers are bit-identical for every batch, chunk size, prefix cache state,
-// and number of threads, ranks and stages, and after preemptions; they match transformers; invalid
-// ones are rejected.
+// number of threads, ranks and stages, and after preemptions. They match transformers. Invalid
+// requests are rejected.
 #include <algorithm>
 #include <string>
 #include <thread>
@@ -148,8 +148,8 @@ TEST_P(ImagePromise, HoldsHoweverTheWorkIsCut) {
       << "two stages";
 }
 
-// On a device, answers differ from the CPU's, but not with the batch. One tower is on the CPU,
-// one on the device.
+// On a device, answers differ from the CPU's, but do not depend on the batch. One tower runs on the
+// CPU, one on the device.
 class DeviceImagePromise : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceImagePromise,
                          ::testing::Values("tiny-gemma3-vision", "tiny-qwen3-vl-wide"),
@@ -170,7 +170,8 @@ TEST_P(DeviceImagePromise, HeavyHoldsHoweverTheWorkIsCut) {
   EXPECT_GT(cached.prefix_hits, 32);
 }
 
-// Ranks as processes: here they are threads in a local group, which share nothing but messages.
+// Ranks as processes. In this test they are threads in a local group, which share nothing but
+// messages.
 TEST(ImageProcessesTest, RowsOfImagesGoToAllRanks) {
   for (const char* name : {"tiny-gemma3-vision", "tiny-qwen3-vl"}) {
     const std::vector<ImageAnswer> alone = ImageAnswers(name, {.at_once = false});

@@ -21,10 +21,10 @@ class EngineCore;
 struct SampledRow {
   const ActiveSequence* sequence = nullptr;
   int32_t token = 0;     // undefined if it is late or has failed
-  bool is_late = false;  // its constraint did not answer within the step
+  bool is_late = false;  // whether its constraint did not answer within the step
   // Whether the sequence must wait after this token until its constraint has answered.
   bool is_slow = false;
-  bool has_failed = false;  // no token could be sampled: its request fails
+  bool has_failed = false;  // whether no token could be sampled, so that its request fails
 };
 
 // The parts of an engine that a replay on its thread may use.
@@ -40,12 +40,12 @@ struct ReplaySeat {
 };
 
 // Receives all events that determine what the steps of one engine compute, in the order in which
-// they take effect. Given equal calls, an engine with equal weights computes equal steps and
+// they take effect. If the calls are equal, engines with equal weights compute equal steps and
 // tokens.
 //
-// What depends on time or on other threads is passed by reference: times, draft tokens, held
-// sequences, owed tokens, late and slow rows. A journal that replays replaces these by the recorded
-// values; the engine then neither proposes tokens nor waits for constraints.
+// Everything that depends on time or on other threads is passed by reference: times, draft tokens,
+// held sequences, owed tokens, late and slow rows. A journal that replays replaces these by the
+// recorded values; the engine then neither proposes tokens nor waits for constraints.
 //
 // Thread safety: called on the engine's thread only; must not block. Ownership: outlives the
 // engine.
@@ -61,12 +61,13 @@ class EngineJournal {
   virtual void OnStart(const EnginePlan& plan) = 0;
   // A request was added. `time_us`: the scheduler's time (Scheduler::SetTime).
   virtual void OnAdd(int64_t& time_us, const ActiveRequest& request) = 0;
-  // These are called only if they have an effect.
+  // These are called only when they have an effect.
   virtual void OnAbort(RequestHandle handle) = 0;
   virtual void OnStop(RequestHandle handle, int sequence) = 0;
   virtual void OnAbortAll() = 0;
   virtual void OnResetCache() = 0;
-  // EngineCore::Step was called. It makes any number of plans and ends one of the steps in flight.
+  // EngineCore::Step was called. It may plan any number of steps and ends one of the steps in
+  // flight.
   virtual void OnStep() = 0;
   // A plan is about to be made. The journal may replace ScheduledSequence::proposed, is_held and
   // owed_tokens of `running`.

@@ -30,25 +30,26 @@ namespace sluice {
 namespace {
 
 // Maximum bytes of pieces that are being written to the disk, and of pieces that are being read
-// from it; but at least the following numbers of pieces.
+// from it. At least the numbers of pieces below are always allowed.
 constexpr int64_t kWayBytes = int64_t{64} << 20;
 constexpr int64_t kLeastBlocksOnWay = 16;
 constexpr int64_t kLeastSnapshotsOnWay = 2;
 // Folder of the snapshots on disk, next to the folders of blocks.
 constexpr const char* kSnapshotFolder = "states";
 
-// The settings for one kind of pieces, blocks or snapshots: the size of a piece, and the share of
-// the memory and of the disk.
+// The settings for one kind of piece (blocks or snapshots): the size of a piece, and its share of
+// memory and disk.
 struct TierShare {
   const char* what = "";
   int64_t piece_bytes = 0;  // 0: nothing of this kind is kept
   int64_t ram_bytes = 0;    // per engine
   int64_t disk_bytes = 0;
   int64_t disk_bytes_per_second = 0;
-  int64_t on_way = 0;  // pieces in the disk's write queue, and pieces read from it; 0: no disk
+  // Pieces in the disk's write queue, and pieces that were read from it; 0: no disk.
+  int64_t on_way = 0;
 
   int64_t ram_pieces() const { return ram_bytes / ByteBlocks::Padded(piece_bytes); }
-  // Pieces of memory per engine: those of the RAM tier, and those in the disk's write queue.
+  // Pieces in memory per engine: those of the RAM tier, and those in the disk's write queue.
   int64_t pieces() const { return ram_pieces() + on_way; }
 };
 
@@ -170,7 +171,7 @@ Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan&
   }
   plan.tier_block_bytes = plan.kv_bytes_per_block;
   plan.tier_state_bytes = plan.state_bytes_per_slot;
-  // The plan counts the largest rank on devices, and one of several processes.
+  // On devices, the plan counts the largest rank; in one of several processes, too.
   const bool are_processes = plan.tensor_ranks * plan.pipeline_stages > plan.ranks.num_ranks();
   if (are_processes || (plan.on_device() && plan.ranks.num_ranks() > 1)) {
     ParallelOptions parallel;

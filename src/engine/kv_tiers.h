@@ -22,8 +22,9 @@ namespace sluice {
 // little for the tiers.
 Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan& plan);
 
-// The memory of the tiers, for plans made before the size of a block is known. PlanTiers takes more
-// if a block exceeds 4 MiB or a snapshot 32 MiB, and checks that it is there.
+// The memory of the tiers in plans that are made before the size of a block is known. PlanTiers
+// takes more if a block exceeds 4 MiB or a snapshot 32 MiB, and checks that this memory is
+// available.
 int64_t MostTierBytes(const OffloadConfig& offload, int num_engines);
 
 // Identifies everything that determines the bytes of a block, except its tokens: the program's
@@ -40,7 +41,8 @@ struct DiskTiers {
   // How often an engine has switched to other weights.
   std::shared_ptr<std::atomic<int64_t>> num_switched = std::make_shared<std::atomic<int64_t>>(0);
 
-  // Call the functions of both tiers (DiskTier). After an error neither tier is used.
+  // Call the functions of the same name of both tiers (DiskTier). After an error neither tier is
+  // used.
   Status Use(const TierIdentity& identity) const;
   void Rest() const;
 };

@@ -50,7 +50,7 @@ TEST(LateConstraintsTest, OthersDoNotWaitForThem) {
   ASSERT_TRUE(quick->WaitForEnd());
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  // Computed inside the steps, the masks would take 6 * 8 * 0.05 s on two threads.
+  // If the steps computed the masks themselves, this would take 6 * 8 * 0.05 s on two threads.
   EXPECT_LT(seconds, 0.5);
   {
     const std::lock_guard lock(slow->mutex);
@@ -102,7 +102,7 @@ TEST(LateConstraintsTest, ARequestThatLeavesIsForgotten) {
   EXPECT_EQ(engine.engine->num_unfinished(), 0);
 }
 
-// The simulated time of its masks exceeds a request's limit.
+// The simulated time of this request's masks exceeds the limit of a request.
 TEST(LateConstraintsTest, ARequestThatHasUsedUpItsTimeFails) {
   class Endless final : public Constraint {
    public:

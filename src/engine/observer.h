@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// Reported for each step, and once without tokens when the engine becomes idle, which resets gauges
-// to zero.
+// Reported for each step, and once without tokens when the engine becomes idle, so that the gauges
+// return to zero.
 struct StepStats {
   int64_t running = 0;
   int64_t waiting = 0;
@@ -23,10 +23,11 @@ struct StepStats {
   int64_t held_states = 0;
   int64_t kept_states = 0;
   int64_t total_states = 0;
-  // Counts of this step. Prompt tokens that it computed, without those found in the cache:
+  // Counts of this step. Prompt tokens that it computed, excluding those found in the cache:
   int64_t prompt_tokens = 0;  // computed, not taken from the cache
-  // Prompt tokens that were neither computed nor found before. Summed over all steps, each token
-  // counts once per sequence, here or in prefix_hits, even if the sequence is preempted.
+  // Prompt tokens that were not counted before, neither as computed nor as found. Summed over all
+  // steps, each token counts once per sequence, here or in prefix_hits, even if the sequence is
+  // preempted.
   int64_t new_prompt_tokens = 0;
   int64_t generated_tokens = 0;
   int64_t preemptions = 0;
@@ -45,7 +46,7 @@ struct StepStats {
   int64_t in_flight = 0;  // number of steps in flight when this one ended, including it
   // From planning, or from the end of the previous step if that is later, to sampled tokens.
   double step_seconds = 0;
-  double model_seconds = 0;  // the part of it inside Model::Begin and Finish
+  double model_seconds = 0;  // the part of this time inside Model::Begin and Finish
 };
 
 // How one sequence of a request ended.
@@ -63,12 +64,13 @@ struct RequestStats {
   int64_t generated_tokens = 0;  // sum over all sequences
   int64_t max_tokens = 0;
   std::vector<SequenceStats> sequences;
-  double queue_seconds = 0;                   // arrival to first scheduled
-  double prefill_seconds = 0;                 // first scheduled to first token
-  double decode_seconds = 0;                  // first to last token
-  double inference_seconds = 0;               // first scheduled to last token
-  double total_seconds = 0;                   // arrival to the last token, abort or error
-  std::optional<double> first_token_seconds;  // arrival to first token; none if there was no token
+  double queue_seconds = 0;      // arrival to first scheduled
+  double prefill_seconds = 0;    // first scheduled to first token
+  double decode_seconds = 0;     // first to last token
+  double inference_seconds = 0;  // first scheduled to last token
+  double total_seconds = 0;      // from arrival to the last token, abort or error
+  // From arrival to the first token; nullopt if there was no token.
+  std::optional<double> first_token_seconds;
 };
 
 // Called on the engine's thread, OnFinished on any thread; must not block. A step is reported here

@@ -35,8 +35,8 @@ class RoutedSink final : public RequestSink {
   int engine() const { return route_.engine; }
 
  private:
-  // Reports up to `tokens` generated tokens to the router as done. Keeps at least one expected
-  // token per unfinished sequence.
+  // Reports up to `tokens` generated tokens to the router as finished. At least one token per
+  // unfinished sequence stays expected.
   void FinishOutput(int64_t tokens, bool is_end) REQUIRES(mutex_);
   void FinishPrompt() REQUIRES(mutex_);
   void End() REQUIRES(mutex_);

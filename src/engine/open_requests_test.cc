@@ -12,7 +12,8 @@ namespace {
 
 using testing::CollectingSink;
 
-// Requests end in one thread while requests of an engine fail in another. None may remain.
+// Requests end in one thread while the requests of a failed engine are ended in another. No request
+// may remain.
 TEST(OpenRequests, EndWhileOthersFail) {
   Router router(2, 4, 0);
   OpenRequests open;
