@@ -38,14 +38,14 @@ ResolvedTower TowerRefused(std::string reason) {
   return NoTower(std::move(reason));
 }
 
-// How many times all image rows are stored: by rank 0, and by the ranks to which steps go as
+// How many copies of all image rows are stored: by rank 0, and by the ranks that receive steps as
 // messages (StepEncoder, StepDecoder, MessageStepChannel).
 int64_t CopiesOfImageRows(const EnginePlan& plan) {
   const int64_t of_sender = plan.scheduler.steps_in_flight + 2;  // the encoder's, and those sent
   // A process is rank 0 or another rank, which stores less.
   if (plan.config.are_ranks_processes) return 1 + of_sender;
   if (plan.on_device() || plan.ranks.num_stages == 1) return 1;
-  constexpr int64_t kOfReceiver = 2;  // the message, and what it holds
+  constexpr int64_t kOfReceiver = 2;  // the message, and the rows that it contains
   return 1 + of_sender + (plan.ranks.num_ranks() - 1) * kOfReceiver;
 }
 
@@ -67,7 +67,7 @@ ResolvedTower ResolveTower(const EngineConfig& config, const ModelConfig& model)
   }
   if (config.dummy_weights) return resolved;
   const auto checkpoint = Checkpoint::Open(config.model_folder);
-  if (!checkpoint) return resolved;  // reported when the weights are loaded
+  if (!checkpoint) return resolved;  // this error is reported when the weights are loaded
   if (!HoldsTower(**spec, *checkpoint)) return NoTower("the checkpoint has only the text part");
   TowerWeights unfilled;
   const Status status =

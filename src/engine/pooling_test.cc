@@ -51,7 +51,7 @@ class PoolingTest : public ::testing::TestWithParam<PoolingMethod> {};
 TEST_P(PoolingTest, VectorsDependOnTheirPromptsAlone) {
   FakeEngine fake(OptionsOf(GetParam()));
   std::vector<std::vector<int32_t>> prompts;
-  // Some prompts are longer than a step, in which at most eight rows may be wanted. Some share
+  // Some prompts are longer than a step, which may return at most eight rows. Some prompts share
   // prefixes.
   for (uint32_t i = 0; i < 24; ++i) {
     prompts.push_back(RandomPrompt(i % 6 == 0 ? 200 : 1 + i * 7 % 60, i));

@@ -30,7 +30,7 @@ class PrefixRoutes {
   void Clear();
 
  private:
-  // Number of entries in a bucket; a new block replaces the oldest entry.
+  // Number of entries in a bucket; a new block replaces the bucket's oldest entry.
   static constexpr size_t kWays = 8;
   struct Entry {
     uint64_t hash = 0;

@@ -92,7 +92,7 @@ TEST(ProcessRanksTest, DevicesAreRefused) {
   }
 }
 
-// The tower of rank 0 would keep the old weights.
+// The tower in rank 0 would keep the old weights.
 TEST(ProcessRanksTest, ModelsThatTakeImagesAreNotReplaced) {
   EngineConfig config = Config();
   config.model_folder = SourcePath("tests/data/checkpoints/tiny-qwen3-vl");

@@ -77,7 +77,8 @@ DraftConfig DraftOf(const Subject& subject, int num_tokens) {
   return draft;
 }
 
-// Blocks the engine's thread until opened, so that requests submitted meanwhile run together.
+// Blocks the engine's thread until Open() is called, so that requests submitted meanwhile run
+// together.
 class GateSink final : public RequestSink {
  public:
   void OnPrompt(PromptResult) override {}
@@ -101,11 +102,11 @@ class Promise : public ::testing::TestWithParam<Subject> {
     bool prefix_caching = false;
     std::optional<int64_t> num_blocks = {};
     bool at_once = true;
-    int rounds = 1;  // number of rounds; the answers of the last round are returned
+    int rounds = 1;  // number of rounds; the last round's answers are returned
     bool proposes = false;
     int drafts = 0;  // number of tokens that Subject::head proposes
     bool adaptive = false;
-    double mask_seconds = 0;  // time of every third constraint mask
+    double mask_seconds = 0;  // time that every third constraint mask takes
     int tensor_ranks = 1;
     int stages = 1;
     int engines = 1;
@@ -399,8 +400,8 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// A small engine on the emulated device, or the one that SLUICE_TESTED_DEVICE names, which computes
-// when the host waits for it.
+// A small engine on the emulated device, or on the device that SLUICE_TESTED_DEVICE names. The
+// emulated device computes when the host waits for it.
 EngineConfig EmulatedConfig(const std::string& checkpoint) {
   EngineConfig config;
   config.model_folder = SourcePath("tests/data/checkpoints/" + checkpoint);
@@ -453,8 +454,9 @@ std::vector<std::vector<int32_t>> AnswersOnDevice(
 
 class HeadPromiseOnDevice : public ::testing::TestWithParam<Subject> {};
 
-// Hidden rows stay on the device. Steps that verify draft tokens are launched, and so is the first
-// pass of the head; its further passes, and other steps, are replayed if graphs are captured.
+// Hidden rows stay on the device. Steps that verify draft tokens and the first pass of the head are
+// launched kernel by kernel. If graphs are captured, the further passes of the head and all other
+// steps are replayed.
 TEST_P(HeadPromiseOnDevice, HeavyHolds) {
   struct Run {
     int drafts = 0;
@@ -493,7 +495,7 @@ TEST_P(HeadPromiseOnDevice, HeavyHolds) {
   int64_t accepted = 0;
   const auto expect = [&](const Run& run, const char* what) {
     EXPECT_EQ(answers(run), expected) << what;
-    // The host computes those of steps with draft tokens: its sums have another order.
+    // The host computes the logprobs of steps with draft tokens. Its sums have another order.
     ASSERT_EQ(logprobs.size(), expected_logprobs.size()) << what;
     for (size_t i = 0; i < logprobs.size(); ++i)
       EXPECT_NEAR(logprobs[i], expected_logprobs[i], 1e-4) << what << " " << i;
@@ -562,8 +564,8 @@ TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
     *replayed = observer.replayed;
     return all;
   };
-  // The second model has groups of layers with block tables of their own, the third latent
-  // attention, and the last one states, of which replayed steps also take snapshots.
+  // The second model has groups of layers with separate block tables, the third has latent
+  // attention, and the last one has states, of which replayed steps also take snapshots.
   for (const char* model : {"qwen3-bf16", "tiny-llama4-mixed", "tiny-youtu-even", "tiny-qwen3.5"}) {
     int64_t replayed = -1;
     const auto expected = answers(model, false, false, &replayed);
@@ -608,7 +610,7 @@ TEST(StatesOnDevice, HeavyAnswersDoNotDependOnSnapshotsAndPreemptions) {
   }
 }
 
-// Steps that verify draft tokens are launched; others are replayed.
+// Steps that verify draft tokens are launched kernel by kernel; others are replayed.
 TEST(Graphs, HeavyAnswersAreTheSameWhereTokensAreProposed) {
   const auto answers = [](bool records, bool proposes, int64_t* replayed) {
     EngineConfig config = EmulatedConfig("qwen3-bf16");

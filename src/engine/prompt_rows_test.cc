@@ -1,4 +1,4 @@
-// Prompts of rows instead of tokens give the same bits as the prompt of tokens with these
+// Prompts of rows instead of tokens give the same bits as the prompt of the tokens that have these
 // embeddings, however the work is divided. Also tests which prompts are refused.
 #include <memory>
 #include <string>

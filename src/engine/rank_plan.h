@@ -12,7 +12,7 @@
 namespace sluice {
 
 struct RankPlan {
-  int tensor_size = 1;                      // number of ranks that share each layer
+  int tensor_size = 1;                      // number of ranks that divide each layer
   int num_stages = 1;                       // number of groups of consecutive layers
   std::vector<RankThreads> threads = {{}};  // threads of each rank
   std::string note;                         // describes the plan if several ranks were requested
@@ -22,9 +22,9 @@ struct RankPlan {
   int num_threads() const;
 };
 
-// Plans ranks and their threads. Without `exact_ranks`: tensor_size is the requested size, but at
-// most the number of NUMA nodes, and there is one stage; answers have the same bits for any number
-// of ranks. With `exact_ranks`: the sizes as requested. With several NUMA nodes and ranks, each
+// Plans ranks and their threads. Without `exact_ranks`, tensor_size is the requested size, but at
+// most the number of NUMA nodes, and there is one stage. Answers have the same bits for any number
+// of ranks. With `exact_ranks`, the sizes are as requested. With several NUMA nodes and ranks, each
 // rank gets the cores of one node. `num_threads` is divided among the ranks, at least one each. On
 // devices (`device_name` is not ""): the sizes as requested, one device per rank.
 //

@@ -103,7 +103,7 @@ std::array<bool, kMostEngines> ReplicaEngine::MayBeChosen() const {
 Result<RequestHandle> ReplicaEngine::Submit(Request request) {
   RequestLimits limits{info_.model.vocab_size, info_.max_model_len};
   if (info_.pooling) limits.pooling = info_.pooling->method;
-  // Images and rows are checked by the engine that gets the request, which knows their limits.
+  // The engine that gets the request checks its images and rows, because it knows their limits.
   std::vector<ImageInput> images = std::exchange(request.images, {});
   std::shared_ptr<const PromptRows> rows = std::exchange(request.rows, nullptr);
   RETURN_IF_ERROR(CheckRequest(request, limits));

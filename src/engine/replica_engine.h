@@ -18,8 +18,9 @@
 namespace sluice {
 
 // Gives each request to one of its engines (router.h). An engine that has stopped computing is
-// skipped: its open requests fail within kWatchInterval of its failure being known, and new ones go
-// to the others. If no engine is healthy, all that have not failed for good are tried.
+// skipped: its open requests fail within kWatchInterval after its failure is known, and new
+// requests go to the other engines. If no engine is healthy, requests go to any engine that has not
+// failed permanently.
 //
 // A request without a seed draws the same tokens as with a single engine, whichever engine it gets.
 //
@@ -30,8 +31,8 @@ class ReplicaEngine final : public Engine {
   // After this time, an idle engine whose last steps failed gets a request again, as a test.
   static constexpr std::chrono::seconds kRetryInterval{10};
 
-  // `info`: of all engines together. `seed`: as EngineConfig::seed. `caches_prefixes`: each engine
-  // has a prefix cache.
+  // `info`: describes all engines together. `seed`: as EngineConfig::seed. `caches_prefixes`:
+  // whether each engine has a prefix cache.
   ReplicaEngine(std::vector<std::unique_ptr<Engine>> engines, EngineInfo info, uint64_t seed,
                 bool caches_prefixes);
   ~ReplicaEngine() override;
@@ -53,7 +54,7 @@ class ReplicaEngine final : public Engine {
   void ResetImageRows() override;
   Status SetFrozen(bool frozen) override;
   // The engines load one copy of the weights. They switch one after another, each between two of
-  // its steps, and only if all compute.
+  // its steps, and only if all engines are healthy.
   Status StageWeights(const std::filesystem::path& folder) override;
   Status CommitWeights() override;
   void DropStagedWeights() override;
@@ -65,7 +66,7 @@ class ReplicaEngine final : public Engine {
   // All engines serve the same adapters, from slots that they share.
   Adapters* adapters() override { return members_.front().engine->adapters(); }
 
-  // Number of tokens that the engine has yet to compute, by the router's count.
+  // Number of tokens that the engine still has to compute, according to the router.
   int64_t unfinished_tokens(int engine) const { return router_.unfinished_tokens(engine); }
 
  private:
@@ -76,7 +77,7 @@ class ReplicaEngine final : public Engine {
 
   int num_engines() const { return static_cast<int>(members_.size()); }
   std::string NameOf(int i) const;
-  // By engine: whether it may be given a request.
+  // For each engine: whether it may receive a request.
   std::array<bool, kMostEngines> MayBeChosen() const;
   EngineState StateOf(int i) const;
   // Fails the requests of engines that have stopped computing, until the destructor stops it.
@@ -95,7 +96,7 @@ class ReplicaEngine final : public Engine {
   Mutex mutex_;
   CondVar wake_;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  std::thread watcher_;  // last: it uses all of the above
+  std::thread watcher_;  // last member, because it uses all members above
 };
 
 }  // namespace sluice

@@ -66,9 +66,9 @@ class RequestSink {
   // The request has failed. This is the sink's last call.
   virtual void OnError(Error error) = 0;
   // Called once when the request's last sequence has ended, or the request has failed or was
-  // aborted; in any order with the calls above. Returns true if the sink itself will report the
-  // request to `observer` (may be null) later, with the reasons that its client sees. Otherwise the
-  // engine reports it.
+  // aborted; before or after the calls above. Returns true if the sink itself will report the
+  // request to `observer` (may be null) later, with the finish reasons that its client sees.
+  // Otherwise the engine reports the request.
   virtual bool OnStats(const RequestStats& /*stats*/, EngineObserver* /*observer*/) {
     return false;
   }
@@ -110,12 +110,13 @@ struct Request {
   int num_sequences = 1;                         // n
   // Requests with smaller numbers run first; ignored if the policy is first come first served.
   int64_t priority = 0;
-  // Under the fair policy, requests with the same number share one client's part.
+  // Under the fair policy, requests with the same number belong to one client and share its part of
+  // the engine.
   uint64_t client = 0;
   // Seed if the request specifies none; nullopt: the engine derives one from its base seed and the
   // request's number.
   std::optional<uint64_t> default_seed;
-  std::string cache_salt;  // only requests with equal salts share prefixes
+  std::string cache_salt;  // only requests with the same salt share prefixes
   // One of Engine::adapters(); null: the base model. Only requests with the same adapter share
   // prefixes.
   std::shared_ptr<const AdapterUse> adapter;

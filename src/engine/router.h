@@ -42,7 +42,7 @@ class Router {
   mutable Mutex mutex_;
   PrefixRoutes prefixes_;                               // guarded, except Chain()
   std::vector<int64_t> unfinished_ GUARDED_BY(mutex_);  // tokens of unfinished requests, by engine
-  // The engine that is chosen next among equals.
+  // The engine that is chosen next if several have equal work.
   int next_ GUARDED_BY(mutex_) = 0;
 };
 

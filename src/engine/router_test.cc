@@ -66,7 +66,7 @@ TEST(Router, ARequestGoesWhereItsPrefixIsUnlessThatIsMuchBusier) {
   EXPECT_EQ(again.engine, 0) << "though it is the turn of the next";
   EXPECT_EQ(again.prompt_tokens, 50 - 36);
   router.Finish(again.engine, again.tokens());
-  // 42 tokens were routed to the engine; the blocks of the first 40 are in its cache.
+  // 42 tokens were routed to the engine; the blocks with the first 40 are in its cache.
   const Router::Route busy = router.Choose(RequestOf({1}, 39), kAll);
   EXPECT_EQ(busy.engine, 1);
   const Router::Route other = router.Choose(RequestOf({1}, 41), kAll);

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// The weights of a model that was loaded, as long as a model has them.
+// The weights of a loaded model; they exist as long as a model uses them.
 struct Loaded {
   std::weak_ptr<const DecoderWeights> weights;
   InputRounding rounding{};
@@ -34,7 +34,7 @@ Registry& TheRegistry() {
   return registry;
 }
 
-// The key of weights in memory: the files, and the format in which they are packed.
+// The key of weights in memory: the files, and the packed format.
 std::string KeyOf(const std::filesystem::path& folder, const ModelOptions& options,
                   std::string_view quantization) {
   std::error_code error;

@@ -1,4 +1,5 @@
-// Draft models in memory once, although several models of a process (--models) propose with them.
+// Loads a draft model only once, although several models of a process (--models) use it to propose
+// tokens.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +13,9 @@
 namespace sluice {
 
 // Loads a draft model, on the CPU. If an engine of this process has loaded the same files in the
-// same form (`quantization`: of the weights, as configured), the model shares its weights, which
-// stay in memory as long as any of these models. Thread safety: any thread may call it.
+// same form (`quantization`: of the weights, as configured), the model shares that engine's
+// weights, which stay in memory as long as any of these models exists. Thread safety: any thread
+// may call it.
 Result<std::unique_ptr<Model>> LoadSharedDraft(ThreadPool& pool,
                                                const std::filesystem::path& folder,
                                                const ModelConfig& config,

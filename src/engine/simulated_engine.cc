@@ -19,7 +19,7 @@ namespace {
 // Device memory that the driver's context takes before anything is loaded.
 constexpr int64_t kContextBytes = int64_t{512} << 20;
 
-// The largest share of any rank, planned as on a CPU.
+// The largest memory use of any rank, planned as on a CPU.
 Result<ModelMemory> LargestShare(const ModelConfig& config, const ModelOptions& options,
                                  int num_threads, int tensor_size, int num_stages) {
   ModelMemory most;
@@ -90,7 +90,7 @@ Result<EnginePlan> PlanSimulated(const EngineConfig& config, const ModelConfig& 
                             device.name, device.memory_bytes),
                 "simulate");
   }
-  // The memory that the system of a device takes can never be asked for.
+  // Memory that the system reserves on a device can never be requested.
   memory.total_bytes -= device.system_bytes;
   if (config.memory_budget_bytes) {
     memory.total_bytes = std::min(memory.total_bytes, *config.memory_budget_bytes);
@@ -122,7 +122,7 @@ Result<EnginePlan> PlanSimulated(const EngineConfig& config, const ModelConfig& 
   plan.weight_bytes *= plan.num_engines;
   plan.kv_bytes *= plan.num_engines;
   plan.no_prompt_rows = "rows of prompts are not simulated";
-  // Steps are computed in the order of arrival; the clock of a pipeline adds up the times of its
+  // Steps are computed in the order of arrival; the clock of a pipeline adds the times of its
   // stages.
   plan.scheduler.num_stages = plan.scheduler.steps_in_flight = 1;
   return plan;
@@ -146,7 +146,7 @@ Status LoadSimulated(const EnginePlan& plan, const ModelConfig& model,
                                            .mean_output = simulation.mean_output,
                                            .end_tokens = end_tokens,
                                            .lora = plan.lora}));
-  // Nothing reads the blocks: a dummy address.
+  // Nothing reads the blocks, so the address is a dummy.
   constexpr uintptr_t kNowhere = 4096;
   parts.cache = std::make_unique<KvCache>(KvCache::Wrap(KvLayoutOf(model, ModelOptionsOf(plan)),
                                                         plan.kv_groups, plan.num_blocks,

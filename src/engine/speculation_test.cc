@@ -29,7 +29,7 @@ DraftConfig Draft(int num_tokens) {
   DraftConfig config;
   config.folder = "draft";
   config.num_tokens = num_tokens;
-  config.adaptive = false;  // false, because measured times in tests mean nothing
+  config.adaptive = false;  // false, because measured times are not meaningful in tests
   return config;
 }
 
@@ -74,7 +74,7 @@ std::vector<SpeculativeAnswer> AnswersOf(FakeEngine& engine,
   return answers;
 }
 
-// Different sampling parameters; each is for a request of its own, with its own seed.
+// Different sampling parameters, one for each request. Each request has its own seed.
 std::vector<SamplingParams> KindsOfSampling() {
   std::vector<SamplingParams> kinds(12, GreedyFor(60));
   for (size_t i = 1; i < kinds.size(); ++i) {
@@ -124,7 +124,7 @@ TEST(Speculation, TakesFewerSteps) {
   const auto expected = AnswersOf(plain, {GreedyFor(200)});
   EXPECT_EQ(AnswersOf(engine, {GreedyFor(200)}), expected);
   EXPECT_LT(2 * engine.observer.steps, plain.observer.steps);
-  // The tokens that a step gives a sequence arrive together.
+  // The tokens that a step generates for a sequence arrive together.
   EXPECT_LT(2 * engine.observer.inter_tokens, plain.observer.inter_tokens);
 }
 
@@ -139,7 +139,7 @@ TEST(Speculation, ManySequencesLeaveNoRoom) {
 // error in its cache, or in its copy of the sequence, would make some draft tokens wrong.
 TEST(Speculation, ADraftModelOfTheSameWeightsIsAlwaysRight) {
   std::vector<SamplingParams> kinds = KindsOfSampling();
-  kinds.erase(kinds.begin() + 9);  // it ends before all draft tokens are verified
+  kinds.erase(kinds.begin() + 9);  // the request ends before all draft tokens are verified
   kinds.erase(kinds.begin() + 7);
   for (const bool prefix_caching : {false, true}) {
     FakeEngine plain({.prefix_caching = prefix_caching});
@@ -178,8 +178,7 @@ TEST(Speculation, ADraftModelMayBeWrong) {
   EXPECT_LT(2 * engine.observer.accepted_tokens, engine.observer.draft_tokens);
 }
 
-// A prefix that the draft has cached is not computed again; a new prompt is computed in several
-// steps.
+// A prefix in the draft's cache is not computed again. A new prompt is computed in several steps.
 TEST(Speculation, ADraftModelCatchesUp) {
   FakeEngine engine({.max_num_batched_tokens = 400, .draft = Draft(4)});
   std::vector<int32_t> prompt(203);
@@ -195,8 +194,8 @@ TEST(Speculation, ADraftModelCatchesUp) {
   EXPECT_LT(engine.draft->largest_step, 8);
 }
 
-// Layers with different head sizes, windows, and layers that read the keys of others. The draft's
-// cache has the same layout as any other cache of this model.
+// Layers with different head sizes, with windows, and layers that read the keys of other layers.
+// The draft's cache has the same layout as any other cache of this model.
 TEST(Speculation, ADraftModelMayHaveLayersThatDiffer) {
   EngineConfig config;
   config.model_folder = SourcePath("tests/data/checkpoints/tiny-gemma4-shared");
@@ -250,7 +249,8 @@ TEST(Speculation, ADraftModelThatFailsIsNotAskedAgain) {
   EXPECT_EQ(engine.draft->steps, 1);
 }
 
-// The draft model proposes only for the sequences of the step that begins, not for those in flight.
+// The draft model proposes only for the sequences of the step that is being planned, not for those
+// in flight.
 TEST(Speculation, ADraftModelProposesWhileStepsAreInFlight) {
   FakeEngine plain({.prefix_caching = false});
   FakeEngine engine({.prefix_caching = false, .num_stages = 3, .draft = Draft(3)});

@@ -37,7 +37,7 @@ std::vector<StepShape> ShapesWithin(const WarmUpLimits& limits, bool is_encoder)
   return shapes;
 }
 
-// Buffers of a step, reused by the next.
+// Buffers of a step, which are reused by the next step.
 struct StepMemory {
   std::vector<int32_t> tokens, positions, logit_rows, table;
   std::vector<kernels::AttentionSlice> slices;

@@ -16,11 +16,11 @@ struct WarmUpLimits {
   int64_t max_context = 4096;
 };
 
-// Runs steps like those of requests: prompts, one token of few and of many sequences, a long
-// context, drawn tokens and returned logits. At a kernel's first launch, the driver loads its code
-// and allocates its memory; warm-up steps keep that out of the first request. The content of the
-// first block of `cache` is undefined afterwards. kInternal, with the model's message, if a step
-// fails, because then no request would succeed.
+// Runs steps like those of requests: prompts, one token for few and for many sequences, a long
+// context, drawn tokens and returned logits. At the first launch of a kernel, the driver loads its
+// code and allocates its memory; warm-up steps avoid this delay in the first request. The content
+// of the first block of `cache` is undefined afterwards. kInternal, with the model's message, if a
+// step fails, because then no request would succeed.
 Status WarmUp(Model& model, ThreadPool& pool, KvCache& cache, const WarmUpLimits& limits);
 
 }  // namespace sluice

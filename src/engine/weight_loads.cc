@@ -44,7 +44,7 @@ Result<std::unique_ptr<Model>> WeightLoads::LoadModel(int engine,
                    sluice::LoadModel(*pool, folder, model_, ModelOptionsOf(plan_)));
   others_.resize(static_cast<size_t>(plan_.num_engines));
   if (plan_.num_engines == 1) return first;
-  // Each engine computes with a part of the threads.
+  // Each engine computes with some of the threads.
   for (int i = 0; i < plan_.num_engines; ++i) {
     ASSIGN_OR_RETURN(const std::unique_ptr<ThreadPool> own,
                      StartRankThreads(ThreadsOfEngine(plan_.ranks, i, plan_.num_engines).front()));

@@ -12,20 +12,20 @@
 
 namespace sluice {
 
-// For all engines of a process, which share weights. Each engine asks for the same folder, the
-// first engine first. Thread safety: one thread at a time.
+// For all engines of a process, which share weights. All engines ask for the same folder, the first
+// engine before the others. Thread safety: one thread at a time.
 class WeightLoads {
  public:
   // `plan`: of the engines. `ranks_here`: processes on this machine that load at the same time.
   WeightLoads(EnginePlan plan, ModelConfig model, int ranks_here = 1);
 
-  // A model of one rank on the CPU, with its own threads. Of several engines, the first one's call
-  // loads the weights, and the others' share them.
+  // A model of one rank on the CPU, with its own threads. If there are several engines, the first
+  // engine's call loads the weights, and the models of the other engines share them.
   Result<std::unique_ptr<Model>> LoadModel(int engine, const std::filesystem::path& folder);
   // Must be the same on all ranks of an engine.
   Status Stage(int engine, WeightStage& own, const std::filesystem::path& folder);
 
-  // Functions of `loads` for an engine.
+  // The functions of `loads` for one engine.
   static void AddTo(EngineLoop::Loader& loader, const std::shared_ptr<WeightLoads>& loads,
                     int engine);
 
@@ -36,7 +36,7 @@ class WeightLoads {
   const EnginePlan plan_;
   const ModelConfig model_;
   const int ranks_here_;
-  std::vector<std::unique_ptr<Model>> others_;  // of engines after the first, by number
+  std::vector<std::unique_ptr<Model>> others_;  // models of the engines after the first, by engine
   WeightStage* first_ = nullptr;
 };
 

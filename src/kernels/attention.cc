@@ -194,7 +194,7 @@ struct Tile {
   }
   int first_seen(const AttentionSpan& span) const {
     return span.FirstSeen(slice->context + token);
-  }  // of the first row, so the smallest of all rows
+  }  // value of the first row, which is the smallest of all rows
 };
 
 // Walks over the panels of one KV head of a slice in order, starting with the panel of `position`.
