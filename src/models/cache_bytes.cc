@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// A part of a piece; the parts of consecutive pieces are `bytes` apart.
+// A part of a piece. The same part of the next piece is `bytes` further.
 struct Part {
   std::byte* first = nullptr;
   int64_t bytes = 0;

@@ -21,15 +21,16 @@ enum class CachePiece : int64_t { kBlock, kState };
 class CacheBytes {
  public:
   virtual ~CacheBytes() = default;
-  // 0 for states if sequences keep none.
+  // number of slots for states; 0 if sequences keep no states.
   virtual int64_t BytesOf(CachePiece piece) const = 0;
-  // `place`: the number of the block, or of the slot of states.
+  // `place`: the number of the block or of the slot of states.
   virtual void Read(CachePiece piece, int64_t place, std::byte* bytes) = 0;
   virtual void Write(CachePiece piece, int64_t place, const std::byte* bytes) = 0;
 };
 
-// For the cache of one rank. `device`: holds the cache, which no step in flight uses; null: the
-// CPU. Ownership: refers to both. kResourceExhausted if the device has no memory for a copy.
+// For the cache of one rank. `device`: the device that has the cache; null: the CPU. No step in
+// flight may use the cache. Ownership: refers to both. kResourceExhausted if the device has no
+// memory for a copy.
 Result<std::unique_ptr<CacheBytes>> MakeCacheBytes(const KvCache& cache, Device* device);
 
 }  // namespace sluice

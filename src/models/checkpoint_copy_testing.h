@@ -54,7 +54,7 @@ class CheckpointCopy {
     WriteFile(folder_.path() / "model.safetensors", MakeSafetensors(tensors_));
     return folder_.path();
   }
-  // Returns the error message of loading it.
+  // Returns the error message of an attempt to load it.
   std::string Failure(bool allow_nonfinite = false) {
     const auto config = LoadModelConfig(Write());
     if (!config) return config.error().message;

@@ -114,7 +114,8 @@ TEST(ConfigDefaultsTest, EveryFamilyIsInTheTable) {
   const json::Value table = ReadConfigs("defaults.json");
   for (const ModelFamily* family : ModelFamilies()) {
     if (family->defaults.is_nested) continue;
-    if (family->model_type == "mimo") continue;  // transformers has no class for it
+    // Transformers has no configuration class for this model.
+    if (family->model_type == "mimo") continue;
     EXPECT_NE(table.Find(family->model_type), nullptr) << family->model_type;
   }
 }

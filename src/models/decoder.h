@@ -15,14 +15,15 @@
 
 namespace sluice {
 
-// The communicators of a rank; both null if there is only one rank.
+// The communicators of a rank; both are null if there is only one rank.
 struct RankGroups {
   Communicator* all = nullptr;
-  Communicator* stage = nullptr;  // of the ranks of its stage; null if it is alone in the stage
+  // Group of the ranks of its stage; null if the stage has only this rank.
+  Communicator* stage = nullptr;
 };
 
-// The adapters, shared by models that share weights, and their rows in a step; both null if the
-// model serves no adapters.
+// The adapters, which models with shared weights also share, and the adapters' rows in a step. Both
+// are null if the model serves no adapters.
 struct DecoderAdapters {
   std::shared_ptr<LoraSlots> slots;
   std::unique_ptr<LoraStep> step;
@@ -31,14 +32,14 @@ struct DecoderAdapters {
 // Ownership: owns its workspace; shares weights and adapters with the models made by Share; the
 // groups outlive it.
 //
-// With several ranks, all call Begin and Finish in the same order with the same input, each with
-// the cache of its share; only rank 0 writes `results`, which may be null elsewhere. They throw
-// GroupError. With pipeline stages, Begin computes the layers of this stage, and as many steps may
-// be in flight as there are stages; the first stage finishes a step with the rows that the last
-// stage returns.
+// With several ranks, all ranks call Begin and Finish in the same order with the same input, each
+// with the cache of its share. Only rank 0 writes `results`, which may be null in the others. Both
+// functions throw GroupError. With pipeline stages, Begin computes the layers of this stage, and as
+// many steps may be in flight as there are stages; the first stage finishes a step with the rows
+// that the last stage returns.
 class DecoderModel final : public Model {
  public:
-  // `rounding`: the widest rounding of inputs in any layer. `pool`: the pool of its steps.
+  // `rounding`: the widest rounding of inputs in any layer. `pool`: the threads for its steps.
   // `target`: for a drafting head, see DecoderParts::target.
   static Result<std::unique_ptr<DecoderModel>> Create(
       ModelConfig config, const ModelOptions& options, const RankPlace& place,
@@ -52,7 +53,7 @@ class DecoderModel final : public Model {
     Finish(pool);
   }
   int steps_in_flight() const override { return place_.num_stages; }
-  // With several ranks, results are in parts or arrive later.
+  // With several ranks, this rank has only a part of the results, or receives them later.
   bool finds_maxima() const override {
     return place_.is_alone() && config_.spec.head.kind == HeadSpec::Kind::kVocabulary;
   }
@@ -71,12 +72,13 @@ class DecoderModel final : public Model {
   const std::shared_ptr<const DecoderWeights>& shared_weights() const { return weights_; }
 
  private:
-  // The work that remains of a step that has begun.
+  // The remaining work of a step that has begun.
   struct Begun {
     float* results = nullptr;
-    int64_t rows = 0;               // that the last stage returns
-    std::vector<int32_t> adapters;  // by row: slot or -1; empty if no slice has an adapter
-    // If it returns all rows (ModelOptions::handed): those of which results are wanted.
+    int64_t rows = 0;  // that the last stage returns
+    // For each row: its slot or -1; empty if no slice has an adapter.
+    std::vector<int32_t> adapters;
+    // If the step returns all rows (ModelOptions::handed): the rows whose results are wanted.
     std::vector<int32_t> logit_rows;
     std::span<float> handed;
   };
@@ -97,11 +99,11 @@ class DecoderModel final : public Model {
   std::shared_ptr<const DecoderWeights> weights_;
   InputRounding rounding_;
   DecoderAdapters adapters_;
-  std::shared_ptr<const DecoderWeights> target_;  // of a drafting head, else null
+  std::shared_ptr<const DecoderWeights> target_;  // of a drafting head: the weights of its target
   std::unique_ptr<TensorRanks> ranks_;            // null: this rank computes whole layers
   CpuExecutor executor_;
-  std::vector<int32_t> all_rows_;  // if stages return all rows: 0, 1, ... max_rows - 1
-  std::vector<Begun> begun_;       // used in turn by the steps in flight
+  std::vector<int32_t> all_rows_;  // if stages return all rows: the numbers 0, 1, ... max_rows - 1
+  std::vector<Begun> begun_;       // one entry per step in flight, used in turn
   int64_t num_begun_ = 0;          // steps
   int64_t num_finished_ = 0;
 };

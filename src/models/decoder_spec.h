@@ -24,7 +24,7 @@ enum class Activation {
   kGelu,      // GELU by erf
   kRelu,
   kRelu2,  // the square of kRelu
-  kXielu,  // with parameters of the MLP: kernels/activation_rule.h
+  kXielu,  // its parameters belong to the MLP: kernels/activation_rule.h
   // For experts whose rows of gate and up alternate: kernels/clamped_swiglu.h.
   kClampedSwiglu,
 };
@@ -32,11 +32,11 @@ enum class Activation {
 // The norm of q and k: an RMS norm unless stated otherwise.
 enum class QkNorm {
   kNone,
-  kBeforeRope,           // of each head, with separate weights for q and k
-  kAfterRope,            // as kBeforeRope, but after RoPE: Hunyuan
-  kAfterRopeUnweighted,  // of each head, after RoPE, without weights: Llama 4
-  kWholeWidth,           // over all heads of q, and over all of k, before RoPE: OLMo 2
-  kLayerBeforeRope,      // a layer norm of each head, before RoPE: Persimmon
+  kBeforeRope,           // a norm of each head, with separate weights for q and k
+  kAfterRope,            // like kBeforeRope, but after RoPE: Hunyuan
+  kAfterRopeUnweighted,  // a norm of each head after RoPE, without weights: Llama 4
+  kWholeWidth,  // one norm over all heads of q and one over all heads of k, before RoPE: OLMo 2
+  kLayerBeforeRope,  // a layer norm of each head before RoPE: Persimmon
 };
 
 // q is multiplied by log(floor((position + first) / floor_scale) + 1) * attn_scale + 1: Llama 4 in
@@ -54,10 +54,11 @@ struct TemperatureTuning {
 struct IndexerSpec {
   int num_heads = 0;
   int head_dim = 0;  // the first LatentSpec::rope_dim elements are rotated
-  int top_k = 0;     // positions; a row with no more positions attends to all
+  int top_k = 0;  // number of positions; a row that sees no more positions attends to all of them
   kernels::RopeStyle rope_style = kernels::RopeStyle::kHalf;
-  bool is_shared = false;  // the layer has no indexer and reuses the choice of the layer before
-  float norm_eps = 1e-6F;  // of the layer norm of the keys
+  // Whether the layer has no indexer and reuses the choice of the previous layer.
+  bool is_shared = false;
+  float norm_eps = 1e-6F;  // epsilon of the layer norm of the keys
 };
 
 // Attention to a window and to entries that stand for several earlier tokens each (DeepSeek V4).
@@ -98,8 +99,10 @@ struct CompressedSpec {
 // kv_rank + rope_dim.
 struct LatentSpec {
   int kv_rank = 0;
-  int nope_dim = 0;   // part of a head of q without RoPE
-  int rope_dim = 0;   // part of a head of q with RoPE, after the former; and the shared key
+  int nope_dim = 0;  // size of the part of a head of q that is not rotated
+  // Size of the part of a head of q that is rotated and follows the other part; also the size of
+  // the shared key.
+  int rope_dim = 0;
   int value_dim = 0;  // of a head of v
   // Size of the compressed vector that q is computed from, which is normalized like the latent
   // vector; 0: q is computed from the hidden rows.
@@ -130,7 +133,7 @@ enum class AttentionGate {
   kNone,
   kEachNumber,  // [q_width, hidden]
   kEachHead,    // [num_heads, hidden]
-  kInQueries,   // as kEachNumber; a head's rows follow those of its q in q_proj: Qwen3-Next
+  kInQueries,  // as kEachNumber; in q_proj, a head's gate rows follow the head's q rows: Qwen3-Next
 };
 
 struct AttentionSpec {
@@ -138,12 +141,14 @@ struct AttentionSpec {
   int num_heads = 0;
   int num_kv_heads = 0;
   int head_dim = 0;
-  // If one module holds q, k and v: its name after the attention's; "" if each has its own.
+  // If one module computes q, k and v: the module's name, which is appended to the attention's
+  // name. "" if q, k and v have separate modules.
   std::string qkv_projection = {};
-  // Its rows are grouped by KV head: q of the heads that share it, then k, then v.
+  // Whether the rows of that module are grouped by KV head: q of the heads that share it, then k,
+  // then v.
   bool qkv_by_kv_head = false;
-  // Its rows are divided into this many parts, each with rows of q, of v and of k: CodeGen. 0: they
-  // are not in parts.
+  // Number of parts into which the rows of that module are divided; each part has rows of q, of v
+  // and of k: CodeGen. 0: not divided.
   int qkv_parts = 0;
   std::string output_projection = "o_proj";
   bool qkv_bias = false;
@@ -156,30 +161,31 @@ struct AttentionSpec {
   bool qk_norm_of_heads = false;
   AttentionGate gate = AttentionGate::kNone;
   std::string gate_projection = "gate_proj";
-  bool gate_is_softplus = false;  // for gates with their own module
-  // kEachNumber: after the attention's name, the tensor [num_heads] that is added to all gates of a
-  // head; "" if there is none.
+  // Whether a gate with a separate module uses softplus instead of sigmoid.
+  bool gate_is_softplus = false;
+  // kEachNumber: name of the tensor [num_heads], appended to the attention's name, which is added
+  // to all gates of a head; "" if there is none.
   std::string gate_bias = {};
-  // An RMS norm of the output of all heads, before the output projection; "": none.
+  // Name of an RMS norm of the output of all heads, before the output projection; "": none.
   std::string output_norm = {};
   std::optional<float> scale;  // multiplies q . k; nullopt: 1 / sqrt(head_dim)
   bool rope = true;            // false: no position embedding (NoPE)
-  int rotary_dim = 0;          // size of a head's first part, which RoPE rotates; 0: all
-  int rope_table = 0;          // index into DecoderSpec::rope_tables
+  int rotary_dim = 0;  // size of the first part of a head, which RoPE rotates; 0: the whole head
+  int rope_table = 0;  // index into DecoderSpec::rope_tables
   kernels::RopeStyle rope_style = kernels::RopeStyle::kHalf;
   AttentionSpan span;
   std::optional<TemperatureTuning> temperature_tuning;
-  float soft_cap = 0;  // c: a score s becomes c * tanh(s / c) before the softmax; 0: none
+  float soft_cap = 0;  // c: a score s becomes c * tanh(s / c) before the softmax; 0: no cap
   // Tokens of an image also see later tokens of the same image (kernels::SeenSpan).
   bool sees_images = false;
   // Each head has a learned score in addition to those of the positions (a "sink"), whose value is
   // zero.
   bool sinks = false;
   std::string sinks_tensor = "sinks";  // [num_heads], after the attention's name
-  bool values_are_keys = false;        // v is k before norm and RoPE; there is no v_proj
-  bool norms_values = false;           // applies an RMS norm without weights to each head of v
-  // Size of a head of v, if it is smaller than one of k; the cache holds zeros after it. 0: the
-  // same size as k.
+  bool values_are_keys = false;  // whether v is k before norm and RoPE; then there is no v_proj
+  bool norms_values = false;     // whether an RMS norm without weights is applied to each head of v
+  // Size of a head of v, if it is smaller than a head of k; the cache then has zeros after it. 0:
+  // the same size as k.
   int narrow_value_dim = 0;
   float output_factor = 1;  // multiplies the output of o_proj
   // An earlier layer with the same heads and span, whose keys and values this layer uses; -1: the
@@ -195,7 +201,7 @@ struct AttentionSpec {
   int64_t kv_width() const { return int64_t{num_kv_heads} * head_dim; }
   int64_t qkv_width() const { return q_width() + 2 * kv_width(); }
   int64_t given_v_width() const { return int64_t{num_kv_heads} * given_value_dim(); }
-  // Whether the gate has its own module.
+  // Returns whether the gate has a separate module.
   bool has_gate_module() const {
     return gate == AttentionGate::kEachNumber || gate == AttentionGate::kEachHead;
   }
@@ -205,7 +211,7 @@ struct AttentionSpec {
   int value_dim() const { return latent ? latent->normed_dim() : head_dim; }
   // Size of a head of v in the output of v_proj.
   int given_value_dim() const { return narrow_value_dim > 0 ? narrow_value_dim : head_dim; }
-  // Width of the input of the output projection: per head, and of all heads.
+  // Return the width of the input of the output projection: for one head, and for all heads.
   int output_dim() const { return latent ? latent->value_dim : given_value_dim(); }
   int64_t output_width() const {
     if (latent && latent->compressed)
@@ -223,8 +229,9 @@ struct AttentionSpec {
 };
 
 struct MlpSpec {
-  std::string module;  // after the layer's name: "mlp", "feed_forward.shared_expert"
-  // If one module holds gate and up: its name after the MLP's; "" if each has its own.
+  std::string module;  // name, appended to the layer's name: "mlp", "feed_forward.shared_expert"
+  // If one module computes gate and up: the module's name, which is appended to the MLP's name. ""
+  // if gate and up have separate modules.
   std::string gate_up_projection = {};
   std::string gate_projection = "gate_proj";  // "": there is no gate
   std::string up_projection = "up_proj";
@@ -241,27 +248,30 @@ struct MlpSpec {
   std::string output_gate = {};
 
   bool is_gated() const { return !gate_up_projection.empty() || !gate_projection.empty(); }
-  // Number of rows of gate and up, or of up alone.
+  // Returns the number of rows of gate and up, or of up alone.
   int64_t inner_width() const { return is_gated() ? 2 * intermediate_size : intermediate_size; }
 };
 
 struct MoeSpec {
-  std::string router_module;   // after the layer's name: "mlp.gate", "feed_forward.router"
+  // name, appended to the layer's name: "mlp.gate", "feed_forward.router".
+  std::string router_module;
   std::string experts_module;  // "mlp.experts"
-  // Modules of each expert, after its name; an empty gate_projection: experts have no gate.
+  // Names of the modules of each expert, appended to the expert's name. If gate_projection is
+  // empty, experts have no gate.
   std::string gate_projection = "gate_proj";
   std::string up_projection = "up_proj";
   std::string down_projection = "down_proj";
-  // Tensors that hold all experts, after `experts_module`; [experts, in, out] if fused_transposed,
-  // else [experts, out, in]. With fused_either the shape decides, and if it is ambiguous,
-  // fused_transposed.
+  // Names, appended to `experts_module`, of the tensors that contain all experts: [experts, in,
+  // out] if fused_transposed, else [experts, out, in]. With fused_either, the shape decides; if the
+  // shape is ambiguous, fused_transposed decides.
   std::string fused_gate_up = "gate_up_proj";
   std::string fused_down = "down_proj";
   bool fused_transposed = false;
   bool fused_either = false;
-  // If gate and up of all experts are separate tensors: their names, instead of fused_gate_up.
+  // If gate and up of all experts are two tensors: their names, used instead of fused_gate_up.
   std::string fused_gate = {}, fused_up = {};
-  // These tensors, and that of down, are [experts * intermediate_size, hidden_size]: DBRX.
+  // Whether these tensors and the tensor of down are [experts * intermediate_size, hidden_size]:
+  // DBRX.
   bool fused_flat = false;
   int64_t num_experts = 0;
   int64_t top_k = 0;
@@ -271,12 +281,13 @@ struct MoeSpec {
   float limit = 0;                  // ActivationRule::limit
   bool limits_input = false;        // ActivationRule::limits_input
   bool router_bias = false;
-  bool has_bias = false;  // biases of all experts in one tensor: "gate_up_proj_bias" [experts, out]
+  // Names of tensors with the biases of all experts: "gate_up_proj_bias" [experts, out].
+  bool has_bias = false;
   kernels::RouterScore score = kernels::RouterScore::kSoftmax;
   float jitter = 0;    // RouterRule::jitter
   float soft_cap = 0;  // RouterRule::soft_cap
-  // After the layer's name: the tensor [experts] that is added to the scores only for the choice;
-  // "": none.
+  // Name, appended to the layer's name, of a tensor [experts] that is added to the scores only for
+  // the choice; "": none.
   std::string choice_bias = {};
   bool may_lack_choice_bias = false;  // a missing tensor means that there is no bias
   // After the layer's name: the tensor [vocabulary, top_k] that gives each token's experts; only
@@ -286,17 +297,18 @@ struct MoeSpec {
   // Experts are chosen from the best `kept_groups` of `num_groups` groups of consecutive experts.
   int num_groups = 1;
   int kept_groups = 1;
-  int group_best = 2;         // a group's score is the sum of its 1 or 2 best scores
-  bool normalize = false;     // the weights of a token's experts add up to 1
-  float weight_scale = 1;     // multiplies the weights, last
-  bool scale_inputs = false;  // the weight multiplies the expert's input instead of its output
-  // Router, MLP and experts each read their own norm of the residual, and norms of the MLP's and
-  // the experts' results are added: Gemma 4. The weight of the router's norm is
-  // "<router_module>.scale" / sqrt(hidden_size), its matrix "<router_module>.proj", and
-  // "<router_module>.per_expert_scale" [experts] multiplies the weights. LayerSpec::mlp_norms apply
-  // before the MLP and after the sum.
+  int group_best = 2;      // number of the best scores, 1 or 2, whose sum is a group's score
+  bool normalize = false;  // whether the weights of a token's experts add up to 1
+  float weight_scale = 1;  // multiplies the weights, last
+  // Whether the weight multiplies the expert's input instead of its output.
+  bool scale_inputs = false;
+  // Router, MLP and experts each read a separate norm of the residual, and the results of the MLP
+  // and of the experts have separate norms before they are added: Gemma 4. The weight of the
+  // router's norm is "<router_module>.scale" / sqrt(hidden_size), the router's matrix is
+  // "<router_module>.proj", and "<router_module>.per_expert_scale" [experts] multiplies the
+  // weights. LayerSpec::mlp_norms apply before the MLP and after the sum.
   struct OwnNorms {
-    std::string mlp_after;  // after the layer's name, like the next two
+    std::string mlp_after;  // name, appended to the layer's name; also for the next two members
     std::string experts_before, experts_after;
   };
   std::optional<OwnNorms> own_norms = {};
@@ -304,14 +316,15 @@ struct MoeSpec {
   // the router and the MLP read the rows. Nemotron 3 Super.
   struct Latent {
     int64_t width = 0;
-    std::string down, up;  // modules after the layer's name, [width, hidden] and [hidden, width]
+    // Names of modules, appended to the layer's name: [width, hidden] and [hidden, width].
+    std::string down, up;
     bool has_bias = false;
   };
   std::optional<Latent> latent = {};
 
   bool is_gated() const { return !gate_projection.empty(); }
   int64_t inner_width() const { return is_gated() ? 2 * intermediate_size : intermediate_size; }
-  // Width of an expert's input and output.
+  // Returns the width of an expert's input and output.
   int64_t outer_width(int64_t hidden_size) const { return latent ? latent->width : hidden_size; }
 };
 
@@ -320,15 +333,16 @@ struct MoeSpec {
 // "embed_tokens_per_layer" and of a norm of a projection of the token's embedding. Source:
 // transformers' Gemma4TextModel.
 struct LayerEmbeddingSpec {
-  int64_t width = 0;  // elements per token and layer; 0: there are none
+  int64_t width = 0;  // number of elements per token and layer; 0: there are no such embeddings
   int64_t vocab_size = 0;
 };
 
-// A mixer lets tokens see earlier ones through a state of fixed size per sequence, where attention
-// keeps keys and values of each token. The state consists of a matrix per head and the last inputs
-// of a convolution, in F32. The state after a token is computed only from the previous state and
-// the token, so results have the same bits wherever chunks of a prompt begin. (Computing tokens in
-// blocks, as some libraries do, would make sums depend on where a block begins.)
+// A mixer lets tokens see earlier tokens through a state of fixed size per sequence, whereas
+// attention stores the keys and values of each token. The state consists of a matrix per head and
+// the last inputs of a convolution, in F32. The state after a token is computed only from the
+// previous state and the token, so results have the same bits wherever chunks of a prompt begin.
+// (Computing tokens in blocks, as some libraries do, would make sums depend on where a block
+// begins.)
 //
 // Each channel's convolution sees `conv_width` inputs, the token's own last. Then:
 //   kShortConvolution  [B, C, x] = in(input), each [num_heads]; C * convolution(B * x): LFM2
@@ -340,8 +354,8 @@ struct LayerEmbeddingSpec {
 // The results are normed and gated by z, then multiplied by the matrix `out`.
 struct MixerSpec {
   enum class Kind { kShortConvolution, kDeltaRule, kStateSpace };
-  // Names of the projections' modules in the checkpoint, below the mixer's name, and the rows that
-  // each holds.
+  // How the projections are stored in the checkpoint: names of their modules, appended to the
+  // mixer's name, and the rows of each module.
   enum class Projections {
     kOne,        // in_proj: all
     kByKeyHead,  // in_proj_qkvz, in_proj_ba: rows grouped by key head
@@ -355,11 +369,12 @@ struct MixerSpec {
     kOfGroups,  // over all heads of values that share a key head, with weights [values_width]
   };
   Kind kind = Kind::kShortConvolution;
-  std::string module = {};  // after the layer's name: "conv", "linear_attn", "mamba"
+  std::string module = {};  // name, appended to the layer's name: "conv", "linear_attn", "mamba"
   Projections projections = Projections::kOne;
   int conv_width = 0;
   bool conv_bias = false;
-  bool has_bias = false, output_bias = false;  // on the first projections, and on the last
+  // Whether the first projections have biases, and whether the last one has.
+  bool has_bias = false, output_bias = false;
   // num_heads heads of values, each with a state [key_dim, head_dim], and num_key_heads heads of q
   // and k (Mamba-2: of C and B), each shared by num_heads / num_key_heads consecutive heads of
   // values. For a short convolution: num_heads channels of one number, and no keys.
@@ -379,11 +394,13 @@ struct MixerSpec {
   // Rank of projections that are products of two: f_a_proj and f_b_proj for f_proj, g_a_proj and
   // g_b_proj for z. 0: a single projection each.
   int low_rank = 0;
-  bool has_sigmoid_gate = false;        // sigmoid(z) instead of silu(z)
-  std::string output_projection = {};   // after the mixer's name; "": out_proj, or o_proj of kEach
-  std::string norm_module = {};         // likewise; "": norm, or o_norm of kEach
+  bool has_sigmoid_gate = false;  // whether the gate is sigmoid(z) instead of silu(z)
+  // Name of the last projection, appended to the mixer's name; "": out_proj, or o_proj with kEach.
+  std::string output_projection = {};
+  // Name of the norm, appended to the mixer's name; "": norm, or o_norm with kEach.
+  std::string norm_module = {};
   float least_step = 0, most_step = 0;  // for Mamba-2; most_step 0: no limit
-  // Multiply the parts of in_proj's output: z, x, B, C and step.
+  // Factors of the parts of in_proj's output: z, x, B, C and step.
   std::array<float, 5> input_factors = {1, 1, 1, 1, 1};
   float output_factor = 1;  // multiplies the output of `out`
 
@@ -391,8 +408,8 @@ struct MixerSpec {
   int64_t values_width() const { return int64_t{num_heads} * head_dim; }
   int64_t conv_channels() const { return 2 * keys_width() + values_width(); }
   int64_t decays_width() const { return int64_t{num_heads} * key_dim; }
-  // Outputs of the first projection: three per channel for a short convolution; else q, k, v and z
-  // (with low_rank, without z), and for Mamba-2 the steps.
+  // Returns the number of outputs of the first projection: three per channel for a short
+  // convolution; else q, k, v and z (without z if low_rank), and for Mamba-2 also the steps.
   int64_t InputRows() const {
     if (kind == Kind::kShortConvolution) return 3 * values_width();
     if (low_rank > 0) return conv_channels();
@@ -427,34 +444,35 @@ struct NormSpec {
   bool has_biases = false;  // for layer norms
 };
 
-// Names of the norms around a sublayer, after the layer's name; "": no norm.
+// Names of the norms around a sublayer, appended to the layer's name; "": no norm.
 struct NormModules {
-  std::string before;    // norm of the sublayer's input
-  std::string after;     // norm of its result, before it is added to the residual
+  std::string before;  // norm of the sublayer's input
+  std::string after;   // norm of the sublayer's result, before the result is added to the residual
   float eps_factor = 1;  // multiplies DecoderSpec::norm_eps in `before`
 };
 
-// Attention, a mixer or both read the same norm, and their results are added; then follows an MLP
-// or experts. Either half may be absent.
+// Attention and the mixer, if the layer has both, read the same norm, and their results are added.
+// Then follows an MLP or experts. Either half may be absent.
 struct LayerSpec {
   NormModules attention_norms = {.before = "input_layernorm", .after = ""};
   AttentionSpec attention;
   std::optional<MixerSpec> mixer = {};
   NormModules mlp_norms = {.before = "post_attention_layernorm", .after = ""};
-  // The MLP reads the same residual as attention, before either result is added: Cohere. It may use
-  // attention's norm, if the names are equal.
+  // Whether the MLP reads the same residual as attention, before either result is added: Cohere. If
+  // the names of their norms are equal, they share the norm.
   bool is_parallel = false;
-  // After the layer's name: the tensor [1] that multiplies the residual after the layer; "": none.
+  // Name, appended to the layer's name, of the tensor [1] that multiplies the residual after the
+  // layer; "": none.
   std::string residual_factor = {};
-  MlpSpec mlp;  // the only MLP, or the one in parallel with the experts, which every token uses
+  MlpSpec mlp;  // the only MLP, or the MLP in parallel with the experts, which all tokens use
   std::optional<MoeSpec> moe;  // experts
 
   bool mixes() const { return attention.exists() || mixer.has_value(); }
   bool has_mlp() const { return mlp.intermediate_size > 0 || moe.has_value(); }
 };
 
-// The head: computes logits or hidden states, after the final norm, of the rows whose results the
-// step requests.
+// The head of the model. After the final norm, it computes logits or hidden states for the rows
+// whose results the step requests.
 struct HeadSpec {
   enum class Kind {
     kVocabulary,  // logits [vocab_size]
@@ -466,62 +484,67 @@ struct HeadSpec {
   // kScores: the tokens whose rows of the language model's head are the layer's weights; empty: the
   // weights are the checkpoint's layer "score".
   std::vector<int32_t> tokens = {};
-  bool is_difference = false;  // of two `tokens`: one score, second row minus first
+  // With two `tokens`: one score, which is the second row's result minus the first row's.
+  bool is_difference = false;
 };
 
-// Embedding, layers, final norm, head. The fields after `layers` apply if they differ from their
-// defaults.
+// Embedding, layers, final norm, head. The fields after `layers` have effect if they differ from
+// their defaults.
 struct DecoderSpec {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  bool tied_head = false;  // the head is tied to the embedding table
+  bool tied_head = false;  // whether the head uses the embedding table as its matrix
   HeadSpec head;
   bool head_bias = false;  // of the language model's head
   NormSpec norm;
   float norm_eps = 0;
-  std::string final_norm = "model.norm";     // "": none, in some drafting heads
-  std::optional<float> after_norm_eps = {};  // for norms after sublayers; nullopt: norm_eps
+  std::string final_norm = "model.norm";  // "": none, in some drafting heads
+  // Epsilon of the norms after sublayers; nullopt: norm_eps.
+  std::optional<float> after_norm_eps = {};
   float final_norm_eps_factor = 1;
-  bool norms_embedding = false;  // an RMS norm of the embedding's rows, without weights
+  // Whether the embedding's rows are normalized by an RMS norm without weights.
+  bool norms_embedding = false;
   // Learned position embeddings, which are added to the token embeddings.
   struct Positions {
-    std::string module = {};  // a table [first + positions, hidden]; "": there is none
+    std::string module = {};  // name of the table [first + positions, hidden]; "": there is none
     int64_t first = 0;        // row of position 0
     int64_t rows = 0;
   };
   Positions positions = {};
-  // Tensors of linear layers, except the head, are [in, out]: GPT-2.
+  // Whether the tensors of linear layers, except the head, are [in, out]: GPT-2.
   bool has_transposed_tensors = false;
-  // Name prefixes, beginning with "model.", of modules that are ignored if the checkpoint has them.
+  // Name prefixes, which begin with "model.", of modules in the checkpoint that are ignored.
   std::vector<std::string> unread_modules = {};
-  // Angular frequencies, each [rotated / 2]; a layer gives the index of its table.
+  // Tables of angular frequencies, each [rotated / 2]; a layer refers to its table by index.
   std::vector<std::vector<float>> rope_tables;
-  // Replaces the first table if a context may be longer than `short_context`; empty: the first
-  // table serves all contexts. See FitRope.
+  // Replaces the first table if a context may be longer than `short_context`. Empty: the first
+  // table is used for all contexts. See FitRope.
   std::vector<float> long_rope_table;
   int64_t short_context = 0;
-  // Multiplies the first table's cosines and sines. If whole heads are rotated,
+  // Multiplies the cosines and sines of the first table. If whole heads are rotated,
   // AttentionSpec::scale may contain a factor of q . k instead.
   float rope_amplitude = 1;
-  // M-RoPE, for the first table: the axis (time, row or column) whose position turns each
-  // frequency; empty: all turn with the token's position.
+  // M-RoPE, for the first table: for each frequency, the axis (time, row or column) whose position
+  // is multiplied by it. Empty: all frequencies use the token's position.
   std::vector<int8_t> rope_axes;
   std::vector<LayerSpec> layers;
-  // Further layers in the checkpoint that propose draft tokens; they are not computed.
+  // Number of further layers in the checkpoint, which propose draft tokens and are not computed.
   int64_t num_draft_layers = 0;
 
-  float norm_weight_offset = 0;  // added to every stored norm weight: 1 if w is stored for 1 + w
-  std::optional<float> final_norm_offset = {};  // for the final norm; nullopt: norm_weight_offset
-  float embedding_scale = 1;                    // multiplies the embedding's rows
-  // Token ids that stand for parts of images, -1: none. Outside images they have the embedding of
-  // token 0.
+  // Added to every stored norm weight: 1 if a stored weight w stands for 1 + w.
+  float norm_weight_offset = 0;
+  // The same for the final norm; nullopt: norm_weight_offset.
+  std::optional<float> final_norm_offset = {};
+  float embedding_scale = 1;  // multiplies the embedding's rows
+  // Token ids that stand for parts of images; -1: none. Outside of images these tokens have the
+  // embedding of token 0.
   std::array<int32_t, 2> placeholders = {-1, -1};
-  // Rows of images replace the embeddings of their tokens, and after each of the first
-  // `image_levels` layers further rows are added (TowerSpec::levels). Operators that read token ids
-  // read `image_token` there; -1: the id in the prompt.
+  // Rows of images replace the embeddings of their tokens. After each of the first `image_levels`
+  // layers, further rows are added (TowerSpec::levels). Operators that read token ids read
+  // `image_token` for these tokens; -1: they read the id in the prompt.
   int64_t image_levels = 0;
   int32_t image_token = -1;
-  // Numbers in a row of an image (ImageTower::row_width).
+  // Returns the number of elements in a row of an image (ImageTower::row_width).
   int64_t ImageRowWidth() const { return hidden_size * (1 + image_levels); }
   float residual_scale = 1;  // multiplies a sublayer's result before it is added to the residual
   std::optional<StreamsSpec> streams = {};
@@ -529,21 +552,21 @@ struct DecoderSpec {
   float logit_scale = 1;     // multiplies the logits, before the soft cap
   float logit_soft_cap = 0;  // c: a logit x becomes c * tanh(x / c); 0: none
 
-  // Chooses the first RoPE table for contexts of up to `max_context` tokens. There is a single
-  // choice, so that keys in the cache stay valid as a sequence grows.
+  // Chooses the first RoPE table for contexts of up to `max_context` tokens. The choice is made
+  // once, so that keys in the cache stay valid as a sequence grows.
   void FitRope(int64_t max_context);
 
-  // Number of elements per row of results.
+  // Returns the number of elements per row of results.
   int64_t ResultSize() const {
     return head.kind == HeadSpec::Kind::kVocabulary ? vocab_size
            : head.kind == HeadSpec::Kind::kNone     ? hidden_size
                                                     : head.num_scores;
   }
-  // Whether to load weights of a language model's head that is not tied.
+  // Returns whether to load the weights of a language model's head that is not tied.
   bool LoadsHead() const { return head.kind == HeadSpec::Kind::kVocabulary && !tied_head; }
 
   int64_t NumMoeLayers() const;
-  // The first layer with experts; null if there is none.
+  // Returns the first layer with experts; null if there is none.
   const LayerSpec* FirstMoeLayer() const;
 
   bool KeepsStates() const;  // whether sequences keep states in addition to blocks
@@ -551,9 +574,9 @@ struct DecoderSpec {
   // and values.
   bool HasUniformHeads() const;
   int LargestHeadDim() const;
-  // The attention of the layer whose keys are widest.
+  // Returns the attention of the layer with the widest keys.
   const AttentionSpec& WidestKeys() const;
-  int64_t NumKvLayers() const;  // that have their own keys and values
+  int64_t NumKvLayers() const;  // Returns the number of layers that have their own keys and values.
 
   // Whether inputs of BF16 products are kept as the sum of two BF16 numbers. In models with
   // experts, rounding them to a single BF16 number can change which of two nearly equal experts is

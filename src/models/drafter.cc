@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 3> kEagle3Architectures = {
 constexpr std::array<std::string_view, 3> kEagle1Architectures = {
     "LlamaForCausalLMEagle", "EagleLlamaForCausalLM", "EagleSpeculator"};
 constexpr const char* kDflashArchitecture = "DFlashDraftModel";
-constexpr int64_t kMaxDflashBlock = 65;  // so that at most 64 tokens are drafted
+constexpr int64_t kMaxDflashBlock = 65;  // limits the number of draft tokens to 64
 constexpr const char* kDraftVocabulary = "draft_vocab_size";
 constexpr const char* kAuxLayers = "eagle_aux_hidden_state_layer_ids";
 
@@ -36,8 +36,8 @@ std::string ArchitectureNames(const json::Value& config) {
   return fmt::format("{}", fmt::join(**names, ", "));
 }
 
-// Returns a flat config.json of Llama, whose fields an EAGLE head has. speculators nests some of
-// these fields.
+// Returns a flat config.json of Llama with the fields of an EAGLE head, some of which speculators
+// nests in other objects.
 Result<json::Value> FlatEagleConfig(const json::Value& config) {
   json::Value flat = config;
   ASSIGN_OR_RETURN(const json::Value* nested,
@@ -64,8 +64,8 @@ tl::unexpected<Error> NamesNoLayers(const char* key) {
 }
 
 // Returns the layers of the target whose inputs the head reads. Source: vLLM's
-// get_eagle3_aux_hidden_state_layers; inside eagle_config, id i means the output of layer i, the
-// input of i + 1.
+// get_eagle3_aux_hidden_state_layers; inside eagle_config, id i means the output of layer i, which
+// is the input of layer i + 1.
 Result<std::vector<int64_t>> ReadHandedLayers(const json::Value& config,
                                               const ModelConfig& target) {
   const int64_t count = std::ssize(target.spec.layers);
@@ -177,7 +177,7 @@ bool HasTensorsOf(const Checkpoint& checkpoint, std::string_view module) {
   return found != checkpoint.tensors().end() && found->first.starts_with(module);
 }
 
-// Finds out which tensors the head has itself, and which it takes from the target.
+// Determines which tensors the head has, and which tensors it takes from the target.
 Status ReadEagle3Names(const std::filesystem::path& folder, const ModelConfig& target,
                        ModelConfig& config, DrafterSpec& drafter) {
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
@@ -274,8 +274,8 @@ bool HoldTheSame(const StoredTensor& a, const StoredTensor& b) {
   return true;
 }
 
-// Returns `module`; "" if the checkpoint has no such module, or if its weights equal those of the
-// target's module.
+// Returns `module`. Returns "" if the checkpoint has no such module, or if the module's weights
+// equal those of the target's module.
 std::string OwnModule(const Checkpoint& checkpoint, const std::string& module,
                       const std::string& of_model) {
   const StoredTensor* const own = checkpoint.Find(module + ".weight");
@@ -351,7 +351,7 @@ Result<std::shared_ptr<const DecoderWeights>> CopyTables(ThreadPool& pool,
   return std::shared_ptr<const DecoderWeights>(weights);
 }
 
-// Uses the embedding and the output head that the checkpoint has itself.
+// Uses the embedding and the output head that are in the head's own checkpoint.
 void ReadOwnTables(const Checkpoint& checkpoint, ModelConfig& config, DrafterSpec& drafter) {
   if (HasTensorsOf(checkpoint, "model.embed_tokens.")) drafter.embedding = "model.embed_tokens";
   if (!HasTensorsOf(checkpoint, "lm_head.")) return;
@@ -474,7 +474,7 @@ Result<DrafterConfig> LoadEagleConfig(const std::filesystem::path& folder,
   }
   drafter.token_norm = drafter.layers.front() + ".input_layernorm";
   drafter.hidden_norm = drafter.layers.front() + ".hidden_norm";
-  config.spec.layers.front().attention_norms.before = "";  // the norms of both halves replace it
+  config.spec.layers.front().attention_norms.before = "";  // replaced by the norms of both halves
   // RoPE has no maximum position, and published heads state only the length with which they were
   // trained.
   config.max_position_embeddings = target.max_position_embeddings;

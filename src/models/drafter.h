@@ -15,19 +15,20 @@
 
 namespace sluice {
 
-// A drafting head: the decoder of its layers, and the modules around them.
+// A drafting head: the decoder with its layers, and the modules around these layers.
 struct DrafterConfig {
   ModelConfig model;
   DrafterSpec head;
 };
 
-// Returns whether this is the config.json of an EAGLE-3 head: by its architecture, or in the format
-// of the speculators library.
+// Returns whether this is the config.json of an EAGLE-3 head, which is recognized by its
+// architecture or by the format of the speculators library.
 bool IsEagle3Config(const json::Value& config);
 
 // Reads the head of EAGLE-3 or EAGLE-1 in `folder` for `target`, whose folder is `target_folder`:
-// config.json, tensor names and the vocabulary map; without `has_weights` only config.json. If the
-// head was made for another model, the error states both values.
+// config.json, tensor names and the vocabulary map; without `has_weights` it reads only
+// config.json. If the head was made for another model, the error states the values of both models
+// that differ.
 Result<DrafterConfig> LoadEagleConfig(const std::filesystem::path& folder,
                                       const ModelConfig& target,
                                       const std::filesystem::path& target_folder,
@@ -44,9 +45,9 @@ Result<DrafterConfig> LoadDflashConfig(const std::filesystem::path& folder,
 Result<DrafterConfig> LoadMtpConfig(const ModelConfig& target,
                                     const std::filesystem::path& target_folder, bool has_weights);
 
-// Loads the head of options.drafter. If it has no embedding or output head of its own, it shares
-// those of `target`, which need not outlive it. If several ranks compute the target, it loads them
-// again from `target_folder`. The model takes StepInput::hidden; its vocabulary has
+// Loads the head of options.drafter. If the head has no embedding or output head of its own, it
+// shares those of `target`, which need not outlive the head. If several ranks compute the target,
+// the head loads copies from `target_folder`. The model reads StepInput::hidden; its vocabulary has
 // DrafterSpec::num_outputs tokens.
 Result<std::unique_ptr<Model>> LoadDrafter(ThreadPool& pool, const std::filesystem::path& folder,
                                            const ModelConfig& config, const ModelOptions& options,
@@ -59,7 +60,7 @@ Result<std::optional<Checkpoint>> OpenDrafter(const std::filesystem::path& folde
                                               const ModelConfig& config,
                                               const ModelOptions& options);
 
-// Returns the bytes that LoadDrafter loads again if several ranks compute the target.
+// Returns the bytes of the copies that LoadDrafter loads if several ranks compute the target.
 int64_t CopiedTableBytes(const ModelConfig& target, const DrafterSpec& head, ElementType type);
 
 }  // namespace sluice

@@ -10,22 +10,22 @@ namespace sluice {
 
 // The hidden rows that a decoder outputs for every row of a step.
 struct HandedRows {
-  // The residual at the input of these layers, before their norms: [hidden_size] each,
+  // The residual at the input of these layers, before their norms: [hidden_size] for each layer,
   // concatenated.
   std::vector<int64_t> layers = {};
   // Whether, instead of `layers`, the rows after the final norm are output: [hidden_size].
   bool is_normed = false;
 
   bool any() const { return is_normed || !layers.empty(); }
-  // Number of pieces of hidden_size numbers in a row.
+  // Returns the number of parts of hidden_size numbers in a row.
   int64_t NumParts() const { return is_normed ? 1 : std::ssize(layers); }
   int64_t Width(int64_t hidden_size) const { return NumParts() * hidden_size; }
   bool operator==(const HandedRows&) const = default;
 };
 
-// Row i of the head takes token i + 1 of the text and the target's hidden row i, at position i; its
-// logits predict token i + 2. To propose a further token, the head reads its own hidden row instead
-// of the target's.
+// Row i of the head is at position i and reads token i + 1 of the text and the target's hidden row
+// i; its logits predict token i + 2. To propose a further token, the head reads its own hidden row
+// instead of the target's.
 //
 //   MTP      x = project([norm(embedding), norm(hidden)]), or in the other order; the layers; the
 //            logits of norm(x). Source: DeepSeek V3's report, section 2.2; vLLM's deepseek_mtp.py,
@@ -47,7 +47,7 @@ struct DrafterSpec {
   Kind kind = Kind::kMtp;
   HandedRows takes = {};
   int64_t target_hidden_size = 0;
-  // Full names of modules: of each layer, and of the modules around the layers.
+  // Full names of modules. Some are of each layer, some are outside the layers.
   std::vector<std::string> layers = {};
   std::string projection = {};
   bool projection_bias = false;
@@ -56,10 +56,12 @@ struct DrafterSpec {
   bool norms_residual = false;  // kEagle3: norm(x), not x, is the residual
   int64_t block_size = 0;       // kDflash
   int32_t mask_token = 0;       // kDflash
-  bool keeps_norm = false;      // the row that it feeds back to itself is after the final norm
+  // Whether the row that the head feeds back to itself is taken after the final norm.
+  bool keeps_norm = false;
   // "": the target's is used.
   std::string embedding = {}, head = {};
-  // Number of logits, and the target's token id of each. Empty `target_ids`: the ids are the same.
+  // Number of logits, and for each logit the target's token id. If `target_ids` is empty, the ids
+  // are the same.
   int64_t num_outputs = 0;
   std::vector<int32_t> target_ids = {};
 

@@ -1,5 +1,5 @@
-// Compares drafting heads with the proposals of tools/checkpoints/make_drafters.py, in float32.
-// Also tests heads that do not fit their target.
+// Compares the proposals of drafting heads with those of tools/checkpoints/make_drafters.py, in
+// float32. Also tests heads that do not fit their target.
 #include <algorithm>
 #include <cstring>
 #include <functional>

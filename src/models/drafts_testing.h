@@ -22,7 +22,7 @@ struct DraftCase {
   std::vector<int32_t> prompt, answer;
   // The draft tokens proposed after the prompt and the first 1, 2, ... tokens of the answer.
   std::vector<std::vector<int32_t>> drafts;
-  std::vector<std::vector<double>> logits;  // for each of the last drafts
+  std::vector<std::vector<double>> logits;  // one entry for each of the last drafts
 };
 
 inline std::vector<DraftCase> ReadDrafts(const std::filesystem::path& file) {

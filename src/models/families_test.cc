@@ -448,7 +448,8 @@ TEST(LayerConfigTest, Ministral3HasAScalingByDefault) {
   EXPECT_EQ(nested->num_hidden_layers, 34);
 }
 
-// If two flags contradict each other, the presence of a head in the files decides.
+// If two flags contradict each other, the checkpoint decides: if it contains a head, embeddings are
+// not tied.
 TEST(LayerConfigTest, NestedTiesAreSettledByTheFiles) {
   const testing::TemporaryFolder folder;
   const auto tie = [&](std::string_view around, std::string_view of_text, const char* tensor) {

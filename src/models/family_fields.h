@@ -26,7 +26,7 @@ constexpr int64_t kMaxConfigWidth = int64_t{1} << 20;
 constexpr int64_t kMaxConfigLayers = 4096;
 constexpr int64_t kMaxConfigExperts = 4096;
 
-// Reads layer_types, one for each layer, all of them in `kinds`; nullopt if absent.
+// Reads layer_types, which has one entry per layer, each of them in `kinds`; nullopt if absent.
 Result<std::optional<std::vector<std::string>>> ReadLayerTypes(
     const JsonFields& fields, const ModelConfig& config, const std::vector<std::string>& kinds);
 
@@ -40,8 +40,9 @@ Status ReadWindow(const JsonFields& fields, ModelConfig& config);
 // weights in Mistral's own format, which are not permuted (checkpoint/mistral_format.h).
 Status ReadRopeStyle(const JsonFields& fields, ModelConfig& config);
 
-// Reads the window of families that have one only if use_sliding_window is true: sliding_window, or
-// `absent` if that is absent; nullopt if it is null or use_sliding_window is not true.
+// Reads the window of families that have a window only if use_sliding_window is true: the value of
+// sliding_window, or `absent` if that field is absent; nullopt if it is null or use_sliding_window
+// is not true.
 Result<std::optional<int64_t>> ReadWantedWindow(const JsonFields& fields,
                                                 std::optional<int64_t> absent);
 constexpr int64_t kDefaultQwenWindow = 4096;
@@ -98,7 +99,7 @@ Result<std::vector<bool>> ReadMlpLayerTypes(const JsonFields& fields, const Mode
 // Defaults of families in which most layers attend to a window.
 struct WindowDefaults {
   int64_t window = 4096;
-  int64_t pattern = 4;  // every pattern-th layer attends to all positions
+  int64_t pattern = 4;  // every pattern-th layer attends to all positions; the others have a window
   const char* pattern_field = "sliding_window_pattern";
 };
 // Reads layer_types, or else the pattern, and the window of the layers that have one. Returns true

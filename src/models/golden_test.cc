@@ -111,7 +111,7 @@ TEST_P(AskedWindowTest, AgreesWithTransformers) {
 
 class ScaledRopeTest : public ::testing::TestWithParam<ScaledRope> {};
 
-// Prompts exceed the original positions. Measured: at most 2e-5.
+// The prompts are longer than the original positions. Measured: at most 2e-5.
 TEST_P(ScaledRopeTest, AgreesWithTransformers) {
   const std::filesystem::path folder = DataFolder("tiny-llama-bias");
   const auto config = LoadModelConfig(folder, *json::Parse(GetParam().overrides));

@@ -30,7 +30,7 @@ std::string StringOf(const json::Value& config, std::string_view key) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// Number of weights in the tensor: 0 for scales, two per byte of packed FP4, eight per word of
+// Number of weights in a tensor: none for scales, two per byte of packed FP4, eight per word of
 // INT4.
 int64_t ParametersOf(const TensorInfo& tensor) {
   const std::string_view name = tensor.name;
@@ -78,9 +78,10 @@ bool HasChatTemplate(const std::filesystem::path& folder) {
          !config->Find("chat_template")->is_null();
 }
 
-// Plans the memory that the model will take if it can be loaded; else returns the reason.
+// Plans the memory that the model will take, if it can be loaded; otherwise returns the reason why
+// it cannot.
 Status PlanMemory(const Checkpoint* checkpoint, InspectReport& report) {
-  // The types that --kv-cache-dtype auto chooses.
+  // The types that --kv-cache-dtype auto selects.
   if (report.config->scheme->WantsFp8KvCache())
     report.options.kv_type = ElementType::kF8E4M3;
   else if (report.config->spec.FirstMoeLayer() != nullptr)

@@ -29,36 +29,37 @@ struct RankReport {
   RowRange layers;
   HeadCut heads;
   RowRange hidden_rows;
-  RowRange mlp_rows;  // of the first layer's MLP, or of its experts
+  RowRange mlp_rows;  // width of the first layer's MLP, or of its experts
   RowRange words;     // rows of embedding and head; empty if the rank has neither
   ModelMemory memory;
 };
 
 struct InspectReport {
   std::filesystem::path folder;
-  std::string architecture;  // as config.json names it, supported or not
+  std::string architecture;  // the name in config.json, whether or not this program supports it
   std::string model_type;
   std::optional<std::string> refusal;  // why this program cannot load it; nullopt if it can
   // Operators that a refused configuration needs and this program lacks (unknown_operators.h).
   std::vector<std::string> missing_operators;
   bool is_unknown = false;            // no family has this architecture
   std::optional<ModelConfig> config;  // if the architecture is known
-  std::string quantization;           // as the files describe it; "" for plain weights
-  std::string scheme;              // as this program reads it: "ModelOpt NVFP4"; "" if unsupported
-  std::string method;              // the value of --quantization; "" for plain weights
+  std::string quantization;  // format of the weights, according to the files; "" for plain weights
+  std::string scheme;  // the format as this program reads it: "ModelOpt NVFP4"; "" if unsupported
+  std::string method;  // the value of --quantization; "" for plain weights
   bool fp8_kv_cache = false;       // whether the checkpoint asks for an FP8 KV cache
   std::vector<std::string> files;  // files with tensors, without the folder
-  std::vector<std::string> missing_files;  // per the index or the other files' names
-  std::vector<TensorGroup> groups;         // by descending bytes
+  // Missing files, according to the index or the other files' names.
+  std::vector<std::string> missing_files;
+  std::vector<TensorGroup> groups;  // by descending bytes
   int64_t parameters = 0;  // elements of all tensors except scales; packed FP4 counts as two
   int64_t tensor_bytes = 0;
   bool has_tokenizer = false;
   bool has_chat_template = false;
   bool has_generation_config = false;
-  ModelOptions options;               // the options that `memory` is planned for
-  std::optional<ModelMemory> memory;  // if the model can be loaded
+  ModelOptions options;               // the options for which `memory` is planned
+  std::optional<ModelMemory> memory;  // set if the model can be loaded
   int64_t kv_bytes_per_token = 0;
-  std::vector<RankReport> ranks;  // if several ranks were asked for
+  std::vector<RankReport> ranks;  // set if several ranks were requested
 };
 
 // Describes the folder. Also describes quantized models, unknown architectures and checkpoints with

@@ -28,7 +28,7 @@ struct KvGroups {
     int group = 0;
     int slot = 0;  // index of the layer in its group; -1: no attention, so no place in a group
   };
-  std::vector<AttentionSpan> spans = {{}};  // by group; group 0 keeps all positions
+  std::vector<AttentionSpan> spans = {{}};  // span of each group; group 0 keeps all positions
   // By layer. A layer that reads another layer's keys and values has that layer's place.
   std::vector<Place> places;
   int64_t layers_per_group = 0;

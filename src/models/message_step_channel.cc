@@ -117,7 +117,7 @@ class StepsByMessage final : public MessageStepChannel {
   struct Sent {
     int64_t bytes = 0;
     std::vector<std::byte> message;
-    int64_t num_posted = 0;  // to each rank, including this message
+    int64_t num_posted = 0;  // number of messages posted to each rank, including this one
   };
 
   // Rank 0: sends the order and receives the answers.

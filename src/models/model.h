@@ -95,7 +95,7 @@ struct ModelMemory {
   int64_t lora_bytes = 0;                // of the adapters' slots
   int64_t graph_bytes = 0;               // estimate, of recorded steps; without their pool
   int64_t kv_bytes_per_block = 0;        // block_size tokens in all layers, K and V
-  int64_t kv_bytes_per_group_block = 0;  // the same for the layers of one group
+  int64_t kv_bytes_per_group_block = 0;  // the same, but only for the layers of one group
   // States of a sequence, besides its blocks, summed over all ranks; 0: none.
   int64_t state_bytes_per_slot = 0;
   KvGroups kv_groups = {};
@@ -202,8 +202,9 @@ class LoraStore;
 
 // Where a model on a single device keeps rows of images (StepInput::stored_image_rows).
 struct DeviceImages {
-  float* rows = nullptr;           // [ModelOptions::image_rows, ImageTower::row_width()]
-  DeviceStream* stream = nullptr;  // of the model's steps; what writes the rows is enqueued there
+  float* rows = nullptr;  // [ModelOptions::image_rows, ImageTower::row_width()]
+  // Stream of the model's steps; work that writes the rows is enqueued there.
+  DeviceStream* stream = nullptr;
 };
 
 // Thread safety: Forward, Begin and Finish by one thread at a time; everything else is constant

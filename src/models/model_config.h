@@ -24,7 +24,7 @@ struct ModelConfig {
   std::string model_type;    // "llama", "llama4"
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;  // of the MLP in layers without experts
+  int64_t intermediate_size = 0;  // width of the MLP in layers without experts
   int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;

@@ -91,7 +91,7 @@ struct Rank {
   Device* device = nullptr;              // null: the CPU
   std::unique_ptr<DevicePool> device_pool;
   std::unique_ptr<KvCache> cache;
-  std::unique_ptr<CacheBytes> bytes;  // of the cache; null if no blocks are moved
+  std::unique_ptr<CacheBytes> bytes;  // access to the cache; null if no blocks are moved
   std::unique_ptr<Model> model;
   const DecoderModel* decoder = nullptr;  // the same, on the CPU
   // Null: no weights are staged. Not used by the rank itself, except to switch to it.

@@ -28,7 +28,8 @@ Result<std::unique_ptr<ThreadPool>> StartRankThreads(const RankThreads& threads)
 struct ParallelOptions {
   int tensor_size = 1;  // ranks that share a layer
   int num_stages = 1;
-  std::vector<RankThreads> threads;  // by rank; those of rank 0 are the caller's pool
+  // One entry per rank; the threads of rank 0 are the caller's pool.
+  std::vector<RankThreads> threads;
   // The cache; every rank has the same blocks.
   KvGroups kv_groups;
   int64_t num_blocks = 0;

@@ -109,7 +109,7 @@ struct ProcessShare {
   std::unique_ptr<MessageStepChannel> channel;
   std::unique_ptr<RankCalls> calls;
   std::unique_ptr<KvCache> cache;
-  std::unique_ptr<CacheBytes> bytes;  // of the cache; null if no blocks are moved
+  std::unique_ptr<CacheBytes> bytes;  // access to the cache; null if no blocks are moved
   std::vector<int64_t> block_shares, state_shares;
   std::unique_ptr<ShareStage> weights;
   std::unique_ptr<Model> model;
@@ -131,7 +131,7 @@ class SlotsOfProcesses final : public LoraStore {
   const LoraLayout& layout() const override { return own_->layout(); }
   Status Fill(int slot, const LoraAdapter& adapter) override {
     RETURN_IF_ERROR(own_->Fill(slot, adapter));
-    std::error_code failed;  // set if the working folder is gone
+    std::error_code failed;  // error if the working folder no longer exists
     const std::filesystem::path folder = std::filesystem::absolute(adapter.folder(), failed);
     if (failed) {
       return sluice::Fail(ErrorCode::kUnavailable,
@@ -250,7 +250,7 @@ class LeadingModel final : public Model, public WeightStage {
 
   // The ranks load at the same time.
   Status StageOnAll(const std::filesystem::path& folder) {
-    std::error_code failed;  // set if the working folder is gone
+    std::error_code failed;  // error if the working folder no longer exists
     const std::filesystem::path absolute = std::filesystem::absolute(folder, failed);
     if (failed) {
       return Fail(ErrorCode::kUnavailable,
@@ -278,7 +278,7 @@ class LeadingModel final : public Model, public WeightStage {
   // filling an adapter's slot could wait until there are no more steps.
   FairMutex is_speaking_;
   ProcessShare share_;
-  bool is_staged_ = false;  // at the other ranks, or it may be
+  bool is_staged_ = false;  // whether the other ranks have staged weights, or may have
   std::shared_ptr<LoraStore> slots_;
 };
 

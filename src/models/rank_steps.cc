@@ -28,8 +28,8 @@ void AbandonStep(Model& share, ThreadPool& pool) {
   }
 }
 
-// If that throws, the step that `share` has begun is over: nothing may use the memory of the caller
-// and of other ranks after this.
+// If this also throws, the step that `share` has begun is over: nothing may use the memory of the
+// caller and of other ranks after this.
 void EndReading(StepChannel& channel, Model& share, ThreadPool& pool) {
   try {
     channel.EndReading();

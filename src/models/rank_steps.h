@@ -17,7 +17,7 @@ void LeadBegin(Communicator& all, StepChannel& channel, Model& share, ThreadPool
                const StepInput& input, KvCache& cache, float* logits);
 void LeadFinish(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool);
 
-// Carries out a call at a rank that computes with `share`; returns the model for the following
+// Carries out a call on a rank that computes with `share`. Returns the model for the following
 // steps.
 using CarryOut = std::function<Model&(const RankCall& call, Model& share)>;
 

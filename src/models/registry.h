@@ -39,10 +39,11 @@ struct ConfigDefaults {
   // The default original positions of rope_scaling; 0: max_position_embeddings.
   int64_t original_max_position_embeddings = 0;
   // Default fraction of a head that RoPE rotates; nullopt: always the whole head, whatever
-  // config.json says.
+  // config.json contains.
   std::optional<double> partial_rotary_factor = {};
-  bool takes_rotary_dim = false;   // config.json may give rotary_dim instead
-  int64_t default_rotary_dim = 0;  // if not 0: the default of rotary_dim, if neither is given
+  bool takes_rotary_dim = false;  // whether config.json may give rotary_dim instead
+  // If not 0: the default of rotary_dim when config.json gives neither.
+  int64_t default_rotary_dim = 0;
   std::optional<int32_t> bos_token_id = {};
   std::optional<int32_t> eos_token_id = {};
   bool tie_word_embeddings = false;
@@ -50,7 +51,7 @@ struct ConfigDefaults {
   bool mlp_bias = false;
   Activation activation = Activation::kSilu;
   bool is_nested = false;    // the decoder's fields are in text_config
-  bool may_be_flat = false;  // older files have them at the top level instead
+  bool may_be_flat = false;  // whether older files have them at the top level instead
   // max_position_embeddings is the length after RoPE scaling, not before.
   bool positions_are_scaled = false;
   // Latent attention: default of qk_rope_head_dim, the size of the rotated part of a head,
@@ -64,34 +65,39 @@ struct ConfigDefaults {
 
 // Documentation of a family: `sluice help --models`, docs/models.md.
 struct FamilyNotes {
-  std::string_view models = {};     // published models, with their sizes
-  std::string_view operators = {};  // operators besides, or instead of, those of Llama
+  std::string_view models = {};  // published models, with their sizes
+  // Operators that it needs in addition to, or instead of, those of Llama.
+  std::string_view operators = {};
   // Checkpoints of tests/data/checkpoints that are compared with transformers.
   std::string_view golden = {};
-  // Their largest root mean square error of a position's log probabilities, in float32.
+  // The largest root mean square error of the log probabilities of a position in these checkpoints,
+  // in float32.
   double error = 0;
 };
 
 // The properties of an architecture.
 struct ModelFamily {
-  // A name in config.json's `architectures`. Families with the same name differ in model_type.
+  // A name in config.json's `architectures`. Families with the same name have different
+  // model_types.
   std::string_view architecture;
   std::string_view model_type;
   ConfigDefaults defaults;
-  // Reads the family's own fields into config.spec, which DescribePlainDecoder has filled from the
-  // common ones. kUnsupported if a setting affects the model's results and is not implemented.
+  // Reads the family's own fields into config.spec, in which DescribePlainDecoder has already set
+  // the common fields. kUnsupported if a setting affects the model's results and is not
+  // implemented.
   Status (*read)(const JsonFields& fields, ModelConfig& config);
   FamilyNotes notes = {};
-  // If text_config's model_type selects one of several decoders: returns its defaults. Null:
-  // `defaults` apply to all.
+  // If text_config's model_type selects one of several decoders: returns that decoder's defaults.
+  // Null: `defaults` apply to all.
   const ConfigDefaults& (*text_defaults)(std::string_view text_type) = nullptr;
   // Another name of the model_type; "": none.
   std::string_view second_type = {};
   // Another name of the architecture, in files published with their own code.
   std::string_view published_architecture = {};
-  // If not empty: the decoder is that of another family, without text_config. text_config's
-  // model_type names it, one of these; by default the first. `read` is null then, and `defaults`
-  // gives only tie_word_embeddings, is_nested and may_be_flat.
+  // If not empty: the decoder is that of another family, without text_config. These are the
+  // possible values of text_config's model_type, which names that family; the first one is the
+  // default. `read` is then null, and `defaults` gives only tie_word_embeddings, is_nested and
+  // may_be_flat.
   std::span<const std::string_view> text_types = {};
 };
 

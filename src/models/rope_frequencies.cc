@@ -35,7 +35,7 @@ double DynamicTheta(double theta, const RopeScaling& scaling, int64_t rotary_dim
 
 std::vector<float> Yarn(double theta, const RopeScaling& scaling, int64_t head_dim) {
   const auto width = static_cast<double>(head_dim);
-  // Returns the dimension whose wave makes `rotations` rotations over the original positions.
+  // Returns the dimension whose wave makes `rotations` full rotations over the original positions.
   const auto dimension = [&](double rotations) {
     const auto original = static_cast<double>(scaling.original_max_position_embeddings);
     return width * std::log(original / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
@@ -91,8 +91,8 @@ std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t rotary_dim) {
       for (float& frequency : frequencies) frequency /= static_cast<float>(scaling.factor);
       return frequencies;
     }
-    // This table is for contexts within the original positions, which are not scaled; LongTableOf
-    // returns the other.
+    // This table is for contexts within the original positions, which are not scaled. LongTableOf
+    // returns the table for longer contexts.
     case RopeKind::kDynamic:
       return Plain(scaling.alpha ? RaisedTheta(rope.theta, *scaling.alpha, rotary_dim) : rope.theta,
                    rotary_dim);

@@ -15,14 +15,15 @@ namespace sluice {
 // positions. Source: transformers modeling_rope_utils.py.
 std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t rotary_dim);
 
-// Sets the tables of `spec`: the one from `rope`, then `others`. DecoderSpec::long_rope_table is
-// that of kLongRope or, as in vLLM, that of kDynamic for the maximum context.
+// Sets the tables of `spec`: first the table from `rope`, then `others`.
+// DecoderSpec::long_rope_table is the long table of kLongRope or, as in vLLM, the table of kDynamic
+// for the maximum context.
 void DescribeRope(const RopeConfig& rope, int64_t rotary_dim, DecoderSpec& spec,
                   std::vector<std::vector<float>> others = {});
 
-// Returns the longest context with `rope` if config.json specifies `positions`. As in vLLM: llama3
-// and longrope scaling are included in `positions`. Other kinds multiply `positions`; YaRN
-// multiplies the original positions.
+// Returns the longest context with `rope` if config.json specifies `positions`. As in vLLM,
+// `positions` already includes the scaling of kinds llama3 and longrope. Other kinds multiply
+// `positions`; YaRN multiplies the original positions.
 int64_t ScaledPositions(const RopeConfig& rope, int64_t positions);
 
 }  // namespace sluice

@@ -43,7 +43,7 @@ HeadCut CutHeads(const AttentionSpec& attention, int rank, int size) {
     return {{kv.begin * group, kv.end * group}, kv};
   }
   int64_t head = 0;
-  RowRange ranks = PartOf(size, 0, num_kv_heads);  // the ranks that have this head
+  RowRange ranks = PartOf(size, 0, num_kv_heads);  // the ranks that compute this head
   while (rank >= ranks.end) ranks = PartOf(size, ++head, num_kv_heads);
   const RowRange q = PartOf(group, rank - ranks.begin, ranks.size());
   return {{head * group + q.begin, head * group + q.end}, {head, head + 1}};
@@ -162,7 +162,7 @@ KvGroups ShareGroups(const KvGroups& groups, const DecoderSpec& spec, const Rank
   if (num_layers == groups.places.size()) return share;
   share.places.clear();
   share.layers_per_group = 0;
-  std::map<int, std::map<int, int>> slots;  // by group of the whole model, then by slot
+  std::map<int, std::map<int, int>> slots;  // by the whole model's group, then by slot
   for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
     const KvGroups::Place& whole = groups.places[static_cast<size_t>(layer)];
     if (whole.slot < 0) {

@@ -46,8 +46,8 @@ struct RankPlace {
 // Maximum number of ranks in a group.
 inline constexpr int kMostRanks = 256;
 
-// Returns the rows, out of `count`, of rank `rank` of `size`: whole panels of packed matrices if
-// there is at least one per rank.
+// Returns the rows, out of `count`, of rank `rank` of `size` ranks: whole panels of packed matrices
+// if there is at least one panel per rank.
 RowRange CutRows(int64_t count, int rank, int size);
 
 // A rank's query heads and KV heads.
@@ -72,7 +72,7 @@ MixerCut CutMixer(const MixerSpec& mixer, int rank, int size);
 // Returns the layers of a stage. The first stage also has embedding and head, so it never has more
 // layers than others.
 RowRange CutLayers(int64_t num_layers, int stage, int num_stages);
-// Returns the layers of `spec` (the whole model) at the rank at `place`.
+// Returns the layers of `spec` (the whole model) that the rank at `place` computes.
 RowRange LayersOf(const DecoderSpec& spec, const RankPlace& place);
 
 // Returns kInvalidArgument, naming the option, for an encoder, or if the decoder has fewer heads,
@@ -83,9 +83,9 @@ Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages);
 // intermediate rows.
 DecoderSpec ShareOf(const DecoderSpec& spec, const RankPlace& place);
 
-// Returns the groups of a rank's cache. Block ids are those of `groups` (for the whole `spec`), but
-// the cache has memory only for the rank's heads: in its own layers, and in layers of other stages
-// whose keys and values it reads.
+// Returns the groups of a rank's cache. Block ids are the same as in `groups` (which are for the
+// whole `spec`), but the cache has memory only for the rank's heads: in its own layers, and in
+// layers of other stages whose keys and values it reads.
 KvGroups ShareGroups(const KvGroups& groups, const DecoderSpec& spec, const RankPlace& place);
 // Returns the number of layers whose keys and values are in the rank's cache.
 int64_t NumHeldKvLayers(const DecoderSpec& spec, const RankPlace& place);

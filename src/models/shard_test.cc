@@ -243,7 +243,8 @@ TEST(ShardTest, WhatStagesHandOnIsReadByLaterOnes) {
   const DecoderSpec spec = SharedKeysSpec();
   const auto rows_of = [&](int rank) { return StageRows::For(spec, RankPlace::Of(rank, 2, 3)); };
   const StageRows first = rows_of(0), middle = rows_of(2), last = rows_of(4);
-  // The residual, embeddings of four layers, one KV head of layer 0 and two of layer 1.
+  // The row consists of the residual, embeddings of four layers, one KV head of layer 0 and two KV
+  // heads of layer 1.
   EXPECT_EQ(first.handed_on(false), 96 + 4 * 8 + 2 * 32 + 2 * 128);
   EXPECT_EQ(middle.received(), first.handed_on(false));
   EXPECT_EQ(last.received(), middle.handed_on(false));

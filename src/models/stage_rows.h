@@ -20,13 +20,13 @@ struct StageRows {
   struct Keys {
     int64_t layer = 0;  // index in the whole model
     int64_t width = 0;  // width of this rank's heads
-    int64_t first = 0;  // number of elements of a row before them
-    // The rank's first layer that attends to them. -1: the rank only forwards them.
+    int64_t first = 0;  // number of elements of a row that precede these keys and values
+    // The rank's first layer that attends to these keys. -1: the rank only forwards them.
     int64_t user = -1;
   };
 
-  // Returns the rows of the rank at `place`. The last stage sends only the residual and `handed`,
-  // to the first stage.
+  // Returns the rows of the rank at `place`. The last stage sends only the residual and the
+  // `handed` elements, to the first stage.
   static StageRows For(const DecoderSpec& spec, const RankPlace& place,
                        const HandedRows& handed = {});
 
@@ -48,7 +48,7 @@ struct StageRows {
   int64_t first_embedding_layer = 0;
   int64_t embedding_layers = 0;
   int64_t embedding_width = 0;  // elements per row and layer; 0: no embeddings
-  // In order of layers; the first `num_received` come from previous stages.
+  // In the order of the layers; the first `num_received` come from previous stages.
   std::vector<Keys> keys;
   size_t num_received = 0;
 

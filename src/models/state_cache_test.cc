@@ -1,4 +1,4 @@
-// The memory of recurrent states, as planned and as the process takes it.
+// Tests the memory of recurrent states: the planned bytes, and the bytes that the process takes.
 #include "models/state_cache.h"
 
 #include <unistd.h>
@@ -23,7 +23,8 @@ int64_t ResidentBytes() {
   return pages * ::sysconf(_SC_PAGESIZE);
 }
 
-// Qwen3.5 0.8B's, LFM2 1.2B's and Granite 4.0-H Micro's layers, whose classes have other defaults.
+// Layers of Qwen3.5 0.8B, LFM2 1.2B and Granite 4.0-H Micro; the defaults of their configuration
+// classes differ from these.
 constexpr const char* kConfigs[] = {
     R"({"model_type": "qwen3_5_text", "hidden_size": 1024, "num_hidden_layers": 24,
         "intermediate_size": 3584, "num_attention_heads": 8, "num_key_value_heads": 2,

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMostHeads = 4096, kWidest = 65536;
 
-// transformers writes infinity in these ways, because JSON has no infinity.
+// transformers writes infinity in these forms, because JSON has no infinity.
 bool IsInfinite(const json::Value& value) {
   if (value.is_string()) return value.as_string() == "Infinity" || value.as_string() == "inf";
   const json::Value* const text = value.is_object() ? value.Find("__float__") : nullptr;

@@ -32,8 +32,8 @@
 
 namespace sluice {
 
-// Orders for a rank, carried out in the order of the members. An empty order means that no steps
-// follow.
+// Orders for a rank, carried out in the order of the members. An order without members set means
+// that no steps follow.
 struct StepOrder {
   const StepInput* input = nullptr;  // not null: begin this step
   bool finishes = false;             // finish the oldest step in flight
@@ -53,8 +53,8 @@ class StepChannel {
   // Called at rank 0. `input` and the data it points to must not change until EndReading returns.
   virtual void Publish(const StepInput& input) = 0;
   virtual void PublishFinish() = 0;
-  // Called at rank 0: the other ranks carry this out after the steps published so far, and answer
-  // outside the channel.
+  // Called at rank 0: the other ranks carry out this call after the steps published so far, and
+  // answer outside of the channel.
   virtual void PublishCall(const RankCall& call) = 0;
   // Called at rank 0: there will be no more steps.
   virtual void Close() = 0;
@@ -67,9 +67,9 @@ class StepChannel {
   virtual void EndStep() = 0;
 };
 
-// Returns a channel between threads for one step at a time. `group` is from MakeLocalGroup and must
-// outlive the channel. `ends_apart`: EndStep waits until all ranks have called it. This is for
-// devices, where until then only the rank itself knows that it failed.
+// Returns a channel between threads, for one step in flight. `group` is from MakeLocalGroup and
+// must outlive the channel. `ends_apart`: EndStep waits until all ranks have called it. Devices
+// need this, because until then a failure is known only to the rank itself.
 std::unique_ptr<StepChannel> MakeLocalStepChannel(Communicator& group, bool ends_apart);
 
 }  // namespace sluice

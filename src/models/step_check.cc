@@ -69,7 +69,7 @@ void CheckStepInput(const DecoderSpec& spec, const ModelOptions& options, const 
                                                              : spec.hidden_size;
     CHECK_EQ(std::ssize(input.hidden), rows * width);
   }
-  // A negative token is one that the previous step draws.
+  // A negative token stands for a token that the previous step draws.
   const int64_t least = takes_drawn_tokens ? -options.max_logit_rows : 0;
   for (const int32_t token : input.tokens)
     CHECK(token >= least && token < spec.vocab_size, "token {}", token);

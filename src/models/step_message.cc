@@ -15,7 +15,7 @@ namespace {
 // Numbers are written in groups of seven bits, lowest first; all bytes except the last have the top
 // bit set.
 constexpr int kMostNumberBytes = 5;
-constexpr int64_t kNoBlockId = -1;  // for positions that are no longer seen
+constexpr int64_t kNoBlockId = -1;  // table entries for positions that are no longer seen
 
 }  // namespace
 
@@ -73,7 +73,7 @@ int64_t StepLimits::max_bytes() const {
   const int64_t numbers = 7 + max_slices * 5 + max_tables() * (3 + max_blocks()) + max_rows +
                           max_logit_rows + num_states * 5;
   if (image_rows == 0) return numbers * kMostNumberBytes;
-  // Spans, rows of the step, and positions on axes; stored rows.
+  // Contents: spans, rows of the step, positions on axes, stored rows.
   const int64_t more = 4 + max_slices + max_rows * (2 + 2 + num_axes) + image_rows;
   return (numbers + more) * kMostNumberBytes +
          image_rows * image_row_width * static_cast<int64_t>(sizeof(float));
@@ -90,8 +90,8 @@ StepEncoder::StepEncoder(const StepLimits& limits)
       memory_(static_cast<size_t>(limits.max_tables())),
       used_(static_cast<size_t>(limits.max_tables())) {}
 
-// Sequences keep their order between steps except those that end, so the number after the previous
-// slice's is likely right.
+// Sequences keep their order between steps, except those that end. So the number after the previous
+// slice's number is the likely one.
 int64_t StepEncoder::NumberOf(const int32_t* memory, int64_t guess) {
   const int64_t count = limits_.max_tables();
   int64_t oldest = -1;
@@ -165,7 +165,7 @@ void StepEncoder::PutImages(const StepInput& input) {
                           !input.stored_image_rows.empty() || !input.rope_positions.empty();
   Put(message_, has_images ? 1 : 0);
   if (!has_images) return;
-  // Only the spans of the slices' own tokens.
+  // Sends only the spans that contain the slices' own tokens.
   for (const kernels::AttentionSlice& slice : input.SlicesOf(0)) {
     const std::span<const kernels::SeenSpan> spans(slice.spans,
                                                    static_cast<size_t>(slice.num_spans));

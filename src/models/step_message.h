@@ -28,8 +28,8 @@ struct StepLimits {
   int64_t vocab_size = 0;
   int64_t num_adapters = 0;  // slots of LoRA adapters
   int64_t num_states = 0;    // slots of states
-  // Places for rows of images (StepInput::stored_image_rows), 0: none; numbers in a row; axes of
-  // StepInput::rope_positions.
+  // Number of places for rows of images (StepInput::stored_image_rows), 0: none; elements per row;
+  // number of axes of StepInput::rope_positions.
   int64_t image_rows = 0;
   int64_t image_row_width = 0;
   int64_t num_axes = 0;
@@ -40,7 +40,7 @@ struct StepLimits {
   int64_t max_bytes() const;
 };
 
-// The tables that one side keeps, each [max_blocks].
+// The block tables that one side keeps, each [max_blocks].
 class SentTables {
  public:
   explicit SentTables(const StepLimits& limits);
@@ -83,14 +83,14 @@ class StepDecoder {
  public:
   explicit StepDecoder(const StepLimits& limits);
 
-  // kInvalidData, with the place, for bytes that no encoder with these limits wrote; the kept
-  // tables are then undefined. The step is valid until the next call.
+  // kInvalidData, with the position in the message, for bytes that no encoder with these limits
+  // wrote; the kept tables are then undefined. The step is valid until the next call.
   Result<const StepInput*> Decode(std::span<const std::byte> message);
 
  private:
   class NumberReader;
   Status TakeStates(NumberReader& reader, int64_t num_slices);
-  // Keeps the rows that are stored, to which the step's rows then point.
+  // Copies the stored rows of images to their places. The step's rows then point to these places.
   Status TakeImages(NumberReader& reader, int64_t num_rows);
   Status TakeSpans(NumberReader& reader);
 
