@@ -26,7 +26,7 @@ struct TestStep {
   StepInput input() const { return {tokens, positions, slices, logit_rows, 2, {}}; }
 };
 
-// An engine's sequence; its tables do not move while it lives.
+// A sequence of the engine. Its tables do not move during its lifetime.
 struct TestSequence {
   explicit TestSequence(int32_t first_block) {
     for (auto& table : tables) {

@@ -92,7 +92,7 @@ constexpr auto kTowers = std::to_array<TowerSign>({
     {"dit_", "a model of several parts"},
 });
 
-// Operators that an architecture's modules compute although its fields do not show it.
+// Operators that an architecture's modules need although no field of config.json shows it.
 struct TypeSign {
   std::string_view model_type;
   std::string_view needs;
@@ -180,7 +180,8 @@ bool IsLikeBert(const json::Value& config) {
   return false;
 }
 
-// Returns whether the fields describe this kind of layer as one of our operators.
+// Returns whether the fields describe this kind of layer in a way that one of our operators
+// computes.
 bool IsKnownKind(const json::Value& decoder, std::string_view kind) {
   const auto has = [&](const char* field) { return HasValue(decoder.Find(field)); };
   const bool is_mamba_2 = has("mamba_n_heads") || has("mamba_num_heads");
@@ -376,7 +377,7 @@ std::vector<std::string> UnknownOperators(const json::Value& config, const Check
   const json::Value& decoder = text != nullptr && text->is_object() ? *text : config;
   const bool is_encoder = IsLikeBert(decoder);
   const auto find_signs = [&](const json::Value& object) {
-    // Configurations of Mamba-2 keep this field of the first Mamba, without effect.
+    // Configurations of Mamba-2 still contain this field of Mamba 1, which has no effect.
     const bool is_mamba_2 = HasValue(object.Find("n_groups")) && HasValue(object.Find("num_heads"));
     for (const Sign& sign : kSigns) {
       if (is_mamba_2 && sign.field == "time_step_rank") continue;

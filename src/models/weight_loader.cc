@@ -45,7 +45,7 @@ bool IsSuperfluous(std::string_view name, const DecoderSpec& spec) {
                      [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
-// Whether a tensor belongs to the image or sound part of a model, which text does not pass through.
+// Returns whether a tensor belongs to the image or audio part of a model, which text does not use.
 bool IsOfImages(std::string_view name) {
   constexpr std::array<std::string_view, 28> kPrefixes = {"vision_model.",
                                                           "visual.",
@@ -118,8 +118,8 @@ class ProgressMeter {
   int64_t total_ = 0;
 };
 
-// Rejects tensors with NaN or infinities, or logs them if allowed: such numbers spoil every answer,
-// and in a router they do so without any sign.
+// Rejects tensors with NaN or infinities, or logs them if they are allowed. Such numbers make every
+// answer wrong; in a router, nothing else shows the error.
 class NotFiniteTensors {
  public:
   NotFiniteTensors(const Checkpoint& checkpoint, bool allowed)
@@ -282,8 +282,8 @@ float NumberOf(std::span<const StoredTensor* const> tensors, int64_t index,
 // Number of values that are decoded and rounded together.
 constexpr int64_t kRoundedChunkNumbers = int64_t{4} << 20;
 
-// Adds rows of a part, with values rounded during loading. Chunks begin at blocks of the stored
-// tensor, so that its values do not depend on which rows are held.
+// Adds rows of a part. Their values are rounded during loading. Chunks begin at blocks of the
+// stored tensor, so that the values of a block do not depend on which rows this rank holds.
 Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& held,
                   int64_t first_row, const MatrixSink::Done& done,
                   const MatrixSink::NotFinite& not_finite) {
@@ -294,7 +294,7 @@ Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& he
   const int64_t chunk_rows = std::max<int64_t>(1, kRoundedChunkNumbers / source.cols / unit) * unit;
   RoundedRows rounded(*part.rounded_to);
   for (int64_t row = held.begin / unit * unit; row < held.end; row += chunk_rows) {
-    // Rounds whole blocks, including rows that are not held.
+    // Rounds whole blocks, including rows that this rank does not hold.
     const int64_t needed = std::min(chunk_rows, held.end - row);
     const int64_t rows = std::min(RoundUp(needed, unit), source.rows - row);
     const StoredMatrix chunk = rounded.Round(sink.pool(), source, row, rows);
@@ -344,7 +344,7 @@ class Inspection {
   void Matrix(const MatrixParameter& matrix) {
     const auto source = FindMatrix(matrix, checkpoint_, scheme_, ElementType::kBF16);
     if (!source) {
-      // Parts without problems still count as used, else their tensors would be reported as
+      // A part with problems also counts as used; otherwise its tensors would be reported as
       // unexpected.
       for (const ParameterPart& part : matrix.parts) {
         const Result<StoredLinear> found =
@@ -487,7 +487,7 @@ class Inspection {
   std::set<std::string, std::less<>> used_;
   std::set<std::string, std::less<>> failed_modules_;
   std::vector<std::string> problems_;
-  std::unordered_set<std::string> told_;  // the same: there may be one for each tensor
+  std::unordered_set<std::string> told_;  // the same, for fast look-up
   std::string first_name_;
   std::map<std::string, std::pair<int64_t, std::string>> surprises_;  // count, an example's name
   std::vector<std::string> mixed_;
@@ -518,7 +518,7 @@ class MatrixReader {
     return total_bytes;
   }
 
-  // Returns the source of the next matrix.
+  // Returns the MatrixSource of the next matrix.
   Result<MatrixSource> Next() {
     MatrixSource source = std::move(next_);
     RETURN_IF_ERROR(FetchNext());

@@ -19,8 +19,8 @@ namespace sluice {
 // the matrix has plain numbers in the compute type. REQUIRES: `stored` is not empty.
 DataFormat PackedFormat(const std::vector<DataFormat>& stored, ElementType compute_type);
 
-// Like PackedFormat, for values taken from a module stored in this format (TakenRows). Returns a
-// plain format.
+// Like PackedFormat, for values that are taken from a module stored in this format (TakenRows).
+// Returns a plain format.
 DataFormat TakenFormat(const DataFormat& stored, ElementType compute_type);
 
 // Like PackedFormat, for a matrix whose parts have the storage format in the configuration.

@@ -1,4 +1,4 @@
-// Replaces the weights of a model of several ranks, in all of them between the same two steps.
+// Replaces the weights of a model of several ranks. All ranks switch between the same two steps.
 #pragma once
 
 #include <filesystem>
@@ -20,13 +20,13 @@ class WeightStage {
   // threads, while the old shares stay in use. An error names the rank; then nothing is staged
   // anywhere.
   virtual Status Stage(const std::filesystem::path& folder) = 0;
-  // Stages what `loaded` has staged, in memory that both share. REQUIRES: both are threads, and
-  // have the same sizes.
+  // Stages the weights that `loaded` has staged, in memory that both share. REQUIRES: both are
+  // computed by threads, and have the same sizes.
   virtual Status StageFrom(const WeightStage& loaded) = 0;
   virtual void Drop() = 0;
-  // All ranks compute with the staged weights from the next step on, and free the old ones. Called
-  // by the thread that computes the steps, with none in flight; it then calls PrepareThread of the
-  // model. REQUIRES: staged. Throws GroupError.
+  // All ranks compute with the staged weights from the next step on, and free the old weights.
+  // Called by the thread that computes the steps, while no step is in flight; that thread then
+  // calls PrepareThread of the model. REQUIRES: weights are staged. Throws GroupError.
   virtual void Switch() = 0;
 };
 

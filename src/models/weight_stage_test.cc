@@ -1,5 +1,5 @@
-// New weights, and pieces of the cache, in all ranks of a model: threads, and processes, which are
-// threads here that share only a communicator.
+// Tests new weights, and pieces of the cache, in all ranks of a model. The ranks are threads, or
+// processes. Processes are also threads in this test, which share only a communicator.
 #include "models/weight_stage.h"
 
 #include <atomic>

@@ -16,7 +16,7 @@ int64_t SumRows(const std::vector<ParameterPart>& parts) {
   return rows;
 }
 
-// Selects this rank's rows: of `rows` rows, of query heads, and of KV heads.
+// Selects this rank's rows, out of `rows` rows, out of the query heads, or out of the KV heads.
 class PartCutter {
  public:
   explicit PartCutter(const RankPlace& place) : place_(place) {}
@@ -27,8 +27,8 @@ class PartCutter {
   ParameterPart Queries(std::string name, const AttentionSpec& spec) const {
     return Heads(std::move(name), spec.q_width(), HeadsOf(spec).q, spec.head_dim);
   }
-  // For a module whose rows are, for each head, q and then its gate. Returns the rows of all gates,
-  // then of all q.
+  // For a module that has, for each head, the rows of q followed by the rows of the gate. Returns
+  // the rows of all gates, then of all q.
   std::vector<ParameterPart> GatesAndQueries(const std::string& name,
                                              const AttentionSpec& spec) const {
     std::vector<ParameterPart> parts;
@@ -429,13 +429,13 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
                             {cut.EachQuery(prefix + "." + spec.sinks_tensor, spec)},
                             &weights.sinks});
   }
-  // The scales of the keys and values that the layer reads, which may belong to another layer.
+  // The scales of the keys and values that the layer reads. They may belong to another layer.
   list.kv_scales.push_back(
       {.attention = spec.has_own_kv()
                         ? prefix
                         : fmt::format("{}.{}", LayerModule(nullptr, spec.kv_layer), spec.module),
        .target = &weights.kv_scales});
-  // Some programs store keys and values that such a layer does not use.
+  // Some programs store keys and values that such a layer does not read.
   if (!spec.has_own_kv()) {
     for (const char* module : {"k_proj", "v_proj", "k_norm", "v_norm"})
       list.unread.push_back(fmt::format("{}.{}.", prefix, module));

@@ -36,8 +36,8 @@ struct ExpertWeights {
   std::vector<kernels::PackedMatrix> matrices;  // [experts] of [out, in]
   std::vector<LinearInputs> inputs;             // [experts]
   std::vector<float> bias;                      // [experts, out], or empty
-  // Index into LoraLayout::layers of the first expert's layer; the other experts follow. -1: no
-  // adapter changes them.
+  // Index into LoraLayout::layers of the first expert's layer, which is followed by the layers of
+  // the other experts. -1: no adapter changes them.
   int lora_layer = -1;
 };
 
@@ -48,8 +48,8 @@ struct AttentionWeights {
   // [head_dim]; with QkNorm::kWholeWidth [q_width] and [kv_width]; or empty.
   std::vector<float> q_norm, k_norm;
   std::vector<float> v_norm;  // [head_dim] of ones if values are normalized, else empty
-  // With QkNorm::kLayerBeforeRope, q_norm and k_norm are [head_dim], or one such row per head. The
-  // biases have the same shape, or are empty.
+  // With QkNorm::kLayerBeforeRope, q_norm and k_norm are [head_dim], or have one such row per head.
+  // The biases have the same shape, or are empty.
   std::vector<float> q_norm_bias, k_norm_bias;
   LinearWeights gate;              // for AttentionSpec::gate; else empty
   std::vector<float> gate_bias;    // [num_heads], or empty
@@ -57,11 +57,11 @@ struct AttentionWeights {
   LinearWeights output;            // [hidden, q_width]
   std::vector<float> sinks;        // [num_heads], or empty
   KvScales kv_scales;              // for an FP8 cache
-  // For latent attention, else empty. `qkv` is then [first_width, hidden]: rows of q_a (of q if
-  // q_rank is 0), then of the latent vector and the shared key. q_norm is [q_rank], k_norm
+  // For latent attention; otherwise empty. `qkv` is then [first_width, hidden]: rows of q_a (or of
+  // q, if q_rank is 0), then of the latent vector and the shared key. q_norm is [q_rank], k_norm
   // [kv_rank].
   LinearWeights q_b;       // [num_heads * (nope_dim + rope_dim), q_rank]
-  ExpertWeights key_up;    // per head [kv_rank, nope_dim]: W_UK, transposed
+  ExpertWeights key_up;    // for each head [kv_rank, nope_dim]: W_UK, transposed
   ExpertWeights value_up;  // per head [value_dim, kv_rank]: W_UV
   // If the layer has its own indexer (IndexerSpec), else empty.
   LinearWeights index_q;                           // [heads * head_dim, q_rank]
@@ -177,7 +177,7 @@ struct DecoderWeights {
   std::vector<float> scores;               // [num_scores, hidden]; only for HeadSpec::Kind::kScores
   // As LinearWeights::lora_layer.
   int embedding_lora = -1, head_lora = -1;
-  DrafterWeights drafter;  // for a drafting head, or empty
+  DrafterWeights drafter;  // weights of a drafting head; otherwise empty
 };
 
 // Rows of a matrix, or elements of a vector. The name of a matrix's part is its module's
@@ -196,21 +196,21 @@ struct ParameterPart {
 };
 
 // The matrix of one expert within a tensor of all experts: [experts, rows, cols], or [experts,
-// cols, rows] if `transposed`. With `either`, the tensor's shape decides; if it is ambiguous,
-// `transposed` does.
+// cols, rows] if `transposed`. With `either`, the tensor's shape decides; if the shape is
+// ambiguous, `transposed` decides.
 struct FusedExpert {
   std::string module;  // "model.layers.0.mlp.experts.gate_up_proj"
   int64_t expert = 0;
   int64_t num_experts = 0;
   bool transposed = false;
   bool either = false;
-  // Whether the tensor is [experts * intermediate size, hidden size]. If `transposed`, an expert's
-  // rows in it are the columns of its matrix.
+  // Whether the tensor is [experts * intermediate size, hidden size]. If `transposed`, the rows of
+  // an expert in this tensor are the columns of its matrix.
   bool flat = false;
 };
 
-// Some rows of a module's matrix, decoded from any format to plain numbers, as a matrix of its own.
-// The matrix has one part, with the module's name; the rows of that part are the rows in memory.
+// Some rows of a module's matrix, decoded from any format to plain numbers, as a separate matrix.
+// The matrix has one part, which has the module's name and whose rows are the rows in memory.
 struct TakenRows {
   int64_t module_rows = 0, module_cols = 0;
   RowRange rows = {};
@@ -225,17 +225,17 @@ struct MatrixParameter {
   int64_t cols = 0;
   kernels::PackedMatrix* target = nullptr;
   LinearInputs* inputs = nullptr;   // may be null
-  LinearWeights* linear = nullptr;  // the layer, if an adapter may change it; else null
+  LinearWeights* linear = nullptr;  // the linear layer, if an adapter may change it; else null
   std::optional<FusedExpert> fused = {};
   std::optional<TakenRows> taken = {};
-  ExpertWeights* experts = nullptr;  // the experts whose matrix fused->expert this is; or null
-  // If not empty, all parts are pieces of a tensor of this shape. Its first size is the rows, the
-  // others are the columns; if `is_transposed`, it is [columns, rows]. The tensor has the part's
-  // name; for a `linear` layer, ".weight" is appended.
+  ExpertWeights* experts = nullptr;  // the experts to which fused->expert belongs; or null
+  // If not empty, all parts are pieces of a tensor of this shape. The first dimension is the rows
+  // and the others are the columns; if `is_transposed`, the tensor is [columns, rows]. The tensor
+  // has the part's name; for a `linear` layer, ".weight" is appended.
   std::vector<int64_t> shape = {};
   bool is_transposed = false;
-  // Whether no product with rounded inputs reads it (embedding, router), so that devices store it
-  // as BF16.
+  // Whether no product with rounded inputs reads the matrix (embedding, router), so that devices
+  // store it as BF16.
   bool plain_on_device = false;
 
   int64_t rows() const;         // number of rows in memory
@@ -244,7 +244,7 @@ struct MatrixParameter {
 
 // A vector of F32 in memory. It consists of this rank's elements of one or more tensors [rows],
 // concatenated; consecutive parts with the same name are pieces of one tensor. Also used for a
-// small matrix that no kernel multiplies.
+// small matrix that no matrix kernel reads.
 struct VectorParameter {
   enum class Kind { kNorm, kBias };
   Kind kind = Kind::kNorm;
@@ -256,8 +256,7 @@ struct VectorParameter {
   // If not 0, the tensors are convolution weights [rows / taps, 1, taps], and the target is [taps,
   // rows / taps]. Rows of parts are counted in elements.
   int64_t taps = 0;
-  // If not empty: names of tensors that together, concatenated, replace the tensor that all parts
-  // name.
+  // If not empty: names of tensors whose concatenation replaces the tensor that all parts name.
   std::vector<std::string> joined = {};
   // If not empty: the shape of the only part's tensor.
   std::vector<int64_t> shape = {};

@@ -45,9 +45,9 @@ void CpuWalk::TuneTemperature(const AttentionSpec& spec, float* q, int64_t strid
   });
 }
 
-// Applies one norm over all heads of q, and one over all heads of k. This rank has only some heads,
-// so every rank gathers whole rows, normalizes them, and keeps its own columns. `q`: rows of this
-// rank's q, k and v.
+// Applies one norm over all heads of q, and one over all heads of k. Because this rank has only
+// some heads, every rank gathers whole rows, normalizes them, and keeps its own columns. `q`: rows
+// of this rank's q, k and v.
 void CpuWalk::NormWholeRows(const program::RopeAppend& op, const AttentionSpec& spec,
                             float* q) const {
   const int64_t stride = spec.row_width();
@@ -255,8 +255,8 @@ void CpuWalk::operator()(const program::CopyHeads& op) {
     for (int64_t row = begin; row < end; ++row) {
       const std::byte* const x = from + row * op.from.stride * number;
       std::byte* const y = to + row * op.to.stride * number;
-      // Starts at the last head, so that a head that becomes wider in place overwrites no head that
-      // has not moved yet.
+      // Starts at the last head: a head that becomes wider in place must not overwrite a head that
+      // has not been moved yet.
       for (auto head = static_cast<size_t>(op.heads); head-- > 0;) {
         std::memmove(y + head * to_bytes, x + head * from_bytes, copied);
         std::memset(y + head * to_bytes + copied, 0, to_bytes - copied);

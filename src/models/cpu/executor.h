@@ -41,7 +41,7 @@ struct CpuStep {
   float* results = nullptr;          // receives the step's results
   LoraStep* lora = nullptr;          // null: no sequence of the step has an adapter
   StepObserver* observer = nullptr;  // may be null
-  // Index of the buffers' copy, if steps in flight have separate copies.
+  // Index of the copy of the buffers, if steps in flight have separate copies.
   int64_t copy = 0;
   const TowerStep* tower = nullptr;  // for image towers
 };
@@ -85,7 +85,7 @@ class CpuExecutor {
   ModelOptions options_;
   CpuSurroundings surroundings_;
   Buffer memory_;
-  std::vector<OpTimes::Count*> counts_;  // by operator; empty: time is not measured
+  std::vector<OpTimes::Count*> counts_;  // one entry per operator; empty: time is not measured
 };
 
 }  // namespace sluice

@@ -57,7 +57,7 @@ void CpuWalk::operator()(const program::Convolve& op) {
     }
   };
   // Divides the work by channels, then by slices, so that every thread has a part of each sequence,
-  // however long.
+  // even of a long one.
   constexpr int64_t kBlock = 128;
   const int64_t blocks = (channels + kBlock - 1) / kBlock;
   const auto num_slices = std::ssize(slices);

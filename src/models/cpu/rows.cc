@@ -26,7 +26,7 @@ namespace {
 using program::kNone;
 
 constexpr int64_t kNumberGrain = 4096;
-// Message that replaces rows if a step has none left.
+// Message that is sent instead of rows if a step has no rows left.
 constexpr char kDone = 1;
 
 void ConvertRow(const float* x, int64_t count, std::byte* y, ElementType type) {
@@ -85,7 +85,8 @@ void CpuWalk::operator()(const program::Embed& op) {
 
 void CpuWalk::AddPositionsOf(const program::AddEmbeddings& op, float* x) const {
   const std::vector<float>& table = VectorOf(op.positions);
-  // Positions of requests are within the table, but those of a measuring step may exceed it.
+  // The positions of requests are within the table, but the positions of a measuring step may
+  // exceed it.
   const int64_t last = std::ssize(table) / op.width - 1;
   pool_.ParallelFor(rows_, 16, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -152,7 +153,7 @@ void CpuWalk::operator()(const program::Send& op) {
   Communicator& all = *executor_.surroundings_.all;
   const int to = RankOf((place_.stage + 1) % place_.num_stages);
   if (rows_ == 0) return all.Post(&kDone, sizeof(kDone), to);
-  // Only the last stage may send fewer rows than the step has: the rows with results.
+  // Only the last stage may send fewer rows than the step has: only the rows with results.
   all.Post(F32At(op.x, op.width), rows_ * op.width * int64_t{sizeof(float)}, to);
 }
 

@@ -105,7 +105,7 @@ void TensorRanks::GatherEmbeddings(ThreadPool& pool, std::span<const int32_t> to
   };
   std::fill(widths_.begin(), widths_.end(), 0);
   for (const int32_t token : tokens) widths_[rank_of(token)] += row_bytes;
-  // Gathers everything as a single row, because sizes differ by rank.
+  // Gathers everything as a single row, because the sizes differ between ranks.
   group_.Gather(pool, widths_, 1, mine, scratch);
   std::exclusive_scan(widths_.begin(), widths_.end(), offsets_.begin(), int64_t{0});
   auto* to = reinterpret_cast<std::byte*>(all);

@@ -50,12 +50,12 @@ class TensorRanks {
   // Gathers columns that are divided like the rows of a matrix with `count` rows.
   void GatherRowsOf(ThreadPool& pool, int64_t count, ElementType type, int64_t rows,
                     const void* mine, void* all);
-  // As GatherRowsOf for logits, but only the first rank receives them.
+  // Like GatherRowsOf, for logits, but only the first rank receives them.
   void GatherLogits(ThreadPool& pool, int64_t rows, const float* mine, float* all);
 
-  // Returns the `tokens` whose rows this rank has, of a table of `count` rows that is divided like
-  // a matrix. They are indices into this rank's rows, in the order of `tokens`. Valid until the
-  // next call.
+  // Returns those of `tokens` whose rows this rank has. The table has `count` rows and is divided
+  // like a matrix. The results are indices into this rank's rows, in the order of `tokens`. Valid
+  // until the next call.
   std::span<const int32_t> OwnTokens(std::span<const int32_t> tokens, int64_t count);
   // Gathers the table's rows for `tokens`: F32 [tokens.size(), width]. `mine`: the rows of
   // OwnTokens. `scratch` has the size of `all`.
@@ -65,16 +65,14 @@ class TensorRanks {
  private:
   const AttentionSpec& attention() const {
     return spec_.layers[layer_].attention;
-  }  // with the
-     // heads of all
-     // ranks
+  }  // rows with the heads of all ranks
   void FillWidths(int64_t count, int64_t bytes);
 
   Communicator& group_;
   const DecoderSpec spec_;
   RankPlace place_;
   size_t layer_ = 0;
-  std::vector<int64_t> widths_;   // bytes of each rank in a gather
+  std::vector<int64_t> widths_;   // number of bytes of each rank in a gather
   std::vector<int64_t> offsets_;  // used by GatherEmbeddings
   std::vector<int32_t> own_tokens_;
 };

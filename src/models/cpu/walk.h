@@ -31,8 +31,8 @@ class CpuWalk {
   using Op = program::Op;
   using BufferId = program::BufferId;
 
-  // Returns the number of the buffer's rows that are computed now; the first row of the part is row
-  // 0.
+  // Returns the number of the buffer's rows that are computed now. Row 0 is the first row of the
+  // current part.
   int64_t CountOf(BufferId buffer) const;
   // Returns the memory of these rows; a row of the step has `row_bytes` bytes. Null for kNone.
   std::byte* At(BufferId buffer, int64_t row_bytes) const;
@@ -47,7 +47,7 @@ class CpuWalk {
     return reinterpret_cast<float*>(At(columns, sizeof(float)));
   }
   kernels::Activations Rows(BufferId buffer, ElementType type, int64_t width) const;
-  // Returns a vector's elements; null for kNone.
+  // Returns the elements of a vector; null for kNone.
   const float* Vector(program::VectorId id) const {
     return id == program::kNone ? nullptr : program_.vectors[static_cast<size_t>(id)]->data();
   }
@@ -65,14 +65,14 @@ class CpuWalk {
   }
   // Runs the operator with this index. Measures its time if requested.
   void RunAt(int32_t index);
-  // Returns whether the condition is true, so that no operator is skipped. If it is false for lack
-  // of rows, sets the number of rows to 0.
+  // Returns whether the condition is true, so that no operator is skipped. If the condition is
+  // false because there are no rows, sets the number of rows to 0.
   bool GoesOn(program::SkipUnless::Condition condition);
   // Returns the index of the operator after the parts.
   int32_t RunParts(int32_t index);
 
-  // Never called: handles operators that only devices have, and those that Run and RunParts execute
-  // themselves.
+  // Never called. The operators are those that only devices have, and those that Run and RunParts
+  // execute themselves.
   template <typename Other>
   void operator()(const Other& /*op*/) {
     CHECK(false, "{} is no operator of the CPU", Other::kName);
@@ -162,12 +162,13 @@ class CpuWalk {
   void MultiplyPlain(program::LinearId linear, int32_t lora, const kernels::Activations& x,
                      float* y) const;
   // Replaces the results of `weights` in rows whose adapter has its own matrix, and adds the
-  // contributions of the other adapters. `weights` is null for a head tied to the embedding table.
+  // contributions of the other adapters. `weights` is null for a head that uses the embedding
+  // table.
   void ApplyLora(int32_t layer, const LinearWeights* weights, const kernels::Activations& x,
                  float* y, int64_t y_stride) const;
   // Divides `rows` rows into pieces [begin, begin + count) and calls norm(weight, begin, count)
-  // once for each piece. `weight` is the vector `id`, or the rows' adapter's replacement of it.
-  // REQUIRES: rows of the step.
+  // once for each piece. `weight` is the vector `id`, or its replacement in the adapter of these
+  // rows. REQUIRES: the rows are rows of the step.
   template <typename Norm>
   void ForEachWeight(program::VectorId id, int64_t rows, Norm&& norm) const {
     const std::vector<float>& base = VectorOf(id);
@@ -224,7 +225,7 @@ class CpuWalk {
   ThreadPool& pool_;
   const int64_t step_rows_;  // number of rows at the beginning of the step
   int64_t rows_;             // number of rows that are still computed
-  // The part of the step that is being computed:
+  // The part of the step that is computed now:
   bool is_part_ = false;
   int64_t first_ = 0, part_rows_ = 0, pairs_each_ = 1;
 };
