@@ -166,8 +166,8 @@ void DeviceDecoder::Begin(ThreadPool& /*threads*/, const StepInput& input, KvCac
     if (!input.tokens.empty()) Enqueue(input, cache, logits);
     parts_.stream->Record(*begun.end);
   } catch (const std::exception& error) {
-    // Enqueued operations read the inputs and write the logits, which the caller considers unused
-    // once this throws.
+    // Enqueued operations still read the inputs and write the logits. The caller may reuse this
+    // memory once this function throws, so wait for them.
     if (parts_.ranks != nullptr) parts_.ranks->group().Abort(error.what());
     static_cast<void>(parts_.stream->Synchronize());
     FailInFlight(error.what());

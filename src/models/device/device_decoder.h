@@ -20,14 +20,14 @@ namespace sluice {
 
 // Ownership: the device and the memory of weights and workspace outlive it.
 //
-// With several ranks, all call Begin and Finish with the same input, as in DecoderModel, and one
-// step is in flight at a time. A single rank can enqueue the next step while one runs.
+// With several ranks, all ranks call Begin and Finish with the same input, as in DecoderModel, and
+// one step is in flight at a time. A single rank can enqueue the next step while one runs.
 class DeviceDecoder final : public Model {
  public:
   struct Parts {
     Device& device;
     const device::DeviceKernels& kernels;
-    std::shared_ptr<DeviceStream> stream;  // a drafting head's is its target's
+    std::shared_ptr<DeviceStream> stream;  // a drafting head uses its target's stream
     std::unique_ptr<device::DeviceLinear> linear;
     DeviceStepInputs inputs;
     std::unique_ptr<DeviceRanks> ranks;  // null: a single rank
@@ -76,8 +76,9 @@ class DeviceDecoder final : public Model {
   bool takes_drawn_tokens() const override { return parts_.ranks == nullptr && draws_tokens(); }
   Status RecordSteps(const RecordedSteps& steps, KvCache& cache) override;
   int64_t num_replayed() const override { return num_replayed_; }
-  // Captures a step of single tokens as a graph. `input` is sent; `runs_before`: see RecordedSteps.
-  // Sets `padded` as Send does. Throws as the model's steps do.
+  // Captures as a graph a step in which each sequence has one token. `input` has been sent;
+  // `runs_before`: see RecordedSteps. Sets `padded` as Send does. Throws the exceptions of the
+  // model's steps.
   Result<std::unique_ptr<DeviceGraph>> Record(const StepInput& input, bool runs_before,
                                               PaddedStep& padded, const KvCache& cache);
   void Begin(ThreadPool& threads, const StepInput& input, KvCache& cache, float* logits) override;
@@ -89,24 +90,26 @@ class DeviceDecoder final : public Model {
     std::span<TokenDraw> draws;
     int buffer = 0;              // of parts_.inputs
     DeviceEvent* end = nullptr;  // recorded after it
-    std::string failure;         // of an earlier step, which makes this step's results invalid
+    std::string failure;  // an earlier step's failure, which makes this step's results invalid
     // HeadSpec::Kind::kScores: where Finish writes the results of `hidden`.
     float* results = nullptr;
     int64_t num_results = 0;     // rows
     std::vector<float> hidden;   // [max_logit_rows, hidden], or empty
-    std::vector<int32_t> slots;  // of the step's adapters; -1 for rows without
+    std::vector<int32_t> slots;  // slots of the step's adapters; -1 for rows without an adapter
   };
   void Enqueue(const StepInput& input, const KvCache& cache, float* logits);
   // Copies rows of images to the device.
   void StoreImageRows(std::span<const StoredImageRow> rows);
-  // Enqueues what a step does to states before its tokens: copies, and zeros for new sequences.
+  // Enqueues what a step does to states before its tokens: it copies slots, and zeros the slots of
+  // new sequences.
   void PrepareStates(const StepInput& input, const StateCache& states);
-  // Enqueues a step that was sent, of `input`: the same operations for all steps with equal numbers
-  // of rows whose logits are all wanted. Returns the number of rows that have results.
+  // Enqueues a step of `input`, which has been sent. The operations are the same for all steps with
+  // equal numbers of rows in which all logits are wanted. Returns the number of rows that have
+  // results.
   int64_t RunProgram(const StepInput& input, int64_t rows, int64_t logit_rows, const KvCache& cache,
                      float* results);
   void FailInFlight(const std::string& reason);
-  // Allows the step's adapters to be replaced.
+  // Allows the adapters of the step to be replaced again.
   void EndUse(const Begun& begun);
   // Draws the tokens that the step asks for; copies the other rows of logits to the host.
   void FinishLogits(const StepInput& input, float* logits);

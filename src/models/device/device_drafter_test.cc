@@ -1,4 +1,4 @@
-// Drafting heads on the emulated device: their proposals are those of
+// Tests drafting heads on the emulated device. Their proposals equal those of
 // tools/checkpoints/make_drafters.py, which computes in float32, as far as BF16 allows.
 #include <algorithm>
 #include <cmath>
@@ -82,8 +82,8 @@ class DeviceHead {
     Run(*target_, *target_cache_, tokens, 0, input, logits);
   }
 
-  // Returns the proposed tokens, and the logits of each. Computes rows in chunks of `chunk`: those
-  // of odd chunks are taken from where the head keeps them.
+  // Returns the proposed tokens, and the logits of each. Computes rows in chunks of `chunk`. In odd
+  // chunks, the head reads the hidden rows that it has kept.
   std::vector<int32_t> Propose(std::span<const int32_t> tokens, size_t count, size_t chunk,
                                std::vector<std::vector<float>>& all_logits) {
     const DrafterSpec& spec = *spec_;
@@ -187,7 +187,8 @@ class DeviceHead {
   std::unique_ptr<KvCache> target_cache_, head_cache_;
 };
 
-// Root of the mean square of the difference of two rows, divided by that of the second.
+// Root mean square of the difference of two rows, divided by the root mean square of the second
+// row.
 double RelativeRms(const std::vector<float>& row, const std::vector<double>& golden) {
   double difference = 0, all = 0;
   for (size_t i = 0; i < golden.size(); ++i) {
@@ -200,8 +201,8 @@ double RelativeRms(const std::vector<float>& row, const std::vector<double>& gol
 class DeviceDrafter : public ::testing::TestWithParam<HeadSubject> {};
 
 // After a draft that differs, later ones follow another token and are not compared. Measured: a
-// median of 0.01 to 0.03 and 96 % equal drafts or more, except with tiny-mtp-qwen: there, errors
-// grow with the length of the text in the target's recurrent states, and flip choices of experts.
+// median of 0.01 to 0.03 and 96 % equal drafts or more, except with tiny-mtp-qwen: there, errors in
+// the target's recurrent states grow with the length of the text, and change choices of experts.
 TEST_P(DeviceDrafter, HeavyProposesWhatTheReferenceProposes) {
   const bool has_states = std::string(GetParam().target) == "tiny-mtp-qwen";
   DeviceHead head(GetParam());

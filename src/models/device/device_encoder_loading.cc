@@ -22,7 +22,7 @@
 namespace sluice {
 namespace {
 
-// A program with its weights and buffer offsets. `memory`: where the weights are.
+// A program with its weights and buffer offsets. `memory`: the memory of the weights.
 struct PlacedEncoder {
   program::Program program;
   DeviceProgramWeights weights;

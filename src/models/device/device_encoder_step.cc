@@ -12,7 +12,7 @@ namespace {
 
 device::AttentionLimits LimitsOf(const EncoderSpec& spec, const ModelOptions& options) {
   const auto heads = static_cast<int>(spec.num_heads);
-  // Only tiles with long contexts and few new tokens are split, and encoders have no contexts.
+  // Only tiles with long contexts and few new tokens are split. Encoders have no contexts.
   return {.max_rows = options.max_rows,
           .max_slices = std::min(options.max_slices, options.max_rows),
           .max_context = options.max_context,

@@ -69,7 +69,7 @@ class DeviceEncoderStep final : public DeviceStepView {
   int block_size_ = 0;
   int64_t num_types_ = 0;
   device::AttentionLimits limits_;
-  std::vector<SpanPlan> plans_;  // first the plan without a window, then those with windows
+  std::vector<SpanPlan> plans_;  // The first plan has no window; the others are for windows.
   DeviceBuffer host_;
   std::byte* device_memory_ = nullptr;
   int64_t end_ = 0;

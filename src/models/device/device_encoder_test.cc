@@ -165,7 +165,7 @@ TEST_P(DeviceEncoderTest, HeavyHiddenStatesAreNearlyTheCpus) {
       };
       least = std::min(least, Cosine(row_of(together[text]), row_of(expected[text])));
     }
-    // Results are bit-identical if a text runs alone, or if only its first row is wanted.
+    // Results are bit-identical when a text runs alone, and when only its first row is wanted.
     EXPECT_EQ(device.Run({texts[text]})[0], together[text]) << "text " << text << " alone";
     const auto first = device.Run({texts[text]}, /*all_rows=*/false)[0];
     EXPECT_TRUE(std::equal(first.begin(), first.end(), together[text].begin()));

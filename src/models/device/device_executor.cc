@@ -43,7 +43,7 @@ void AddImageRows(program::Program& program, int64_t bytes) {
 }
 
 int64_t ExchangedBytes(const program::Program& program) {
-  // Experts have fewer pairs than a step's rows make if they are computed in parts.
+  // If experts are computed in parts, there are fewer pairs than a step's rows would make.
   int64_t most = 0, pairs_each = 1;
   for (const program::Op& op : program.ops) {
     if (const auto* const parts = std::get_if<program::Parts>(&op))
@@ -84,8 +84,8 @@ bool Exchanges(const program::Op& op) {
   return std::holds_alternative<program::Gather>(op);
 }
 
-// Whether what the gather at `index` writes to `buffer` is read before the next exchange alone, and
-// only replaced by another gather.
+// Whether the result of the gather at `index` in `buffer` is read only before the next exchange,
+// and replaced only by another gather.
 bool IsFleeting(const program::Program& program, size_t index, program::BufferId buffer) {
   bool has_exchanged = false;
   for (size_t i = index + 1; i < program.ops.size(); ++i) {
@@ -163,7 +163,7 @@ DeviceExecutor::DeviceExecutor(program::Program program, DeviceProgramWeights we
   for (size_t i = 0; i < program_.ops.size(); ++i) {
     const auto* const gather = std::get_if<program::Gather>(&program_.ops[i]);
     if (gather == nullptr || gather->all == kNone) continue;
-    // Rows that are rounded at once are not read later.
+    // Rows that are rounded immediately are not read later.
     const bool rounds =
         gather->all_f32 != kNone && weights_.InputsOf(gather->reader).RoundsWholeRows();
     if (rounds || IsFleeting(program_, i, gather->all)) fleeting_.insert(gather);
@@ -533,7 +533,7 @@ void DeviceWalk::operator()(const program::Gather& op) {
                                   .out = RowsOutAt(op.all, op.scales, 0, inputs)});
 }
 
-// E4M3 rows are written to a separate buffer; NVFP4 rows replace the unrounded ones.
+// E4M3 rows are written to a separate buffer. NVFP4 rows replace the unrounded rows.
 void DeviceWalk::operator()(const program::Convert& op) {
   if (std::exchange(converted_, -1) == index_) return;
   const DeviceInputs& inputs = weights_.InputsOf(op.reader);
@@ -600,7 +600,7 @@ void DeviceWalk::operator()(const program::GateMul& op) {
                               .quick_gelu = rule == Kind::kQuickGelu};
   if (op.factors.buffer != kNone) {
     const auto buffer = static_cast<size_t>(op.factors.buffer);
-    // Moved rows consist of only these columns.
+    // The moved rows have only these columns.
     const bool moved = executor_.moved_[buffer];
     args.factor_stride = moved ? op.width : op.factors.stride;
     args.factors = reinterpret_cast<const float*>(executor_.addresses_[buffer]) +
@@ -614,7 +614,7 @@ void DeviceWalk::SumHeadSquares(const program::RopeAppend& op, const AttentionSp
   const RankPlace& place = parts_.place;
   const bool is_shared = op.own_q_squares != kNone;
   const AttentionSpec& whole = is_shared ? WholeAttention(op.model_layer) : spec;
-  // If several ranks hold a head of k, only the first of them sums it.
+  // If several ranks have the same head of k, only the first of them adds it to the sum.
   const RowRange keys = FirstHeldKeys(whole, place.tensor_rank, place.tensor_size);
   float* const q = RowsAt<float>(op.q_squares, 0);
   float* const k = RowsAt<float>(op.k_squares, 0);
@@ -691,7 +691,7 @@ void DeviceWalk::operator()(const program::Attend& op) {
   args.sinks = Vector(op.sinks);
   if (spec.latent) args.latent_dim = spec.latent->kv_rank;
   if (op.chosen != kNone) {
-    // The places that were chosen are the block table of blocks of one position.
+    // The chosen places serve as a block table, with one position per block.
     args.tables = RowsAt<int32_t>(op.chosen, spec.latent->indexer->top_k);
     args.cache.block_size = args.cache.block_rows = 1;
   }

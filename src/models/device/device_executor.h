@@ -40,8 +40,9 @@ inline constexpr std::string_view kImageRows = "image_rows";
 void AddImageRows(program::Program& program, int64_t bytes);
 
 // The memory of exchanges between devices that address each other's memory (PeerExchange), which
-// shares memory with no other buffer, and the bytes of the largest array that they gather: arrays
-// of up to kMostExchangedRows rows, and for experts of as many rows of the step.
+// shares memory with no other buffer, and the bytes of the largest array that they gather. Gathered
+// arrays have up to kMostExchangedRows rows; arrays of experts have the pairs of up to that many
+// rows.
 inline constexpr std::string_view kExchange = "exchange";
 inline constexpr int64_t kMostExchangedRows = 512;
 int64_t ExchangedBytes(const program::Program& program);
@@ -66,7 +67,7 @@ struct DeviceStep {
   int64_t wanted = 0;
   std::span<const int32_t> adapters = {};  // slots of its adapters; -1 for rows without
   float* results = nullptr;                // on the host, for CopyResults
-  float* image_rows = nullptr;             // for StoreImage, rows image_stride elements apart
+  float* image_rows = nullptr;  // destination of StoreImage; rows are image_stride elements apart
   int64_t image_stride = 0;
   DeviceHidden hidden = {};  // for TakeHidden
   bool takes_target = true;
@@ -121,9 +122,9 @@ class DeviceExecutor {
   DevicePlan plan_;
   std::byte* workspace_;
   Parts parts_;
-  std::vector<std::byte*> addresses_;    // by buffer, for the step being enqueued
-  std::vector<std::byte*> homes_;        // the same, but for rows that a gather left elsewhere
-  std::vector<bool> moved_;              // by buffer, whether its rows have moved (KeepRows)
+  std::vector<std::byte*> addresses_;  // by buffer: its address in the step being enqueued
+  std::vector<std::byte*> homes_;  // the same, except for rows that a gather left in another place
+  std::vector<bool> moved_;        // by buffer: whether its rows have been moved (KeepRows)
   std::vector<OpTimes::Count*> counts_;  // by operator; empty: not counted
   // By operator that writes rows of NVFP4 which products read: the first of those; and the reverse.
   std::map<int32_t, const program::Project*> packs_for_;

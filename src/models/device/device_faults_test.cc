@@ -1,5 +1,5 @@
-// Steps and loads that fail midway on the emulated device must leave nothing behind, and the next
-// one must work.
+// Tests steps and loads that fail midway on the emulated device. They must leave nothing behind,
+// and the next step or load must work.
 #include <new>
 #include <numeric>
 #include <utility>
@@ -133,8 +133,8 @@ TEST(DeviceFaultsTest, AStepThatThrowsHalfwayTouchesNothingAfterwards) {
   EXPECT_FALSE(second == untouched);
 }
 
-// The emulated device runs copies late and detects copies whose memory was freed, so an error must
-// leave none enqueued.
+// The emulated device runs copies late and detects copies whose memory was freed. So an error must
+// leave no enqueued copy.
 TEST(DeviceFaultsTest, AFaultWhileLoadingIsToldAndTheNextLoadWorks) {
   const auto config = LoadModelConfig(DataFolder("qwen3-modelopt-fp8"));
   ASSERT_TRUE(config);

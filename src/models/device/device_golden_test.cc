@@ -91,9 +91,9 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceExpertsTest,
 // Inputs and the cache are rounded to E4M3, as the checkpoint specifies. Before such a rounding,
 // values are BF16 here and F32 in the golden files. E4M3 codes are 1/16 apart, so about one in
 // fifty values rounds to a neighbouring code; the next layer's inputs then differ by a percent, and
-// more values do. After a few layers the rounding errors are unrelated to the golden ones, but of
-// the same size: without any rounding the difference is 0.16 (0.4 with experts). Measured: at most
-// 0.143 and 0.247.
+// more of its values round differently. After a few layers the rounding errors are unrelated to the
+// golden ones, but of the same size: without any rounding the difference is 0.16 (0.4 with
+// experts). Measured: at most 0.143 and 0.247.
 void ExpectRounded(const char* name, double tolerance) {
   const std::filesystem::path folder = DataFolder(name);
   DeviceRunner device(folder,

@@ -26,7 +26,7 @@ class StepGraphs {
   struct Size {
     int64_t sequences = 0;
     std::vector<std::unique_ptr<DeviceGraph>>
-        graphs;  // by PaddedStep::level; either of all levels or empty
+        graphs;  // by PaddedStep::level; either there are graphs for all levels, or it is empty
   };
 
   StepGraphs() = default;

@@ -1,5 +1,5 @@
-// Hidden rows on a device: those that a decoder hands to a drafting head, and those that the head
-// takes.
+// Hidden rows on a device: the rows that a decoder passes to a drafting head, and the rows that the
+// head reads.
 #include "base/check.h"
 #include "models/device/device_decoder.h"
 #include "models/device/device_walk.h"

@@ -1,4 +1,5 @@
-// Image operators on a device: those that put rows of images into a decoder, and those of towers.
+// Image operators on a device: operators that write rows of images into a decoder's rows, and
+// operators of towers.
 #include "base/check.h"
 #include "models/device/device_walk.h"
 

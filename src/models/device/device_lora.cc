@@ -19,7 +19,7 @@ int64_t FactorBytes(const LoraLayout& layout) {
 }
 
 // Returns the number of layers that one product of experts computes, if `layer` is the first of
-// them; else 1.
+// these layers; else 1.
 int64_t ExpertsOf(const LoraLayout& layout, int layer) {
   const size_t module = layout.layers[static_cast<size_t>(layer)].first;
   for (const LoraExperts& experts : layout.experts) {
@@ -74,7 +74,7 @@ device::LoraFactor* DeviceLoraSlots::FactorsOf(int slot) const {
 }
 
 Status DeviceLoraSlots::Fill(int slot, const LoraAdapter& adapter) {
-  // Waits until no step uses the slot. No other step can begin to use it.
+  // Waits until no step uses the slot. No new step can begin to use it meanwhile.
   {
     MutexLock lock(mutex_);
     while (uses_[static_cast<size_t>(slot)] > 0 && !is_closed_) changed_.Wait(lock);
@@ -82,7 +82,7 @@ Status DeviceLoraSlots::Fill(int slot, const LoraAdapter& adapter) {
   const MutexLock filling(filling_);
   if (!uploader_) return Fail(ErrorCode::kUnavailable, "the model ends: no adapter is loaded");
   Status status = Upload(slot, adapter, *uploader_);
-  // Finishes even after an error, because copies in progress use the uploader's memory.
+  // Finishes the copies even after an error, because they use the uploader's memory.
   Status arrived = uploader_->Finish();
   return status ? arrived : status;
 }

@@ -21,8 +21,8 @@ namespace sluice {
 // AddLoraArgs. After all slots come the ranks and scales of each slot's modules.
 //
 // Thread safety: Fill may be called by any thread; it waits for steps that use the slot. Other
-// non-const functions: by the computing thread. Ownership: the device and the memory outlive
-// Close().
+// non-const functions are called by the computing thread. Ownership: the device and the memory
+// outlive Close().
 class DeviceLoraSlots final : public LoraStore {
  public:
   // Returns the bytes of device memory that Create needs.
@@ -35,7 +35,7 @@ class DeviceLoraSlots final : public LoraStore {
   // As in LoraStore; kUnavailable after Close().
   Status Fill(int slot, const LoraAdapter& adapter) override;
 
-  // Mark the slots as used by a step, and as no longer used by it; -1 is ignored.
+  // Mark the slots as used by a step, or as no longer used by it; -1 is ignored.
   void BeginUse(std::span<const int32_t> slots) { CountUses(slots, 1); }
   void EndUse(std::span<const int32_t> slots) { CountUses(slots, -1); }
   // Waits for a Fill in progress and frees device resources; any later Fill fails.
@@ -46,8 +46,8 @@ class DeviceLoraSlots final : public LoraStore {
   bool Changes(int slot, int layer) const {
     return changes_[static_cast<size_t>(slot) * layout_.layers.size() + static_cast<size_t>(layer)];
   }
-  // Returns the kernel's arguments with the modules of the layer (or of all experts, if it is the
-  // first expert's layer), the strides between adapters and experts, cols and max_rank. The caller
+  // Returns the kernel's arguments for the layer (or for all experts, if it is the first expert's
+  // layer): its modules, the strides between adapters and experts, cols and max_rank. The caller
   // sets the other members.
   device::AddLoraArgs ArgsOf(int layer) const;
 
@@ -59,8 +59,8 @@ class DeviceLoraSlots final : public LoraStore {
 
   const LoraLayout layout_;
   std::byte* const memory_;
-  // For each module, the layer whose entry in changes_ covers it (for experts, the first expert's);
-  // -1: none.
+  // For each module, the layer whose entry in changes_ covers the module (for experts, the first
+  // expert's layer); -1: none.
   std::vector<int> layer_of_;
   std::vector<uint8_t> changes_;  // [slots, layers]
 
@@ -69,7 +69,7 @@ class DeviceLoraSlots final : public LoraStore {
 
   Mutex mutex_;
   CondVar changed_;
-  std::vector<int> uses_ GUARDED_BY(mutex_);  // by slot: number of steps that use it
+  std::vector<int> uses_ GUARDED_BY(mutex_);  // by slot: number of steps that use the slot
   bool is_closed_ GUARDED_BY(mutex_) = false;
 };
 

@@ -1,5 +1,5 @@
-// Adapters on the emulated device: compared with peft, mixed in a step, over ranks, and during
-// loads.
+// Tests adapters on the emulated device: against peft, mixed in a step, with several ranks, and
+// while adapters are loaded.
 #include <thread>
 
 #include <fmt/format.h>
@@ -47,8 +47,8 @@ struct DeviceAdapter {
 
 class DeviceLoraGoldenTest : public ::testing::TestWithParam<DeviceAdapter> {};
 
-// With experts, or inputs rounded to E4M3, compares the median over all positions, as
-// DeviceExpertsTest does. peft rounds no inputs; measured 0.22 with rounding.
+// With experts, or if inputs are rounded to E4M3, compares the median over all positions, as
+// DeviceExpertsTest does. peft does not round inputs; measured 0.22 with rounding.
 TEST_P(DeviceLoraGoldenTest, HeavyStaysNearPeft) {
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
   ModelOptions options = LoraModelOptions();
@@ -127,8 +127,8 @@ void ExpectSameInCompany(const char* base, const char* first, const char* second
   EXPECT_EQ(together[3], with);
 }
 
-// Steps are captured without adapters: those that use an adapter are not replayed; the others give
-// the same results as without graphs.
+// Graphs are captured without adapters. Steps that use an adapter are not replayed; other steps
+// give the same results as without graphs.
 TEST(DeviceLora, RecordedStepsAreThoseWithoutAdapters) {
   DeviceRunner eager(DataFolder("qwen3-bf16"), LoraModelOptions());
   DeviceRunner replaying(DataFolder("qwen3-bf16"), LoraModelOptions());
@@ -191,7 +191,7 @@ TEST(DeviceLoraAgainstCpuTest, HeavyFusedLayersAgree) {
   EXPECT_GE(std::sqrt(change / count), 3 * rms) << "the adapter makes a difference";
 }
 
-// After the last attention, only the rows whose logits are wanted are kept.
+// After the last attention, only rows whose logits are wanted are kept.
 TEST(DeviceLoraTest, RowsWhoseLogitsAreWantedHaveTheirOwnAdapters) {
   DeviceRunner device(DataFolder("llama-bf16"), LoraModelOptions());
   Runner& runner = device.runner();
@@ -248,7 +248,8 @@ TEST(DeviceLoraTest, ASlotIsFilledWhenNoStepUsesIt) {
   input.adapters = adapters;
   runner.model().Begin(runner.pool(), input, runner.cache(), logits.data());
   std::thread other([&] { Fill(runner, 0, AdapterFolder("qwen3-stabilized")); });
-  Fill(runner, 1, AdapterFolder("qwen3-stabilized"));  // before or after the other thread's
+  // Before or after the Fill of the other thread.
+  Fill(runner, 1, AdapterFolder("qwen3-stabilized"));
   runner.model().Finish(runner.pool());
   other.join();
   EXPECT_EQ(logits, expected.front());

@@ -36,7 +36,8 @@ namespace {
 
 constexpr int kWidestCappedHead = 256;
 
-// Names a part of the spec that the device's decoder does not compute; "" if it computes all.
+// Returns the name of a part of the spec that the device's decoder does not compute; "" if it
+// computes all parts.
 std::string MissingKernel(const DecoderSpec& spec) {
   if (spec.norm.kind != NormSpec::Kind::kRms) return "layer norms";
   if (spec.streams) return "several residual streams";
@@ -115,7 +116,7 @@ std::string MissingKernel(const DecoderSpec& spec) {
   return "";
 }
 
-// Whether a kernel computes attention with these heads.
+// Returns whether a kernel computes attention with these heads.
 bool HasAttentionKernel(const AttentionSpec& attention) {
   const int dim = attention.head_dim;
   if (!attention.exists()) return true;
@@ -134,7 +135,8 @@ Status CheckSpec(const DecoderSpec& spec) {
                             missing),
                 "device");
   }
-  constexpr int64_t kMostHidden = 32768;  // widest row that a norm kernel's block of threads takes
+  // Maximum row width that one thread block of a norm kernel processes.
+  constexpr int64_t kMostHidden = 32768;
   constexpr int64_t kMostExperts = 512;
   for (const LayerSpec& layer : spec.layers) {
     if (HasAttentionKernel(layer.attention)) continue;
@@ -261,8 +263,8 @@ bool RoundsWholeRows(const ParameterList& list, const QuantizationScheme& scheme
   });
 }
 
-// Refuses a checkpoint that rounds whole rows although config.json does not say so: ranks then have
-// no buffer to gather rows in F32.
+// Refuses a checkpoint that rounds whole rows although config.json does not say so. In that case,
+// ranks have no buffer to gather rows in F32.
 Status CheckRounding(const program::Program& program, const DeviceProgramWeights& weights,
                      bool rounds_whole_rows) {
   if (rounds_whole_rows) return {};
@@ -304,7 +306,7 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
       .lora_ranks = lora == nullptr ? 0 : lora->MostRanks(),
       .rounds_whole_rows = rounds_whole_rows};
   PlacedProgram placed;
-  static const DecoderWeights owner{};  // stands for the weights of a drafting head's target
+  static const DecoderWeights owner{};  // used in place of the weights of a drafting head's target
   placed.program = program::BuildDecoder({.spec = spec,
                                           .options = options,
                                           .place = place,
@@ -331,7 +333,7 @@ std::byte* BufferOf(const PlacedProgram& placed, std::byte* workspace, std::stri
          placed.plan.offsets[static_cast<size_t>(program::FindBuffer(placed.program, name))];
 }
 
-// Null if the rank gathers through its group alone.
+// Null if the rank gathers only through its group.
 Result<std::unique_ptr<PeerExchange>> MakePeers(Device& device, const DeviceRank& rank,
                                                 const PlacedProgram& placed, std::byte* workspace) {
   if (rank.stage == nullptr) return nullptr;
@@ -382,7 +384,8 @@ int64_t TokenWeightBytes(const DecoderSpec& spec, bool is_drafter, const Paramet
   return bytes;
 }
 
-// Returns the tables of a drafting head's target as its configuration says, at no address.
+// Returns the tables of a drafting head's target, as the target's configuration describes them,
+// without addresses.
 Result<DeviceTables> PlannedTables(const ModelOptions& options, const DeviceInfo& device,
                                    std::byte* nowhere) {
   if (options.target == nullptr) return DeviceTables();
@@ -398,7 +401,7 @@ Result<DeviceTables> PlannedTables(const ModelOptions& options, const DeviceInfo
   return TablesOf(unfilled, list, layout, DeviceRounding::For(options, device), nowhere);
 }
 
-// Logs which of the checkpoint's roundings of inputs the device does not apply.
+// Logs which input roundings of the checkpoint the device does not apply.
 void LogUnroundedInputs(const ModelOptions& options, const PlacedProgram& placed) {
   using Rounding = ModelOptions::ActivationRounding;
   if (options.activation_format == Rounding::kBf16) return;

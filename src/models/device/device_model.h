@@ -21,8 +21,8 @@ class DevicePool;
 // Returns the memory that LoadDeviceModel, or LoadDeviceShare for the rank at `place`, will take
 // from the pool. Reads only config.json. weight_bytes, lora_bytes and workspace_bytes (activations,
 // step inputs, logits) are exact if the checkpoint is stored as its configuration says. graph_bytes
-// (GraphBytes) is separate. Excludes page-locked host memory. A block of the cache takes the part
-// of kv_bytes_per_block for the layers of one group (KvCache::Wrap).
+// (GraphBytes) is separate. Excludes page-locked host memory. A block of the cache takes only that
+// part of kv_bytes_per_block which is for the layers of one group (KvCache::Wrap).
 //
 // kUnsupported names the option or operator without a device kernel: `dtype` other than BF16,
 // `kv_cache_dtype` other than BF16 and FP8, unsupported shapes, or an architecture that is not in
@@ -42,14 +42,14 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
                                                ModelConfig config, const ModelOptions& options,
                                                const LoadProgress& progress = {});
 
-// A rank of a group in which each rank has its own device. `group` runs its exchanges on `stream`;
-// null for a single rank.
+// One rank of a group in which each rank has a separate device. `group` runs its exchanges on
+// `stream`; null for a single rank.
 struct DeviceRank {
   RankPlace place;
   std::shared_ptr<DeviceStream> stream;
   std::unique_ptr<DeviceCommunicator> group;
-  // The ranks that share its layers, their devices, and DeviceCommunicatorOptions::stop of `group`;
-  // they outlive the call. Null and empty: ranks gather through `group` alone.
+  // The ranks that share this rank's layers, their devices, and DeviceCommunicatorOptions::stop of
+  // `group`; all outlive the call. If they are null and empty, ranks gather only through `group`.
   Communicator* stage = nullptr;
   std::vector<Device*> stage_devices = {};
   std::shared_ptr<DeviceBuffer> stop = nullptr;
@@ -57,16 +57,17 @@ struct DeviceRank {
 
 // Loads the rank's share from a checkpoint of OpenChecked, which several ranks may read
 // concurrently; null: random weights. The share and its cache, which has the share's heads and
-// layers, follow DecoderModel's rules for ranks. `target_tables`: of a drafting head's target.
+// layers, follow DecoderModel's rules for ranks. `target_tables`: the tables of a drafting head's
+// target.
 Result<std::unique_ptr<Model>> LoadDeviceShare(Device& device, DevicePool& pool,
                                                ThreadPool& threads, const Checkpoint* checkpoint,
                                                ModelConfig config, const ModelOptions& options,
                                                DeviceRank rank, const LoadProgress& progress = {},
                                                const DeviceTables& target_tables = {});
 
-// LoadDrafter on the device of `target`, which outlives the head. The head's steps run on the
-// target's stream, after its steps; its cache is the caller's. REQUIRES: `target` is a decoder of
-// LoadDeviceModel.
+// Like LoadDrafter, on the device of `target`, which outlives the head. The head's steps run on the
+// target's stream, after the target's steps. The head's cache belongs to the caller. REQUIRES:
+// `target` is a decoder of LoadDeviceModel.
 Result<std::unique_ptr<Model>> LoadDeviceDrafter(Device& device, DevicePool& pool,
                                                  ThreadPool& threads,
                                                  const std::filesystem::path& folder,

@@ -203,7 +203,7 @@ TEST(DeviceModelTest, HeadsThatNoKernelTakesAreRefused) {
   };
   EXPECT_EQ(refusal(512, 16), "");
   EXPECT_THAT(refusal(320, 16), HasSubstr("head_dim is 320"));
-  // The other layers' heads of 32 elements use cache blocks with room for heads of 40.
+  // The other layers have heads of 32 elements. They use cache blocks with room for heads of 40.
   EXPECT_EQ(refusal(40, 4), "");
   EXPECT_THAT(refusal(40, 3), HasSubstr("use another --block-size"));
 }
@@ -292,7 +292,7 @@ struct PromiseCase {
 
 class DevicePromiseTest : public ::testing::TestWithParam<PromiseCase> {};
 
-// On an emulated device all products use our own kernels, so results of a row depend only on its
+// On an emulated device, all products use our own kernels, so a row's results depend only on its
 // own sequence.
 TEST_P(DevicePromiseTest, HeavyCutsAndCompanionsDoNotMatter) {
   ModelOptions options = DeviceOptions(GetParam().kv_type);
@@ -466,7 +466,7 @@ TEST(DeviceModelTest, GroupsOfTheCacheGiveTheSameLogits) {
   }
 }
 
-// Contexts are longer than one block of threads processes, so sequences of one token are split.
+// Contexts are longer than one thread block processes, so sequences of one token are split.
 TEST(DeviceModelTest, HeavyLongSequencesGiveTheSameLogitsTokenByToken) {
   ModelOptions options = DeviceOptions();
   options.max_rows = options.max_logit_rows = options.max_context = 640;

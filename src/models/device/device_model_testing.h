@@ -62,7 +62,7 @@ class DeviceRunner {
     EXPECT_TRUE(states) << (states ? "" : states.error().message);
     EXPECT_EQ(pool_->used_bytes(), pool_->size_bytes());
     kv_memory_ = *kv;
-    // A single group for all layers: the runner gives each sequence one table.
+    // A single group contains all layers, because the runner gives each sequence one table.
     auto cache = std::make_unique<KvCache>(KvCache::Wrap(
         KvLayoutOf(config->spec, options), KvGroups::Uniform(config->spec), blocks, *kv));
     cache->WrapStates(StateLayout::For(config->spec), options.state_slots, *states);

@@ -201,7 +201,7 @@ std::span<const int32_t> DeviceWalk::ReceiveExpertRows(BufferId row_begin,
 
 void DeviceWalk::operator()(const program::ProjectExperts& op) {
   const device::GroupedLinearArgs products = ExpertProducts(op, CountOf(op.y));
-  // Only with a single rank, because each of several ranks would wait for the others here.
+  // Only with a single rank: each of several ranks would wait here for the others.
   const bool is_apart =
       parts_.ranks == nullptr && device::IsWorthTakingApart(parts_.linear, products);
   if (is_apart && !has_looked_) row_begin_ = ReceiveExpertRows(op.row_begin, products.num_experts);
@@ -230,7 +230,7 @@ void DeviceWalk::operator()(const program::ProjectExperts& op) {
 
 void DeviceWalk::operator()(const program::CombineExperts& op) {
   const MoeSpec& spec = Moe(op.moe);
-  // Adds to the result of the gated MLP.
+  // The product adds to the result of the gated MLP.
   kernels_.combine_experts(
       handle_, {.y = At(op.x, 0),
                 .y_type = ElementType::kF32,
@@ -267,8 +267,8 @@ device::PackedRows DeviceWalk::PackedFor(const program::Project& op, int64_t row
 // Measures the layers' weights in rotation, once starting from each layer, so that a layer whose
 // format differs from those before it is also measured.
 Status DeviceWalk::Tune() {
-  // Products at the same place in each layer (with the same input and output buffers), in the first
-  // layer's order.
+  // The products at the same place in each layer (with the same input and output buffers), in the
+  // order of the first layer.
   std::vector<std::vector<const program::Project*>> places;
   for (const program::Op& op : program_.ops) {
     const auto* const product = std::get_if<program::Project>(&op);
@@ -347,8 +347,8 @@ void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& w
     } else if (const auto* experts = std::get_if<program::ProjectExperts>(&op)) {
       const device::Weights& w =
           weights.experts[static_cast<size_t>(experts->experts)].first.matrix;
-      // The experts are computed together or one by one; in the latter case, a single expert may
-      // get all rows.
+      // The experts are computed together or one by one. If one by one, a single expert may get all
+      // rows.
       count(w, program.limits.pairs);
       scratch = std::max(scratch, device::LinearScratchBytes(w, program.limits.pairs));
     }

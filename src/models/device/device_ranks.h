@@ -2,9 +2,9 @@
 // counterpart of cpu/tensor_ranks.h.
 //
 // A rank writes its columns of an array to its own memory. Devices that address each other's memory
-// store them from there into the whole rows of all ranks (peer_exchange.h). Otherwise, and if an
-// array does not fit, a gather of the communicator concatenates the pieces of all ranks, and a
-// kernel joins the pieces into whole rows.
+// store them from there into the whole rows of all ranks (peer_exchange.h). Otherwise, or if an
+// array does not fit, the communicator gathers the pieces of all ranks one after another, and a
+// kernel joins them into whole rows.
 #pragma once
 
 #include <cstdint>
@@ -37,13 +37,14 @@ class DeviceRanks {
   void BeginStep(bool is_recorded);
 
   // Buffers to gather an array of `rows` rows. own: this rank's columns, contiguous. joined: room
-  // for the pieces of all ranks; unused for a single row. all: the whole rows.
+  // for the pieces of all ranks; not used for a single row. all: the whole rows.
   struct Place {
     int64_t rows = 0;
     const void* own = nullptr;
     void* joined = nullptr;
     void* all = nullptr;
-    // Whether the rows are read before the next gather alone: they may then be in another place.
+    // Whether the rows are read only before the next gather. They may then be left in another
+    // place.
     bool is_fleeting = false;
   };
   // These return where the whole rows are: place.all, or elsewhere if they are fleeting.
@@ -65,9 +66,9 @@ class DeviceRanks {
   // the communicator.
   void GatherEmbeddings(DeviceStream& stream, std::span<const int64_t> rows, const void* own,
                         void* all);
-  // Gathers `rows` F32 rows of the hidden size: row i of the `num_own` at `own` becomes row
-  // places[i], unless that is negative. Returns false, having done nothing, if that needs the
-  // communicator.
+  // Gathers `rows` F32 rows of the hidden size: row i of the `num_own` rows at `own` becomes row
+  // places[i], unless places[i] is negative. If this would need the communicator, does nothing and
+  // returns false.
   bool PlaceEmbeddings(DeviceStream& stream, int64_t rows, const void* own, int64_t num_own,
                        const int32_t* places, void* all);
 

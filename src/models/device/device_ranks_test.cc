@@ -1,5 +1,5 @@
-// Logits are bit-identical for any number of devices that share layers or are stages. If one device
-// fails, all do.
+// Logits are bit-identical for any number of devices that share layers or are pipeline stages. If
+// one device fails, all ranks fail.
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Steps of ranks that are replayed, padded or not, between steps that are launched.
+// Ranks replay some steps, with or without padding, and launch others in between.
 void ExpectReplayed(const char* name, const DeviceCut& cut, ElementType kv_type,
                     const EmulatedDeviceOptions& device, bool replays) {
   ModelOptions options = DeviceOptions(kv_type);
@@ -172,7 +172,8 @@ TEST(DeviceRanksRecording, HeavyReplayedStepsAreBitEqual) {
   ExpectReplayed("tiny-gemma4-experts", {2, 1}, ElementType::kBF16, testing::kArraysShared, true);
 }
 
-// If one rank cannot capture a size, all launch its steps, and replay the others.
+// If one rank cannot capture a size, all ranks launch the steps of this size, and replay the other
+// sizes.
 TEST(DeviceRanksRecording, RanksDropASizeTogether) {
   for (const size_t failing : {0, 1}) {
     ModelOptions options = DeviceOptions();
@@ -191,7 +192,7 @@ TEST(DeviceRanksRecording, RanksDropASizeTogether) {
   }
 }
 
-// A rank that fails before a capture has others wait for its kernels: the group ends.
+// If a rank fails before a capture, the other ranks would wait for its kernels, so the group ends.
 TEST(DeviceRanksRecording, AFailureBeforeACaptureEndsTheGroup) {
   for (const size_t failing : {0, 1}) {
     DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1}, {},
@@ -210,7 +211,8 @@ TEST(DeviceRanksRecording, WithNcclStepsAreLaunched) {
   ExpectReplayed("qwen3-bf16", {2, 1}, ElementType::kBF16, kByNccl, false);
 }
 
-// Arrays of more rows than fit an exchange go by NCCL, others in the same steps do not.
+// Arrays with more rows than fit into an exchange are gathered by NCCL; other arrays in the same
+// steps are not.
 TEST(DeviceRanksRecording, HeavyLongPromptsAreGatheredByNccl) {
   ModelOptions options = DeviceOptions();
   options.max_rows = options.max_logit_rows = options.max_context = 640;
@@ -226,7 +228,8 @@ TEST(DeviceRanksRecording, HeavyLongPromptsAreGatheredByNccl) {
   EXPECT_EQ(RowsUnlike(run(ranks.runner()), run(alone.runner())), 0u);
 }
 
-// The pairs of experts, which are computed in parts, fit for as many rows as other arrays do.
+// The pairs of experts, which are computed in parts, fit into an exchange for as many rows as other
+// arrays do.
 TEST(DeviceRanksPlanTest, ExpertsExchangeThePairsOfAsManyRows) {
   program::Program program;
   program.limits = {.rows = 8192, .pairs = 8192};
@@ -239,8 +242,8 @@ TEST(DeviceRanksPlanTest, ExpertsExchangeThePairsOfAsManyRows) {
   EXPECT_EQ(ExchangedBytes(program), 1536 * 8) << "no step has more";
 }
 
-// The split of a product's sum depends on the rows of the whole matrix; otherwise, results would
-// depend on the number of ranks. Tests large matrices, which no test checkpoint has.
+// How the sum of a product is split depends on the rows of the whole matrix. Otherwise results
+// would depend on the number of ranks. Tests large matrices, which no test checkpoint has.
 TEST(DeviceRanksWeightsTest, SumsAreSplitAsThoseOfTheWholeMatrix) {
   const auto config = LoadModelConfig(DataFolder("qwen3-bf16"));
   ASSERT_TRUE(config);
@@ -304,9 +307,9 @@ TEST(DeviceRanksFaultTest, HeavyAFailedLaunchOfOneEndsAll) {
   EXPECT_FALSE(ranks.runner().model().CheckAlive());
 }
 
-// A rank whose launches return only after their kernels have run, as if the queue of launches were
-// full, cannot look for failures itself. Here, the other rank runs no work before it has heard of
-// all ranks' launches. When it gives up, it ends the kernel in which that rank waits.
+// If a rank's launches return only after their kernels have run, as with a full launch queue, the
+// rank cannot check for failures itself. In this test, the other rank runs no work before it knows
+// of all ranks' launches. When it gives up, it ends the kernel in which that rank waits.
 TEST(DeviceRanksFaultTest, HeavyARankStuckInALaunchIsFreed) {
   for (const int stuck : {0, 1}) {
     DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1}, {},
@@ -316,8 +319,8 @@ TEST(DeviceRanksFaultTest, HeavyARankStuckInALaunchIsFreed) {
   }
 }
 
-// The kernels of the others wait in vain for the flags of a device that hangs, or of one whose
-// launch failed, until the deadline ends them.
+// One device hangs, or one of its launches has failed. The kernels of the other ranks wait in vain
+// for this device's flags, until the deadline ends them.
 TEST(DeviceRanksFaultTest, HeavyAHangingDeviceIsToldWithinTheDeadline) {
   for (const int size : {2, 4}) {
     DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {size, 1}, {},
@@ -368,7 +371,7 @@ TEST(DeviceRanksFaultTest, ADeviceTooSmallForItsShareIsNamed) {
   EXPECT_THAT(share.error().message, HasSubstr("rank 1: weights, workspace and KV cache: "));
 }
 
-// The deadline is for steps: a rank may load for longer than another.
+// The deadline applies only to steps: a rank may load for a longer time than another.
 TEST(DeviceRanksLoadTest, HeavyARankMayLoadForLongerThanTheDeadline) {
   const auto config = LoadModelConfig(DataFolder("qwen3-bf16"));
   const ModelOptions options = DeviceOptions();
@@ -382,7 +385,8 @@ TEST(DeviceRanksLoadTest, HeavyARankMayLoadForLongerThanTheDeadline) {
   parallel.deadline = std::chrono::milliseconds(1000);
   ThreadPool pool(1);
   bool has_waited = false;
-  // At the latest, the rank that loads the last weights waits: the total at first lacks its share.
+  // At the latest, the rank that loads the last weights must wait, because the total lacks its
+  // share at first.
   const auto wait_at_the_end = [&](int64_t done, int64_t total) {
     if (done < total) return;
     has_waited = true;

@@ -24,8 +24,8 @@ const void* KeysOf(const KvCache& cache) {
 
 const StepGraphs::Size* DeviceDecoder::GraphsFor(const StepInput& input,
                                                  const KvCache& cache) const {
-  // Graphs contain neither rows of images nor adapters, and those of a drafting head take its own
-  // hidden rows.
+  // Graphs contain neither rows of images nor adapters. Graphs of a drafting head read the head's
+  // own hidden rows.
   if (!input.image_rows.empty()) return nullptr;
   if (options_.drafter != nullptr && input.takes_target) return nullptr;
   if (std::ranges::any_of(input.adapters, [](int32_t slot) { return slot >= 0; })) return nullptr;
@@ -53,7 +53,7 @@ Result<std::unique_ptr<DeviceGraph>> DeviceDecoder::Record(const StepInput& inpu
   try {
     RETURN_IF_ERROR(prepare());
   } catch (const std::exception& error) {
-    // The kernels of other ranks may wait for this rank's.
+    // The kernels of other ranks may be waiting for this rank's kernels.
     if (parts_.ranks != nullptr) parts_.ranks->group().Abort(error.what());
     throw;
   }
@@ -86,7 +86,7 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
            std::min({options_.max_slices, options_.max_rows, options_.max_logit_rows}));
   const auto begin = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const int64_t free_before, parts_.device.FreeBytes());
-  // Any decode step will do: one sequence with one token, in the first block.
+  // Any decode step is suitable: one sequence with one token, in the first block.
   const int32_t token = 0, position = 0, row = 0, block = 0;
   const std::vector<kernels::AttentionSlice> slices(static_cast<size_t>(cache.num_groups()),
                                                     {0, 1, 0, &block});

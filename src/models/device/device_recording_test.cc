@@ -83,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Beyond the positions that one block of threads handles, attention of single tokens is split.
+// Beyond the number of positions that one thread block handles, attention of single tokens is
+// split.
 TEST(DeviceRecording, HeavySplitSequencesGiveTheSameLogits) {
   ModelOptions options = OptionsOf(ElementType::kBF16, 3);
   options.max_rows = options.max_logit_rows = options.max_context = 640;
@@ -97,7 +98,7 @@ TEST(DeviceRecording, HeavySplitSequencesGiveTheSameLogits) {
   const auto cut = [](const std::vector<int32_t>& tokens, size_t count) {
     return std::vector<int32_t>(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(count));
   };
-  // Crosses position 512, from which attention needs a split.
+  // The steps cross position 512, from which on attention needs a split.
   size_t longest = 508;
   runner.RunStep({{0, cut(longer, longest)}, {1, cut(shorter, 30)}});
   for (size_t i = 30; longest < longer.size(); ++i, ++longest) {
@@ -119,7 +120,7 @@ TEST(DeviceRecording, WithoutPaddingOtherNumbersAreNotReplayed) {
   EXPECT_EQ(runner.model().num_replayed(), 2);
 }
 
-// Graphs are not replayed for a cache in other memory than theirs.
+// Graphs are not replayed for a cache in other memory than the cache of the capture.
 TEST(DeviceRecording, StepsOfAnotherCacheAreNotReplayed) {
   DeviceRunner device(DataFolder("qwen3-bf16"), OptionsOf(ElementType::kBF16));
   Runner& runner = device.runner();
@@ -149,8 +150,8 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
-// Steps with the same size and level have equal launches; only the memory that kernels read
-// differs.
+// Steps with the same size and level have equal launches; only the contents of the memory that
+// kernels read differ.
 TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
   ModelOptions options = OptionsOf(ElementType::kBF16, 4);
   options.max_context = 640;
@@ -204,7 +205,7 @@ TEST(DeviceRecording, HeavyStepsOfAKindHaveEqualLaunches) {
     };
     const std::vector<Launch> once = launches({0}, {.rows = 4}, 0);
     EXPECT_GT(once.size(), 10U);
-    // The memory plan's estimate for one graph covers its launches.
+    // The memory plan's estimate for one graph is at least the size of its launches.
     ModelOptions recorded = options;
     recorded.max_context = 16;
     recorded.recorded.sequences = {4};

@@ -25,10 +25,10 @@ namespace {
 
 using ScaleLayout = DataFormat::ScaleLayout;
 
-// Maximum number of bytes of a file copied between two progress calls; then their pages are
-// released.
+// Maximum number of bytes of a file that are copied between two progress calls; then the pages of
+// these bytes are released.
 constexpr int64_t kStoredChunkBytes = int64_t{32} << 20;
-// Maximum number of bytes of rows made on the host at a time.
+// Maximum number of bytes of rows that the host makes at a time.
 constexpr int64_t kMadeChunkBytes = int64_t{16} << 20;
 // Number of rows of a transposed matrix that are processed together: their elements of one input
 // fill whole cache lines.
@@ -167,7 +167,7 @@ void DeviceSink::DropPages(const StoredLinear& part, const RowRange& held) const
   const StoredTensor& tensor = *part.tensors.front();
   const auto size = static_cast<uint64_t>(tensor.bytes().size());
   if (held.size() == source.rows) return parts_.dropper->Drop(tensor, 0, size);
-  // The rows of a transposed matrix are everywhere in it.
+  // The rows of a transposed matrix are spread over the whole file.
   if (source.transposed) return;
   const auto row_bytes =
       static_cast<uint64_t>(source.cols * BitsPerElement(source.format.type) / 8);
@@ -295,7 +295,7 @@ Status DeviceSink::PutInt4Scales(const StoredMatrix& source, const RowRange& hel
                               words.data(), held.size() * groups * 4);
 }
 
-// Writes scales in device order. Two parts of a matrix may share a tile of rows; that tile is
+// Writes scales in device order. If two parts of a matrix share a tile of rows, the tile is
 // uploaded again with the second part.
 Status DeviceSink::PutNvF4Scales(const std::byte* scales, int64_t first_row, int64_t rows) {
   constexpr int64_t kTileRows = device::kNvF4TileRows;

@@ -39,8 +39,9 @@ class DeviceSink final : public MatrixSink {
   Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                    const Done& done) override;
 
-  // By matrix of the list: its parts of rows with a single scale each. Empty if the matrix has no
-  // row scales, if scales differ within a part, or if there are more than kMostScaledParts parts.
+  // For each matrix of the list: its parts of rows that have a single scale each. Empty if the
+  // matrix has no row scales, if scales differ within a part, or if there are more than
+  // kMostScaledParts parts.
   std::vector<std::vector<device::ScaledPart>> scaled_parts() const;
 
   // Copies a vector to its offset in the memory.
@@ -50,7 +51,7 @@ class DeviceSink final : public MatrixSink {
   // Writes rows [begin, end) of a part, contiguously.
   using FillRows = std::function<void(int64_t begin, int64_t end, std::byte* out)>;
 
-  // Checks that the held rows are finite.
+  // Checks that the rows that this rank holds are finite.
   Status CheckNumbers(const StoredMatrix& source, const RowRange& held,
                       const NotFinite& not_finite);
   Status PutStoredRows(const StoredLinear& part, const RowRange& held, int64_t first_row,
@@ -65,7 +66,7 @@ class DeviceSink final : public MatrixSink {
   Status PutNvF4Scales(const std::byte* scales, int64_t first_row, int64_t rows);
   Status PutBlockScales(const StoredMatrix& source, const RowRange& held, int64_t first_row);
   void NoteRowScale(float scale, int64_t rows);
-  // Takes rows that have been copied and released out of the page cache.
+  // Drops rows that have been copied and released from the page cache.
   void DropPages(const StoredLinear& part, const RowRange& held) const;
 
   Parts parts_;
@@ -73,15 +74,17 @@ class DeviceSink final : public MatrixSink {
   std::byte* memory_;
   size_t next_ = 0;
   const DeviceMatrixPlace* place_ = nullptr;  // of the current matrix
-  // By matrix so far: runs of rows with the same scale, up to one more than is reported.
+  // For each matrix so far: runs of rows with the same scale. Stores at most one run more than is
+  // reported.
   std::vector<std::vector<device::ScaledPart>> scaled_parts_;
   std::vector<std::byte> made_;
-  // NVFP4 scales of the current matrix that have arrived so far.
+  // NVFP4 scales of the current matrix that have been received so far.
   std::vector<std::byte> nvf4_scales_;
 };
 
-// Fills the parameters of `list` in `memory`, whose size `layout` gives, and completes `layout`.
-// `held`: vectors of the list that have places in the layout. `checkpoint` null: random weights.
+// Fills the parameters of `list` in `memory`, which has the size of `layout`, and completes
+// `layout`. `held`: the vectors of the list that have places in the layout. `checkpoint` null:
+// random weights.
 Status FillDeviceWeights(const DeviceSink::Parts& parts, const ParameterList& list,
                          std::span<const VectorParameter> held,
                          const std::vector<std::vector<float>>& rope_tables,

@@ -22,7 +22,7 @@
 namespace sluice {
 namespace {
 
-// The part of a file that the page cache holds.
+// Returns the fraction of a file that is in the page cache.
 double CachedPart(const std::filesystem::path& path) {
   const auto file = MappedFile::Open(path);
   EXPECT_TRUE(file);

@@ -1,6 +1,6 @@
 // Tests models with states of sequences, and with latent attention, on the emulated device. Results
-// are near transformers', and have the same bits for any division of a prompt, any other sequences,
-// and any snapshots.
+// are close to transformers', and have the same bits for any division of a prompt, any other
+// sequences in the step, and any snapshots.
 #include <algorithm>
 
 #include <fmt/format.h>

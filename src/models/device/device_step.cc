@@ -34,7 +34,7 @@ bool SeesImages(const DecoderSpec& share, const ModelOptions& options) {
          });
 }
 
-// Number of positions that a row attends to; 0: no indexer chooses them.
+// Maximum number of positions that a row attends to; 0: no indexer chooses positions.
 int32_t TopKOf(const AttentionSpec& attention) {
   return attention.latent && attention.latent->indexer ? attention.latent->indexer->top_k : 0;
 }
@@ -446,7 +446,7 @@ void DeviceStepInputs::WriteSeen(const StepInput& input) {
   }
 }
 
-// Padding rows choose as the last row does.
+// Padding rows choose the same positions as the last row.
 void DeviceStepInputs::WriteIndexRows() {
   const std::span slices(reinterpret_cast<const device::AttentionSliceInfo*>(OnHost() + slices_),
                          static_cast<size_t>(num_slices_));
@@ -514,7 +514,8 @@ void DeviceStepInputs::WritePlans(PaddedStep* padded) {
   }
 }
 
-// Writes each slice's slot and snapshots. In a padded step, there is room for one of each slice.
+// Writes the state slot and the snapshots of each slice. A padded step has room for one snapshot
+// per slice.
 void DeviceStepInputs::WriteStates(const StepInput& input, bool is_padded) {
   const auto states = Take<device::StateSlice>(num_slices_, states_);
   const auto count = std::ssize(input.state_snapshots);

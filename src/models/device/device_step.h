@@ -21,7 +21,7 @@ namespace sluice {
 // cache, do not write to it, and their results are ignored.
 struct PaddedStep {
   int64_t rows = 0;
-  int level = 0;  // how far attention is split (attention_plan.h)
+  int level = 0;  // how finely attention is split (attention_plan.h)
 
   bool operator==(const PaddedStep&) const = default;
 };
@@ -33,12 +33,13 @@ class DeviceStepInputs final : public DeviceStepView {
   // Maximum number of steps that were sent and that the stream has not completed.
   static constexpr int kMostInFlight = 2;
 
-  // Bytes of the largest step within the options, for the device and for each host buffer. Here and
-  // below: `share` is the share of the rank at `place` (ShareOf).
+  // Returns the bytes of the largest step within the options, for the device and for each host
+  // buffer. Here and below, `share` is the share of the rank at `place` (ShareOf).
   static int64_t MaxBytes(const DecoderSpec& share, const ModelOptions& options, int64_t num_groups,
                           const RankPlace& place = {});
-  // Limits of draws; MaxBytes includes room for them. Words suffice for a step in which every row
-  // has masks and lists of the longest sequence's size, up to kMostDrawWords or one row.
+  // Limits of draws; MaxBytes includes room for them. There are enough words for a step in which
+  // every row has masks and lists of the size for the longest sequence, but at most kMostDrawWords,
+  // or enough words for one row.
   static constexpr int64_t kMostDrawWords = int64_t{1} << 20;
   static DrawLimits DrawLimitsOf(const DecoderSpec& spec, const ModelOptions& options);
   // Bytes of attention's partial results, for any layer.
@@ -57,7 +58,7 @@ class DeviceStepInputs final : public DeviceStepView {
   // addresses and numbers below except those of draws depend only on `padded`. If attention is
   // split further than `padded.level`, raises the level.
   void Send(DeviceStream& stream, const StepInput& input, PaddedStep* padded = nullptr);
-  // Number of levels of PaddedStep for `rows` rows; for single tokens it does not depend on the
+  // Number of levels of PaddedStep for `rows` rows. For single tokens it does not depend on the
   // heads.
   static int NumLevels(const DecoderSpec& share, const ModelOptions& options, int64_t rows);
   int NumLevels(int64_t rows) const {
@@ -99,7 +100,7 @@ class DeviceStepInputs final : public DeviceStepView {
             .count = num_image_rows_};
   }
   const int32_t* hidden_rows() const override { return OnDevice<int32_t>(hidden_rows_); }
-  // Whether steps of `padded` rows have room for so many snapshots of states.
+  // Whether steps padded to `padded` rows have room for this number of state snapshots.
   static bool HasRoomForSnapshots(const PaddedStep& padded, size_t count) {
     return static_cast<int64_t>(count) <= padded.rows;
   }
@@ -118,7 +119,7 @@ class DeviceStepInputs final : public DeviceStepView {
   void ReadDraws(int buffer, std::span<TokenDraw> draws) const;
 
   // Sets the items, slices and tables for layers with this span and these heads in this group of
-  // the cache; the caller sets the rest.
+  // the cache. The caller sets the other members.
   device::AttentionArgs Attention(const program::Attend& op, const AttentionSpec& attention,
                                   int64_t group) const override;
 
@@ -127,10 +128,10 @@ class DeviceStepInputs final : public DeviceStepView {
   struct AttentionKind {
     AttentionSpan span;
     bool sees_images = false;
-    // Each row attends to at most so many chosen positions, in slices and items of its own; 0: to
-    // all positions of its span.
+    // Each row attends to at most this number of chosen positions, with separate slices and items;
+    // 0: to all positions of its span.
     int32_t top_k = 0;
-    device::AttentionLimits limits;  // the largest problem within the options
+    device::AttentionLimits limits;  // the largest attention problem within the options
 
     static AttentionKind Of(const AttentionSpec& attention, const ModelOptions& options);
     bool IsOf(const AttentionSpec& attention) const;
@@ -140,7 +141,7 @@ class DeviceStepInputs final : public DeviceStepView {
     AttentionKind kind;
     device::AttentionPlan plan;
     int64_t items = 0, merges = 0;  // offsets
-    int64_t slices = 0;             // offset of the rows' slices; with top_k
+    int64_t slices = 0;             // offset of the slices of the rows; only with top_k
   };
 
   DeviceStepInputs() = default;
@@ -153,7 +154,7 @@ class DeviceStepInputs final : public DeviceStepView {
   std::byte* OnHost(int buffer) const {
     return host_.As<std::byte>() + buffer * host_.size_bytes() / kMostInFlight;
   }
-  // Reserves the next `count` elements of the host buffer; `offset`: set to their position.
+  // Reserves the next `count` elements of the host buffer. `offset`: receives their position.
   template <typename T>
   std::span<T> Take(int64_t count, int64_t& offset);
   void WriteTokens(std::span<const int32_t> tokens, bool is_padded);
@@ -172,7 +173,7 @@ class DeviceStepInputs final : public DeviceStepView {
   void WriteAdapters(const StepInput& input);
   void WriteDraws(std::span<const TokenDraw> draws, std::span<const uint32_t> words);
 
-  // Offsets of the rows' slots, and of the rows by slot (kernels/cuda/device_kernels.h,
+  // Offsets of the slot of each row, and of the rows sorted by slot (kernels/cuda/device_kernels.h,
   // AddLoraArgs).
   struct AdapterRows {
     int64_t slots = 0, rows = 0, tiles = 0;  // offsets
@@ -184,18 +185,19 @@ class DeviceStepInputs final : public DeviceStepView {
   int block_size_ = 0;
   int64_t max_context_ = 0;
   RankPlace place_;
-  std::vector<RowRange> words_;      // by rank that shares the vocabulary
+  // By rank: the range of the vocabulary that the rank has, if ranks divide it.
+  std::vector<RowRange> words_;
   std::vector<int64_t> embeddings_;  // by rank, of the step
   int64_t num_own_tokens_ = 0, own_token_rows_ = 0;
   std::vector<KindPlan> plans_;
   DeviceBuffer host_;
-  int buffer_ = 0;  // of the last step that was sent
+  int buffer_ = 0;  // index of the host buffer of the last step that was sent
   std::byte* device_memory_ = nullptr;
-  int64_t begin_ = 0;  // of the data that is sent; draws are before it
+  int64_t begin_ = 0;  // offset of the data that is sent; draws are before it
   int64_t end_ = 0;
   int64_t num_rows_ = 0;       // including padding, as in num_slices_
   int64_t num_slices_ = 0;     // of one group
-  int64_t num_padding_ = 0;    // of the rows and of the slices
+  int64_t num_padding_ = 0;    // number of padding rows and padding slices
   int64_t table_entries_ = 0;  // of one group
   int64_t tokens_ = 0, embedding_places_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0,
           slices_ = 0, tables_ = 0, states_ = 0, kept_ = 0, index_rows_ = 0;
@@ -209,7 +211,7 @@ class DeviceStepInputs final : public DeviceStepView {
   bool has_seen_ = false;     // whether last_seen_ was written
   bool has_adapters_ = false;
   int num_slots_ = 0;                   // of adapters
-  std::vector<int32_t> row_slots_;      // of the step's rows, then of its logit rows
+  std::vector<int32_t> row_slots_;      // slots of the step's rows, then of its logit rows
   std::vector<int32_t> begin_of_slot_;  // [slots + 1]
   AdapterRows adapters_, logit_adapters_;
   int64_t all_tokens_ = 0;

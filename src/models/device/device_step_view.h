@@ -33,7 +33,7 @@ class DeviceStepView {
   virtual const int32_t* types() const { return nullptr; }  // null: all tokens have type 0
   virtual const int32_t* logit_rows() const = 0;
   virtual const int64_t* slots(int64_t group) const = 0;
-  // Sets the items, slices and tables of an attention; the caller sets the rest.
+  // Sets the items, slices and tables of an attention. The caller sets the other members.
   virtual device::AttentionArgs Attention(const program::Attend& op, const AttentionSpec& spec,
                                           int64_t group) const = 0;
   // For decoders with ranks or adapters: see DeviceStepInputs.

@@ -25,7 +25,8 @@ using StepKind = ProjectorStep::Kind;
 
 constexpr std::string_view kConstants = "constants";
 
-// Names a part of the spec that no device kernel computes; "" if kernels compute all.
+// Returns the name of a part of the spec that no device kernel computes; "" if kernels compute all
+// parts.
 std::string MissingKernel(const TowerSpec& spec) {
   if (spec.clips) return "linear layers whose inputs and results are clamped";
   if (spec.features.size() > 1) return "results of several layers, side by side";
@@ -70,7 +71,7 @@ struct PlacedTower {
   DevicePlan plan;
 };
 
-// Vectors that no file holds, such as the ones of a norm without weights: they are laid out in the
+// Vectors that no file contains, such as the ones of a norm without weights. They are placed in the
 // buffer kConstants. Calls visit(index in the program's vectors, offset in the buffer).
 template <typename Visit>
 int64_t VisitConstants(const program::Program& program, const DeviceProgramWeights& weights,
@@ -216,7 +217,7 @@ Result<std::unique_ptr<DeviceTower>> DeviceTower::Load(Device& device, DevicePoo
                         std::ssize(vector) * int64_t{sizeof(float)});
   });
   RETURN_IF_ERROR(stream.Synchronize());
-  // Only now: a vector that has an address is no constant.
+  // Called only now, because a vector that already has an address is no constant.
   std::vector<std::pair<size_t, int64_t>> places;
   VisitConstants(placed.program, placed.weights,
                  [&](size_t index, int64_t offset) { places.emplace_back(index, offset); });

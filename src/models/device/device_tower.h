@@ -1,4 +1,4 @@
-// The body of an image tower on a device: its layers and what follows them. The host embeds the
+// The body of an image tower on a device: its layers and the steps after them. The host embeds the
 // patches of an image, which is less than a hundredth of the work, and sends their rows.
 #pragma once
 
@@ -21,13 +21,13 @@ namespace sluice {
 // Memory of the body on a device.
 struct DeviceTowerMemory {
   int64_t weight_bytes = 0;
-  int64_t workspace_bytes = 0;  // including the keys and values of an image
+  int64_t workspace_bytes = 0;  // includes the keys and values of an image
 };
 
 // Sizes of a tower's steps.
 struct TowerSizes {
   ModelOptions options;    // max_rows, max_slices, max_context, max_logit_rows
-  int64_t num_blocks = 0;  // of the cache of keys and values
+  int64_t num_blocks = 0;  // number of blocks of the tower's cache of keys and values
 };
 
 // Ownership: the device, its stream and its pool outlive the tower. Thread safety: one thread at a
@@ -38,8 +38,8 @@ class DeviceTower {
   static Result<DeviceTowerMemory> Plan(const TowerSpec& spec, const QuantizationScheme& scheme,
                                         const TowerSizes& sizes, const DeviceInfo& device);
 
-  // Takes what Plan counts from the pool. `checkpoint` null: random weights. `weights`: the tower's
-  // parameters, of which `front` are filled by the caller.
+  // Takes the memory that Plan computes from the pool. `checkpoint` null: random weights.
+  // `weights`: the tower's parameters; the caller has filled those in `front`.
   static Result<std::unique_ptr<DeviceTower>> Load(Device& device, DevicePool& pool,
                                                    DeviceStream& stream, ThreadPool& threads,
                                                    const Checkpoint* checkpoint,
@@ -50,12 +50,12 @@ class DeviceTower {
   // Page-locked host memory of the embedded patches, F32 [max_rows, hidden].
   float* rows() const { return rows_.As<float>(); }
 
-  // Computes the body for the first rows of `rows()`, as many as `input` has positions. Result row
-  // i goes to image_rows + targets[i] * stride on the device; -1: it is dropped. Returns when that
-  // is done. Throws if the device fails.
+  // Computes the body for the first rows of `rows()`; the number of rows is the number of positions
+  // of `input`. Result row i goes to image_rows + targets[i] * stride on the device; -1: it is
+  // dropped. Returns when the device has finished. Throws if the device fails.
   void Run(const StepInput& input, std::span<const int32_t> targets, float* image_rows,
            int64_t stride);
-  // Copies a vector to a row of images.
+  // Copies a vector to one row of the image rows.
   void Put(std::span<const float> values, float* row);
 
  private:
@@ -83,8 +83,8 @@ class DeviceTower {
 ParameterList TowerBodyParameters(ParameterList list, const TowerWeights& weights);
 ParameterList TowerFrontParameters(ParameterList list, const TowerWeights& weights);
 
-// The groups of a tower's cache: the whole image, and with windows the windows, which use the same
-// memory.
+// The groups of a tower's cache: one for the whole image and, if the tower has windows, one for the
+// windows, which uses the same memory.
 KvGroups TowerGroups(const TowerSpec& spec);
 
 }  // namespace sluice

@@ -89,7 +89,7 @@ void DeviceTowerStep::Send(DeviceStream& stream, const StepInput& input,
   stream.CopyToDevice(device_memory_, host_.data(), end_);
 }
 
-// Empty slices, which make the numbers of slices of both groups equal, are skipped.
+// Skips empty slices, which only make the numbers of slices of both groups equal.
 void DeviceTowerStep::WriteGroup(std::span<const kernels::AttentionSlice> slices, int64_t num_rows,
                                  Group& group) {
   int64_t table_entries = 0, num_slices = 0;

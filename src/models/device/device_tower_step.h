@@ -41,7 +41,7 @@ class DeviceTowerStep final : public DeviceStepView {
   const int64_t* slots(int64_t group) const override {
     return OnDevice<int64_t>(groups_[static_cast<size_t>(group)].slots);
   }
-  // rows: destinations; places: the results that go there.
+  // rows: indices of the destinations. places: indices of the results that go there.
   DeviceImageRows image_rows() const override {
     return {.rows = OnDevice<int32_t>(target_rows_),
             .places = OnDevice<int32_t>(target_places_),
@@ -64,7 +64,7 @@ class DeviceTowerStep final : public DeviceStepView {
   const T* OnDevice(int64_t offset) const {
     return reinterpret_cast<const T*>(device_memory_ + offset);
   }
-  // Reserves the next `count` elements of the host buffer; `offset`: set to their position.
+  // Reserves the next `count` elements of the host buffer. `offset`: receives their position.
   template <typename T>
   std::span<T> Take(int64_t count, int64_t& offset);
   void WriteGroup(std::span<const kernels::AttentionSlice> slices, int64_t num_rows, Group& group);

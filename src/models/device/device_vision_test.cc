@@ -1,5 +1,6 @@
-// Prompts with images on the emulated device: logits stay near those of transformers and have the
-// same bits however a prompt is cut. Towers there give rows near those of the CPU.
+// Tests prompts with images on the emulated device. Logits are close to those of transformers and
+// have the same bits however a prompt is divided. Towers on the device give rows close to the
+// CPU's.
 #include <cmath>
 #include <map>
 #include <string>
@@ -17,7 +18,8 @@ using testing::LogitRows;
 using testing::VisionCase;
 using testing::VisionRunner;
 
-// The bound of TowerGoldenTest.StaysNearInBf16, and the same bits however a prompt is cut.
+// The bound is that of TowerGoldenTest.StaysNearInBf16. Results have the same bits however a prompt
+// is divided.
 void ExpectNearTransformers(VisionRunner& runner, const char* checkpoint) {
   for (const VisionCase& golden : testing::ReadVisionGolden(DataFolder(checkpoint))) {
     const LogitRows whole = runner.Run(golden, 512);
@@ -49,8 +51,8 @@ TEST_P(AllOnDeviceTest, HeavyStaysNearTransformers) {
   if (!HasFatalFailure()) ExpectNearTransformers(runner, GetParam());
 }
 
-// A tiny checkpoint's tower with random weights and heads of 16 numbers, the least that devices
-// take. TowerGoldenTest compares the CPU's with transformers.
+// The tower of a tiny checkpoint with random weights and heads of 16 elements, the smallest heads
+// that devices support. TowerGoldenTest compares the same tower on the CPU with transformers.
 class DeviceTowerTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -58,7 +60,7 @@ class DeviceTowerTest : public ::testing::TestWithParam<const char*> {
     json::Value vision = *config.Find("vision_config");
     for (const char* field : {"hidden_size", "embed_dim", "head_dim"}) {
       const json::Value* size = vision.Find(field);
-      // Qwen2-VL: the width of the text part.
+      // Qwen2-VL: the width of the text part's rows.
       const bool is_text =
           vision.Find("embed_dim") != nullptr && field == std::string("hidden_size");
       if (size != nullptr && size->is_number() && !is_text)

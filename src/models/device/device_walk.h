@@ -27,12 +27,12 @@ class DeviceWalk {
   using BufferId = program::BufferId;
 
   int64_t CountOf(BufferId buffer) const;
-  // Puts the buffer's rows elsewhere for the rest of the step.
+  // Uses another place for the buffer's rows for the rest of the step.
   void Move(BufferId buffer, std::byte* to) {
     executor_.addresses_[static_cast<size_t>(buffer)] = to;
     executor_.homes_[static_cast<size_t>(buffer)] = to;
   }
-  // Address of the buffer's current rows; null for kNone. A step's rows have `row_bytes` each.
+  // Returns the address of the buffer's current rows; null for kNone. A row has `row_bytes` bytes.
   std::byte* At(BufferId buffer, int64_t row_bytes) const;
   template <typename T>
   T* RowsAt(BufferId buffer, int64_t width) const {
@@ -48,7 +48,7 @@ class DeviceWalk {
     return weights_.experts[static_cast<size_t>(id)];
   }
   const MoeSpec& Moe(program::MoeId id) const { return program_.moes[static_cast<size_t>(id)]; }
-  // Output rows of `width` elements in the format that `inputs` gives. `scales` is used only if
+  // Describes output rows of `width` elements in the format of `inputs`. `scales` is used only if
   // rows are rounded.
   device::RowsOut RowsOutAt(BufferId data, BufferId scales, int64_t width,
                             const DeviceInputs& inputs) const;
@@ -73,17 +73,18 @@ class DeviceWalk {
   device::PackedRows PackedFor(const program::Project& op, int64_t rows) const;
   Status TuneExperts(const program::ProjectExperts& op) const;
 
-  // Whether the operators after it run; if there are no rows for them, sets the number of rows to
-  // 0.
+  // Returns whether the operators after it run. If there are no rows for them, sets the number of
+  // rows to 0.
   bool GoesOn(const program::SkipUnless& skip);
-  // Runs the operator with this index; if times are counted, waits until it is done.
+  // Runs the operator with this index. If times are measured, waits until the operator has
+  // finished.
   void RunAt(int32_t index);
   int32_t RunParts(int32_t index);
   void RunOne(const program::Op& op) {
     std::visit([this](const auto& one) { (*this)(one); }, op);
   }
-  // Operators that exist only on the CPU and are never emitted for devices, and those that Run and
-  // RunParts handle.
+  // Never called. Operators that exist only on the CPU are not emitted for devices; the other ones
+  // are handled by Run and RunParts.
   template <typename Other>
   void operator()(const Other& /*op*/) {
     CHECK(false, "{} is no operator of devices", Other::kName);
@@ -158,8 +159,8 @@ class DeviceWalk {
   } packed_;
   bool is_part_ = false;
   int64_t first_ = 0, part_rows_ = 0, pairs_each_ = 1;
-  // For the part's experts: whether the host has read the number of rows per expert, and their
-  // begins if each expert's product runs separately.
+  // For the current part's experts: whether the host has read the number of rows per expert and, if
+  // each expert's product runs separately, where the rows of each expert begin.
   bool has_looked_ = false;
   std::span<const int32_t> row_begin_;
 };

@@ -21,10 +21,11 @@ bool IsPowerOfTwo(ElementType type) {
   return type == ElementType::kF8E8M0 || type == ElementType::kU8;
 }
 
-// Returns whether the matrix has row scales. Per-tensor and per-row formats have them, and group
-// formats with a second scale or with scales that are not powers of two.
+// Returns whether the matrix has row scales. Formats with one scale per tensor or row have row
+// scales; so do group formats with a second scale or with scales that are not powers of two.
 bool HasRowScales(const DataFormat& format) {
-  if (format.type == ElementType::kInt4) return false;  // its row scales are stored as group scales
+  // The matrix's row scales are stored as group scales.
+  if (format.type == ElementType::kInt4) return false;
   switch (format.scale_layout) {
     case ScaleLayout::kPerTensor:
     case ScaleLayout::kPerRow: return true;
@@ -152,10 +153,10 @@ class Places : public DeviceParameterPlaces {
     const auto inputs_of = [&](const LinearInputs& inputs) {
       return InputsOf(inputs, experts.first.matrix, rounding_.e4m3, rounding_.nvf4_experts);
     };
-    // Matrices of heads (latent attention) read rows that are not rounded.
+    // Matrices of single heads (latent attention) read rows that are not rounded.
     if (!weights.inputs.empty()) experts.first.inputs = inputs_of(weights.inputs.front());
-    // Rows of all experts are written at once, with one input scale. If the experts' scales differ,
-    // their inputs are not rounded.
+    // The rows of all experts are written at once, with a single input scale. If the experts'
+    // scales differ, their inputs are not rounded.
     for (const LinearInputs& inputs : weights.inputs) {
       if (inputs_of(inputs) != experts.first.inputs) experts.first.inputs = {};
     }
@@ -173,7 +174,7 @@ class Places : public DeviceParameterPlaces {
 }  // namespace
 
 int64_t DeviceMatrixPlace::group_size() const {
-  constexpr int64_t kMultiple = 128;  // so that groups consist of whole stages of a product
+  constexpr int64_t kMultiple = 128;  // chosen so that groups consist of whole stages of a product
   if (format.type == ElementType::kInt4 && format.group_size == 0)
     return CeilDiv(cols, kMultiple) * kMultiple;
   return format.group_size;
