@@ -51,7 +51,7 @@ class AccessLog {
   const bool disabled_;
   const std::vector<std::string> quiet_paths_;
   const std::shared_ptr<const ApiKeys> keys_;
-  // The thread also holds it, because the thread outlives this object if its output is blocked.
+  // Shared with the thread, which outlives this object if its output is blocked.
   const std::shared_ptr<Queue> queue_;
   std::thread thread_;
 };

@@ -38,8 +38,8 @@ struct EngineMetrics {
   uint64_t prefix_hits = 0;  // includes hits in the tiers
   uint64_t tier_queries = 0;
   uint64_t tier_hits = 0;
-  // Images of requests, and those that were in the cache of processed images. All engines share
-  // that cache: they are counted with the first one.
+  // Images of requests, and those that were found in the cache of processed images. All engines
+  // share that cache, so these images are counted only for the first engine.
   uint64_t image_queries = 0;
   uint64_t image_hits = 0;
   uint64_t drafts = 0;

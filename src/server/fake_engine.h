@@ -24,7 +24,7 @@ class FakeEngine : public Engine {
     std::vector<int32_t> tokens;
     FinishReason finish = FinishReason::kLength;
     std::optional<int32_t> stop_token = std::nullopt;
-    std::optional<Error> error = std::nullopt;  // reported after the tokens instead of a finish
+    std::optional<Error> error = std::nullopt;  // sent after the tokens instead of a finish reason
   };
   // Chooses the script for a request. Called on the submitting thread.
   std::function<Script(const Request&)> script = [](const Request&) {

@@ -21,8 +21,9 @@ struct MediaConfig {
   std::string processor_overrides;  // --mm-processor-kwargs
   std::string model_folder;         // folder with the processor's files; empty: that of the
                                     // tokenizer
-  int64_t cache_bytes = 0;  // for processed images; at most a quarter of the memory for requests
-  bool text_only = false;   // --language-model-only
+  // For the cache of processed images; at most a quarter of the memory for requests.
+  int64_t cache_bytes = 0;
+  bool text_only = false;  // --language-model-only
 };
 
 // Parses --limit-mm-per-prompt: {"image": 4} or {"image": {"count": 4}}. kInvalidArgument for other

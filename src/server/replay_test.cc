@@ -1,5 +1,6 @@
-// Two properties of every format of calls, cut at every token, in all APIs: an answer assembled
-// from its stream equals the whole answer, and each is accepted as history.
+// Tests two properties of every format of tool calls, in all APIs, with the answer split after
+// every token: an answer assembled from its stream equals the whole answer, and the answer is
+// accepted in the history of a later request.
 #include <algorithm>
 #include <optional>
 #include <random>
@@ -414,8 +415,9 @@ TEST_F(CompletionReplayTest, OffsetsPointIntoTheText) {
   for (int round = 0; round < 150; ++round) {
     tokens.clear();
     const bool shows_special = random_() % 3 == 0;
-    // Words, single bytes (some of which are not characters), and special tokens. While special
-    // tokens are hidden, none follows a byte: the bytes around a hidden token would form one text.
+    // Returns random words, single bytes (some of which are not valid UTF-8) and special tokens. If
+    // special tokens are hidden, none follows a byte, because the bytes before and after a hidden
+    // token would form one text.
     for (size_t i = random_() % 12; i > 0; --i) {
       const bool hides = !shows_special && !tokens.empty() && tokens.back() < 256;
       const auto kind = hides ? 7 : random_() % 8;

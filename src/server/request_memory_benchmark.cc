@@ -1,5 +1,5 @@
-// Measures what counting memory costs in a step of 256 streams: each takes the memory of an event
-// and returns it once the event is sent.
+// Measures the cost of counting memory in a step of 256 streams: each stream reserves the memory of
+// an event and releases it once the event is sent.
 #include <memory>
 #include <vector>
 

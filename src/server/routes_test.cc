@@ -71,7 +71,7 @@ TEST_F(RoutesTest, WhatIsNotServedIsNamed) {
   EXPECT_THAT(Detail("POST", "/sleep"), HasSubstr("VLLM_SERVER_DEV_MODE=1"));
   EXPECT_THAT(Detail("GET", "/tokenizer_info"), HasSubstr("--enable-tokenizer-info-endpoint"));
   EXPECT_EQ(Detail("GET", "/nope"), "Not Found");
-  // vLLM has no such route; the server under its own name has.
+  // vLLM does not have this route. The server in its own dialect has it.
   EXPECT_EQ(Detail("GET", "/v1/models/abacus"), "Not Found");
 }
 
@@ -286,7 +286,7 @@ TEST_F(RoutesTest, MessagesAreRefusedInTheirShape) {
   EXPECT_EQ(Ask("POST", path, body, key).status, 200);
   EXPECT_EQ(error_of(Ask("POST", path + "/count_tokens?beta=true", body, key)),
             "429 rate_limit_error");
-  // Errors of other paths keep their shape.
+  // Errors of other paths keep the shape of the OpenAI API.
   EXPECT_EQ(Ask("POST", "/v1/messagesx", "{}").body, R"({"error":"Unauthorized"})");
   EXPECT_EQ(Ask("POST", "/v1/messagesx", "{}", key).body, R"({"detail":"Not Found"})");
 }
@@ -299,7 +299,7 @@ TEST_F(RoutesTest, MessagesUnderTheNameVllmAreRefusedByItsFramework) {
   EXPECT_EQ(Ask("POST", "/v1/messages", "{}").body, R"({"error":"Unauthorized"})");
   const std::string key = "x-api-key: one\r\n";
   EXPECT_EQ(Ask("GET", "/v1/messages", "", key).body, R"({"detail":"Method Not Allowed"})");
-  // There, an error about a field has OpenAI's shape.
+  // In vLLM's dialect, an error about a field has OpenAI's shape.
   const Answer field = Ask("POST", "/v1/messages", R"({"model":"abacus","messages":[]})", key);
   EXPECT_EQ(At(field.json(), {"error", "param"}), json::Value("body.max_tokens")) << field.body;
 }
@@ -311,7 +311,8 @@ TEST_F(RoutesTest, PauseHoldsRequestsBackAndResumeLetsThemGo) {
   Waiting waiting;
   AskLater(waiting, "\"max_tokens\":2");
   EXPECT_TRUE(LoadBecomes(1));
-  std::this_thread::sleep_for(50ms);  // enough for a request that is not held to reach the engine
+  // Time in which a request that is not held would reach the engine.
+  std::this_thread::sleep_for(50ms);
   EXPECT_EQ(engine_.requests().size(), 0u);
   EXPECT_EQ(Ask("POST", "/resume").body, R"({"status":"resumed"})");
   waiting.thread.join();
@@ -347,7 +348,7 @@ TEST_F(RoutesTest, HeldRequestsOfClientsThatLeaveAreForgotten) {
   gone.Send(Head("POST", "/v1/completions", "Content-Type: application/json\r\n", body.size()) +
             body);
   EXPECT_TRUE(LoadBecomes(1));
-  std::this_thread::sleep_for(50ms);  // time for the request to be held; it is forgotten either way
+  std::this_thread::sleep_for(50ms);  // time for the request to be held; the test passes either way
   gone.Close();
   EXPECT_TRUE(LoadBecomes(0));
   Ask("POST", "/resume");
@@ -393,7 +394,7 @@ TEST_F(RoutesTest, AbortEndsWhatRunsAndWhatIsHeld) {
     ASSERT_TRUE(held ? LoadBecomes(1) : Eventually([&] { return engine_.num_steps() > 3; }));
     EXPECT_EQ(Ask("POST", "/abort_requests", R"({"request_ids":["other"]})").body,
               R"({"status":"aborted","aborted":0})");
-    // A request that has arrived is not held until its prompt is read.
+    // A request counts as held only after its prompt is read.
     EXPECT_TRUE(Eventually([&] {
       return Ask("POST", "/abort_requests", R"({"request_ids":["x1"]})").body ==
              R"({"status":"aborted","aborted":1})";

@@ -47,8 +47,8 @@ class Server {
   virtual void BeginLeaving() = 0;
   // Refuses new connections; requests on open ones are served. REQUIRES: BeginLeaving() was called.
   virtual void StopAccepting() = 0;
-  // C9: answers new requests with 503. Running ones may finish within the engine's grace time; then
-  // Run returns 0.
+  // Answers new requests with 503. Running requests may finish within the engine's grace time; then
+  // Run returns 0. (C9 in docs/engine-contract.md.).
   virtual void BeginDrain() = 0;
   // Ends immediately: Run returns or, if it was never called, everything is closed when this
   // returns.

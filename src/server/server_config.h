@@ -129,15 +129,13 @@ struct ServerConfig {
   std::string fingerprint_value;            // the fingerprint in mode custom
   int stream_interval = 1;                  // number of tokens per event of a stream
   bool skip_model_name_validation = false;  // whether any "model" is accepted
-  bool enable_auto_tool_choice = false;     // as in vLLM: whether the model may decide to call
-                                            // tools
-  std::string tool_call_parser;             // "": none; "auto": chosen by the chat template
-  std::string tool_strict_level = "auto";   // auto | function | parameter
-  bool exclude_tools_when_tool_choice_none = false;  // whether the template gets no tools in that
-                                                     // case
-  std::string reasoning_parser;                      // "": none
-  bool enable_iteration_stats = false;               // as in trtllm-serve: GET /metrics lists every
-                                                     // step
+  bool enable_auto_tool_choice = false;  // whether the model may decide to call tools (as in vLLM)
+  std::string tool_call_parser;          // "": none; "auto": chosen by the chat template
+  std::string tool_strict_level = "auto";  // auto | function | parameter
+  // Whether the template gets no tools if tool_choice is "none".
+  bool exclude_tools_when_tool_choice_none = false;
+  std::string reasoning_parser;         // "": none
+  bool enable_iteration_stats = false;  // whether GET /metrics lists every step, as in trtllm-serve
 
   MediaConfig media;  // settings for the images of requests
 
@@ -157,7 +155,7 @@ struct ServerConfig {
   std::vector<std::string> quiet_access_paths;  // requests for these are not in the access log
   double log_stats_seconds = 10;                // interval between two lines of statistics; 0: none
   bool log_requests = false;
-  bool log_outputs = false;     // with log_requests: whether answers are also logged
+  bool log_outputs = false;     // whether answers are also logged; only with log_requests
   int64_t max_log_length = -1;  // maximum characters of a prompt or answer in the log; -1: all
   bool disable_log_stats = false;
   bool aggregate_engine_logging = false;  // whether one line of statistics covers all engines

@@ -19,26 +19,27 @@
 
 namespace sluice {
 
-// The place of a matrix: offsets in bytes in the weights' memory.
+// The place of a matrix: byte offsets in the memory of the weights.
 struct DeviceMatrixPlace {
   DataFormat format;  // BF16 without scales, or a narrow format that kernels expand
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t whole_rows = 0;  // rows of the matrix over all ranks of a layer
-  // For block scales: number of rows per block. It is the checkpoint's or a divisor of it, so that
-  // no block spans two parts of the matrix or two ranks. For INT4: 1.
+  int64_t whole_rows = 0;  // number of rows of the matrix over all ranks that divide the layer
+  // For block scales: number of rows per block. It is the checkpoint's block height or a divisor of
+  // it, so that no block spans two parts of the matrix or two ranks. For INT4: 1.
   int64_t block_rows = 0;
   int64_t codes = 0;
   std::optional<int64_t> group_scales = {};
   std::optional<int64_t> row_scales = {};
-  std::optional<int64_t> input_order = {};  // for INT4, the offset of I32 [cols]
-  // Parts of the rows within which all row scales are equal; known after the upload.
+  // Only for INT4: offset of the order of inputs, I32 [cols].
+  std::optional<int64_t> input_order = {};
+  // Parts of the rows in which all row scales are equal; known after the upload.
   std::vector<device::ScaledPart> scaled_parts = {};
   int64_t total_bytes = 0;  // bytes as counted in the memory plan
 
   int64_t row_bytes() const { return cols * BitsPerElement(format.type) / 8; }
   // Returns the number of elements along k per group or block scale, and the number of such scales
-  // per row; 0 if there are none. An INT4 row scale counts as a single group.
+  // per row; 0 if the format has none. A row scale of INT4 counts as a single group.
   int64_t group_size() const;
   int64_t groups() const;
   int64_t group_scale_bytes() const;
@@ -75,8 +76,8 @@ class DeviceWeightLayout {
   std::vector<ArrayGap> gaps_;
 };
 
-// Finds where a parameter lies on the device, by the host object that ParameterList names as its
-// target. `layout`, `memory` and the targets of `list` must outlive this object.
+// Finds the place of a parameter on the device. The key is the host object that ParameterList names
+// as the parameter's target. `layout`, `memory` and the targets of `list` must outlive this object.
 class DeviceParameterPlaces {
  public:
   DeviceParameterPlaces(const ParameterList& list, const DeviceWeightLayout& layout,
@@ -142,7 +143,7 @@ struct DeviceProgramWeights {
   std::vector<DeviceLinearWeights> linears;
   std::vector<DeviceExpertWeights> experts;
   std::vector<const float*> vectors;
-  // First element of each vector, on the host; 1 if the vector is empty.
+  // The first element of each vector, on the host; 1 if the vector is empty.
   std::vector<float> first_numbers;
   std::vector<device::Weights> tables;
   const float* rope_frequencies = nullptr;  // all tables, contiguous
@@ -171,19 +172,19 @@ struct DeviceTables {
   DeviceLinearWeights head = {};
 };
 
-// Returns those of `weights` that are in `list`.
+// Returns those of `weights` that `list` contains.
 DeviceTables TablesOf(const DecoderWeights& weights, const ParameterList& list,
                       const DeviceWeightLayout& layout, const DeviceRounding& rounding,
                       std::byte* memory);
 
-// Another model's tables, to which a program refers as those of `owner`.
+// The tables of another model. The program refers to them as the tables of `owner`.
 struct SharedTables {
   const DecoderWeights* owner = nullptr;
   DeviceTables tables = {};
 };
 
-// Places the weights in the program's tables, whose targets are in `list` or are `shared`. Does not
-// access the targets' data; the format of their inputs may be filled in later.
+// Sets the places of the weights in the program's tables. Their targets are in `list` or are
+// `shared`. Does not access the targets' data; the format of their inputs may be set later.
 DeviceProgramWeights PlaceWeights(const program::Program& program, const ParameterList& list,
                                   const DeviceWeightLayout& layout, const DeviceRounding& rounding,
                                   std::byte* memory, const SharedTables& shared = {});

@@ -10,15 +10,16 @@ namespace {
 
 constexpr int64_t kStateBytes = DevicePool::Padded(sizeof(device::ExchangeState));
 
-// What a rank tells the others.
+// The data that a rank sends to the other ranks.
 struct Told {
   std::byte* memory;
   std::byte* logits;
   int64_t slot_bytes;
-  bool addresses_all;  // whether its kernels address the memory of all others
+  bool addresses_all;  // whether its kernels can address the memory of all other ranks
 };
 
-// Waits for all ranks, however long one loads, until the group fails. Throws GroupError.
+// Waits for all ranks without a time limit, because loading may take long, or until the group
+// fails. Throws GroupError.
 void Meet(Communicator& stage) {
   char is_here = 1;
   if (stage.rank() != 0) {
@@ -59,7 +60,7 @@ Result<std::unique_ptr<PeerExchange>> PeerExchange::Create(const Parts& parts) {
   for (Device* const other : parts.devices) {
     if (other != &parts.device) own.addresses_all &= parts.device.LetAddress(*other);
   }
-  // Before the others know the address.
+  // Initializes the flags before the other ranks know the address.
   parts.stream.Fill(parts.memory, 0, kStateBytes);
   RETURN_IF_ERROR(parts.stream.Synchronize());
   std::vector<Told> told(static_cast<size_t>(size));
@@ -122,7 +123,7 @@ void PeerExchange::GatherLogits(DeviceStream& stream, const Columns& columns) {
   std::ranges::copy(logits_, args.all);
   args.root = 0;
   kernel_(stream.handle(), args);
-  // The others do not hear of rank 0, nor of one another.
+  // The other ranks do not learn about rank 0's failure, nor about each other's.
   waits_first_ = true;
 }
 

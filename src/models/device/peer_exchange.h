@@ -2,9 +2,9 @@
 // stores this rank's columns into the arrays of all ranks (kernels/cuda/exchange_columns.h).
 // Results have the same bits as those of a DeviceCommunicator's gather. May be captured in graphs.
 //
-// A rank receives in one of two slots of its own memory, used in turn. It must have used what it
-// received before it launches the next exchange: from then on, another rank may launch the one
-// after that, which stores into the same slot.
+// A rank receives in two slots of its own memory, which it uses in turn. Before it launches the
+// next exchange, it must have used the data that it received. After that launch, another rank may
+// already launch the exchange after the next one, which stores into the same slot.
 #pragma once
 
 #include <array>
@@ -20,7 +20,8 @@
 
 namespace sluice {
 
-// Whether kernels of each device can address the memory of all others; from then on, they may.
+// Returns whether the kernels of each device can address the memory of all other devices. If so,
+// enables this access.
 bool LetAddressEachOther(std::span<Device* const> devices);
 
 // Thread safety: used only by the rank's thread.
@@ -32,12 +33,12 @@ class PeerExchange {
   struct Parts {
     Communicator& stage;               // the ranks that exchange
     Device& device;                    // this rank's
-    std::span<Device* const> devices;  // of all ranks of the stage
-    DeviceStream& stream;              // of this rank; nothing may use `memory`
+    std::span<Device* const> devices;  // devices of all ranks of the stage
+    DeviceStream& stream;              // stream of this rank; no work on it may use `memory`
     device::ExchangeColumns kernel;
     std::byte* memory;  // MemoryBytes(slot_bytes), aligned to 256; outlives all ranks' exchanges
     int64_t slot_bytes;
-    std::byte* logits;                   // where rank 0 receives logits; null at the others
+    std::byte* logits;                   // where rank 0 receives logits; null on other ranks
     std::shared_ptr<DeviceBuffer> stop;  // DeviceCommunicatorOptions::stop
   };
   // Collective. Null if a device cannot address the memory of another. kUnavailable if another rank
@@ -49,10 +50,11 @@ class PeerExchange {
     slot_ = 0;
     waits_first_ = true;
   }
-  // Call if the ranks have exchanged otherwise since the last exchange.
+  // Call if the ranks have exchanged data in another way since the last exchange.
   void Separate() { waits_first_ = true; }
 
-  // Whether an array of so many bytes fits a slot. The same at all ranks.
+  // Returns whether an array of this number of bytes fits into a slot. The result is the same on
+  // all ranks.
   bool Fits(int64_t bytes) const { return bytes <= slot_bytes_; }
 
   struct Columns {
@@ -60,12 +62,13 @@ class PeerExchange {
     const int32_t* places = nullptr;    // as ExchangeColumnsArgs::places
     int64_t rows = 0;                   // of `own`
     std::span<const int64_t> widths{};  // bytes of each rank's columns
-    int64_t begin = 0;                  // of this rank's columns in a row
+    int64_t begin = 0;                  // where this rank's columns begin in a row
     int64_t row_bytes = 0;
   };
-  // Enqueues a gather of an array that fits, to all ranks. Returns the whole rows, in a slot.
+  // Enqueues a gather, to all ranks, of an array that fits. Returns the whole rows, which are in a
+  // slot.
   std::byte* Gather(DeviceStream& stream, const Columns& columns);
-  // Enqueues a gather to rank 0's logits.
+  // Enqueues a gather to the logits of rank 0.
   void GatherLogits(DeviceStream& stream, const Columns& columns);
   const std::byte* logits() const { return logits_.front(); }
 

@@ -16,7 +16,7 @@ struct SliceWriter {
   int32_t block_size;
   int64_t* slot;        // cache slots of the tokens
   int32_t* tables;      // block tables of all slices
-  int32_t* next_table;  // place of the next one in `tables`
+  int32_t* next_table;  // place of the next block table in `tables`
 
   // Writes the slots and the block table of `slice`. Returns the slice's attention arguments.
   // REQUIRES: slice.context is 0.

@@ -23,7 +23,7 @@ struct LatentLayer {
   int64_t index = 0;  // index in this rank's program
   int64_t cache_layer = 0;
   RowsIn normed;      // its input, [rows, hidden]
-  RowsIn plain = {};  // on a device, for an indexer: the same rows, never rounded
+  RowsIn plain = {};  // only on a device, for an indexer: the same rows, never rounded
   int64_t hidden = 0;
   BufferId cos_sin = kNone;  // kNone: no RoPE
   int num_threads = 1;

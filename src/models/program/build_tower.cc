@@ -449,7 +449,7 @@ class TowerBuilder {
   const TowerPart part_;
   const int64_t hidden_, width_;
   const ElementType type_;     // of products' inputs
-  const ElementType in_type_;  // of rows that are clipped before products read them
+  const ElementType in_type_;  // type of the rows that are clipped before products read them
   Builder to_;
   BufferId features_ = kNone;  // F32 [rows, TowerSpec::feature_width()]
   BufferId residual_ = kNone, delta_ = kNone, inputs_ = kNone, attended_ = kNone, rope_ = kNone;

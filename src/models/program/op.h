@@ -122,7 +122,7 @@ struct RopeTable {
 struct Receive {
   static constexpr const char* kName = "Receive";
   BufferId out = kNone;
-  BufferId wanted_out = kNone;  // on a device, replaces `out` if all rows have results
+  BufferId wanted_out = kNone;  // on a device: used instead of `out` if all rows have results
   int64_t width = 0;
   int32_t from_stage = 0;
   template <typename Use>
@@ -295,7 +295,7 @@ struct JoinNorms {
   BufferId out = kNone;  // [rows, 2 * width]
   ElementType type = ElementType::kF32;
   int64_t width = 0;
-  BufferId pieces = kNone;  // on a device: memory for both halves, [2, rows, width]
+  BufferId pieces = kNone;  // only on a device: memory for both halves, [2, rows, width]
   template <typename Use>
   void Operands(Use&& use) const {
     use(x, Access::kRead);
@@ -354,7 +354,7 @@ struct Gather {
   int64_t count = 0;
   ElementType type = ElementType::kF32;
   BufferId own = kNone, all = kNone;
-  BufferId joined = kNone;  // on a device: room for the pieces of all ranks
+  BufferId joined = kNone;  // only on a device: room for the pieces of all ranks
   // On a device: the product that reads the rows. If it rounds whole rows, they are gathered as F32
   // in `all_f32`, then rounded to `all`.
   Reader reader = {};

@@ -22,7 +22,7 @@ struct RopeAppend {
   BufferId x = kNone;
   BufferId cos_sin = kNone;
   VectorId q_norm = kNone, k_norm = kNone, v_norm = kNone;
-  BufferId own_qk = kNone, whole_qk = kNone;  // for ranks that norm whole rows together
+  BufferId own_qk = kNone, whole_qk = kNone;  // only for ranks that normalize whole rows together
   float k_scale = 1, v_scale = 1;
   // Used only on devices:
   ElementType x_type = ElementType::kF32;

@@ -30,7 +30,8 @@ struct TowerLayerWeights {
   std::vector<TowerLinear> qkv;
   std::vector<float> q_norm, k_norm, v_norm;  // [head_dim], or empty
   TowerLinear output;
-  std::vector<TowerLinear> up;  // one for [gate and] up together; with clipping, one for each
+  // One product for [gate and] up together; with clipping, one per module.
+  std::vector<TowerLinear> up;
   TowerLinear down;
 };
 
