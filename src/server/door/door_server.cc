@@ -182,7 +182,8 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
   std::optional<HttpResponse> CheckHead(const HttpRequest& head) override {
     std::optional<HttpResponse> refusal = front_.CheckHead(head);
     if (!refusal) return std::nullopt;
-    // The body names the model, so this accepts what the keys of any model allow.
+    // The model is named in the body, which is not read yet. So this check accepts a key of any
+    // model.
     const std::string_view path = front_.WithoutRoot(head.path);
     const Route* const route = FindRoute(path, config_);
     if (route == nullptr) return refusal;
@@ -328,7 +329,8 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
       return BadRequest(fmt::format("The body has more than {} bytes.", kSmallBody));
     const Result<json::Value> body = json::Parse(request.body);
     const json::Value* const name = body && body->is_object() ? body->Find("lora_name") : nullptr;
-    if (name == nullptr || !name->is_string()) return {};  // the model's own check refuses it
+    // The model's own check refuses this body.
+    if (name == nullptr || !name->is_string()) return {};
     if (slots_.Find(name->as_string()).value_or(index) == index) return {};
     return BadParameter(
         fmt::format("another model of this server has the name '{}'; choose another",

@@ -1,5 +1,5 @@
-// The models of a DoorServer: which are in memory, which requests wait for them, and how they are
-// loaded and unloaded.
+// The models of a DoorServer: which of them are in memory, which requests wait for them, and how
+// they are loaded and unloaded.
 #pragma once
 
 #include <atomic>

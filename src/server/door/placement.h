@@ -27,8 +27,9 @@ struct WantedModel {
 
 struct Placement {
   enum class Answer {
-    kNow,    // it fits once `put_out` are unloaded
-    kLater,  // it fits only after busy models are unloaded, or loads and unloads have ended
+    kNow,  // the model fits once `put_out` are unloaded
+    // The model fits only after busy models are unloaded, or after loads and unloads have ended.
+    kLater,
     kNever,  // the pinned models leave too little of the budget
   };
   Answer answer = Answer::kNow;

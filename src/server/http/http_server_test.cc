@@ -37,7 +37,7 @@ class TestHandler : public HttpHandler {
       std::lock_guard lock(mutex);
       if (request.path == "/hold") writer->SetCallbacks([this] { ++closed; }, [] {});
       held = writer;
-      ++handled;  // last: whoever sees the count finds the writer
+      ++handled;  // incremented last, so that a thread that sees the count also sees the writer
       return;
     }
     ++handled;
@@ -373,7 +373,7 @@ TEST_F(HttpServerTest, AWriterOutlivesTheServerAndDoesNothing) {
   EXPECT_EQ(handler_.headed, 0) << "the handler may be gone by then";
 }
 
-// A server with two threads; `record` holds a token that lives as long as the server or a
+// A server with two threads; `record` holds a token that exists as long as the server or a
 // connection.
 class HttpStopTest : public HttpServerTest {
  protected:

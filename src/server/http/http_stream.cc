@@ -70,8 +70,8 @@ size_t HttpStream::Read(char* data, size_t size, error_code& error) {
     wanted_ = Socket::wait_read;
     return socket_.read_some(asio::buffer(data, size), error);
   }
-  // Reads at most one TLS record and, if `size` is at least 16 KiB, all of it. So no rest stays in
-  // OpenSSL, for which no event would arrive.
+  // Reads at most one TLS record and, if `size` is at least 16 KiB, all of it. Data left in
+  // OpenSSL's buffer would cause no event of the socket.
   size_t done = 0;
   ERR_clear_error();
   const int result = SSL_read_ex(tls_.get(), data, size, &done);

@@ -27,8 +27,8 @@ using ::testing::StartsWith;
 constexpr char kGet[] = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
 constexpr char kGetAndClose[] = "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 
-// Answers with the size of the request; /large: a megabyte; /flood: 32 MB; /late: when the test
-// says so.
+// Answers with the size of the request. /large: a megabyte; /flood: 32 MB; /late: once the test
+// allows it.
 class EchoingHandler : public HttpHandler {
  public:
   std::optional<HttpResponse> CheckHead(const HttpRequest&) override { return std::nullopt; }

@@ -1,4 +1,4 @@
-// A card with a line for each of several things: its name, and what is known of it.
+// A card with one line for each of several things: the thing's name and a text about it.
 import {el} from "./dom.js";
 
 export class LinesView {

@@ -31,8 +31,8 @@ class NotingWriter : public AnswerWriter {
 
  private:
   void Note(const AnswerEvent& event, AnswerNotes& notes) {
-    constexpr std::string_view kUnlessMoreComes = "abort";  // for the case that the client
-                                                            // disconnects
+    // The reason to report if the client disconnects.
+    constexpr std::string_view kUnlessMoreComes = "abort";
     if (const auto* prompt = std::get_if<PromptEvent>(&event)) {
       notes.cached_tokens = prompt->result.cached_tokens;
       notes.finish_reason = kUnlessMoreComes;

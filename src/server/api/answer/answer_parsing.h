@@ -17,16 +17,15 @@ struct AnswerParsing {
   const ReasoningParser* reasoning = nullptr;  // null: reasoning is treated as content
   ToolChoice choice = ToolChoice::kNone;
   CallForm form = CallForm::kOwn;
-  std::string named = {};                  // for CallForm::kArguments: the tool's name
+  std::string named = {};                  // for CallForm::kArguments: name of the called tool
   std::shared_ptr<const ToolTypes> types;  // parameter types of the request's tools; may be null
-  std::optional<bool> thinking;            // as the arguments of the template set it; see
-                                           // ThinkingSwitch()
-  bool include_reasoning = true;           // false: reasoning is dropped
-  bool first_call_only = false;            // whether calls after the first one are dropped
-  bool constrains_channels = false;        // whether the constraint allows reasoning
-  // Whether a constraint determines the form of the answer: all of it except a thought or, with
-  // `holds_thoughts`, all of it, so that there is no reasoning. False for free text in which only
-  // calls are constrained.
+  std::optional<bool> thinking;      // as set by the template's arguments; see ThinkingSwitch()
+  bool include_reasoning = true;     // false: reasoning is dropped
+  bool first_call_only = false;      // whether calls after the first one are dropped
+  bool constrains_channels = false;  // whether the constraint allows reasoning
+  // Whether a constraint determines the form of the answer. With `holds_thoughts`, it determines
+  // the whole answer, so that there is no reasoning; otherwise everything except reasoning. False
+  // for free text in which only calls are constrained.
   bool held = false;
   bool holds_thoughts = false;
 

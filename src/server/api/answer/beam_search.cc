@@ -33,7 +33,7 @@ void KeepBest(std::vector<Beam>& beams, const BeamRequest& request) {
     beams.resize(static_cast<size_t>(request.common.n));
 }
 
-// Returns TokensEvent::offsets for `count` tokens, the first of which are `ids`.
+// Returns TokensEvent::offsets for `count` tokens, which begin with `ids`.
 std::vector<int64_t> OffsetsOf(const Tokenizer& tokenizer, std::span<const int32_t> ids,
                                size_t count) {
   TextStream text(tokenizer, {}, {}, /*skip_special_tokens=*/false);

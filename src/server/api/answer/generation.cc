@@ -186,7 +186,7 @@ class GenerationImpl : public Generation {
   };
   struct Choice {
     TextStream text;
-    std::unique_ptr<RepetitionWatch> repetition;  // null: repetition is not looked for
+    std::unique_ptr<RepetitionWatch> repetition;  // null: repetition is not detected
     std::unique_ptr<AnswerReader> reader;         // null: all text belongs to the answer
     int64_t min_tokens = 0;                       // stop strings that end inside the first
                                                   // min_tokens tokens are ignored
@@ -242,7 +242,8 @@ class GenerationImpl : public Generation {
   };
 
   // A stop string or a repetition may still be found in the last tokens of a sequence that the
-  // engine ended at its maximum length. Its statistics then wait until the text has been read.
+  // engine ended at its maximum length. Its statistics are then reported after the text has been
+  // checked.
   bool TakeStats(int prompt, const RequestStats& stats, EngineObserver* observer) {
     const auto is_cut = [](const SequenceStats& sequence) {
       return sequence.reason == FinishReason::kLength;
@@ -567,9 +568,9 @@ class GenerationImpl : public Generation {
     SettleLogprobs(choice, first, is_content, last);
   }
 
-  // Assigns the unsettled logprobs to the content that the last token completed, in the events from
-  // `first` on. Drops those of reasoning, calls and marks. `is_content`: whether the reader was in
-  // content both before and after that token.
+  // Adds the unsettled logprobs to the events, from `first` on, of the content that the last token
+  // completed. Drops logprobs of reasoning, calls and marks. `is_content`: whether the reader was
+  // in content both before and after that token.
   static void SettleLogprobs(Choice& choice, size_t first, bool is_content, bool last) {
     if (choice.unsettled.empty()) return;
     const auto content = std::find_if(

@@ -41,7 +41,7 @@ struct GenerationRequest {
   std::string cache_salt;
   std::shared_ptr<const AdapterUse> adapter;  // null: no adapter
   RepetitionRule repetition;
-  std::shared_ptr<const Constraint> constraint;  // for every sequence; may be null
+  std::shared_ptr<const Constraint> constraint;  // constraint for every sequence; may be null
   std::optional<AnswerParsing> parsing;          // nullopt: all text belongs to the answer
   bool splits_logprobs = false;                  // whether to fill TextEvent::logprobs
   std::shared_ptr<const RequestTrace> trace;     // null: the request is not traced

@@ -73,8 +73,8 @@ class SlowClient : public ResponseWriter {
   }
 
   std::atomic<bool> behind{false};
-  // Called when the client is asked whether it is behind: before and after the answer is
-  // determined.
+  // Called when the code under test asks whether the client is behind: on_asked before and
+  // on_answered after the result is determined.
   std::function<void()> on_asked, on_answered;
 
  private:
@@ -364,7 +364,7 @@ TEST_F(GenerationTest, KeepsTheOrderOfWhatComesBetweenCatchingUpAndTheNextWork) 
 
 TEST_F(GenerationTest, KeepsTheOrderOfWhatComesWhileItDecidesToHoldBack) {
   client_->behind = true;
-  // The generation asks both before and after it records that it holds back.
+  // The generation checks whether the client is behind both before and after it sets `holding_`.
   int32_t next = 2;
   client_->on_asked = [&] {
     if (next <= 3) Tell({next++});

@@ -94,7 +94,7 @@ void LogprobColumns::AddToken(int32_t token, int64_t offset, const TokenLogprobs
     return;
   }
   AppendLogprob(logprobs_, logprobs->logprob);
-  // Two tokens may have the same text. The key then keeps its place and gets the last value.
+  // Two tokens may have the same text. The key then keeps its position and gets the last value.
   std::vector<std::pair<std::string, float>> entries;
   std::unordered_map<std::string, size_t> places;
   const size_t count = static_cast<size_t>(style_.count) + 1;

@@ -1,5 +1,5 @@
-// The form that a constraint guarantees for an answer holds with every reasoning parser, for open
-// and closed thoughts in the prompt, and wherever the answer is cut.
+// Tests that an answer has the form that its constraint guarantees, with every reasoning parser,
+// for open and closed thoughts in the prompt, and wherever the answer is split.
 #include <algorithm>
 #include <random>
 #include <set>
@@ -39,7 +39,7 @@ std::vector<Form> Forms() {
           {{ConstraintKind::kJsonSchema, schema, /*any_whitespace=*/false}, objects}};
 }
 
-// Characters, the parser's marks, parts of them, and marks with text around them.
+// Characters, the parser's marks, parts of these marks, and marks with text around them.
 Vocabulary VocabularyFor(const ReasoningFormat& format) {
   std::set<std::string> tokens = {"<|end|>", "<|start|>assistant", "<|call|>", "<|message|>",
                                   "<tool_call>"};

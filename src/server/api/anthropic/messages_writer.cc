@@ -23,8 +23,8 @@ std::string_view StopReason(const FinishEvent& finish, bool has_called) {
   }
 }
 
-// Clients read the input of a call as an object. If it was cut off or is not an object, an empty
-// object is sent rather than a part of what the model meant. A stream has already sent its text.
+// Clients read the input of a call as an object. If the input was cut off or is not an object, an
+// empty object is sent instead of incomplete arguments. A stream has already sent its text.
 std::string_view InputOf(std::string_view arguments) {
   const Result<json::Value> parsed = json::Parse(arguments);
   return parsed && parsed->is_object() ? arguments : "{}";
@@ -239,7 +239,7 @@ class MessagesWriter : public AnswerWriter {
   const AnswerOptions options_;
   const std::shared_ptr<ResponseWriter> client_;
   KeptMemory kept_{options_};
-  std::vector<Block> blocks_;  // in a stream: only the open one
+  std::vector<Block> blocks_;  // all blocks of the answer; in a stream, only the open block
   int index_ = 0;              // index of the open block
   bool is_open_ = false;
   bool has_called_ = false;

@@ -53,7 +53,8 @@ class ActiveRequests {
   void OnHeld(std::function<void()> held);
   // Fails the deferred requests with `error`. New ones are still deferred.
   void FailHeld(const Error& error);
-  // Since when no request has been running or deferred; nullopt while one is.
+  // Returns the time since which no request has been running or deferred; nullopt while there is
+  // one.
   std::optional<std::chrono::steady_clock::time_point> idle_since() const;
   // Fails the deferred requests with `error`. No further ones are deferred.
   void Drain(const Error& error);

@@ -79,7 +79,7 @@ struct FinishEvent {
   // The stop string or stop token of the request that ended the choice.
   std::variant<std::monostate, std::string, int32_t, Repetition> cause = {};
   bool called_tools = false;             // whether the choice has called a tool
-  std::vector<WeightSpan> weights = {};  // for all its tokens, in order
+  std::vector<WeightSpan> weights = {};  // versions of the weights for all its tokens, in order
 };
 
 // Returns "stop", "tool_calls", "length", "abort", "error" or "repetition".
@@ -92,7 +92,7 @@ struct KeepAliveEvent {};
 struct UsageEvent {
   int64_t prompt_tokens = 0;                     // total of all prompts
   int64_t completion_tokens = 0;                 // total of all choices
-  int64_t cached_tokens = 0;                     // of the last prompt in the list
+  int64_t cached_tokens = 0;                     // value of the last prompt in the list
   std::optional<int64_t> reasoning_tokens = {};  // total of all choices, if there is a reasoning
                                                  // parser
   RequestClock clock;

@@ -15,9 +15,8 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxDepth = 128;
-constexpr size_t kMaxValues = size_t{1} << 20;  // each takes about 100 bytes once parsed
-constexpr size_t kMaxDigits = 4300;             // as in vLLM, because Python parses no longer
-                                                // numbers
+constexpr size_t kMaxValues = size_t{1} << 20;  // each value takes about 100 bytes once parsed
+constexpr size_t kMaxDigits = 4300;  // as in vLLM, because Python does not parse longer numbers
 
 tl::unexpected<ApiError> Unreadable() {
   ApiError error;

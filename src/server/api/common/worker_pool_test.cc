@@ -60,7 +60,7 @@ TEST(WorkerPoolTest, LongTasksTakeAtMostHalfOfTheThreads) {
         },
         kLong);
   }
-  // Two short tasks run at the same time: two threads run no long tasks.
+  // Two short tasks run at the same time. The two threads run no long task meanwhile.
   std::latch both(2), short_done(2);
   for (int i = 0; i < 2; ++i) {
     pool.Submit([&] {

@@ -213,8 +213,8 @@ void OpenAiWriter::AppendColumns(std::string& out, Choice& choice) const {
   choice.num_shown += static_cast<int64_t>(CountCharacters(choice.text));
   const auto echoed = static_cast<int64_t>(CountCharacters(prompt.echo));
   // Text that may be the beginning of a stop string is withheld. A token that begins in withheld
-  // text waits, since its offset is not final: a stop string may still cut the text before the
-  // token.
+  // text is also withheld, because its offset is not final: a stop string may still cut the text
+  // before the token.
   size_t count = 0;
   for (; count < choice.logprobs.size(); ++count) {
     const int64_t offset = echoed + choice.offsets[count];

@@ -20,7 +20,8 @@ class OpenAiWriter : public AnswerWriter {
   std::optional<ApiError> Refusal() const final { return kept_.Refusal(); }
 
  protected:
-  // The unsent part of a choice: in a stream what one step adds, in a whole answer everything.
+  // The unsent part of a choice: in a stream, the part added by one step; otherwise the whole
+  // choice.
   struct Choice {
     int index = 0, prompt = 0;
     bool begun = false;

@@ -43,8 +43,7 @@ class WritersTest : public ::testing::Test {
     options_.include_usage = true;
   }
 
-  // Returns the output for one choice in two steps, without the start that bodies and chunks have
-  // in common.
+  // Returns the output for one choice in two steps, without the common start of bodies and chunks.
   std::string Text(WriterFactory* make, bool stream) {
     AnswerOptions options = options_;
     options.stream = stream;

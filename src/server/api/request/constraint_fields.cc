@@ -158,7 +158,7 @@ Read FromForeignSchema(const json::Value& value, std::string place) {
 struct ForeignFormat {
   std::string_view type;
   std::string_view kind;             // as in FromKind
-  std::vector<const char*> members;  // one of these contains the constraint
+  std::vector<const char*> members;  // names of members, one of which contains the constraint
 };
 
 const ForeignFormat* FindForeignFormat(std::string_view type) {

@@ -74,8 +74,9 @@ void CheckTools(FieldReader& reader, const json::Value::Array& tools) {
   }
 }
 
-// Checks the calls of an assistant's message. A model wrote their arguments, so any text is
-// accepted, and also none. As in vLLM, which reads them last, errors do not name the message.
+// Checks the calls of an assistant's message. The arguments were written by a model, so any text is
+// accepted, including an empty one. As in vLLM, which checks the calls last, errors do not name the
+// message.
 void CheckCalls(FieldReader& reader, const json::Value& message) {
   const json::Value* calls = message.Find("tool_calls");
   if (calls == nullptr || !calls->is_array()) return;

@@ -24,8 +24,9 @@ struct ConversationFields {
   bool add_special_tokens = false;
   // The name of a given field that changes how images are read, which only options can; "": none.
   std::string image_settings;
-  bool own_places = false;  // whether parts have a member kPlaceOfPart, their place in the request
-                            // of another API
+  // Whether parts have a member kPlaceOfPart, which states where the part is in the request of
+  // another API.
+  bool own_places = false;
 };
 
 // A conversation rendered as the text of a prompt.

@@ -17,7 +17,7 @@ namespace sluice {
 
 struct Prompt {
   std::vector<int32_t> tokens;
-  std::string text;  // as given or rendered; "" for a prompt of token ids
+  std::string text;  // text as given or rendered; "" for a prompt of token ids
   std::vector<ImageInput> images;
   std::shared_ptr<const PromptRows> rows;  // rows that replace the tokens; null: none
 };

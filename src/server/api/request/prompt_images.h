@@ -43,7 +43,7 @@ ApiResult<std::vector<ImageInput>> PlaceImages(const std::vector<int32_t>& token
 // a long task, after images given by HTTP URL are fetched.
 struct BodyImages {
   bool any = false;
-  std::vector<std::string> http_urls;  // to be fetched before the body is handled
+  std::vector<std::string> http_urls;  // URLs to be fetched before the body is handled
 };
 BodyImages FindBodyImages(const json::Value& body);
 

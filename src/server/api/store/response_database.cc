@@ -181,7 +181,7 @@ Status ResponseDatabase::Restrict() {
   std::error_code ignored;
   const uintmax_t found = std::filesystem::file_size(file_, ignored);
   const int64_t file_bytes = ignored ? 0 : static_cast<int64_t>(found);
-  // Applies until the pages are checked, because they may form a cycle.
+  // These limits apply until the pages are checked, because the pages may form a cycle.
   sqlite3_limit(database, SQLITE_LIMIT_LENGTH, kMaxSchemaBytes);
   sqlite3_limit(database, SQLITE_LIMIT_SQL_LENGTH, kMaxSqlBytes);
   sqlite3_limit(database, SQLITE_LIMIT_ATTACHED, 0);

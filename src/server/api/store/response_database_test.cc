@@ -217,8 +217,8 @@ TEST_F(ResponseDatabaseTest, RefusesAnotherSchema) {
   }
 }
 
-// A file of 20 pages in which a walk over the schema practically never ends: each page refers to
-// the next one a hundred times.
+// A file of 20 pages whose schema takes practically forever to traverse: each page refers to the
+// next one a hundred times.
 TEST_F(ResponseDatabaseTest, AFileWithoutEndIsRefused) {
   constexpr size_t kPage = 512, kPages = 19, kCells = 100, kCell = kPage - 8;
   ASSERT_EQ(ErrorOfOpen(), "");

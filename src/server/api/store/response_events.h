@@ -21,7 +21,8 @@ struct OutputItem {
   std::string text;           // for kCall: its arguments
   std::string logprobs;       // JSON of the list's elements
   bool shows_logprobs = false;
-  std::string status = "in_progress";  // later "completed", or "incomplete" if it was cut off
+  // Changes to "completed", or to "incomplete" if the item was cut off.
+  std::string status = "in_progress";
 };
 
 void AppendOutputItem(std::string& out, const OutputItem& item);

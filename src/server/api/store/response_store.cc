@@ -273,7 +273,7 @@ bool ResponseStore::MakeRoom(const std::string& owner, uint64_t bytes, size_t co
            is_kept(*share.next))
       ++share.next;
     if (share.owner == nullptr || share.next == share.owner->entries.end()) {
-      // The other owners with removable responses hold less than this one would.
+      // The other owners that have removable responses hold less than this owner would.
       if (share.is_own) return false;
       continue;
     }
@@ -315,7 +315,8 @@ Status ResponseStore::Write(const StoredResponse* response) {
     if (Entry* entry = EntryOf(*response); entry != nullptr) {
       entry->on_file = is_over ? OnFile::kEverything : OnFile::kBeginning;
     } else {
-      erased_.push_back(response->id());  // it was removed to make room while it was written
+      // The response was removed to make room while it was written.
+      erased_.push_back(response->id());
     }
   }
   return status;

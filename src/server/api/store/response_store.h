@@ -22,9 +22,9 @@ namespace sluice {
 
 // When the store is full, complete responses are removed: the oldest of the owner that holds most,
 // by bytes or by number. So responses of an owner that holds less than an equal share are never
-// removed for others. A response is refused if its owner, without its other complete responses,
-// would still hold more than every owner that has complete ones to give up. Nothing is removed for
-// a refused response.
+// removed for others. Even if all other complete responses of its owner were removed, an owner
+// might still hold more than every owner that has complete responses; then the new response is
+// refused. Nothing is removed for a refused response.
 //
 // With a file (KeepIn), each change is written before the call returns, so that a client that has
 // its answer finds it again after a crash. Events of a stream are not written. Find never waits for

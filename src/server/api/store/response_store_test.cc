@@ -50,7 +50,7 @@ TEST(ResponseStoreTest, WhatRunsIsNotReplacedAndHasABound) {
   EXPECT_THAT(running->body(), HasSubstr(R"("message":"why")"));
   EXPECT_EQ(store.Add(Make("a")), ResponseStore::Added::kYes);
   EXPECT_EQ(store.size(), 1u);
-  store.Remove(*running);  // has no effect: another response has replaced it
+  store.Remove(*running);  // has no effect, because another response has replaced this one
   EXPECT_EQ(store.size(), 1u);
 }
 
@@ -69,7 +69,7 @@ TEST(ResponseStoreTest, OwnersHaveTheirShare) {
   EXPECT_LE(store.bytes(), 100000u);
   for (int i = 0; i < 10; ++i)
     EXPECT_NE(store.Find("few" + std::to_string(i), "few"), nullptr) << i;
-  // The owner that came last holds as much as the one before it, which had to give up responses.
+  // The last owner holds as much as the previous one, some of whose responses were removed.
   const auto bytes_of = [&](const std::string& owner) {
     uint64_t bytes = 0;
     for (int i = 0; i < 200; ++i) {
@@ -88,15 +88,15 @@ TEST(ResponseStoreTest, WhatIsRefusedTakesNoPlace) {
   ASSERT_EQ(store.Add(Make("a", true, 40000, "one")), ResponseStore::Added::kYes);
   ASSERT_EQ(store.Add(Make("b", true, 1000, "other")), ResponseStore::Added::kYes);
   ASSERT_EQ(store.Add(Make("c", true, 1000, "other")), ResponseStore::Added::kYes);
-  // More than half of the store, beside an owner with 40 %.
+  // This response takes more than half of the store, while another owner has 40 %.
   EXPECT_EQ(store.Add(Make("d", true, 70000, "other")), ResponseStore::Added::kNoRoom);
-  // The response that it would have replaced is not lost, either.
+  // The response that it would have replaced is not lost either.
   EXPECT_EQ(store.Add(Make("c", true, 70000, "other")), ResponseStore::Added::kNoRoom);
   EXPECT_EQ(store.Add(Make("d", true, 200000, "third")), ResponseStore::Added::kTooLarge);
   EXPECT_NE(store.Find("a", "one"), nullptr);
   EXPECT_NE(store.Find("b", "other"), nullptr);
   EXPECT_NE(store.Find("c", "other"), nullptr);
-  // For a response that grows, nothing is removed, either.
+  // Nothing is removed for a response that grows, either.
   const auto running = Make("e", /*is_over=*/false, 10, "other");
   ASSERT_EQ(store.Add(running), ResponseStore::Added::kYes);
   running->AddEvent(std::string(70000, 'x'));
