@@ -42,7 +42,7 @@ TEST_F(FileTest, RefusesAPipeAtOnce) {
   EXPECT_NE(ReadFile("/dev/zero").error().message.find("found a device"), std::string::npos);
 }
 
-// A missing file means defaults; a broken link must not count as missing.
+// A missing file means that defaults apply. A broken link must not count as a missing file.
 TEST_F(FileTest, TellsABrokenLinkFromAnAbsentFile) {
   std::filesystem::remove(path_);
   std::filesystem::create_symlink("no_such_blob", path_);

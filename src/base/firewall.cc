@@ -44,12 +44,12 @@ void LogCaught(std::string_view component, std::string_view task) noexcept {
   const std::string message = CaughtMessage();
   try {
     LOG_ERROR(component, "{} failed: {}", task, message);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): without memory there is no line either
+  } catch (...) {  // NOLINT(bugprone-empty-catch): without memory, no line can be logged either
   }
 }
 
 void NameThread(const char* name) noexcept {
-  char shown[16] = {};  // the system's limit: 15 bytes and a zero
+  char shown[16] = {};  // limit of the system: 15 bytes and a terminating zero
   std::strncpy(shown, name, sizeof(shown) - 1);
   ::pthread_setname_np(::pthread_self(), shown);
 }

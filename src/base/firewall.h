@@ -42,7 +42,7 @@ bool RunGuarded(std::string_view component, std::string_view task, Work&& work) 
   }
 }
 
-// Returns the Result or Status that `work` returns; an exception becomes an error.
+// Returns the Result or Status that `work` returns. An exception becomes an error.
 template <typename Work>
 auto CatchToResult(Work&& work) noexcept -> decltype(std::forward<Work>(work)()) {
   try {

@@ -43,7 +43,8 @@ size_t ParseMemory(const TextSize& size, size_t bytes) {
   // A growing list or object takes up to three times the space of its elements: the old capacity
   // and the new one, twice as large, exist at the same time.
   constexpr size_t kValue = 3 * sizeof(Value);
-  constexpr size_t kMember = 3 * sizeof(Value::Member) - kValue + 100;  // a member also has a key
+  // In addition, a member has a key.
+  constexpr size_t kMember = 3 * sizeof(Value::Member) - kValue + 100;
   return work + bytes + kValue * size.values + kMember * size.members;
 }
 

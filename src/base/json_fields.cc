@@ -76,7 +76,7 @@ Result<std::optional<double>> JsonFields::Number(std::string_view name, double m
                                                  double max) const {
   const json::Value* value = Given(name);
   if (value == nullptr) return std::nullopt;
-  // Written so that NaN also fails.
+  // Written in this form so that NaN also fails.
   if (!value->is_number() || !(value->as_double() >= min && value->as_double() <= max)) {
     return Bad(name, fmt::format("a number from {} to {}", min, max), *value);
   }

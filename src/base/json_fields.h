@@ -43,7 +43,7 @@ class JsonFields {
   // Returns a field that is an object or a list, or null if not given.
   Result<const json::Value*> Object(std::string_view name) const;
   Result<const json::Value::Array*> Array(std::string_view name) const;
-  // Returns those members of an object that are strings; skips others.
+  // Returns the members of an object that are strings; skips other members.
   Result<std::optional<std::map<std::string, std::string>>> Texts(std::string_view name) const;
 
   tl::unexpected<Error> Bad(std::string_view name, std::string_view expected,

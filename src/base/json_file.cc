@@ -17,7 +17,7 @@ constexpr uint64_t kMaxConfigBytes = uint64_t{8} << 20;
 constexpr std::string_view kNonFinite[] = {"-Infinity", "Infinity", "NaN"};
 
 // Puts NaN, Infinity and -Infinity, which Python's json writes, in quotes. A reader that expects a
-// number there then reports an error that names the field.
+// number in such a place then reports an error that names the field.
 std::string QuoteNonFinite(std::string_view text) {
   std::string quoted;
   bool in_string = false;

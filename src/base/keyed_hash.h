@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// XXH3 in 128 bits with a random secret for each object, so that no input can be made that is taken
-// for another one. Thread safety: const.
+// XXH3 in 128 bits with a random secret for each object, so that nobody can construct two inputs
+// with the same hash. Thread safety: const.
 class KeyedHash {
  public:
   using Value = std::array<uint64_t, 2>;  // the upper and the lower 64 bits

@@ -36,7 +36,7 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
-// Atomic because threads that write the access log read them, and may outlive the server.
+// Atomic, because threads that write the access log read these values, and may outlive the server.
 std::atomic<LogStyle> current_style = LogStyle::kSluice;
 std::atomic<LogFormat> current_format = LogFormat::kText;
 

@@ -23,8 +23,9 @@ int OpenNonblocking(int file) {
               O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-// Held from poll() to write() for descriptors that may block. A pipe that poll() reports as
-// writable takes PIPE_BUF bytes without blocking, provided that nobody else writes in between.
+// The mutex is held from poll() to write() for descriptors that may block. If poll() reports that a
+// pipe is writable, it takes PIPE_BUF bytes without blocking, provided that nobody else writes in
+// between.
 std::mutex& WriteMutex() {
   static auto& mutex = *new std::mutex;  // never destroyed: used until the process ends
   return mutex;

@@ -1,7 +1,7 @@
 // Mutexes that the compiler checks. Clang's -Wthread-safety (tools/check_locks.sh) reports every
-// access to a GUARDED_BY member without its mutex. These wrappers exist because it follows only
-// annotated types and libstdc++'s std::mutex is not annotated. With other compilers they are plain
-// std::mutex and std::condition_variable.
+// access to a GUARDED_BY member without its mutex. These wrappers exist because the check covers
+// only annotated types, and libstdc++'s std::mutex is not annotated. With other compilers they are
+// plain std::mutex and std::condition_variable.
 //
 //   Mutex mutex_;
 //   std::deque<Task> queue_ GUARDED_BY(mutex_);

@@ -33,8 +33,9 @@ class OwnedFd {
   int fd_ = -1;
 };
 
-// Takes ownership of the descriptor that a system call returned. If it is -1: kResourceExhausted
-// with the call's name and the reason in errno. REQUIRES: errno is still that of the call.
+// Takes ownership of the descriptor that a system call returned. If the descriptor is -1:
+// kResourceExhausted with the call's name and the reason in errno. REQUIRES: no other call has
+// changed errno.
 Result<OwnedFd> OwnFd(int returned, const char* call);
 // Like OwnFd, for constructors: throws std::system_error.
 OwnedFd OwnFdOrThrow(int returned, const char* call);

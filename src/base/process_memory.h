@@ -5,8 +5,8 @@ namespace sluice {
 
 // Makes the allocator return large blocks as soon as they are freed, and limits its number of
 // arenas. Reserves some memory, which a std::new_handler releases when an allocation fails. The
-// large allocation that failed still ends in std::bad_alloc, but small allocations of other
-// threads, which might not be able to recover, succeed. Call before threads start.
+// large allocation that failed still throws std::bad_alloc. Small allocations of other threads,
+// which might not be able to recover from a failure, succeed. Call before threads start.
 void PrepareProcessMemory();
 
 // Reserves memory again if the reserve was released and enough is free. Returns true if it had been

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// For lists that a request states once and that all its prompts and sequences keep: a copy takes
+// For lists that a request gives once and that all of its prompts and sequences keep: a copy takes
 // constant time. Thread safety: as a std::shared_ptr to a constant object.
 template <typename T>
 class SharedList {

@@ -11,8 +11,9 @@ namespace sluice {
 // tokens that precede the slice; afterwards, the states after the slice.
 struct StateSlot {
   int32_t slot = -1;
-  bool is_new = false;  // first slice of the sequence: states start at zero, the slot's content is
-                        // ignored
+  // Whether this is the first slice of the sequence: states then start at zero, and the slot's
+  // content is ignored.
+  bool is_new = false;
 };
 
 // Copies the content of slot `from` to slot `to`.
@@ -21,8 +22,8 @@ struct StateCopy {
   int32_t to = -1;
 };
 
-// Makes the step also write to slot `slot` the states after the first `rows` rows of a slice.
-// `rows`: from 1 to the number of rows of the slice.
+// Also writes the states after the first `rows` rows of a slice to slot `slot`. `rows`: from 1 to
+// the number of rows of the slice.
 struct StateSnapshot {
   int32_t slice = -1;  // index of the slice in the step
   int32_t rows = 0;

@@ -9,7 +9,8 @@ namespace {
 // pays off.
 constexpr size_t kMaxComparedBytes = 16;
 
-// The bytes of a text in search order: first to last, or last to first if backwards.
+// The bytes of a text in the order of the search: from first to last, or from last to first if the
+// search is backwards.
 template <bool kBackwards>
 struct SearchOrder {
   std::string_view text;
@@ -24,7 +25,8 @@ struct Suffix {
   size_t period = 1;
 };
 
-// The largest suffix by byte order, or by the reversed order if `is_opposite`, and its period.
+// The largest suffix in byte order, or in the reversed order if `is_opposite`, and the period of
+// this suffix.
 template <typename Text>
 Suffix LargestSuffix(const Text& text, bool is_opposite) {
   Suffix best;

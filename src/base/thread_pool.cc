@@ -21,8 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a worker spins: longer than the gaps between the operators of a step, shorter than
-// waking a sleeping core takes.
+// How long a worker spins. This is longer than the gaps between the operators of a step, and
+// shorter than the time to wake a sleeping core.
 constexpr auto kSpinTime = std::chrono::microseconds(40);
 
 void Relax() {
@@ -66,8 +66,9 @@ struct alignas(64) Event {
   std::atomic<uint32_t> word{0};
   std::atomic<uint32_t> sleepers{0};
 
-  // Waits until `done(word)` and returns the word. The sequentially consistent pair (sleepers,
-  // word) makes sure that either the changer sees the sleeper or the sleeper sees the change.
+  // Waits until `done(word)` and returns the word. The accesses to (sleepers, word) are
+  // sequentially consistent: either the changing thread sees the sleeper, or the sleeper sees the
+  // change.
   template <typename Done>
   uint32_t Wait(bool spin, Done done) {
     uint32_t value = word.load(std::memory_order_acquire);
@@ -152,8 +153,8 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int num_threads, std::vector<int> cpus)
     : num_threads_(num_threads), state_(std::make_unique<State>()) {
   CHECK_GE(num_threads, 1);
-  // With fewer cores than threads, a spinning thread would occupy the core that the thread it waits
-  // for needs.
+  // With fewer cores than threads, a spinning thread would occupy a core that another thread needs,
+  // for which the spinning thread waits.
   const int usable = cpus.empty() ? UsableCpus() : static_cast<int>(cpus.size());
   state_->spin = num_threads <= usable;
   state_->cpus = std::move(cpus);

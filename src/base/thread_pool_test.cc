@@ -59,7 +59,7 @@ TEST(ThreadPool, OneThreadRunsOnTheCaller) {
 
 TEST(ThreadPool, WritesOfASectionAreSeenByTheNext) {
   ThreadPool pool(3);
-  std::vector<int64_t> values(3, 0);  // Plain memory: the sanitizer checks the ordering.
+  std::vector<int64_t> values(3, 0);  // Plain memory, so that the sanitizer checks the ordering.
   for (int round = 0; round < 2000; ++round) {
     pool.Run([&](int thread) { ++values[static_cast<size_t>((thread + round) % 3)]; });
   }
@@ -106,7 +106,7 @@ double ProcessCpuSeconds() {
 TEST(ThreadPool, AnIdlePoolUsesNoCpu) {
   ThreadPool pool(2);  // Workers spin for a while if there are as many cores as threads.
   pool.Run([](int) {});
-  // On a busy machine workers may fall asleep late; a worker that never does uses CPU in every
+  // On a busy machine, workers may fall asleep late. A worker that never sleeps uses CPU in every
   // window.
   double used = 1;
   for (int window = 0; window < 20 && used >= 0.005; ++window) {
@@ -126,7 +126,7 @@ TEST(ThreadPoolDeathTest, AThreadThatIsRefusedEndsThoseBeforeIt) {
       if (std::fscanf(file, "%ld", &pages) != 1) pages = 0;
       std::fclose(file);
     }
-    // The stacks of some threads still fit, those of hundreds do not.
+    // The stacks of some threads still fit into memory, those of hundreds of threads do not.
     rlimit limit{};
     ::getrlimit(RLIMIT_STACK, &limit);
     const auto stack = limit.rlim_cur == RLIM_INFINITY ? rlim_t{2} << 20 : limit.rlim_cur;
@@ -154,7 +154,7 @@ TEST(ThreadPool, PinsWorkersAndCaller) {
   }
   ThreadPool pool(3, cpus);
   std::vector<int> ran_on(3, -1);
-  std::thread([&] {  // So that the test's own thread stays free.
+  std::thread([&] {  // A separate thread, so that the test's own thread stays free.
     pool.PinCaller();
     pool.Run([&](int thread) {
       cpu_set_t set;

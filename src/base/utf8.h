@@ -15,9 +15,9 @@ bool IsValidUtf8(std::string_view text);
 // must not produce them check first. REQUIRES: code <= 0x10FFFF.
 void AppendUtf8(std::string& out, uint32_t code);
 
-// The size of the first sequence of a text. If it is not `valid`: the size of the longest part that
-// could begin a sequence, at least one byte. Unicode recommends replacing such a part by one
-// U+FFFD.
+// The size of the first sequence of a text. If the sequence is not `valid`: the size of the longest
+// part that could begin a sequence, at least one byte. Unicode recommends replacing such a part by
+// one U+FFFD.
 struct Utf8Sequence {
   size_t size;
   bool valid;

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Allocations between two readings of the clock, which is a system call.
+// Number of allocations between two readings of the clock, because a reading is a system call.
 constexpr int kAllocationsPerLook = 64;
 
 struct ThreadBudget {
@@ -124,8 +124,8 @@ double WorkBudget::cpu_seconds() const {
 
 }  // namespace sluice
 
-// The program's global operators, including those that the standard library's other forms call.
-// With a sanitizer, the array and nothrow forms would otherwise be the sanitizer's.
+// The program's global operators, and those that the standard library's other forms call. Without
+// these definitions, a sanitizer would provide its own array and nothrow forms.
 void* operator new(size_t size) {
   return sluice::Allocate(size, alignof(std::max_align_t));
 }

@@ -10,10 +10,10 @@ namespace sluice {
 
 struct WorkLimits {
   double cpu_seconds = 0;
-  int64_t bytes = 0;  // limit of what this thread has allocated and not yet freed
+  int64_t bytes = 0;  // limit of the bytes that this thread has allocated and not yet freed
 };
 
-// Thrown by allocations. A std::bad_alloc, because code that allocates expects that type.
+// Thrown by allocations. It is a std::bad_alloc, because code that allocates expects that type.
 class WorkLimitExceeded : public std::bad_alloc {
  public:
   const char* what() const noexcept override;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr WorkLimits kLarge{.cpu_seconds = 1000, .bytes = int64_t{1} << 40};
 
-// Allocations that the compiler must not leave out.
+// Allocations that the compiler must not optimize away.
 void AllocateAndFree(size_t bytes) {
   std::vector<std::unique_ptr<char[]>> blocks;
   blocks.push_back(std::make_unique<char[]>(bytes));
@@ -37,7 +37,7 @@ TEST(WorkBudgetTest, MemoryThatIsHeldCountsAndMemoryThatIsFreedDoesNot) {
 TEST(WorkBudgetTest, WorkThatTakesTooLongIsStopped) {
   const WorkBudget budget({.cpu_seconds = 0.02, .bytes = int64_t{1} << 40});
   EXPECT_THROW(while (true) AllocateAndFree(100), WorkLimitExceeded);
-  // It does not allocate further after the exception.
+  // Must not allocate after the exception.
   EXPECT_THROW(for (int i = 0; i < 1000; ++i) AllocateAndFree(100), WorkLimitExceeded);
 }
 

@@ -25,7 +25,7 @@ struct Prompt {
 struct DatasetOptions {
   enum class Kind { kRandom, kShareGpt, kCustom, kSonnet, kPrefixRepetition };
   Kind kind = Kind::kRandom;
-  std::string path = {};  // the file, for kinds that read one
+  std::string path = {};  // the path of the file, for kinds that read a file
   int64_t num_prompts = 1000;
   uint64_t seed = 0;
   bool shuffle = true;

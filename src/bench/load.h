@@ -59,7 +59,7 @@ struct RequestRecord {
   double latency = 0;         // from `start` to the last event with a choice (chat: or usage)
   double in_flight = 0;       // from `start` to the request's end, successful or not
   std::vector<Chunk> chunks;  // the chunks of a stream
-  int64_t prompt_tokens = 0;  // as the server counts them, else as the data set does
+  int64_t prompt_tokens = 0;  // number that the server reports, or else the number in the data set
   std::optional<int64_t> output_tokens;  // as the server counts them
   std::string text;                      // the generated text
 };
@@ -70,8 +70,8 @@ struct RateChange {
 };
 
 struct LoadResult {
-  std::vector<RequestRecord> records;    // in the order of the prompts
-  double duration = 0;                   // from the first request to the end of the last
+  std::vector<RequestRecord> records;  // in the order of the prompts
+  double duration = 0;  // from the start of the first request to the end of the last one
   std::vector<RateChange> rate_changes;  // the changes of the rate if there is a ramp
   bool interrupted = false;
 };

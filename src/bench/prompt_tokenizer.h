@@ -36,7 +36,7 @@ class PromptTokenizer {
   virtual Status status() const { return {}; }
 };
 
-// Uses a tokenizer of this process, which must outlive this object.
+// Uses a tokenizer in this process, which must outlive this object.
 class LocalTokenizer : public PromptTokenizer {
  public:
   explicit LocalTokenizer(const Tokenizer& tokenizer);

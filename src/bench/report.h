@@ -11,7 +11,7 @@
 
 namespace sluice::bench {
 
-// The content of a report besides the figures.
+// The content of a report in addition to the figures.
 struct ReportOptions {
   bool trtllm = false;  // whether to use the table and keys of TensorRT-LLM's tool instead of
                         // vLLM's

@@ -21,7 +21,7 @@ struct Arrived {
   int64_t tokens = 0;
 };
 
-// The maximum number of tokens within any second.
+// Returns the maximum number of tokens within any second.
 double PeakTokens(std::vector<Arrived> arrived) {
   std::ranges::sort(arrived, {}, &Arrived::time);
   int64_t sum = 0, most = 0;
@@ -35,7 +35,8 @@ double PeakTokens(std::vector<Arrived> arrived) {
 }
 
 int64_t MostInFlight(const LoadResult& result) {
-  std::vector<std::pair<double, int>> changes;  // sorts ends before starts at the same time
+  // In the sorted order, ends come before starts at the same time.
+  std::vector<std::pair<double, int>> changes;
   for (const RequestRecord& record : result.records) {
     if (!record.ended) continue;
     changes.emplace_back(record.start, 1);
