@@ -45,7 +45,7 @@ class BlockList {
   const BlockId* data() const { return ids_.data(); }
   std::span<const BlockId> ids() const { return ids_; }
 
-  // Sets who owns the blocks that become cached when this list releases them.
+  // Sets the owner of the blocks that become cached when this list releases them.
   void set_owner(uint64_t owner) { owner_ = owner; }
   void Reserve(int64_t count) { ids_.reserve(static_cast<size_t>(count)); }
   // Releases all references, last block first. Keeps the capacity.
@@ -82,7 +82,7 @@ class BlockPool {
    public:
     virtual ~Evictor() = default;
     virtual void OnEvict(BlockId block) = 0;
-    // Whether `block` may be evicted before blocks that were used less recently.
+    // Returns whether `block` may be evicted before blocks that were used less recently.
     virtual bool MayEvict(BlockId /*block*/) const { return true; }
   };
 
@@ -98,8 +98,8 @@ class BlockPool {
   int64_t num_cached() const { return cached_.size(); }
   int64_t num_held() const { return num_held_; }
   // Number of blocks that Take() can return. Free blocks come first, then cached ones, which it
-  // evicts least recently used first, but spares owners with less than an equal share of the cached
-  // blocks (fair_lru.h).
+  // evicts in order of last use, least recently used first. Blocks of owners with less than an
+  // equal share of the cached blocks are spared (fair_lru.h).
   int64_t num_available() const { return num_free_ + num_cached(); }
 
   // Appends `count` blocks with undefined content to `list`. Returns false and changes nothing if

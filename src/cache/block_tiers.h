@@ -84,7 +84,7 @@ class BlockTiers {
   };
   // Whether a tier has the block. Does not start to read it.
   bool Has(const TierKey& key, int64_t group) const;
-  // Starts to read the block if it is on disk. `now`: it is the next block to be loaded.
+  // Starts to read the block if it is on disk. `now`: whether it is the next block to be loaded.
   State Prepare(const TierKey& key, int64_t group, bool now);
   // Copies the content into the pool's block. Returns false if no tier has the block. REQUIRES:
   // Prepare has returned kReady.

@@ -348,8 +348,8 @@ class Machine {
   }
 
   // Restores the blocks of a sequence, checks their bytes and computes the rest. Returns the number
-  // of blocks found. `steps`: how often it had to wait for a step. With slots, keeps a snapshot
-  // after each of `snapshots`, places of blocks.
+  // of blocks found. `steps`: number of times that it had to wait for a step. With slots, keeps a
+  // snapshot after each of the block places in `snapshots`.
   int64_t Run(const std::vector<int32_t>& tokens, std::string_view salt = "",
               int64_t* steps = nullptr, const std::vector<int64_t>& snapshots = {}) {
     const auto full = static_cast<int64_t>(tokens.size()) / kTierBlock;
@@ -481,7 +481,7 @@ class Heard final : public TierListener {
   Names named, in_memory, on_disk;
 };
 
-// The changes that are reported add up to what the tiers hold.
+// The reported changes add up to the contents of the tiers.
 TEST(BlockTiers, TellWhatTheyGainAndLose) {
   const Folder folder;
   DiskTier::Options options = OptionsIn(folder);

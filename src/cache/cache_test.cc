@@ -180,7 +180,7 @@ TEST(PrefixIndex, AHitMakesABlockRecentAndHeld) {
   PrefixIndex index(pool, kBlock);
   Fill(pool, index, Tokens(0, 8));
   Fill(pool, index, Tokens(100, 8));
-  Fill(pool, index, Tokens(0, 8));  // hit: now the most recently used
+  Fill(pool, index, Tokens(0, 8));  // found again, and now the most recently used
   BlockList list;
   ASSERT_TRUE(pool.Take(2, list));
   EXPECT_EQ(Count(index, Tokens(0, 8), 2, "").blocks, 2);
@@ -248,7 +248,7 @@ TEST(AttentionSpan, MostBlocksCoverEveryStepAndNoMore) {
 
 constexpr AttentionSpan kChunksOfThreeBlocks[] = {{}, {.chunk = 12}};
 
-// The blocks of a group with chunks that a prefix of each length needs, and the effect of their
+// Tests which blocks of a group with chunks a prefix of each length needs, and the effect of their
 // eviction.
 TEST(PrefixIndex, APrefixNeedsTheBlocksOfTheNextTokensChunk) {
   BlockPool pool(32);
@@ -312,7 +312,7 @@ TEST(PrefixIndex, CompanionsGoWithTheirBlock) {
   EXPECT_EQ(pool.num_free(), 7);
 }
 
-// An owner with many new blocks takes nothing from one that has less than half of the cached
+// An owner with many new blocks takes nothing from an owner that has less than half of the cached
 // blocks. Blocks of running sequences do not count.
 TEST(PrefixIndex, AFloodLeavesOthersTheirShare) {
   BlockPool pool(16);
@@ -350,7 +350,7 @@ TEST(PrefixIndex, RandomSharingKeepsTheInvariant) {
   std::vector<Filled> live;
   for (int step = 0; step < 5000; ++step) {
     if (random() % 3 != 0) {
-      // Sequences over two tokens share many prefixes.
+      // Sequences of only two different tokens share many prefixes.
       std::vector<int32_t> tokens(4 + random() % 20);
       for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 8 == 0);
       const int64_t full = static_cast<int64_t>(tokens.size()) / kBlock;

@@ -471,7 +471,8 @@ void DiskTier::WriteNext(MutexLock& lock) {
     if (written) doomed_.push_back(folder / TierFileName(job.name));
     return;
   }
-  // kInvalidData: something blocks the path of this one file, but others can still be written.
+  // kInvalidData: the path of this one file is blocked by something else, but other files can still
+  // be written.
   const bool is_blocked = !written && written.error().code == ErrorCode::kInvalidData;
   if (!written && !is_blocked) return EndWrites(written.error().message);
   written_.NotifyAll();

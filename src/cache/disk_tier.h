@@ -63,8 +63,8 @@ class DiskTier {
   DiskTier(const DiskTier&) = delete;
   DiskTier& operator=(const DiskTier&) = delete;
 
-  // Use() switches to another identity; blocks of the old one are then neither found nor written.
-  // After Rest(), or after an error of Use(), no blocks are found or written.
+  // Use() switches to another identity; blocks of the old identity are then neither found nor
+  // written. After Rest(), or after an error of Use(), no blocks are found or written.
   Status Use(const TierIdentity& identity);
   void Rest();
 

@@ -60,7 +60,7 @@ TEST(FairLru, RandomUseKeepsToTheRule) {
     const int32_t victim = lru.Victim(kAnyMayGo);
     const auto chosen = std::ranges::find(expected, victim, &std::pair<int32_t, uint64_t>::first);
     ASSERT_NE(chosen, expected.end());
-    // Its owner holds at least an equal share, and that owner has no older id.
+    // The id's owner holds at least an equal share, and has no older id.
     EXPECT_GE(counts[chosen->second] * counts.size(), expected.size());
     for (auto older = expected.begin(); older != chosen; ++older)
       EXPECT_NE(older->second, chosen->second);

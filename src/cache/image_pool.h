@@ -61,7 +61,7 @@ class ImagePool {
   // images if necessary, and returns true: the caller must compute them. REQUIRES: num_unused()
   // suffices, unless the step uses the image already.
   bool Use(ImageId image);
-  // Where the image's rows are: row numbers in [0, num_rows).
+  // Returns where the image's rows are: row numbers in [0, num_rows).
   std::span<const int32_t> PlacesOf(ImageId image) const { return EntryOf(image).places; }
   // Frees the image's rows, because they were not computed.
   void Drop(ImageId image);
@@ -97,7 +97,7 @@ class ImagePool {
   std::unordered_map<ImageId, Entry> entries_;
   std::map<ImageHash, ImageId> ids_;
   std::list<ImageId> with_rows_;  // least recently used first
-  std::list<ImageId> forgotten_;  // without references and rows, oldest first
+  std::list<ImageId> forgotten_;  // ids of images without references and rows, oldest first
   std::vector<ImageId> of_step_;
 };
 

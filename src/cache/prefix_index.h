@@ -104,9 +104,9 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   int64_t Match(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
                 PrefixLookup& lookup, PrefixCursor& cursor, BlockTables& tables);
   // Returns the number of blocks that Match() would return, and how many blocks that it would
-  // reference, in all groups, are held by no sequence now. With the `lookup` of an earlier call it
-  // visits only: blocks added or evicted since, blocks that a group with a limited span needs,
-  // blocks after the last snapshot if sequences keep states, and log(n) of the rest.
+  // reference, in all groups, are held by no sequence now. With the `lookup` of an earlier call, it
+  // visits only these blocks: those added or evicted since, those that a group with a limited span
+  // needs, those after the last snapshot if sequences keep states, and log(n) of the rest.
   struct Found {
     int64_t blocks = 0;
     int64_t unheld = 0;
@@ -122,9 +122,9 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   // the limit of blocks moved per step is reached, or if the next block is still being read from
   // the disk. Call them again in the next step.
   //
-  // Restore restores the blocks that would make Count() return more, as cached blocks of `owner`,
-  // and evicts the least recently used blocks for them. Each lookup restores each block at most
-  // once.
+  // Restore restores the blocks that would increase the result of Count(), as cached blocks of
+  // `owner`. It evicts the least recently used blocks for them. Each lookup restores each block at
+  // most once.
   bool Restore(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
                PrefixLookup& lookup, uint64_t owner);
   // Evicts cached blocks until `count` are free, but none of the `found` blocks that Count()
@@ -210,10 +210,10 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   // Updates lookup.chain to the blocks that are indexed now.
   void FindChain(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
                  PrefixLookup& lookup);
-  // Returns the length in blocks of the longest usable prefix, at most `usable`: every group has
-  // the blocks that the next token needs, and the last block has a snapshot if one is needed.
-  // `has`: whether a group has a block at a place. `has_state`: whether the snapshot at a place
-  // exists or is not needed.
+  // Returns the length in blocks of the longest usable prefix, at most `usable`. In a usable
+  // prefix, every group has the blocks that the next token needs, and the last block has a snapshot
+  // if one is needed. `has`: whether a group has a block at a place. `has_state`: whether the
+  // snapshot at a place exists or is not needed.
   template <typename Has, typename HasState>
   int64_t LongestUsable(int64_t usable, const Has& has, const HasState& has_state);
   // Returns LongestUsable() for the chain of `lookup`.

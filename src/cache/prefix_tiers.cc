@@ -65,7 +65,8 @@ void PrefixIndex::SaveToDisk(double max_seconds) {
     state_tiers_->Save(snapshots, max_seconds / 2);
   }
   std::vector<BlockTiers::Named> blocks;
-  // Evicting all blocks lists them by last use. Their bytes stay intact in the pool meanwhile.
+  // Evicting all blocks gives their order of last use. Meanwhile their bytes in the pool do not
+  // change.
   is_resetting_ = true;
   while (const auto next = pool_.NextEvicted()) {
     ForEachGone(*next, [&](const TierKey& key, int64_t group, BlockId gone) {
@@ -161,7 +162,7 @@ bool PrefixIndex::Restore(std::span<const int32_t> tokens, int64_t max_blocks,
     return one.group == Absent::kSnapshot ? state_tiers_->Prepare(key, 0, is_next)
                                           : tiers_->Prepare(key, one.group, is_next);
   };
-  // The snapshot is last in the list, and takes longest to read.
+  // The snapshot is last in the list, because reading it takes longest.
   if (absent.back().group == Absent::kSnapshot) prepare(absent.back(), false);
   for (size_t i = 0; i < absent.size() && i < BlockTiers::kReadAhead; ++i)
     prepare(absent[i], i == 0);
@@ -171,7 +172,7 @@ bool PrefixIndex::Restore(std::span<const int32_t> tokens, int64_t max_blocks,
         moved ? now + BlockTiers::kMostWait : until.value_or(now + BlockTiers::kMostWait);
     return false;
   };
-  // Holds the blocks that were found, so that restored blocks do not evict them.
+  // Holds references to the blocks that were found, so that restored blocks do not evict them.
   std::vector<BlockList> held = HoldFound(lookup, std::ssize(lookup.chain), owner);
   for (size_t i = 0; i < absent.size(); ++i) {
     const bool is_snapshot = absent[i].group == Absent::kSnapshot;

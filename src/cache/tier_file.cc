@@ -37,7 +37,7 @@ struct Header {
   std::array<uint8_t, 32> digest{};
   uint64_t block_bytes = 0;
   uint64_t block_low = 0, block_high = 0;  // 128-bit XXH3 of the block's bytes
-  uint64_t header_hash = 0;                // 64-bit XXH3 of the header up to here
+  uint64_t header_hash = 0;                // 64-bit XXH3 of the header up to this member
 };
 static_assert(sizeof(Header) == 112);
 

@@ -19,7 +19,7 @@ namespace sluice {
 // program.
 using TierIdentity = std::array<uint8_t, 32>;
 
-// Returns the SHA-256 of a text that describes all of this.
+// Returns the SHA-256 of a text that describes all of these.
 TierIdentity IdentityOfText(std::string_view text);
 
 // Converts a name to "DIGEST-GROUP.kv" and back. The latter returns nullopt for other file names.

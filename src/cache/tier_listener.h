@@ -22,7 +22,8 @@ class TierListener {
   // `salt`: "" except for first blocks.
   virtual void OnTierName(const TierName& name, int64_t group, BlockId anchor, BlockId parent,
                           std::span<const int32_t> tokens, std::string_view salt) = 0;
-  // The block may be unknown: named before the listener existed, or before everything was removed.
+  // The block may be unknown, if it was named before the listener existed or before everything was
+  // removed.
   virtual void OnTierChange(const TierChange& change) = 0;
 };
 
