@@ -11,7 +11,7 @@ namespace {
 
 using ContentFormat = ChatTemplate::ContentFormat;
 
-// Put at the end of the message to continue, so that its end can be found in the prompt.
+// Appended to the message to continue, so that its end can be found in the prompt.
 constexpr std::string_view kContinuation = "CONTINUE_FINAL_MESSAGE_TAG ";
 constexpr std::string_view kContinuationWord = "CONTINUE_FINAL_MESSAGE_TAG";
 
@@ -138,13 +138,15 @@ enum class ArgumentForm {
 
 struct ReadCalls {
   ArgumentForm form = ArgumentForm::kAsWritten;
-  size_t num_values = 0;  // in the arguments read so far
+  size_t num_values = 0;  // number of JSON values in the arguments read so far
   bool has_calls = false;
-  bool has_no_json = false;    // the arguments of at least one call are not the JSON of an object
-  bool keeps_strings = false;  // content that is a string is not converted to a list of parts
+  // Whether the arguments of at least one call are not the JSON of an object.
+  bool has_no_json = false;
+  // Whether content that is a string is passed as a string, not as a list of parts.
+  bool keeps_strings = false;
 };
 
-// Name of the member that holds arguments which are not the JSON of an object, so that nothing is
+// Name of the member that contains arguments that are not the JSON of an object, so that nothing is
 // lost.
 constexpr std::string_view kWrittenArguments = "arguments";
 
@@ -243,8 +245,9 @@ Result<json::Value> NormalizeAll(const json::Value& messages, ContentFormat form
   return json::Value(std::move(result));
 }
 
-// Adds `thinking` to assistant messages with reasoning. Such a template accepts either `thinking`
-// or content in a message with calls and renders both alike, so content is appended to `thinking`.
+// Adds `thinking` to assistant messages with reasoning. Such a template accepts only one of
+// `thinking` and content in a message with calls, and renders both in the same way. So the content
+// is appended to `thinking`.
 void NameThinking(json::Value& messages) {
   for (json::Value& message : messages.as_array()) {
     const json::Value* reasoning = message.Find("reasoning");

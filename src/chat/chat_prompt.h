@@ -48,9 +48,9 @@ Status CheckTemplateKwargs(const json::Value& kwargs);
 
 // Renders the request's `messages`. A template that reads message.thinking (gpt-oss) also receives
 // the reasoning in that key. If a template fails and the messages contain tool calls, it is
-// rendered again with other forms of their arguments: {"arguments": text} for those that are not an
-// object, then all as text. Tokenize the result without adding special tokens. kInvalidArgument:
-// invalid messages, or an error of ChatTemplate::Render.
+// rendered again with other forms of their arguments: first {"arguments": text} for arguments that
+// are not an object, then all arguments as text. Tokenize the result without adding special tokens.
+// kInvalidArgument: invalid messages, or an error of ChatTemplate::Render.
 Result<std::string> RenderChatPrompt(const ChatTemplate& chat_template,
                                      const json::Value& special_tokens, const json::Value& messages,
                                      const ChatPromptOptions& options = {});

@@ -15,10 +15,10 @@
 namespace sluice {
 namespace {
 
-// CPU seconds, far more than any of these tests takes. Without its work limit, a template would
-// practically never end.
+// A limit in CPU seconds, which is far more than any of these tests takes. Without its work limit,
+// a template would practically never end.
 constexpr double kPatienceS = 120;
-// Put around an expression, computes it ten billion times.
+// Wrapped around an expression, this computes the expression ten billion times.
 constexpr const char* kManyTimes = "{% for i in range(100000) %}{% for j in range(100000) %}{{ ";
 constexpr const char* kManyTimesEnd = " }}{% endfor %}{% endfor %}";
 
@@ -98,7 +98,7 @@ TEST(ChatTemplate, ClockIsTheCallers) {
   EXPECT_EQ(Render("{{ strftime_now('%Y') | length }}").value(), "4");
 }
 
-// Without limits, each of these would take forever, all memory or the whole stack.
+// Without limits, each of these templates would take forever, all memory or the whole stack.
 TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
   const std::vector<std::string> sources = {
       "{{ 'a' * 10 ** 9 }}",
@@ -174,7 +174,7 @@ TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
 }
 
 // Each expression does much work for few nodes of the template. The work is counted where it is
-// done, so that the loop around it ends and no single pass takes long.
+// done. So the loop around it ends, and no single iteration takes long.
 TEST(ChatTemplate, WorkIsCountedByTheBytesItTouches) {
   RenderOptions options;
   options.limits.max_steps = 2'000'000;
@@ -264,7 +264,8 @@ TEST(ChatTemplate, WorkIsCountedByTheBytesItTouches) {
 }
 
 TEST(ChatTemplate, WorkOfFewNodesIsCounted) {
-  std::string macro = "{% macro m() %}{% if 0 %}";  // with many variables, none of them used
+  // A macro with many variables, none of which is used.
+  std::string macro = "{% macro m() %}{% if 0 %}";
   for (int i = 0; i < 15000; ++i)
     macro += "{% for i in [] %}{% set a" + std::to_string(i) + " = 1 %}{% endfor %}";
   macro += "{% endif %}{% endmacro %}";
@@ -381,7 +382,8 @@ TEST(ChatTemplate, LongSourcesAreCompiledInLinearTime) {
   };
   for (const auto& kind : kinds) {
     const double part = seconds(kind(5000));
-    // Eight times as long as before; quadratic time would be sixty-four times as much.
+    // This input takes eight times as long as the previous one; quadratic time would take
+    // sixty-four times as long.
     EXPECT_LT(seconds(kind(40000)), 24 * std::max(part, 0.001)) << kind(10);
   }
 }

@@ -55,7 +55,7 @@ TEST_F(ModelTemplatesTest, TheSourcesInTheirOrder) {
       "own");
 }
 
-// If it were skipped, another template might be used silently.
+// If the unreadable file were skipped, another template might be used silently.
 TEST_F(ModelTemplatesTest, AFileThatCannotBeReadIsNotPassedOver) {
   const json::Value config = json::Parse(R"({"chat_template": "config"})").value();
   for (const char* name : {"chat_template.json", "chat_template.jinja"}) {

@@ -81,7 +81,7 @@ bool IsSlotName(std::string_view name) {
   return name.size() > 4 && name.starts_with("__") && name.ends_with("__");
 }
 
-// Returns object[key]; nullopt where Python raises a TypeError or LookupError.
+// Returns object[key], or nullopt where Python raises a TypeError or LookupError.
 std::optional<Value> FindItem(const Value& object, const Value& key) {
   const auto index_in = [&](size_t size) -> std::optional<size_t> {
     if (!key.fits_int64()) return std::nullopt;

@@ -36,7 +36,7 @@ struct Expression {
   enum class Kind {
     kConstant,
     kName,
-    kNamespaceTarget,  // name.attribute, only as a target of `set`.
+    kNamespaceTarget,  // name.attribute, only as the target of `set`.
     kTuple,
     kList,
     kDict,       // operands: key, value, key, value, ...
@@ -86,10 +86,10 @@ using Block = std::vector<std::unique_ptr<Statement>>;
 // How a variable is initialized when its scope is entered.
 struct Load {
   enum class Kind {
-    kParameter,  // It is not: the construct assigns it.
-    kResolve,    // It gets the value of the template variable `name`.
-    kAlias,      // It gets the value of variable `source` in an outer scope.
-    kMissing,    // It is kMissing until it is set.
+    kParameter,  // The variable is not initialized, because the construct assigns it.
+    kResolve,    // The variable gets the value of the template variable `name`.
+    kAlias,      // The variable gets the value of variable `source` in an outer scope.
+    kMissing,    // The variable is kMissing until it is set.
   };
   Kind kind = Kind::kParameter;
   int slot = 0;

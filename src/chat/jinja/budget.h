@@ -129,7 +129,7 @@ class Budget {
 
   static thread_local Budget* current_;
   int64_t steps_left_;
-  int64_t next_check_ = 0;  // Check() is called when fewer steps than this are left.
+  int64_t next_check_ = 0;  // Check() is called when fewer steps than this number are left.
   size_t memory_left_;
   size_t max_string_bytes_;
   int max_depth_;
@@ -141,8 +141,9 @@ class Budget {
 inline void Spend(int64_t steps) {
   if (Budget* budget = Budget::Current()) budget->Spend(steps);
 }
-// Spend steps for work on `bytes` bytes of text: copying, comparing or hashing it; searching it;
-// reading it character by character. A step takes about the same time in each.
+// These functions spend steps for work on `bytes` bytes of text: copying, comparing or hashing it;
+// searching it; reading it character by character. A step takes about the same time in each of
+// them.
 inline void SpendCopy(size_t bytes) {
   Spend(static_cast<int64_t>(bytes / 64));
 }

@@ -36,7 +36,7 @@ bool IsAccess(const Expression& expression, const std::string& name, const char*
 }  // namespace
 
 ChatTemplate::ContentFormat DetectContentFormat(const Block& body) {
-  // Variables that hold the list of messages. Repeats until no more are found.
+  // Collects the variables that contain the list of messages. Repeats until no more are found.
   std::set<std::string> lists = {"messages"};
   for (size_t before = 0; before != lists.size();) {
     before = lists.size();

@@ -68,7 +68,7 @@ class ExpressionParser : public TokenReader {
     return node;
   }
 
-  // --- Expressions, from the weakest operator to the strongest.
+  // --- Expressions, from the operator with the lowest precedence to the one with the highest.
 
   static bool IsReserved(std::string_view name);
   void CheckAssignable(std::string_view name) const;

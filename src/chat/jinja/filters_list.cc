@@ -27,7 +27,7 @@ Value First(Interpreter&, const Value& input, Arguments& arguments) {
   return Value::Undefined("No first item, sequence was empty.");
 }
 
-// reversed(value) as a vector; nullopt if the value is not reversible.
+// Returns reversed(value) as a vector; nullopt if the value is not reversible.
 std::optional<std::vector<Value>> Reversed(const Value& value) {
   if (value.kind() == Kind::kObject && value.As<Range>() == nullptr &&
       value.As<DictView>() == nullptr)
@@ -200,8 +200,8 @@ Value GroupBy(Interpreter&, const Value& input, Arguments& arguments) {
     const Value key = items[i].first;
     for (; i < items.size() && Equal(items[i].first, key); ++i) members.push_back(items[i].second);
     if (members.empty())
-      members.push_back(items[i++].second);  // Take at least one item: a NaN key is not equal to
-                                             // itself.
+      // Takes at least one item, because a NaN key is not equal to itself.
+      members.push_back(items[i++].second);
     const Value name = ignore_case ? exact(members[0]) : key;
     Value group = Value::Tuple({name, Value::List(std::move(members))});
     static_cast<ListData&>(*group.heap()).is_group = true;

@@ -79,7 +79,7 @@ Value Indent(Interpreter&, const Value& input, Arguments& arguments) {
     indention = bound[0].text();
   } else {
     const int64_t width = bound.Index(0, 4);
-    PadText("", width, '<', " ");  // Called only to fail if `width` is too large.
+    PadText("", width, '<', " ");  // Called only because it fails if `width` is too large.
     indention.assign(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
   }
   const bool indents_blank = bound.Flag(2);

@@ -37,7 +37,7 @@ std::string ReplaceText(std::string_view text, std::string_view from, std::strin
     out += part;
   };
   if (from.empty()) {
-    // An empty `from` matches before every character and at the end.
+    // An empty `from` matches before every character and at the end of the text.
     SpendCharacters(text.size());
     for (size_t position = 0; position < text.size();) {
       if (has_more()) {
@@ -403,7 +403,7 @@ class BraceFormatter {
 
   bool is_markup_;
   const Arguments& arguments_;
-  int next_ = 0;  // The next automatic index; negative once fields have explicit numbers.
+  int next_ = 0;  // The next automatic index; negative once a field has an explicit number.
 };
 
 }  // namespace
@@ -419,7 +419,8 @@ Value BraceFormat(const Value& format, Arguments& arguments) {
 
 std::string StripTags(std::string_view text) {
   std::string without;
-  // Removes first comments, then tags, each from its opening to the next closing mark.
+  // Removes first comments, then tags. Each is removed from its opening mark to the next closing
+  // mark.
   const auto remove = [](std::string_view from, std::string_view open, std::string_view close) {
     std::string out;
     while (true) {

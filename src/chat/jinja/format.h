@@ -16,8 +16,8 @@ Value BraceFormat(const Value& format, Arguments& arguments);
 // Formats `value` with `digits` digits after the point, correctly rounded.
 std::string FormatFixed(double value, int digits);
 
-// Pads `text` to `width`. `align` is '<', '>', '^', or 'c' for str.center, which puts the odd blank
-// on the left if the width is odd.
+// Pads `text` to `width`. `align` is '<', '>', '^', or 'c' for str.center, which puts the extra
+// blank on the left if the width is odd.
 std::string PadText(std::string_view text, int64_t width, char align, std::string_view fill);
 // Replaces the first `limit` occurrences, or all if `limit` is negative.
 std::string ReplaceText(std::string_view text, std::string_view from, std::string_view to,

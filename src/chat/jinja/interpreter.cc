@@ -11,7 +11,7 @@ namespace sluice::jinja {
 
 namespace {
 
-// Returns the approximate number of bytes in the variables, by which the limits of a render grow.
+// Returns the approximate number of bytes in the variables. The limits of a render grow with it.
 size_t CountBytes(const json::Value& value) {
   switch (value.type()) {
     case json::Type::kString: return value.as_string().size() + 8;
@@ -296,7 +296,8 @@ Interpreter::Flow Interpreter::ExecuteScope(const Statement& statement) {
 
 // --- Loops.
 
-// The items of a loop that satisfy its `if`, which is evaluated when an item is requested.
+// Iterates over the items of a loop that satisfy its `if`. The condition is evaluated when an item
+// is requested.
 class TestedItems final : public Iterator {
  public:
   TestedItems(Interpreter& interpreter, const Statement& statement, IteratorPointer source)
@@ -378,7 +379,9 @@ Interpreter::Flow Interpreter::RunLoop(const Statement& statement, const Value& 
                                            statement.is_recursive ? frame_->parent : nullptr);
   const Value loop_value = Value::FromObject(loop);
   bool is_else =
-      true;  // Becomes false once an iteration reaches its end; `continue` does not count.
+      // Becomes false once an iteration reaches its end; an iteration that ends by `continue` does
+      // not count.
+      true;
   Value item;
   const auto run = [&] {
     while (loop->Advance(item)) {

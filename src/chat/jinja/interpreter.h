@@ -40,8 +40,8 @@ class Interpreter {
 
   Value Call(const Value& callee, Arguments arguments);
   std::chrono::local_time<std::chrono::microseconds> Now() const;
-  // Keeps a value that may come to contain itself. It is emptied when the render ends, to break the
-  // cycle.
+  // Keeps a value that may come to contain itself. The value is emptied when the render ends, to
+  // break the cycle.
   void Keep(std::shared_ptr<Namespace> value) { namespaces_.push_back(std::move(value)); }
 
  private:

@@ -151,7 +151,7 @@ class Lexer {
   void LexComment(size_t inside) {
     const size_t end = source_.find("#}", inside);
     if (end == std::string::npos) {
-      // As in jinja2, a comment that opens at the very end of the template is not an error.
+      // As in jinja2, a comment that begins at the very end of the template is not an error.
       if (inside < source_.size()) FailAt(line_, "Missing end of comment tag");
       MoveTo(source_.size());
       return;

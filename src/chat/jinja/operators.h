@@ -24,7 +24,7 @@ inline bool LessThan(const Value& a, const Value& b) {
 }
 // Implements `needle in haystack`.
 bool Contains(const Value& haystack, const Value& needle);
-// Approximates `a is b`: scalars and strings are compared by value, other values by identity.
+// Approximates `a is b`: compares scalars and strings by value, and other values by identity.
 bool Same(const Value& a, const Value& b);
 // Fails (TypeError) for lists, dictionaries and values that contain them.
 size_t Hash(const Value& value);
@@ -50,11 +50,11 @@ Value GetItem(const Value& object, const Value& key);
 // Implements value[start:stop:step]; missing bounds are None.
 Value GetSlice(const Value& object, const Value& start, const Value& stop, const Value& step);
 
-// Converts a number for arithmetic, as Python's int() or float() would; bools are numbers.
+// Converts a number for arithmetic, as Python's int() or float() would. Booleans count as numbers.
 double ToDouble(const Value& number);
 BigInteger ToBigInteger(const Value& integer);
-// Converts the value to an index or a count, saturated to int64. Fails (TypeError) with `what`
-// unless it is an integer.
+// Converts the value to an index or a count, saturated to int64. Fails (TypeError) with the message
+// `what` if it is not an integer.
 int64_t ToIndex(const Value& value, const char* what);
 // Implements Python's round(value, digits) for a float.
 double RoundDigits(double value, int64_t digits);

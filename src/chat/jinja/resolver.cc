@@ -37,8 +37,8 @@ struct Action {
 // The variables of one scope.
 class Symbols {
  public:
-  // `tag` distinguishes scopes that would otherwise share slots: scopes of one level within a
-  // function share them.
+  // `tag` distinguishes scopes that would otherwise share slots. Scopes of the same level within a
+  // function share slots.
   Symbols(const Symbols* parent, FunctionInfo* function, std::map<std::string, int>& slots,
           std::string tag)
       : parent_(parent), function_(function), slots_(&slots), tag_(std::move(tag)) {}
@@ -128,8 +128,8 @@ class Resolver {
   // The place of a statement.
   struct Place {
     bool in_loop = false;  // Inside a loop, where `break` is allowed.
-    bool is_soft = false;  // Inside a condition, where unknown filters fail only when they are
-                           // evaluated.
+    // Inside a condition. There, unknown filters fail only when they are evaluated.
+    bool is_soft = false;
     int level = 0;
   };
 
@@ -173,8 +173,7 @@ class Resolver {
     if (work_ > kMaxWork) FailAt(1, "the template is too large");
   }
 
-  // --- First pass over a scope: finds the names that it loads and stores, not including inner
-  // scopes.
+  // --- First pass over a scope: finds the names that it loads and stores, without inner scopes.
 
   void Analyze(const Expression& expression, Use use, Symbols& symbols) {
     VisitNames(expression, use, [&](const std::string& name, Use how, int) {

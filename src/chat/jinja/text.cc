@@ -132,7 +132,8 @@ class CodePointSet {
   static constexpr size_t kNumCodePoints = 0x110000;
 
   std::u32string few_;
-  std::vector<bool> all_;  // Takes 136 KiB; used only if there are more than a few code points.
+  // Takes 136 KiB, so it is used only if the set has more than a few code points.
+  std::vector<bool> all_;
 };
 
 void AppendLower(std::string& out, std::string_view text, size_t start, size_t end, char32_t c) {

@@ -204,7 +204,7 @@ std::string Value::TypeName() const {
   return "object";
 }
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): those that are callable take them
+// NOLINTNEXTLINE(performance-unnecessary-value-param): callable objects take the arguments.
 Value Object::Call(Interpreter&, Arguments) {
   FailType("'" + TypeName() + "' object is not callable");
 }

@@ -84,8 +84,8 @@ struct BigData final : Heap {
 struct ListData final : Heap {
   explicit ListData(std::vector<Value> values);
   std::vector<Value> items;
-  bool is_group = false;  // Created by `groupby`: its two elements are also named `grouper` and
-                          // `list`.
+  // Created by `groupby`: the two elements also have the names `grouper` and `list`.
+  bool is_group = false;
 };
 class DictData final : public Heap {
  public:
@@ -163,7 +163,7 @@ class Value {
     result.is_markup_ = true;
     return result;
   }
-  // A string that is Markup if `like` is.
+  // Returns a string that is Markup if `like` is Markup.
   static Value StringLike(std::string text, const Value& like) {
     Value result = String(std::move(text));
     result.is_markup_ = like.is_markup_;
