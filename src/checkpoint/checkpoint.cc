@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr uint64_t kMaxIndexBytes = 100'000'000;
-// Limit of JSON values in the index. While it is parsed, each takes up to about 100 bytes.
+// Limit of JSON values in the index. While it is parsed, each value takes up to about 100 bytes.
 constexpr size_t kMaxIndexValues = 2 * kMaxTensors;
 constexpr size_t kMaxShards = 10'000;
 constexpr size_t kMaxFileNameBytes = 255;
@@ -271,7 +271,7 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
     }
   }
   for (const std::string& name : missing_files_) tensors_of_file.erase(name);
-  files_.reserve(tensors_of_file.size());  // Tensors point to files, which must not move.
+  files_.reserve(tensors_of_file.size());  // Tensors point to files, so the files must not move.
   for (const auto& [name, tensors] : tensors_of_file) {
     RETURN_IF_ERROR(AddFile(name));
     const SafetensorsFile& file = files_.back();
@@ -301,7 +301,7 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
 }
 
 Status Checkpoint::OpenAll(const std::vector<std::string>& names) {
-  files_.reserve(names.size());  // Tensors point to files, which must not move.
+  files_.reserve(names.size());  // Tensors point to files, so the files must not move.
   for (const std::string& name : names) {
     RETURN_IF_ERROR(AddFile(name));
     const SafetensorsFile& file = files_.back();

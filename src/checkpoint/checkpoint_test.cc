@@ -102,7 +102,7 @@ TEST_F(CheckpointTest, AnIncompleteOneIsReadByTheFilesThatAreThere) {
   EXPECT_EQ(whole->missing_shard(), "");
 }
 
-// Following it gives a system error, not an exception.
+// Following this link must give a system error, not an exception.
 TEST_F(CheckpointTest, AShardThatLinksToItselfIsNamed) {
   std::filesystem::create_symlink("two.safetensors", folder_.path() / "two.safetensors");
   AddIndex(R"({"weight_map":{"b":"two.safetensors"}})");

@@ -42,7 +42,7 @@ Status RefuseOthers(const JsonFields& params) {
   return {};
 }
 
-// Copies numbers under other names. Those without a default are required.
+// Copies numbers to other names. Numbers without a default are required.
 class Copier {
  public:
   Copier(const JsonFields& from, json::Value& to) : from_(from), to_(to) {}
@@ -88,8 +88,8 @@ Status CopyShape(const JsonFields& params, json::Value& config) {
   return {};
 }
 
-// `is_latent`: scores are also scaled by YaRN's magnitude, as in DeepSeek's models.
-// apply_scale false means that neither rotated elements nor scores are.
+// `is_latent`: scores are also scaled by YaRN's magnitude, as in DeepSeek's models. If apply_scale
+// is false, neither rotated elements nor scores are scaled.
 Result<json::Value> RopeOf(const JsonFields& params, bool is_latent) {
   json::Value rope{json::Value::Object{}};
   ASSIGN_OR_RETURN(const auto theta, params.Number("rope_theta", 1, kMaxNumber));
@@ -170,8 +170,8 @@ Status CopyWindows(const JsonFields& params, json::Value& config) {
   return {};
 }
 
-// FP8 with a scale for each tensor, or compressed-tensors, whose lists of modules have the names of
-// Hugging Face's format.
+// FP8 with a scale for each tensor, or compressed-tensors. The lists of modules in
+// compressed-tensors use the names of Hugging Face's format.
 Status CopyQuantization(const JsonFields& params, json::Value& config) {
   constexpr const char* kOwn = "quantization";
   constexpr const char* kOther = "quantization_config";
@@ -269,7 +269,8 @@ constexpr std::pair<std::string_view, std::string_view> kInLayer[] = {
     {"feed_forward.w2.", "mlp.down_proj."},
     {"feed_forward.w3.", "mlp.up_proj."},
     {"feed_forward.gate.", "block_sparse_moe.gate."},
-    {"feed_forward.experts.", "block_sparse_moe.experts."},  // their w1, w2, w3 keep their names
+    // w1, w2 and w3 of experts keep their names.
+    {"feed_forward.experts.", "block_sparse_moe.experts."},
     {"block_sparse_moe.", "block_sparse_moe."},
     {"gate.", "mlp.gate."},
     {"shared_experts.w1.", "mlp.shared_experts.gate_proj."},

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using testing::Json;
 
-// Mistral Large 3's, except for its image tower.
+// The configuration of Mistral Large 3, except for its image tower.
 const char* const kLarge3 = R"({
   "dim": 7168, "head_dim": 192, "hidden_dim": 16384, "kv_lora_rank": 512,
   "llama_4_scaling": {"beta": 0.1, "original_max_position_embeddings": 8192},

@@ -1,5 +1,5 @@
-// Takes a checkpoint's pages out of the page cache while it is loaded, for devices whose memory is
-// the host's: there, cached pages would take memory from the weights.
+// Drops a checkpoint's pages from the page cache while the checkpoint is loaded. This is for
+// devices that share the host's memory: there, cached pages would take memory from the weights.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace sluice {
 // Ownership: the checkpoint must outlive it. Thread safety: constant after construction.
 class PageCacheDropper {
  public:
-  // Opens all files of the checkpoint again. A file that cannot be opened keeps its pages.
+  // Opens all files of the checkpoint again. The pages of a file that cannot be opened stay in the
+  // cache.
   explicit PageCacheDropper(const Checkpoint& checkpoint);
 
   // Drops the whole pages of bytes [offset, offset + size) of the tensor, except those that a

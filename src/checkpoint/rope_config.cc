@@ -210,7 +210,7 @@ Result<std::optional<double>> ReadNumberOrText(const JsonFields& fields, std::st
   const std::string& text = value->as_string();
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  // Written so that NaN also fails.
+  // Written in this form so that NaN also fails.
   if (error == std::errc() && end == text.data() + text.size() && number >= min && number <= max)
     return number;
   return fields.Bad(name, fmt::format("a number from {} to {}", min, max), *value);

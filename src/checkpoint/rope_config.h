@@ -15,7 +15,7 @@ enum class RopeKind {
   kLlama3,    // stretches long wavelengths and keeps short ones
   kLinear,    // divides positions by the factor
   kDynamic,   // raises the base for contexts of factor * max_position_embeddings
-  kYarn,      // as kLlama3, with a ramp over dimensions; also scales q . k
+  kYarn,      // like kLlama3, with a ramp over dimensions; also scales q . k
   kLongRope,  // one factor per frequency, for short and for long contexts (Phi-3)
 };
 std::string_view RopeKindName(RopeKind kind);  // Returns the spelling in rope_type.

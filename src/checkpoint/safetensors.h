@@ -20,7 +20,7 @@ struct TensorInfo {
   std::string name;
   ElementType type = ElementType::kF32;
   std::vector<int64_t> shape;  // [] means a scalar
-  uint64_t offset = 0;         // of the first byte, counted from the start of the file
+  uint64_t offset = 0;         // offset of the first byte, counted from the start of the file
   uint64_t size_bytes = 0;
 
   int64_t num_elements() const;

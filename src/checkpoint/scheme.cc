@@ -34,7 +34,7 @@ constexpr const char* kMethods =
     "compressed-tensors (FP8, NVFP4, MXFP4, INT8, INT4), mxfp4 (experts of gpt-oss), gptq (INT4, "
     "INT8) and awq (INT4)";
 
-// A method that is recognized but unsupported; `why` completes the error message.
+// A method that is recognized but not supported; `why` is the end of the error message.
 struct Unread {
   std::string_view method, why;
 };
@@ -229,14 +229,14 @@ Status CheckScales(const StoredLinear& linear) {
   }
   for (int64_t i = 0; i < count; ++i) {
     if (format.scale_type == ElementType::kF8E4M3) {
-      // A scale of 0 belongs to a group of zeros.
+      // A scale of 0 is valid for a group of zeros.
       if ((bytes[i] & 0x7F) == 0x7F) return bad(i, "NaN");
       if (bytes[i] > 0x80) return bad(i, "below 0");
       continue;
     }
     const float value = StoredNumber(matrix.scales, format.scale_type, i);
-    // INT4 quantizers use a negative scale where the error is then smaller; small F16 scales may be
-    // 0.
+    // INT4 quantizers use a negative scale where it makes the error smaller; small F16 scales may
+    // be 0.
     if (format.type == ElementType::kInt4 && std::isfinite(value)) continue;
     if (!IsGoodScale(value)) return bad(i, fmt::format("{}", value));
   }

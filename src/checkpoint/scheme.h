@@ -33,15 +33,15 @@ struct StoredLinear {
   // All tensors that belong to the layer; the first contains the data. Used for reports, to release
   // pages, and to find unused tensors.
   std::vector<const StoredTensor*> tensors;
-  // How the layer contradicts the configuration's lists, for one warning about all such layers;
-  // null if it does not.
+  // How the layer contradicts the configuration's lists. There is one warning about all such
+  // layers. Null if the layer does not contradict them.
   const char* surprise = nullptr;
 
   const DataFormat& loaded_format() const {
     return rounded_to == nullptr ? matrix.format : rounded_to->format;
   }
   // Call Fetch and Release (StoredTensor) for the data of some rows. A transposed matrix is fetched
-  // and released as a whole, because each row is spread over all of it.
+  // and released as a whole, because each row is spread over the whole matrix.
   void FetchRows(int64_t first, int64_t count) const;
   void ReleaseRows(int64_t first, int64_t count) const;
 };
@@ -73,9 +73,9 @@ class QuantizationScheme {
   virtual DataFormat PlannedFormat(std::string_view module) const = 0;
   virtual ActivationFormat PlannedActivations(std::string_view module) const = 0;
 
-  // Returns the module's weight [rows, cols]. The stored tensors determine its format; the
-  // configuration's list of excluded modules is only compared with it. Errors name the tensor, the
-  // expected and the found value.
+  // Returns the module's weight [rows, cols]. The stored tensors determine the format of the
+  // weight; the configuration's list of excluded modules is only compared with it. Errors name the
+  // tensor, the expected and the found value.
   virtual Result<StoredLinear> Find(const Checkpoint& checkpoint, const std::string& module,
                                     int64_t rows, int64_t cols) const = 0;
 

@@ -43,8 +43,8 @@ constexpr uint32_t kEndMark = 0x06054b50, kEntryMark = 0x02014b50, kLocalMark = 
 
 using TorchParts = std::map<std::string, std::string_view, std::less<>>;
 
-// Returns the archive's entries, keyed by their names after the first '/': torch puts all of them
-// into one folder.
+// Returns the archive's entries, keyed by their names after the first '/', because torch puts all
+// entries into one folder.
 Result<TorchParts> ReadTorchParts(std::string_view file) {
   if (file.size() < kEndBytes || At<uint32_t>(file, 0) != kLocalMark)
     return Bad("found no zip archive");

@@ -1,4 +1,4 @@
-// A digest of what a model computes with: its weights and its configuration.
+// A digest of everything with which a model computes: its weights and its configuration.
 #pragma once
 
 #include <atomic>

@@ -128,7 +128,7 @@ bool IsInt4Weight(const QuantizationArgs& args) {
           (args.strategy == "channel" && group_size <= 0));
 }
 
-// Checks that a format without zero points and input order has neither.
+// Checks that a format without zero points and input order has neither of these tensors.
 Status CheckPlainArgs(const QuantizationArgs& args, const std::string& where) {
   if (!args.symmetric) {
     return UnsupportedSetting(where, "symmetric", json::Value(false),

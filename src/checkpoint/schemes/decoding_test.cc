@@ -77,7 +77,7 @@ void CheckFolder(const std::filesystem::path& folder, const std::filesystem::pat
   }
 }
 
-// To check another folder of checkpoints by hand, set SLUICE_TEST_CHECKPOINTS to it and
+// To check another folder of checkpoints manually, set SLUICE_TEST_CHECKPOINTS to that folder and
 // SLUICE_TEST_SUMS to a folder with NAME.json for every checkpoint NAME.
 TEST(DecodingTest, EveryWeightOfPublishedFormatsDecodesExactly) {
   const char* folder = std::getenv("SLUICE_TEST_CHECKPOINTS");

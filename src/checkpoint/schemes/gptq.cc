@@ -41,7 +41,7 @@ class Gptq : public PlannedScheme {
   }
   std::string_view Method() const override { return "gptq"; }
 
-  // Tools write all-zero biases for layers that have no bias.
+  // Tools write biases of zeros for layers that have no bias.
   bool IsSuperfluous(const Checkpoint& checkpoint, std::string_view tensor) const override {
     if (PlannedScheme::IsSuperfluous(checkpoint, tensor)) return true;
     const StoredTensor* stored = checkpoint.Find(tensor);

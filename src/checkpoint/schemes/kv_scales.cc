@@ -72,7 +72,7 @@ bool IsSuperfluousScale(const Checkpoint& checkpoint, std::string_view tensor) {
                   [&](std::string_view suffix) { return tensor.ends_with(suffix); })) {
     return true;
   }
-  // No layer has read this zero point. If it were not 0, it would affect the results.
+  // No layer has read this zero point. A value other than 0 would affect the results.
   const StoredTensor* stored = checkpoint.Find(tensor);
   return tensor.ends_with("_zero_point") && stored != nullptr && IsAllZero(*stored);
 }

@@ -25,7 +25,7 @@ struct WordLayout {
 
 struct LinearLayout {
   std::string name;   // name for messages: "FP8", "NVFP4 weights"
-  DataFormat format;  // float scales may have any float type; scale_type is the usual one
+  DataFormat format;  // scales may have any float type; scale_type is the usual one
   ActivationFormat activations = {};
   // Suffixes of tensor names: "<module>.<suffix>", or "<tensor>_<suffix>" for a fused tensor of all
   // experts. If several are listed, exactly one must exist.
@@ -72,8 +72,8 @@ Result<KvScales> FindStoredKvScales(const Checkpoint& checkpoint, const std::str
 // and of attention probabilities, and zero points that are all 0.
 bool IsSuperfluousScale(const Checkpoint& checkpoint, std::string_view tensor);
 
-// Whether no tool quantizes the module, whatever the configuration says: embeddings, norms,
-// routers.
+// Returns whether no tool quantizes the module, whatever the configuration contains: embeddings,
+// norms, routers.
 bool IsNeverQuantized(std::string_view module);
 
 // Base class of schemes that have a plan for every module.

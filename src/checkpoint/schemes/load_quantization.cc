@@ -66,8 +66,8 @@ bool IsPlain(const DataFormat& format) {
   return format.scale_layout == DataFormat::ScaleLayout::kNone;
 }
 
-// Whether the module is a small layer with a large effect on results. vLLM does not round these
-// either.
+// Returns whether the module is a small layer with a large effect on results. vLLM does not round
+// such layers either.
 bool IsKeptPlain(std::string_view module) {
   // The last five compute the decays and rates of recurrent layers' states.
   constexpr std::array<std::string_view, 8> kSuffixes = {

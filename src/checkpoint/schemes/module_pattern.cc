@@ -155,7 +155,7 @@ Result<NamePattern> NamePattern::PeftKey(std::string_view text) {
     if (const size_t place = text.find(opening); place != std::string_view::npos)
       return Refused(text, "look-around", place);
   }
-  // Compiles it alone first, so that it cannot close the groups that are added around it.
+  // Compiles the pattern alone first, so that it cannot close the groups that are added around it.
   if (auto alone = Regex(text); !alone) return alone;
   ASSIGN_OR_RETURN(NamePattern pattern, Compile(fmt::format("(?:.*\\.)?(?:{})\\z", text), text));
   if (pattern.CompiledBytes() > kMaxCompiledKeyBytes)

@@ -16,7 +16,7 @@ struct pcre2_real_code_8;  // declared as in pcre2.h
 namespace sluice {
 
 // A pattern. Matching does not backtrack: even for a malicious pattern, its time is proportional to
-// pattern size x name length. Thread safety: immutable.
+// the pattern size times the name length. Thread safety: immutable.
 class NamePattern {
  public:
   // A pattern as in Python's fnmatch: * ? [abc] [!abc]; the whole name must match.

@@ -66,7 +66,7 @@ Result<TensorSpec> ReadTensorSpec(const json::Value* value, const std::string& w
     if (axis && *axis != -1 && *axis != 1)
       return UnsupportedSetting(inside, "ch_axis", json::Value(*axis), "-1");
     RETURN_IF_ERROR(CheckString(*value, inside, "scale_format", {"e8m0"}));
-    // The way input scales are computed at run time affects results; weight scales are stored.
+    // How input scales are computed at run time affects results. Weight scales are stored.
     if (spec.is_dynamic)
       RETURN_IF_ERROR(CheckString(*value, inside, "scale_calculation_mode", {"even"}));
     spec.kind = TensorSpec::Kind::kMxfp4;
@@ -196,8 +196,8 @@ Status CheckExport(const json::Value& block, const std::string& where, bool& has
   return {};
 }
 
-// Accepts algorithms that only changed the weights. Any other may change the computation at run
-// time and is refused.
+// Accepts algorithms that only changed the weights. Any other algorithm may change the computation
+// at run time and is refused.
 Status CheckAlgorithms(const json::Value& block, const std::string& where) {
   const json::Value* algorithms = block.Find("algo_config");
   if (algorithms == nullptr || IsEmptySetting(*algorithms)) return {};

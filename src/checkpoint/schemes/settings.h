@@ -33,7 +33,7 @@ SchemeResult ReadMxfp4(const SchemeSource& source);
 SchemeResult ReadGptq(const SchemeSource& source);
 SchemeResult ReadAwq(const SchemeSource& source);
 
-// True for null, false, "", [] and {}, which mean that the setting has no effect.
+// Returns true for null, false, "", [] and {}, which mean that the setting has no effect.
 bool IsEmptySetting(const json::Value& value);
 
 // Fails if the object has a key that is not in `known`, because it may affect results. Unknown keys

@@ -160,7 +160,7 @@ TEST_F(StoredLinearTest, DecidesByWhatIsStored) {
   found = Find(kModelOptNvfp4, 2, 16, "out");
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_THAT(found->surprise, HasSubstr("quantized although"));
-  // Low nibble first: 0x38 is 8 (-0), then 3 (1.5); the scale is 1, the second scale 2.
+  // The low nibble comes first: 0x38 is 8 (-0), then 3 (1.5); the scale is 1, the second scale 2.
   EXPECT_EQ(Row(*found, 0)[0], 0);
   EXPECT_EQ(Row(*found, 0)[1], 3);
 }
@@ -333,7 +333,7 @@ TEST_F(StoredLinearTest, ExpertsOfOneTensor) {
   EXPECT_THAT(Row(**expert, 1), ElementsAre(4, 2));
   EXPECT_EQ((*expert)->input_scale, 3.0f);
   EXPECT_FALSE(*scheme->FindFusedExpert(*checkpoint_, "e.down_proj", 0, 2, 2, 3, true));
-  // Not transposed, the same tensor has a wrong shape.
+  // If it is not transposed, the same tensor has a wrong shape.
   expert = scheme->FindFusedExpert(*checkpoint_, "e.gate_up_proj", 1, 2, 3, 2, false);
   ASSERT_FALSE(expert);
   EXPECT_THAT(expert.error().message, AllOf(HasSubstr("[2, 2, 3]"), HasSubstr("[2, 3, 2]")));

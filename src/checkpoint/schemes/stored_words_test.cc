@@ -331,7 +331,7 @@ TEST_F(StoredWordsTest, WordsOfInt8HaveAnOffset) {
       AllOf(HasSubstr("'m.qzeros'"), HasSubstr("the zero point 101"), HasSubstr("128 everywhere")));
 }
 
-// "dynamic" gives some modules their own settings, here the tested one.
+// "dynamic" gives some modules their own settings; the tested module is one of them.
 TEST_F(StoredWordsTest, DynamicSettingsAreThoseOfTheModule) {
   std::string block = Filled(kGptqBlock, {"true", "false"});
   block.insert(block.find("\"bits\""), R"("dynamic": {"-:other": {}, "+:^m$": {"bits": 8}}, )");
