@@ -14,8 +14,8 @@ namespace {
 constexpr std::string_view kValueOptions[] = {"activation-format", "quantization", "head-format",
                                               "hf-overrides",      "rope-scaling", "rope-theta"};
 
-// Whether the model needs a function of the math library that differs between architectures: the
-// softplus of states, gates and routers, or the tanh that caps logits.
+// Returns whether the model needs a function of the math library that differs between
+// architectures: the softplus of states, gates and routers, or the tanh that caps logits.
 bool NeedsOtherMath(const DecoderSpec& spec) {
   const auto needs = [](const LayerSpec& layer) {
     return layer.attention.gate_is_softplus || layer.attention.temperature_tuning.has_value() ||

@@ -1,4 +1,5 @@
-// Describes what the bits of an answer depend on besides weights, tokens and sampling parameters.
+// Describes everything that determines the bits of an answer besides weights, tokens and sampling
+// parameters.
 #pragma once
 
 #include <string>

@@ -112,11 +112,11 @@ TEST_F(BatchFolder, AFullDiskEndsTheWorkAtOnce) {
   ASSERT_FALSE(totals);
   EXPECT_THAT(totals.error().message, HasSubstr("could not be written"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out.jsonl"));
-  // Only as many as fit into file buffers.
+  // Only as many lines as fit into file buffers.
   EXPECT_LT(answered, kLines / 2);
 }
 
-// Reading a device must end, in both memory and time.
+// Reading a device must end: time and memory are limited.
 TEST_F(BatchFolder, ALineWithoutAnEndEndsTheRun) {
   const auto totals = RunBatchFile("/dev/zero", folder_ / "out.jsonl", 2,
                                    [](const std::string&, bool&) { return std::string("{}"); });

@@ -11,7 +11,7 @@
 
 namespace sluice::cli {
 
-// Totals over the steps of one batch.
+// Totals over the steps of one batch of prompts.
 struct StepTotals {
   int64_t steps = 0;
   int64_t tokens = 0;        // number of generated tokens
@@ -24,8 +24,8 @@ struct BatchResult {
   std::vector<double> first_token_seconds;  // for each prompt, since its Submit
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
-  // Totals over the steps after the last one that computed prompt tokens, while all sequences ran.
-  // Zero if prompts had to wait until others had ended.
+  // Totals over the steps after the last step that computed prompt tokens, while all sequences were
+  // running. Zero if prompts had to wait until others had ended.
   double decode_seconds = 0;
   StepTotals decode;
 

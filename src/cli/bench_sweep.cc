@@ -79,13 +79,13 @@ Result<int> RunBenchSweep(const options::Settings& settings) {
     } else {
       plan.load.max_concurrency = static_cast<int64_t>(values[i]);
     }
-    // Five rounds of each concurrency, or ten seconds of each rate.
+    // Each step of the sweep lasts five rounds of its concurrency, or ten seconds of its rate.
     plan.dataset.num_prompts = settings.Given("bench-num-prompts")
                                    ? *settings.Integer("bench-num-prompts")
                                : sweep.of_rates ? std::max<int64_t>(5, std::llround(10 * values[i]))
                                                 : static_cast<int64_t>(5 * values[i]);
-    // Each step has different prompts, so that the server's prefix cache has none of them from a
-    // previous step.
+    // Each step of the sweep has different prompts, so that the server's prefix cache contains none
+    // of them from a previous step.
     plan.dataset.seed = plan.arrivals.seed + i;
     auto outcome = RunBenchPlan(plan, /*quiet=*/true);
     if (!outcome) {

@@ -166,7 +166,7 @@ TEST(Metrics, ThePageListsEveryFamilyWithItsType) {
   EXPECT_THAT(page, HasSubstr("`vllm:time_to_first_token_seconds` | histogram"));
 }
 
-// The shape of Llama-3.2-1B: 1.24 billion weights, all of which are read for each token.
+// The shape of Llama-3.2-1B: 1.24 billion weights, each of which is read for each token.
 TEST(Limits, WorkOfAKnownShape) {
   ModelConfig config;
   config.num_hidden_layers = 16;

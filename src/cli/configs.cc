@@ -29,7 +29,7 @@ std::string ModelName(const options::Settings& settings) {
   return settings.positionals().empty() ? settings.TextOr("model") : settings.positionals()[0];
 }
 
-// Returns a model of which only the names are known.
+// Returns a model of which only the names are set.
 ModelArgument NamesOf(std::string as_given) {
   ModelArgument model;
   model.name = as_given;
@@ -47,7 +47,7 @@ ApiDialect ApiDialectOf(options::Dialect dialect) {
   return ApiDialect::kSluice;
 }
 
-// A word that an option accepts, and the value it stands for.
+// A word that an option accepts, and the value for which it stands.
 template <typename T>
 struct Word {
   std::string_view word;
@@ -297,7 +297,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.model_folder = model.folder;
   ASSIGN_OR_RETURN(config.config_overrides, ConfigOverrides(settings));
   config.load_quantization = LoadQuantizationOf(settings);
-  // Reports a model that cannot be quantized this way before the engine is created.
+  // Reports a model that cannot be quantized in this way before the engine is created.
   if (!config.load_quantization.empty()) {
     const auto described =
         LoadModelConfig(model.folder, config.config_overrides, config.load_quantization);
@@ -360,7 +360,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.cpu_isa = ValueOf(settings, "cpu-isa", kIsas);
   if (settings.TextOr("arithmetic") == "portable") config.cpu_isa = kernels::Isa::kPortable;
   config.device = ValueOf(settings, "device", kDevices);
-  // Portable kernels are the CPU's: a GPU would compute other bits.
+  // Portable kernels run only on the CPU; a GPU would compute other bits.
   if (config.cpu_isa == kernels::Isa::kPortable && config.device == DeviceChoice::kAuto)
     config.device = DeviceChoice::kCpu;
   config.batch_invariant = settings.Flag("batch-invariant");

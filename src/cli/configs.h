@@ -48,7 +48,7 @@ ModelArgument NamedModel(const options::Settings& settings);
 // Whether a model is given, for commands that do not need one.
 bool HasModelArgument(const options::Settings& settings);
 
-// Returns the value of an option like --activation-format.
+// Returns the value of an option such as --activation-format.
 ModelOptions::ActivationRounding ActivationRoundingOf(const options::Settings& settings,
                                                       std::string_view option);
 

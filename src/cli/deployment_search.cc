@@ -93,8 +93,8 @@ class Search {
         if (*tried) kept.push_back(**std::move(tried));
       }
       if (kept.empty()) continue;
-      // Deployments with as many devices cost the same, so the one that meets the service level for
-      // most requests is chosen.
+      // Deployments with the same number of devices cost the same, so the one that meets the
+      // service level for most requests is chosen.
       std::ranges::stable_sort(kept, std::greater(), &Deployment::share);
       search_.found.push_back(std::move(kept.front()));
       return {};
@@ -104,7 +104,7 @@ class Search {
     return {};
   }
 
-  // Tries one deployment. nullopt if it does not reach the service level.
+  // Tries one deployment. Returns nullopt if it does not reach the service level.
   Result<std::optional<Deployment>> Try(const DeviceProfile& device, const ModelConfig& model,
                                         const Split& split) {
     EngineConfig config = query_.config;

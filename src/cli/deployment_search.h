@@ -34,7 +34,7 @@ struct Deployment {
   bool has_price = false;
   double price = 0;  // price per hour; without known prices, the number of devices
   double error = 0;  // typical relative error of its times
-  // Times, in seconds, that ServiceLevel::share of the requests stay below.
+  // Times, in seconds. ServiceLevel::share of the requests stay below these times.
   double ttft = 0, tpot = 0;
   double share = 0;  // share of the requests that meet the service level
   double output_per_second = 0;
@@ -47,10 +47,10 @@ struct Deployment {
 };
 
 struct DeploymentSearch {
-  // Deployments with a price first, the cheapest first, then those without a price. For each device
-  // and format, only the smallest number of devices that reaches the service level.
+  // Deployments with a price come first, the cheapest first, then those without a price. For each
+  // device and format, contains only the smallest number of devices that reaches the service level.
   std::vector<Deployment> found;
-  // Why a device and format was left out, one line each.
+  // Reasons why a device and a format were left out, one line each.
   std::vector<std::string> notes;
   int num_tried = 0;
 };

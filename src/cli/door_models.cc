@@ -103,7 +103,7 @@ Result<EngineConfig> EngineConfigOf(const Settings& settings, const ModelArgumen
   return config;
 }
 
-// The model's folder, and names, sizes and times of the files in it.
+// The model's folder, and the names, sizes and modification times of its files.
 std::string FilesOf(const std::filesystem::path& folder) {
   std::set<std::string> files;
   std::error_code ignored;
@@ -165,7 +165,7 @@ class EntryLoader final : public ModelLoader {
   }
 
  private:
-  // Reads all weights, so only once, unless the model's files have changed.
+  // Reads all weights, so it is called only once, unless the model's files have changed.
   void TakeDigest(const std::filesystem::path& folder) {
     std::string files = FilesOf(folder);
     if (digest_ && digest_files_ == files) return;
@@ -176,7 +176,7 @@ class EntryLoader final : public ModelLoader {
   // Begins a recording of the model's next engine, with --record.
   Status Record(Engine::Hooks& hooks, ModelText& text) {
     if (!settings_.Given("record")) return {};
-    // The last engine is gone: this writes its recording out.
+    // The last engine no longer exists: this writes its recording to the file.
     recorder_.reset();
     ASSIGN_OR_RETURN(recorder_,
                      StartRecorder(settings_, model_,
@@ -204,7 +204,7 @@ class EntryLoader final : public ModelLoader {
   std::shared_ptr<recording::FlightRecorder> recorder_;
 };
 
-// Recordings of two models must not mix.
+// Recordings of two models must not be mixed.
 Status CheckRecordingFolders(const Settings& settings, const std::vector<ModelEntry>& entries) {
   if (!settings.Given("record")) return {};
   std::map<std::filesystem::path, std::string> folders;  // maps a folder to its model

@@ -13,7 +13,7 @@ namespace sluice::cli {
 
 // Returns the settings of an entry: those of the command line, overridden by the entry's own.
 // kInvalidArgument, with the entry's place, for options that apply to the whole server, for options
-// that are refused with several models, and for what CheckSettings refuses.
+// that are refused with several models, and for settings that CheckSettings refuses.
 Result<options::Settings> SettingsOfEntry(const options::Settings& settings,
                                           const options::ModelEntry& entry);
 

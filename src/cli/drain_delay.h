@@ -22,7 +22,7 @@ class DrainDelay {
 
   double seconds() const { return seconds_; }
 
-  // Runs the delay. `leave` makes /ready answer 503, `close` refuses new connections; both are
+  // Runs the delay. `leave` makes /ready answer 503; `close` refuses new connections. Both are
   // called on this thread. Does nothing if there is no delay, or if it was skipped before.
   void Run(const std::function<void()>& leave, const std::function<void()>& close);
   // Handles a second signal: Run returns soon, after `close`. Returns false if no delay runs, or if

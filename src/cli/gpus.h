@@ -12,7 +12,7 @@
 namespace sluice::cli {
 
 json::Value DeviceJson(const DeviceInfo& info);
-// Returns "compute capability 9.0"; of AMD GPUs "gfx950".
+// Returns "compute capability 9.0" or, for AMD GPUs, "gfx950".
 std::string GenerationText(const DeviceInfo& info);
 
 // Lists the GPUs of all vendors for which the program was built. kUnsupported says why there are

@@ -44,7 +44,8 @@ using LaunchClock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kAnswerTime(5);  // for receiving a message
 constexpr std::chrono::milliseconds kTimeBetweenTries(200);
-constexpr std::chrono::seconds kTimeToEndNode(10);  // for a daemon to end after its group has ended
+// Time for a daemon to end after its group has ended.
+constexpr std::chrono::seconds kTimeToEndNode(10);
 constexpr const char* kAgentVariable = "SLUICE_LAUNCH_SOCKET";
 constexpr std::chrono::seconds kAgentTime(1);  // for receiving an agent's arguments
 constexpr size_t kMostAgentBytes = 65536;
@@ -216,8 +217,8 @@ Result<std::map<int, NodeLink>> WaitForNodes(const NodeSettings& node) {
   return others;
 }
 
-// Returns an abstract socket name, which leaves no file. Serve() checks that the peer is the same
-// user.
+// Returns the name of an abstract socket, which leaves no file. Serve() checks that the peer is the
+// same user.
 sockaddr_un AgentAddress(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -324,7 +325,7 @@ class NodeDesk {
   std::map<int, NodeLink> others_;
   const OwnedFd wake_;
   std::atomic<bool> stopping_{false};
-  std::thread thread_;  // last member, because it uses all of the above
+  std::thread thread_;  // last member, because it uses all members above
 };
 
 Result<int> LaunchAsFirst(const options::Settings& settings, const NodeSettings& node) {

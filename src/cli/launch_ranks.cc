@@ -120,7 +120,8 @@ Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
     return tl::unexpected<Error>(child.error());
   }
   const auto say = [&ends](std::string_view word) {
-    // The write fails if the ranks have ended and closed the pipe. They then need no word.
+    // The write fails if the ranks have ended and closed the pipe. In that case they need no
+    // message.
     static_cast<void>(!write(ends[1], word.data(), word.size()));
   };
   const double delay_seconds = *settings.Number("drain-delay");

@@ -25,8 +25,8 @@ Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
                         const RankPlaces& places = {});
 
 // Configures Open MPI by environment variables, which other MPI implementations ignore, unlike
-// flags. Does not override the user's values. `network`: the one between machines, "10.55.0.0/24";
-// "": Open MPI chooses.
+// flags. Does not override the user's values. `network`: the network between the machines, such as
+// "10.55.0.0/24"; "": Open MPI chooses.
 void SetMpiEnvironment(bool several_machines, const std::string& network);
 
 }  // namespace sluice::cli

@@ -35,7 +35,7 @@ struct LineEditor::State {
 namespace {
 
 constexpr int kHistoryLines = 1000;
-// The terminal sends pasted text between these.
+// The terminal sends pasted text between these two sequences.
 constexpr std::string_view kPasteBegins = "\x1b[200~";
 constexpr std::string_view kPasteEnds = "\x1b[201~";
 constexpr std::string_view kAskForMarks = "\x1b[?2004h";

@@ -70,8 +70,8 @@ void LogWithoutEffect(const options::Settings& settings) {
     LOG_INFO("options", "{}: no effect: {}", fmt::join(what, ", "), reason);
 }
 
-// Lists options that were given by abbreviations: if words are left over, one of them may be the
-// value of an option that was not meant.
+// Lists options that were given as abbreviations. If words are left over, one of them may be the
+// value of an option that the user did not mean.
 std::string AbbreviationsIn(const options::Settings& settings, const Command& command) {
   const options::Names names(command.bit, settings.dialect());
   std::string text;

@@ -386,7 +386,7 @@ size_t MarkdownStream::Span(std::string& out, const Known& line, size_t at, Styl
                             int depth) {
   const std::string_view text = line.text;
   const bool is_last = at + 1 == text.size();
-  // The rest of a run of marks that was too long to wait for.
+  // The rest of a run of marks that was too long to be held back.
   if (text[at] == before_ && (before_ == '`' || before_ == '*' || before_ == '_' || before_ == '~'))
     return kPlain;
   switch (text[at]) {

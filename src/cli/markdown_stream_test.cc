@@ -122,7 +122,7 @@ TEST(MarkdownStreamTest, ComesAsItStreams) {
   MarkdownStream stream({});
   EXPECT_EQ(stream.Add("Some wor"), "Some wor");
   EXPECT_EQ(stream.Add("ds **bo"), "ds ");
-  EXPECT_EQ(stream.Add("ld**"), "");  // a further * would make it another mark
+  EXPECT_EQ(stream.Add("ld**"), "");  // a further * would make it a different mark
   EXPECT_EQ(stream.Add("."), "\x1b[1mbold\x1b[0m.");
   EXPECT_EQ(stream.Add(" **"), " ");
   std::string out;

@@ -31,7 +31,7 @@ void AddTo(std::vector<Group>& groups, const std::string& reason, std::string wh
   place->what.push_back(std::move(what));
 }
 
-// Formats an assignment: "--port 8080", "--no-x (config.yaml:3)".
+// Formats an assignment: "--port 8080" or "--no-x (config.yaml:3)".
 std::string Shown(const Assignment& given) {
   const Option& option = *given.option;
   const bool flag = option.type == Type::kFlag;
@@ -113,8 +113,7 @@ void AddOption(const Settings& settings, const Assignment& given, OptionEffects&
     case Effect::kActs: break;
   }
   if (given.source == options::Source::kYamlOverFlags)
-    return;  // the keys of such a file have
-             // notes
+    return;  // the keys of such a file have separate notes
   if (const std::string need = UnmetNeed(settings, option); !need.empty())
     return add_idle(need, asks());
   if (const std::string reason = UnknownSpeculation(settings, option); !reason.empty())

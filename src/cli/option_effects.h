@@ -20,9 +20,9 @@ struct OptionEffects {
   std::vector<Group> idle;        // have no effect, and request nothing
 };
 
-// An option that has an effect by the table still counts as without effect in these cases: its
-// needs are not met (Option::needs); none of its keys has an effect (Option::keys); this program
-// does not implement its value.
+// In these cases, an option that has an effect according to the table still counts as without
+// effect: its needs are not met (Option::needs); none of its keys has an effect (Option::keys);
+// this program does not implement its value.
 OptionEffects EffectsOf(const options::Settings& settings);
 
 }  // namespace sluice::cli

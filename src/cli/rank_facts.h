@@ -10,8 +10,8 @@
 namespace sluice::cli {
 
 // Returns the model's config.json and the headers of its files, the kernels' instruction set, which
-// this call selects, and how this machine computes. kNotFound and kInvalidData as for reading the
-// files.
+// this call selects, and a description of how this machine computes. Errors: kNotFound and
+// kInvalidData, as for reading the files.
 Result<std::vector<Fact>> ModelFacts(const EngineConfig& config);
 
 }  // namespace sluice::cli

@@ -23,7 +23,7 @@
 namespace sluice::cli {
 namespace {
 
-// Until steps begin, all ranks are present at the same time.
+// Until the steps begin, all ranks take part at the same time.
 constexpr std::chrono::seconds kHandshakeDeadline(20);
 constexpr size_t kMostShownOptions = 150;  // in characters
 
@@ -118,7 +118,8 @@ class MpiRankProcess final : public RankProcess {
   void Fail(const std::string& reason) override { group_->all().Fail(reason); }
 
   void EndWithFirst() override {
-    std::this_thread::sleep_for(std::chrono::seconds(30));  // the watch ends the process earlier
+    // The watch ends the process before this time.
+    std::this_thread::sleep_for(std::chrono::seconds(30));
     EndAtOnce(1);
   }
 

@@ -67,8 +67,8 @@ Result<options::Settings> ServeSettings(const options::Settings& settings,
   return std::move(resolved.settings);
 }
 
-// Returns the configuration of one recorded engine. What depends on the machine and its memory is
-// as recorded.
+// Returns the configuration of one recorded engine. Settings that depend on the machine and its
+// memory are as recorded.
 Result<EngineConfig> ReplayConfig(const options::Settings& serve, const ModelArgument& model,
                                   const std::vector<RecordedEvent>& events) {
   ASSIGN_OR_RETURN(EngineConfig config, MakeEngineConfig(serve, model));
@@ -103,8 +103,8 @@ struct EngineReplay {
   std::vector<uint64_t> smallest;  // with --minimize: the smallest set of requests that shows the
                                    // difference
   std::vector<std::string> smallest_ids;
-  std::string why_not_smaller;  // why minimizing failed; "": it succeeded, or there was nothing to
-                                // minimize
+  // Why minimizing failed; "": it succeeded, or there was nothing to minimize.
+  std::string why_not_smaller;
 };
 
 // Whether two replays found the same difference; for answers, in the same request.

@@ -149,8 +149,8 @@ Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
   return plan;
 }
 
-// Checks, before processes are started, what can be decided from config.json alone. Downloads a
-// model except for its weights.
+// Checks, before processes are started, everything that can be decided from config.json alone.
+// Downloads a model except for its weights.
 Status CheckRankSizes(const options::Settings& settings, const RankSizes& sizes) {
   ASSIGN_OR_RETURN(const ModelArgument model,
                    ResolveModelArgument(settings, ModelPart::kAllButWeights));
@@ -232,7 +232,7 @@ class ServeRun {
       process_->OnFailure(nullptr);
     }
     failure_thread.reset();  // ends the process if a rank was lost earlier
-    EndServing();            // signals the other ranks that there are no more steps
+    EndServing();            // tells the other ranks that there are no more steps
     drain_thread.reset();
     if (process_ && code) process_->Leave();
     return code;
@@ -296,7 +296,8 @@ class ServeRun {
   void Reload() {
     LOG_INFO("serve", "SIGHUP: log level, API keys and certificates are read again");
     ReloadLogLevel(settings_);
-    // Reading files may take long. A drain does not wait for it, but the end of the server does.
+    // Reading files may take long. A drain does not wait until it is done, but the end of the
+    // server does.
     const MutexLock in_use(reload_mutex_);
     if (Serving* const serving = Bound(); serving != nullptr) serving->server().Reload();
   }

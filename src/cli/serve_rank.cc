@@ -10,8 +10,8 @@
 namespace sluice::cli {
 namespace {
 
-// Rank 0 reports errors that all ranks have, as it would without ranks. Other ranks wait this long
-// before they report.
+// Rank 0 reports errors that occur on all ranks, as it would without ranks. The other ranks wait
+// this long before they report.
 constexpr std::chrono::seconds kTimeForFirst(1);
 
 Status ComputeAsRank(const options::Settings& settings, RankProcess& process,
@@ -38,7 +38,7 @@ RankSizes RankSizesOf(const options::Settings& settings) {
 
 Result<int> RunServingRank(const options::Settings& settings, RankProcess& process,
                            const RankSizes& sizes) {
-  // Rank 0 logs what is the same on all ranks.
+  // Rank 0 logs facts that are the same on all ranks.
   if (!LogEnabled(LogLevel::kDebug)) SetLogLevel(LogLevel::kWarning);
   try {
     if (const Status status = ComputeAsRank(settings, process, sizes); !status) {

@@ -16,7 +16,7 @@ struct RankSizes {
 };
 RankSizes RankSizesOf(const options::Settings& settings);
 
-// Loads this rank's share of the model and computes steps until rank 0 stops them; then leaves the
+// Loads this rank's share of the model and computes steps until rank 0 stops them. Then leaves the
 // group and returns 0. On an error, notifies the other ranks, waits until rank 0 ends, and ends
 // this process without returning.
 Result<int> RunServingRank(const options::Settings& settings, RankProcess& process,

@@ -191,7 +191,7 @@ Result<int> RunShadow(const options::Settings& settings) {
   // Clients' paths begin with /v1 themselves.
   if (remote.url.path.ends_with("/v1")) remote.url.path.resize(remote.url.path.size() - 3);
   RETURN_IF_ERROR(MakeReportFolder(settings.TextOr("shadow-report")));
-  // Before the model is fetched, so that a second signal ends a download.
+  // Called before the model is fetched, so that a second signal ends a download.
   Ending ending;
   const SignalWatcher watcher(
       [&](int) { ending.Begin(); },

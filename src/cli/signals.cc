@@ -52,7 +52,7 @@ void EndAtOnce(int code, const std::string& last_words) {
       written.release();
     }).detach();
   } catch (const std::system_error&) {
-    std::_Exit(code);  // there is no thread for writing
+    std::_Exit(code);  // no thread is available for writing
   }
   static_cast<void>(written.try_acquire_for(std::chrono::seconds(2)));
   std::_Exit(code);
@@ -106,7 +106,7 @@ SignalWatcher::~SignalWatcher() {
 }
 
 void SignalWatcher::EndThreads() {
-  // The time limit still applies until on_first has returned.
+  // The time limit applies until on_first has returned.
   over_ = true;
   hangups_.release();
   if (hangup_thread_.joinable()) hangup_thread_.join();

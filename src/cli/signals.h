@@ -49,7 +49,8 @@ struct EndLimit {
 // call. All threads are created in the constructor, because a system that refuses new ones must not
 // cut a drain short. REQUIRES: BlockSignals(kWatched) was called.
 inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM, SIGHUP,
-                                                        SIGUSR1};  // the last one ends the thread
+                                                        // The last signal ends the thread.
+                                                        SIGUSR1};
 class SignalWatcher {
  public:
   explicit SignalWatcher(

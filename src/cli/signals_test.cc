@@ -67,7 +67,7 @@ TEST(SignalWatcherDeathTest, NeedsNoNewThreadForADrain) {
   EXPECT_EXIT(EndInTime(leave_no_memory), ::testing::ExitedWithCode(7), "^$");
 }
 
-// A second signal may cut a wait short; a third one ends the process.
+// A second signal may end a wait early; a third one ends the process.
 void SendThreeSignals() {
   BlockSignals(kWatched);
   std::promise<void> first, second;

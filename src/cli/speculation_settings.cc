@@ -135,7 +135,7 @@ bool IsMtp(const std::string& method) {
 // Returns the text in a folder's config.json that shows the model's kind.
 std::string KindOf(const std::filesystem::path& folder) {
   const auto text = ReadFile(folder / "config.json");
-  if (!text) return "";  // reported when the model is loaded
+  if (!text) return "";  // this error is reported when the model is loaded
   const auto config = json::Parse(*text);
   if (!config || !config->is_object()) return "";
   std::string kind;
@@ -274,7 +274,8 @@ std::string UnknownSpeculation(const options::Settings& settings, const options:
   if (!object || object->as_object().empty()) return "";
   Keys keys(*object);
   const auto choice = ReadMethod(keys);
-  // Errors are reported when the method is read. A model without a method is examined then.
+  // Errors are reported when the method is read. In that case, a model without a method is
+  // examined.
   if (!choice || IsKnown(choice->method) || (choice->method.empty() && !choice->model.empty()))
     return "";
   return UnknownMethod(choice->method);

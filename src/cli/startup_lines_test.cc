@@ -61,7 +61,7 @@ TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {
   EXPECT_THAT(EffectBlock(EffectsOf(Read({"m"}, Dialect::kVllm))), IsEmpty());
 }
 
-// Every option without effect in the dialects' tables gives a warning if its value asks for
+// Every option without effect in the dialects' tables must give a warning if its value requests
 // something.
 TEST(StartupLines, EveryOptionThatAsksInVainIsAWarning) {
   const auto asking = [](const options::Option& option) -> std::string {

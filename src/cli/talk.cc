@@ -214,7 +214,7 @@ std::string Shown(std::string_view text) {
 
 void PrintPiece(std::string_view text) {
   fmt::print("{}", text);
-  // Throws as fmt::print does: nobody reads the rest of the answer.
+  // Throws as fmt::print does, because nobody reads the rest of the answer.
   if (std::fflush(stdout) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot write to standard output");
 }

@@ -16,7 +16,7 @@ namespace sluice::cli {
 
 class Talk {
  public:
-  // Access to a server that is started: only this process, at a free port of the loopback
+  // Who may use a server that is started: only this process, at a free port of the loopback
   // interface; or also others, at --host and --port.
   enum class Openness { kPrivate, kForOthers };
 
