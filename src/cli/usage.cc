@@ -67,7 +67,7 @@ int ReportUsage(Dialect dialect, const Command& command, const Error& error) {
   }
   PrintError(fmt::format("usage: {0} {1} {2}\n{0} {1}: error: {3}\n", ProgramName(dialect),
                          command.name, command.arguments, Printable(error.message)));
-  // vLLM accepts an out-of-range number on its command line and fails later.
+  // vLLM accepts an out-of-range number on its command line and fails only later.
   const bool late = dialect == Dialect::kVllm && error.code == ErrorCode::kUnsupported;
   return late ? kVllmFailure : ExitCode(error.code);
 }

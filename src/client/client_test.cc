@@ -99,7 +99,7 @@ class FakeServer {
     });
   }
   ~FakeServer() {
-    shutdown(listener_, SHUT_RDWR);  // for connections that a failed test never made
+    shutdown(listener_, SHUT_RDWR);  // ends the wait for connections that a failed test never made
     thread_.join();
     close(listener_);
   }
@@ -198,7 +198,7 @@ TEST(OpenAiClient, CanBeCancelled) {
   EXPECT_EQ(end->text, "ab");
 }
 
-// Far longer than any of these tests takes on a slow machine.
+// This time is far longer than any of these tests takes on a slow machine.
 constexpr auto kPatience = std::chrono::seconds(60);
 
 // Accepts one connection, reads up to `wanted` bytes of the request, calls `then` with the socket,
@@ -265,7 +265,7 @@ TEST(HttpClient, CanBeCancelledWhileItSends) {
 }
 
 TEST(HttpClient, CanBeCancelledWhileItConnects) {
-  // Once its backlog is full, a listener does not even refuse connections.
+  // Once its queue is full, a listener does not even refuse connections.
   Url url;
   const int listener = ListenAt(&url, 0);
   std::vector<int> waiting;

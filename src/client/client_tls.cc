@@ -196,7 +196,7 @@ ssize_t TlsLink::Outcome(int result) {
     case SSL_ERROR_WANT_WRITE: errno = EAGAIN; return -1;
     case SSL_ERROR_ZERO_RETURN: return 0;
     case SSL_ERROR_SYSCALL: errno = reason != 0 ? reason : ECONNRESET; break;
-    default:  // an alert, or the end of the connection without one
+    default:  // an alert, or the connection ended without one
       problem_ = "TLS: " + LastTlsReason();
       errno = ECONNRESET;
   }

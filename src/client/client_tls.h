@@ -49,7 +49,7 @@ class TlsLink {
   TlsLink& operator=(const TlsLink&) = delete;
 
   enum class Handshake { kDone, kWantsRead, kWantsWrite, kFailed };
-  // Call again whenever the socket is readable or writable, until it returns kDone or kFailed.
+  // Call it again whenever the socket is readable or writable, until it returns kDone or kFailed.
   Handshake Continue();
   bool ready() const { return ready_; }
   // Why the handshake or the connection failed, and what to do; "" if TLS was not the cause.
@@ -59,7 +59,8 @@ class TlsLink {
   // with errno. EAGAIN means: wait for the socket.
   ssize_t Send(const char* data, size_t size);
   ssize_t Receive(char* data, size_t size);
-  // Whether received bytes are buffered that Receive has not returned yet. No event reports these.
+  // Returns whether received bytes are buffered that Receive has not returned yet. The socket
+  // reports no event for these bytes.
   bool has_buffered() const { return SSL_has_pending(ssl_) == 1; }
 
  private:

@@ -27,7 +27,7 @@ struct AnswerSettings {
 struct ToolCall {
   std::string id;
   std::string name;
-  std::string arguments;  // JSON; incomplete if the answer was cut off
+  std::string arguments;  // JSON text; incomplete if the answer was cut off
 };
 
 // Token counts that the server reports.

@@ -244,7 +244,8 @@ class StreamClient::Loop {
     Connect(std::move(exchange), preferred_);
   }
 
-  // Whether the server has neither closed an idle connection nor sent what was not requested.
+  // Returns whether an idle connection is still usable: the server has neither closed it nor sent
+  // unrequested data.
   static bool IsQuiet(const Connection& connection) {
     char byte = 0;
     const ssize_t got = recv(connection.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -279,7 +280,7 @@ class StreamClient::Loop {
                            StreamEnd{0, std::move(error), "", std::move(unreachable)});
   }
   void ReportFailures() {
-    // The handlers may begin other requests, which may also fail.
+    // The handlers may begin other requests, and these may also fail.
     auto failures = std::exchange(failures_, {});
     for (auto& [handler, end] : failures) {
       --num_running_;
@@ -579,7 +580,7 @@ class StreamClient::Loop {
     return false;
   }
 
-  // Tells the handler the head, and a piece of the body.
+  // Passes to the handler the head and a piece of the body.
   static Status PassOn(Connection& connection, std::string_view piece, double now) {
     const ResponseParser& parser = connection.parser;
     StreamHandler& handler = *connection.exchange.handler;
@@ -682,7 +683,8 @@ size_t StreamClient::MaxConnections() {
     raised.rlim_cur = std::min<rlim_t>(limit.rlim_max, 1 << 20);
     if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
   }
-  constexpr rlim_t kOthers = 64;  // reserve for descriptors other than connections
+  // Number of descriptors reserved for other purposes than connections.
+  constexpr rlim_t kOthers = 64;
   return limit.rlim_cur > 2 * kOthers ? static_cast<size_t>(limit.rlim_cur - kOthers) : kOthers;
 }
 

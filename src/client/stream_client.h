@@ -34,8 +34,8 @@ struct StreamEnd {
 class StreamHandler {
  public:
   virtual ~StreamHandler() = default;
-  // Whether the answer is passed on as it arrives, by OnHead and OnBytes instead of OnEvent; then
-  // StreamEnd has no body.
+  // Returns whether the answer is passed on as it arrives, through OnHead and OnBytes instead of
+  // OnEvent. StreamEnd then has no body.
   virtual bool wants_bytes() const { return false; }
   // `head`: the status line and the headers. Called before the first OnBytes, or before OnEnd of an
   // answer without a body; the views are valid only during the calls.
