@@ -25,7 +25,8 @@ constexpr std::string_view kOpeningQuote = R"("\"" )";
 constexpr std::string_view kClosingQuote = R"( "\"")";
 // Up to this maximum length, a mask for each position is cheaper than counting.
 constexpr int kFewPositions = 16;
-// xgrammar counts only up to this minimum length, because the minimum becomes a chain of positions.
+// xgrammar counts only up to this minimum length, because the minimum length becomes a chain of
+// positions.
 constexpr int kMostCountedLeast = 512;
 
 bool IsNameCharacter(char c) {
@@ -137,7 +138,8 @@ std::optional<BoundedGrammar> TakeBoundsOut(std::string_view ebnf, bool may_over
     may_overlap = true;
 
   BoundedGrammar changed;
-  std::vector<std::pair<size_t, StringBounds>> places;  // offsets in changed.ebnf of removed bounds
+  // Offsets in changed.ebnf from which bounds were removed.
+  std::vector<std::pair<size_t, StringBounds>> places;
   std::string rules;
   std::set<std::string> added;
   for (size_t i = 0; i < ebnf.size();) {

@@ -27,9 +27,9 @@ struct BoundedGrammar {
 // vocabulary. Otherwise it computes masks of long tokens in every step, which takes tens of
 // milliseconds.
 //
-// A rule's temperature is otherwise unused, so it selects the bounds. Therefore strings with
-// different bounds must not be possible at the same place. With `may_overlap`, the grammar itself
-// counts characters (`max_chars`), which is exact but slow and does not allow escapes.
+// A rule's temperature is otherwise unused, so it selects the bounds. So two strings with different
+// bounds must not be possible at the same place. With `may_overlap`, the grammar itself counts
+// characters (`max_chars`), which is exact but slow and does not allow escapes.
 std::optional<BoundedGrammar> TakeBoundsOut(std::string_view ebnf, bool may_overlap);
 
 // Whether a schema has branches of the same kind, so that it may allow two strings with different

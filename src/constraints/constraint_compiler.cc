@@ -62,7 +62,7 @@ void ConstraintCompiler::Compile(ConstraintSpec spec, OnCompiled done) {
         job->second.spec = std::move(spec);
         queue_.push_back(std::move(key));
       }
-      wake_.NotifyAll();  // all, because not every thread waits for the queue
+      wake_.NotifyAll();  // wakes all threads, because some of them do not wait for the queue
       return;
     }
   }
@@ -97,7 +97,7 @@ void ConstraintCompiler::Work(bool makes_engine) {
       if (stopping_) return;
     }
     std::shared_ptr<const ConstraintEngine> engine;
-    // If the engine cannot be made, refuses the waiting specs and retries when the next spec
+    // If the engine cannot be created, refuses the waiting specs and retries when the next spec
     // arrives.
     while (!RunGuarded("constraints", "to prepare for constraints",
                        [&] { engine = make_engine_(); })) {

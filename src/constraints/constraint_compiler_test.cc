@@ -54,7 +54,7 @@ class ConstraintCompilerTest : public ::testing::Test {
 
   std::promise<void> gate_;
   std::atomic<int> compiled_ = 0;
-  std::atomic<int> num_failures_ = 0;  // how often creating the engine fails
+  std::atomic<int> num_failures_ = 0;  // number of times that creating the engine fails
   ConstraintCompiler compiler_{[gate = gate_.get_future().share(), this] {
                                  if (num_failures_-- > 0) throw std::runtime_error("no tokens");
                                  return std::make_unique<FakeEngine>(gate, &compiled_);
@@ -75,7 +75,8 @@ TEST_F(ConstraintCompilerTest, WhatThrowsFailsThoseThatWaitForItAlone) {
   gate_.set_value();
   num_failures_ = 1;
   EXPECT_EQ(Start("a").get().error().code, ErrorCode::kInternal);
-  // A spec that arrives while others are refused is also refused; then the engine is created.
+  // A spec that arrives while others are being refused is also refused. After that, the engine is
+  // created.
   Compiled again = Start("a").get();
   while (!again) again = Start("a").get();
   EXPECT_NE(*again, nullptr) << "tried again";

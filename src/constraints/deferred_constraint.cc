@@ -50,7 +50,7 @@ class ThoughtMatcher final : public TokenMatcher {
     }
     if (!may_be_empty_) {
       const bool may_be_empty = MayBeEmpty(mask);
-      if (matcher_->is_stopped()) return false;  // may_be_empty is unknown in this case
+      if (matcher_->is_stopped()) return false;  // in this case, may_be_empty is unknown
       may_be_empty_ = may_be_empty;
     }
     std::ranges::fill(mask, ~uint32_t{0});
@@ -77,8 +77,8 @@ class ThoughtMatcher final : public TokenMatcher {
       }
       left -= thought_.size();
     } else if (stage_ == Stage::kConstrained) {
-      const size_t after = num_constrained_ - first_.size();  // number of tokens since the mark
-                                                              // became impossible
+      // Number of tokens since the answer can no longer begin with the mark.
+      const size_t after = num_constrained_ - first_.size();
       const size_t constrained = std::min(left, after);
       matcher_->RollBack(static_cast<int>(constrained));
       num_constrained_ -= constrained;
@@ -117,12 +117,12 @@ class ThoughtMatcher final : public TokenMatcher {
   double cpu_seconds() const override { return matcher_->cpu_seconds(); }
 
  private:
-  // kStart: the text so far may become a mark that begins a thought or, while `follows_`, be the
-  // beginning of the constrained text.
+  // kStart: the text so far may become a mark that begins a thought. While `follows_` is true, it
+  // may also be the beginning of the constrained text.
   enum class Stage { kStart, kThought, kConstrained };
 
-  // The position within a message of the thought: in its header, before or after a tool was named
-  // as the recipient; or in the text after such a header.
+  // The position within a message of the thought: in its header, before or after the header named a
+  // tool as the recipient; or in the text after such a header.
   enum class Place : uint8_t { kHeader, kCallHeader, kText, kCallText };
 
   // If the prompt leaves a thought open, the answer begins in the thought's text; otherwise a

@@ -182,7 +182,7 @@ TEST(DeferredConstraintTest, RollsBackIntoTheThoughtAndOutOfIt) {
   for (const int32_t token : {2, 3, 4, 0, 1}) ASSERT_TRUE(matcher->Advance(token));
   matcher->RollBack(1);
   EXPECT_EQ(MaskOf(*matcher), Bits({1}));
-  matcher->RollBack(2);  // the last token is the one that ended the thought
+  matcher->RollBack(2);  // the last token is the token that ended the thought
   EXPECT_EQ(MaskOf(*matcher), kThought & ~Bits({5}));
   EXPECT_TRUE(matcher->Advance(4));
   EXPECT_EQ(MaskOf(*matcher), Bits({0, 9}));
@@ -228,7 +228,7 @@ TEST(DeferredConstraintTest, ACallEndsTheAnswerInAMessageToATool) {
     const auto matcher =
         AfterThought(std::make_shared<AbConstraint>(), tokens, start)->NewMatcher();
     for (const int32_t token : taken) EXPECT_TRUE(matcher->Advance(token)) << token;
-    // Undo and redo: the place is that of the remaining tokens.
+    // Undoes and redoes tokens: the state must be that of the remaining tokens.
     if (!taken.empty()) {
       matcher->RollBack(1);
       EXPECT_TRUE(matcher->Advance(taken.back()));

@@ -118,7 +118,8 @@ class RuleLexer {
     }
   }
 
-  // Whether the character before `at_` (`?` or `!`) is the first on its line, not counting blanks.
+  // Returns whether the character before `at_` (`?` or `!`) is the first one on its line except for
+  // blanks.
   bool AtLineStart() const {
     size_t i = at_ - 1;
     while (i > 0 && (text_[i - 1] == ' ' || text_[i - 1] == '\t')) --i;
@@ -172,8 +173,8 @@ class RuleLexer {
     if (i == at_) i = SkipBlanks(SkipAttributes(i));
     return text_.substr(i).starts_with("::=") ? i + 3 : 0;
   }
-  // Returns the position after ":" in the same case in Lark. Priority, attributes or parameters may
-  // precede it.
+  // Returns the position after ":" if the name before `at_` is being defined in Lark; else 0.
+  // Priority, attributes or parameters may precede the colon.
   size_t EndOfLarkHead() const {
     size_t i = SkipBlanks(at_);
     if (i < text_.size() && text_[i] == '.') {
@@ -270,7 +271,8 @@ class RuleReader {
       ASSIGN_OR_RETURN(size_t element, Element(depth));
       int64_t least = 1;
       bool is_repeated = false;
-      // One node stands for all repetitions that follow, so that nodes are no deeper than brackets.
+      // One node represents all repetitions that follow, so that the depth of nodes is at most that
+      // of the brackets.
       while (const std::optional<int64_t> next = Repetition()) {
         is_repeated = true;
         least = std::min<int64_t>(least * std::min<int64_t>(*next, 2), 2);
@@ -330,7 +332,7 @@ class RuleReader {
       const auto rule = rules_.find(token.text);
       if (rule != rules_.end()) return Make({Kind::kRule, rule->second, 0, {}});
     }
-    // The grammar's own punctuation consumes no input; any other token may match characters.
+    // Punctuation of the grammar itself consumes no input; any other token may match characters.
     const bool is_empty = std::string_view(",:=.").find(token.kind) != std::string_view::npos;
     return Make({is_empty ? Kind::kEmpty : Kind::kCharacters, 0, 0, {}});
   }
@@ -448,7 +450,7 @@ class RuleReader {
                                              // again
   std::vector<RuleNode> nodes_;
   std::vector<bool> nullable_;              // indexed by node
-  std::vector<std::vector<size_t>> edges_;  // indexed by rule: the rules that it leads to
+  std::vector<std::vector<size_t>> edges_;  // indexed by rule: the rules to which it leads
 };
 
 }  // namespace

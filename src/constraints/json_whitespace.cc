@@ -16,7 +16,7 @@ struct JsonPlace {
   bool is_escaped = false;  // whether the previous byte was the backslash of an escape
   int32_t run = 0;          // length of the current white space, outside strings
 
-  // Advances by `text`. Returns false if it contains too much consecutive white space.
+  // Advances by `text`. Returns false if there is too much consecutive white space.
   bool Take(std::string_view text) {
     for (const char c : text) {
       if (in_string) {

@@ -56,7 +56,7 @@ void MatcherQueue::Submit(const std::shared_ptr<SequenceMatcher>& matcher,
   }
   used_.try_emplace(client, 0);
   waiting_.push_back({matcher, {output.begin(), output.end()}, client});
-  matcher->Away();  // done last, because the calls above may throw
+  matcher->Away();  // called last, because the calls above may throw
   wake_.NotifyOne();
 }
 

@@ -31,8 +31,8 @@ class MatcherQueue {
   MatcherQueue(const MatcherQueue&) = delete;
   MatcherQueue& operator=(const MatcherQueue&) = delete;
 
-  // Hands the matcher to the queue. It is away until it has the mask after `output` (the sequence's
-  // tokens so far) or an error. A matcher that nobody else owns is dropped. REQUIRES:
+  // Hands the matcher to the queue. The matcher is away until it has the mask after `output` (the
+  // sequence's tokens so far) or an error. A matcher without another owner is dropped. REQUIRES:
   // !matcher->is_away().
   void Submit(const std::shared_ptr<SequenceMatcher>& matcher, std::span<const int32_t> output,
               uint64_t client);

@@ -9,12 +9,13 @@ namespace sluice {
 
 struct SchemaKeyword {
   const char* name;
-  const char* enforced;      // when the keyword is enforced; "": never
-  const char* not_enforced;  // when it is not enforced: then refused with `strict`, else ignored
-                             // with a warning; "": never
+  const char* enforced;  // when the keyword is enforced; "": never
+  // When the keyword is not enforced; in that case it is refused with `strict`, else ignored with a
+  // warning; "": never.
+  const char* not_enforced;
   // Examples of schemas, as text; "": none.
-  const char* example;             // one where the keyword is enforced
-  const char* refused_example;     // one where it is not enforced
+  const char* example;             // an example in which the keyword is enforced
+  const char* refused_example;     // an example in which the keyword is not enforced
   bool is_always_refused = false;  // whether `refused_example` is refused even without `strict`
 };
 

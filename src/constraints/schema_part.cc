@@ -65,7 +65,7 @@ void IntersectArrays(const Part& a, const Part& b, Part& both) {
 
 // Adds the schemas that `part` has for a property that it does not list.
 void AddUnlisted(const Part& part, SchemaPieces& schemas, std::vector<std::string_view>& lost) {
-  // Whether the name matches a regex is not known here.
+  // It is not known here whether the name matches a regex.
   if (!part.patterns.empty()) {
     lost.push_back("patternProperties");
   } else {
@@ -91,8 +91,8 @@ void IntersectObjects(const Part& a, const Part& b, Part& both,
     if (!both.Requires(name)) both.required.push_back(name);
   }
   if (!b.patterns.empty()) {
-    // Schemas that only one part has for other names would also have to hold for names that match
-    // the other's patterns.
+    // If only one part has schemas for other names, these would also have to apply to names that
+    // match the other part's patterns.
     const bool is_alike = !a.patterns.empty() || a.rest.empty();
     if (is_alike && a.patterns.empty()) {
       both.patterns = b.patterns;

@@ -1,5 +1,5 @@
-// The values that a JSON schema allows, as parts for one kind of value each. Schemas are combined
-// in this form before they are written as a schema again.
+// The values that a JSON schema allows, as one part per kind of value. Schemas are combined in this
+// form before they are written as a schema again.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct SchemaPiece {
   std::string place;  // JSON pointer
 };
 
-// Schemas that must all hold. Empty: any value is allowed.
+// Schemas that must all be satisfied. Empty: any value is allowed.
 using SchemaPieces = std::vector<SchemaPiece>;
 
 SchemaPieces NothingAt(std::string place);
@@ -65,8 +65,9 @@ struct Part {
 
   // Schemas for items after the prefix, or for properties that are not listed and match no pattern.
   SchemaPieces rest;
-  bool rest_is_stated = false;        // whether the client has set `rest`
-  bool is_closed_by_default = false;  // whether no others are allowed unless `rest` is stated
+  bool rest_is_stated = false;  // whether the client has set `rest`
+  // Whether no other items or properties are allowed unless `rest` is stated.
+  bool is_closed_by_default = false;
 
   const Property* FindProperty(std::string_view name) const;
   bool Requires(std::string_view name) const;

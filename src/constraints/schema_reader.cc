@@ -14,7 +14,8 @@ namespace {
 using json::Value;
 
 constexpr size_t kMaxExclusive = 6;  // maximum number of `oneOf` branches that are made exclusive
-// With one of these, `unevaluatedProperties` and `unevaluatedItems` differ from "additional".
+// If the schema has one of these, `unevaluatedProperties` and `unevaluatedItems` differ from the
+// "additional" keywords.
 constexpr std::string_view kInPlace[] = {"$ref",  "allOf", "anyOf",
                                          "oneOf", "if",    "dependentSchemas"};
 constexpr std::string_view kOfNumbers[] = {"minimum", "maximum", "exclusiveMinimum",
@@ -230,7 +231,7 @@ void SchemaRewriter::ApplyUnevaluated(const SchemaPieces& piece_and_root, Parts&
     const Value* others = piece.schema->Find(keyword);
     if (others == nullptr || *others == Value(true)) continue;
     // The unevaluated rest is known only if all constraints of the parts come from this schema and
-    // hold unconditionally.
+    // apply unconditionally.
     bool is_known = piece.schema == piece_and_root[1].schema;
     for (const SchemaPiece& part : Flatten({piece})) {
       const Value& schema = *part.schema;

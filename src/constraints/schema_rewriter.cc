@@ -189,8 +189,8 @@ std::optional<Value> SchemaRewriter::RewriteBranches(const SchemaPieces& pieces)
   if (keyword == nullptr) return std::nullopt;
   const Value::Array& branches = piece.schema->Find(keyword)->as_array();
   if (branches.empty()) {
-    // This is invalid in JSON Schema. The engine reads it as an answer without text, and so does
-    // vLLM.
+    // This is invalid in JSON Schema. The engine interprets it as an answer without text, and vLLM
+    // does the same.
     Note(keyword, piece.place);
     return Value(Value::Object{{"anyOf", Value(Value::Array{})}});
   }

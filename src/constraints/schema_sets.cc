@@ -18,7 +18,7 @@ Parts ClosedByDefault(Parts parts) {
   return parts;
 }
 
-// The conjunction of results that are true, false or unknown.
+// Returns the conjunction of results that are true, false or unknown.
 class Verdict {
  public:
   void Add(std::optional<bool> result) {

@@ -15,7 +15,7 @@ constexpr std::string_view kCannotFollow =
 constexpr std::string_view kSpent =
     "the constraint is too slow: the request has used the processor time that constraints may take "
     "(5 s, and 1 ms for each token); make it less ambiguous, or request fewer sequences";
-// If a call in the queue takes less than this, the next one may fit into a step.
+// If a call in the queue takes less than this time, the next call may fit into a step.
 constexpr double kQuickSeconds = SequenceMatcher::kCallSeconds / 2;
 
 }  // namespace
@@ -34,7 +34,7 @@ template <typename Call>
 bool SequenceMatcher::Timed(double seconds, const Call& call) {
   matcher_->LimitCalls(seconds);
   const double before = matcher_->cpu_seconds();
-  // The outer matcher may continue after the wrapped one was stopped; its result is then
+  // The outer matcher may continue after the wrapped one was stopped. Its result is then
   // meaningless.
   const bool result = call() && !matcher_->is_stopped();
   last_seconds_ = matcher_->cpu_seconds() - before;
