@@ -10,7 +10,8 @@ namespace sluice::kernels {
 
 namespace reference {
 
-// Convolves one row. inputs[j]: the row that weight j multiplies; y may be the last input row.
+// Convolves one row. inputs[j]: the row that weight j multiplies. y may be the same as the last
+// input row.
 void ConvolveRow(const float* const* inputs, int width, const float* weight, int64_t weight_stride,
                  const float* bias, int64_t count, bool silu, float* y) {
   for (int64_t i = 0; i < count; ++i) {
@@ -26,7 +27,7 @@ SLUICE_VECTOR_KERNEL(ConvolveRow);
 
 namespace {
 
-constexpr int64_t kBlock = 128;  // channels per pass; the new tail is buffered meanwhile
+constexpr int64_t kBlock = 128;  // channels per pass; during a pass, the new tail is buffered
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Selection of the kernels' instruction set: the best available, or one that is forced.
+// Selects the kernels' instruction set: the best available one, or one that the user forces.
 #pragma once
 
 #include <string_view>
@@ -27,10 +27,10 @@ enum class Isa {
 // "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx"; on aarch64 "neon", "neon_dotprod",
 // "neon_bf16".
 std::string_view IsaName(Isa isa);
-// The instruction sets that this machine (CPU and operating system) and this build can run, the
-// best last. Always contains kReference.
+// Returns the instruction sets that this machine (CPU and operating system) and this build can run;
+// the best is last. Always contains kReference.
 std::vector<Isa> AvailableIsas();
-// The instruction set in use; the best available until SelectIsa is called.
+// Returns the instruction set in use; the best available until SelectIsa is called.
 Isa CurrentIsa();
 // Selects an instruction set by name; "auto" selects the best. kInvalidArgument for an unknown
 // name, kUnsupported if this machine cannot run it (the message lists those it can). Not

@@ -36,7 +36,8 @@ TEST_P(ElementwiseTest, RmsNormAgreesWithDoublePrecision) {
       const double factor = 1 / std::sqrt(squares / static_cast<double>(cols) + 1e-5);
       for (int64_t j = 0; j < cols; ++j) {
         const double expected = weight[j] * (x[i * stride + j] * factor);
-        // The bound allows a few roundings, and those of a sum in at least 16 parts.
+        // The bound allows for a few roundings, and for the roundings of a sum in at least 16
+        // parts.
         ASSERT_NEAR(y[i * cols + j], expected, std::abs(expected) * (6 + cols / 16) * 0x1p-24)
             << cols;
         ASSERT_EQ(y_bf16[i * cols + j].bits, sluice::ToBFloat16(y[i * cols + j]).bits);
@@ -104,7 +105,7 @@ TEST_P(ElementwiseTest, GeluMulAgreesWithDoublePrecision) {
       for (int64_t j = 0; j < width; ++j) {
         const double z = x[i * 2 * width + j], up = x[i * 2 * width + width + j];
         const double inner = std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z);
-        // The exponent's rounding matters where the exponent is large.
+        // The rounding of the exponent has an effect where the exponent is large.
         const double expected = z / (1 + std::exp(-2 * inner)) * up;
         ASSERT_NEAR(y[i * width + j], expected,
                     std::abs(expected) * (5e-7 + std::abs(inner) * 4e-7) + 1e-34)
@@ -132,7 +133,7 @@ TEST_P(ElementwiseTest, ClampedSwigluAgreesWithDoublePrecision) {
       const double gate = std::min<double>(x[2 * i], clamp.limit);
       const double up = std::clamp<double>(x[2 * i + 1], -clamp.limit, clamp.limit);
       const double expected = gate / (1 + std::exp(-clamp.alpha * gate)) * (up + 1);
-      // The exponent's rounding matters where the exponent is large.
+      // The rounding of the exponent has an effect where the exponent is large.
       ASSERT_NEAR(y[i], expected, std::abs(expected) * (1e-6 + std::abs(gate) * 2e-7) + 1e-20)
           << gate << " " << up;
       ASSERT_EQ(y_bf16[i].bits, sluice::ToBFloat16(y[i]).bits);
@@ -140,7 +141,7 @@ TEST_P(ElementwiseTest, ClampedSwigluAgreesWithDoublePrecision) {
   }
 }
 
-// The result of an element must not depend on its place in a vector.
+// The result of an element must not depend on the element's place in a vector.
 TEST_P(ElementwiseTest, SiluMulDoesNotDependOnThePlace) {
   Random random(4);
   ThreadPool pool(1);

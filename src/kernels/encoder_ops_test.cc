@@ -39,7 +39,7 @@ TEST_P(EncoderOpsTest, LayerNormOfEachRow) {
         EXPECT_EQ(rounded[k].bits, sluice::ToBFloat16(x[k]).bits);
       }
     }
-    // A row does not depend on the others.
+    // A row's result does not depend on the other rows.
     std::vector<float> alone(input.begin() + cols, input.begin() + 2 * cols);
     LayerNorm(pool, alone.data(), weight.data(), bias.data(), 1e-5f, 1, cols, nullptr,
               ElementType::kF32);
@@ -83,7 +83,7 @@ TEST_P(EncoderOpsTest, GatedGeluByErf) {
   }
 }
 
-// Sequences of several lengths in one step, against the formula.
+// Compares sequences of several lengths in one step with the formula.
 TEST_P(EncoderOpsTest, AttentionSeesTheTokensBehind) {
   Random random(2);
   for (const auto& [type, reach] : {std::pair{ElementType::kF32, 0},

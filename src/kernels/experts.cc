@@ -84,7 +84,7 @@ void ChooseInGroups(const float* scores, int64_t num_experts, int64_t top_k, con
   }
 }
 
-// Chooses the experts of a row by biased scores, by groups, or both.
+// Chooses the experts of a row by biased scores, by groups, or by both.
 void ChooseExperts(const float* logits, int64_t num_experts, int64_t top_k, const RouterRule& rule,
                    float softmax_shift, float softmax_sum, int32_t* chosen) {
   std::array<float, kMostBiasedExperts> scores;
@@ -101,8 +101,8 @@ void ChooseExperts(const float* logits, int64_t num_experts, int64_t top_k, cons
   TopK(scores.data(), num_experts, top_k, chosen);
 }
 
-// Returns the softmax weight of `best` among the logits near it. `skipped`: an expert that is left
-// out, or -1.
+// Returns the softmax weight of `best` among the logits that are near it. `skipped`: an expert that
+// is excluded, or -1.
 float SparseWeight(const float* logits, int64_t num_experts, int32_t best, int32_t skipped,
                    float jitter) {
   const float largest = logits[best];
@@ -163,7 +163,7 @@ void GatherRow(const float* x, int64_t cols, const float* weight, float* out) {
 template <typename T>
 void Gather(ThreadPool& pool, const Activations& x, std::span<const int32_t> order, int64_t top_k,
             const float* weights, T* out) {
-  // For the few rows of a decoding step, waking another thread takes longer than it saves.
+  // For the few rows of a decoding step, waking another thread takes more time than it saves.
   const int64_t grain = std::max<int64_t>(1, 8192 / std::max<int64_t>(1, x.cols));
   pool.ParallelFor(static_cast<int64_t>(order.size()), grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -222,7 +222,8 @@ void GroupByExpert(const int32_t* chosen, int64_t rows, int64_t top_k, int64_t n
   std::fill_n(row_begin, num_experts + 1, 0);
   for (int64_t pair = 0; pair < pairs; ++pair) ++row_begin[chosen[pair] + 1];
   for (int64_t e = 0; e < num_experts; ++e) row_begin[e + 1] += row_begin[e];
-  // Uses each expert's begin as its cursor; afterwards, it equals the next expert's begin.
+  // Uses each expert's begin as its cursor. Afterwards the cursor equals the begin of the next
+  // expert.
   for (int64_t pair = 0; pair < pairs; ++pair) {
     const int32_t at = row_begin[chosen[pair]]++;
     order[at] = static_cast<int32_t>(pair);

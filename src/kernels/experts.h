@@ -12,9 +12,9 @@ namespace sluice::kernels {
 enum class RouterScore {
   kSoftmax,  // softmax over all experts, then the top_k largest
   kSigmoid,  // the top_k largest logits, then the sigmoid of each
-  // The two largest logits. The weight of each is its softmax among the experts whose logits are
-  // near its own; for the second expert, the first is left out. This is Phi-3.5-MoE's sparsemixer.
-  // No choice_bias; top_k is 2.
+  // The two largest logits. The weight of each one is its softmax among the experts whose logits
+  // are near its own logit; for the second expert, the first expert is excluded. This is
+  // Phi-3.5-MoE's sparsemixer. No choice_bias; top_k is 2.
   kSparseMixer,
   kSqrtSoftplus,  // the top_k largest logits, then the square root of the softplus of each
 };
@@ -34,13 +34,13 @@ struct RouterRule {
   float scale = 1;         // multiplies the weights after everything else
   // kSparseMixer: a logit l is near the largest logit m if m - l <= 2 * jitter * max(|l|, m).
   float jitter = 0;
-  float soft_cap = 0;  // c: a logit x becomes c * tanh(x / c) before all else; 0: none
+  float soft_cap = 0;  // c: a logit x becomes c * tanh(x / c) before everything else; 0: no cap
   // Whether the choice bias is added to the logits, not to the scores. It does not change the
   // weights.
   bool chooses_by_logits = false;
 };
 
-constexpr int64_t kMostBiasedExperts = 4096;  // with a choice_bias, groups or a soft_cap
+constexpr int64_t kMostBiasedExperts = 4096;  // limit with a choice_bias, groups or a soft_cap
 
 // Selects the experts of every row. logits: F32 [rows, num_experts]. chosen and weights: [rows,
 // top_k], in descending order of the logit, or of the biased score if the choice uses one; ties in
@@ -71,7 +71,7 @@ void GatherRows(ThreadPool& pool, const Activations& x, std::span<const int32_t>
 
 // Adds up the outputs of each row's slots in slot order, each multiplied by its weight if `weights`
 // is not null (output scaling), to sum[row, :]. y: F32 contiguous [rows * top_k, cols] in the order
-// of GroupByExpert. `add`: whether to add to `sum` or to overwrite it.
+// of GroupByExpert. `add`: true: adds to `sum`; false: overwrites it.
 void CombineExperts(ThreadPool& pool, const float* y, const int32_t* place, const float* weights,
                     int64_t rows, int64_t top_k, int64_t cols, bool add, float* sum);
 

@@ -89,8 +89,8 @@ TEST(SelectExpertsTest, ABiasChoosesAndAScaleWeighs) {
   EXPECT_NEAR(weights[1], std::exp(2.0) / sum, 1e-6);
 }
 
-// Logits plus bias choose experts 0 and 1, weighted by the sigmoids of their logits. Sigmoids plus
-// bias would choose expert 2, which has the largest bias.
+// Logits plus bias choose experts 0 and 1, whose weights are the sigmoids of their logits. Sigmoids
+// plus bias would choose expert 2, which has the largest bias.
 TEST(SelectExpertsTest, ABiasOfLogitsChooses) {
   ThreadPool pool(1);
   const std::vector<float> logits = {0.5f, 3.0f, -4.0f, 2.0f};
@@ -205,7 +205,7 @@ TEST(SelectExpertsTest, ChoosesWithinTheBestGroups) {
   EXPECT_GT(differ, 0) << "groups make a difference";
 }
 
-// Ranks groups by their best expert or their two best, without a bias.
+// Ranks groups by their best expert, or by their two best experts, without a bias.
 TEST(SelectExpertsTest, GroupsCountByOneOrTwo) {
   ThreadPool pool(1);
   const std::vector<float> logits = {2.2f, -9, 2, 2};
@@ -273,7 +273,8 @@ TEST(GroupByExpertTest, SortsPairsAndKeepsRowsInOrder) {
 
 TEST(GatherRowsTest, TakesTheRowOfThePairAndScalesIt) {
   ThreadPool pool(2);
-  const std::vector<float> x = {1, 2, 0, 3, 4, 0, 5, 6, 0};  // three rows of two, stride three
+  // Three rows of two numbers, with a stride of three.
+  const std::vector<float> x = {1, 2, 0, 3, 4, 0, 5, 6, 0};
   const Activations view{
       .data = x.data(), .type = ElementType::kF32, .rows = 3, .cols = 2, .stride = 3};
   const std::vector<int32_t> order = {5, 0, 2, 3, 1, 4};

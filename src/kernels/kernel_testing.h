@@ -58,7 +58,7 @@ inline std::vector<float> Rounded(const std::vector<float>& values) {
   return result;
 }
 
-// Returns the tolerance of a value that was rounded to BF16 and was off by `error` before.
+// Returns the tolerance for a value that had an error of `error` before it was rounded to BF16.
 inline float Bf16Tolerance(float expected, float error) {
   return std::abs(expected) * 0x1p-8f + error;
 }

@@ -94,9 +94,9 @@ const std::vector<WeightFormat>& NarrowFormats() {
   return formats;
 }
 
-// Random codes; scales near one. E4M3 codes are of normally distributed numbers whose maximum per
-// row is near the end of the range, as in checkpoints with a scale per row or block: the share of
-// codes that are zero or below 2^-6 affects the speed of some kernels.
+// Random codes; scales near one. E4M3 codes represent normally distributed numbers whose maximum
+// per row is near the end of the range, as in checkpoints with a scale per row or block. The
+// fraction of codes that are zero or below 2^-6 affects the speed of some kernels.
 PackedMatrix RandomMatrix(const DataFormat& format, int64_t rows, int64_t cols) {
   PackedMatrix matrix = *AllocatePacked(format, rows, cols, "benchmark");
   constexpr int64_t kChunk = 128;
@@ -123,8 +123,8 @@ PackedMatrix RandomMatrix(const DataFormat& format, int64_t rows, int64_t cols) 
   return matrix;
 }
 
-// Cycles through matrices of the same shape that together exceed the caches, like the layers of a
-// model.
+// Cycles through matrices of the same shape, which together are larger than the caches, like the
+// layers of a model.
 void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k,
             const DataFormat& format, bool int8_inputs) {
   SelectIsa(isa);
@@ -137,7 +137,8 @@ void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k,
   const std::vector<float> scales(static_cast<size_t>(m), 1.0f);
   Buffer y = *Buffer::Allocate(static_cast<size_t>(m * n * 4), "benchmark");
   std::memset(y.data(), 0,
-              y.size_bytes());  // touches the pages, or the first product would wait for them
+              // Touches the pages; otherwise the first product would wait for page faults.
+              y.size_bytes());
   const Activations view =
       int8_inputs ? Activations{integers.data(), ElementType::kI8, m, k, k, scales.data()}
                   : Activations{x.data(), ElementType::kBF16, m, k, k};
@@ -149,7 +150,7 @@ void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k,
   });
 }
 
-// The first product of a mixture of 32 experts, 4 of them for every token, in 16 layers. Bytes:
+// The first product of a mixture of 32 experts, of which each token uses 4, in 16 layers. Bytes:
 // weights of the active experts.
 void Experts(benchmark::State& state, Isa isa, int64_t tokens, const DataFormat& format) {
   constexpr int64_t kExperts = 32, kTop = 4, kLayers = 16, kOutputs = 1024, kInputs = 1024;
@@ -184,8 +185,9 @@ double SecondsOf(const auto& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The time in which all threads read the buffers, divided by the time of `body`, which also reads
-// them. Medians of alternating runs, as the machine's bandwidth varies over time.
+// Returns the time in which all threads read the buffers, divided by the time of `body`, which also
+// reads them. Both are medians of alternating runs, because the machine's bandwidth varies over
+// time.
 double OfReading(const auto& body, std::span<const Buffer> buffers) {
   constexpr int kRuns = 15;
   std::vector<double> own, plain;
@@ -230,7 +232,7 @@ void Attend(benchmark::State& state, Isa isa, int tokens, const std::vector<int>
   for (size_t i = 0; i < slices.size(); ++i) slices[i].block_table = table.data() + first_blocks[i];
   const auto cache_bytes = table.size() * static_cast<size_t>(layout.BlockElements()) *
                            static_cast<size_t>(BitsPerElement(type)) / 8;
-  // For one token: enough layers that keys and values come from memory, not from caches.
+  // For one token: there are so many layers that keys and values come from memory, not from caches.
   constexpr size_t kLayersBytes = size_t{256} << 20;
   const size_t layers = tokens > 1 ? 1 : (kLayersBytes + 2 * cache_bytes - 1) / (2 * cache_bytes);
   std::vector<Buffer> caches;  // keys and values of each layer
@@ -328,7 +330,7 @@ const bool registered = [] {
       add(kv + "_decode_32x500", Attend, 1, std::vector<int>(32, 500), type);
       add(kv + "_decode_mixed", Attend, 1, std::vector{100, 32000, 300, 8000, 1000, 3000}, type);
     }
-    // The other kernels of these instruction sets are those of AVX2, AVX-512 or NEON.
+    // The other kernels of these instruction sets are the same as those of AVX2, AVX-512 or NEON.
     if (isa == Isa::kAvx2Vnni || isa == Isa::kAvx512Vnni || isa == Isa::kAvx512Bf16 ||
         isa == Isa::kAmx || isa == Isa::kNeonDotprod || isa == Isa::kNeonBf16) {
       continue;

@@ -19,16 +19,16 @@ Result<PackedMatrix> AllocatePacked(const DataFormat& format, int64_t rows, int6
 
 // Packs rows [source_row, source_row + num_rows) of `source` into rows [first_row, first_row +
 // num_rows) of `matrix`. Several checkpoint tensors can fill one matrix (q, k and v; gate and up).
-// A plain source (F32, F16 or BF16) is rounded to the type of a plain matrix (nearest even); any
-// other source must have the matrix's format, except for the layout of its scales; its codes are
-// copied unchanged. A source with one scale per tensor or per row fits a matrix with either layout.
-// Returns whether all elements and codes of the source's rows are finite; scales are not checked.
-// REQUIRES: the rows are within both matrices; source.cols == matrix.cols.
+// A plain source (F32, F16 or BF16) is rounded to the type of a plain matrix (nearest even). Any
+// other source must have the matrix's format, except for the layout of its scales, and its codes
+// are copied unchanged. A source with one scale per tensor or per row fits a matrix with either
+// layout. Returns whether all elements and codes of the source's rows are finite; scales are not
+// checked. REQUIRES: the rows are within both matrices; source.cols == matrix.cols.
 bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const StoredMatrix& source,
               int64_t source_row, int64_t num_rows);
 
-// Decodes one row exactly to out [cols]. The reference for all formats. The embedding also calls
-// this function.
+// Decodes one row exactly to out [cols]. This is the reference for all formats. The embedding also
+// calls this function.
 void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 
 // Computes y[m, n] = sum over k of x[m, k] * w[n, k], plus bias[n] if `bias` is not null. x: [M, K]
@@ -36,12 +36,12 @@ void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 // receives the block maxima of the rows of y. REQUIRES: x.cols == w.cols.
 //
 // BF16 inputs: products are exact for weights of every format (codes and, for groups of 4-bit
-// elements, code * scale are exact in BF16), sums are F32, block scales multiply the sum of their
-// block and row scales the whole sum. (If the CPU's BF16 instruction flushes subnormal numbers to
-// zero, weights below 2^-126, which only MXFP4 has, are zero.) F32 inputs are multiplied in F32 by
-// the exact values of the weights. I8 inputs require I8 weights: exact integer sums, scaled once at
-// the end. The order of the sum over k is the same for every M, thread count and position of the
-// row in x.
+// elements, code * scale are exact in BF16). Sums are F32. Block scales multiply the sum of their
+// block; row scales multiply the whole sum. (If the CPU's BF16 instruction flushes subnormal
+// numbers to zero, weights below 2^-126, which only MXFP4 has, are zero.) F32 inputs are multiplied
+// in F32 by the exact values of the weights. I8 inputs require I8 weights: exact integer sums,
+// scaled once at the end. The order of the sum over k is the same for every M, thread count and
+// position of the row in x.
 void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float* y,
             int64_t y_stride, const float* bias = nullptr, const RowMaxima& maxima = {});
 
@@ -50,12 +50,12 @@ void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float
 //
 // Linear and GroupedLinear use scratch memory of the calling thread: 512 rows of BF16 activations
 // of the widest matrix (none if all products have few rows), some panels of BF16 weights for each
-// thread of the pool and, if `orders_inputs`, 512 rows of permuted inputs. It grows on demand; a
-// thread that reserves it in advance allocates nothing later. `max_rows`: maximum rows of the
-// product with any one matrix.
+// thread of the pool and, if `orders_inputs`, 512 rows of permuted inputs. The memory grows on
+// demand. A thread that reserves it in advance allocates nothing later. `max_rows`: maximum rows of
+// the product with any one matrix.
 void ReserveLinearScratch(const ThreadPool& pool, int64_t max_rows, int64_t max_cols,
                           bool orders_inputs = false);
-// Returns the bytes of that scratch memory on a pool of `num_threads`.
+// Returns the bytes of this scratch memory on a pool of `num_threads` threads.
 int64_t LinearScratchBytes(int num_threads, int64_t max_rows, int64_t max_cols,
                            bool orders_inputs = false);
 

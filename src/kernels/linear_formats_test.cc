@@ -46,8 +46,8 @@ std::vector<float> Multiply(ThreadPool& pool, const PackedMatrix& w, const Activ
   return y;
 }
 
-// The value in F32: the product of a number and its group's scale is exact, then multiplied by the
-// row's scale.
+// The value in F32: the exact product of a number and its group's scale, multiplied by the row's
+// scale.
 float Expected(const StoredSample& sample, int64_t n, int64_t k) {
   using Layout = DataFormat::ScaleLayout;
   const Layout layout = sample.format().scale_layout;
@@ -85,7 +85,7 @@ void ExpectExact(const StoredSample& sample, bool flushes_subnormals) {
   ThreadPool pool(2);
   for (bool bf16 : {false, true}) {
     const Inputs inputs(unit, cols, bf16);
-    // Each number of rows selects other kernels.
+    // Different kernels are selected for different numbers of rows.
     for (int64_t batch : {cols, std::min<int64_t>(cols, 40), int64_t{8}, int64_t{3}, int64_t{1}}) {
       const int64_t step = batch == 1 ? std::max<int64_t>(1, cols / 16) : batch;
       for (int64_t first = 0; first + batch <= cols; first += step) {
@@ -126,8 +126,8 @@ TEST_P(LinearFormatsTest, EveryE4M3CodeIsExact) {
     if (format.format.type != ElementType::kF8E4M3) continue;
     Random random(1);
     StoredSample sample = StoredSample::Make(random, format.format, 40, 256);
-    // Rows 0 to 7 hold every code except NaN, in different places; the NaN codes have rows of their
-    // own.
+    // Rows 0 to 7 contain every code except NaN, in different places; the NaN codes are in separate
+    // rows.
     for (int64_t n = 0; n < 8; ++n) {
       for (int k = 0; k < 256; ++k) {
         const int code = (k * 37 + static_cast<int>(n) * 11) % 256;
@@ -253,8 +253,8 @@ TEST_P(LinearFormatsTest, ARowsResultDoesNotDependOnTheBatch) {
   }
 }
 
-// The same near the ends of the range of inputs, scales and sums: some kernels multiply sums by
-// powers of two, which must not be seen in the results.
+// The same near the ends of the range of inputs, scales and sums. Some kernels multiply sums by
+// powers of two, which must not change the results.
 TEST_P(LinearFormatsTest, ExtremeNumbersDoNotDependOnTheBatch) {
   constexpr int64_t kRows = 96, kCols = 1088, kPart = 64, kBatch = 70;
   constexpr std::array<int, 12> kExponents = {0, 0, 0, 0, -20, -57, -59, -61, -70, 21, 25, 35};
@@ -468,7 +468,7 @@ TEST(PackingNarrow, WordsOfOutputsKeepTheirValues) {
 TEST(PackingNarrow, TakesLittleMoreThanTheStoredBytes) {
   for (const NamedFormat& format : NarrowFormats()) {
     if (format.name == "fp8_small_block") continue;  // it has many scales
-    const int64_t rows = 2000, cols = 3840;          // cols: whole groups of 96 and of 128
+    const int64_t rows = 2000, cols = 3840;  // a number of cols that is a multiple of 96 and of 128
     const StoredMatrix stored = StoredSample(format.format, rows, cols).view();
     int64_t bytes = rows * cols * BitsPerElement(stored.format.type) / 8;
     if (format.format.type == ElementType::kInt4) {

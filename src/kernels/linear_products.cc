@@ -16,21 +16,21 @@ namespace {
 // whole tiles.
 constexpr int64_t kMaxPackedRows = 512;
 constexpr int64_t kPackedRowMultiple = 32;
-// Up to this many rows, units have half as many panels as the kernels prefer, because a unit is
-// computed before the weights of that many panels have arrived: 5 to 17 % faster on 64 and 128 rows
-// (Granite Rapids).
+// Up to this many rows, units have half as many panels as the kernels prefer. The larger units
+// would be computed before the weights of all their panels have arrived: 5 to 17 % faster on 64 and
+// 128 rows (Granite Rapids).
 constexpr int64_t kFewPackedRows = 192;
 // Maximum number of rows of permuted inputs at a time.
 constexpr int64_t kMaxOrderedRows = 512;
-// Panels per block of maxima: the units of a product with maxima are whole blocks.
+// Panels per block of maxima. If maxima are requested, the units of a product are whole blocks.
 constexpr int64_t kMaximaPanels = kMaximaBlock / PackedMatrix::kPanelRows;
 
 int64_t Units(int64_t count, int64_t per_unit) {
   return (count + per_unit - 1) / per_unit;
 }
 
-// Panels per unit on packed activations: the kernels' preferred number, or fewer if threads would
-// get less than kUnitsPerThread units each.
+// Panels per unit on packed activations: the number that the kernels prefer, or fewer if each
+// thread would get less than kUnitsPerThread units.
 int64_t PackedPanelsPerUnit(int64_t rows, int64_t panels, int num_threads) {
   constexpr int64_t kUnitsPerThread = 4;
   int64_t per_unit = Kernels().packed_panels_per_unit;
@@ -89,7 +89,8 @@ void LinearProducts::ReserveOrdered(int64_t max_rows, int64_t cols) {
 }
 
 void LinearProducts::OrderInputs(const PackedMatrix& w, LinearArgs& args, int64_t rows) {
-  // Sized for all rows, so that it does not move while collected products still read from it.
+  // Has room for all rows, so that the memory does not move while collected products still read
+  // from it.
   std::byte* ordered = OrderedScratch(OrderedBytesAtMost(rows_, cols_)) +
                        ordered_rows_ * cols_ * static_cast<int64_t>(sizeof(float));
   const std::span<const int32_t> order = w.input_order.As<int32_t>();

@@ -14,7 +14,7 @@ namespace sluice::kernels {
 // Collects products and runs them together. Allocates nothing except the calling thread's scratch.
 class LinearProducts {
  public:
-  // `rows`: of all products together; `cols`: number of inputs of every product.
+  // `rows`: number of rows of all products together. `cols`: number of inputs of every product.
   LinearProducts(ThreadPool& pool, int64_t rows, int64_t cols)
       : pool_(pool), rows_(rows), cols_(cols) {}
 
@@ -42,11 +42,11 @@ class LinearProducts {
     PackedFunction packed;  // null: the activations are not packed
     int64_t rows;
     int64_t panels;
-    int64_t panels_at_once;  // if the activations are not packed
+    int64_t panels_at_once;  // only if the activations are not packed
     int64_t panels_per_unit;
     int64_t row_units;
     RowMaxima maxima;
-    int64_t packed_offset;      // of its packed activations in the scratch memory
+    int64_t packed_offset;      // offset of its packed activations in the scratch memory
     int64_t pack_units_before;  // sum over the earlier products
     int64_t units_before;
   };

@@ -17,7 +17,7 @@ constexpr Mode kModes[] = {Mode::kBf16, Mode::kF32Bf16, Mode::kF32};
 struct Problem {
   int64_t m, n, k;
   Mode mode;
-  std::vector<float> x, w, bias;  // rounded as the kernel's inputs are
+  std::vector<float> x, w, bias;  // operands, rounded like the kernel's inputs
   std::vector<BFloat16> x_bf16;
   PackedMatrix packed;
 
@@ -134,7 +134,7 @@ TEST_P(LinearTest, ARowsResultDoesNotDependOnTheBatch) {
   }
 }
 
-// Sizes from which inputs are packed, rows and inputs are divided into blocks, and results bypass
+// Sizes for which inputs are packed, rows and inputs are divided into blocks, and results bypass
 // the caches.
 TEST_P(LinearTest, LongBatchesAreCutWithoutATrace) {
   Random random(3);

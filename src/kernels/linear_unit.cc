@@ -31,8 +31,8 @@ ExpandFunction* ExpandFunctionOf(PanelKind kind) {
   }
 }
 
-// Expands `steps` steps of some panels, starting at `first_step`, and changes `args` to describe
-// them as a matrix of their own.
+// Expands `steps` steps of some panels, from `first_step` on, and changes `args` to describe them
+// as a separate matrix.
 void ExpandPanels(LinearArgs& args, int64_t panel_begin, int64_t panel_end, int64_t first_step,
                   int64_t steps, std::byte* lines) {
   const auto* codes = static_cast<const uint8_t*>(args.w) + first_step * args.code_step_bytes;
@@ -57,8 +57,8 @@ void SkipOutputs(LinearArgs& args, int64_t panel) {
   if (args.bias != nullptr) args.bias += outputs;
 }
 
-// Computes a product with block scales: the sums of each block go to `partial` and are added, times
-// their scales, to `total`.
+// Computes a product with block scales. The sums of each block are written to `partial`, multiplied
+// by the block's scales and added to `total`.
 void ComputeBlocks(const LinearPlan& plan, const LinearArgs& args, int64_t row_begin,
                    int64_t row_end, int64_t panel_begin, int64_t panel_end, std::byte* scratch) {
   const int64_t panels = panel_end - panel_begin;

@@ -9,12 +9,13 @@
 
 namespace sluice::kernels {
 
-// The functions for inputs and weights of given types.
+// The functions for products of inputs and weights of the given types.
 struct LinearPlan {
   LinearFunction* function;
-  ExpandFunction* expand;  // for weights stored as codes, with F32 or BF16 inputs; else null
-  int64_t block_inputs;    // inputs per block with its own scale; 0: no blocks
-  bool folds_blocks;       // `function` itself applies the block scales
+  // Expands weights that are stored as codes, with F32 or BF16 inputs; otherwise null.
+  ExpandFunction* expand;
+  int64_t block_inputs;  // number of inputs per block that has a separate scale; 0: no blocks
+  bool folds_blocks;     // whether `function` itself applies the block scales
 };
 
 LinearPlan PlanLinear(const PackedMatrix& w, const Activations& x);
@@ -30,8 +31,8 @@ int64_t UnitScratchBytes(int64_t cols);
 bool ExpandsItself(const LinearPlan& plan, int64_t rows);
 
 // Computes rows [row_begin, row_end) of the outputs of panels [panel_begin, panel_end): at most
-// kRowsPerUnit rows, and Kernels().panels_per_unit panels unless `function` itself expands the
-// codes. scratch: 64-byte aligned.
+// kRowsPerUnit rows and, unless `function` itself expands the codes, at most
+// Kernels().panels_per_unit panels. scratch: 64-byte aligned.
 void ComputeUnit(const LinearPlan& plan, const LinearArgs& args, int64_t row_begin, int64_t row_end,
                  int64_t panel_begin, int64_t panel_end, std::byte* scratch);
 

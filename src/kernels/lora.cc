@@ -55,7 +55,7 @@ namespace {
 constexpr int64_t kLoraRows = 4;      // rows that share a pass over the factors
 constexpr int64_t kLoraInputs = 256;  // inputs converted to F32 at a time; even
 constexpr int64_t kLoraColumns = 256;
-// Rows per unit of work, few enough that a long prompt keeps all threads busy.
+// Rows per unit of work. The number is so small that a long prompt keeps all threads busy.
 constexpr int64_t kLoraUnitRows = 64;
 
 int64_t LoraTiles(int64_t count, int64_t tile) {
@@ -74,7 +74,8 @@ bool IsBf16Factor(ElementType type) {
 
 // Converts elements of a row to F32.
 void WidenRow(const std::byte* stored, ElementType type, int64_t first, std::span<float> out) {
-  if (out.empty()) return;  // for rank 0 the data may be null, which memcpy does not allow
+  // For rank 0 the data may be null, which memcpy does not allow even for zero bytes.
+  if (out.empty()) return;
   if (type == ElementType::kF32) {
     std::memcpy(out.data(), stored + first * 4, out.size_bytes());
     return;

@@ -10,7 +10,7 @@
 namespace sluice::kernels {
 
 // A view of row-major activations [rows, cols], F32, BF16 or I8. Element (i, j) is at data + (i *
-// stride + j). The value of an I8 element is data * scales[i].
+// stride + j). The value of an I8 element is its integer * scales[i].
 struct Activations {
   const void* data = nullptr;
   ElementType type = ElementType::kF32;
@@ -45,7 +45,7 @@ struct PackedMatrix {
   Buffer group_scales;  // empty if the format has no groups or blocks
   Buffer row_scales;    // F32 [rows padded to a whole panel]; empty for plain numbers
   Buffer zero_points;   // empty if the format has none
-  Buffer input_order;   // I32 [in]: which input is at each place of a row; empty: 0, 1, 2...
+  Buffer input_order;  // I32 [in]: the index of the input at each place of a row; empty: 0, 1, 2...
 
   // Returns the total size in bytes.
   int64_t bytes() const {

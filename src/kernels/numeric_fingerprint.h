@@ -1,4 +1,4 @@
-// Tells whether two machines compute the same bits.
+// Determines whether two machines compute the same bits.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 namespace sluice::kernels {
 
 // A hash of the results of some operators and of the math library, for fixed inputs, with the
-// instruction set in use. Ranks whose fingerprints differ (other libraries or compilers) would not
-// reproduce the results of a single rank bit by bit.
+// instruction set in use. Ranks with different fingerprints (because of other libraries or
+// compilers) would not have the same bits as a single rank.
 uint64_t NumericFingerprint();
 // The fingerprint without log1p and tanh, whose results differ between the math libraries of x86-64
-// and aarch64. For models that use neither function.
+// and aarch64. It is for models that use neither function.
 uint64_t PortableFingerprint();
 
 }  // namespace sluice::kernels

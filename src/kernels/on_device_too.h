@@ -1,5 +1,5 @@
-// Marks functions shared by host and device code. Compiled by nvcc with every kernel, so it
-// includes nothing.
+// Marks functions that host and device code share. nvcc compiles this header with every kernel, so
+// it includes nothing.
 #pragma once
 
 #if defined(__CUDACC__) || defined(__HIP__)

@@ -53,11 +53,11 @@ void PackRange(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMat
   constexpr int64_t kSourceBytes = kSource == ElementType::kF32 ? 4 : 2;
   constexpr int64_t kGroup = sizeof(Target) == 2 ? 2 : 1;  // interleaved inputs
   constexpr int64_t kBlock =
-      512;  // columns of 16 rows that stay in L1 while a panel's lines are filled
+      512;  // so many columns of 16 rows stay in L1 while a panel's lines are filled
   const int64_t cols = matrix.cols;
   const int64_t panel_bytes = LayoutOf(matrix.format, cols).panel_bytes;
-  // A transposed source stores all rows of an input together, so each pass goes over all panels for
-  // a few inputs.
+  // A transposed source stores all rows of an input consecutively. So each pass goes over all
+  // panels for a few inputs.
   const int64_t pass_cols = source.transposed ? 16 : cols;
   const int64_t row_bytes = (source.transposed ? 1 : cols) * kSourceBytes;
   const int64_t col_bytes = (source.transposed ? source.rows : 1) * kSourceBytes;
@@ -199,7 +199,7 @@ bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const S
   std::atomic<bool> finite{true};
   const auto pack = [&](int64_t begin, int64_t end) {
     const int64_t from_row = source_row + begin - first_row;
-    // Checks before packing, which then finds the rows in the cache.
+    // Checks the rows before packing, so that packing finds them in the cache.
     if (!RowsAreFinite(source, from_row, from_row + end - begin)) finite = false;
     switch (kind) {
       case PanelKind::kBF16:
@@ -210,13 +210,13 @@ bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const S
       default: return PackNarrowRows(matrix, begin, end, source, from_row);
     }
   };
-  // Divides the work by whole panels, which also keeps two threads off the same cache line.
+  // Divides the work by whole panels, so that two threads never write to the same cache line.
   pool.ParallelFor(
       NumPanels(first_row + num_rows) - first_panel, 1,
       [&](int64_t panel_begin, int64_t panel_end) {
         const int64_t begin = std::max(first_row, (first_panel + panel_begin) * kPanelRows);
         const int64_t end = std::min(first_row + num_rows, (first_panel + panel_end) * kPanelRows);
-        // A transposed source stores all rows of an input together.
+        // A transposed source stores all rows of an input consecutively.
         if (source.transposed) return pack(begin, end);
         for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
           const int64_t row = (first_panel + panel) * kPanelRows;

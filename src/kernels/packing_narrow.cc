@@ -11,7 +11,8 @@
 namespace sluice::kernels {
 namespace {
 
-constexpr int64_t kBlockWords = 128;  // words of 16 rows at a time, so that their lines stay in L1
+// Number of words of 16 rows at a time, so that their lines stay in L1.
+constexpr int64_t kBlockWords = 128;
 constexpr int64_t kTransposedWords = 4;
 
 template <typename T>
@@ -21,7 +22,7 @@ T LoadWord(const std::byte* address) {
   return value;
 }
 
-// Reorder the inputs of a word; see panel_layout.h.
+// These functions reorder the inputs of a word; see panel_layout.h.
 uint32_t ToPanelOrder8(uint32_t codes) {
   return (codes & 0xFF0000FFu) | (codes & 0x0000FF00u) << 8 | (codes & 0x00FF0000u) >> 8;
 }
@@ -33,7 +34,7 @@ uint32_t ToPanelOrder4(uint32_t codes) {
   return Narrow(codes & 0x0F0F0F0Fu) | Narrow(codes >> 4 & 0x0F0F0F0Fu) << 16;
 }
 
-// A row as stored: words of 4 bytes, zeros past the end.
+// A row as stored: words of 4 bytes, with zeros after the end.
 struct StoredWords {
   const std::byte* begin;
   int64_t stride;  // bytes from one byte to the next: 1, or a whole row of a transposed matrix
@@ -56,8 +57,8 @@ StoredWords WordsOf(const StoredMatrix& source, int64_t row) {
   return {source.data + row * bytes, 1, bytes};
 }
 
-// The codes of an INT4 row as words of 8 consecutive inputs in the matrix's input order, zeros past
-// the end.
+// The codes of an INT4 row as words of 8 consecutive inputs in the matrix's input order, with zeros
+// after the end.
 struct Int4Words {
   const StoredMatrix& source;
   int64_t row;
@@ -80,7 +81,7 @@ struct Int4Words {
   }
 };
 
-// The codes of an I8 row in the matrix's input order, zeros past the end.
+// The codes of an I8 row in the matrix's input order, with zeros after the end.
 struct Int8Words {
   const StoredMatrix& source;
   int64_t row;
@@ -104,8 +105,8 @@ void PackWords(PackedMatrix& matrix, int64_t begin, int64_t end, const StoredMat
                int64_t source_row, WordsOfRow&& words_of, ToPanelOrder&& to_panel_order) {
   const int64_t panel_bytes = LayoutOf(matrix.format, matrix.cols).panel_bytes;
   const int64_t words = panel_bytes / (kPanelRows * 4);
-  // A transposed source stores all rows of an input together, so each pass goes over all panels for
-  // a few inputs.
+  // A transposed source stores all rows of an input consecutively. So each pass goes over all
+  // panels for a few inputs.
   const int64_t pass_words = source.transposed ? kTransposedWords : words;
   for (int64_t pass = 0; pass < words; pass += pass_words) {
     const int64_t pass_end = std::min(words, pass + pass_words);

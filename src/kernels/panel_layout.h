@@ -44,7 +44,7 @@ struct PanelLayout {
   int64_t panel_bytes = 0;
   int64_t inputs_per_word = 0;    // narrow formats only
   int64_t group_size = 0;         // inputs that share a scale; 0: no groups
-  int64_t groups = 0;             // per row, padded to whole steps
+  int64_t groups = 0;             // number of groups per row, padded to whole steps
   int64_t panel_scale_bytes = 0;  // bytes of a panel's scales of groups and blocks
   int64_t panel_zero_bytes = 0;   // bytes of a panel's zero points
 

@@ -1,5 +1,5 @@
-// The portable kernels against exact definitions, and against bits that were computed once: both
-// tests run on x86-64 and aarch64, so that they give the same bits there.
+// Compares the portable kernels with exact definitions, and with stored bits that were computed
+// once. Both tests run on x86-64 and aarch64, so the kernels give the same bits on both.
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -30,7 +30,7 @@ class PortableTest : public ::testing::Test {
   }
   void TearDown() override { ASSERT_TRUE(SelectIsa("auto").has_value()); }
 
-  // Numbers in (-2, 2) that no library computes.
+  // Numbers in (-2, 2), generated without any library function.
   std::vector<float> Numbers(int64_t count) {
     std::vector<float> numbers;
     for (int64_t i = 0; i < count; ++i) {
@@ -123,7 +123,8 @@ TEST_F(PortableTest, Int8ProductsScaleExactSums) {
   EXPECT_EQ(Hash(y), 0x70450C0CBDA27ED7ULL);
 }
 
-// Operators of a layer, with the bits that they had on the first machine.
+// Operators of a layer. The expected bits are those of the first machine on which they were
+// computed.
 TEST_F(PortableTest, HasTheBitsOfEveryMachine) {
   constexpr int kRows = 3, kCols = 203;
   std::vector<float> x = Numbers(2 * kRows * kCols);
@@ -187,7 +188,7 @@ TEST_F(PortableTest, AttentionHasTheBitsOfEveryMachine) {
   }
 }
 
-// Samples of the math library are equal on all machines that were tested.
+// Samples of the math library's results are equal on all machines that were tested.
 TEST_F(PortableTest, FingerprintIsThatOfOtherMachines) {
   EXPECT_EQ(PortableFingerprint(), 0x678C23D85507260AULL);
 }

@@ -23,7 +23,8 @@ inline float Widened(uint16_t bf16) {
 
 template <typename T>
 inline void QuantizeInt8(const T* x, int64_t cols, int8_t* out, float* scale) {
-  // Magnitudes compare the same as integers as they do as numbers.
+  // Integers and numbers have the same order of magnitudes, so the magnitudes are compared as
+  // integers.
   int32_t largest = 0;
   for (int64_t i = 0; i < cols; ++i) {
     const float value = Widened(x[i]);
@@ -34,7 +35,8 @@ inline void QuantizeInt8(const T* x, int64_t cols, int8_t* out, float* scale) {
   }
   float amax;
   __builtin_memcpy(&amax, &largest, 4);
-  // Zero for a row of zeros, or of elements too small for a scale.
+  // The result is zero for a row of zeros, and for a row of elements that are too small for a
+  // scale.
   const float least = amax / 127.0f;
   const float divisor = least == 0 ? 1.0f : least;
   *scale = divisor;

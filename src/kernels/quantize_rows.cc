@@ -12,7 +12,7 @@
 #include "tensor/float8.h"
 
 // The loops below have no branches or calls, so that the compiler vectorizes them. Every operation
-// is exact or correctly rounded, so the results do not depend on how.
+// is exact or correctly rounded, so the results do not depend on how the loops are vectorized.
 namespace sluice::kernels {
 namespace {
 
@@ -31,7 +31,8 @@ float FromBits(uint32_t bits) {
 }
 constexpr uint32_t kSignBit = 0x80000000u;
 
-// Magnitudes compare the same as integers as they do as numbers.
+// Integers and numbers have the same order of magnitudes, so the magnitudes are compared as
+// integers.
 template <typename T>
 float AbsMax(const T* x, int64_t count) {
   int32_t largest = 0;
@@ -57,8 +58,8 @@ inline float RoundE2M1(float value) {
   return FromBits(Bits((clamped + magic) - magic) | sign);
 }
 
-// Returns the scale that maps `largest` to the format's maximum `top`; 1 if it would be zero (only
-// zeros, or numbers too small for a scale).
+// Returns the scale that maps `largest` to the format's maximum `top`. Returns 1 if the scale would
+// be zero, as for a row of zeros or of numbers that are too small.
 float ScaleOf(float largest, float top) {
   const float scale = largest / top;
   return scale == 0 ? 1.0f : scale;
@@ -83,7 +84,7 @@ void RoundInt8(const T* x, int64_t count, float scale, int zero_point, float* ou
   }
 }
 
-// Rounds one group of kNvfp4. The scale itself is E4M3, in units of the global scale.
+// Rounds one group of kNvfp4. The group's scale is itself E4M3, in units of the global scale.
 template <typename T>
 void RoundNvfp4Group(const T* x, int64_t count, float global_scale, float* out) {
   const float scale = RoundE4M3(AbsMax(x, count) / kFloat4Max / global_scale) * global_scale;

@@ -17,8 +17,8 @@ SLUICE_ON_DEVICE_TOO inline uint64_t MixBits(uint64_t x) {
 }
 
 // Returns 64 random bits for four elements (plain numbers) or eight bytes (codes) of row `row`,
-// starting at `at`, which counts elements or bytes; the first in the low bits. REQUIRES: `at` is a
-// multiple of 4 or 8, respectively.
+// from `at` on. `at` counts elements or bytes. The first element is in the low bits. REQUIRES: `at`
+// is a multiple of 4 for elements, and of 8 for bytes.
 SLUICE_ON_DEVICE_TOO inline uint64_t RowBits(uint64_t tensor_seed, int64_t row, int64_t at) {
   return MixBits(MixBits(tensor_seed + static_cast<uint64_t>(row)) + static_cast<uint64_t>(at));
 }

@@ -53,7 +53,7 @@ void HeadRmsNorm(ThreadPool& pool, float* x, int64_t stride, const float* weight
   pool.ParallelFor(rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       for (int head = 0; head < num_heads; ++head) {
-        // In place: the mean is computed before the first element is written.
+        // Works in place, because the mean is computed before the first element is written.
         float* values = x + row * stride + int64_t{head} * head_dim;
         kRmsNormRow(values, weight, eps, head_dim, values, /*y_bf16=*/false);
       }

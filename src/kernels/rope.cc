@@ -47,7 +47,8 @@ double Scaled(double frequency, const Llama3RopeScaling& scaling) {
   const double wavelength = 2 * std::numbers::pi / frequency;
   const double original = static_cast<double>(scaling.original_max_position);
   if (wavelength < original / scaling.high_freq_factor) return frequency;
-  // With equal factors there is no middle band; their difference would be a zero divisor.
+  // With equal factors there is no middle band, and their difference, which is a divisor, would be
+  // zero.
   if (wavelength > original / scaling.low_freq_factor ||
       scaling.low_freq_factor == scaling.high_freq_factor) {
     return frequency / scaling.factor;

@@ -92,7 +92,7 @@ void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, f
   out.clear();
   const size_t wanted = std::min(logits.size(), static_cast<size_t>(std::max(k, 0)));
   if (wanted == 0) return;
-  // NaN goes last, as in ArgMax; equal values in ascending order of the index.
+  // NaN comes last, as in ArgMax. Equal values are in ascending order of the index.
   const auto before = [](const std::pair<int32_t, float>& a, const std::pair<int32_t, float>& b) {
     if (std::isnan(a.second) || std::isnan(b.second)) {
       if (std::isnan(a.second) != std::isnan(b.second)) return std::isnan(b.second);
@@ -107,8 +107,8 @@ void TopK(std::span<const float> logits, int k, std::vector<std::pair<int32_t, f
     out.resize(wanted);
     return;
   }
-  // Collects candidates above a rising floor; whenever there are 2 * wanted of them, keeps the best
-  // `wanted`.
+  // Collects candidates that exceed a rising lower bound. Whenever there are 2 * wanted candidates,
+  // keeps the best `wanted` ones.
   out.reserve(2 * wanted + 1);
   bool full = false;
   float floor = 0;

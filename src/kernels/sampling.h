@@ -12,8 +12,8 @@ namespace sluice::kernels {
 // REQUIRES: not empty.
 int32_t ArgMax(std::span<const float> logits);
 
-// Largest element and log(sum(exp(x - largest))): log_softmax(x)[i] = x[i] - largest - log_sum.
-// The order of the sum is fixed.
+// Returns the largest element and log(sum(exp(x - largest))): log_softmax(x)[i] = x[i] - largest -
+// log_sum. The order of the sum is fixed.
 struct LogSumExp {
   float largest = 0;
   float log_sum = 0;

@@ -151,7 +151,7 @@ void SelectPositions(ThreadPool& pool, const KvCacheView& cache,
   int64_t count = 0;
   const int64_t most = RowsAtOnce(longest);
   const auto run = [&] {
-    int64_t chunks = 0;  // of the row that has the most chunks
+    int64_t chunks = 0;  // number of chunks of the row that has the most chunks
     for (int64_t i = 0; i < count; ++i)
       chunks =
           std::max<int64_t>(chunks, (rows[static_cast<size_t>(i)].seen - 1) / kAttentionChunk + 1);

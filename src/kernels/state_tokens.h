@@ -1,5 +1,5 @@
-// The rows that update a recurrent state. In its own header because sources compiled for an
-// instruction set must not include the standard library.
+// The rows that update a recurrent state. They are in a separate header, because sources compiled
+// for an instruction set must not include the standard library.
 #pragma once
 
 #include <stdint.h>
@@ -11,7 +11,7 @@ struct StateTokens {
   const float* q = nullptr;  // [rows, key_dim], key_stride elements apart
   const float* k = nullptr;
   int64_t key_stride = 0;
-  float* v = nullptr;  // [rows, head_dim], value_stride elements apart; replaced by the results
+  float* v = nullptr;  // [rows, head_dim], rows value_stride elements apart; the results replace it
   int64_t value_stride = 0;
   const float* decay = nullptr;  // [rows], gate_stride elements apart
   const float* rate = nullptr;

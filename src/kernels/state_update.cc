@@ -10,7 +10,7 @@ namespace sluice::kernels {
 
 namespace reference {
 
-// Updates `count` columns. `state`: the first column; rows are `stride` numbers apart.
+// Updates `count` columns. `state`: address of the first column; rows are `stride` elements apart.
 void UpdateStateColumns(const StateTokens& tokens, bool corrects, float skip, int64_t key_dim,
                         int64_t stride, int64_t count, float* state) {
   for (int64_t row = 0; row < tokens.rows; ++row) {
@@ -64,7 +64,7 @@ void UpdateState(const StateTokens& tokens, bool corrects, float skip, int64_t k
     done = rows;
   };
   for (;;) {
-    // The nearest snapshot not yet reached; there are few.
+    // Finds the nearest snapshot that is not reached yet. There are only a few snapshots.
     const MatrixSnapshot* next = nullptr;
     for (const MatrixSnapshot& snapshot : snapshots) {
       if (snapshot.rows > done && (next == nullptr || snapshot.rows < next->rows)) next = &snapshot;

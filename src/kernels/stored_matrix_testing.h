@@ -219,7 +219,7 @@ class StoredSample {
 struct NamedFormat {
   std::string name;
   DataFormat format;
-  int64_t col_multiple;  // number of columns must be a multiple of this
+  int64_t col_multiple;  // the number of columns must be a multiple of this
 };
 
 inline std::vector<NamedFormat> NarrowFormats() {

@@ -1,7 +1,7 @@
 // Functions compiled once for each vector instruction set, from one source under cpu/ops/, and the
 // choice between the versions at run time.
 //
-// An operator has its scalar version in its own source and declares the vector versions there:
+// The source of an operator contains its scalar version and declares its vector versions:
 //
 //   namespace reference {
 //   void SiluMulRow(const float* gate, ...) { ... }
@@ -22,8 +22,8 @@ namespace sluice::kernels {
 
 inline constexpr int kPortableVersion = 3;
 
-// Index of the vector version in use (dispatch.cc): 0 scalar; on x86-64 1 AVX2, 2 AVX-512; on
-// aarch64 1 NEON; 3 portable.
+// Index of the vector version in use (dispatch.cc). 0: scalar. On x86-64 1: AVX2, 2: AVX-512. On
+// aarch64 1: NEON. 3: portable.
 int VectorVersion();
 
 template <typename Function>

@@ -12,8 +12,9 @@
 namespace sluice::kernels {
 
 // Calls body(unit, thread) once for every unit in [0, count). Thread t starts with its own
-// contiguous share, so that it reads the same memory in every step, and then takes units from the
-// shares of other threads. A unit's result must not depend on the thread that runs it.
+// contiguous share of the units, so that it reads the same memory in every step. Then it takes
+// units from the shares of other threads. A unit's result must not depend on the thread that runs
+// it.
 template <typename Body>
 void ForEachUnit(ThreadPool& pool, int64_t count, Body&& body) {
   constexpr int kMaxShares = 128;

@@ -7,8 +7,8 @@
 namespace sluice::kernels {
 namespace {
 
-// A step of thousands of sequences has thousands of parts and units. If each unit searched all
-// parts, the search would take longer than computing the units.
+// A step with thousands of sequences has thousands of parts and units. If each unit searched all
+// parts, the search would take longer than the computation.
 TEST(PartOfUnit, LooksAtALogarithmOfTheParts) {
   std::vector<int64_t> first_units;
   int64_t units = 0;
