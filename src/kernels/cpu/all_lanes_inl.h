@@ -1,5 +1,5 @@
-// AllLanes replaces a mask for whole vectors: on AVX2, stores with a mask are many times slower
-// than without.
+// AllLanes replaces the mask for whole vectors. On AVX2, stores with a mask are many times slower
+// than stores without one.
 #pragma once
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
-// The kernel tables of the aarch64 instruction sets. Compiled without special instructions: this
-// file has only addresses.
+// The kernel tables of the aarch64 instruction sets. This file contains only addresses, so it is
+// compiled without special instructions.
 #include "kernels/cpu/neon/kernels.h"
 #include "kernels/cpu/neon_bf16/kernels.h"
 #include "kernels/cpu/neon_dotprod/kernels.h"

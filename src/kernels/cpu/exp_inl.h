@@ -25,8 +25,8 @@ inline ExpParts ExpPartsOf(Floats x) {
   return {n, p};
 }
 
-// Within 2 units in the last place over the whole range; exactly 1 for 0, 0 below -104, infinity
-// above 88.73, NaN for NaN. No branches per lane.
+// The error is within 2 units in the last place over the whole range. Exactly 1 for 0, 0 below
+// -104, infinity above 88.73, NaN for NaN. There are no branches per lane.
 inline Floats Exp(Floats x) {
   // This order of the operands propagates NaN.
   const ExpParts parts = ExpPartsOf(Min(Set(89.0f), Max(Set(-104.5f), x)));

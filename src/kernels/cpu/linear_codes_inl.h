@@ -60,8 +60,8 @@ struct PairCodes : PlainCodes {
   }
 };
 
-// A segment of the codes of some panels, with prepared scales [group][vector]; if Codes::kRescales,
-// with factors: those before each group, and one after the last.
+// A segment of the codes of some panels, with prepared scales [group][vector]. If Codes::kRescales,
+// it also has factors: one before each group, and one after the last group.
 template <typename Codes, int kPanels>
 struct SegmentCodes {
   static constexpr int kVectors = kPanels * kPanelVectors;
@@ -77,7 +77,8 @@ struct SegmentCodes {
     else
       return scales[line / (Codes::kGroupInputs / Codes::kInputs) * kVectors + v];
   }
-  // Prepares the scales at `from` of `panel` for `inputs` inputs. Returns whether all are usual.
+  // Prepares the scales at `from` of `panel` for `inputs` inputs. Returns whether all scales are
+  // usual.
   bool MakeScalesReady(int panel, const uint8_t* from, int64_t inputs) {
     const int64_t groups = inputs / Codes::kGroupInputs;
     for (int v = 0; v < kPanelVectors; ++v) {
@@ -121,7 +122,7 @@ __attribute__((always_inline)) inline bool HasUnusual(const SegmentCodes<Codes, 
   return unusual.Found();
 }
 
-// Not inlined: its constants would take registers from a tile's loop.
+// Not inlined, because its constants would take registers from the loop over a tile.
 template <typename Codes, int kPanels>
 __attribute__((noinline)) void PrepareUnusualLine(const SegmentCodes<Codes, kPanels>& codes,
                                                   int64_t line, typename Codes::Ready* ready) {
@@ -130,8 +131,8 @@ __attribute__((noinline)) void PrepareUnusualLine(const SegmentCodes<Codes, kPan
     ready[v] = Codes::PrepareAny(codes.WordsAt(line, v));
 }
 
-// Whether most lines have such codes, as random codes do, unlike those of checkpoints. Looks at
-// some.
+// Returns whether most lines have such codes. This is so for random codes, but not for those of
+// checkpoints. Examines only some lines.
 template <typename Codes, int kPanels>
 inline bool AreMostlyUnusual(const SegmentCodes<Codes, kPanels>& codes, int64_t lines) {
   constexpr int64_t kSamples = 8;
@@ -156,8 +157,8 @@ template <typename Codes, int kRows, int kPanels>
 __attribute__((noinline)) void AddCodes(const float* x, const SegmentCodes<Codes, kPanels>& codes,
                                         int64_t lines, const TileSums<kRows, kPanels>& sums) {
   constexpr int kVectors = kPanels * kPanelVectors;
-  // Vectors of words that are processed together, so that the sums of few rows need not wait for
-  // one another.
+  // Number of vectors of words that are processed together, so that the sums of few rows need not
+  // wait for one another.
   constexpr int kTogether = kLanes == 8 && kRows == 1 ? 2 : 1;
   Floats acc[kRows][kVectors];
   sums.Load(acc);
@@ -226,7 +227,8 @@ inline bool AreUsualSums(const float* first, int64_t stride, int64_t rows) {
   return usual;
 }
 
-// With at least this many rows, most lines having unusual codes, expanding all codes is faster.
+// If there are at least this many rows and most lines have unusual codes, expanding all codes is
+// faster.
 constexpr int64_t kRowsToExpandUnusual = 4;
 
 // Adds the products of a segment in tiles of up to kMaxRows rows by kWidePanels panels.

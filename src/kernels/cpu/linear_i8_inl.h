@@ -22,7 +22,7 @@ constexpr int64_t kI8BytesAhead = 2048;
 constexpr int64_t kI8SegmentLines = 64;  // lines of four panels: 16 KiB
 constexpr int64_t kI8SegmentRows = 48;
 
-// The sums of some rows of inputs and some panels.
+// The sums of some rows of inputs with some panels.
 template <int kRows, int kPanels>
 struct I8Tile {
   static constexpr int kVectors = kPanels * kI8PanelVectors;
@@ -66,7 +66,7 @@ struct I8Tile {
     }
   }
 
-  // Adds lines [begin, end). For each line, also prefetches the line with the same number from each
+  // Adds lines [begin, end). For each line, also prefetches the line with the same index from each
   // ahead[].
   template <int kAhead>
   __attribute__((always_inline)) void AddLines(const LinearArgs& args, int64_t row,
@@ -113,7 +113,7 @@ struct I8Tile {
     }
   }
 
-  // Save the sums to memory between segments of inputs, and restore them.
+  // These functions save the sums to memory between segments of inputs, and restore them.
   __attribute__((always_inline)) void Keep(Sums (*to)[kVectors]) const {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -148,7 +148,8 @@ void MultiplyI8Tile(const LinearArgs& args, const int32_t* corrections, int64_t 
 }
 
 // For up to kI8SegmentRows rows. Weights are processed in segments. The first tiles prefetch the
-// next segment; otherwise memory would be idle while the other tiles read this one from the cache.
+// next segment. Otherwise the memory would be idle while the other tiles read the current segment
+// from the cache.
 template <int kMaxRows, int kPanels>
 void MultiplyI8Segments(const LinearArgs& args, const int32_t* corrections, int64_t row_begin,
                         int64_t row_end, int64_t panel) {

@@ -1,9 +1,9 @@
 // linear with F32 multiply-adds. Uses the vector operations of a simd.h included before.
 //
-// Every output element is one chain of fused multiply-adds over k in ascending order, whatever tile
-// it belongs to. If blocks of inputs have scales, each block is such a chain, and another chain
-// adds the blocks' sums times their scales. A tile is kRows activation rows by kPanels weight
-// panels; x is broadcast, the lanes are output rows.
+// Every output element is one chain of fused multiply-adds over k in ascending order, in whatever
+// tile it is computed. If blocks of inputs have scales, each block is such a chain, and another
+// chain adds the sums of the blocks times their scales. A tile is kRows activation rows by kPanels
+// weight panels; x is broadcast, the lanes are output rows.
 //
 // Inputs are processed in segments. In each, BF16 inputs are converted to F32 and codes to BF16 in
 // the cache, once for all tiles. For many rows of BF16 inputs: linear_widened_inl.h.
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kStepInputs = 32;
 constexpr int64_t kSegmentInputs = 256;
-constexpr int64_t kChunkRows = 90;  // a multiple of a tile's rows, 5 or 6
+constexpr int64_t kChunkRows = 90;  // a multiple of a tile's number of rows, which is 5 or 6
 
 // A range of inputs within one block, or within the row if there are no blocks.
 struct Segment {
@@ -135,7 +135,8 @@ inline void MultiplyChunk(const LinearArgs& args, int64_t row_begin, int64_t row
   StoreChunk(args, row_begin, rows, panel_begin, sums);
 }
 
-// Like AddProducts, but not inlined: in the loops over tiles, GCC 12 would keep sums on the stack.
+// Like AddProducts, but not inlined: in the loops over tiles, GCC 12 would keep the sums on the
+// stack.
 template <bool kBf16Weights, int kRows, int kPanels>
 __attribute__((noinline)) void AddLines(const float* x, int64_t x_stride,
                                         const uint8_t* const (&panels)[kPanels], int64_t count,

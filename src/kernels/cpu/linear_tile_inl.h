@@ -11,7 +11,7 @@ namespace {
 constexpr int kPanelRows = 16;
 constexpr int kPanelVectors = kPanelRows / kLanes;
 
-// Where a tile loads its sums for a segment from, and stores them to.
+// The place from which a tile loads its sums for a segment, and to which it stores them.
 template <int kRows, int kPanels>
 struct TileSums {
   static constexpr int kVectors = kPanels * kPanelVectors;
@@ -49,8 +49,9 @@ struct TileSums {
   bool starts;  // whether sums start at zero instead of being loaded
   float* sums;  // row r, panel p: at sums + r * stride + 16 * p
   int64_t stride;
-  // Not null where a block with scales ends. Then sums * scales is added to `totals` (same layout
-  // as `sums`), and the sums are not stored. Scales of consecutive panels are panel_scales apart.
+  // Not null at the end of a block with scales. Then sums * scales is added to `totals` (same
+  // layout as `sums`), and the sums are not stored. The scales of consecutive panels are
+  // panel_scales apart.
   const float* scales = nullptr;
   int64_t panel_scales = 0;
   float* totals = nullptr;

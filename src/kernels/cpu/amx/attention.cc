@@ -5,8 +5,8 @@
 // which together hold 16 bits of the F32 value. So the instruction's format costs almost no
 // accuracy.
 //
-// Per row: a score is one chain of tile steps over head_dim, the sum of weights is taken in lanes
-// of positions, and an output element is one chain over panels of positions, in which positions
+// For each row: a score is one chain of tile steps over head_dim; the sum of weights is computed in
+// lanes of positions; an output element is one chain over panels of positions, in which positions
 // that the row does not see have weight zero. None of this depends on the other rows of the tile.
 #include "kernels/cpu/avx512/kernels.h"
 #include "kernels/cpu/avx512/simd.h"
@@ -23,7 +23,7 @@ namespace {
 constexpr int kMostHeadDim = 256;  // maximum size of the arrays on the stack
 constexpr int kPositions = kAttentionPanelPositions;
 
-// Tiles 0 to 3 contain sums, 4 queries and 5 keys, 6 weights and 7 values.
+// Tiles 0 to 3 contain sums, tile 4 queries, tile 5 keys, tile 6 weights and tile 7 values.
 inline void ConfigureAttention(int rows) {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) {
@@ -48,7 +48,8 @@ inline void StoreSplit(uint16_t* high, uint16_t* low, Floats value) {
                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(rest_bits, 16)));
 }
 
-// Queries or weights of a tile of rows as BF16 numbers: rounded, or split into kParts = 2.
+// The queries or weights of a tile of rows as BF16 numbers: rounded to one number, or split into
+// kParts = 2 numbers.
 template <int kParts, int kColumns>
 struct alignas(64) Bf16Rows {
   uint16_t parts[kParts][kTileRows][kColumns];
@@ -131,7 +132,8 @@ inline void RoundedSoftmax(const AttentionChunkArgs& args, int row, int begin, i
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights + i), _mm256_setzero_si256());
 }
 
-// The weights of a tile of rows; a row's weights are `row_bytes` after those of the previous row.
+// The weights of a tile of rows. Each row's weights begin `row_bytes` after those of the previous
+// row.
 template <int kParts>
 struct Weights {
   const uint16_t* parts[kParts];
@@ -208,7 +210,7 @@ inline bool HasNonFinite(const AttentionChunkArgs& args, int begin, int end) {
 // chunk.
 template <int kParts>
 void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
-  // Rows see [start, limit); both are non-decreasing over the rows.
+  // A row sees positions [start, limit). Both bounds are non-decreasing over the rows.
   const int begin = args.starts[row];
   const int end = args.limits[row + rows - 1];
   if (rows > 1 && (HasNonFinite(args, begin, args.starts[row + rows - 1]) ||
@@ -259,7 +261,7 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
   }
 
   // The first and the last panel may contain values of other sequences, or positions that no row
-  // may see, so copies with zeros in those places are used.
+  // may see. So copies of these panels are used that have zeros in those places.
   const void* v_panels[kAttentionPanels];
   for (int i = first_panel; i < panels; ++i) v_panels[i] = args.v_panels[i];
   alignas(64) uint16_t copies[2][kPositions * kMostHeadDim];

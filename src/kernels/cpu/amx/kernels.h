@@ -10,8 +10,8 @@ constexpr int64_t kExpandRows = 32;
 LinearFunction LinearBf16, LinearI8;
 AttentionFunction AttentionChunk;
 
-// Maximum number of panels in products of many rows whose activations are packed into whole tiles
-// (KernelTable); each product has at most kPackedMaxRows rows.
+// Maximum number of panels in products of many rows, whose activations are packed into whole tiles
+// (KernelTable). Each product has at most kPackedMaxRows rows.
 constexpr int kPackedPanels = 16;
 constexpr int kPackedMaxRows = 512;
 constexpr int64_t kPackedLinesBytes = int64_t{256} << 10;

@@ -12,10 +12,10 @@
 namespace sluice::kernels::amx {
 namespace {
 
-// Steps of narrow codes that are expanded at a time. While one chunk is multiplied, the next one is
-// expanded, because a tile load right after the stores would wait for them.
+// Number of steps of narrow codes that are expanded at a time. While one chunk is multiplied, the
+// next one is expanded, because a tile load directly after the stores would wait for them.
 constexpr int64_t kChunkSteps = 1;
-// Prefetch distance for codes and their scales. Without prefetches, speed is halved.
+// Prefetch distance for codes and their scales. Without prefetches, the speed is halved.
 constexpr int64_t kBytesAhead = 4096;
 
 // The last step of a row whose length is not a multiple of 64 bytes, padded with zeros.
@@ -103,7 +103,7 @@ class ExpandedLines {
           scales + kBytesAhead / args_.code_step_bytes * args_.scale_step_bytes;
       _mm_prefetch(reinterpret_cast<const char*>(scales_ahead), _MM_HINT_T0);
       const uint8_t* ahead = codes + kBytesAhead;
-      // Past the end of the panel, prefetches the panel after this pair.
+      // After the end of the panel, prefetches the panel that follows this pair.
       if (step * args_.code_step_bytes + kBytesAhead >= args_.panel_bytes)
         ahead += (kPanels - 1) * args_.panel_bytes;
       for (int64_t i = 0; i < count * args_.code_step_bytes; i += kLineBytes)
@@ -138,7 +138,7 @@ inline void ZeroTiles() {
   _tile_zero(3);
 }
 
-// Ends block `block`: adds its scaled sums to the totals.
+// Ends block `block`: adds its sums, multiplied by the block's scales, to the totals.
 template <int kRowTiles, int kPanels>
 inline void EndBlock(const LinearArgs& args, int64_t panel, int64_t block, const int (&rows)[2],
                      Sums& totals) {
@@ -154,7 +154,7 @@ inline void EndBlock(const LinearArgs& args, int64_t panel, int64_t block, const
   }
 }
 
-// `rows`: number of rows of the two row tiles, for which the tiles are configured.
+// `rows`: number of rows of the two row tiles for which the tiles are configured.
 template <InputType kType, typename Lines, int kRowTiles, int kPanels>
 void MultiplyTile(const LinearArgs& args, int64_t row, const int (&rows)[2], int64_t panel) {
   const int64_t x_row_bytes = args.x_stride * kTypeBytes<kType>;

@@ -18,9 +18,9 @@
 namespace sluice::kernels::amx {
 namespace {
 
-constexpr int64_t kBlockSteps = 16;  // a multiple of the steps that share a scale
-// Larger results would push the operands out of L2, so they are written around the caches: 30 %
-// faster.
+constexpr int64_t kBlockSteps = 16;  // a multiple of the number of steps that share a scale
+// Larger results would evict the operands from L2. So they are written around the caches, which is
+// 30 % faster.
 constexpr int64_t kStreamBytes = int64_t{2} << 20;
 
 inline int64_t RowTiles(int64_t rows) {
@@ -74,11 +74,12 @@ namespace {
 
 enum class Fetch { kToL2, kToWrite };
 
-// Prefetches stretches of memory, some lines at each step.
+// Prefetches ranges of memory, some lines at each step.
 template <Fetch kFetch>
 class Prefetcher {
  public:
-  // Prefetches `count` stretches of `bytes`, their begins `stride` bytes apart, over `steps` steps.
+  // Prefetches `count` ranges of `bytes` bytes, whose begins are `stride` bytes apart, over `steps`
+  // steps.
   Prefetcher(const void* begin, int64_t bytes, int64_t stride, int64_t count, int64_t steps)
       : next_(static_cast<const char*>(begin)),
         bytes_(bytes),
@@ -105,10 +106,10 @@ class Prefetcher {
  private:
   const char* next_;
   int64_t bytes_;  // bytes per stretch
-  int64_t skip_;   // bytes from the end of a stretch to the next one
+  int64_t skip_;   // bytes from the end of a range to the next range
   int64_t stretches_;
   int64_t lines_;  // cache lines per step
-  int64_t left_;   // bytes left in the current stretch
+  int64_t left_;   // bytes left in the current range
 };
 
 // Memory to prefetch during the product of two row tiles by two panels: the next rows, the panels
@@ -135,7 +136,7 @@ struct PanelPair {
   const uint8_t* last[2];
 };
 
-// Loads tile `tile` with the sums that a pair begins with. Before that, stores the sums of the
+// Loads tile `tile` with the sums with which a pair begins. Before that, it stores the sums of the
 // previous pair, which are still in the tile unless `before` is null. A macro, because tiles must
 // be literals.
 //
@@ -154,8 +155,8 @@ struct PanelPair {
 
 // Multiplies two tiles of rows by two panels and adds to `sums`; if `start`, overwrites them. The
 // results stay in tiles 0 to 3. `before`: where to store the previous content of these tiles, or
-// null. Calls between(step) after each step, for work of the vector units that the products leave
-// idle.
+// null. Calls between(step) after each step, for work on the vector units, which the products do
+// not use.
 template <InputType kType, typename Between>
 inline void MultiplyPair(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
                          int64_t steps, bool start, const PairSums& sums, PairSums* before,
@@ -200,8 +201,8 @@ inline void StoreTiles(PairSums& sums) {
   _tile_stored(3, sums[3], 64);
 }
 
-// A block of inputs whose sums are still in tiles 0 to 3: they are stored, and added to the totals
-// times their scales, while the next block is multiplied.
+// A block of inputs whose sums are still in tiles 0 to 3. While the next block is multiplied, these
+// sums are stored, multiplied by their scales and added to the totals.
 struct BlockInTiles {
   PairSums* sums = nullptr;  // where to store them; null: the tiles contain no block
   PairSums* totals;
@@ -219,9 +220,9 @@ struct BlockInTiles {
   }
 };
 
-// Like MultiplyPair, with scales for every `block_steps` steps (panel p: from scales[p] on, 16 per
-// block). `totals` are complete after the next block, or after last.End(). `place`: memory for the
-// sums of a block.
+// Like MultiplyPair, with scales for every `block_steps` steps (the scales of panel p start at
+// scales[p], 16 per block). `totals` are complete after the next block, or after last.End().
+// `place`: memory for the sums of a block.
 inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const PanelPair& panels,
                                  int64_t steps, bool start, PairSums& totals,
                                  const float* const (&scales)[2], int64_t block_steps,
@@ -234,7 +235,7 @@ inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const Pan
       block.w[p] = panels.w[p] + first * kTileBytes;
       block.last[p] = has_last ? panels.last[p] : block.w[p] + (count - 1) * kTileBytes;
     }
-    int64_t folded = last.sums == nullptr ? 4 : 0;  // number of tiles that are done
+    int64_t folded = last.sums == nullptr ? 4 : 0;  // number of tiles whose sums are already added
     MultiplyPair<InputType::kBf16>(
         x0 + first * kTileBytes, x1 + first * kTileBytes, block, count, true, place, last.sums,
         ahead, [&](int64_t step) __attribute__((always_inline)) {
@@ -245,8 +246,8 @@ inline void MultiplyPairOfBlocks(const uint8_t* x0, const uint8_t* x1, const Pan
   }
 }
 
-// Writes the sums of two tiles of rows to y, row by row; a column of tiles would touch a new page
-// for every line.
+// Writes the sums of two tiles of rows to y, row by row. Writing a column of tiles would touch a
+// new page for every line.
 template <InputType kType>
 inline void StoreRows(const LinearArgs& args, int64_t first_row, const PairSums* sums,
                       int64_t panel_begin, int64_t panel_end) {
@@ -279,7 +280,8 @@ template <InputType kType>
 inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t panel_end) {
   // [pair of row tiles][pair of panels], on the thread's stack.
   alignas(64) PairSums sums[kPackedMaxRows / 32][kPackedPanels / 2];
-  alignas(64) uint8_t padded[kPackedPanels][kTileBytes];  // last steps of less than 64 bytes
+  // Copies of last steps that have less than 64 bytes.
+  alignas(64) uint8_t padded[kPackedPanels][kTileBytes];
   PanelPair pairs[kPackedPanels / 2];
   const int64_t row_bytes = args.cols * kTypeBytes<kType>;
   const int64_t steps = StepsOf(row_bytes);
@@ -330,7 +332,7 @@ inline void MultiplyPacked(const LinearArgs& args, int64_t panel_begin, int64_t 
                                      row_pairs * pair_steps);
     for (int64_t row_pair = 0; row_pair < row_pairs; ++row_pair) {
       const uint8_t* x = block + row_pair * 2 * tile_bytes;
-      // After the last rows of a block come the first rows of the next block.
+      // After the last rows of a block, continues with the first rows of the next block.
       Prefetcher<Fetch::kToL2> x_ahead(x + 2 * tile_bytes, 2 * tile_bytes, 0,
                                        is_last && row_pair + 1 == row_pairs ? 0 : 1, pair_steps);
       // With a single block, sums need not be stored between blocks, and reusing one place keeps it

@@ -1,6 +1,6 @@
 // Definitions that the AMX files share. Included only by files compiled with the instructions'
-// flags. Everything is in an unnamed namespace, so that the linker cannot use it for the rest of
-// the program.
+// flags. Everything is in an unnamed namespace, so that the linker cannot use these versions in the
+// rest of the program.
 #pragma once
 
 #include <immintrin.h>
@@ -28,8 +28,8 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-// GCC does not know that tile instructions read the memory at their addresses. This barrier keeps
-// it from dropping or delaying stores before them.
+// GCC does not know that tile instructions read memory. This barrier keeps it from dropping or
+// delaying stores that precede them.
 inline void StoreBefore(const void* address) {
   asm volatile("" : : "r"(address) : "memory");
 }
@@ -46,8 +46,8 @@ inline void Configure(int first_rows, int second_rows) {
   _tile_loadconfig(&config);
 }
 
-// Type of both factors. Tiles have the same number of bytes for each; sums are F32 or 32-bit
-// integers.
+// The type of both factors. Tiles have the same number of bytes for each type; sums are F32 or
+// 32-bit integers.
 enum class InputType { kBf16, kI8 };
 template <InputType kType>
 constexpr int64_t kTypeBytes = kType == InputType::kBf16 ? 2 : 1;
@@ -63,9 +63,9 @@ constexpr int64_t kTypeBytes = kType == InputType::kBf16 ? 2 : 1;
     }                                          \
   } while (false)
 
-// A core's vector units power down after about 2000 idle cycles, the time of 20 steps or more; the
-// next tile store, which needs them, then waits 700 cycles (Granite Rapids). Loops of tile steps
-// call this at least every kAwakeSteps steps.
+// A core's vector units power down after about 2000 idle cycles, the time of 20 steps or more. The
+// next tile store needs these units and then waits 700 cycles (Granite Rapids). Loops of tile steps
+// call this function at least every kAwakeSteps steps.
 constexpr int64_t kAwakeSteps = 8;
 inline void KeepVectorsAwake() {
   __m512 v = _mm512_setzero_ps();
@@ -76,8 +76,8 @@ inline int64_t StepsOf(int64_t row_bytes) {
   return (row_bytes + kStepBytes - 1) / kStepBytes;
 }
 
-// Adds a block's sums, times the scales of their outputs, to the totals of a tile, for its first
-// `rows` rows. `first`: whether there are no totals yet.
+// Adds a block's sums, multiplied by the scales of their outputs, to the totals of a tile, for its
+// first `rows` rows. `first`: whether there are no totals yet.
 inline void FoldBlock(const float* sums, const float* scales, int64_t rows, bool first,
                       float* totals) {
   const __m512 scale = _mm512_loadu_ps(scales);

@@ -86,7 +86,7 @@ void ExpandF8(const uint8_t* codes, const uint8_t* scales, int64_t steps, uint8_
   for (int64_t step = 0; step < steps; ++step) {
     const uint8_t* from = codes + step * kStepBytes8;
     uint8_t* to = lines + step * kStepBytes;
-    __m256i largest = _mm256_setzero_si256();  // largest magnitude of the step's codes
+    __m256i largest = _mm256_setzero_si256();  // largest magnitude among the codes of the step
     for (int64_t i = 0; i < kStepBytes8; i += kHalfLine) {
       const __m256i words = Load(from + i);
       largest = _mm256_max_epu8(largest, _mm256_and_si256(words, _mm256_set1_epi8(0x7F)));
@@ -119,7 +119,7 @@ void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
 }
 
 void ExpandInt4(const uint8_t* codes, const uint8_t* zero_points, int64_t steps, uint8_t* lines) {
-  constexpr int kZero = 8;  // zero point of formats that store none
+  constexpr int kZero = 8;  // the zero point of formats that do not store one
   for (int64_t i = 0; i < steps * kStepBytes4; i += kHalfLine) {
     const int64_t line = i / kLineBytes, half = i % kLineBytes;  // four lines of codes per step
     const __m256i zeros = zero_points == nullptr

@@ -22,15 +22,15 @@ constexpr HighestPlaces<kPlace> kHighestPlaces;
 
 template <int kPlace>
 inline Words InHighestPlace(Words bytes) {
-  // The instruction reads the indices from memory: GCC 12 would keep them in registers, and too few
-  // are free.
+  // The instruction reads the indices from memory. GCC 12 would keep them in registers, but too few
+  // registers are free.
   Words result;
   asm("vpshufb %2, %1, %0" : "=x"(result) : "x"(bytes), "m"(kHighestPlaces<kPlace>));
   return result;
 }
 
-// 2^24 times the signed byte kPlace of each lane: as the highest byte of an integer with zeros
-// below, which is exact in F32.
+// Returns 2^24 times the signed byte kPlace of each lane. The byte becomes the highest byte of an
+// integer with zeros below it, which is exact in F32.
 template <int kPlace>
 inline Floats LargeFloatsOf(Words bytes) {
   return _mm256_cvtepi32_ps(InHighestPlace<kPlace>(bytes));
@@ -51,8 +51,8 @@ struct F8Floats : PairCodes {
   static constexpr bool kHasUnusual = true;
   struct Unusual {
     __attribute__((always_inline)) void Add(Words words) {
-      // Doubling drops the sign; subtracting the smallest code that Prepare handles makes smaller
-      // codes wrap to large values.
+      // Doubling removes the sign. Subtracting the smallest code that Prepare handles makes smaller
+      // codes wrap around to large values.
       const Words twice = _mm256_sub_epi8(_mm256_add_epi8(words, words), _mm256_set1_epi8(2 * 8));
       largest = _mm256_max_epu8(largest, twice);
     }
@@ -68,8 +68,8 @@ struct F8Floats : PairCodes {
     return {{PairsOfNormal(_mm256_slli_epi16(words, 8)), PairsOfNormal(words)}};
   }
   __attribute__((always_inline)) static Ready PrepareAny(Words words) {
-    // The two bytes of each number: of a normal one, the upper is looked up by the sign and three
-    // bits of the exponent.
+    // The two bytes of each number. For a normal number, the upper byte is looked up by the sign
+    // and three bits of the exponent.
     const Words upper_bits = _mm256_and_si256(_mm256_srli_epi16(words, 4), _mm256_set1_epi8(15));
     const __m128i upper_bytes = _mm_set_epi64x(static_cast<int64_t>(0xC3C2C1C0BFBEBDBCu),
                                                static_cast<int64_t>(0x43424140'3F3E3D3Cu));
@@ -99,8 +99,8 @@ struct F8Floats : PairCodes {
   }
 };
 
-// The half bytes of words as bytes: lower has inputs 0 4 1 5, upper 2 6 3 7, from the lowest byte
-// on.
+// The half bytes of words as bytes: lower contains inputs 0 4 1 5, upper contains 2 6 3 7, from the
+// lowest byte on.
 struct HalfBytes {
   Words lower;
   Words upper;
@@ -109,7 +109,7 @@ inline HalfBytes HalfBytesOf(Words words) {
   const Words mask = _mm256_set1_epi8(0x0F);
   return {_mm256_and_si256(words, mask), _mm256_and_si256(_mm256_srli_epi16(words, 4), mask)};
 }
-// The vector that holds input kInput, and its byte place there.
+// The vector that contains input kInput, and the byte place of this input.
 template <int kInput>
 inline Words BytesOf(const HalfBytes& bytes) {
   return kInput % 4 < 2 ? bytes.lower : bytes.upper;
@@ -124,8 +124,8 @@ inline HalfBytes LookUp(__m128i table, Words words) {
   return {_mm256_shuffle_epi8(numbers, places.lower), _mm256_shuffle_epi8(numbers, places.upper)};
 }
 
-// Factor folded into the scales, because the decoded values are too large: doubled, to be integers,
-// and times kLargeFloat.
+// Factor that is multiplied into the scales, because the decoded values are too large: they are
+// doubled, to be integers, and multiplied by kLargeFloat.
 constexpr float kE2M1Unit = 1 / (2 * kLargeFloat);
 
 struct E2M1Floats : PlainCodes {
@@ -149,12 +149,12 @@ struct Nvfp4Floats : E2M1Floats {
   }
 };
 
-// Whether every number is zero, or at least 2^kLeast and below 2^kEnd in magnitude. `count`: a
-// multiple of 8.
+// Returns whether every number is zero, or at least 2^kLeast and below 2^kEnd in magnitude.
+// `count`: a multiple of 8.
 template <int kLeast, int kEnd>
 inline bool AreWithin(const float* values, int64_t count) {
-  // As integers, magnitudes have the same order as the numbers. After subtracting 1, zero is the
-  // largest unsigned number.
+  // As integers, magnitudes have the same order as the numbers. After subtracting 1, zero becomes
+  // the largest unsigned number.
   const Words one = _mm256_set1_epi32(1), magnitude = _mm256_set1_epi32(0x7FFFFFFF);
   const Words least = _mm256_set1_epi32(((kLeast + 127) << 23) - 1);
   const Words largest_usual = _mm256_set1_epi32(((kEnd + 127) << 23) - 1);
@@ -170,8 +170,8 @@ inline bool AreWithin(const float* values, int64_t count) {
   return _mm256_movemask_epi8(within) == -1;
 }
 
-// Multiplies sums by powers of two instead of multiplying elements by scales. Usual are scales from
-// 2^-40 to 2^20, inputs that are zero or from 2^-60 to 2^24, and sums, before a segment, that are
+// Multiplies sums by powers of two instead of multiplying elements by scales. Usual scales are from
+// 2^-40 to 2^20, usual inputs are zero or from 2^-60 to 2^24, and usual sums, before a segment, are
 // zero or from 2^-60 to 2^50. Then all sums are multiples of 2^-108 and, times kTimes over any
 // usual scale, at least 2^-103 and below 2^120: never subnormal, never infinite.
 struct Mxfp4Floats : E2M1Floats {
@@ -230,7 +230,7 @@ struct ZeroPointInt4Floats : PlainCodes {
   static constexpr int kInputs = 8;
   static constexpr float kTimes = kLargeFloat;
   static constexpr bool kHasScales = true;
-  using Scales = Words;  // the zero points, in every byte of their lanes
+  using Scales = Words;  // the zero points, repeated in every byte of their lanes
   static Words ScalesAt(const uint8_t* zero_points) {
     return _mm256_mullo_epi32(Bytes(zero_points), _mm256_set1_epi32(0x01010101));
   }

@@ -1,9 +1,8 @@
 // The vector operations of the shared kernels (cpu/*_inl.h), for AVX2 with FMA.
 //
 // Included only by files compiled with the instructions' flags. Everything is in an unnamed
-// namespace, and nothing of the standard library is used: the linker might keep the copy of an
-// inline function with external linkage that was compiled here, with these instructions, for the
-// whole program.
+// namespace, and nothing of the standard library is used. Otherwise, the linker might use the copy
+// of an inline function that was compiled here, with these instructions, in the whole program.
 #pragma once
 
 #include <immintrin.h>
@@ -99,7 +98,7 @@ inline Mask And(Mask a, Mask b) {
   return {_mm256_and_si256(a.lanes, b.lanes)};
 }
 
-// The first, and the second, number of each 32-bit lane's pair of BF16 numbers, as F32.
+// Return the first, or the second, number of each 32-bit lane's pair of BF16 numbers, as F32.
 inline Floats FirstOfPair(Words pairs) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
 }
@@ -148,14 +147,14 @@ inline Floats ToFloats(Words v) {
 inline Words AddWords(Words a, Words b) {
   return _mm256_add_epi32(a, b);
 }
-// The even, and the odd, bytes of each lane, sign-extended to pairs of 16-bit integers.
+// Return the even, or the odd, bytes of each lane, sign-extended to pairs of 16-bit integers.
 inline Words EvenBytes(Words bytes) {
   return _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8);
 }
 inline Words OddBytes(Words bytes) {
   return _mm256_srai_epi16(bytes, 8);
 }
-// Products of 16-bit integers; the two products of each lane are added.
+// Multiplies 16-bit integers and adds the two products of each lane.
 inline Words MulAddPairs(Words a, Words b) {
   return _mm256_madd_epi16(a, b);
 }
@@ -183,8 +182,8 @@ inline void LoadPairs(const float* p, Floats& first, Floats& second) {
   second = _mm256_shuffle_ps(low, high, 0xDD);
 }
 
-// Converts 16 E4M3 codes to BF16 bits: shifts the mantissa and changes the exponent's bias;
-// subnormals and NaN are looked up.
+// Converts 16 E4M3 codes to BF16 bits: shifts the mantissa and changes the exponent's bias.
+// Subnormal numbers and NaN are looked up in a table.
 constexpr int kE4M3Codes = 16;
 inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
   const __m256i wide =
@@ -193,7 +192,7 @@ inline void DecodeE4M3Codes(const uint8_t* codes, uint16_t* bf16) {
   const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x80)), 8);
   const __m256i normal =
       _mm256_add_epi16(_mm256_slli_epi16(magnitude, 4), _mm256_set1_epi16(0x3C00));
-  // Bytes 2 m and 2 m + 1 of the table, for magnitude m.
+  // Bytes 2 m and 2 m + 1 of the table contain the number of magnitude m.
   const __m256i subnormals = _mm256_broadcastsi128_si256(
       _mm_setr_epi16(0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60));
   const __m256i places = _mm256_add_epi16(_mm256_mullo_epi16(magnitude, _mm256_set1_epi16(0x0202)),
@@ -227,7 +226,7 @@ inline Floats RoundToWhole(Floats v) {
   return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-// Sum and maximum of all lanes, always in the same order.
+// Return the sum or the maximum of all lanes, always computed in the same order.
 inline float SumLanes(Floats v) {
   __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   half = _mm_add_ps(half, _mm_movehl_ps(half, half));

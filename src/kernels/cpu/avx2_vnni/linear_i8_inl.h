@@ -10,8 +10,8 @@ namespace sluice::kernels {
 namespace {
 
 typedef int Sums __attribute__((vector_size(sizeof(Words))));
-// Not an intrinsic: the compiler would choose the encoding by the other instructions that it may
-// use.
+// Not an intrinsic, because the compiler would choose the encoding according to the other
+// instructions that it may use.
 inline Sums Dot(Sums sums, Words w, Words x) {
   asm(SLUICE_VPDPBUSD " %2, %1, %0" : "+x"(sums) : "x"(w), "x"(x));
   return sums;
@@ -26,8 +26,8 @@ inline Sums Dot(Sums sums, Words w, Words x) {
 
 namespace sluice::kernels::avx2_vnni {
 
-// 16 registers hold 6 x 2 sums, two weights, one input and the constant that makes weights
-// unsigned. Few rows use more panels, so that enough sums are in flight.
+// 16 registers contain 6 x 2 sums, two weights, one input and the constant that makes weights
+// unsigned. With few rows, more panels are used, so that enough sums are in flight.
 void SLUICE_LINEAR_I8(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                       int64_t panel_begin, int64_t panel_end) {
   if (row_end - row_begin == 1)

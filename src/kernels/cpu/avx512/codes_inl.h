@@ -28,8 +28,8 @@ inline __m512i LoadVector(const uint8_t* p) {
   return _mm512_loadu_si512(p);
 }
 
-// The resource that a conversion should save: instructions if there are few dot products per line;
-// with many, the execution units that the products use.
+// The resource that a conversion should save. If there are few dot products per line, that is
+// instructions; if there are many, it is the execution units that the products use.
 enum class Among { kFewProducts, kManyProducts };
 
 // Combines F32 numbers (exact in BF16) into pairs (first, second) of BF16.
@@ -53,8 +53,8 @@ inline __m512i Bf16OfE4M3(__m512i upper, __m512i codes, __m512i subnormals) {
     return _mm512_mask_add_epi16(normal, _mm512_testn_epi16_mask(upper, exponents), normal,
                                  difference);
   }
-  // Comparisons run on the units of the products, so all ones are computed where the exponent is
-  // not zero:
+  // Comparisons run on the units of the products, so a value of all ones is computed where the
+  // exponent is not zero:
   const __m512i is_normal =
       _mm512_srai_epi16(_mm512_add_epi16(_mm512_and_si512(upper, exponents), exponents), 15);
   return _mm512_add_epi16(normal, _mm512_andnot_si512(is_normal, difference));
@@ -126,12 +126,13 @@ inline __m512i Shifted(__m512i words, int index) {
 // Returns max(a - b, 0).
 template <Among kAmong>
 inline __m512i SubtractOrZero(__m512i a, __m512i b) {
-  // Saturating subtraction runs on the units of the products; max and subtraction do not.
+  // Saturating subtraction runs on the execution units that the products use; max and plain
+  // subtraction do not.
   if constexpr (kAmong == Among::kFewProducts) return _mm512_subs_epu16(a, b);
   return _mm512_sub_epi16(_mm512_max_epu16(a, b), b);
 }
 
-// Returns whether byte - offset (modulo 256) is at least `least` for any byte.
+// Returns whether byte - offset (modulo 256) is at least `least` for any of the bytes.
 inline bool AnyIsAtLeast(const uint8_t* bytes, int64_t count, uint8_t offset, uint8_t least) {
   __m512i largest = _mm512_setzero_si512();
   for (int64_t i = 0; i < count; i += kVectorBytes) {
@@ -153,8 +154,8 @@ struct I8Codes {
   NoScales ScalesOf(const uint8_t* /*scales*/) const { return {}; }
   bool IsUnusual(const uint8_t* /*scales*/, int64_t /*count*/) const { return false; }
 
-  // Line puts code + 128 into mantissa bits of an F32 that have unit weight, and subtracts the
-  // excess. This avoids shifts, which have the fewest execution units.
+  // Line writes code + 128 into those mantissa bits of an F32 that have unit weight, and subtracts
+  // the excess. This avoids shifts, which have the fewest execution units.
   __m512i Load(const uint8_t* codes, NoScales /*scales*/) const {
     return _mm512_xor_si512(LoadVector(codes), _mm512_set1_epi8(static_cast<char>(0x80)));
   }
@@ -215,7 +216,7 @@ template <Among kAmong>
 struct Mxfp4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;
   static constexpr bool kHasScales = true;
-  using Scales = __m512i;  // what to subtract, in both halves of a row's word
+  using Scales = __m512i;  // the value to subtract, in both halves of a row's word
   __attribute__((always_inline)) __m512i ScalesOf(const uint8_t* scales) const {
     const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
     const __m512i less = _mm512_slli_epi32(
@@ -240,7 +241,7 @@ struct Mxfp4Codes {
 struct HalfMoreTable {
   alignas(64) uint16_t words[32] = {};
   constexpr HalfMoreTable() {
-    constexpr int kUnit = 16;  // unit of the mantissa's three bits
+    constexpr int kUnit = 16;  // the unit of the mantissa's three bits
     for (int i = 0; i < 32; ++i) {
       const int scale = 8 + i % 8;  // in eighths
       const int product = scale * kUnit * 3 / 2;
@@ -253,13 +254,14 @@ struct HalfMoreTable {
 constexpr HalfMoreTable kHalfMore;
 
 // Like Mxfp4Codes, for scales with a mantissa: its bits are added to the number's power of two. A
-// number whose mantissa is 1.5 has all mantissa bits set; the mask keeps those that 1.5 times the
-// scale adds. A scale of zero subtracts everything. IsUnusual reports NaN and negative scales.
+// number whose mantissa is 1.5 has all mantissa bits set. The mask keeps only the bits that 1.5
+// times the scale adds. A scale of zero subtracts everything. IsUnusual reports NaN and negative
+// scales.
 template <Among kAmong>
 struct Nvfp4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 2;
   static constexpr bool kHasScales = true;
-  struct Scales {  // for both halves of a row's word
+  struct Scales {  // the scales, for both halves of a row's word
     __m512i less;  // subtracted from the number's bits
     __m512i mask;  // mask for the number's bits
   };
@@ -304,7 +306,7 @@ struct Int4Codes {
   __m512i numbers = _mm512_load_si512(kCentredIntegers.words);
 };
 
-// Looks up the code minus its zero point; the table's index is that difference plus 16.
+// Looks up the code minus its zero point; the index into the table is that difference plus 16.
 struct ZeroPointInt4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 4;
   static constexpr bool kHasScales = true;

@@ -36,7 +36,7 @@ inline void ExpandSteps(const uint8_t* codes, const uint8_t* scales, int64_t sca
   }
 }
 
-// Returns the same as Pairs, with fewer instructions, one of which uses the port of the
+// Returns the same result as Pairs, with fewer instructions. One of them uses the port of the
 // permutations.
 inline __m512i ShuffledPairs(__m512 first, __m512 second) {
   const __m512i upper_halves =

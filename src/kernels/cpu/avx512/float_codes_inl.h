@@ -43,7 +43,7 @@ struct F8Floats : PairCodes {
   }
 };
 
-// Converts codes by way of the BF16 pairs of `Format` (codes_inl.h).
+// Converts codes to F32 through the BF16 pairs of `Format` (codes_inl.h).
 template <typename Format>
 struct E2M1Floats : PlainCodes {
   static constexpr int kInputs = 8, kGroupInputs = Format::kScaleVectors * kInputs;

@@ -1,9 +1,8 @@
 // The vector operations of the shared kernels (cpu/*_inl.h), for AVX-512.
 //
 // Included only by files compiled with the instructions' flags. Everything is in an unnamed
-// namespace, and nothing of the standard library is used: the linker might keep the copy of an
-// inline function with external linkage that was compiled here, with these instructions, for the
-// whole program.
+// namespace, and nothing of the standard library is used. Otherwise, the linker might use the copy
+// of an inline function that was compiled here, with these instructions, in the whole program.
 #pragma once
 
 #include <immintrin.h>
@@ -96,7 +95,7 @@ inline Mask And(Mask a, Mask b) {
   return a & b;
 }
 
-// The first, and the second, number of each 32-bit lane's pair of BF16 numbers, as F32.
+// Return the first, or the second, number of each 32-bit lane's pair of BF16 numbers, as F32.
 inline Floats FirstOfPair(Words pairs) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
 }
@@ -140,14 +139,14 @@ inline Floats ToFloats(Words v) {
 inline Words AddWords(Words a, Words b) {
   return _mm512_add_epi32(a, b);
 }
-// The even, and the odd, bytes of each lane, sign-extended to pairs of 16-bit integers.
+// Return the even, or the odd, bytes of each lane, sign-extended to pairs of 16-bit integers.
 inline Words EvenBytes(Words bytes) {
   return _mm512_srai_epi16(_mm512_slli_epi16(bytes, 8), 8);
 }
 inline Words OddBytes(Words bytes) {
   return _mm512_srai_epi16(bytes, 8);
 }
-// Products of 16-bit integers; the two products of each lane are added.
+// Multiplies 16-bit integers and adds the two products of each lane.
 inline Words MulAddPairs(Words a, Words b) {
   return _mm512_madd_epi16(a, b);
 }
@@ -176,8 +175,8 @@ inline void LoadPairs(const float* p, Floats& first, Floats& second) {
   second = _mm512_permutex2var_ps(a, _mm512_or_si512(even, _mm512_set1_epi32(1)), b);
 }
 
-// Converts 32 E4M3 codes to BF16 bits: shifts the mantissa and changes the exponent's bias;
-// subnormals and NaN are looked up.
+// Converts 32 E4M3 codes to BF16 bits: shifts the mantissa and changes the exponent's bias.
+// Subnormal numbers and NaN are looked up in a table.
 constexpr int kE4M3Codes = 32;
 inline __m512i Bf16OfE4M3Codes(__m256i codes) {
   const __m512i wide = _mm512_cvtepu8_epi16(codes);
@@ -208,7 +207,7 @@ inline Floats RoundToWhole(Floats v) {
   return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-// Sum and maximum of all lanes, always in the same order.
+// Return the sum or the maximum of all lanes, always computed in the same order.
 inline float SumLanes(Floats v) {
   __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v),
                               _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1)));

@@ -1,9 +1,9 @@
 // One chunk of attention of one token for all KV heads together. Same arithmetic as
 // attention_inl.h, with the same bits.
 //
-// A block contains the panels of one head after another. Prefetches head by head would read pieces
-// of 1 to 4 KiB with gaps in between, which halves the memory bandwidth. Here groups of whole
-// blocks are prefetched to L2 contiguously, each during the products of the previous group.
+// A block contains the panels of one head after another. Prefetching head by head would read pieces
+// of 1 to 4 KiB with gaps between them, which halves the memory bandwidth. Instead, groups of whole
+// blocks are prefetched to L2 contiguously, each group during the products of the previous group.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class BlockWalk {
     for (int i = 0; i < group_blocks_; ++i) add(args.next_k_blocks[i]);
   }
 
-  // Calls body(head, part) for each head of each group: of keys, and of values.
+  // Calls body(head, part) for each head of each group, first of keys, then of values.
   template <typename Body>
   void ForEachKeys(const Body& body) const {
     ForEachPart(order_, body);
@@ -84,7 +84,7 @@ class BlockWalk {
 
   const AttentionHeadsArgs& args_;
   int64_t panel_bytes_;
-  int block_panels_;  // panels of a block, over all heads
+  int block_panels_;  // number of panels of a block, over all heads
   int group_blocks_;
   int first_block_, blocks_;
   // Blocks of keys, of values, and of the next keys.

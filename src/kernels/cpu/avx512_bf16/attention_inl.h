@@ -30,10 +30,10 @@ namespace {
 
 constexpr int kTileVectors = 4;  // vectors of sums per row of a tile
 constexpr int kPositions = kAttentionPanelPositions;
-constexpr uint32_t kFirst = 0xFFFF, kSecond = 0xFFFF0000;  // masks of a pair's two positions
+constexpr uint32_t kFirst = 0xFFFF, kSecond = 0xFFFF0000;  // masks of the two positions of a pair
 
-// Forced inline: GCC 12 treats a function that only prefetches as free of side effects, and drops
-// calls of it.
+// Forced inline: GCC 12 assumes that a function that only prefetches has no side effects, and
+// removes its calls.
 __attribute__((always_inline)) inline void Fetch(const uint8_t* line) {
   _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
 }
@@ -41,7 +41,8 @@ __attribute__((always_inline)) inline void Fetch(const uint8_t* line) {
 // The panels that a call reads, and the panels of the next chunk, which it prefetches to L2.
 struct Panels {
   int first, end;  // panels of the chunk
-  // Keys, values, next keys, next values: for each, as many panels as [first, end).
+  // Keys, values, next keys, next values. For each of them, there are as many panels as in [first,
+  // end).
   const uint8_t* order[4 * kAttentionPanels];
 
   int count() const { return end - first; }
@@ -50,14 +51,14 @@ struct Panels {
   int ahead() const { return 2 * count(); }
 };
 
-// Prefetches the next chunk in small parts between the work of many rows; a few rows alone would
-// have to wait for it.
+// Prefetches the next chunk in small parts between the work of many rows. With only a few rows, the
+// rows would have to wait for the prefetches.
 class Fetcher {
  public:
   Fetcher(const AttentionChunkArgs& args, int64_t panel_bytes)
       : args_(args), panel_bytes_(panel_bytes) {}
 
-  // The next `times` calls of Some together prefetch the bytes before `share_end`.
+  // The next `times` calls of Some prefetch the bytes before `share_end` together.
   void Begin(int64_t share_end, int times) {
     const int64_t lines = (share_end - next_ + 63) / 64;
     lines_at_once_ = static_cast<int>((lines + times - 1) / times);
@@ -108,7 +109,8 @@ inline void ScorePanels(const uint16_t* q, int head_dim, const uint8_t* const* p
     ahead[p] = panels_ahead[p];
   }
   const Kv kv;
-  // Panels that are read before their products, so that these share a broadcast query.
+  // Number of panels that are read before their products, so that the products share a broadcast
+  // query.
   constexpr int kAtOnce = Kv::kVectors == 1 ? kPanels : 1;
   for (int pair = 0; pair < head_dim / 2; pair += Kv::kVectors) {
     const int64_t offset = int64_t{pair} * kPositions;
@@ -145,7 +147,7 @@ inline void ScorePanels(const uint16_t* q, int head_dim, const uint8_t* const* p
   }
 }
 
-// Loads and stores of whole vectors (AllLanes), or of the lanes of a mask.
+// Load and store whole vectors (AllLanes), or the lanes of a mask.
 struct AllLanes {};
 inline Floats LoadLanes(const float* p, AllLanes) {
   return Load(p);
@@ -197,7 +199,7 @@ inline void AddValues(const ValueRows& rows, const Panels& panels, int begin, in
   const Kv kv;
   constexpr int kRead = kVectors < Kv::kVectors ? 1 : Kv::kVectors;  // vectors read together
   constexpr int kAtOnce = Kv::kVectors == 1 ? kVectors : kRead;      // read before their products
-  // Adds positions 2 pair and 2 pair + 1 of the chunk; `halves` selects which of the two.
+  // Adds positions 2 pair and 2 pair + 1 of the chunk; `halves` selects one of them or both.
   const auto add = [&](const uint8_t* panel, const uint8_t* ahead, int pair, const auto& halves)
       __attribute__((always_inline)) {
     const int64_t offset = pair % (kPositions / 2) * value_dim + d;
@@ -277,7 +279,7 @@ template <typename Kv, bool kFetch, int kRows>
 void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row, Fetcher& fetcher) {
   alignas(64) uint16_t q[kRows * kMaxKeyDim];
   RoundQueries(args.q + int64_t{row} * args.head_dim, kRows, args.head_dim, q);
-  // Rows see [start, limit); both are non-decreasing over the rows.
+  // A row sees positions [start, limit). Both bounds are non-decreasing over the rows.
   const int last = row + kRows - 1;
   const int panel_end = (args.limits[last] + kPositions - 1) / kPositions;
   // Every tile puts its scores at the beginning of the scratch, so that they stay in L1.
@@ -297,8 +299,8 @@ void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row, F
     if constexpr (!kFetch) fetcher.Some();
   }
 
-  // Pairs of positions that all rows see are added for all rows together, the others for each row
-  // alone, because a weight of zero would not cancel a NaN.
+  // Pairs of positions that all rows see are added for all rows together. The other pairs are added
+  // for each row alone, because a weight of zero would not cancel a NaN.
   const auto rows = [&](int r) {
     return ValueRows{args.scores + (r - row) * kAttentionChunk,
                      args.out + int64_t{r} * args.value_dim, args.value_dim};

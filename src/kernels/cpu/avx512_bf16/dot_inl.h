@@ -13,9 +13,9 @@ inline __m512bh Broadcast(const uint16_t* pair) {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
 }
 
-// Adds the products of all pairs with one pair, which the instruction reads from memory: GCC 12
-// would keep a broadcast pair that several sums share in a register, and too few are free. Clang's
-// unoptimized code has no register for such an operand.
+// Adds the products of all pairs with one pair, which the instruction reads from memory. GCC 12
+// would keep a broadcast pair that several sums share in a register, but too few registers are
+// free. Clang's unoptimized code has no register for such an operand.
 inline __m512 DotOfAll(__m512 sums, __m512bh pairs, const uint16_t* pair) {
 #ifdef __clang__
   return _mm512_dpbf16_ps(sums, pairs, Broadcast(pair));

@@ -22,7 +22,7 @@ struct E4M3Bytes {
 };
 constexpr E4M3Bytes kE4M3Bytes;
 
-// Converts 64 codes: the lower, or the upper, byte of each number replaces its code.
+// Converts 64 codes: replaces each code by the lower, or by the upper, byte of its number.
 struct E4M3Permutations {
   // The permutation uses 7 bits of an index, so the sign bit is ignored.
   __m512i Lower(__m512i codes) const { return _mm512_permutex2var_epi8(lower[0], codes, lower[1]); }

@@ -6,8 +6,9 @@
 
 namespace sluice::kernels::avx512_bf16 {
 
-constexpr int64_t kExpandRows = 48;  // a multiple of a tile's rows
-constexpr int kOneRowPanels = 8;     // panels of a tile of one row with codes of 4 bits
+constexpr int64_t kExpandRows = 48;  // a multiple of the number of rows of a tile
+// Number of panels of a tile that has one row, with codes of 4 bits.
+constexpr int kOneRowPanels = 8;
 LinearFunction LinearBf16;
 // The same bits, by F32 multiply-adds for many rows: faster where dot products are slow.
 LinearFunction LinearBf16MultiplyAdds;

@@ -7,8 +7,8 @@
 //
 // Narrow codes are converted to BF16 in registers for few rows, segment by segment in L1 for more
 // rows, and before the product for many rows (linear_unit.cc). For an intermediate number of rows,
-// BF16 weights are also multiplied segment by segment, so that the next segment can be fetched from
-// memory meanwhile.
+// BF16 weights are also multiplied segment by segment, so that the next segment is fetched from
+// memory during the products.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512/codes_inl.h"
@@ -26,8 +26,8 @@ namespace {
 constexpr int kPanelRows = 16;
 constexpr int kTileRows = 6;
 constexpr int kWidePanels = 4;
-// kFewRows x kFewPanels: the sums that fit in registers while codes are expanded. kFewestRows:
-// maximum rows for Among::kFewProducts.
+// kFewRows x kFewPanels: the number of sums that fit in registers while codes are expanded.
+// kFewestRows: maximum number of rows for Among::kFewProducts.
 constexpr int kFewRows = 8;
 constexpr int kFewPanels = 2;
 constexpr int kFewestRows = 4;
@@ -39,7 +39,7 @@ constexpr int64_t kLineBytes = 64;  // 16 pairs: one pair of inputs for each row
 constexpr int64_t kStepPairs = 16;
 constexpr int64_t kStepBytes = kStepPairs * kLineBytes;
 
-// Adds the products of whole pairs of inputs, whose lines begin at lines[]. Meanwhile prefetches
+// Adds the products of whole pairs of inputs, whose lines begin at lines[]. Also prefetches
 // `ahead_bytes` per pair from each ahead[].
 template <int kRows, int kPanels, int kAhead = 0>
 __attribute__((always_inline)) inline void AddPairs(
@@ -147,11 +147,12 @@ struct F8Permutations {
   };
   __attribute__((always_inline)) Bytes Load(const uint8_t* codes, NoScales /*scales*/) const {
     __m512i bytes = LoadVector(codes);
-    // Loads once: GCC 12 would load again for each permutation, which overwrites its operand.
+    // Loads only once. GCC 12 would load again for each permutation, because a permutation
+    // overwrites its operand.
     asm("" : "+v"(bytes));
     return {permutations.Lower(bytes), permutations.Upper(bytes)};
   }
-  // The even codes, or the odd ones: joins the lower and the upper byte of each.
+  // Returns the even codes, or the odd ones: joins the lower and the upper byte of each number.
   __attribute__((always_inline)) __m512i Line(int i, const Bytes& bytes,
                                               NoScales /*scales*/) const {
     if constexpr (kAmong == Among::kFewProducts) {
@@ -179,8 +180,8 @@ struct BytesAhead {
   int64_t codes, scales;
 };
 
-// The prefetch distance at a step of a panel: past the panel's end, continues with the panel after
-// this group.
+// Returns the prefetch distance at a step of a panel. After the panel's end, continues with the
+// panel that follows this group.
 template <int kPanels>
 BytesAhead AheadOf(const LinearArgs& args, int64_t step) {
   const int64_t scales = kBytesAhead / args.code_step_bytes * args.scale_step_bytes;
@@ -226,12 +227,14 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
               _MM_HINT_T0);
         }
       }
-      // Not unrolled: the instructions of a whole step exceed the cache of decoded instructions.
+      // Not unrolled, because the instructions of a whole step exceed the cache of decoded
+      // instructions.
 #pragma GCC unroll 1
       for (int v = 0; v < Codes::kScaleVectors; ++v) {
-        // One row: each pair is loaded once for all panels, as load units are the scarcest. More
-        // rows: one register per row's address. The asm statements hide values from GCC 12, which
-        // would load or compute them again for every pair and spill others.
+        // One row: each pair is loaded once for all panels, because load units are the scarcest
+        // resource. More rows: one register per row's address. The asm statements hide values from
+        // GCC 12, which would otherwise load or compute them again for every pair and spill other
+        // values.
         constexpr bool kOneRow = kRows == 1;
         [[maybe_unused]] __m512bh pairs[Codes::kLines];
         [[maybe_unused]] const uint16_t* rows[kRows];
@@ -239,7 +242,7 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
 #pragma GCC unroll 4
           for (int i = 0; i < Codes::kLines; ++i) {
             pairs[i] = Broadcast(inputs + 2 * i);
-#ifndef __clang__  // Clang's unoptimized code has no register for it
+#ifndef __clang__  // Clang's unoptimized code has no free register for it
             asm("" : "+v"(pairs[i]));
 #endif
           }
@@ -336,7 +339,7 @@ struct SegmentTile {
   int64_t panel;
   int64_t row_begin, rows;
   float* sums;    // [rows][panels][16], of the current chains
-  float* totals;  // the same for the previous blocks
+  float* totals;  // the sums of the previous blocks, in the same layout
 
   // Adds the segment's `count` inputs, whose lines begin at lines[], to the sums, in tiles of up to
   // kMaxRows rows. add_pairs<rows>(inputs, sums) must add the whole pairs. At the end of a block
@@ -397,7 +400,7 @@ struct SegmentTile {
   }
 };
 
-// The segment from step `begin` on; after the last step, one with no steps.
+// Returns the segment from step `begin` on; after the last step, a segment without steps.
 inline Segment SegmentAt(const LinearArgs& args, int64_t all_steps, int64_t begin) {
   const int64_t block_steps = args.block_scales != nullptr ? args.block_steps : all_steps;
   const int64_t block = begin / block_steps;
@@ -435,8 +438,8 @@ void MultiplySegmentsFetching(const LinearArgs& args, int64_t row_begin, int64_t
     const int64_t left = args.cols - begin * 2 * kStepPairs;
     const int64_t count =
         left < segment.steps * 2 * kStepPairs ? left : segment.steps * 2 * kStepPairs;
-    // Each of the first tiles prefetches a part of the next segment: otherwise memory would be idle
-    // while the other tiles read this one from the cache.
+    // Each of the first tiles prefetches a part of the next segment. Otherwise the memory would be
+    // idle while the other tiles read the current segment from the cache.
     int next_ahead = 0;
     tile.Add<kTileRows, kPanels>(
         segment, count, lines,
@@ -467,11 +470,11 @@ void MultiplySegments(const LinearArgs& args, int64_t row_begin, int64_t rows, i
 
 // --- Many rows: codes of the next segment are converted during the products of this one ---------
 
-// Small enough that there are at least as many tiles as panels: each tile expands one panel.
+// So small that there are at least as many tiles as panels: each tile expands one panel.
 constexpr int kCodeTileRows = 5;
 
-// Adds pairs, and meanwhile expands `vectors` vectors of codes to lines, on execution units that
-// the products do not use.
+// Adds pairs. At the same time, expands `vectors` vectors of codes to lines, on execution units
+// that the products do not use.
 template <typename Codes, int kRows, int kPanels>
 __attribute__((always_inline)) inline void AddPairsAndExpand(
     const uint16_t* x, int64_t x_stride, int64_t pairs, const uint8_t* const (&lines)[kPanels],
@@ -510,11 +513,12 @@ __attribute__((always_inline)) inline void AddPairsAndExpand(
 }
 
 // REQUIRES: more than kLongCodeRows rows; whole steps. No segment is longer than the previous one,
-// so each has enough pairs to expand the next meanwhile.
+// so each segment has enough pairs to expand the next one at the same time.
 template <typename Codes, int kPanels>
 void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t rows, int64_t panel) {
-  // The distances avoid multiples of 4 KiB: lines loaded and stored together would share a set of
-  // L1, and the store queue would take them for the same address.
+  // The distances avoid multiples of 4 KiB. At such a multiple, lines that are loaded and stored at
+  // the same time would share a set of L1, and the store queue would assume that they have the same
+  // address.
   constexpr int64_t kPanelBytes = kSegmentSteps * kStepBytes + 5 * kLineBytes;
   constexpr int64_t kBufferBytes = kWidePanels * kSegmentSteps * kStepBytes + 2048;
   static_assert(kPanels * kPanelBytes <= kBufferBytes);
@@ -564,7 +568,7 @@ void MultiplyCodeSegments(const LinearArgs& args, int64_t row_begin, int64_t row
   tile.Store<kPanels>(args.block_scales != nullptr ? totals : sums);
 }
 
-// Calls multiply<panels>(row, rows, panel) for at most kExpandRows rows and four panels or one.
+// Calls multiply<panels>(row, rows, panel) for at most kExpandRows rows, with four panels or one.
 template <typename Multiply>
 void ForEachSegmentTile(int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end,
                         const Multiply& multiply) {
@@ -603,7 +607,7 @@ constexpr int kPanelsOfFew = kIsNvfp4<Codes> ? (kMaxRows == 1 ? kWidePanels : kF
                              : kMaxRows <= kFewestRows             ? kWidePanels
                                                                    : kFewPanels;
 
-// Codes are expanded again for each tile of rows, by execution units that would otherwise be mostly
+// Codes are expanded again for each tile of rows, on execution units that would otherwise be mostly
 // idle.
 template <typename Codes, bool kBlocks, int kMaxRows>
 void MultiplyFew(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
@@ -680,7 +684,7 @@ void LinearBf16(const LinearArgs& args, int64_t row_begin, int64_t row_end, int6
   const int64_t rows = row_end - row_begin;
   const bool is_short = rows > kTileRows && rows <= kExpandRows;
   if (args.expand == nullptr && args.block_scales == nullptr && !is_short) {
-    // 32 registers hold 6 x 4 sums, four weights and one input.
+    // 32 registers contain 6 x 4 sums, four weights and one input.
     ForEachTile<kTileRows, kWidePanels>(row_begin, row_end, panel_begin, panel_end,
                                         [&]<int kRows, int kPanels>(int64_t row, int64_t panel) {
                                           MultiplyTile<kRows, kPanels>(args, row, panel);

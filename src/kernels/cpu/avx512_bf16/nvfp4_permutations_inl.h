@@ -30,7 +30,7 @@ struct Nvfp4ScaleBytes {
 };
 constexpr Nvfp4ScaleBytes kNvfp4ScaleBytes;
 
-// Permutation indices for each of four panels of 16 rows: for row r of all, bytes r and 64 + r,
+// Permutation indices for each of four panels of 16 rows: for each row r, bytes r and 64 + r,
 // twice.
 struct RowPlaces {
   alignas(64) uint8_t bytes[4][64] = {};
@@ -47,7 +47,7 @@ template <Among kAmong>
 struct Nvfp4Permutations : Nvfp4Codes<kAmong> {
   using Scales = typename Nvfp4Codes<kAmong>::Scales;
 
-  // Prepares the scales of panels kFirst and up, `stride` bytes apart; four at a time.
+  // Prepares the scales of panels from kFirst on, `stride` bytes apart, four panels at a time.
   template <int kFirst = 0, int kPanels>
   __attribute__((always_inline)) void ScalesOfPanels(const uint8_t* scales, int64_t stride,
                                                      Scales (&ready)[kPanels]) {
@@ -75,7 +75,7 @@ struct Nvfp4Permutations : Nvfp4Codes<kAmong> {
     }
     if constexpr (kFirst + kCount < kPanels) ScalesOfPanels<kFirst + kCount>(scales, stride, ready);
   }
-  // With many sums, no register is left for `largest`: the scales are checked again.
+  // With many sums, no register is left for `largest`, so the scales are checked again.
   bool IsUnusual(const uint8_t* scales, int64_t count) const {
     if constexpr (kAmong == Among::kManyProducts)
       return Nvfp4Codes<kAmong>::IsUnusual(scales, count);

@@ -19,7 +19,7 @@ inline Sums Dot(Sums sums, Words w, Words x) {
 
 namespace sluice::kernels::avx512_vnni {
 
-// 32 registers hold 6 x 4 sums, four weights and one input.
+// 32 registers contain 6 x 4 sums, four weights and one input.
 void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
               int64_t panel_end) {
   MultiplyI8Range<6, 4>(args, row_begin, row_end, panel_begin, panel_end);

@@ -80,8 +80,8 @@ inline void StoreWords4(const Value& value, uint8_t* lines) {
 // Expands 4 words of E2M1 codes, times the scales of their rows, to a quarter of four lines.
 inline void ExpandWords4(uint32x4_t words, uint8x16x2_t table, Floats scales, uint8_t* lines) {
   const auto value = [&]<int kPlace>() __attribute__((always_inline)) {
-    // Table indices per lane, from the highest byte: the code, the code + 16, and two that are out
-    // of range and give zero.
+    // Table indices per lane, from the highest byte: the code, the code + 16, and two indices that
+    // are out of range, which give zero.
     const uint32x4_t places =
         vmlaq_n_u32(vdupq_n_u32(0x0010FFFF), CodesAt<kPlace>(words), 0x01010000);
     const uint8x16_t number = vqtbl2q_u8(table, vreinterpretq_u8_u32(places));
@@ -140,7 +140,7 @@ void ExpandMxfp4(const uint8_t* codes, const uint8_t* scales, int64_t steps, uin
 }
 
 void ExpandInt4(const uint8_t* codes, const uint8_t* zero_points, int64_t steps, uint8_t* lines) {
-  constexpr uint32_t kZero = 8;  // zero point of formats that store none
+  constexpr uint32_t kZero = 8;  // the zero point of formats that do not store one
   for (int64_t i = 0; i < steps * kStepBytes4; i += kVectorBytes) {
     // Four lines of codes per step.
     const int64_t line = i / kLineBytes, row = i % kLineBytes / 4;

@@ -18,7 +18,8 @@ inline Inputs InputsAt(const int8_t* x) {
   __builtin_memcpy(&bytes, x, 4);
   return vreinterpretq_s8_u32(vdupq_n_u32(bytes));
 }
-// The sum of two products of a number in [-128, 127] and one in [-127, 127] fits 16 bits.
+// The sum of two products, each of a number in [-128, 127] and a number in [-127, 127], fits in 16
+// bits.
 inline Sums Dot(Sums sums, Weights w, Inputs x) {
   const int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(x));
   const int16x8_t high = vmull_high_s8(w, x);

@@ -1,8 +1,8 @@
 // The vector operations of the shared kernels (cpu/*_inl.h), for Advanced SIMD.
 //
-// Everything is in an unnamed namespace, and nothing of the standard library is used: of an inline
-// function with external linkage, the linker might keep the copy from a file compiled with more
-// instructions, for the whole program.
+// Everything is in an unnamed namespace, and nothing of the standard library is used. Otherwise,
+// the linker might use the copy of an inline function from a file that was compiled with more
+// instructions, in the whole program.
 #pragma once
 
 #include <arm_neon.h>
@@ -46,7 +46,7 @@ inline void Store(float* p, Floats v) {
 inline Words LoadWords(const void* p) {
   return vld1q_s32(static_cast<const int32_t*>(p));
 }
-// Masks of loads and stores select the first lanes; a load sets the other lanes to zero.
+// The masks of loads and stores select the first lanes. A load sets the other lanes to zero.
 inline Words LoadWords(const void* p, Mask mask) {
   if (All(mask)) return LoadWords(p);
   int32_t buffer[kLanes] = {};
@@ -81,7 +81,7 @@ inline Floats MulAdd(Floats a, Floats b, Floats c) {
 inline Floats NegMulAdd(Floats a, Floats b, Floats c) {
   return vfmsq_f32(c, a, b);
 }  // c - a * b
-// Returns b if either is NaN; the instructions for maximum and minimum would return NaN.
+// Returns b if either is NaN. The instructions for maximum and minimum would return NaN.
 inline Floats Max(Floats a, Floats b) {
   return vbslq_f32(vcgtq_f32(a, b), a, b);
 }
@@ -107,7 +107,7 @@ inline Mask And(Mask a, Mask b) {
   return vandq_u32(a, b);
 }
 
-// The first, and the second, number of each 32-bit lane's pair of BF16 numbers, as F32.
+// Return the first, or the second, number of each 32-bit lane's pair of BF16 numbers, as F32.
 inline Floats FirstOfPair(Words pairs) {
   return vreinterpretq_f32_s32(vshlq_n_s32(pairs, 16));
 }
@@ -172,14 +172,14 @@ inline void LoadPairs(const float* p, Floats& first, Floats& second) {
   second = pairs.val[1];
 }
 
-// Converts 16 E4M3 codes to BF16 bits: shifts the mantissa and changes the exponent's bias;
-// subnormals and NaN are looked up.
+// Converts 16 E4M3 codes to BF16 bits: shifts the mantissa and changes the exponent's bias.
+// Subnormal numbers and NaN are looked up in a table.
 constexpr int kE4M3Codes = 16;
 inline uint16x8_t Bf16OfE4M3(uint16x8_t codes) {
   const uint16x8_t magnitude = vandq_u16(codes, vdupq_n_u16(0x7F));
   const uint16x8_t sign = vshlq_n_u16(vandq_u16(codes, vdupq_n_u16(0x80)), 8);
   const uint16x8_t normal = vaddq_u16(vshlq_n_u16(magnitude, 4), vdupq_n_u16(0x3C00));
-  // Bytes 2 m and 2 m + 1 of the table, for magnitude m.
+  // Bytes 2 m and 2 m + 1 of the table contain the number of magnitude m.
   const uint16x8_t subnormals = {0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60};
   const uint16x8_t places = vmlaq_n_u16(vdupq_n_u16(0x0100), magnitude, 0x0202);
   const uint16x8_t subnormal = vreinterpretq_u16_u8(
@@ -215,7 +215,7 @@ inline Floats RoundToWhole(Floats v) {
   return vrndnq_f32(v);
 }
 
-// Sum and maximum of all lanes, always in the same order.
+// Return the sum or the maximum of all lanes, always computed in the same order.
 inline float SumLanes(Floats v) {
   return vaddvq_f32(v);
 }

@@ -25,10 +25,10 @@ constexpr int kPanelRows = 16;
 constexpr int kPanelVectors = kPanelRows / kLanes;
 constexpr int64_t kLineBytes = 64;  // a word for each of 16 rows
 constexpr int64_t kBytesAhead = 2048;
-constexpr int64_t kStepLines = 16;  // lines that a step of codes expands to
+constexpr int64_t kStepLines = 16;  // number of lines to which a step of codes expands
 constexpr int64_t kStepBytes = kStepLines * kLineBytes;
 
-// Loads two words of each of two rows: 16 bytes. Bytes past the end of the rows are zero. `left`:
+// Loads two words of each of two rows: 16 bytes. Bytes after the end of the rows are zero. `left`:
 // bytes left in each row.
 inline uint32x4_t RowPair(const uint8_t* first, const uint8_t* second, int64_t left) {
   if (left >= 8) return vreinterpretq_u32_u8(vcombine_u8(vld1_u8(first), vld1_u8(second)));

@@ -1,7 +1,7 @@
 // One chunk of attention, and the vector functions used before and after it.
 //
-// Per row: a score is one chain of multiply-adds over head_dim, the sum of weights is taken in
-// lanes of positions, and an output element is one chain over the positions that the row sees. None
+// For each row: a score is one chain of multiply-adds over head_dim; the sum of weights is computed
+// in lanes of positions; an output element is one chain over the positions that the row sees. None
 // of this depends on the other rows of the tile.
 #include "kernels/cpu/ops/ops.h"
 
@@ -14,7 +14,7 @@ namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
 constexpr int kTileRows = 4;
-constexpr int kTileVectors = kLanes == 8 ? 2 : 4;  // as many sums as registers allow
+constexpr int kTileVectors = kLanes == 8 ? 2 : 4;  // as many vectors of sums as the registers allow
 constexpr int kScorePanels = kTileVectors / kPanelVectors;
 
 template <bool kBf16, int kRows, int kPanels>
@@ -28,7 +28,8 @@ inline void ScorePanels(const AttentionChunkArgs& args, int row, int panel) {
                      scores);
 }
 
-// Scores of rows [row, row + kRows) at positions [begin, end), rounded out to whole panels.
+// Computes the scores of rows [row, row + kRows) at positions [begin, end), which are extended to
+// whole panels.
 template <bool kBf16, int kRows>
 inline void Score(const AttentionChunkArgs& args, int row, int begin, int end) {
   const int panels = (end + kPanelRows - 1) / kPanelRows;
@@ -38,8 +39,8 @@ inline void Score(const AttentionChunkArgs& args, int row, int begin, int end) {
   for (; panel < panels; ++panel) ScorePanels<kBf16, kRows, 1>(args, row, panel);
 }
 
-// The vectors of positions that a row sees: calls body(i, lanes) for those at i, with AllLanes()
-// for whole vectors, else with the mask of the lanes that it sees.
+// Visits the vectors of positions that a row sees. Calls body(i, lanes) for the vector at i: with
+// AllLanes() for whole vectors, otherwise with the mask of the lanes that the row sees.
 template <typename Body>
 __attribute__((always_inline)) inline void ForEachSeen(int start, int limit, const Body& body) {
   int i = start / kLanes * kLanes;
@@ -149,7 +150,7 @@ inline void AddAllValues(const AttentionChunkArgs& args, int row, int begin, int
 
 template <bool kBf16, int kRows>
 void AttendRows(const AttentionChunkArgs& args, int row) {
-  // Rows see [start, limit); both are non-decreasing over the rows.
+  // A row sees positions [start, limit). Both bounds are non-decreasing over the rows.
   const int last = row + kRows - 1;
   const int first_start = args.starts[row];
   const int last_start = args.starts[last];
@@ -157,8 +158,8 @@ void AttendRows(const AttentionChunkArgs& args, int row) {
   const int last_limit = args.limits[last];
   Score<kBf16, kRows>(args, row, first_start, last_limit);
   for (int r = row; r <= last; ++r) Softmax(args, r);
-  // Positions that all rows see are added together, the rest for each row alone: a weight of zero
-  // would not cancel a NaN.
+  // Positions that all rows see are added for all rows together, the other positions for each row
+  // alone, because a weight of zero would not cancel a NaN.
   if (last_start >= first_limit) {
     for (int r = row; r <= last; ++r)
       AddAllValues<kBf16, 1>(args, r, args.starts[r], args.limits[r], true);

@@ -7,7 +7,7 @@ constexpr int64_t kBlock = 256;  // kMaximaBlock
 
 struct Maximum {
   Floats largest = Set(-__builtin_inff());
-  Floats nan = Zero();  // NaN in lanes that had a NaN
+  Floats nan = Zero();  // contains NaN in lanes that had a NaN
 
   void Add(Floats v) {
     largest = Max(v, largest);

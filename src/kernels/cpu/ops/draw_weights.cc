@@ -5,7 +5,7 @@ namespace {
 
 constexpr int64_t kBlock = 256;  // kDrawSumBlock
 
-// As ExpOfMinus of kernels/draw_weights.h, with the same roundings: every product and sum is
+// Like ExpOfMinus of kernels/draw_weights.h, with the same roundings: every product and sum is
 // rounded separately.
 Floats ExpOfMinus(Floats x) {
   const Floats clamped = Min(x, Set(87.0f));
@@ -23,7 +23,7 @@ Floats ExpOfMinus(Floats x) {
   return Select(Greater(Set(87.0f), x), ScaleByPowerOfTwo(e, n), Zero());
 }
 
-// The contract of DrawBlockSums requires eight lanes, whatever the register size.
+// The contract of DrawBlockSums requires eight lanes for any register size.
 typedef float Eight __attribute__((vector_size(32)));
 
 Eight LoadEight(const float* x) {
@@ -52,7 +52,7 @@ void DrawWeights(const float* logits, int64_t count, float largest, float scale,
 }
 
 void DrawBlockSums(const float* weights, int64_t count, double* sums) {
-  // Number of blocks summed together, so that sums need not wait for one another.
+  // Number of blocks that are summed together, so that sums need not wait for one another.
   constexpr int kAtOnce = 4;
   int64_t begin = 0;
   for (; begin + kAtOnce * kBlock <= count; begin += kAtOnce * kBlock) {

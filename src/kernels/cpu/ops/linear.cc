@@ -6,10 +6,10 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-// AVX-512: 32 registers hold 5 x 4 sums, four weights twice (as stored and widened) and one input.
-// AVX2: 16 registers hold 5 x 2 sums, two weights, a mask and one input (GCC 12 cannot fit 6 x 2
-// sums); few rows use more panels, so that enough sums are in flight.
-// NEON: 32 registers hold 6 x 4 or 2 x 8 sums, four weights and one input.
+// AVX-512: 32 registers contain 5 x 4 sums, four weights twice (as stored and widened) and one
+// input. AVX2: 16 registers contain 5 x 2 sums, two weights, a mask and one input (GCC 12 cannot
+// fit 6 x 2 sums); few rows use more panels, so that enough sums are in flight. NEON: 32 registers
+// contain 6 x 4 or 2 x 8 sums, four weights and one input.
 template <bool kBf16Inputs, bool kBf16Weights>
 void Multiply(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
               int64_t panel_end) {

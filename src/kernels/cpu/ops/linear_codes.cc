@@ -1,5 +1,5 @@
-// linear of BF16 inputs with weights as codes: for few rows they are expanded in registers, else
-// segment by segment (linear_inl.h).
+// linear for BF16 inputs with weights stored as codes. For few rows the codes are expanded in
+// registers, otherwise segment by segment (linear_inl.h).
 #include "kernels/cpu/ops/ops.h"
 
 #include SLUICE_FLOAT_CODES  // kernels/cpu/<isa>/float_codes_inl.h
@@ -7,7 +7,7 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-// Each tile of rows expands the codes again: with more rows than this, expanding them once for all
+// Each tile of rows expands the codes again. With more rows than this, expanding them once for all
 // tiles is faster.
 constexpr int64_t kCodeRows = kLanes == 16 ? 64 : 10;
 static_assert(kCodeRows <= kChunkRows);

@@ -1,11 +1,11 @@
-// linear with 8-bit integers without dot products of bytes: products of 16-bit integers.
+// linear with 8-bit integers, without dot products of bytes: uses products of 16-bit integers.
 #include "kernels/cpu/ops/ops.h"
 
 namespace sluice::kernels {
 namespace {
 
-// Bytes 0 and 2, and bytes 1 and 3, of each word as 16-bit numbers: sums of two products of 8-bit
-// numbers fit 32 bits.
+// Return bytes 0 and 2, or bytes 1 and 3, of each word as 16-bit numbers. Sums of two products of
+// 8-bit numbers fit in 32 bits.
 struct WordPairs {
   Words even;
   Words odd;
@@ -36,9 +36,9 @@ inline int32_t Correction(const int8_t* /*x*/, int64_t /*cols*/) {
 
 namespace sluice::kernels::SLUICE_ISA {
 
-// AVX-512: 32 registers hold 4 x 4 sums, four pairs of weights and one of inputs. AVX2: 16
-// registers hold 3 x 2 sums, two pairs of weights and one of inputs; a single row uses more panels,
-// so that enough sums are in flight.
+// AVX-512: 32 registers contain 4 x 4 sums, four pairs of weights and one pair of inputs. AVX2: 16
+// registers contain 3 x 2 sums, two pairs of weights and one pair of inputs; a single row uses more
+// panels, so that enough sums are in flight.
 void LinearI8(const LinearArgs& args, int64_t row_begin, int64_t row_end, int64_t panel_begin,
               int64_t panel_end) {
   if constexpr (kLanes == 16)

@@ -3,7 +3,7 @@
 // operator's functions (kernels/vector_kernel.h).
 //
 // The sources must not use the standard library, nor any header that defines inline functions with
-// external linkage: the linker might keep the copy compiled with these instructions for the whole
+// external linkage: the linker might use the copy compiled with these instructions in the whole
 // program.
 #pragma once
 
