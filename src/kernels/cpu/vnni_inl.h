@@ -22,7 +22,7 @@ inline Inputs InputsAt(const int8_t* x) {
 }
 inline int32_t Correction(const int8_t* x, int64_t cols) {
   constexpr int64_t kBytes = sizeof(Words);
-  // Several sums, so that products need not wait for one another.
+  // Uses several sums, so that products need not wait for one another.
   constexpr int kSums = 4;
   Sums sums[kSums] = {};
   const auto add = [&](const int8_t* inputs) __attribute__((always_inline)) {

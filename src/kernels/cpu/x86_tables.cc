@@ -1,5 +1,5 @@
-// The kernel tables of the x86-64 instruction sets. Compiled without special instructions: this
-// file has only addresses.
+// The kernel tables of the x86-64 instruction sets. This file contains only addresses, so it is
+// compiled without special instructions.
 #include "kernels/cpu/tables.h"
 
 #include "kernels/cpu/amx/kernels.h"

@@ -1,5 +1,5 @@
-// Scores of an indexer. The lanes are positions, so each position has one chain of multiply-adds
-// per head.
+// Computes the scores of an indexer. The lanes are positions, so each position has one chain of
+// multiply-adds per head.
 #include "kernels/cpu/ops/ops.h"
 
 #include "kernels/kernel_table.h"
