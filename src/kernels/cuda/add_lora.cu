@@ -10,7 +10,7 @@ using device::kLoraRows;
 using device::LoraFactor;
 using device::LoraModulePlace;
 
-constexpr int kLoraRanks = 4;                 // number of A's rows per block
+constexpr int kLoraRanks = 4;                 // number of rows of A per block
 constexpr unsigned kLoraShrinkThreads = 256;  // maximum; depends only on `cols`
 constexpr unsigned kLoraExpandThreads = 64;
 constexpr int kLoraLookupThreads = 64;
@@ -21,13 +21,13 @@ struct AddLoraLaunch {
   bool wide_x, wide_y;
 };
 
-// The rows of x and y that a block computes; -1: none.
+// The rows of x and y that a block computes; -1: no row.
 struct LoraRows {
   int32_t row[kLoraRows];
   int64_t slot, expert;
 };
 
-// Finds the block's rows; returns false if there are none.
+// Finds the rows of the block. Returns false if there are none.
 __device__ __forceinline__ bool FindLoraRows(const AddLoraArgs& args, LoraRows& rows) {
   rows.expert = 0;
   if (args.slots != nullptr) {
@@ -58,7 +58,8 @@ __device__ __forceinline__ LoraFactor LoraFactorOf(const AddLoraArgs& args,
   return module.factor[rows.slot * args.slot_factors + rows.expert * args.expert_factors];
 }
 
-// Returns the factors of the rows' slot and expert, given those of slot 0 and expert 0.
+// Returns the factors of the rows' slot and expert. The given factors are those of slot 0 and
+// expert 0.
 __device__ __forceinline__ const uint16_t* LoraPlaceOf(const AddLoraArgs& args,
                                                        const uint16_t* first,
                                                        const LoraRows& rows) {
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(kLoraShrinkThreads, 2) LoraShrinkKernel(AddLor
     float x[kLoraRows][kVector];
     SLUICE_UNROLL
     for (int m = 0; m < kLoraRows; ++m) {
-      // A missing row counts as zeros.
+      // A missing row counts as a row of zeros.
       LoadLoraInputs(args, rows.row[m] < 0 ? 0 : rows.row[m], col, rows.row[m] < 0 ? 0 : count,
                      launch.wide_x, x[m]);
     }
@@ -168,7 +169,7 @@ __global__ void __launch_bounds__(kLoraLookupThreads) LoraLookupKernel(AddLoraLa
   }
 }
 
-// A block computes kLoraRows rows; each thread computes a vector of columns and sums over the ranks
+// A block computes kLoraRows rows. Each thread computes a vector of columns; it sums over the ranks
 // in order.
 __global__ void __launch_bounds__(kLoraExpandThreads) LoraExpandKernel(AddLoraLaunch launch) {
   const AddLoraArgs& args = launch.args;

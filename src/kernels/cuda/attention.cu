@@ -15,8 +15,8 @@ using device::kNarrowTileRows;
 using device::kPartialExtraNumbers;
 using device::kWideTileRows;
 
-// Number of blocks per multiprocessor; those of narrow tiles wait for memory, so several run
-// together.
+// Number of blocks per multiprocessor. Blocks of narrow tiles wait for memory, so several of them
+// run together.
 [[maybe_unused]] constexpr int BlocksTogether(bool is_e4m3, int dim, int rows) {
   if (dim > 256) return 2;  // limited by shared memory
   return rows == kWideTileRows ? 1 : is_e4m3 ? 4 : 3;
@@ -32,12 +32,12 @@ __global__ void __launch_bounds__(kAttentionThreads, BlocksTogether(kIsE4m3, kDi
   AttentionBlock<kIsE4m3, kDim, kRows, kCaps>(launch, item).Run();
 }
 
-// Folds the partial results of a merge's rows. One warp per head, of at most kMostDim numbers.
+// Combines the partial results of a merge's rows. One warp per head, of at most kMostDim numbers.
 template <int kMostDim>
 __global__ void __launch_bounds__(kAttentionThreads) MergeKernel(AttentionLaunch launch) {
   BeginOverlapping();
   constexpr int kMostPairs = kMostDim / 2 / 32;  // pairs of columns per lane
-  constexpr int kAtOnce = 1024 / kMostDim;       // partial results that are read together
+  constexpr int kAtOnce = 1024 / kMostDim;       // number of partial results that are read together
   const AttentionArgs& args = launch.attention;
   const AttentionMerge merge = args.merges[blockIdx.x];
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -133,13 +133,13 @@ template <bool kIsE4m3, int kDim, bool kCaps = false>
 void LaunchItems(const StreamHandle& stream, const AttentionLaunch& launch) {
   const int num_wide = launch.attention.num_wide_items;
   const int num_narrow = launch.attention.num_items - num_wide;
-  // AMD's GPUs move operands of products from lane to lane: there only heads of 64 fit.
+  // AMD's GPUs move the operands of products from lane to lane, so only heads of 64 fit.
   constexpr bool kFits = KvTile<kIsE4m3, kDim>::kFitsRegisters && (!kWarpsGoInPairs || kDim <= 64);
   if constexpr (kFits) {
     LaunchTiles<kIsE4m3, kDim, kWideTileRows, kCaps>(stream, launch, 0, num_wide);
   } else {
-    // Registers would not hold the sums of 16 rows per warp: several blocks of 16 rows make up a
-    // wide tile.
+    // The registers would not hold the sums of 16 rows per warp, so several blocks of 16 rows form
+    // a wide tile.
     LaunchTiles<kIsE4m3, kDim, kNarrowTileRows, kCaps>(stream, launch, 0, num_wide,
                                                        kWideTileRows / kNarrowTileRows);
   }

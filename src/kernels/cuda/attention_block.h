@@ -21,11 +21,12 @@ struct AttentionLaunch {
   device::AttentionArgs attention;
   int first_item;
   device::HeadTiles head_tiles;
-  // Factor from q . codes to exponents of 2; with a soft cap, to the exponent of e^(2 s / cap).
+  // Factor from q . codes to exponents of 2. With a soft cap, it is the factor to the exponent of
+  // e^(2 s / cap).
   float score_scale;
-  float cap_exponent;               // the soft cap as an exponent of 2
-  float one_weight;                 // what a weight of 1 adds to the sum of weights
-  int tile_blocks, tile_rows_left;  // a tile's positions / block_size, and the remainder
+  float cap_exponent;               // the soft cap, in units of exponents of 2
+  float one_weight;                 // the amount that a weight of 1 adds to the sum of weights
+  int tile_blocks, tile_rows_left;  // positions of a tile divided by block_size, and the remainder
 };
 
 constexpr int kAttentionWarps = 4;
@@ -120,7 +121,7 @@ class AttentionBlock {
     CopyTile(first_tile);
     for (int index = first_tile; index < end_tile; ++index) {
       AsyncWait<0>();
-      __syncthreads();  // this tile has arrived, and no thread reads the previous one
+      __syncthreads();  // now this tile has arrived, and no thread reads the previous tile
       const bool is_last = index + 1 == end_tile;
       if (kStages > 1 && !is_last) CopyTile(index + 1);
       float scores[kOwnGroups][4];
@@ -129,7 +130,7 @@ class AttentionBlock {
       WeighScores(index, scores, weights);
       AddValues(index, weights);
       if constexpr (kStages == 1) {
-        __syncthreads();  // no thread still reads this tile
+        __syncthreads();  // now no thread reads this tile
         if (!is_last) CopyTile(index + 1);
       }
       if (!is_last && (index + 1) * kPositions % device::kAttentionSplit == 0) {
@@ -144,8 +145,9 @@ class AttentionBlock {
 
  private:
   static constexpr bool kKeepsQuery = Tile::kFitsRegisters;
-  // Two stages: while one tile is computed the next one is copied. One stage for heads so wide that
-  // two would not fit in a block's shared memory: then other blocks compute while one copies.
+  // Two stages: while one tile is computed, the next one is copied. There is only one stage for
+  // heads so wide that two stages would not fit in a block's shared memory; then other blocks
+  // compute while one block copies.
   static constexpr int kStages = kDim > 256 || !kCopiesRunAside ? 1 : 2;
   // AMD's GPUs have 512 registers per lane, but gfx942 has only 64 KB of shared memory. So the
   // blocks of wide heads keep half of the sums of earlier ranges in registers there. Where keys and
@@ -159,7 +161,8 @@ class AttentionBlock {
   // scores.
   static constexpr bool kOverwritesKeys = kStages == 1 && kTiles == 2;
   static constexpr int kLoads = Tile::kStepsOfLoad;
-  static constexpr int kOwnRows = kPositions / kWarps;  // rows of a tile that a warp copies
+  // Number of rows of a tile that a warp copies.
+  static constexpr int kOwnRows = kPositions / kWarps;
   static constexpr int kOwnGroups = kPositions / 8 / (kIsWide ? 1 : kWarps);  // of 8 positions
   static constexpr int kOwnSteps =
       kIsWide ? Tile::kMaxValueSteps : (Tile::kMaxValueSteps + kWarps - 1) / kWarps;
@@ -169,8 +172,8 @@ class AttentionBlock {
 
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
   static __device__ int Warp() { return static_cast<int>(threadIdx.x) / 32; }
-  // Lane(), for shared memory addresses. In wide tiles it is recomputed in each loop iteration:
-  // there are no registers left to keep the addresses of keys and values between tiles.
+  // Lane(), for shared memory addresses. In wide tiles it is recomputed in each loop iteration,
+  // because no registers are left to keep the addresses of keys and values between tiles.
   static __device__ int LaneOfPlaces() { return kIsWide ? KeptInLoop(Lane()) : Lane(); }
   static __device__ int FirstGroup() { return kIsWide ? 0 : Warp() * kOwnGroups; }
   // The index of this warp's j-th step of 16 columns.
@@ -209,7 +212,7 @@ class AttentionBlock {
     for (int r = 0; r < 2; ++r)
       score_scales_[r] = launch_.score_scale * Tile::InverseQueryScale(query_exponents_[r]);
   }
-  // Factor from products of a row to exponents of 2, or to the input of CapScores.
+  // Factor from products of a row to exponents of 2 or, with a soft cap, to the input of CapScores.
   __device__ float ProductScale(int r) const {
     return kIsE4m3 ? score_scales_[r] : launch_.score_scale;
   }
@@ -257,7 +260,7 @@ class AttentionBlock {
     next_row_in_block_ = position % launch_.attention.cache.block_size;
     LoadBlock(index);
   }
-  // Loads the block number of this lane's row of tile `index`, long before it is used.
+  // Loads the block number of this lane's row of tile `index`, long before the number is used.
   __device__ __forceinline__ void LoadBlock(int index) {
     const int position = index * kPositions + Warp() * kOwnRows + Lane();
     if (Lane() < kOwnRows && position >= item_.begin && position < item_.end)
@@ -462,7 +465,7 @@ class AttentionBlock {
       LoadMatrix4(weights[k], shared + Lane() % 16 * kWeightStride + k * 16 + Lane() / 16 * 8);
   }
 
-  // Adds weights times values to the sums, and the rounded weights to the weight sums.
+  // Adds weights times values to the sums. Adds the rounded weights to the weight sums.
   __device__ __forceinline__ void AddValues(int index,
                                             const uint32_t (&weights)[kPositions / 16][4]) {
     const int lane = LaneOfPlaces();
@@ -562,12 +565,13 @@ class AttentionBlock {
   int32_t next_block_;
   int32_t copied_row_;  // if kValuesOverwriteKeys: the array row that this lane copied last
   int kv_head_;
-  int first_seen_[2], last_seen_[2];  // positions; none if there is no row
-  int place_[2];                      // row of the step * num_heads + head
-  int partial_shift_;                 // from place_ to the place of partial results
-  const uint16_t* query_[2];          // if !kKeepsQuery
-  uint32_t query_exponents_[2];       // if kIsE4m3
-  float score_scales_[2];             // if kIsE4m3
+  // First and last position that a row sees; no positions if there is no row.
+  int first_seen_[2], last_seen_[2];
+  int place_[2];                 // index of the row: row of the step * num_heads + head
+  int partial_shift_;            // offset from place_ to the place of partial results
+  const uint16_t* query_[2];     // if !kKeepsQuery
+  uint32_t query_exponents_[2];  // if kIsE4m3
+  float score_scales_[2];        // if kIsE4m3
   uint32_t kept_query_[kKeepsQuery ? Tile::kMaxSteps / kLoads : 1][kLoads][4];  // if kKeepsQuery
 
   // The current range's results, relative to the largest score, which is an exponent of 2. All

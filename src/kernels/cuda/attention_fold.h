@@ -1,4 +1,4 @@
-// Computes a softmax in pieces: combines the results of a row over ranges of its positions.
+// Computes a softmax in pieces: combines a row's results over ranges of positions.
 #pragma once
 
 #include <math.h>
@@ -9,19 +9,20 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
 constexpr float kNoScore = -INFINITY;  // largest score of an empty range
 constexpr float kLog2E = 1.44269504088896f;
-// All weights are multiplied by 2 to this power, which cancels in the division by their sum. So F16
-// weights keep full precision down to 2^-29 of the largest.
+// All weights are multiplied by 2 to this power. The factor cancels in the division by their sum.
+// With it, F16 weights keep full precision down to 2^-29 of the largest weight.
 constexpr int WeightExponent(bool is_e4m3) {
   return is_e4m3 ? 15 : 0;
 }
 
-// Returns the value that exponents are relative to; 0 for an empty range, whose weights are then 0.
+// Returns the value to which exponents are relative; 0 for an empty range, whose weights are then
+// 0.
 __device__ __forceinline__ float ExponentReference(float largest) {
   return largest == kNoScore ? 0.0f : largest;
 }
 
-// Computes the factors for adding two sums that are relative to their own largest scores. `largest`
-// becomes the larger of the two.
+// Computes the factors for adding two sums, each of which is relative to its own largest score.
+// `largest` becomes the larger of the two scores.
 __device__ __forceinline__ void FoldLargest(float& largest, float other, float& factor,
                                             float& other_factor) {
   const float next = fmaxf(largest, other);
@@ -35,9 +36,9 @@ __device__ __forceinline__ float FoldSum(float sum, float factor, float other, f
   return fmaf(sum, factor, other * other_factor);
 }
 
-// Returns the final factor of a row's sums: v_scale / sum of weights. `largest`: the score that
-// both are relative to. `sink`: the sink of the row's head (AttentionArgs::sinks), or null; sink
-// and sum are first scaled to the larger of the two scores, so neither overflows. `one`: the amount
+// Returns the final factor of a row's sums: v_scale / sum of weights. `largest`: the score to which
+// both are relative. `sink`: the sink of the row's head (AttentionArgs::sinks), or null; sink and
+// sum are first scaled to the larger of the two scores, so neither overflows. `one`: the amount
 // that a weight of 1 adds to the sum.
 __device__ __forceinline__ float LastFactor(float v_scale, float largest, float weight_sum,
                                             const float* sink, float one) {

@@ -10,18 +10,18 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 // Layout of one head's keys (or values) of consecutive positions in shared memory, as stored: one
 // row per position, in pieces of 16 bytes; the pieces of eight rows at the same place are in
 // different banks. Products are of BF16; with E4M3 they are of F16, to which one instruction
-// converts two codes, and queries are scaled to F16's range by a power of two per row. kDim 0: any
-// head size up to 256, in whole steps of 16, with zeros beyond head_dim. kLatentDim: latent vectors
-// of any size up to it, each followed by a shared key; values are the first elements of the keys,
-// so that there is one tile for both. Otherwise the head size; it must fill whole loads and, in a
-// wide tile, fit registers.
+// converts two codes, and queries are scaled to F16's range by a power of two per row. kDim is the
+// head size, which must fill whole loads and, in a wide tile, fit in registers. Special values: 0:
+// any head size up to 256, in whole steps of 16, with zeros beyond head_dim. kLatentDim: latent
+// vectors of any size up to kLatentDim, each followed by a shared key; values are the first
+// elements of the keys, so there is one tile for both.
 constexpr int kLatentDim = device::kMostLatentKeyDim;
 
 template <bool kIsE4m3, int kDim>
 struct KvTile {
   static constexpr bool kIsLatent = kDim == kLatentDim;
   static constexpr bool kHasAnyDim = kDim == 0 || kIsLatent;
-  // Whether the queries of a warp's 16 rows, and the sums that the warp alone computes, fit in
+  // Whether the queries of a warp's 16 rows, and the sums that the warp computes alone, fit in
   // registers.
   static constexpr bool kFitsRegisters = kDim > 0 && kDim <= 128;
   static constexpr int kPositions = kFitsRegisters ? 64 : 32;
@@ -33,7 +33,7 @@ struct KvTile {
   static constexpr int kStepsOfLoad = kIsE4m3 ? 4 : 2;
 
   int any_dim;
-  int latent_dim = 0;  // if kIsLatent: size of the values
+  int latent_dim = 0;  // only if kIsLatent: size of the values
 
   __host__ __device__ constexpr int head_dim() const { return kHasAnyDim ? any_dim : kDim; }
   __host__ __device__ constexpr int value_dim() const {
@@ -84,8 +84,8 @@ struct KvTile {
   }
 
   // Warp. Loads keys for the scores of 16 query rows against the eight positions from `position`
-  // on: steps [step, step + kStepsOfLoad) as operand b of Multiply; those beyond steps() are
-  // unspecified. The 16 elements of a step have the order of LoadQuery. `lane`: this thread's.
+  // on: steps [step, step + kStepsOfLoad) as operand b of Multiply; steps beyond steps() are
+  // unspecified. The 16 elements of a step have the order of LoadQuery. `lane`: this thread's lane.
   __device__ void LoadKeys(uint32_t (&b)[kStepsOfLoad][2], unsigned char* tile, int position,
                            int step, int lane) const {
     uint32_t codes[4];
@@ -150,8 +150,8 @@ struct KvTile {
   }
   // Warp. Combines the largest exponents of a row's four lanes.
   static __device__ __forceinline__ void ShareQueryExponents(uint32_t (&exponents)[2]) {
-    // Below this the power of two or its inverse would not be a normal number; scores are 0 there
-    // anyway.
+    // Below this exponent, the power of two or its inverse would not be a normal number. Scores are
+    // 0 there anyway.
     constexpr uint32_t kLeast = 15;
     SLUICE_UNROLL
     for (int r = 0; r < 2; ++r) {
@@ -161,7 +161,8 @@ struct KvTile {
       exponents[r] = max(exponents[r], kLeast);
     }
   }
-  // The power of two that scales the largest number of a row to [2^14, 2^15), and its inverse.
+  // Return the power of two that scales the largest number of a row to [2^14, 2^15), and its
+  // inverse.
   static __device__ __forceinline__ float QueryScale(uint32_t exponent) {
     return FloatFromBits((268 - exponent) << 23);
   }
@@ -179,12 +180,12 @@ struct KvTile {
 
   // Warp. Loads step `step` of the values for sums over the 16 positions from `position` + 16 * i
   // on, i < 2, as operands b of Multiply for two groups n of eight columns. Neighbours() gives the
-  // columns of the results d[n]. `lane`: this thread's.
+  // columns of the results d[n]. `lane`: this thread's lane.
   __device__ void LoadValues(uint32_t (&b)[2][2][2], unsigned char* tile, int position, int step,
                              int lane) const {
     uint32_t codes[4];
     if constexpr (kIsE4m3) {
-      // A column is a pair of codes: even columns become n = 0, odd ones n = 1.
+      // A column is a pair of codes: even columns become group n = 0, odd columns group n = 1.
       LoadMatrix4Transposed(codes, Piece(tile, position + lane, step));
       SLUICE_UNROLL
       for (int i = 0; i < 4; ++i) {
@@ -203,8 +204,8 @@ struct KvTile {
     }
   }
 
-  // Pair `half` (0 or 1) of this lane's four results of row r and step `step`: two consecutive
-  // columns. Returns the first column.
+  // Returns pair `half` (0 or 1) of this lane's four results of row r and step `step`: two
+  // consecutive columns. The return value is the first column.
   __device__ int Neighbours(float& first, float& second, const float (&d)[2][4], int r, int step,
                             int half) const {
     const int t = static_cast<int>(threadIdx.x) % 4;

@@ -12,10 +12,10 @@
 namespace sluice::device {
 namespace {
 
-// Tokens per tile, for a model.
+// The number of tokens per tile, for a model.
 struct TileTokens {
   int wide, narrow;
-  int most_in_narrow;  // slices with more tokens have wide tiles
+  int most_in_narrow;  // a slice with more tokens has wide tiles
 };
 
 TileTokens TileTokensOf(const AttentionLimits& limits) {
@@ -52,14 +52,14 @@ struct PlannedTile {
   int32_t NumRanges() const { return (end - 1) / kAttentionSplit - begin / kAttentionSplit + 1; }
 };
 
-// The positions that rows attend to: those up to their own that `span` allows, and `ahead`
-// positions after it; or those up to last_seen[row].
+// The positions to which rows attend: those up to their own position that `span` allows, and
+// `ahead` positions after it; or those up to last_seen[row].
 struct SeenPositions {
   AttentionSpan span;
   int32_t ahead;
   std::span<const int32_t> last_seen;
 
-  // After the last position that `count` tokens of a slice see.
+  // The end of the positions that `count` tokens of a slice see.
   int32_t End(const AttentionSliceInfo& slice, int32_t first, int32_t count) const {
     if (last_seen.empty()) {
       const int32_t left = slice.num_tokens - first - count;
@@ -99,7 +99,8 @@ constexpr int64_t kBusyBlocks = 512;
 int32_t LeastRangesToSplit(const AttentionLimits& limits, const TileTokens& tokens,
                            std::span<const AttentionSliceInfo> slices, const SeenPositions& seen) {
   int64_t all_ranges = 0;
-  std::array<int64_t, 32> partials{};  // total of tiles with [2^i, 2^(i + 1)) ranges
+  // Total number of ranges of the tiles with [2^i, 2^(i + 1)) ranges.
+  std::array<int64_t, 32> partials{};
   VisitTiles(tokens, true, slices, seen, [&](int32_t, const PlannedTile& tile) {
     const auto ranges = static_cast<uint32_t>(tile.NumRanges());
     all_ranges += ranges;
@@ -179,8 +180,8 @@ void PlanAttention(const AttentionLimits& limits, std::span<const AttentionSlice
     plan.items.push_back(
         {slice, tile.first_token, tile.num_tokens, tile.begin, tile.end, /*partial=*/-1});
   });
-  // Longest first: a short item at the end leaves less of the device idle. The order is total: no
-  // two items are equal.
+  // The longest items come first, because a short item at the end leaves less of the device idle.
+  // The order is total: no two items are equal.
   std::sort(plan.items.begin(), plan.items.end(),
             [](const AttentionItem& a, const AttentionItem& b) {
               const int32_t length_a = a.end - a.begin, length_b = b.end - b.begin;

@@ -20,7 +20,7 @@ namespace sluice::device {
 struct AttentionLimits {
   int64_t max_rows = 0;
   int64_t max_slices = 0;
-  int64_t max_context = 0;  // positions of a slice, new tokens included
+  int64_t max_context = 0;  // maximum number of positions of a slice, including new tokens
   int num_heads = 0;
   int num_kv_heads = 0;
   int head_dim = 0;
@@ -34,10 +34,11 @@ int64_t MaxAttentionItems(const AttentionLimits& limits);
 int64_t MaxAttentionMerges(const AttentionLimits& limits);
 int64_t AttentionPartialsBytes(const AttentionLimits& limits);
 
-// For steps with one token for each of `slices` sequences, within the limits, whose launches must
-// not depend on the sequences' lengths: PadPlan fills a plan up to the counts of its level with
-// empty items and merges. At level 0 no tile is split; the last level has room for all steps. The
-// levels in between have room for fewer partial results, because empty items and merges take time.
+// These functions are for steps with one token for each of `slices` sequences, within the limits,
+// whose launches must not depend on the sequences' lengths. PadPlan fills a plan with empty items
+// and merges up to the counts of its level. At level 0 no tile is split; the last level has room
+// for all steps. The levels in between have room for fewer partial results, because empty items and
+// merges take time.
 struct AttentionCounts {
   int64_t items = 0, merges = 0;
   int64_t partial_tokens = 0;
@@ -46,7 +47,7 @@ int NumSplitLevels(const AttentionLimits& limits, int64_t slices);
 // REQUIRES: level < NumSplitLevels.
 AttentionCounts CountsOfLevel(const AttentionLimits& limits, int64_t slices, int level);
 
-// The plan of a step. Reserves memory for any step within the limits: PlanAttention allocates
+// The plan of a step. It reserves memory for any step within the limits, so PlanAttention allocates
 // nothing.
 struct AttentionPlan {
   AttentionPlan() = default;

@@ -28,8 +28,8 @@ AttentionPlan PlanOf(const AttentionLimits& limits, const std::vector<AttentionS
   return plan;
 }
 
-// Checks a plan: every token's positions are covered once, in order, and split only where allowed;
-// merged results fit; the longest wide tiles come first.
+// Checks a plan: every token's positions are covered once, in order, and are split only where
+// allowed; the partial results fit; the longest wide tiles come first.
 void ExpectSound(const AttentionLimits& limits, const std::vector<AttentionSliceInfo>& slices,
                  const AttentionSpan& span) {
   AttentionPlan plan(limits);
@@ -42,7 +42,8 @@ void ExpectSound(const AttentionLimits& limits, const std::vector<AttentionSlice
       plan.num_partial_tokens * limits.num_heads * (limits.head_dim + kPartialExtraNumbers) * 4,
       AttentionPartialsBytes(limits));
   const int heads = HeadTilesOf(limits.num_heads, limits.num_kv_heads).heads;
-  std::vector<std::pair<int, int>> seen(4096, {-1, -1});  // begin and end so far, per row
+  // For each row: begin and end of the positions seen so far.
+  std::vector<std::pair<int, int>> seen(4096, {-1, -1});
   std::vector<int> item_of_partial(static_cast<size_t>(plan.num_partial_tokens), -1);
   for (int i = 0; i < static_cast<int>(plan.items.size()); ++i) {
     const AttentionItem& item = plan.items[static_cast<size_t>(i)];
@@ -161,7 +162,7 @@ TEST(AttentionPlan, SplitsNothingWhereTilesAloneKeepADeviceBusy) {
   EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 64U);
   for (int i = 0; i < 64; i += 2) slices[static_cast<size_t>(i)].context = 1100;  // 3 ranges
   EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 64U);
-  slices.push_back({64, 1, 20000, 0});  // 40 ranges: all others would wait for it
+  slices.push_back({64, 1, 20000, 0});  // 40 ranges: all other blocks would wait for it
   EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 64U + 40U);
   slices.resize(16);
   EXPECT_EQ(PlanOf(Limits(64, 8), slices).items.size(), 8U * 3U + 8U * 4U);
@@ -177,8 +178,8 @@ TEST(AttentionPlan, SplitsTheLongestAloneWhereRoomIsScarce) {
   EXPECT_EQ(plan.items.size(), 300U + 254U);
 }
 
-// At the same level, steps with the same number of sequences have equal counts, whatever their
-// contexts, and enough room.
+// At the same level, steps with the same number of sequences have equal counts for all contexts,
+// and enough room.
 TEST(AttentionPlan, PadsPlansOfSingleTokens) {
   std::mt19937 random(5);
   AttentionLimits limits = Limits(64, 8);

@@ -8,8 +8,8 @@
 
 namespace sluice::device {
 
-// Rows per tile. One item covers all positions of a wide tile; several items may share those of a
-// narrow one (AttentionItem::partial).
+// Number of rows per tile. One item covers all positions of a wide tile. Several items may divide
+// the positions of a narrow tile (AttentionItem::partial).
 constexpr int kWideTileRows = 64;
 constexpr int kNarrowTileRows = 16;
 
@@ -18,13 +18,13 @@ constexpr int kNarrowTileRows = 16;
 // depend only on its own position and cache.
 constexpr int kAttentionSplit = 512;
 
-// Additional elements of a row of partial results. After head_dim sums come the largest score, the
-// sum of weights, and two elements of padding.
+// Number of additional elements in a row of partial results. After head_dim sums come the largest
+// score, the sum of weights, and two elements of padding.
 constexpr int kPartialExtraNumbers = 4;
 
 struct HeadTiles {
   int per_group;  // tiles per KV head
-  int heads;      // heads per tile; the last may have fewer
+  int heads;      // number of heads per tile; the last tile may have fewer
 };
 
 constexpr HeadTiles HeadTilesOf(int num_heads, int num_kv_heads) {

@@ -1,5 +1,5 @@
-// Uses two launches: the first computes the results of all rows, each from its own inputs; the
-// second updates the tails of the sequences, which the first one reads.
+// Uses two launches. The first computes the results of all rows, each from its own inputs. The
+// second updates the tails of the sequences, which the first launch reads.
 #include "kernels/cuda/device_rows.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
@@ -7,7 +7,8 @@ namespace {
 
 constexpr int kConvolveThreads = 128;
 
-// Returns the index of the slice that contains this row: the last one that begins at it or before.
+// Returns the index of the slice that contains this row: the last slice that begins at the row or
+// before it.
 __device__ __forceinline__ int SliceOf(const device::StateSlices& sequences, int64_t row) {
   int low = 0, high = sequences.num_slices;
   while (low + 1 < high) {

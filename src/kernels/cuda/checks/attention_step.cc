@@ -11,7 +11,7 @@
 namespace sluice::checks {
 namespace {
 
-// Scales that a checkpoint might have.
+// Scales in the range that checkpoints have.
 constexpr float kKScale = 0.25f, kVScale = 0.125f * 1.1f;
 
 int BytesOf(ElementType type) {
@@ -258,7 +258,7 @@ device::AttentionArgs AttentionStep::UploadParts(CaseMemory& memory,
   }
   device::AttentionPlan plan(limits);
   device::PlanAttention(limits, infos, shape_.span, plan, shape_.ahead, last_seen);
-  if (!q_.empty()) {  // padding, as in a plan of fixed size
+  if (!q_.empty()) {  // empty: padding, as in a plan of fixed size
     plan.items.push_back({-1, 0, 0, 0, 0, -1});
     plan.merges.push_back({});
   }

@@ -38,7 +38,7 @@ struct AttentionShape {
     const int32_t end = slices[slice].context + slices[slice].num_tokens;
     return std::min(position + ahead, end - 1);
   }
-  int spare_rows = 0;  // rows of head_dim after those of a block
+  int spare_rows = 0;  // number of rows of head_dim elements after those of a block
   float soft_cap = 0;  // this and has_sinks: as in AttentionArgs
   bool has_sinks = false;
   int latent_dim = 0;  // as in AttentionArgs
@@ -51,7 +51,8 @@ struct AttentionShape {
 enum class AttentionNumbers : uint8_t {
   kRandom,
   // Zero queries, so that all positions that a row sees have the same weight. The value of position
-  // p is 1 in column p % head_dim, else 0. So exact results count the positions seen.
+  // p is 1 in column p % head_dim and 0 in other columns. So an exact result shows which positions
+  // were counted.
   kCounting,
   kNone,  // only allocated, for measurements
 };
@@ -73,10 +74,11 @@ class AttentionStep {
   };
   struct PartOptions {
     int64_t max_partial_tokens = 2048;  // AttentionLimits::max_partial_tokens
-    float query_factor = 1;  // a power of two that multiplies queries and divides the scale
+    // A power of two by which queries are multiplied and the scale is divided.
+    float query_factor = 1;
   };
   // Plans a step of these parts over the cache of `whole` and copies it to the device. Block table
-  // entries that must not be read are invalid. Results are [tokens, num_heads, head_dim].
+  // entries that kernels must not read are invalid. Results are [tokens, num_heads, head_dim].
   device::AttentionArgs UploadParts(CaseMemory& memory, const device::AttentionArgs& whole,
                                     const std::vector<Part>& parts,
                                     const PartOptions& options) const;
@@ -92,11 +94,12 @@ class AttentionStep {
   double mean_context() const;
   // Lower bound of the bytes of keys and values that the step reads.
   double kv_bytes() const;
-  // Lower bound of the operations of its products: those of positions that a row sees.
+  // Lower bound of the number of operations of its products, counting only positions that a row
+  // sees.
   double flops() const;
   // Factor from a product of stored elements to a score, before the soft cap.
   double score_scale() const;
-  // The sink of a head; among them one far above all scores, and one far below.
+  // The sink of a head. One sink is far above all scores, and one is far below.
   double Sink(int head) const { return sinks_[static_cast<size_t>(head)]; }
 
   struct RowPlace {
@@ -104,7 +107,8 @@ class AttentionStep {
     int32_t position = 0;
   };
   RowPlace PlaceOf(int64_t row) const;
-  // head_dim elements each: a query, a key as stored, a value (value_dim elements) with its scale.
+  // These return head_dim elements each: a query, a key as stored, a value (value_dim elements)
+  // multiplied by its scale.
   void Query(int64_t row, int head, std::vector<double>& numbers) const;
   void Key(size_t slice, int32_t position, int kv_head, std::vector<double>& numbers) const;
   void Value(size_t slice, int32_t position, int kv_head, std::vector<double>& numbers) const;

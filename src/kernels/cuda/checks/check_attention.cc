@@ -1,6 +1,6 @@
 // Checks attention over the paged cache: decode, prefill and both in one step; groups of heads,
-// types of cache, chunks and windows, soft caps and sinks. Blocks are shuffled, with NaN wherever
-// nothing may be read.
+// cache types, chunks and windows, soft caps and sinks. Blocks are in random order, with NaN
+// wherever kernels must not read.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -22,7 +22,7 @@ struct AttentionCase {
   AttentionShape shape;
 };
 
-// The exact result of one query head, and the bound of the kernel's error, for each element.
+// The exact result of one query head and, for each element, the bound of the kernel's error.
 struct ExactAttention {
   std::vector<double> values, errors;
 };
@@ -52,7 +52,7 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
     scores[i] = sum * step.score_scale();
     score_errors[i] = size * step.score_scale() * ProductError(device, dim, false);
     if (shape.soft_cap > 0) {
-      // Roundings: the scaling; exp, two sums, the division, the product.
+      // Counted roundings: the scaling; exp, two sums, the division, the product.
       score_errors[i] += std::abs(scores[i]) * Gamma(4) + shape.soft_cap * Gamma(kMathUnits + 5);
       scores[i] = shape.soft_cap * std::tanh(scores[i] / shape.soft_cap);
     }
@@ -64,8 +64,8 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
   if (shape.has_sinks) {
     const double sink = step.Sink(head);
     weights += std::exp(sink - largest);
-    // Matters only if it is not negligible; roundings: scaling the sink, and the difference of
-    // both.
+    // Only relevant if it is not negligible. Counted roundings: scaling the sink, and the
+    // difference of both scores.
     if (sink > largest - 40) weight_error = (std::abs(sink) + std::abs(largest)) * Gamma(4);
   }
   ExactAttention exact;
@@ -73,8 +73,8 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
   std::vector<double> size(exact.values.size());
   for (size_t i = 0; i < count; ++i) {
     const double weight = std::exp(scores[i] - largest) / weights;
-    // Errors: the score's products, its scaling, and the difference to the largest. Those of exp
-    // and of rounding to BF16 are added below.
+    // Errors of the score: its products, its scaling, and the difference to the largest score. The
+    // errors of exp and of rounding to BF16 are added below.
     const double error = score_errors[i] + (std::abs(scores[i]) + std::abs(largest)) * Gamma(4);
     weight_error = std::max(weight_error, error);
     step.Value(place.slice, first + static_cast<int32_t>(i), kv_head, numbers);
@@ -84,7 +84,7 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
     }
   }
   weight_error += Gamma(kMathUnits) + kUnitBF16;
-  // Errors of both sums, of folding them tile by tile, and of the division.
+  // Errors of both sums, of combining them tile by tile, and of the division.
   const auto positions = static_cast<double>(count);
   const double sum_error = 2 * (ProductError(device, positions, false) + Gamma(positions / 8 + 8));
   for (size_t d = 0; d < exact.values.size(); ++d) {
@@ -141,7 +141,8 @@ void CheckStep(CaseMemory& memory, Comparison& comparison, const AttentionShape&
   const AttentionStep step(shape);
   const device::AttentionArgs args = step.Upload(memory);
   const std::vector<uint16_t> got = Run(memory, shape, args, step.rows());
-  // Compares all rows and heads of small steps; of large steps as many as fit in about a second.
+  // Compares all rows and heads of small steps. Of large steps, compares as many as fit in about a
+  // second.
   constexpr double kMaxWork = 1e8;
   const double work = static_cast<double>(got.size()) * step.mean_context() * 2;
   const auto stride = static_cast<int64_t>(std::ceil(work / kMaxWork));
@@ -161,7 +162,8 @@ void CheckStep(CaseMemory& memory, Comparison& comparison, const AttentionShape&
       bounds += bound * bound;
     }
   }
-  // Most roundings are off by less than half a unit, and those of a row's weights partly cancel.
+  // Most roundings have an error of less than half a unit, and the errors of a row's weights partly
+  // cancel.
   if (step.rows() >= 80) {
     comparison.SetSubject("root mean square of the errors, as a share of their bounds");
     comparison.AddWithin(std::sqrt(squares / bounds), 0, std::sqrt(1.0 / 32));
@@ -197,13 +199,13 @@ void CheckCounts(CaseMemory& memory, Comparison& comparison, const AttentionShap
     const auto below = [&](int32_t position) { return (position + dim - 1 - d) / dim; };
     const double expected =
         static_cast<double>(below(last + 1) - below(first)) / (last + 1 - first);
-    // The sums are exact; their quotient, computed with a reciprocal, is not.
+    // The sums are exact. Their quotient is not exact, because it is computed with a reciprocal.
     comparison.AddBf16(got[i], expected, expected * Gamma(3));
   }
 }
 
-// Checks that a row always has the same bits: decoded or in a prefill chunk of any size, alone or
-// among others, with its positions split or not.
+// Checks that a row always has the same bits: decoded, or in a prefill chunk of any size; alone or
+// among other rows; with or without a split of its positions.
 void CheckParts(CaseMemory& memory, Comparison& comparison, AttentionShape shape) {
   shape.slices = {{70, 1000}, {200, 0}};
   const AttentionStep step(shape);
@@ -242,7 +244,8 @@ void CheckParts(CaseMemory& memory, Comparison& comparison, AttentionShape shape
   for (const int32_t token : {0, 33, 66, 99}) compare({{1, token, 1}}, 2048);
 }
 
-// Checks that a NaN value affects only its own column of rows that see it, and no other sequence.
+// Checks that a NaN value affects only its own column, only in rows that see it, and no other
+// sequence.
 void CheckNanValue(CaseMemory& memory, Comparison& comparison, ElementType type) {
   const AttentionShape shape{.heads = {2, 1, 64}, .type = type, .slices = {{1, 99}, {1, 99}}};
   AttentionStep step(shape);
@@ -257,7 +260,7 @@ void CheckNanValue(CaseMemory& memory, Comparison& comparison, ElementType type)
   }
 }
 
-// Queries far beyond the range of F16, in which products with an E4M3 cache are computed.
+// Queries far beyond the range of F16. Products with an E4M3 cache are computed in F16.
 void CheckQuerySizes(CaseMemory& memory, Comparison& comparison, AttentionShape shape) {
   shape.slices = {{1, 99}, {50, 20}};
   const AttentionStep step(shape);
@@ -367,8 +370,8 @@ AttentionShape Shape(AttentionHeads heads, int block_size, ElementType type,
   return {.heads = heads, .type = type, .span = span, .slices = {}, .block_size = block_size};
 }
 
-// Head sizes with and without their own kernels; groups that fill a tile, groups that do not, and
-// groups with more heads than a tile has rows; odd block sizes.
+// Head sizes that have separate kernels and head sizes that do not; groups that fill a tile, groups
+// that do not, and groups with more heads than a tile has rows; odd block sizes.
 const AttentionShape kMixedShapes[] = {
     Shape({8, 1, 128}, 16, ElementType::kBF16),
     Shape({5, 1, 128}, 16, ElementType::kF8E4M3),
@@ -393,7 +396,7 @@ const AttentionShape kMixedShapes[] = {
     Shape({8, 1, 512}, 16, ElementType::kF8E4M3),
     {.heads = {8, 1, 128}, .type = ElementType::kF8E4M3, .soft_cap = 2},
 };
-// Bidirectional attention, with more positions than a range (kAttentionSplit).
+// Bidirectional attention over more positions than a range has (kAttentionSplit).
 const AttentionShape kTextShapes[] = {
     {.heads = {2, 2, 64},
      .slices = {{600, 0}, {33, 0}, {64, 0}, {16, 0}},

@@ -1,4 +1,4 @@
-// Checks random weights: a device must generate the same ones as a CPU.
+// Checks random weights: a device must generate the same weights as a CPU.
 #include <array>
 #include <cstring>
 
@@ -18,8 +18,8 @@ using device::GroupScales;
 
 constexpr uint64_t kSeed = 0x0123456789ABCDEFu;
 
-// Returns the hash of a row and its elements (or bytes) from `at` on, as random_bits.h describes:
-// element i starts at bit 16 * i (byte i at bit 8 * i).
+// Return the hash of a row, and the row's elements (or bytes) from `at` on, as random_bits.h
+// describes: element i starts at bit 16 * i (byte i at bit 8 * i).
 uint64_t HashOf(int64_t row, int64_t at) {
   const uint64_t row_seed = kernels::MixBits(kSeed + static_cast<uint64_t>(row));
   return kernels::MixBits(row_seed + static_cast<uint64_t>(at));

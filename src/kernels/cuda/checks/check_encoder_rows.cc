@@ -18,8 +18,8 @@ struct EncoderRows {
   int64_t rows, cols;
 };
 
-// Widths that are whole vectors, that are not, and for which a thread holds two vectors; then those
-// of published encoders.
+// Widths that consist of whole vectors, widths that do not, and widths for which a thread holds two
+// vectors; then the widths of published encoders.
 std::vector<EncoderRows> EncoderShapes(const CheckRun& run) {
   if (!run.with_all_shapes()) return {{1, 64}, {3, 100}, {2, 1024}};
   std::vector<EncoderRows> shapes = {{5, 1},    {5, 7},    {4, 33},   {1, 64},   {3, 96},
@@ -92,8 +92,8 @@ constexpr NormCase kNormCases[] = {
 // Adds the exact norm of a row and the bounds of the kernel's error.
 void AddExactNorm(const float* x, int64_t cols, const float* weight, const float* bias, float eps,
                   std::vector<double>& values, std::vector<double>& errors) {
-  // Number of additions that an element passes through: those of a thread's two vectors, then two
-  // trees of 32.
+  // Number of additions that affect an element: those of a thread's two vectors, then two trees of
+  // 32.
   constexpr double kSums = 16 + 10 + 1;
   const auto count = static_cast<double>(cols);
   double sum = 0, size = 0, squares = 0, square_errors = 0;
@@ -111,7 +111,7 @@ void AddExactNorm(const float* x, int64_t cols, const float* weight, const float
   const double variance_error =
       (square_errors + (squares + square_errors) * Gamma(kSums + 1)) / count;
   const double factor = 1 / std::sqrt(variance + eps);
-  // Errors of 1 / sqrt(1 + r) for r up to 1 / 4, then of the sum, the root and the quotient.
+  // Errors of 1 / sqrt(1 + r) for r up to 1 / 4; then errors of the sum, the root and the quotient.
   const double factor_error = variance_error / (variance + eps) + Gamma(kMathUnits + 3);
   for (int64_t i = 0; i < cols; ++i) {
     const double difference = x[i] - mean, scaled = difference * factor * weight[i];
@@ -208,13 +208,13 @@ struct ActivationCase {
 constexpr ActivationCase kActivationCases[] = {
     {"gelu", false, false}, {"gated gelu", true, false}, {"relu", false, true}};
 
-// GELU by erf and the bound of the kernel's error: erf is approximated to 1.5e-7 (kernels/gelu.h)
-// by exp times a polynomial whose terms add up to at most 4.5.
+// GELU with erf, and the bound of the kernel's error. erf is approximated to 1.5e-7
+// (kernels/gelu.h) by exp times a polynomial whose terms add up to at most 4.5.
 std::pair<double, double> ExactGelu(double x) {
   constexpr double kApproximation = 1.5e-7, kTerms = 4.5;
   const double half = std::abs(x) / 2, squares = x * x / 2;
   const double value = x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
-  // Roundings of the polynomial, of exp, and of its argument.
+  // Counted roundings: those of the polynomial, of exp, and of the argument of exp.
   const double erfc_error =
       kApproximation + kTerms * std::exp(-squares) * (Gamma(14 + kMathUnits) + squares * Gamma(2));
   const double tail = half * std::erfc(std::abs(x) / std::numbers::sqrt2);

@@ -14,7 +14,7 @@ namespace {
 using device::ExchangeColumnsArgs;
 using device::ExchangeState;
 
-constexpr uint32_t kNumber = ~uint32_t{0};  // of the exchange before: numbers start anew
+constexpr uint32_t kNumber = ~uint32_t{0};  // number of the previous exchange; the next number is 0
 constexpr uint32_t kNext = 0;
 
 // The memory of ranks that exchange.
@@ -30,7 +30,7 @@ struct Ranks {
   std::vector<std::vector<uint8_t>> own = {};
   std::vector<const uint8_t*> own_on_device = {};
 
-  // `flag`: what all ranks have raised before at all others.
+  // `flag`: the flag that each rank has already raised on all others.
   void Allocate(CaseMemory& memory, uint32_t flag) {
     TestNumbers numbers(53);
     for (const int64_t width : widths) {
@@ -70,8 +70,8 @@ void Launch(CaseMemory& memory, const ExchangeColumnsArgs& args) {
   if (memory.ok()) device::ExchangeColumnsOf(device.device().info().kind)(device.handle(), args);
 }
 
-// One rank after the other exchanges; the flags for which it waits are already raised. The rows of
-// a rank go to other rows of the arrays if `moves`, and every third one to none.
+// The ranks exchange one after another. The flags for which a rank waits are already raised. If
+// `moves`, the rows of a rank go to other rows of the arrays, and every third row is not stored.
 void CheckExchange(CaseMemory& memory, Comparison& comparison, Ranks ranks, int root,
                    bool waits_first, bool moves) {
   ranks.Allocate(memory, kNext + 1);
@@ -119,7 +119,7 @@ void CheckExchange(CaseMemory& memory, Comparison& comparison, Ranks ranks, int 
   }
 }
 
-// A rank for whose flags the others wait is gone, and the host ends their waiting.
+// The others wait for the flags of a rank that no longer exists, and the host ends their waiting.
 void CheckStop(CaseMemory& memory, Comparison& comparison, bool waits_first) {
   Ranks ranks = {.widths = {16, 32, 16}, .rows = 70};
   ranks.Allocate(memory, kNumber);
@@ -129,7 +129,8 @@ void CheckStop(CaseMemory& memory, Comparison& comparison, bool waits_first) {
   Launch(memory, args);
   ExchangeState state = memory.Read(ranks.states[1], 1).front();
   comparison.AddEqual(state.has_stopped, 1);
-  // If it waits first, it stores nothing, since no other rank is ready. Later launches do nothing.
+  // If it waits first, it stores nothing, because no other rank is ready. Later launches do
+  // nothing.
   const std::vector<uint8_t> stored = memory.Read(ranks.all[0], ranks.rows * ranks.row_bytes());
   for (int64_t i = 0; i < std::ssize(stored); ++i) {
     const int64_t column = i % ranks.row_bytes() - 16;
@@ -150,7 +151,7 @@ void CheckStop(CaseMemory& memory, Comparison& comparison, bool waits_first) {
 }  // namespace
 
 void CheckExchanges(CheckRun& run) {
-  // Units of 16, 4 and 1 bytes, ranks without columns, more rows than blocks, no rows.
+  // Units of 16, 4 and 1 bytes; ranks without columns; more rows than blocks; no rows.
   const std::vector<Ranks> shapes = {{.widths = {64, 4160}, .rows = 3},
                                      {.widths = {16, 48, 0, 32}, .rows = 70},
                                      {.widths = {24, 8, 4}, .rows = 5},

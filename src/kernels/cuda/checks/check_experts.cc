@@ -29,7 +29,7 @@ struct RouterShape {
   bool chooses_by_logits = false;
 };
 
-// Per-expert vectors on the device, or null.
+// A vector per expert on the device, or null.
 struct RouterVectors {
   const float *factors = nullptr, *bias = nullptr, *choice_bias = nullptr;
 };
@@ -78,7 +78,7 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   std::vector<float> x = is_exact ? numbers.Integers(x_count, 2) : numbers.Normals(x_count);
   std::vector<float> weight =
       is_exact ? numbers.Integers(weight_count, 1) : numbers.Normals(weight_count);
-  // Keeps numbers so small that exp of the logits does not overflow.
+  // The numbers are so small that exp of the logits does not overflow.
   for (float& value : x) value *= 0.0625f;
   std::copy_n(weight.begin(), shape.k, weight.begin() + 2 * shape.k);
   for (float& value : weight) value = FromBf16Bits(ToBFloat16(value).bits);
@@ -115,8 +115,8 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
       }
       const auto at = static_cast<size_t>(row * shape.experts + expert);
       if (is_exact) logits[at] = static_cast<float>(sum);
-      // Additions: a lane adds 1/32 of the products one by one, at most 8 more; then 5 levels of
-      // lanes, and the bias.
+      // Counted additions: a lane adds 1/32 of the products one by one, and at most 8 more; then 5
+      // levels of lanes, and the bias.
       const double depth = static_cast<double>(shape.k) / 32 + 8 + 5 + 1;
       comparison.AddF32(got.logits[at], sum, is_exact ? 0 : size * Gamma(depth));
     }
@@ -140,8 +140,8 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
       weights[i] *= factors[static_cast<size_t>(chosen[i])];
   }
   comparison.SetSubject("choice");
-  // Roundings on both sides: exp, the sum of all, the division, the sum of the chosen, another
-  // division, the scale.
+  // Counted roundings on both sides: exp, the sum of all, the division, the sum of the chosen,
+  // another division, the scale.
   const double roundings =
       2 * (2 * kMathUnits + static_cast<double>(shape.experts) + shape.top_k + 6);
   for (size_t i = 0; i < chosen.size(); ++i) {
@@ -159,8 +159,8 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   }
 }
 
-// Checks that a row's experts are distinct for any logits: the first of equal ones are chosen, NaN
-// last.
+// Checks that a row's experts are distinct for any logits. The first of equal logits are chosen;
+// NaN is chosen last.
 void CheckRouterOfOddLogits(CaseMemory& memory, Comparison& comparison) {
   const RouterShape shape{"", 1, 8, 6, 4, true, false};
   const float* x = memory.In(std::vector<float>(8, 1.0f));
@@ -326,7 +326,7 @@ void CheckCombine(CaseMemory& memory, Comparison& comparison, const GroupingShap
   comparison.SetSubject("");
 }
 
-// Checks kernels/clamped_swiglu.h. Some numbers are beyond the limits on both sides.
+// Checks kernels/clamped_swiglu.h. Some inputs are beyond the limits on both sides.
 void CheckClampedSwiglu(CaseMemory& memory, Comparison& comparison, const GroupingShape& shape,
                         int64_t width, bool has_bias) {
   constexpr float kAlpha = 1.702f, kLimit = 1.5f;
@@ -354,8 +354,8 @@ void CheckClampedSwiglu(CaseMemory& memory, Comparison& comparison, const Groupi
       const double up = std::clamp(biased(2 * i + 1), -kLimit, kLimit);
       const double value = (up + 1) * gate / (1 + std::exp(-kAlpha * gate));
       exact.values.push_back(value);
-      // The exponent's rounding multiplies the relative error of exp by its magnitude; then exp,
-      // two sums, the division, the product.
+      // The rounding of the exponent causes a relative error of exp in proportion to the exponent's
+      // magnitude. Then come the roundings of exp, two sums, the division and the product.
       exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4 + std::abs(kAlpha * gate)));
     }
   }

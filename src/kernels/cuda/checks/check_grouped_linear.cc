@@ -53,7 +53,7 @@ void CheckGrouped(CaseMemory& memory, Comparison& comparison, const GroupedShape
       });
     }
   }
-  // The first expert's rows have the bits of a separate product.
+  // The first expert's rows must have the same bits as in a separate product.
   const int64_t first = shape.rows_of_expert.front();
   if (first == 0) return;
   const ProductOutput alone =
@@ -76,7 +76,7 @@ GroupedShape ManyExperts() {
 
 void CheckGroupedLinear(CheckRun& run) {
   std::vector<GroupedShape> shapes = {{"", {2, 0, 1, 5}, 64, 128}, {"", {20, 1, 0}, 96, 256}};
-  if (run.with_all_shapes()) {  // tiles of 16 and of 64 rows, and a split k
+  if (run.with_all_shapes()) {  // row counts that need tiles of 16 and of 64 rows, and a split k
     for (const GroupedShape& shape : {GroupedShape{"", {0, 3, 0, 37, 1, 0}, 66, 96},
                                       {"", {90, 0, 40}, 66, 96},
                                       {"", {2, 0, 3}, 66, 2048},

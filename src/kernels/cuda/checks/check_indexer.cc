@@ -84,10 +84,12 @@ void CheckIndexAppend(CaseMemory& memory, Comparison& comparison, const IndexSha
     }
     for (int i = 0; i < dim; ++i) variance += (from[i] - mean) * (from[i] - mean) / dim;
     const double factor = 1 / std::sqrt(variance + kEps);
-    // Roundings of a sum in a block: a thread's own numbers, then ten levels, then the division.
+    // Counted roundings of a sum in a block: a thread's own elements, then ten levels, then the
+    // division.
     const double roundings = dim / 128.0 + 12;
     const double mean_error = size * Gamma(roundings);
-    // An error of the mean shifts every difference; the variance changes by its square.
+    // An error of the mean shifts every difference. The variance changes by the square of that
+    // error.
     const double variance_error = Gamma(roundings + 2) + mean_error * mean_error / variance;
     std::vector<float> normed;
     std::vector<double> errors;
@@ -105,7 +107,7 @@ void CheckIndexAppend(CaseMemory& memory, Comparison& comparison, const IndexSha
       RotatedNumber number = {normed[at], errors[at]};
       if (i < shape.rope.dim) {
         number = RotateTail(shape.rope, cos_sin, row, normed.data(), i);
-        // The error of both numbers of the pair, by the largest cosine and sine there may be.
+        // The error of both elements of the pair, for the largest possible cosine and sine.
         const double worst = *std::ranges::max_element(errors);
         number.error += 8 * worst;
       }
@@ -134,7 +136,7 @@ struct SelectShape {
   int heads, dim, top_k;
   ElementType type = ElementType::kBF16;
   int64_t max_context = 0;  // 0: that of the longest slice
-  int padding = 0;          // rows after the last, at its position
+  int padding = 0;          // number of rows after the last one, at the same position
   bool has_nan = false;     // one key of each sequence is NaN
 };
 
@@ -152,7 +154,7 @@ class SelectStep {
       const int32_t end = slice.context + slice.num_tokens;
       IndexedSequence& sequence = sequences_.emplace_back();
       sequence.keys = numbers.Integers(int64_t{end} * shape.dim, 3);
-      // Some equal keys, so that scores are equal.
+      // Some keys are equal, so that some scores are equal.
       for (int32_t position = 3; position < end; position += 3)
         std::copy_n(sequence.keys.begin() + ptrdiff_t{position - 2} * shape.dim, shape.dim,
                     sequence.keys.begin() + ptrdiff_t{position} * shape.dim);
@@ -170,7 +172,7 @@ class SelectStep {
 
   int64_t rows() const { return std::ssize(rows_); }
 
-  // Selects for rows [first, first + count); returns their lists, [count, top_k].
+  // Selects positions for rows [first, first + count). Returns their lists, [count, top_k].
   std::vector<int32_t> Run(CaseMemory& memory, int64_t first, int64_t count) const {
     const bool is_f8 = shape_.type == ElementType::kF8E4M3;
     const int64_t key_bytes = int64_t{shape_.dim} * (is_f8 ? 1 : 2);
@@ -225,7 +227,8 @@ class SelectStep {
     return memory.Read<int32_t>(args.chosen, count * shape_.top_k);
   }
 
-  // The list of a row; -1 where nothing is written. Scores are sums of integers, and exact.
+  // The expected list of a row; -1 where nothing is written. Scores are sums of integers, and
+  // therefore exact.
   std::vector<int32_t> Expected(int64_t row) const {
     const Row& one = rows_[static_cast<size_t>(row)];
     const IndexedSequence& sequence = sequences_[one.sequence];
@@ -275,7 +278,7 @@ class SelectStep {
 void CheckSelect(CaseMemory& memory, Comparison& comparison, const SelectShape& shape) {
   const SelectStep step(shape);
   const std::vector<int32_t> got = step.Run(memory, 0, step.rows());
-  // Expected lists take time for long sequences: compares some rows.
+  // Computing expected lists takes long for long sequences, so only some rows are compared.
   const int64_t stride = std::max<int64_t>(1, step.rows() / 64);
   for (int64_t row = 0; row < step.rows(); row += stride) {
     comparison.SetSubject(fmt::format("row {}", row));

@@ -25,7 +25,7 @@ void Launch(CheckRun& run, Instruction instruction, const void* a, const void* b
                                      InstructionArgs{instruction, a, b, count, out});
 }
 
-// Computes d = sum over tiles of a b; tiles [16, depth] and [depth, 8] are consecutive.
+// Computes d = the sum over the tiles of a b. Tiles [16, depth] and [depth, 8] are consecutive.
 template <Instruction kInstruction>
 Status CheckTiles(CheckRun& run, CaseMemory& memory, Comparison& comparison, bool is_exact) {
   constexpr bool kIsE4m3 = kInstruction == Instruction::kMmaE4m3;
@@ -118,7 +118,7 @@ Status CheckAsyncCopy(CheckRun& run, CaseMemory& memory, Comparison& comparison)
   return {};
 }
 
-// Compares bits; any NaN equals any NaN.
+// Compares bits, except that any NaN equals any NaN.
 void CompareBits(Comparison& comparison, float got, float expected) {
   if (std::isnan(expected)) {
     comparison.AddEqual(std::isnan(got), 1);
@@ -198,7 +198,7 @@ float RoundedToF16(float value) {
   return HalfToFloat(ToFloat16(value).bits);
 }
 
-// Compares as numbers, not as bits: the bits of NaN do not matter.
+// Compares numbers, not bits, because the bits of a NaN are unspecified.
 void CompareHalves(Comparison& comparison, uint32_t got, float low, float high) {
   CompareBits(comparison, HalfToFloat(static_cast<uint16_t>(got)), RoundedToF16(low));
   CompareBits(comparison, HalfToFloat(static_cast<uint16_t>(got >> 16)), RoundedToF16(high));

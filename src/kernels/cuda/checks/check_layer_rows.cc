@@ -56,8 +56,8 @@ void CheckLayerEmbeddings(CaseMemory& memory, Comparison& comparison, const Laye
     const int64_t token = std::max(tokens[static_cast<size_t>(layer / shape.layers)], 0);
     const uint16_t* own =
         table.data() + (token * shape.layers + layer % shape.layers) * shape.width;
-    // Roundings: scaling, the sum of squares, its mean, eps, the root and its inverse, products,
-    // the sum.
+    // Counted roundings: scaling, the sum of squares, its mean, eps, the root and its inverse,
+    // products, the sum.
     const double roundings = static_cast<double>(shape.width) / 2 + kMathUnits + 10;
     for (int64_t i = 0; i < shape.width; ++i) {
       const double normed =
@@ -76,7 +76,7 @@ void CheckLayerEmbeddings(CaseMemory& memory, Comparison& comparison, const Laye
   comparison.SetSubject("");
 }
 
-// Checks gelu(x) times factors with a larger row stride.
+// Checks gelu(x) multiplied by factors, with a larger row stride.
 void CheckFactors(CaseMemory& memory, Comparison& comparison, const LayerShape& shape,
                   ElementType x_type) {
   TestNumbers numbers(62);
@@ -98,8 +98,8 @@ void CheckFactors(CaseMemory& memory, Comparison& comparison, const LayerShape& 
                                                       layer * shape.width + i % shape.width)];
     const double value = z / (1 + std::exp(exponent)) * factor;
     exact.values.push_back(value);
-    // The exponent's four roundings multiply the relative error of exp by its magnitude; then exp,
-    // the sum, the division, the product.
+    // The four roundings of the exponent cause a relative error of exp in proportion to the
+    // exponent's magnitude. Then come the roundings of exp, the sum, the division and the product.
     exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4 + 4 * std::abs(exponent)));
   }
   CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
@@ -110,11 +110,12 @@ void CheckFactors(CaseMemory& memory, Comparison& comparison, const LayerShape& 
   });
 }
 
-// Checks (residual + delta * delta_factor) * factor, rows without a norm, and the norm instead of
-// the sum.
+// Checks (residual + delta * delta_factor) * factor, rows without a norm, and rows in which the
+// norm replaces the sum.
 void CheckScaledSums(CaseMemory& memory, Comparison& comparison, const LayerShape& shape) {
   constexpr float kFactor = 0.71f;
-  constexpr float kDeltaFactor = 0.25f;  // products with it are exact, so they may be fused
+  // Products with this factor are exact, so a compiler may fuse them.
+  constexpr float kDeltaFactor = 0.25f;
   TestNumbers numbers(63);
   const std::vector<float> x = numbers.Normals(shape.rows * shape.width);
   const std::vector<float> delta = numbers.Normals(shape.rows * shape.width);
@@ -165,8 +166,8 @@ void CheckCapLogits(CaseMemory& memory, Comparison& comparison, int64_t count, f
   memory.Launch(&DeviceKernels::cap_logits, {logits, count, kCap, scale});
   const auto got = memory.Read<float>(logits, count);
   for (size_t i = 0; i < x.size(); ++i) {
-    // Roundings: the product and the quotient in exp's argument, which change exp by less than a
-    // unit each; exp, two sums, a quotient, the product.
+    // Counted roundings: the product and the quotient in exp's argument, each of which changes exp
+    // by less than a unit; exp, two sums, a quotient, the product.
     comparison.AddF32(got[i], kCap * std::tanh(double{x[i]} * scale / kCap),
                       kCap * Gamma(kMathUnits + 7));
   }
@@ -202,15 +203,15 @@ void CheckSharedGate(CaseMemory& memory, Comparison& comparison, const LayerShap
   const auto got = memory.Read<float>(args.sum, rows * cols);
   for (size_t i = 0; i < got.size(); ++i) {
     const double factor = 1 / (1 + std::exp(-double{gates[i / static_cast<size_t>(cols)]}));
-    // Roundings: exp, a sum, the division, the product, another sum.
+    // Counted roundings: exp, a sum, the division, the product, another sum.
     comparison.AddF32(
         got[i], sum[i] * factor + y[i],
         std::abs(sum[i] * factor) * Gamma(kMathUnits + 4) + std::abs(double{y[i]}) * Gamma(1));
   }
 }
 
-// Computes logits without choosing experts, also for a single row of weights, and chooses from
-// given logits. Results must equal those of one launch exactly.
+// Computes logits without choosing experts (also for a single row of weights), and chooses experts
+// from given logits. The results must equal those of one launch exactly.
 void CheckRouterParts(CaseMemory& memory, Comparison& comparison) {
   constexpr int64_t kRows = 11, kWidth = 72;
   TestNumbers numbers(66);

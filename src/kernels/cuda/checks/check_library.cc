@@ -18,11 +18,11 @@ struct LibraryShape {
   const char* name;
   int64_t m, n, k;
 };
-// More rows than our own kernels take by default, and numbers of rows and outputs that no tile size
-// divides.
+// More rows than our own kernels compute by default. The numbers of rows and outputs are not
+// multiples of any tile size.
 constexpr LibraryShape kLibraryShapes[] = {
     {"", 65, 130, 128}, {"", 12, 192, 128}, {"", 70, 192, 256}, {"", 128, 48, 384}};
-constexpr int64_t kFirstPart = 128;  // rows of the first of two parts
+constexpr int64_t kFirstPart = 128;  // number of rows of the first of two parts
 constexpr LibraryShape kLargeLibraryShapes[] = {{"Llama 3 70B qkv", 256, 10240, 8192},
                                                 {"Llama 3 8B down", 1000, 4096, 14336}};
 
@@ -53,7 +53,7 @@ constexpr double kMostFastExact = 0x1p13;
 std::vector<std::string> CheckLibraryProduct(CaseMemory& memory, Comparison& comparison,
                                              DeviceLinear& products, const ModelProductCase& test) {
   ModelProduct product(memory, test);
-  // Runs once with the library's first proposal, then with the fastest.
+  // Runs once with the library's first proposal, then with the fastest algorithm.
   comparison.SetSubject("untuned");
   product.Run(products, comparison);
   product.Tune(products);
@@ -79,7 +79,7 @@ void CheckLibraryShapes(CheckRun& run, DeviceLinear& products,
             .kind = kind,
             .y_type = turn % 3 == 0 ? ElementType::kBF16 : ElementType::kF32,
             .has_bias = turn % 4 == 0,
-            // A single scale, or one per part, as FP8 and NVFP4 models have.
+            // A single scale, or one scale per part, as in FP8 and NVFP4 models.
             .same_scale = shape.n % 64 == 0 && has_scales ? 0.25f : 0,
             .first_rows = shape.n % 64 == 0 && has_scales && turn % 2 == 0 ? kFirstPart : 0,
             .first_scale = 2,
@@ -149,7 +149,7 @@ void ModelProduct::Run(DeviceLinear& products, Comparison& comparison) {
   y_->Read();
   const device::DeviceLinearCounts& after = products.counts();
   LinearWay way = products.Choose(args_);
-  // The way that replaced it, if the library refused it.
+  // The way that replaced the requested one, if the library refused that.
   if (after.own > before.own) way = LinearWay::kOwn;
   if (case_.format.nvf4_inputs && after.library > before.library && after.nvf4 == before.nvf4)
     way = LinearWay::kExpanded;
@@ -189,7 +189,7 @@ void ModelProduct::Compare(device::LinearWay way, Comparison& comparison) const 
   if (is_free) {
     relative = LibraryError(memory_.device(), format, case_.k) +
                Gamma(2.0 * static_cast<double>(weights_.scaled_sums()) + 4);
-    // Expanded weights were rounded, unless each is a code times an exact scale.
+    // Expanded weights were rounded, unless each weight is a code times an exact scale.
     if (is_expanded && (is_bf16 || weights_.scaled_sums() > 0)) relative += kRoundingBf16;
   }
   const SampledPlaces places(case_.m, case_.n);
@@ -210,7 +210,7 @@ void ModelProduct::Compare(device::LinearWay way, Comparison& comparison) const 
       if (is_fast && (is_free || size > kMostFastExact))
         error += size * std::abs(scale) * FastError(case_.k);
       double expected = sum * scale;
-      // BF16 results are also rounded before scales and the bias are applied.
+      // BF16 results are also rounded before the scales and the bias are applied.
       if (is_bf16 && (is_free || case_.has_bias))
         error += (std::abs(expected) + error) * kRoundingBf16;
       if (case_.has_bias) {
@@ -244,7 +244,7 @@ void CheckLibraryProducts(CheckRun& run, const device::DeviceLinearOptions& opti
 }
 
 void CheckLibrary(CheckRun& run) {
-  // Also allows fast sums; their error bound is added to that of other sums.
+  // Also allows fast sums, whose error bound is added to that of other sums.
   CheckLibraryProducts(run, {.fast_accumulation = true});
 }
 

@@ -19,9 +19,9 @@ struct ModelProductCase {
   NumberKind kind = NumberKind::kIntegers;
   ElementType y_type = ElementType::kF32;
   bool has_bias = false;
-  // 0: every row of W, and of x, has its own scale; else all rows have this one.
+  // 0: every row of W, and of x, has a separate scale. Otherwise all rows have this scale.
   float same_scale = 0;
-  // The first `first_rows` rows of W have first_scale instead.
+  // The first `first_rows` rows of W have the scale first_scale instead.
   int64_t first_rows = 0;
   float first_scale = 1;
   // Whether the product's arguments name scales that are equal, as for a checkpoint

@@ -12,10 +12,10 @@ device::DeviceLinearOptions WithStandIn() {
   return {.workspace_bytes = 1 << 20, .expand_bytes = 1 << 16, .library = SLUICE_FAKE_CUBLASLT};
 }
 
-// A shape with odd sizes and one with few rows suffice to reveal errors.
+// A shape with odd sizes and a shape with few rows are enough to reveal errors.
 constexpr size_t kFewShapes = 2;
 
-// Heavy: the tests of DeviceLinear show a sanitizer the same in seconds.
+// Heavy: the tests of DeviceLinear show a sanitizer the same accesses in seconds.
 TEST(CheckLibrary, HeavyPassesWithTheStandIn) {
   auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   ASSERT_TRUE(device);
@@ -55,7 +55,7 @@ TEST(CheckLibrary, HeavyMultipliesNvF4AsItIsOnBlackwell) {
         // The shapes with 130 rows, which is not a multiple of 16.
         const bool is_way = row.message == "refused in the way 'library, NVFP4'";
         refused += is_way;
-        // The stand-in scales rows as the library's documentation says: only on 9.0.
+        // The stand-in supports row scales where the library's documentation says so: only on 9.0.
         if (row.message == "refused in the way 'library, scales of rows'") continue;
         EXPECT_TRUE(is_way ? row.shape.starts_with("65 x 130 x 128, nvfp4 x nvfp4")
                            : row.shape == "2 products")
@@ -108,7 +108,7 @@ TEST(CheckLibrary, HeavyFindsWhatIsWrong) {
     CheckRun run(*device, {});
     CheckLibraryProducts(run, WithStandIn(), kFewShapes);
     EXPECT_FALSE(run.passed());
-    // Free numbers may be so large that a missing bias is within their bounds.
+    // Arbitrary numbers may be so large that a missing bias is within the error bounds.
     for (const CheckRow& row : run.rows()) {
       const bool is_exact = row.shape.find("integers") != std::string::npos;
       if (is_bias && is_exact) {

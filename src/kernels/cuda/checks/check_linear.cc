@@ -1,5 +1,5 @@
 // Checks matrix products y = x W^T in every weight format, with integers whose sums are exact and
-// with free numbers; and the two helper kernels of library products.
+// with arbitrary numbers. Also checks the two helper kernels of library products.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -58,7 +58,7 @@ void CheckProduct(CaseMemory& memory, Comparison& comparison, const ProductCase&
   device::LinearArgs args = LinearArgsOf(weights.Upload(memory), x, 0, shape.m);
   args.bias = test.has_bias ? memory.In(bias) : nullptr;
   const ProductOutput y = Multiply(memory, args, test.y_type, shape.n + test.gap);
-  // A row computed alone has the same bits as among others.
+  // A row computed alone must have the same bits as when it is computed with other rows.
   const int64_t alone = shape.m / 2;
   device::LinearArgs one = LinearArgsOf(args.w, x, alone, 1);
   one.bias = args.bias;
@@ -77,7 +77,7 @@ void CheckProduct(CaseMemory& memory, Comparison& comparison, const ProductCase&
 }
 
 // Checks partial tiles of all sizes, and rows of W that end in the middle of a stage of shared
-// memory. Integers and arbitrary numbers alternate.
+// memory. Cases with integers and with arbitrary numbers alternate.
 void CheckEdges(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
   int turn = 0;
   // The last k ends with 16 bytes that do not fill a unit of 32 columns, if the format allows that.
@@ -92,7 +92,7 @@ void CheckEdges(CaseMemory& memory, Comparison& comparison, const WeightFormat& 
   }
 }
 
-// Checks that a row's bits do not depend on the tile size, nor on whether ranges of k run in
+// Checks that a row's bits do not depend on the tile size, nor on how ranges of k are computed: in
 // parallel (up to 64 rows) or in one block.
 void CheckBatches(CaseMemory& memory, Comparison& comparison, const WeightFormat& format, int64_t n,
                   int64_t k) {
@@ -118,7 +118,7 @@ void CheckBatches(CaseMemory& memory, Comparison& comparison, const WeightFormat
 }
 
 // Checks that sums over k for some rows of a matrix are split as for the whole matrix. `whole_n`
-// has so many rows that sums are not split, which changes the last bits of some.
+// has so many rows that its sums are not split, which changes the last bits of some results.
 void CheckPartOfRows(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
   constexpr int64_t kM = 3, kN = 40, kK = 4096, kWhole = 57344;
   const TestWeights weights(format, NumberKind::kFree, 1, kN, kK);
@@ -185,8 +185,8 @@ void CheckExpandWeights(CaseMemory& memory, Comparison& comparison, const Weight
   }
 }
 
-// Rows that kernels write element by element, and rows of whole vectors. Elements after a row must
-// not change.
+// Rows that kernels write element by element, and rows that consist of whole vectors. The elements
+// after a row must not change.
 struct ResultShape {
   int64_t n, stride;
 };
@@ -252,7 +252,7 @@ void CheckShapes(CheckRun& run, std::span<const ProductShape> shapes, bool is_la
       const auto turn =
           static_cast<int>((&shape - shapes.data()) + (&format - WeightFormats().data()));
       if (format.e4m3_inputs && !run.device().has_e4m3_products()) continue;
-      // For large matrices, formats and kinds of numbers alternate.
+      // For large matrices, formats and kinds of numbers are used in turn.
       if (is_large && turn % 2 != 0) continue;
       for (const NumberKind kind : {NumberKind::kIntegers, NumberKind::kFree}) {
         if (is_large && (turn / 2 % 2 == 0) != (kind == NumberKind::kIntegers)) continue;
@@ -313,7 +313,7 @@ void CheckLinear(CheckRun& run) {
   for (const WeightFormat& format : WeightFormats()) {
     if (format.e4m3_inputs && !run.device().has_e4m3_products()) continue;
     if (run.with_all_shapes()) CheckEdgesOf(run, format);
-    if (format.e4m3_inputs) continue;  // the same weights with other inputs
+    if (format.e4m3_inputs) continue;  // the other format has the same weights with other inputs
     for (const ExpandedRows& rows : {ExpandedRows{37, 160, 9, 20}, {200, 256, 128, 72}}) {
       for (const bool scales_rows : {true, false}) {
         run.Case("expand_weights",

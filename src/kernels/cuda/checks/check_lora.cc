@@ -1,5 +1,5 @@
-// Checks the contributions of adapters, for rows of several adapters and of none, against exact
-// sums and against the CPU's operator.
+// Checks the contributions of adapters against exact sums and against the CPU's operator, for rows
+// with several adapters and with none.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -25,7 +25,7 @@ struct LoraShape {
   std::vector<int64_t> outputs;  // per module
   std::vector<int> ranks;        // per adapter slot
   ElementType x_type = ElementType::kBF16, y_type = ElementType::kF32;
-  int64_t gap = 0;  // numbers before the first module's results, and between rows of y
+  int64_t gap = 0;  // elements before the first module's results, and between the rows of y
   int64_t experts = 1;
   int top_k = 1;
   bool is_embedding = false;
@@ -64,7 +64,7 @@ class LoraCase {
       for (size_t i = 0; i < part.size(); ++i)
         comparison.AddF32(part[i], got[static_cast<size_t>(first * y_stride_) + i], 0);
     };
-    // With experts, all pairs are needed, because they are in the order of the whole step.
+    // With experts, all pairs are needed, because their order is that of the whole step.
     if (shape_.experts > 1) return;
     compare_alone("a part of the rows", shape_.rows / 3, (shape_.rows + 1) / 2);
     for (int64_t row = 0; row < std::min<int64_t>(shape_.rows, 6); ++row)
@@ -129,7 +129,7 @@ class LoraCase {
 
   void MakeRows() {
     for (int64_t row = 0; row < shape_.rows; ++row) {
-      // Runs of rows with the same adapter, as in prompts, and single rows.
+      // The rows have runs with the same adapter, as in prompts, and single rows.
       const bool goes_on = row % 7 > 2 && row > 1;
       slots_.push_back(goes_on ? slots_.back()
                                : static_cast<int32_t>(numbers_.Integer(-1, num_slots() - 1)));
@@ -241,7 +241,7 @@ class LoraCase {
     }
   }
 
-  // A sum, and the sum of its terms' magnitudes.
+  // A sum, and the sum of the magnitudes of its terms.
   struct Sum {
     double value = 0, size = 0;
   };
@@ -267,8 +267,8 @@ class LoraCase {
   }
 
   void CompareAll(Comparison& comparison, const std::vector<float>& got) {
-    // Additions: a thread adds vectors of 8 one by one, then lanes and warps are added; then the
-    // ranks, three scales, and y.
+    // Counted additions: a thread adds vectors of 8 one by one, then lanes and warps are added;
+    // then the ranks, three scales, and y.
     const int64_t vectors = CeilDiv(shape_.cols, int64_t{8});
     const int64_t threads = std::min<int64_t>(256, RoundUp(vectors, int64_t{32}));
     const double depth =

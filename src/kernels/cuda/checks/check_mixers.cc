@@ -1,6 +1,6 @@
 // Checks the layers that keep states: convolutions, recurrences, norms and gates of their results.
 // Computes exact results with bounds of their errors, token by token. A sequence that is divided at
-// any row must have the same bits as in one piece.
+// any row must have the same bits as an undivided one.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -25,7 +25,8 @@ double ExactSoftplus(double x) {
   return x > 20 ? x : std::log1p(std::exp(x));
 }
 
-// Slices of consecutive rows with their own slots. The slots of `kept` come after these.
+// Slices of consecutive rows, each with a separate slot. The slots of `kept` come after these
+// slots.
 struct Sequences {
   std::vector<StateSlice> slices;
   std::vector<StateKept> kept;
@@ -124,7 +125,7 @@ void CheckConvolve(CaseMemory& memory, Comparison& comparison, const Convolution
     return result;
   };
   const Result got = run(whole, 0, states.initial);
-  // Returns the input of a row of the slice in F32, as in the kernel.
+  // Returns the input of a row of the slice in F32, computed as in the kernel.
   const auto input = [&](const StateSlice& slice, int64_t row, int64_t channel) {
     if (row < 0) return states.Of(states.initial, slice.slot)[(row + taps) * channels + channel];
     const float* const from = x.data() + (slice.first_row + row) * stride + channel;
@@ -270,7 +271,7 @@ class Recurrence {
       for (int head = 0; head < shape_.heads; ++head) CompareHead(got, slice, head, comparison);
     }
   }
-  // Compares the rows of one slice, computed in pieces, in the slice's own slot.
+  // Compares the rows of one slice, which are computed in pieces, in the slice's own slot.
   void ComparePieces(CaseMemory& memory, const Result& got, size_t index,
                      const std::vector<int32_t>& pieces, Comparison& comparison) const {
     const StateSlice& slice = whole_.slices[index];
@@ -305,8 +306,8 @@ class Recurrence {
     const double scale = shape_.corrects ? factor / std::sqrt(squares + double{1e-6f}) : 1;
     for (size_t i = 0; i < key.size(); ++i) {
       key[i].value = from[i] * scale;
-      // Half of the roundings of the sum of squares; then the root, the factor, a division, a
-      // product.
+      // Half of the roundings of the sum of squares; then those of the root, the factor, a division
+      // and a product.
       key[i].error =
           shape_.corrects ? std::abs(key[i].value) * Gamma((shape_.key_dim / 32.0 + 8) / 2 + 5) : 0;
     }
@@ -358,7 +359,7 @@ class Recurrence {
     const float* const steps = steps_.data() + row * steps_stride_;
     const double a = std::exp(double{a_log_[static_cast<size_t>(head)]});
     Gates gates;
-    // Returns exp of a number whose relative error is `roundings`.
+    // Returns exp of a number with its error bound. `roundings`: relative error of the number.
     const auto exp_of = [](double exponent, double roundings) {
       const double value = std::exp(exponent);
       return Bounded{value, value * (std::abs(exponent) * Gamma(roundings) + Gamma(kMathUnits))};
@@ -371,7 +372,7 @@ class Recurrence {
       double step =
           ExactSoftplus(steps[head] * kStepFactor + step_bias_[static_cast<size_t>(head)]);
       step = std::min<double>(std::max<double>(step, kLeastStep), kMostStep);
-      // Before softplus, whose slope is at most 1, two roundings of numbers of this size.
+      // Before softplus, whose slope is at most 1, there are two roundings of numbers of this size.
       gates.rate = {
           step,
           step * Gamma(kOfSoftplus) +
@@ -502,7 +503,7 @@ void CheckGateStates(CaseMemory& memory, Comparison& comparison, const StateGate
   args.out = memory.Out<uint16_t>(kRows * width);
   memory.Launch(&DeviceKernels::gate_states, args);
   const std::vector<uint16_t> got = memory.Read(args.out, kRows * width);
-  // Roundings of the gate, of the norm with its sum of squares, and of the products.
+  // Counted roundings: those of the gate, of the norm with its sum of squares, and of the products.
   const double roundings = 2 * (kMathUnits + 5) + (shape.group_width / 128.0 + 12) / 2 + 6;
   for (int64_t row = 0; row < kRows; ++row) {
     for (int group = 0; group < shape.groups; ++group) {
@@ -572,8 +573,8 @@ void CheckGateRows(CaseMemory& memory, Comparison& comparison, const GateRowsSha
     }
     const double factor = shape.softplus ? ExactSoftplus(number) : ExactSigmoid(number);
     const double value = x[static_cast<size_t>(i)] * factor;
-    // The rounding of the sum changes either function by at most the same relative amount as the
-    // sum.
+    // The rounding of the sum changes either function by at most the same relative amount as it
+    // changes the sum.
     comparison.AddBf16(got[static_cast<size_t>(i)], value,
                        std::abs(value) * (Gamma(4 * kMathUnits + 6) + size * Gamma(1)));
   }

@@ -33,8 +33,8 @@ NvF4Rows NormalRows(int64_t rows, int64_t cols) {
   return x;
 }
 
-// Returns groups whose ratios of the largest number to the tensor's scale have coarse scales: below
-// E4M3's smallest normal number, at and next to its ties, and beyond its maximum.
+// Returns groups in which the largest number, divided by the tensor's scale, has a coarse group
+// scale: below E4M3's smallest normal number, at and next to its ties, and beyond its maximum.
 NvF4Rows RowsOfCoarseScales(float static_scale) {
   NvF4Rows x{4096, device::kNvF4Group, {}};
   TestNumbers numbers(49);
@@ -113,7 +113,7 @@ void CheckRoundAndPack(CaseMemory& memory, Comparison& comparison, NvF4Rows x, f
     // A code of 0 must not hide a NaN scale.
     if (std::isnan(number)) comparison.AddEqual(code != 0, 1);
   }
-  // Padding of the tiles of scales is zero.
+  // The padding of the tiles of scales must be zero.
   for (size_t i = 0; i < got_scales.size(); ++i)
     if (!is_used[i]) comparison.AddEqual(got_scales[i], 0);
 }

@@ -49,7 +49,7 @@ void CheckRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim, fl
   }
 }
 
-// Frequencies that turn with the positions on three axes.
+// Frequencies that use the positions on three axes.
 void CheckAxialRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim) {
   TestNumbers numbers(55);
   const std::vector<float> frequencies = Frequencies(head_dim);
@@ -90,7 +90,7 @@ struct RopeModel {
   bool norms_together = false;
   device::RowKv kv = device::RowKv::kBoth;
   bool norms_values = false;
-  int spare_rows = 0;  // rows of head_dim after those of a block
+  int spare_rows = 0;  // number of rows of head_dim elements after those of a block
   int gate_heads = 0;
 
   int row_heads() const {
@@ -175,7 +175,7 @@ struct RopeCase : RopeModel {
   int block_size;
   ElementType qkv_type, cache_type;
 
-  // Even; for wide heads a multiple of 16.
+  // An even number; for wide heads a multiple of 16.
   int rotary_dim() const {
     const int unit = head_dim > 256 ? 16 : 2;
     return head_dim * turned_parts / 16 / unit * unit;
@@ -262,7 +262,8 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   TestNumbers numbers(52);
   RopeSample sample;
   sample.qkv = numbers.Normals(rows * c.row_heads() * c.head_dim);
-  if (c.cache_type == ElementType::kF8E4M3 && !c.rope) {  // beyond the range of the cache
+  // Adds numbers beyond the range of the cache.
+  if (c.cache_type == ElementType::kF8E4M3 && !c.rope) {
     const auto head_dim = static_cast<size_t>(c.head_dim);
     sample.qkv[static_cast<size_t>(c.gate_heads + c.num_heads) * head_dim] = 1e9f;
     sample.qkv[static_cast<size_t>(c.row_heads() - c.num_kv_heads) * head_dim + 1] = -1e9f;
@@ -282,7 +283,7 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   const std::vector<float> frequencies = Frequencies(c.rotary_dim());
   for (int64_t row = 0; row < rows; ++row) {
     sample.positions.push_back(static_cast<int32_t>(numbers.Integer(0, 40000)));
-    // The last position before the temperature's first step, for positions counted from 1.
+    // The last position before the first step of the temperature, for positions counted from 1.
     if (row == 0) sample.positions.back() = static_cast<int32_t>(kFloor) - 1;
     // Shuffled, distinct slots.
     sample.slots.push_back((row * 7 + 3) % num_slots);
@@ -309,7 +310,8 @@ void ExactValues(const RopeCase& c, const float* head, std::vector<double>& valu
   }
 }
 
-// Compares the numbers in the cache; where nothing was to be written, the previous bytes.
+// Compares the numbers in the cache. Where nothing was to be written, compares with the previous
+// bytes.
 template <typename T>
 void CompareCache(const RopeCase& c, const std::vector<T>& got, const std::vector<double>& values,
                   const std::vector<double>& errors, const std::vector<bool>& written, float scale,
@@ -329,7 +331,7 @@ void CompareCache(const RopeCase& c, const std::vector<T>& got, const std::vecto
 
 template <typename T>
 void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase& c, int64_t rows) {
-  // Steps of 7 between slots must not repeat one.
+  // With steps of 7 between slots, no slot may occur twice.
   int64_t num_slots = (rows + 5 + c.block_size - 1) / c.block_size * c.block_size;
   if (num_slots % 7 == 0) num_slots += c.block_size;
   const RopeSample sample = MakeSample(c, rows, num_slots);
@@ -439,7 +441,7 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   CompareCache(c, got.k, k_values, k_errors, written, kRopeKScale, comparison);
   CompareCache(c, got.v, v_values, v_errors, written, kRopeVScale, comparison);
 
-  // A row alone has the same bits, and writes only its own slot.
+  // A row computed alone must have the same bits, and write only its own slot.
   comparison.SetSubject("a row alone");
   constexpr T kUntouched = static_cast<T>(~T{0});
   const bool own_keys = c.kv != device::RowKv::kNone;

@@ -26,8 +26,8 @@ struct RowShape {
   int64_t rows, cols;
 };
 
-// Widths that are whole vectors, that are not, with more vectors than a block has threads, and with
-// whole groups of NVFP4; then those of Qwen3 and Llama.
+// Widths that consist of whole vectors, widths that do not, widths with more vectors than a block
+// has threads, and widths with whole groups of NVFP4; then those of Qwen3 and Llama.
 std::vector<RowShape> Shapes(const CheckRun& run) {
   if (!run.with_all_shapes()) return {{1, 64}, {3, 96}, {2, 257}, {5, 1024}};
   std::vector<RowShape> shapes = {
@@ -95,7 +95,8 @@ void CheckEmbedding(CaseMemory& memory, Comparison& comparison, const RowShape& 
 enum class Delta : uint8_t { kNone, kF32, kBF16 };
 constexpr const char* kDeltaNames[] = {"no delta", "f32 delta", "bf16 delta"};
 
-// With integers the sum of squares is exact. If nothing is added, the last of several rows is zero.
+// With integers, the sum of squares is exact. If nothing is added, the last of several rows is
+// zero.
 void CheckRmsNorm(CaseMemory& memory, Comparison& comparison, const RowShape& shape, Delta kind,
                   bool is_exact) {
   constexpr float kEps = 1e-5f;
@@ -121,8 +122,8 @@ void CheckRmsNorm(CaseMemory& memory, Comparison& comparison, const RowShape& sh
       squares += static_cast<double>(x[i]) * x[i];
     }
     const double factor = 1 / std::sqrt(squares / static_cast<double>(shape.cols) + kEps);
-    // Roundings: the sum of squares (exact for integers), its mean, eps, the root and its inverse,
-    // two products.
+    // Counted roundings: the sum of squares (exact for integers), its mean, eps, the root and its
+    // inverse, two products.
     const double roundings = (is_exact ? 0 : static_cast<double>(shape.cols) / 2) + kMathUnits + 5;
     for (int64_t col = 0; col < shape.cols; ++col) {
       const auto i = static_cast<size_t>(row * shape.cols + col);
@@ -159,7 +160,7 @@ void CheckSiluMul(CaseMemory& memory, Comparison& comparison, const RowShape& sh
   TestNumbers numbers(43);
   std::vector<float> values = numbers.Normals(2 * shape.rows * shape.cols);
   for (float& value : values) value *= 4;
-  // exp becomes 0 and infinite; and a zero.
+  // Inputs for which exp becomes 0 and infinite, and a zero.
   if (shape.cols > 10) values[1] = 200, values[2] = -200, values[3] = 0;
   const RowInput x = Input(memory, std::move(values), x_type);
   ExactRows exact{shape.rows, shape.cols, {}, {}};
@@ -169,7 +170,7 @@ void CheckSiluMul(CaseMemory& memory, Comparison& comparison, const RowShape& sh
       const double z = x.values[gate], up = x.values[gate + static_cast<size_t>(shape.cols)];
       const double value = z / (1 + std::exp(-z)) * up;
       exact.values.push_back(value);
-      // Roundings: exp, the sum, the division, the product.
+      // Counted roundings: exp, the sum, the division, the product.
       exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4));
     }
   }
@@ -182,8 +183,8 @@ void CheckSiluMul(CaseMemory& memory, Comparison& comparison, const RowShape& sh
       /*packs=*/true);
 }
 
-// The activations of towers: z * sigmoid(c z) with c = 1 or 1.702, and GELU by tanh; alone or times
-// the second half of a row.
+// The activations of towers: z * sigmoid(c z) with c = 1 or 1.702, and GELU with tanh; alone, or
+// multiplied by the second half of a row.
 void CheckActivations(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
                       bool is_plain) {
   TestNumbers numbers(54);
@@ -204,7 +205,7 @@ void CheckActivations(CaseMemory& memory, Comparison& comparison, const RowShape
         const double up = is_plain ? 1 : x.values[at + static_cast<size_t>(shape.cols)];
         const double value = z / (1 + std::exp(-exponent)) * up;
         exact.values.push_back(value);
-        // Roundings: up to four in the exponent, exp, the sum, the division, the product.
+        // Counted roundings: up to four in the exponent, exp, the sum, the division, the product.
         exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4 + 4 * std::abs(exponent)));
       }
     }
@@ -221,7 +222,7 @@ void CheckActivations(CaseMemory& memory, Comparison& comparison, const RowShape
   }
 }
 
-// max(factor * x, 0)^2, alone or times the second half of a row.
+// max(factor * x, 0)^2, alone or multiplied by the second half of a row.
 void CheckRelu2(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
                 ElementType x_type, bool is_plain) {
   constexpr float kGateFactor = 0.7f;
@@ -264,7 +265,7 @@ void CompareConverted(CaseMemory& memory, Comparison& comparison, const RowShape
       /*packs=*/true);
 }
 
-// Includes a row of zeros, and numbers beyond the largest code.
+// Includes a row of zeros, and numbers larger than the largest code.
 void CheckConvertRows(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
                       ElementType x_type) {
   TestNumbers numbers(44);
@@ -284,7 +285,7 @@ void CheckNotFinite(CaseMemory& memory, Comparison& comparison) {
   CompareConverted(memory, comparison, {2, 16}, std::move(values), ElementType::kF32);
 }
 
-// Addresses that do not allow wide loads and stores.
+// Addresses at which wide loads and stores are not possible.
 void CheckUnaligned(CaseMemory& memory, Comparison& comparison) {
   constexpr int64_t kRows = 3, kCols = 64;
   const std::vector<float> x = TestNumbers(48).Normals(kRows * kCols + 1);
@@ -510,7 +511,8 @@ void CheckRows(CheckRun& run) {
                  CheckMergePatches(memory, comparison, group, cols, by_number);
              });
   }
-  // Pieces of multiples of 16, 8, 4 and 2 bytes, of odd sizes, and empty ones.
+  // Pieces whose sizes are multiples of 16, 8, 4 and 2 bytes, pieces of odd sizes, and empty
+  // pieces.
   for (const std::vector<int64_t>& widths :
        {std::vector<int64_t>{64, 4160}, {24, 8, 16}, {0, 4, 12, 0}, {6, 2}, {3, 1, 0, 5}, {300}}) {
     run.Case("join_columns", fmt::format("3 x [{}] bytes", fmt::join(widths, ", ")),

@@ -31,7 +31,7 @@ struct CheckRow {
   std::string message;  // why it failed or was skipped
 };
 
-// The cases that run on the emulated device. On other devices, all cases run.
+// The cases that run on the emulated device. Other devices run all cases.
 enum class CheckExtent : uint8_t {
   kSome,   // quick cases, with some of their shapes
   kQuick,  // all cases except those that take the emulator seconds

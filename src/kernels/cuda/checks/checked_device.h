@@ -38,8 +38,7 @@ class DeviceUnderTest {
   }
   // Returns whether the library multiplies NVFP4 weights by NVFP4 inputs.
   bool has_nvf4_products() const { return device_->info().compute_capability() >= 100; }
-  // Returns whether the device is unusable, which shows in that it fails again after its failure
-  // was reported.
+  // Returns whether the device is unusable: it fails again after its failure was reported.
   bool is_lost() const { return !stream_->Synchronize(); }
 
  private:
@@ -50,12 +49,12 @@ class DeviceUnderTest {
   device::DeviceKernels kernels_ = {};
 };
 
-// Device memory and launches of one check. The first failure is kept, and everything after it does
+// Device memory and launches of one check. The first failure is kept, and all later calls do
 // nothing (Read returns zeros), so a check need not test for failures in between.
 class CaseMemory {
  public:
   explicit CaseMemory(const DeviceUnderTest& device) : device_(device) {}
-  // Waits for launches that may still use the memory.
+  // Waits for launches that may still be using the memory.
   ~CaseMemory() { static_cast<void>(device_.stream().Synchronize()); }
   CaseMemory(const CaseMemory&) = delete;
   CaseMemory& operator=(const CaseMemory&) = delete;

@@ -32,12 +32,13 @@ class KernelChecks : public ::testing::TestWithParam<std::string_view> {
     emulator::SetComputeCapability(90);
   }
 
-  // Runs the threads of a block, and the blocks of a grid, in both orders. No bit may differ.
+  // Runs the threads of a block, and the blocks of a grid, in both orders. All results must have
+  // the same bits.
   void ExpectPassed(CheckExtent extent) {
     emulator::SetOrder(emulator::Order::kForward);
     const std::vector<CheckRow> forward = Run(extent);
     emulator::SetOrder(emulator::Order::kReverse);
-    // No bit may differ with other instructions for E4M3 products, either.
+    // All results must also have the same bits with other instructions for E4M3 products.
     emulator::SetComputeCapability(89);
     ExpectEqual(forward, Run(extent));
   }
@@ -75,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Parts, KernelChecks, ::testing::ValuesIn(PartNames()),
 TEST_P(KernelChecks, Pass) {
   ExpectPassed(CheckExtent::kQuick);
 }
-// Several blocks run concurrently, copies complete at random times, warps and lanes run in any
+// Several blocks run concurrently, copies complete at random times, and warps and lanes run in any
 // order.
 TEST_P(KernelChecks, PassInSeededOrders) {
   emulator::SetOrder(emulator::Order::kForward);
@@ -84,7 +85,7 @@ TEST_P(KernelChecks, PassInSeededOrders) {
   ExpectEqual(forward, Run(CheckExtent::kSome));
 }
 // Compute capability 8.0 encodes and decodes E4M3 by arithmetic, and multiplies in BF16. Rows have
-// the same bits; sums do not, nor do the NaNs that codes become.
+// the same bits. Sums do not, nor do the NaNs to which codes are converted.
 TEST_P(KernelChecks, PassWithoutE4m3Instructions) {
   const std::string_view part = GetParam();
   const bool makes_rows = part == "rows" || part == "rope" || part == "latent";
@@ -101,13 +102,13 @@ TEST_P(KernelChecks, HeavyPass) {
   ExpectPassed(CheckExtent::kSlow);
 }
 
-// A kernel that does not write the last column of a single row.
+// A faulty kernel that does not write the last column of a single row.
 void ForgetfulConversion(const StreamHandle& stream, const device::ConvertRowsArgs& args) {
   device::ConvertRowsArgs less = args;
   if (args.rows == 1) --less.cols;
   emulated::LaunchConvertRows(stream, less);
 }
-// A kernel that writes beyond its output.
+// A faulty kernel that writes beyond its output.
 void OverrunningEmbedding(const StreamHandle& stream, const device::EmbeddingArgs& args) {
   device::EmbeddingArgs more = args;
   more.out += 8;
@@ -125,8 +126,8 @@ TEST(KernelChecksOfWrongKernels, Fail) {
     if (row.name == "embedding") {
       EXPECT_THAT(row.message, HasSubstr("behind an output")) << row.shape;
     } else if (row.name == "convert_rows") {
-      // This kernel computes single rows wrong, and the "not aligned" case never converts a single
-      // row.
+      // This faulty kernel computes single rows wrong, and the "not aligned" case never converts a
+      // single row.
       EXPECT_EQ(row.passed, row.shape.find("not aligned") != std::string::npos) << row.shape;
     } else if (row.name != "nvfp4 rows") {
       EXPECT_TRUE(row.passed) << row.name << " " << row.shape << ": " << row.message;

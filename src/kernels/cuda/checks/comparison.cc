@@ -12,8 +12,8 @@
 namespace sluice::checks {
 namespace {
 
-// Rounds to nearest by way of F32. This never moves a value across a tie: bounds are wider than
-// half a unit of F32 unless they are 0, and then the exact values are F32 numbers.
+// Rounds to nearest through F32. This never moves a value across a tie: bounds are wider than half
+// a unit of F32 unless they are 0, and in that case the exact values are F32 numbers.
 float NearestBf16(double value) {
   return ToFloat(ToBFloat16(static_cast<float>(value)));
 }
@@ -41,7 +41,7 @@ void Comparison::Add(double got, double expected, double low, double high, doubl
   const int64_t index = count_++;
   const bool inside = std::isnan(expected) ? std::isnan(got) : low <= got && got <= high;
   if (std::isnan(got) != std::isnan(expected)) needed = kInfinity;
-  if (std::isnan(needed)) needed = 0;  // both NaN, or the same infinity
+  if (std::isnan(needed)) needed = 0;  // true if both are NaN, or both are the same infinity
   double ratio = error > 0 ? needed / error : 0;
   if (!inside) ratio = std::max(error > 0 ? ratio : kInfinity, 1.0);
   if (ratio > worst_ratio_) {

@@ -3,8 +3,8 @@
 // Tolerances are derived where the reference is computed, never chosen. A check gives the exact
 // value and a bound of the arithmetic error before the last rounding; the rounding to the output's
 // type must be exactly as defined. A number is accepted if some value within the bound rounds to
-// it. So data with exact sums allow no deviation at all, and a narrow code may differ only if the
-// value is within the bound of the border between two codes.
+// it. So data with exact sums allow no deviation at all. A narrow code may differ only if the
+// distance of the value from the border between two codes is within the bound.
 #pragma once
 
 #include <cstdint>
@@ -31,17 +31,17 @@ class Comparison {
   void AddE4m3(uint8_t got, double expected, double error);
   // For outputs without rounding: codes, indices, bits.
   void AddEqual(int64_t got, int64_t expected);
-  // For all other outputs, in their own unit: accepts an error of at most `error`.
+  // For all other outputs, in their own unit. Accepts an error of at most `error`.
   void AddWithin(double got, double expected, double error);
 
-  // Describes the outputs that follow, for first_failure().
+  // Describes the outputs that follow; first_failure() shows the description.
   void SetSubject(std::string subject) { subject_ = std::move(subject); }
 
   bool passed() const { return failed_ == 0 && count_ > 0; }
   int64_t count() const { return count_; }
   int64_t failed() const { return failed_; }
-  // For the output closest to its bound, or farthest beyond it: the least error before the last
-  // rounding that explains it, and the bound.
+  // For the output that is closest to its bound, or farthest beyond it: the least error before the
+  // last rounding that explains the output, and the bound.
   double worst_error() const { return worst_error_; }
   double worst_bound() const { return worst_bound_; }
   // Returns, for example, "fp8 static: number 17: got 3.5, expected 3.25"; "" if all outputs were

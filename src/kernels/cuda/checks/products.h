@@ -99,8 +99,8 @@ inline ProductOutput Multiply(CaseMemory& memory, device::LinearArgs args, Eleme
   return y;
 }
 
-// The results of a matrix that are compared: all results of a small matrix, a sample of those of a
-// large matrix.
+// The results of a matrix that are compared: all results of a small matrix, or a sample of those of
+// a large matrix.
 class SampledPlaces {
  public:
   SampledPlaces(int64_t m, int64_t n) {
@@ -136,8 +136,8 @@ struct ProductRows {
     std::vector<double> w;
     weights.DecodeRow(expert, n, w);
     const double row_scale = weights.RowScale(expert, n);
-    // Roundings: those of the sum, of its separately scaled parts, of the scales of row and input,
-    // and of the bias.
+    // Counted roundings: those of the sum, of its separately scaled parts, of the scales of row and
+    // input, and of the bias.
     const double relative = kind == NumberKind::kIntegers
                                 ? 0
                                 : ProductError(device, static_cast<double>(k), e4m3_inputs) +

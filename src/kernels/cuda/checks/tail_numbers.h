@@ -1,4 +1,4 @@
-// The expected results of RoPE of some numbers of a head (TailRope).
+// The expected results of the RoPE of some elements of a head (TailRope).
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@ inline std::vector<float> TailCosSin(const TailShape& rope, int64_t rows) {
   return rope.rotates ? TestNumbers(41).Normals(rows * rope.dim) : std::vector<float>();
 }
 
-// A rotated number and the bound of its error. `x`: the numbers of the rope.
+// A rotated number and the bound of its error. `x`: the elements that are rotated.
 struct RotatedNumber {
   double value = 0, error = 0;
 };

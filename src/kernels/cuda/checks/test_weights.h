@@ -21,7 +21,7 @@ struct WeightFormat {
   bool e4m3_inputs = false;
   // Whether inputs are NVFP4 elements stored in BF16 (RowScale::kNvF4), with row scales.
   bool nvf4_inputs = false;
-  // Whether the kernels support it but no checkpoint whose speed is measured uses it.
+  // Whether the kernels support it although no checkpoint whose speed is measured uses it.
   bool is_only_checked = false;
 
   double bits_per_weight() const;
@@ -38,12 +38,12 @@ std::span<const WeightFormat> WeightFormats();
 enum class NumberKind { kIntegers, kFree };
 const char* NumberKindName(NumberKind kind);
 
-// `experts` matrices [n, k] of one format, one after another in memory.
+// Contains `experts` matrices [n, k] of one format, one after another in memory.
 class TestWeights {
  public:
   TestWeights(const WeightFormat& format, NumberKind kind, int64_t experts, int64_t n, int64_t k);
 
-  // Copies the matrices to the device. The strides between experts are in bytes of codes, bytes of
+  // Copies the matrices to the device. The strides between experts are: bytes of codes, bytes of
   // group scales, and elements of row scales.
   device::Weights Upload(CaseMemory& memory) const;
   int64_t codes_stride() const;

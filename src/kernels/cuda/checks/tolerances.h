@@ -10,10 +10,10 @@ namespace sluice::checks {
 
 // Bound of the error of a sum of `depth` products on tensor cores in any order, relative to the sum
 // of the products' magnitudes. Products are exact. A GPU aligns the products of one instruction (at
-// least 8) and the sum so far to the largest of them, and truncates below its last place: an error
-// of up to a whole unit of F32, 2^-23, for each of them and one more for the result. E4M3 products
-// of compute capability 8.9 keep only 13 fractional bits; those of 12.x, whose instruction is the
-// same, may.
+// least 8) and the sum so far to the largest of them, and truncates below its last place. This is
+// an error of up to a whole unit of F32, 2^-23, for each of them and one more for the result. E4M3
+// products of compute capability 8.9 keep only 13 fractional bits. Those of 12.x use the same
+// instruction and may do the same.
 inline double ProductError(const DeviceUnderTest& device, double depth, bool is_e4m3) {
   const int capability = device.device().info().compute_capability();
   const bool is_short =
@@ -22,7 +22,8 @@ inline double ProductError(const DeviceUnderTest& device, double depth, bool is_
 }
 
 // Bound of the error of a function of CUDA's math library (exp, 1 / sqrt, sin, cos, log1p): at most
-// 2 ulp (CUDA C++ Programming Guide, mathematical functions); a host's are no worse.
+// 2 ulp (CUDA C++ Programming Guide, mathematical functions). The error of the host's functions is
+// not larger.
 inline double MathError(double result) {
   return 2 * 0x1p-23 * std::abs(result) + 0x1p-149;
 }
