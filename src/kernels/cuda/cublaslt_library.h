@@ -31,7 +31,7 @@ struct Algorithm {
 struct Heuristic {
   Algorithm algorithm;
   size_t workspace_bytes;
-  int state;  // the other members are valid only if it is kSuccess
+  int state;  // error code; the other members are valid only if it is kSuccess
   float waves;
   int reserved[4];
 };
@@ -61,7 +61,7 @@ constexpr int kScaleModeA = 31;        // int32_t
 constexpr int kScaleModeB = 32;        // int32_t
 
 // Scale modes: one F32 for the matrix; one E4M3 per 16 elements of a column, ordered as in
-// nvf4_scales.h; one F32 per row of A (column of B).
+// nvf4_scales.h; one F32 per row of A (per column of B).
 constexpr int32_t kScaleScalar = 0;
 constexpr int32_t kScaleGroups16 = 1;
 constexpr int32_t kScaleOuterVector = 3;
@@ -73,8 +73,8 @@ constexpr int kAlignmentB = 6;    // uint32_t
 constexpr int kAlignmentC = 7;    // uint32_t
 constexpr int kAlignmentD = 8;    // uint32_t
 
-// The first versions (GetVersion) with products of E2M1 with kScaleGroups16, and with
-// kScaleOuterVector for products of E4M3.
+// The first versions (GetVersion) that support products of E2M1 with kScaleGroups16, and products
+// of E4M3 with kScaleOuterVector.
 constexpr int64_t kGroups16Version = 120800;
 constexpr int64_t kOuterVectorVersion = 120900;
 

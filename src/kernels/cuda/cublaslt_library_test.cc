@@ -93,8 +93,9 @@ TEST(CublasLtLibrary, LooksAmongThePackagesOfThePythonInThePath) {
   EXPECT_THAT(files, Contains("/usr/local/cuda/lib64/libcublasLt.so.12"));
 }
 
-// /usr/local/bin/python3 -> /opt/torch/bin/python3 -> /usr/bin/python3.11, behind a python3 that is
-// no link and has no packages; CUDA 12's wheel in the virtual environment, CUDA 13's in the Python.
+// The links are /usr/local/bin/python3 -> /opt/torch/bin/python3 -> /usr/bin/python3.11. In PATH,
+// they come after a python3 that is no link and has no packages. CUDA 12's wheel is in the virtual
+// environment, CUDA 13's with the system's Python.
 TEST(CublasLtLibrary, LooksWhereAPython3ThatIsALinkHasItsPackages) {
   namespace fs = std::filesystem;
   const fs::path root = fs::path(::testing::TempDir()) / "cublaslt_links";
@@ -140,7 +141,7 @@ TEST(CublasLtLibrary, RefusesOldVersions) {
   EXPECT_THAT(old.error().message, HasSubstr("111103"));
 }
 
-// Creating records needs no GPU, so the library itself confirms our constants.
+// Creating the library's records needs no GPU, so the real library confirms our constants.
 TEST(CublasLtLibrary, OpensTheRealOneWhereThereIsOne) {
   const auto library = CublasLtLibrary::Open("");
   if (!library.has_value())

@@ -1,6 +1,6 @@
-// Interface between tests and the fake cuBLASLt (tests/fake_cublaslt): a shared library with the
-// real one's functions, for streams that are EmulatedQueues. The fake computes plain products when
-// the queue is synchronized, and refuses incomplete or inconsistent descriptors.
+// The interface between tests and the fake cuBLASLt (tests/fake_cublaslt), a shared library with
+// the functions of the real one, for streams that are EmulatedQueues. The fake computes plain
+// products when the queue is synchronized, and refuses incomplete or inconsistent descriptors.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@ namespace sluice::device {
 struct FakeCublasLtState {
   // Set by tests.
   int64_t version = 130002;
-  // Compute capability of the device. Products that the library's documentation does not list for
-  // it are refused; outer_vectors_on_10: but not those with row scales on 10.x.
+  // Compute capability of the device. The fake refuses products that the library's documentation
+  // does not list for it. outer_vectors_on_10: accepts products with row scales on 10.x anyway.
   int compute_capability = 90;
   bool outer_vectors_on_10 = false;
   bool refuse_all = false;     // no algorithm for any product
-  bool refuse_scales = false;  // none for products with row scales
+  bool refuse_scales = false;  // whether to propose no algorithm for products with row scales
   bool refuse_f4 = false;      // none for products of E2M1
-  uint64_t refuse_rows = 0;    // none for products with this number of weight rows
+  uint64_t refuse_rows = 0;    // proposes no algorithm for products with this number of weight rows
   bool fail = false;           // products fail when enqueued
-  // Products take kFakeSeconds times this factor: without scales, with row scales, with group
-  // scales; fast_slowdown multiplies the factor for fast accumulation.
+  // A product takes kFakeSeconds times one of these factors: without scales, with row scales, or
+  // with group scales. fast_slowdown multiplies the factor for fast accumulation.
   double plain_slowdown = 1, rows_slowdown = 1, groups_slowdown = 1, fast_slowdown = 1;
   // Counted by the fake.
   int64_t num_searches = 0;
   int64_t num_checks = 0;
   int64_t num_products = 0;       // enqueued
-  int64_t num_records = 0;        // records created and not yet destroyed
+  int64_t num_records = 0;        // number of records that were created and not yet destroyed
   int64_t num_created = 0;        // records created
-  int64_t num_other_weights = 0;  // products with other weights than the previous one
+  int64_t num_other_weights = 0;  // number of products with other weights than the previous product
   int last_algorithm = -1;        // of the last product enqueued
   double seconds = 0;             // time that products have taken so far
   const char* complaint = "";     // why the last refused call was refused

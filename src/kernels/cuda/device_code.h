@@ -6,7 +6,7 @@
 //   - Kernels are `__global__ void` with one argument, a struct of plain members, and are launched
 //     by Launch<kernel>(). Everything is in namespace sluice::SLUICE_DEVICE_NAMESPACE.
 //   - Shared memory is only SharedMemory(), of the size given to the launch, never `__shared__`.
-//     It holds garbage when a block begins.
+//     Its contents are undefined when a block begins.
 //   - Shuffles and the functions below marked "Warp" must be called by all 32 lanes together.
 //     Blocks have whole warps.
 //   - Instructions beyond CUDA C++ are the functions below. No other file has inline assembly.
@@ -39,7 +39,8 @@
 #define SLUICE_DEVICE_NAMESPACE cuda
 #define SLUICE_UNROLL _Pragma("unroll")    // before a loop over arrays held in registers
 #define SLUICE_ROLLED _Pragma("unroll 1")  // before a loop that few launches enter
-#define SLUICE_KEPT static  // before a variable of a device function that persists between launches
+// Before a variable of a device function that keeps its value between launches.
+#define SLUICE_KEPT static
 #else
 #define SLUICE_DEVICE_NAMESPACE emulated
 #define SLUICE_UNROLL
@@ -53,7 +54,7 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 struct LaunchShape {
   unsigned grid_x = 1;
   unsigned grid_y = 1;
-  unsigned threads = 32;  // per block; a multiple of 32, at most 1024
+  unsigned threads = 32;  // threads per block; a multiple of 32, at most 1024
   unsigned grid_z = 1;
   unsigned shared_bytes = 0;
   // Whether the kernel may begin before those launched earlier on the stream end, where the stream
@@ -79,8 +80,8 @@ constexpr bool kCopiesRunAside = true;
 
 #if defined(SLUICE_EMULATED_HIP)
 
-// Kernels are launched by the program, through HIP's runtime: here they are only named for its
-// stand-in.
+// The program launches kernels through HIP's runtime. Here they are only named for the stand-in of
+// that runtime.
 template <auto kKernel, typename Args>
 void Launch(const StreamHandle&, const char*, const LaunchShape&, const Args&) {
   static_cast<void>(emulator::Named<kKernel, Args>::kIsKnown);
@@ -116,7 +117,7 @@ void Launch(const StreamHandle& stream, const char* name, const LaunchShape& sha
   constexpr unsigned kSharedWithoutAsking = 48 * 1024;
   cudaError_t code = cudaSuccess;
   if (shape.shared_bytes > kSharedWithoutAsking) {
-    // Shared memory that this thread has already requested, per device, to avoid requesting it at
+    // Shared memory that this thread has already requested, per device. It need not be requested at
     // every launch.
     constexpr int kDevices = 16;
     static thread_local unsigned granted[kDevices] = {};
@@ -163,7 +164,7 @@ __device__ __forceinline__ uint32_t BitsOf(float value) {
 
 // Copies 16 bytes from global to shared memory, both aligned to 16, or writes zeros if !`is_valid`.
 // The bytes are visible to this thread after the AsyncWait that covers their AsyncCommit; to other
-// threads, after a barrier on top.
+// threads, after an additional barrier.
 __device__ __forceinline__ void AsyncCopy16(void* shared, const void* global, bool is_valid) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   const int bytes = is_valid ? 16 : 0;
@@ -226,7 +227,8 @@ __device__ __forceinline__ void MmaF16(float (&d)[4], const uint32_t (&a)[4],
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Two numbers as F16, rounded to nearest even, the first in the low half; beyond 65504 infinite.
+// Returns two numbers as F16, rounded to nearest even, the first in the low half. Numbers beyond
+// 65504 become infinite.
 __device__ __forceinline__ uint32_t PackF16(float low, float high) {
   uint32_t pair;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(high), "f"(low));
@@ -240,7 +242,7 @@ __device__ __forceinline__ uint32_t MultiplyF16x2(uint32_t a, uint32_t b) {
   return pair;
 }
 
-// Two F16 numbers as BF16, to nearest even.
+// Returns two F16 numbers as BF16, rounded to nearest even.
 __device__ __forceinline__ uint32_t F16x2ToBf16x2(uint32_t pair) {
   asm("{\n"
       "  .reg .b16 first, second;\n"
@@ -254,8 +256,8 @@ __device__ __forceinline__ uint32_t F16x2ToBf16x2(uint32_t pair) {
   return pair;
 }
 
-// Compute capability that this code is compiled for, 90 for 9.0: a constant, so that branches for
-// other GPUs are removed.
+// The compute capability for which this code is compiled, 90 for 9.0. It is a constant, so that
+// branches for other GPUs are removed.
 __device__ __forceinline__ constexpr int ComputeCapability() {
 #ifdef __CUDA_ARCH__
   return __CUDA_ARCH__ / 10;
@@ -307,14 +309,15 @@ __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
 
 }  // namespace instruction
 
-// Returns `value`, hidden from the compiler, so that what a loop computes from it is computed
-// inside the loop and not kept in registers across it.
+// Returns `value`, hidden from the compiler. So the values that a loop computes from it are
+// computed inside the loop, and are not kept in registers across the loop.
 __device__ __forceinline__ int KeptInLoop(int value) {
   asm volatile("" : "+r"(value));
   return value;
 }
 
-// a * b + c for pairs of BF16 numbers, each result rounded once; subnormal numbers are kept.
+// Returns a * b + c for pairs of BF16 numbers, each result rounded once; subnormal numbers are
+// kept.
 __device__ __forceinline__ uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t d;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;\n" : "=r"(d) : "r"(a), "r"(b), "r"(c));
@@ -381,7 +384,7 @@ __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint3
     // codes.
     const uint32_t raised = (bytes & 0x00800080u) << 8 | (bytes & 0x007F007Fu) << 7;
     const uint32_t pair = MultiplyF16x2(raised, 0x5C005C00u);
-    // Only for bytes with magnitude 0x7F (NaN) does the sum reach the highest bit.
+    // The sum reaches the highest bit only for bytes with magnitude 0x7F (NaN).
     const uint32_t nan = ((bytes & 0x007F007Fu) + 0x00010001u) & 0x00800080u;
     (half == 0 ? low : high) = pair | (nan >> 7) * 0x7FFFu;
   }
@@ -394,7 +397,7 @@ __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
   for (int i = 0; i < 4; ++i) instruction::E4m3x4ToF16(a[i], low_a[i], high_a[i]);
   SLUICE_UNROLL
   for (int i = 0; i < 2; ++i) instruction::E4m3x4ToF16(b[i], low_b[i], high_b[i]);
-  // Any order of the columns of a works, as long as the rows of b have the same order.
+  // The columns of a may be in any order, as long as the rows of b have the same order.
   MmaF16(d, {low_a[0], low_a[1], high_a[0], high_a[1]}, {low_b[0], high_b[0]});
   MmaF16(d, {low_a[2], low_a[3], high_a[2], high_a[3]}, {low_b[1], high_b[1]});
 }
@@ -417,7 +420,7 @@ __device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
 }  // namespace arithmetic
 
 #if defined(__HIP__) || defined(SLUICE_EMULATED_HIP)
-// AMD's instruction encodes another FP8 format.
+// AMD's instruction encodes a different FP8 format.
 namespace instruction {
 using arithmetic::PackE4m3;
 }  // namespace instruction
@@ -454,11 +457,11 @@ __device__ __forceinline__ void E4m3x4ToBf16(uint32_t codes, uint32_t& low, uint
   high = F16x2ToBf16x2(high);
 }
 
-// Two numbers as E4M3 codes, the first in the low byte: rounded to nearest even; beyond +-448
-// becomes +-448; NaN stays NaN, with its sign.
+// Returns two numbers as E4M3 codes, the first in the low byte. Rounds to nearest even; numbers
+// beyond +-448 become +-448; NaN stays NaN, with its sign.
 __device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
   if (ComputeCapability() < 89) return arithmetic::PackE4m3(low, high);
-  // Only a NaN lacks its sign.
+  // Only the sign of a NaN is missing.
   return instruction::PackE4m3(low, high) | (BitsOf(low) >> 24 & 0x80u) |
          (BitsOf(high) >> 16 & 0x8000u);
 }
@@ -477,16 +480,17 @@ __device__ __forceinline__ bool HasE4m3Mma() {
 // The first of four numbers is the lowest byte. (PTX ISA, mma.m16n8k32.) REQUIRES: HasE4m3Mma().
 __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
                                         const uint32_t (&b)[2]) {
-  // On 9.0 to 11.0 the compiler emulates the instruction by products of F16, each sum of 32
-  // starting at zero and added afterwards. Direct products of F16 are cheaper, as they accumulate.
+  // On 9.0 to 11.0 the compiler emulates the instruction by products of F16. Each sum of 32
+  // products starts at zero and is added afterwards. Direct products of F16 are cheaper, because
+  // they accumulate.
   if (ComputeCapability() >= 90 && ComputeCapability() < 120)
     arithmetic::MmaE4m3(d, a, b);
   else
     instruction::MmaE4m3(d, a, b);
 }
 
-// Pair of warps. MmaBf16, MmaF16 and MmaE4m3, called by warps 2i and 2i + 1 of a block together: an
-// AMD GPU multiplies what both hold by one instruction.
+// Pair of warps. MmaBf16, MmaF16 and MmaE4m3, called by warps 2i and 2i + 1 of a block together. An
+// AMD GPU multiplies the operands of both warps by one instruction.
 #if defined(__HIP__) || defined(SLUICE_EMULATED_HIP)
 __device__ __forceinline__ void PairMmaE4m3(float (&d)[4], const uint32_t (&a)[4],
                                             const uint32_t (&b)[2]) {
@@ -544,7 +548,7 @@ __device__ __forceinline__ float E4m3ToFloat(uint8_t code) {
 __device__ __forceinline__ uint8_t FloatToE4m3(float value) {
   return static_cast<uint8_t>(PackE4m3(value, 0));
 }
-// Sign, 2 bits of exponent, 1 of mantissa; the low 4 bits of `code`.
+// The low 4 bits of `code` are the sign, 2 bits of exponent and 1 bit of mantissa.
 __device__ __forceinline__ float E2m1ToFloat(uint32_t code) {
   const uint32_t sign = (code & 8u) << 28;
   // Raises the exponent's bias from 1 to 127.
@@ -556,7 +560,8 @@ __device__ __forceinline__ float E8m0ToFloat(uint8_t byte) {
   return FloatFromBits(byte == 0 ? 0x00400000u : static_cast<uint32_t>(byte) << 23);
 }
 
-// Warp. The sum (the maximum) of all lanes' values, in every lane; always summed in the same order.
+// Warp. Returns the sum (or the maximum) of all lanes' values, to every lane. Always summed in the
+// same order.
 __device__ __forceinline__ float WarpSum(float value) {
   for (int mask = 16; mask > 0; mask >>= 1) value += __shfl_xor_sync(0xFFFFFFFFu, value, mask);
   return value;

@@ -9,7 +9,7 @@ namespace sluice::device {
 
 // REQUIRES: kCuda only in a program that BuiltWithCuda(), kHip in one that BuiltWithHip().
 const DeviceKernels& KernelsOf(DeviceKind kind);
-// The launcher of exchanges, which only ranks use.
+// Returns the launcher of exchanges, which only ranks use.
 ExchangeColumns ExchangeColumnsOf(DeviceKind kind);
 
 }  // namespace sluice::device

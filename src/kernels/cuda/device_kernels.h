@@ -1,6 +1,7 @@
-// The launchers of all kernels; there is one implementation for GPUs and one emulated. Arguments
-// are device addresses and plain numbers. Nothing is checked here (linear_shapes.h, attention.h and
-// the model check). A launch returns immediately; failures are recorded in the stream.
+// The launchers of all kernels. There is one implementation for GPUs and one for the emulator.
+// Arguments are device addresses and plain numbers. Nothing is checked here; linear_shapes.h,
+// attention.h and the model make the checks. A launch returns immediately; failures are recorded in
+// the stream.
 //
 // Free of large includes: the CUDA compiler reads this file with every kernel.
 //
@@ -22,10 +23,10 @@ namespace sluice::device {
 // How a row's elements are rounded when written as kF8E4M3 (kStatic, kPerToken) or as kBF16
 // (kNvF4).
 enum class RowScale : uint8_t {
-  kStatic,    // code = E4M3(x / static_scale); the row's scale is static_scale
-  kPerToken,  // scale = amax / 448 of the row (1 for a row of zeros), code = E4M3(x / scale)
-  // NVFP4: for each group of 16 consecutive elements, s = E4M3(amax / 6 / static_scale), and E2M1(x
-  // / (s * static_scale)) * s is written, which BF16 holds exactly; the row's scale is
+  kStatic,    // code = E4M3(x / static_scale); the scale of each row is static_scale
+  kPerToken,  // the row's scale is amax / 448 (1 for a row of zeros), code = E4M3(x / scale)
+  // NVFP4: for each group of 16 consecutive elements, s = E4M3(amax / 6 / static_scale). The value
+  // E2M1(x / (s * static_scale)) * s is written; BF16 can represent it exactly. The row's scale is
   // static_scale. So every product can read such rows, and pack_nvf4 converts them to E2M1 codes
   // for a library that multiplies codes. REQUIRES: rows of whole groups.
   kNvF4,
@@ -55,7 +56,7 @@ struct EmbeddingArgs {
 };
 
 // out[i, :] += position_table[positions[i] + first_position, :] + type_table[types[i], :]; a null
-// table is left out. If both exist, their rows are added first. F32.
+// table is not added. If there are both tables, their rows are first added to each other. F32.
 struct AddEmbeddingsArgs {
   float* out;  // [rows, cols]
   int64_t rows, cols;
@@ -78,7 +79,7 @@ struct LayerNormArgs {
   int64_t rows, cols;
   bool keeps_norm;
   uint16_t* out;             // BF16 [rows, cols], or null
-  float* out_f32 = nullptr;  // a copy in F32, or null
+  float* out_f32 = nullptr;  // a copy of the result in F32, or null
 };
 constexpr int64_t kMostLayerNormCols = 8192;
 
@@ -114,8 +115,8 @@ struct LayerEmbeddingsArgs {
 };
 
 // cos_sin[i] = cosines, then sines, of positions[i] * frequencies, times amplitude; [rows,
-// rotary_dim]. If `has_axes`, positions is [axes, rows], and frequency k turns with the position on
-// axis axes[k].
+// rotary_dim]. If `has_axes`, positions is [axes, rows], and frequency k uses the position on axis
+// axes[k].
 constexpr int kMostAxialFrequencies = 128;
 struct RopeTableArgs {
   const int32_t* positions;
@@ -159,19 +160,19 @@ struct MergePatchesArgs {
   bool by_number;
 };
 
-// The projections that a row has besides the heads of q.
+// The projections of a row in addition to the heads of q.
 enum class RowKv : uint8_t {
   kBoth,
-  kKeys,  // keys only; the values are the keys as projected
-  kNone,  // none: nothing is written to the cache; only its head_dim and type are used
+  kKeys,  // only keys; the values are the projected keys
+  kNone,  // none: nothing is written to the cache, of which only head_dim and type are used
 };
 
 // Turns the projections of a row, [heads of q, of k, of v], into q in BF16 and the row's entry in
-// the cache: QK norm, rope, temperature, in the order of models/cpu/attention.cc. REQUIRES:
-// head_dim is a multiple of 4, at most 512; qkv is aligned to 8 bytes; rotary_dim is even, and a
-// multiple of 16 if head_dim > 496.
+// the cache: applies QK norm, rope and temperature, in the order of models/cpu/attention.cc.
+// REQUIRES: head_dim is a multiple of 4, at most 512; qkv is aligned to 8 bytes; rotary_dim is
+// even, and a multiple of 16 if head_dim > 496.
 struct RopeAppendArgs {
-  const void* qkv;       // row i at i * head_dim * (number of its heads, see `kv`)
+  const void* qkv;       // row i is at i * head_dim * (number of its heads, see `kv`)
   ElementType qkv_type;  // kF32 or kBF16
   int64_t rows;
   int num_heads;
@@ -181,23 +182,23 @@ struct RopeAppendArgs {
   bool norms_after_rope;  // without weights
   float eps;
   bool rope;                 // false: q and k are not rotated
-  bool interleaved;          // pairs (x[2i], x[2i + 1]) instead of (x[i], x[i + d/2])
+  bool interleaved;          // rotates pairs (x[2i], x[2i + 1]) instead of (x[i], x[i + d/2])
   const float* cos_sin;      // [rows, rotary_dim]
   const int32_t* positions;  // [rows]
   float temperature_floor;   // 0: q is not scaled by position
-  float temperature_scale;   // factor log1p(floor((p + first) / floor)) * scale + 1
+  float temperature_scale;   // q is multiplied by log1p(floor((p + first) / floor)) * scale + 1
   // [rows]: block * block_size + row in the block; negative: the row is not written to the cache
   const int64_t* slots;
   uint16_t* q;  // BF16 [rows, num_heads, head_dim]
   KvArrays cache;
   RowKv kv = RowKv::kBoth;
-  bool norms_values = false;  // normalize each head of v, without weights
-  int rotary_dim = 0;         // number of elements at the head's begin that rope rotates; 0: all
+  bool norms_values = false;  // whether to normalize each head of v, without weights
+  int rotary_dim = 0;         // number of elements at the start of a head that rope rotates; 0: all
   int temperature_first = 1;
-  int gate_heads = 0;  // number of heads before those of q, which are left out
-  // Not null if the norms before rope are over all heads of q together, and over all of k: each
-  // head's sum of squares (head_squares), F32 [rows, square_heads] and [rows, square_kv_heads].
-  // q_norm is then [num_heads, head_dim], k_norm [num_kv_heads, head_dim].
+  int gate_heads = 0;  // number of heads before those of q; they are skipped
+  // Not null if one norm before rope covers all heads of q and another covers all heads of k.
+  // Contains each head's sum of squares (head_squares), F32 [rows, square_heads] and [rows,
+  // square_kv_heads]. q_norm is then [num_heads, head_dim], k_norm [num_kv_heads, head_dim].
   const float* q_squares = nullptr;
   const float* k_squares = nullptr;
   int square_heads = 0, square_kv_heads = 0;
@@ -216,12 +217,12 @@ struct HeadSquaresArgs {
 // A piece of attention: a tile of query rows of one sequence, over a range of its positions. The
 // query rows of a KV head are pairs (token, head of its group), token by token.
 struct AttentionItem {
-  int32_t slice;        // index among the step's slices; negative: nothing to do
-  int32_t first_token;  // of the tile, within the slice
+  int32_t slice;        // index in the step's slices; negative: there is nothing to do
+  int32_t first_token;  // first token of the tile, counted within the slice
   int32_t num_tokens;
-  int32_t begin, end;  // positions; multiples of kAttentionSplit, except at the ends
-  // -1: the item covers all positions of its rows. Else the index of its partial results in
-  // `partials`, in tokens.
+  int32_t begin, end;  // range of positions; multiples of kAttentionSplit, except at the ends
+  // -1: the item covers all positions of its rows. Otherwise, the index of its partial results in
+  // `partials`, counted in tokens.
   int32_t partial;
 };
 
@@ -232,8 +233,8 @@ struct AttentionSliceInfo {
   int32_t table;  // where the slice's block table begins in `tables`
 };
 
-// A tile whose ranges are combined in ascending order; the ranges' partial results are consecutive.
-// num_partials 0: nothing to do.
+// A tile whose ranges are combined in ascending order. The partial results of the ranges are
+// consecutive. If num_partials is 0, there is nothing to do.
 struct AttentionMerge {
   int32_t first_row;  // in the step
   int32_t num_tokens;
@@ -264,10 +265,11 @@ struct AttentionArgs {
   const int32_t* tables;
   float* partials;  // scratch of AttentionPartialsBytes (attention_plan.h)
   uint16_t* out;    // BF16 [rows, num_heads, head_dim]; or [.., latent_dim]
-  // Number of positions of its slice after its own that a row also sees; at most kSeesAllBehind.
+  // Number of positions after its own, within its slice, that a row also sees; at most
+  // kSeesAllBehind.
   int32_t ahead = 0;
-  // [rows]: the last position that a row sees, at or after its own and within its slice; replaces
-  // `ahead`. Null: not used.
+  // [rows]: the last position that a row sees, at or after its own position and within its slice;
+  // used instead of `ahead`. Null: not used.
   const int32_t* last_seen = nullptr;
   // As in AttentionScores of kernels/attention.h.
   float soft_cap = 0;            // for scaled scores; 0: none
@@ -285,8 +287,8 @@ constexpr int kMostLatentDim = 512, kMostLatentKeyDim = 576;
 
 // out[m, i] = silu(x[m, i]) * x[m, width + i]; with `gelu`, GELU by tanh (kernels/gelu_mul.h)
 // replaces silu, with `quick_gelu` z * sigmoid(1.702 z), with `relu2` max(z, 0)^2. x: kF32 or kBF16
-// [rows, 2 * width]. With `factors`, x is [rows, width] and they replace its second half; if it is
-// `plain`, there is no second half.
+// [rows, 2 * width]. With `factors`, x is [rows, width] and the factors replace its second half.
+// With `plain`, there is no second half.
 struct SiluMulArgs {
   const void* x;
   ElementType x_type;
@@ -308,7 +310,7 @@ struct ClampedSwigluArgs {
   int64_t rows, width;
   float alpha, limit;
   const float* bias;      // [num_experts, 2 * width], or null
-  const int32_t* order;   // [rows]; needed if there is a bias
+  const int32_t* order;   // [rows]; required if there is a bias
   const int32_t* chosen;  // as GroupByExpertArgs
   RowsOut out;
 };
@@ -375,13 +377,14 @@ enum class GroupScales : uint8_t {
   kE4M3,   // [n, k / group] in the order of nvf4_scales.h
   kE8M0,   // [n, k / group]
   kBlock,  // F32 [ceil(n / block_rows), ceil(k / group)]
-  // INT4: U32 [n, ceil(k / group)]. Each is an F32 scale whose lowest 4 bits hold the zero point of
-  // the group's codes; they count as zeros in the scale (Int4ScaleWord of linear_shapes.h).
+  // INT4: U32 [n, ceil(k / group)]. Each word is an F32 scale whose lowest 4 bits contain the zero
+  // point of the group's codes; in the scale, these bits count as zeros (Int4ScaleWord of
+  // linear_shapes.h).
   kWithZeros,
 };
 constexpr uint32_t kInt4ZeroMask = 15;
 
-// Consecutive rows of a matrix with the same scale, which is known to the host.
+// Consecutive rows of a matrix that have the same scale, which the host knows.
 struct ScaledPart {
   int64_t rows;
   float scale;
@@ -400,14 +403,14 @@ struct Weights {
   int block_rows;           // kBlock; kWithZeros: 1
   const float* row_scales;  // [n]; null: 1
   int64_t n, k;
-  // The value of all row_scales, if they are equal and known to the host; else 0. Kernels read
-  // row_scales.
+  // The value of all row_scales, if they are equal and the host knows the value; otherwise 0.
+  // Kernels read row_scales.
   float same_row_scale = 0;
-  // The scales of a few parts of the rows, if each part has a single scale; else none.
+  // The scales of a few parts of the rows, if each part has a single scale; otherwise none.
   int num_parts = 0;
   ScaledPart parts[kMostScaledParts] = {};
-  // Number of rows of the larger matrix that these rows are part of; 0: n. Determines how sums over
-  // k are split, so the results are bit-identical to those of the whole matrix.
+  // Number of rows of the larger matrix to which these rows belong; 0: n. It determines how sums
+  // over k are split, so that the results are bit-identical to those of the whole matrix.
   int64_t whole_n = 0;
 };
 
@@ -429,14 +432,14 @@ struct LinearArgs {
   float same_x_scale = 0;  // the value of all x_scales, like same_row_scale
   // [kMostSplitTiles] zeros (linear_plan.h), which count the finished parts of a split sum and are
   // zeros again after the product. Products that run concurrently need different counters. Null:
-  // the module's own, shared by all products without counters.
+  // uses the module's own counters, which all such products share.
   uint32_t* counters = nullptr;
 };
 
 // LinearArgs for experts of equal shape, consecutive in memory: rows [row_begin[e], row_begin[e +
 // 1]) of x are multiplied by expert e.
 struct GroupedLinearArgs {
-  LinearArgs linear;  // for expert 0; m: rows of all experts
+  LinearArgs linear;  // the product of expert 0; m: number of rows of all experts
   int64_t num_experts;
   int64_t codes_stride, group_scales_stride;  // bytes from one expert to the next
   int64_t row_scales_stride;                  // elements
@@ -451,7 +454,7 @@ struct ExpandWeightsArgs {
   uint16_t* out;
 };
 
-// y[m, n] *= row_scales[n] * x_scales[m]; y[m, n] += bias[n]; null arrays are left out.
+// Computes y[m, n] *= row_scales[n] * x_scales[m]; y[m, n] += bias[n]. Null arrays are skipped.
 struct ScaleResultsArgs {
   void* y;
   ElementType y_type;
@@ -465,15 +468,15 @@ struct ScaleResultsArgs {
 // num_groups <= kMostRouterGroups.
 struct RouterArgs {
   const float* x;          // [rows, k]
-  const uint16_t* weight;  // [num_experts, k]; null: `logits` already holds the logits
+  const uint16_t* weight;  // [num_experts, k]; null: `logits` already contains the logits
   int64_t rows, k, num_experts;
-  int top_k;              // 0: no expert is chosen; logits are the result
+  int top_k;              // 0: no expert is chosen, and the logits are the result
   bool sigmoid;           // else softmax over all experts
   bool normalize;         // whether a row's weights are divided by their sum
   float* logits;          // [rows, num_experts]
   int32_t* chosen;        // [rows, top_k]
   float* expert_weights;  // [rows, top_k]
-  // [num_experts], multiplied into the weights last; or null.
+  // [num_experts], multiplied into the weights at the end; or null.
   const float* expert_factors = nullptr;
   const float* bias = nullptr;         // [num_experts], added to the logits; or null
   const float* choice_bias = nullptr;  // [num_experts], RouterRule::choice_bias
@@ -519,7 +522,7 @@ struct CombineExpertsArgs {
   float* sum;
   const float* sum_gates = nullptr;  // [rows], or null
   const float* bias = nullptr;       // [num_experts, cols], or null
-  const int32_t* chosen = nullptr;   // [rows, top_k]; needed if there is a bias
+  const int32_t* chosen = nullptr;   // [rows, top_k]; required if there is a bias
 };
 
 // Maximum number of rows of a step that share one read of an adapter's factors.
@@ -530,7 +533,7 @@ struct LoraTile {
   int32_t slot, first, count;
 };
 
-// An adapter's factors for one module. rank: rows of A and of B; 0: none.
+// An adapter's factors for one module. rank: number of rows of A and of B; 0: no factors.
 struct LoraFactor {
   int32_t rank;
   float scale;
@@ -539,7 +542,8 @@ struct LoraFactor {
 // Maximum number of modules whose results are columns of one product: q, k and v.
 constexpr int kMostLoraModules = 3;
 
-// Addresses for the adapter in slot 0 and for expert 0; AddLoraArgs has the strides of the others.
+// Addresses of the factors of the adapter in slot 0 and of expert 0. AddLoraArgs contains the
+// strides to the others.
 struct LoraModulePlace {
   const uint16_t* a;         // BF16 [rank, cols]; for an embedding [cols, rank], indexed by token
   const uint16_t* b;         // BF16 [rank, rows]: transposed
@@ -560,20 +564,21 @@ struct AddLoraArgs {
   void* y;                // kF32 or kBF16, row stride y_stride
   ElementType y_type;
   int64_t y_stride;
-  float scale;  // multiplied by those of the factors
+  float scale;  // scale of all contributions, multiplied by the scales of the factors
   int num_modules;
   LoraModulePlace modules[kMostLoraModules];
-  int64_t slot_bytes, slot_factors;  // strides between slots: bytes of a and b, elements of factor
-  int max_rank;                      // over all slots; at most 2048
-  float* h;                          // scratch: [rows of x, num_modules, max_rank]
-  int64_t num_tiles;                 // with experts: number of pairs (row, expert), the rows of x
+  // Strides between slots: bytes of a and b, elements of `factors`.
+  int64_t slot_bytes, slot_factors;
+  int max_rank;       // over all slots; at most 2048
+  float* h;           // scratch: [rows of x, num_modules, max_rank]
+  int64_t num_tiles;  // only with experts: number of (row, expert) pairs, which are the rows of x
   const LoraTile* tiles;
   // Row numbers, ascending in each tile. Those in [first_row, first_row + num_rows) are computed:
   // row number - first_row of x and y.
   const int32_t* rows;
   int64_t first_row, num_rows;
-  // With experts, else null: row i of x is row order[i] / top_k of the step and belongs to expert
-  // chosen[order[i]] (GroupByExpertArgs).
+  // Only with experts; otherwise null. Row i of x is row order[i] / top_k of the step and belongs
+  // to expert chosen[order[i]] (GroupByExpertArgs).
   const int32_t* slots;  // per row of the step; -1: no adapter
   const int32_t* order;
   const int32_t* chosen;
@@ -582,11 +587,11 @@ struct AddLoraArgs {
 };
 
 // tokens[i] = the token that DrawToken (sampler/draw.h) draws from logits[i, :], the same on every
-// device. If none can be drawn, tokens[i] = -1 and errors[i] says why. With `extras`, each row's
-// element says how its logits are changed first and which logprobs to return; logits and lists are
-// unspecified afterwards. REQUIRES: cols <= kernels::kMostDrawnTokens.
+// device. If none can be drawn, tokens[i] = -1 and errors[i] contains the reason. With `extras`,
+// each row's element specifies how its logits are changed first and which logprobs to return;
+// logits and lists are unspecified afterwards. REQUIRES: cols <= kernels::kMostDrawnTokens.
 struct SampleRowsArgs {
-  float* logits;  // [rows, cols]; only read without `extras`
+  float* logits;  // [rows, cols]; not modified without `extras`
   int64_t rows, cols;
   const kernels::DrawSettings* settings;  // [rows], on the device
   int32_t* tokens;
@@ -594,7 +599,7 @@ struct SampleRowsArgs {
   const kernels::DrawExtras* extras = nullptr;  // [rows]; null: no row has extras
   uint32_t* words = nullptr;                    // the lists and masks of all rows
   kernels::DrawnLogprobs* logprobs = nullptr;   // [rows]; written for rows that request logprobs
-  kernels::TopLogit* tops = nullptr;            // [rows, most_top]: the num_top largest, descending
+  kernels::TopLogit* tops = nullptr;  // [rows, most_top]: the num_top largest logits, descending
   int64_t most_top = 0;
 };
 
@@ -623,12 +628,13 @@ struct RandomScalesArgs {
   GroupScales type;
   uint64_t tensor_seed;
   int64_t count;
-  float value;                        // kBlock, kWithZeros: the scale or word; kE8M0: its code
+  float value;  // kBlock, kWithZeros: the scale or the word; kE8M0: the code of the scale
   int64_t first_row = 0, groups = 1;  // kE4M3
-  int64_t first_tensor_row = 0;       // kE4M3: the tensor's row that is written there
+  int64_t first_tensor_row = 0;  // kE4M3: the row of the tensor that is written to the first row
 };
 
-// A single instruction of device_code.h; instructions.cu says what each reads and writes.
+// Runs a single instruction of device_code.h. instructions.cu describes what each instruction reads
+// and writes.
 enum class Instruction : uint8_t {
   kMmaBf16,
   kMmaF16,
@@ -696,8 +702,8 @@ struct DeviceKernels {
 
 }  // namespace sluice::device
 
-// Each launcher is defined by one file of kernels, once for NVIDIA's GPUs (namespace cuda), once
-// for AMD's (hip) and once emulated.
+// One file of kernels defines each launcher: once for NVIDIA's GPUs (namespace cuda), once for
+// AMD's (hip) and once for the emulator.
 #define SLUICE_DECLARE_LAUNCHERS                                                       \
   void LaunchEmbedding(const StreamHandle&, const device::EmbeddingArgs&);             \
   void LaunchAddEmbeddings(const StreamHandle&, const device::AddEmbeddingsArgs&);     \

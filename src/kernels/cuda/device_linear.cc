@@ -25,7 +25,7 @@ constexpr int64_t kRowsMultiple = 128;
 constexpr size_t kMaxRefusedShapes = 64;
 // Maximum number of shapes for which a refusal by the library is logged; a model has fewer.
 constexpr size_t kMostWaysKept = 4096;
-// Data of this many times the cache's size is not found in the cache.
+// Data of this many times the size of the cache is not found in the cache.
 constexpr int64_t kCaches = 3;
 
 const char* NameOf(ElementType codes) {
@@ -50,7 +50,7 @@ int64_t ExpandedRows(const DeviceLinearOptions& options, const Weights& w) {
   return RoundUp(CeilDiv(w.n, chunks), kRowsMultiple);
 }
 
-// Returns whether to look for a library.
+// Returns whether to search for a library.
 bool WantsLibrary(const DeviceInfo& info, const DeviceLinearOptions& options) {
   if (!options.use_library || options.batch_invariant) return false;
   return info.kind != DeviceKind::kEmulated || !options.library.empty();
@@ -231,8 +231,8 @@ void DeviceLinear::Run(DeviceStream& stream, const LinearArgs& args, const Packe
   const Choice choice = ChoiceOf(KindOf(args, ways), args.m);
   bool is_done = TryRun(choice.way, handle, args, packed);
   LinearWay way = choice.way;
-  // If the library refuses, tries the other ways, except fast sums, which only a measurement
-  // selects.
+  // If the library refuses, tries the other ways, except fast sums, which only a measurement can
+  // select.
   for (int i = 0; !is_done; ++i) {
     way = static_cast<LinearWay>(i);
     if (way != choice.way && ways.Has(way) && !HasFastSums(way))

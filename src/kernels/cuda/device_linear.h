@@ -39,11 +39,11 @@ struct PackedRows {
 
 struct DeviceLinearOptions {
   bool use_library = true;  // false: only our own kernels
-  // Whether a row's result must be bit-identical whatever the other rows of its step. Then only our
-  // own kernels are used, because their order of sums depends only on the weights' shape.
+  // Whether a row's result must be bit-identical for any other rows in its step. Then only our own
+  // kernels are used, because their order of sums depends only on the weights' shape.
   bool batch_invariant = false;
-  // Whether E4M3 products may be accumulated in the tensor cores' own, lower precision, where that
-  // is faster.
+  // Whether the tensor cores may accumulate E4M3 products in their lower precision, where that is
+  // faster.
   bool fast_accumulation = false;
   int64_t workspace_bytes = int64_t{32} << 20;  // scratch for the library
   int64_t expand_bytes = int64_t{128} << 20;    // scratch for expanded weights
@@ -57,13 +57,13 @@ struct DeviceLinearOptions {
   bool packs_apart = false;
 };
 
-// Number of products, by the way in which they were computed.
+// Numbers of products, by the way in which they were computed.
 struct DeviceLinearCounts {
   int64_t own = 0;
   int64_t library = 0;
-  int64_t nvf4 = 0;  // part of `library`: NVFP4 weights by NVFP4 inputs
-  // Products that the library refused; our own kernels computed them, or the library from expanded
-  // weights.
+  int64_t nvf4 = 0;  // those of `library` that multiply NVFP4 weights by NVFP4 inputs
+  // Products that the library refused. Our own kernels computed them, or the library computed them
+  // from expanded weights.
   int64_t refused = 0;
 };
 

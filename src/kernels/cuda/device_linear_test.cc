@@ -46,7 +46,7 @@ const WeightFormat& kI8 = FormatNamed("int8");
 const WeightFormat& kNvF4 = FormatNamed("nvfp4");
 const WeightFormat& kNvF4Inputs = FormatNamed("nvfp4 x nvfp4");
 
-// Duration of our own kernels on the fake's clock. Outlives their launches.
+// Duration of our own kernels on the fake library's clock. Outlives their launches.
 double own_seconds;
 double* own_clock;
 void LinearByClock(const StreamHandle& stream, const LinearArgs& args) {
@@ -54,7 +54,7 @@ void LinearByClock(const StreamHandle& stream, const LinearArgs& args) {
   static_cast<EmulatedQueue*>(stream.native)->Enqueue([] { *own_clock += own_seconds; });
 }
 
-// Numbers are integers, so that every way of computing a product has the same exact result.
+// All numbers are integers, so that every way of computing a product has the same exact result.
 class DeviceLinearTest : public ::testing::Test {
  protected:
   static DeviceLinearOptions Options() {
@@ -185,7 +185,7 @@ TEST_F(DeviceLinearTest, MultipliesNvF4ByNvF4AsTheyAreOnBlackwell) {
     int64_t count = 0;
     for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
       for (const bool has_bias : {false, true}) {
-        // Sizes whose scales fill tiles, and others.
+        // Sizes whose scales fill whole tiles, and other sizes.
         for (const auto& [m, n, k] : {std::array<int64_t, 3>{66, 48, 96}, {128, 304, 64}}) {
           SCOPED_TRACE(fmt::format("{} x {} x {}, y {}, bias {}", m, n, k, static_cast<int>(y_type),
                                    has_bias));
@@ -212,15 +212,15 @@ void CountScaling(const StreamHandle& stream, const ScaleResultsArgs& args) {
   emulated::LaunchScaleResults(stream, args);
 }
 
-// A single scale of W and one of x, known to the host, become the product's factor: results are
-// rounded once.
+// A single scale of W and a single scale of x, which the host knows, become the factor of the
+// product, so results are rounded once.
 TEST_F(DeviceLinearTest, LeavesOneScaleToTheLibrary) {
   kernels_.scale_results = CountScaling;
   for (const WeightFormat& format : {kNvF4Inputs, kF8}) {
     for (const bool is_told : {true, false}) {
       for (const bool has_bias : {true, false}) {
         SCOPED_TRACE(fmt::format("{}, told {}, bias {}", format.name, is_told, has_bias));
-        // Only on Hopper do E4M3 products support row scales.
+        // Only Hopper supports row scales in E4M3 products.
         Open(Options(), kBlackwell);
         CaseMemory memory(*device_);
         Comparison comparison;
@@ -293,7 +293,7 @@ TEST_F(DeviceLinearTest, UsesNoLibraryWhereItMustNot) {
   DeviceLinearOptions none = Options(), invariant = Options(), unnamed = Options();
   none.use_library = false;
   invariant.batch_invariant = true;
-  unnamed.library.clear();  // an emulated device then uses none
+  unnamed.library.clear();  // an emulated device then uses no library
   for (const DeviceLinearOptions& options : {none, invariant, unnamed}) {
     Open(options);
     EXPECT_EQ(linear_->library(), "");
@@ -340,7 +340,8 @@ TEST_F(DeviceLinearTest, PlansTheScratchThatItTakes) {
       }
     }
   }
-  // As if the library were found: 32 MiB for it, and half of 256 MiB of BF16 weights.
+  // Computed as if the library were found: 32 MiB for the library, and half of 256 MiB of BF16
+  // weights.
   DeviceInfo info = device_->device().info();
   info.kind = DeviceKind::kCuda;
   const Weights w{.codes = nullptr,
@@ -390,7 +391,7 @@ TEST_F(DeviceLinearTest, TunesWhatItWillRun) {
         .Tune(*linear_);
     ASSERT_TRUE(memory.ok()) << memory.status().error().message;
     const int64_t searches = fake_.num_searches;
-    // Another number of rows of the same kind.
+    // Another number of rows, which is of the same kind.
     ExpectProduct({.m = 90, .n = 304, .k = 64, .format = format, .has_bias = true});
     EXPECT_EQ(fake_.last_algorithm, kFakeFast);
     EXPECT_EQ(fake_.num_searches, searches);
@@ -399,13 +400,13 @@ TEST_F(DeviceLinearTest, TunesWhatItWillRun) {
   EXPECT_EQ(linear_->counts().library, static_cast<int64_t>(WeightFormats().size()));
 }
 
-// Weights with a single row scale, or one for each of two parts: the fake's clock decides which way
-// is fastest.
+// Weights with a single row scale, or with one row scale for each of two parts. The fake library's
+// clock decides which way is fastest.
 struct TunedCase {
   const char* name;
   LinearWay expected;
   int64_t m = 16;
-  bool is_nvf4 = false;   // NVFP4 by NVFP4, else E4M3 by E4M3
+  bool is_nvf4 = false;   // true: NVFP4 by NVFP4; false: E4M3 by E4M3
   bool in_parts = false;  // W has two different scales
   bool fast = false;      // fast sums are allowed
   EmulatedDeviceOptions device = {};
@@ -531,7 +532,7 @@ INSTANTIATE_TEST_SUITE_P(
                   .groups = 100}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// Small weights of a single layer would stay in the cache while it is measured alone.
+// If measured alone, small weights of a single layer would stay in the cache.
 TEST_F(DeviceLinearTest, TakesTurnsWithLayersWhileItTunes) {
   Open();
   CaseMemory memory(*device_);
@@ -542,7 +543,7 @@ TEST_F(DeviceLinearTest, TakesTurnsWithLayersWhileItTunes) {
         memory, ModelProductCase{.m = 32, .n = 48, .k = 64, .format = kBf16}));
     layers.push_back(products.back()->PrepareResults(*linear_));
   }
-  // A layer of another kind is left out.
+  // A layer of another kind is excluded.
   ModelProduct other(memory, {.m = 32, .n = 64, .k = 64, .format = kBf16});
   layers.push_back(other.PrepareResults(*linear_));
   fake_.num_other_weights = 0;

@@ -1,9 +1,9 @@
 // Functions that kernels over rows share: wide loads and stores, sums and maxima of a block, and
 // rounding of a row to E4M3 or NVFP4 as RowsOut requests.
 //
-// Each thread processes vectors of eight consecutive elements. `wide`: every vector of the launch
-// is whole and aligned (IsWide of each array), so it is moved in 16-byte pieces; otherwise elements
-// are moved one by one. The arithmetic and its order are the same.
+// Each thread processes vectors of eight consecutive elements. `wide`: whether every vector of the
+// launch is whole and aligned (IsWide of each array). If so, vectors are moved in 16-byte pieces;
+// otherwise elements are moved one by one. The arithmetic and its order are the same.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
@@ -15,8 +15,8 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 constexpr int kVector = 8;
 static_assert(kVector == kHalfGroup);
 
-// Returns whether an array of rows of `cols` elements that starts at `data` can be accessed wide;
-// true for null.
+// Returns whether an array of rows of `cols` elements that starts at `data` can be accessed in
+// 16-byte pieces; true for null.
 inline bool IsWide(const void* data, int64_t cols) {
   return cols % kVector == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
 }

@@ -1,4 +1,4 @@
-// Applies the lists of DrawExtras to a row of logits in place. Each list entry's number is
+// Applies the lists of DrawExtras to a row of logits in place. The number in each list entry is
 // exchanged with the previous logit, so that the row can be restored.
 #pragma once
 

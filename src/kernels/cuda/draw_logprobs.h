@@ -5,8 +5,8 @@
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
-// The logits for which logprobs are requested (LogprobsOf). `is_scaled`: whether they are those
-// that the token was drawn from (kDrawn).
+// The logits for which logprobs are requested (LogprobsOf). `is_scaled`: whether they are the
+// logits from which the token was drawn (kDrawn).
 struct ToldLogits {
   const DrawRow& row;
   bool is_scaled;

@@ -13,21 +13,21 @@ constexpr int64_t kSumBlock = kernels::kDrawSumBlock;
 
 // The block's shared memory.
 struct DrawShared {
-  uint64_t reduced[3][32];  // for BlockMax: one per consecutive call
-  double sums[kBuckets];    // per bucket, later per value of a digit
+  uint64_t reduced[3][32];  // for BlockMax: one array for each of three consecutive calls
+  double sums[kBuckets];    // one sum per bucket, later one per value of a digit
   uint32_t counts[kDigits];
   float weights[kSumBlock];
   uint64_t keys[kernels::kMostTopLogits];  // keys of the largest logits
   uint32_t num_keys;
   double found_sum;
   int32_t found;
-  // After it come double [blocks of a row]: inclusive prefix sums of the blocks' weights.
+  // Followed by double [blocks of a row]: inclusive prefix sums of the blocks' weights.
 };
 
 struct DrawRow {
   const float* logits;
   int64_t cols;
-  const uint32_t* mask;  // tokens that may be drawn (DrawExtras), or null: all
+  const uint32_t* mask;  // the tokens that may be drawn (DrawExtras); null: all
   kernels::DrawSettings settings;
   float largest;
   float smallest;  // the smallest logit that top_k keeps
@@ -43,7 +43,7 @@ __device__ __forceinline__ float LogitAt(const DrawRow& row, int64_t i) {
   return MaskedLogit(row, i, row.logits[i]);
 }
 
-// Returns the weight of a logit without regard to top_p (row.edge and row.cut).
+// Returns the weight of a logit without applying top_p (row.edge and row.cut).
 __device__ __forceinline__ float WeightBeforeTopP(const DrawRow& row, float logit, float distance) {
   const bool stays = distance <= row.settings.farthest && logit >= row.smallest;
   return stays ? kernels::ExpOfMinus(distance) : 0.0f;
@@ -88,17 +88,17 @@ __device__ __forceinline__ void VisitLogits(const DrawRow& row, const Visit& vis
 
 // Called by all threads of a block. `sums` has one exact sum per value of a digit. Finds the
 // largest value `v` for which reaches(sum over all values >= v) is true, and the sum over the
-// values > v; v is -1 if there is none.
+// values > v. v is -1 if there is no such value.
 template <typename T, typename Reaches>
 __device__ __forceinline__ void FindDigit(const T* sums, DrawShared& shared,
                                           const Reaches& reaches) {
   if (threadIdx.x < 32) {
     constexpr int kEach = kDigits / 32;
     const auto lane = static_cast<int>(threadIdx.x);
-    const int top = kDigits - 1 - lane * kEach;  // the lane's largest value; kEach in all
+    const int top = kDigits - 1 - lane * kEach;  // the largest of the kEach values of this lane
     T own = 0;
     for (int i = 0; i < kEach; ++i) own += sums[top - i];
-    T above = own;  // inclusive prefix sum over lanes, then exclusive
+    T above = own;  // prefix sum over lanes: first inclusive, then exclusive
     for (unsigned delta = 1; delta < 32; delta <<= 1) {
       const T other = __shfl_up_sync(0xFFFFFFFFu, above, delta);
       if (threadIdx.x >= delta) above += other;

@@ -5,7 +5,8 @@
 // Every block has its own copy of the piece. The running block's copy is placed at the piece's
 // address, so kernels load and store normally. A thread's stores are found by comparing memory, so
 // watch only pieces of a few kilobytes, in tests. It is stricter than CUDA in one point: a fence
-// covers only the stores of its own thread, not those that a barrier ordered before it.
+// covers only the stores of the thread that calls it, not the stores that a barrier ordered before
+// it.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +23,13 @@ class WeakGlobalMemory {
   void Watch(void* memory, size_t bytes);
   bool is_watching() const { return !common_.empty(); }
 
-  // Begins a launch of blocks of `threads` threads, of which `blocks` run concurrently.
+  // Begins a launch of blocks of `threads` threads. `blocks` blocks run concurrently.
   void Begin(size_t blocks, size_t threads);
-  // Starts a new block at place `block`, replacing one whose stores may not have arrived yet.
+  // Starts a new block at place `block`. It replaces a block whose stores may not have arrived yet.
   void BeginBlock(size_t block);
-  // Before a thread of the block runs: copies the block's view to the memory's address.
+  // Called before a thread of the block runs: copies the block's view to the memory's address.
   void Show(size_t block);
-  // After a thread has run: differences from the block's view are the thread's stores.
+  // Called after a thread has run: differences from the block's view are the stores of this thread.
   void TakeStores(size_t block, size_t thread);
   // Ends the launch: all stores arrive.
   void End();
@@ -47,7 +48,8 @@ class WeakGlobalMemory {
   };
   struct Block {
     std::vector<unsigned char> seen;
-    std::vector<std::vector<Store>> stores;  // per thread, not yet visible to other blocks
+    // Stores of each thread that are not yet visible to other blocks.
+    std::vector<std::vector<Store>> stores;
   };
   // Returns whether the whole range is watched, and sets its offset.
   bool Find(const void* address, size_t bytes, size_t& place) const;
@@ -55,7 +57,7 @@ class WeakGlobalMemory {
   unsigned char* memory_ = nullptr;
   std::vector<unsigned char> common_;  // values that all blocks may see
   std::vector<Block> blocks_;
-  std::vector<Store> left_;      // pending stores of blocks that ended
+  std::vector<Store> left_;      // pending stores of blocks that have ended
   size_t present_ = ~size_t{0};  // the block whose view is at the memory's address
 };
 

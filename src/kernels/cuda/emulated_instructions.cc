@@ -48,8 +48,8 @@ float Bf16(const unsigned char* bytes) {
   return FloatFromBits(static_cast<uint32_t>(bits) << 16);
 }
 
-// Returns the nearest code, ties to the even one; beyond 448 the largest code. NaN becomes the NaN
-// that the instruction produces.
+// Returns the nearest code; of two nearest codes, the even one. Beyond 448, returns the largest
+// code. NaN becomes the NaN that the instruction produces.
 uint8_t ToE4m3(float value) {
   constexpr int kLargest = 0x7E, kNan = 0x7F;
   if (value != value) return kNan;

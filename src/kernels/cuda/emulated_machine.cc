@@ -19,7 +19,7 @@ namespace {
 constexpr unsigned kMostBlocksYZ = 65535;
 constexpr unsigned kMostSharedBytes = 99 * 1024;  // minimum over the supported devices
 constexpr unsigned kSharedAlignment = 128;
-// Guard bytes after a block's shared memory, which nobody may write.
+// Guard bytes after a block's shared memory, which no thread may write.
 constexpr unsigned kGuardBytes = 128;
 constexpr unsigned char kGuard = 0xA5;
 // Maximum number of threads and of blocks that run concurrently in seeded orders.
@@ -37,7 +37,7 @@ void Machine::EndFibers() {
   for (Block& block : blocks_) {
     for (auto& thread : block.threads) {
       if (races::kCanFind) {
-        // Leaks the fiber: the race checker could not follow its unwinding.
+        // Leaks the fiber, because the race checker could not follow its unwinding.
         static_cast<void>(thread.release());
       } else {
         while (thread->fiber) thread->fiber = std::move(thread->fiber).resume();
@@ -78,7 +78,7 @@ unsigned Machine::BlocksAtATime(uint64_t blocks) const {
   return static_cast<unsigned>(std::min({blocks, most, finds_races_ ? uint64_t{2} : kMostBlocks}));
 }
 
-// Blocks are numbered x first; seeded orders use a shuffled list.
+// Blocks are numbered along x first. Seeded orders use a shuffled list.
 Index3 Machine::BlockAt(uint64_t number) const {
   const uint64_t count = uint64_t{grid_.x} * grid_.y * grid_.z;
   uint64_t at = number;
@@ -104,7 +104,7 @@ void Machine::AllocateShared(Block& block, unsigned bytes) {
 
 void Machine::CheckGuards(const Block& block) const {
 #ifdef __SANITIZE_ADDRESS__
-  return;  // the sanitizer has checked it, including reads
+  return;  // the sanitizer has checked this, including reads
 #endif
   for (unsigned i = 0; i < kGuardBytes; ++i) {
     if (block.shared[grid_.shared_bytes + i] != kGuard)
@@ -155,8 +155,8 @@ void Machine::Run(const char* name, const Grid& grid, const std::function<void()
   }
   if (global_.is_watching()) global_.End();
 #ifdef __SANITIZE_ADDRESS__
-  // Otherwise, if the caller throws, AddressSanitizer would treat frames on the fibers' stacks as
-  // unwound.
+  // Without this, if the caller throws, AddressSanitizer would treat frames on the fibers' stacks
+  // as unwound.
   EndFibers();
 #endif
   if (finds_races_) {
@@ -171,7 +171,7 @@ void Machine::Run(const char* name, const Grid& grid, const std::function<void()
 void Machine::Begin(Block& block, Index3 index) {
   block.index = index;
   ++block.run;
-  // Shared memory holds garbage when a block begins.
+  // The contents of shared memory are undefined when a block begins.
   FillBytes(block.shared, 0xFF, grid_.shared_bytes);
   if (block.warps.size() < grid_.threads / kLanes) block.warps.resize(grid_.threads / kLanes);
   for (unsigned i = 0; i < grid_.threads / kLanes; ++i) {
@@ -317,7 +317,7 @@ void Machine::BlockBarrier() {
   if (finds_races_) races::Release(arrived);
   if (++block.num_at_barrier == block.num_alive) {
     PassBarrier(block);
-    // The others have not resumed yet; this thread takes its turn among them.
+    // The other threads have not resumed yet. This thread waits for its turn among them.
     if (is_seeded()) MayYield();
   }
   while (block.barrier == barrier) Yield();

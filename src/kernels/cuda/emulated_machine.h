@@ -31,8 +31,8 @@ class Machine {
   unsigned char* SharedMemory();
   void Collective(const char* what, const void* input, int input_bytes, void* output,
                   int output_bytes, Combine combine);
-  // The same for the 64 lanes of a wave, which is two warps. combine == nullptr: every lane gets
-  // the inputs of all.
+  // The same for the 64 lanes of a wave, which is two warps. If combine is nullptr, every lane gets
+  // the inputs of all lanes.
   void WaveCollective(const void* input, int input_bytes, void* output, int output_bytes,
                       Combine combine);
   void AsyncCopy16(void* shared, const void* global, bool is_valid);
@@ -63,7 +63,8 @@ class Machine {
     bool has_landed;
     uint64_t group;
   };
-  // The copies of one group of a thread; for race detection their own fiber.
+  // The asynchronous copies of one group of a thread. For race detection, they have their own
+  // fiber.
   struct CopyFiber {
     void* fiber;
     uint64_t group;
@@ -71,10 +72,10 @@ class Machine {
   };
   struct Thread {
     boost::context::fiber fiber;  // where the thread resumes
-    unsigned block = 0;           // index of its block in blocks_
+    unsigned block = 0;           // index in blocks_ of the thread's block
     unsigned index = 0;
     bool is_done = true;
-    int num_barriers = 0;      // number of barriers reached, if one is left out
+    int num_barriers = 0;      // number of barriers reached; only counted if one is left out
     std::vector<Copy> copies;  // in progress, the oldest first
     uint64_t next_group = 0;   // the group that the next commit ends
     // State of race detection.
@@ -88,9 +89,10 @@ class Machine {
     unsigned num_lanes = 0;  // not ended
     unsigned num_arrived = 0;
     uint32_t ready = 0;  // lanes that can run
-    // The current collective and the previous one, whose results slow lanes have yet to read.
+    // The current collective operation and the previous one, whose results slow lanes may still
+    // have to read.
     uint64_t generation = 0;
-    char order[2] = {};  // addresses for races::Acquire and Release, for alternate generations
+    char order[2] = {};  // addresses for races::Acquire and Release, used in alternate generations
     alignas(16) unsigned char inputs[2][kLanes * kMostBytes];
     alignas(16) unsigned char outputs[2][kLanes * kMostBytes];
   };
@@ -113,12 +115,12 @@ class Machine {
     unsigned char* shared = nullptr;
     uint64_t run = 0;  // number of blocks that have run in this slot
     // Addresses that only races::Acquire and races::Release use. arrived[i]: barriers with number %
-    // 2 == i; each thread releases it when it arrives and acquires it when it leaves. Two, since a
-    // thread may reach the next barrier before others have left this one. through[i]: blocks with
-    // `run` % 2 == i; each thread releases it at its end, and the threads of the slot's next block
-    // acquire it. fenced: accesses covered by fences before the last barrier; the barrier releases
-    // it, atomics acquire it. looked: writes that atomics made visible before the last barrier; the
-    // barrier releases it, fences acquire it.
+    // 2 == i; each thread releases it when it arrives and acquires it when it leaves. There are
+    // two, because a thread may reach the next barrier before others have left this one.
+    // through[i]: blocks with `run` % 2 == i; each thread releases it at its end, and the threads
+    // of the slot's next block acquire it. fenced: accesses covered by fences before the last
+    // barrier; the barrier releases it, atomics acquire it. looked: writes that atomics made
+    // visible before the last barrier; the barrier releases it, fences acquire it.
     char arrived[2] = {}, through[2] = {}, fenced = 0, looked = 0;
   };
 
@@ -157,7 +159,7 @@ class Machine {
   int left_out_barrier_ = 0;         // index of the barrier in each thread
   bool leaves_out_barrier_ = false;  // in this launch
   bool has_left_out_ = false;        // since LeaveOutBarrier
-  bool ends_ = false;                // the machine is being destroyed, and its fibers with it
+  bool ends_ = false;  // whether the machine is being destroyed, and its fibers with it
   std::minstd_rand random_;
   Position position_;
   std::vector<Block> blocks_;  // slots

@@ -11,7 +11,7 @@
 namespace sluice::emulator {
 
 // Creates a fiber that only carries order from one address to another. It is created from a fiber
-// without order, because a new fiber is ordered after its creator.
+// without order, because a new fiber is ordered after the fiber that creates it.
 void* Machine::CreateCarrier() {
   void* const present = races::CurrentFiber();
   races::SwitchTo(unordered_fiber_);
@@ -20,8 +20,8 @@ void* Machine::CreateCarrier() {
   return carrier;
 }
 
-// An atomic after the barrier may publish to other blocks what fences covered before the barrier. A
-// fence after the barrier covers what an atomic made visible before it.
+// After a barrier, an atomic may publish to other blocks what fences covered before the barrier,
+// and a fence covers what an atomic made visible before the barrier.
 void Machine::OrderAcrossBarrier(Block& block) {
   bool has_any = false;
   for (const auto& thread : block.threads) has_any |= thread->has_fenced || thread->has_looked;

@@ -2,12 +2,12 @@
 //
 // The threads of a block are fibers that switch at barriers and at warp-wide functions. The
 // emulator is designed to expose mistakes. Shared memory is filled with NaNs when a block begins
-// and guarded after its end. Launches run only when the stream is waited for. The order of blocks
-// and threads can be chosen; a kernel whose result changes with it lacks a barrier. Asynchronous
-// copies complete only when they are waited for or, in seeded orders, at any earlier time; in
-// seeded orders several blocks run concurrently. Aborts the program with the kernel's name on a
-// barrier that not all threads of a block reach, a misaligned vector access, or a launch that a
-// device would refuse. Thread safety: each host thread has its own emulator.
+// and guarded after its end. Launches run only when a caller waits for the stream. The order of
+// blocks and threads can be chosen; a kernel whose result changes with it lacks a barrier.
+// Asynchronous copies complete only when a thread waits for them or, in seeded orders, at any
+// earlier time. In seeded orders, several blocks run concurrently. Aborts the program with the
+// kernel's name on a barrier that not all threads of a block reach, a misaligned vector access, or
+// a launch that a device would refuse. Thread safety: each host thread has its own emulator.
 #pragma once
 
 #include <math.h>
@@ -89,10 +89,11 @@ void Enqueue(const StreamHandle& stream, const KernelLaunch& launch,
 
 // The functions below apply to the calling host thread.
 
-// The order of a grid's blocks and of a block's threads. kForward, kReverse: block by block, warps
-// from barrier to barrier, lanes from one warp-wide function to the next. kSeeded: several blocks
-// run concurrently; blocks, warps and lanes are chosen at random, also at atomics, fences and waits
-// for copies, which complete at random times. Equal seeds give equal orders.
+// The order of a grid's blocks and of a block's threads. kForward, kReverse: block by block; in a
+// block, each warp runs from barrier to barrier; in a warp, each lane runs from one warp-wide
+// function to the next. kSeeded: several blocks run concurrently; blocks, warps and lanes are
+// chosen at random, also at atomics, fences and waits for copies, which complete at random times.
+// Equal seeds give equal orders.
 enum class Order { kForward, kReverse, kSeeded };
 void SetOrder(Order order, uint64_t seed = 0);
 
@@ -104,10 +105,10 @@ void WatchGlobal(void* memory, size_t bytes);
 // emulated_races.h. Returns false in builds without it. For seeded orders.
 bool FindRaces(bool finds);
 
-// Leaves one barrier out of the kernel that is launched with this name, to check that tests notice:
-// the `number`-th barrier that a thread reaches, from 0 on, in every block. "": none.
+// Leaves one barrier out of the kernel that is launched with this name, to check that tests fail:
+// the `number`-th barrier that a thread reaches, counted from 0, in every block. "": none.
 void LeaveOutBarrier(const char* kernel, int number = 0);
-// Whether any launch since LeaveOutBarrier reached the barrier that is left out.
+// Returns whether any launch since LeaveOutBarrier has reached the barrier that is left out.
 bool HasLeftOutBarrier();
 
 // Compute capability of the emulated device, which decides the branches of kernels: 80, 89, 90 or
@@ -115,13 +116,13 @@ bool HasLeftOutBarrier();
 void SetComputeCapability(int capability);
 int ComputeCapability();
 
-// Runs kernels with `runner` instead of the emulator; empty: with the emulator.
+// Runs kernels with `runner` instead of the emulator. Empty: uses the emulator.
 void SetRunner(std::function<void(const KernelLaunch&)> runner);
 
 void BlockBarrier();
 void WarpBarrier();
 void Fence();
-// Scope of an atomic operation of this thread.
+// The scope of an atomic operation of this thread.
 class Atomic {
  public:
   Atomic(const void* address, size_t bytes);
@@ -145,7 +146,7 @@ void WarpCollective(const char* what, const void* input, int input_bytes, void* 
                     int output_bytes, Combine combine);
 // Gives every lane the values of all lanes, by lane.
 void WarpGather(const void* input, int bytes, void* outputs);
-// The same for the 64 lanes of an AMD GPU's wave, which is two warps.
+// The same for the 64 lanes of an AMD GPU's wave, which consists of two warps.
 void WaveCollective(const void* input, int input_bytes, void* output, int output_bytes,
                     Combine combine);
 void WaveGather(const void* input, int bytes, void* outputs);
@@ -176,7 +177,7 @@ uint32_t PackE4m3(float low, float high);
 template <unsigned kBytes>
 void CheckVector(const void* to, const void* from) {
   auto bits = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
-  // Hides the address from the compiler, which would otherwise assume the alignment that is checked
+  // Hides the address from the compiler. Otherwise, it would assume the alignment that is checked
   // here.
   asm volatile("" : "+r"(bits));
   if (bits % kBytes != 0) EndOfMisalignedVector();
@@ -193,7 +194,7 @@ inline uint32_t BitsOf(float value) {
   return bits;
 }
 
-// Rounded twice, to F32 and to BF16: kernels use it only where the result is exact.
+// Rounds twice, to F32 and to BF16. Kernels use it only where the result is exact.
 inline uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t result = 0;
   for (int shift = 0; shift < 32; shift += 16) {

@@ -1,5 +1,5 @@
-// Tests that the emulator's seeded orders find what hardware rarely shows: synchronization faults,
-// and writes just past the end.
+// Tests that the emulator's seeded orders find faults that hardware rarely shows: missing
+// synchronization, and writes just past the end.
 #include <cstring>
 #include <functional>
 
@@ -146,7 +146,7 @@ TEST_F(SeededOrders, NameTheKernelThatWritesBehindItsSharedMemory) {
 
 struct ProductArgs {
   const uint8_t* codes;  // [6, 32 lanes, 4]
-  uint32_t* out;         // [32 lanes, 4 + 4]: sums of a product; codes as F16 and as BF16
+  uint32_t* out;         // [32 lanes, 4 + 4]: sums of a product; codes as F16 and as BF16 numbers
 };
 
 void MultiplyE4m3(ProductArgs args) {

@@ -48,7 +48,7 @@ TEST(Emulator, RunsBlocksWithBarriersWhenTheQueueIsWaitedFor) {
   emulator::SetOrder(emulator::Order::kForward);
 }
 
-// F16: checks bits of numbers, of ties between neighbours, and of numbers next to ties.
+// F16: checks the bits of numbers, of ties between adjacent numbers, and of numbers next to ties.
 TEST(DeviceNumbers, RoundToF16) {
   const auto low = [](float value) { return PackF16(value, 1.0f) & 0xFFFFu; };
   EXPECT_EQ(PackF16(1.0f, -2.0f), 0xC0003C00u);

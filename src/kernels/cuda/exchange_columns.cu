@@ -28,7 +28,7 @@ __device__ bool AwaitRanks(const ExchangeColumnsArgs& args,
   ExchangeState& state = *args.states[args.rank];
   const int peer = static_cast<int>(threadIdx.x);
   if (peer < args.num_ranks && peer != args.rank) {
-    // The difference, because numbers start anew after 2^32.
+    // Compares by difference, because numbers start again at 0 after 2^32.
     for (unsigned look = 0; static_cast<int32_t>(LoadFromPeer(flags[peer]) - number) < 0; ++look) {
       if (look % kLooksBeforeStop == kLooksBeforeStop - 1 && LoadFromPeer(args.stop) != 0) {
         StoreForPeer(&state.has_stopped, 1);
@@ -46,26 +46,27 @@ template <typename Unit>
 __device__ __forceinline__ Unit CopyOf(const Unit& unit) {
   return unit;
 }
-// By members: a whole vector that lives across the loop over ranks is kept in memory on AMD's GPUs.
+// Copies member by member: AMD's compiler would keep a whole vector that is used across the loop
+// over ranks in memory.
 __device__ __forceinline__ uint4 CopyOf(const uint4& unit) {
   return make_uint4(unit.x, unit.y, unit.z, unit.w);
 }
 
 // A thread moves units of a row to all ranks. A block that has stored its rows is done, except the
-// last one, which raises the flags and waits for those of the others. So any number of blocks may
-// run at a time.
+// last block, which raises the flags and waits for the flags of the other ranks. So any number of
+// blocks may run at a time.
 template <typename Unit>
 __global__ void ExchangeColumnsKernel(ExchangeColumnsArgs args) {
   ExchangeState& state = *args.states[args.rank];
   const int peer = static_cast<int>(threadIdx.x);
   const bool is_others = peer < args.num_ranks && peer != args.rank;
-  // The block that is done last changes it.
+  // Only the block that is done last changes it.
   const uint32_t number = state.number + 1;
   if (LoadShared(&state.has_stopped) != 0) return;
   ExchangeShared& shared = SharedOfExchange();
   if (threadIdx.x == 0) shared.has_stopped = 0;
   if (args.waits_first) {
-    // Raised by every block, because some blocks may start only after others are done.
+    // Every block raises the flag, because some blocks may start only after others are done.
     if (is_others) StoreForPeer(args.states[peer]->ready[args.rank], number);
     __syncthreads();
     if (!AwaitRanks(args, state.ready, number)) return;
@@ -83,7 +84,7 @@ __global__ void ExchangeColumnsKernel(ExchangeColumnsArgs args) {
         static_cast<Unit*>(args.all[args.root])[to] = CopyOf(unit);
         continue;
       }
-      // Every rank begins with another one, so that no link gets all at once.
+      // Every rank begins with a different rank, so that no link gets all transfers at once.
       for (int i = 1; i <= args.num_ranks; ++i) {
         const int rank =
             args.rank + i < args.num_ranks ? args.rank + i : args.rank + i - args.num_ranks;
@@ -123,7 +124,8 @@ template <typename Unit>
 void LaunchExchangeOf(const StreamHandle& stream, const ExchangeColumnsArgs& args) {
   const int64_t most = args.rows < kMostExchangeBlocks ? args.rows : kMostExchangeBlocks;
   LaunchShape shape;
-  shape.grid_x = most < 1 ? 1 : static_cast<unsigned>(most);  // without rows there are still flags
+  // Without rows, flags must still be raised.
+  shape.grid_x = most < 1 ? 1 : static_cast<unsigned>(most);
   shape.threads = kExchangeThreads;
   shape.shared_bytes = sizeof(ExchangeShared);
   Launch<ExchangeColumnsKernel<Unit>>(stream, "exchange_columns", shape, args);

@@ -12,16 +12,17 @@ namespace sluice::device {
 // Maximum number of ranks that exchange.
 constexpr int kMostExchanging = 32;
 
-// What a rank's exchanges need between launches, in its own device memory; all zeros at first.
+// The data that a rank's exchanges need between launches, in the rank's own device memory; all
+// zeros at first.
 struct ExchangeState {
-  static constexpr int kFlagWords = 8;  // a flag has a sector of its own
+  static constexpr int kFlagWords = 8;  // each flag has a separate sector of memory
 
-  uint32_t number;       // of the last exchange, the same at all ranks
+  uint32_t number;       // number of the last exchange, the same on all ranks
   uint32_t arrived;      // blocks of the current launch that have stored their rows
-  uint32_t has_stopped;  // whether an exchange was given up: later ones do nothing
+  uint32_t has_stopped;  // whether an exchange was given up; later exchanges do nothing
   uint32_t unused[5];
-  // Written by the other ranks, by rank: the last exchange for which that rank was ready to
-  // receive, and the last one whose columns it has stored here.
+  // Written by the other ranks, one entry per rank: the last exchange for which that rank was ready
+  // to receive, and the last exchange whose columns it has stored here.
   uint32_t ready[kMostExchanging][kFlagWords];
   uint32_t stored[kMostExchanging][kFlagWords];
 };
@@ -30,21 +31,21 @@ struct ExchangeState {
 // Sizes are bytes. All ranks launch the same exchanges in the same order, with the same rows, root
 // and waits_first.
 //
-// A rank may store into an array as soon as it launches. So `waits_first` is needed unless every
-// rank has finished with its array before it launched the exchange before this one: every rank then
-// first waits until all others have launched this exchange.
+// A rank may store into the arrays as soon as it launches. With `waits_first`, every rank first
+// waits until all others have launched this exchange. This is needed unless every rank had finished
+// with its array before it launched the previous exchange.
 struct ExchangeColumnsArgs {
-  const void* own;          // [rows, own_bytes]
-  const int32_t* places;    // [rows]: rows of `all`; negative: not stored. null: 0, 1, ...
-  int64_t rows;             // of `own`; may differ between the ranks if there are places
-  int64_t own_bytes;        // of this rank's columns
-  int64_t begin;            // of this rank's columns in a row of `all`
-  int64_t row_bytes;        // of a row of `all`
+  const void* own;        // [rows, own_bytes]
+  const int32_t* places;  // [rows]: rows of `all`; negative: not stored. null: 0, 1, ...
+  int64_t rows;       // number of rows of `own`; may differ between the ranks if there are places
+  int64_t own_bytes;  // of this rank's columns
+  int64_t begin;      // where this rank's columns begin in a row of `all`
+  int64_t row_bytes;  // of a row of `all`
   int32_t rank, num_ranks;  // num_ranks <= kMostExchanging
   int32_t root;             // the only rank that receives; -1: all do
   bool waits_first;
-  const uint32_t* stop;                    // in the host's memory: not 0 ends all waiting
-  void* all[kMostExchanging];              // by rank: its array, written by all ranks
+  const uint32_t* stop;        // in the host's memory: a value other than 0 ends all waiting
+  void* all[kMostExchanging];  // the array of each rank, which all ranks write
   ExchangeState* states[kMostExchanging];  // by rank
 };
 

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kExpandThreads = 256;
 
-// Loads eight codes, the largest piece that is sure to have a single scale; the zero point of INT4
-// is not yet subtracted.
+// Loads eight codes, which always share a single scale. The zero point of INT4 is not subtracted
+// yet.
 template <ElementType kType>
 __device__ __forceinline__ void LoadEight(const void* codes, int64_t first, float (&values)[8]) {
   if constexpr (kType == ElementType::kF8E4M3 || kType == ElementType::kI8) {
@@ -40,7 +40,7 @@ __device__ __forceinline__ void LoadEight(const void* codes, int64_t first, floa
   }
 }
 
-// Returns the word with scale and zero point of INT4.
+// Returns the word that contains the scale and the zero point of INT4.
 __device__ __forceinline__ uint32_t GroupWord(const device::Weights& w, int64_t row, int64_t k) {
   const int64_t per_row = (w.k + w.group - 1) / w.group;
   return static_cast<const uint32_t*>(w.group_scales)[row * per_row + k / w.group];
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kExpandThreads) ExpandWeightsKernel(ExpandWeig
   if constexpr (kType == ElementType::kBF16) {
     packed =
         __ldg(reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(args.w.codes) + first));
-    // On a device BF16 weights have no scales.
+    // On a device, BF16 weights have no scales.
   } else {
     float values[8];
     LoadEight<kType>(args.w.codes, first, values);

@@ -11,7 +11,8 @@ LinearArgs ExpertProduct(const GroupedLinearArgs& args, int64_t expert, int64_t 
   w.codes = Behind(w.codes, expert * args.codes_stride);
   w.group_scales = Behind(w.group_scales, expert * args.group_scales_stride);
   if (w.row_scales != nullptr) w.row_scales += expert * args.row_scales_stride;
-  // Clears facts about the first expert's scales, which do not apply to other experts.
+  // Clears values that describe the scales of the first expert, because they do not apply to other
+  // experts.
   w.same_row_scale = 0;
   w.num_parts = 0;
   product.x = Behind(product.x, first * w.k * (product.x_type == ElementType::kF8E4M3 ? 1 : 2));

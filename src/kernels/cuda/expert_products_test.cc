@@ -66,7 +66,7 @@ struct Experts {
   GroupedLinearArgs args{};
 };
 
-// With integers, all ways have the same results.
+// All numbers are integers, so all ways have the same results.
 TEST_F(ExpertProductsTest, HaveTheResultsOfTheGroupedProduct) {
   for (const bool with_library : {false, true}) {
     Open(with_library);
@@ -89,7 +89,8 @@ TEST_F(ExpertProductsTest, HaveTheResultsOfTheGroupedProduct) {
         for (int64_t n = 0; n < kN; ++n) ASSERT_EQ(apart.BitsAt(m, n), grouped.BitsAt(m, n)) << m;
       }
     }
-    // Only one of the three experts has enough rows for the library without a measurement.
+    // Only one of the three experts has so many rows that the library is used without a
+    // measurement.
     const auto formats = static_cast<int64_t>(WeightFormats().size());
     EXPECT_EQ(linear_->counts().library, with_library ? formats : 0) << fake_.complaint;
     EXPECT_EQ(linear_->counts().own, (with_library ? 2 : 3) * formats);

@@ -27,7 +27,7 @@ __device__ __forceinline__ unsigned LanesOfSameExpert(int32_t expert, int expert
 }
 
 // Counts the pairs of the warp's section, in order, in `counters` [num_experts]. Calls visit(pair,
-// at) for each, with the value of its expert's counter before the pair.
+// at) for each pair; `at` is the value of the expert's counter before this pair.
 template <typename Visit>
 __device__ __forceinline__ void CountPairs(const GroupByExpertLaunch& launch, int32_t* counters,
                                            const Visit& visit) {

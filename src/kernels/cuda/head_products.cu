@@ -1,6 +1,6 @@
 // A warp multiplies a tile of 16 rows of one head by 32 rows of the head's matrix, with operands
-// from global memory. The warps of a block read the same rows of x, and blocks of the same head the
-// same matrix, from the caches.
+// from global memory. The caches serve repeated reads: the warps of a block read the same rows of
+// x, and blocks of the same head read the same matrix.
 #include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/tail_rope.h"
 

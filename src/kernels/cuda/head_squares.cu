@@ -5,7 +5,7 @@ namespace {
 
 constexpr unsigned kSquareHeads = 4;  // number of heads per block, one per warp
 
-// Lane l sums the squares of vectors l, l + 32, ... in order; then the lanes' sums are added.
+// Lane l sums the squares of vectors l, l + 32, ... in order. Then the sums of the lanes are added.
 __global__ void __launch_bounds__(kSquareHeads * 32)
     HeadSquaresKernel(RowsLaunch<device::HeadSquaresArgs> launch) {
   const device::HeadSquaresArgs& args = launch.args;

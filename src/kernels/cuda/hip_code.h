@@ -3,14 +3,15 @@
 // predate these GPUs.
 //
 // A wave has 64 lanes. Kernels use warps of 32: the halves of a wave, which are separate in
-// shuffles, ballots and the functions of tiles. Both halves run the same instructions, since blocks
-// have whole warps and branch by warp only around code that both halves treat alike.
+// shuffles, ballots and the functions of tiles. Both halves run the same instructions, because
+// blocks have whole warps, and branches that depend on the warp only surround code that both halves
+// execute alike.
 //
 // Matrix instructions (MFMA) take operands of a whole wave, so they compute what the two warps of a
 // wave multiply together (PairMma...). Where the halves may take different branches, products are
-// computed lane by lane, with operands exchanged by shuffles. FP8 of gfx942 is another format (its
-// bias is larger by one and it has no negative zero): there E4M3 codes are converted to F16 by
-// arithmetic.
+// computed lane by lane, with operands exchanged by shuffles. FP8 of gfx942 is a different format
+// (its bias is larger by one and it has no negative zero), so on gfx942 E4M3 codes are converted to
+// F16 by arithmetic.
 #pragma once
 
 #include <stdint.h>
@@ -182,8 +183,8 @@ __device__ __forceinline__ float FloatFromBits(uint32_t bits) {
 __device__ __forceinline__ uint32_t BitsOf(float value) {
   return __builtin_bit_cast(uint32_t, value);
 }
-// These GPUs copy at most 4 bytes at a time to shared memory without registers (gfx950 copies 16),
-// so copies are synchronous here.
+// These GPUs copy at most 4 bytes at a time to shared memory without using registers (gfx950 copies
+// 16), so copies are synchronous here.
 __device__ __forceinline__ void AsyncCopy16(void* shared, const void* global, bool is_valid) {
   *static_cast<uint4*>(shared) = is_valid ? *static_cast<const uint4*>(global) : uint4{0, 0, 0, 0};
 }
@@ -191,7 +192,7 @@ __device__ __forceinline__ void AsyncCommit() {}
 template <int kPending>
 __device__ __forceinline__ void AsyncWait() {}
 
-// The addresses that the lanes of this half of the wave pass to the constructor.
+// The addresses that the lanes in this half of the wave pass to the constructor.
 class HalfAddresses {
  public:
   __device__ __forceinline__ explicit HalfAddresses(const void* own)
@@ -259,9 +260,10 @@ __device__ __forceinline__ void MmaF16(float (&d)[4], const uint32_t (&a)[4],
 }
 
 // MmaBf16, MmaF16 and MmaE4m3 by whole waves: both halves call them together, each with its own
-// operands. `multiply` is a product of [16, k] by [k, 16], of machine::. The matrix instruction is
-// given columns of a (rows of b) in the order in which the halves hold them: quarter q of the wave
-// has those of all lanes with t = q, first of the lower registers, then of the higher ones.
+// operands. `multiply` is a product of [16, k] by [k, 16], of machine::. The matrix instruction
+// receives columns of a (rows of b) in the order in which the halves hold them: quarter q of the
+// wave has the columns of all lanes with t = q, first those of the lower registers, then those of
+// the higher ones.
 template <typename Multiply>
 __device__ __forceinline__ void MultiplyByWave(float (&d)[4], const uint32_t (&a)[4],
                                                const uint32_t (&b)[2], const Multiply& multiply) {
@@ -270,8 +272,9 @@ __device__ __forceinline__ void MultiplyByWave(float (&d)[4], const uint32_t (&a
   // Eight columns for each half.
   const int b_from = i / 8 * kWarp + i % 8 * 4 + quarter;
   const uint32_t columns[2] = {operands.From(b_from, 4), operands.From(b_from, 5)};
-  // Row i of the instruction is row g or, if `is_lower`, g + 8 of a half, with g = 2 * (i / 4) +
-  // i % 2, so that a lane's first two results are rows 2q and 2q+1, and its others those below.
+  // Row i of the instruction is row g or, if `is_lower`, row g + 8 of a half, with g = 2 * (i / 4)
+  // + i % 2. So the first two results of a lane are rows 2q and 2q+1, and the others are the rows 8
+  // below.
   const int a_from = (i / 4 * 2 + i % 2) * 4 + quarter;
   const bool is_lower = i / 2 % 2 != 0;
   float results[2][4];
@@ -282,7 +285,7 @@ __device__ __forceinline__ void MultiplyByWave(float (&d)[4], const uint32_t (&a
     multiply(results[half], {is_lower ? lower[0] : upper[0], is_lower ? lower[1] : upper[1]},
              columns);
   }
-  // Columns of the other half's b are not used.
+  // The columns of the other half's b are not used.
   uint32_t own[4];
   for (int r = 0; r < 4; ++r) own[r] = BitsOf(i < 8 ? results[0][r] : results[1][r]);
   const machine::WaveWords<4> all(own);
@@ -330,7 +333,7 @@ __device__ __forceinline__ uint32_t E4m3ToF16(uint32_t code) {
 __device__ __forceinline__ uint32_t HighHalves(float low, float high) {
   return BitsOf(low) >> 16 | (BitsOf(high) & 0xFFFF0000u);
 }
-// Exact if the F16 numbers are those of E4M3 codes.
+// Exact if the F16 numbers represent E4M3 codes.
 __device__ __forceinline__ uint32_t F16x2ToBf16x2(uint32_t pair) {
   return HighHalves(machine::F16ToFloat(pair & 0xFFFFu), machine::F16ToFloat(pair >> 16));
 }
@@ -353,7 +356,7 @@ __device__ __forceinline__ void MmaE4m3(float (&)[4], const uint32_t (&)[4],
   __builtin_trap();
 }
 }  // namespace instruction
-// Rounded twice, to F32 and to BF16: kernels use it only where the result is exact.
+// Rounds twice, to F32 and to BF16. Kernels use it only where the result is exact.
 __device__ __forceinline__ uint32_t FmaBf16x2(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t result = 0;
   for (int shift = 0; shift < 32; shift += 16) {

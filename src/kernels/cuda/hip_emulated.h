@@ -103,7 +103,7 @@ template <int kWords>
 using HalfWords = EmulatedHalf<kWords>;
 inline uint64_t Ballot(bool predicate) {
   const uint64_t half = emulated::__ballot_sync(0, predicate);
-  // A lane must not read from the other half.
+  // A lane must not read from the other half of the wave.
   return Lane() < 32 ? half | 0xA5A5A5A5ull << 32 : half << 32 | 0xA5A5A5A5u;
 }
 
@@ -123,7 +123,7 @@ using WaveWords = EmulatedWave<kWords>;
 
 inline float F16ToFloat(uint32_t bits);
 
-// d = a b for a wave, by kNumber, which decodes number j of the kPerLane that two registers hold.
+// Computes d = a b for a wave. kNumber decodes number j of the kPerLane numbers in two registers.
 template <int kPerLane, float (*kNumber)(const uint32_t* words, int j)>
 void CombineMfma(const unsigned char* inputs, unsigned char* outputs) {
   constexpr int kDepth = 4 * kPerLane;

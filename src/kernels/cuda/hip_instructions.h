@@ -11,8 +11,8 @@
 #define __launch_bounds__(...) \
   __attribute__((amdgpu_flat_work_group_size(1, ::sluice::hip::FirstOf(__VA_ARGS__))))
 
-// What Clang's code for the host needs a declaration of (hip_modules.cc defines it).
-// NOLINTBEGIN: names of HIP
+// Declarations that Clang's host code needs (hip_modules.cc defines them). NOLINTBEGIN: names of
+// HIP.
 struct dim3 {
   unsigned x, y, z;
 };
@@ -22,7 +22,7 @@ extern "C" int hipLaunchKernel(const void*, dim3, dim3, void**, unsigned long, h
 
 namespace sluice::hip {
 
-// Threads of a block. The compiler chooses how many blocks run together.
+// Number of threads of a block. The compiler chooses how many blocks run together.
 template <typename... Others>
 constexpr unsigned FirstOf(unsigned threads, Others...) {
   return threads;
@@ -84,7 +84,7 @@ template <typename T>
 __device__ __forceinline__ T AtomicExchange(T* address, T value) {
   return __hip_atomic_exchange(address, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
-// Bypasses the cache of this compute unit.
+// Reads past the cache of this compute unit.
 __device__ __forceinline__ float LoadPastCache(const float* address) {
   return __hip_atomic_load(address, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
@@ -93,14 +93,14 @@ __device__ __forceinline__ float LoadPastCache(const float* address) {
 __device__ __forceinline__ int Lane() {
   return static_cast<int>(__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)));
 }
-// Half of a wave. The words that its lanes pass to the constructor.
+// Half of a wave. The words that the lanes of this half pass to the constructor.
 template <int kWords>
 class HalfWords {
  public:
   __device__ __forceinline__ explicit HalfWords(const uint32_t (&own)[kWords]) {
     for (int i = 0; i < kWords; ++i) own_[i] = static_cast<int>(own[i]);
   }
-  // Word i of lane `from` of the wave, which is in this lane's half.
+  // Returns word i of lane `from` of the wave, which must be in this lane's half.
   __device__ __forceinline__ uint32_t From(int from, int i) const {
     return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(from * 4, own_[i]));
   }
@@ -108,8 +108,8 @@ class HalfWords {
  private:
   int own_[kWords];
 };
-// Half of a wave. A bit for each lane of the wave that passes true; those of the other half hold
-// anything.
+// Half of a wave. Returns a bit for each lane of the wave that passes true. The bits of the other
+// half are undefined.
 __device__ __forceinline__ uint64_t Ballot(bool predicate) {
   return __builtin_amdgcn_ballot_w64(predicate);
 }
@@ -143,7 +143,7 @@ __device__ __forceinline__ void Mfma16F16(float (&d)[4], const uint32_t (&a)[2],
                                                           Sums{0, 0, 0, 0}, 0, 0, 0);
   for (int i = 0; i < 4; ++i) d[i] = sums[i];
 }
-// Whether Mfma32E4m3 may be called: the FP8 of gfx942 is another format.
+// Whether Mfma32E4m3 may be called. On gfx942, FP8 is a different format.
 __device__ __forceinline__ constexpr bool HasMfmaE4m3() {
 #ifdef __gfx950__
   return true;

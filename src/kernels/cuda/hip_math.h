@@ -1,6 +1,6 @@
-// Functions of mathematics that AMD's instructions lack, for a GPU without ROCm's library of them,
-// and for the emulator. Computed in double precision, so that a result is off by little more than
-// its final rounding.
+// Math functions for which AMD's GPUs have no instructions, for GPUs without ROCm's math library,
+// and for the emulator. Computed in double precision, so that the error of a result is little more
+// than its final rounding.
 #pragma once
 
 #include <stdint.h>
@@ -11,18 +11,18 @@ namespace sluice::hip_math {
 
 struct Reduced {
   double rest;   // in [-pi/4, pi/4]
-  int quadrant;  // number of pi/2 that were taken off, modulo 4
+  int quadrant;  // number of multiples of pi/2 that were subtracted, modulo 4
 };
 
 SLUICE_ON_DEVICE_TOO inline Reduced ReduceAngle(float x) {
   const double count = __builtin_rint(static_cast<double>(x) * 0.63661977236758134308);
-  // pi/2 in two parts; the first difference is exact.
+  // pi/2 in two parts, so that the first difference is exact.
   double rest = __builtin_fma(count, -1.57079632679489655800, static_cast<double>(x));
   rest = __builtin_fma(count, -6.12323399573676603587e-17, rest);
   return {rest, static_cast<int>(static_cast<int64_t>(count) & 3)};
 }
 
-// Taylor's series; the first term left out is below 3e-15.
+// Taylor series; the first omitted term is below 3e-15.
 SLUICE_ON_DEVICE_TOO inline double SineNearZero(double r) {
   const double s = r * r;
   double p = 1.6059043836821613e-10;
@@ -45,7 +45,7 @@ SLUICE_ON_DEVICE_TOO inline double CosineNearZero(double r) {
   return __builtin_fma(p, s, 1.0);
 }
 
-// For |x| up to 2^30, which exceeds every position times a frequency.
+// For |x| up to 2^30, which is more than any position times a frequency.
 SLUICE_ON_DEVICE_TOO inline float Sine(float x) {
   const Reduced angle = ReduceAngle(x);
   const double value =

@@ -8,7 +8,7 @@ constexpr int kIndexThreads = 128;
 constexpr int kPairsPerThread = 4;  // of queries
 
 // Visits two numbers of a head, given the rope and the index of the pair: visit(index, number).
-// Pairs after the rotated ones are neighbours.
+// Pairs after the rotated ones consist of adjacent numbers.
 template <typename Visit>
 __device__ __forceinline__ void VisitPair(const device::TailRope& rope, int64_t row, const float* x,
                                           int pair, const Visit& visit) {
@@ -25,7 +25,7 @@ __device__ __forceinline__ void VisitPair(const device::TailRope& rope, int64_t 
 // Norms, rotates and stores the key of a row.
 __device__ __forceinline__ void AppendKey(const device::IndexAppendArgs& args, int64_t row) {
   auto* const shared = reinterpret_cast<float*>(SharedMemory());
-  float* const normed = shared + 64;  // [dim], after the numbers of two sums
+  float* const normed = shared + 64;  // [dim], stored after the numbers of two sums
   const float* const k = args.k + row * args.dim;
   const auto thread = static_cast<int>(threadIdx.x);
   float sum = 0;
@@ -50,7 +50,7 @@ __device__ __forceinline__ void AppendKey(const device::IndexAppendArgs& args, i
   }
 }
 
-// The first block of a row stores its key, the others its queries.
+// The first block of a row stores the row's key; the other blocks process its queries.
 __global__ void __launch_bounds__(kIndexThreads) IndexAppendKernel(device::IndexAppendArgs args) {
   const int64_t row = blockIdx.x;
   if (blockIdx.y == 0) {

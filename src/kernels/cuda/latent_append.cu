@@ -33,8 +33,8 @@ __device__ __forceinline__ void WriteNorm(const float* x, int count, const float
   }
 }
 
-// There are two blocks per row: one for the vector and the key of the cache, one for the vector of
-// q.
+// There are two blocks per row: one for the latent vector and the shared key, which go to the
+// cache, and one for the vector of q.
 __global__ void __launch_bounds__(kLatentThreads)
     LatentAppendKernel(RowsLaunch<device::LatentAppendArgs> launch) {
   const device::LatentAppendArgs& args = launch.args;

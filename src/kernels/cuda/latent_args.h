@@ -47,10 +47,10 @@ struct LatentAppendArgs {
 
 // Multiplies the elements of each head by the head's own matrix:
 //   y[row, head, j] = factor * sum over i < k of w[head, j, i] * bf16(x[row, head, i]), for j < n
-// and copies the rope.dim elements that follow the k in x, rotated and times factor, after the n
-// results. factor: temperature as in RopeAppendArgs, or 1. Sums over i are taken in ascending steps
-// of 16, independently of other rows. REQUIRES: even k, n, strides and begins; k * 2 bytes a
-// multiple of 4.
+// and copies the rope.dim elements that follow these k elements in x, rotated and multiplied by
+// factor, after the n results. factor: temperature as in RopeAppendArgs, or 1. Sums over i are
+// taken in ascending steps of 16, independently of other rows. REQUIRES: even k, n, strides and
+// begins; k * 2 bytes a multiple of 4.
 struct HeadProductsArgs {
   const void* x;  // kF32 or kBF16; head h of row r at r * x_stride + h * x_head
   ElementType x_type;
@@ -106,7 +106,7 @@ struct SelectPositionsArgs {
   int heads, dim;
   const void* keys;  // `type` [slots, dim]
   ElementType type;
-  const IndexRow* index_rows;  // [rows]; rows of one sequence are consecutive and ascending
+  const IndexRow* index_rows;  // [rows]; the rows of a sequence are consecutive and ascending
   const int32_t* tables;
   int block_size, block_rows;
   int top_k;
@@ -117,7 +117,7 @@ struct SelectPositionsArgs {
 
 // Scores are F32 [rows at once, stride]. With long contexts, they limit the number of rows that are
 // computed at once.
-constexpr int kIndexTile = 64;  // positions that a thread block scores together
+constexpr int kIndexTile = 64;  // number of positions that a thread block scores together
 constexpr int64_t SelectScoreStride(int64_t max_context) {
   return (max_context + kIndexTile - 1) / kIndexTile * kIndexTile;
 }
