@@ -6,8 +6,8 @@ namespace {
 
 constexpr unsigned kLayerWarps = 4;
 
-// Each warp computes one layer of a row. It reads the projection twice, because its width has no
-// limit that would allow it to stay in registers.
+// Each warp computes one layer of a row. It reads the projection twice, because the width is not
+// limited, so the projection may not fit in registers.
 __global__ void __launch_bounds__(kLayerWarps * 32)
     LayerEmbeddingsKernel(RowsLaunch<device::LayerEmbeddingsArgs> launch) {
   const device::LayerEmbeddingsArgs& args = launch.args;

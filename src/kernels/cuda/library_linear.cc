@@ -100,7 +100,7 @@ class LibraryLinear::Description {
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
 
-  // Names the product's scales, which are not the same for all products of a shape.
+  // Names the kind of the product's scales, which can differ between products of the same shape.
   void SetScales(const LibraryProduct& product) {
     if (product.w_scales == w_scales_ && product.x_scales == x_scales_) return;
     Set(kScalePointerA, product.w_scales);
@@ -109,7 +109,7 @@ class LibraryLinear::Description {
     x_scales_ = product.x_scales;
   }
 
-  // False: the library does not support a part of the product.
+  // false: the library does not support a part of the product.
   bool is_complete() const { return is_complete_; }
   Layout a() const { return a_; }
   Layout b() const { return b_; }
@@ -252,7 +252,8 @@ const LibraryLinear::Choice& LibraryLinear::Choose(const LibraryProduct& product
   const auto [place, is_new] = choices_.try_emplace(kind);
   Choice& choice = place->second;
   if (is_new) {
-    // A tactic from the file is treated like a proposal: used only if the library still accepts it.
+    // A tactic from the file is treated like a proposal of the library: it is used only if the
+    // library still accepts it.
     if (const Tactic* tactic = tactics_.Find(KeyOf(kind)); tactic != nullptr) {
       std::copy(tactic->algorithm.begin(), tactic->algorithm.end(), choice.algorithm.data);
       choice.tuned = true;
@@ -276,7 +277,7 @@ const LibraryLinear::Choice& LibraryLinear::Choose(const LibraryProduct& product
 
 bool LibraryLinear::CanRun(const LibraryProduct& product) {
   if (!IsPlausible(product)) return false;
-  // Reuse the answer for this kind and size, as for later chunks of expanded weights.
+  // Reuses the answer for this kind and size, for example for later chunks of expanded weights.
   const auto known = choices_.find(KindOf(product));
   if (known != choices_.end() && known->second.refused) return false;
   if (known != choices_.end() && known->second.checked_m == product.m) return true;

@@ -20,28 +20,32 @@
 
 namespace sluice::device {
 
-// y = x W^T * factor, times scales if they are given. Device addresses, multiples of 16 bytes.
+// Computes y = x W^T * factor, multiplied by the scales if there are any. Device addresses are
+// multiples of 16 bytes.
 struct LibraryProduct {
   int64_t m = 0, n = 0, k = 0;
-  // The type of x and W: kBF16; kF8E4M3 (n, k multiples of 16); kF4E2M1 (n of 16, k of 32).
+  // The type of x and W: kBF16; kF8E4M3 (n and k are multiples of 16); kF4E2M1 (n is a multiple of
+  // 16, k of 32).
   ElementType type = ElementType::kBF16;
   ElementType y_type = ElementType::kBF16;  // kBF16 or kF32
   int64_t y_stride = 0;
   const void* w = nullptr;
   const void* x = nullptr;
   void* y = nullptr;
-  // Both null, or neither. kF8E4M3, only if HasRowScales(): F32 [n] and [m]. kF4E2M1, required, and
-  // only if HasNvF4(): one E4M3 per 16 elements of a row, ordered as in nvf4_scales.h.
+  // Scales: both are null, or neither is. kF8E4M3, only if HasRowScales(): F32 [n] and [m]. kF4E2M1
+  // requires scales, and is allowed only if HasNvF4(): one E4M3 per 16 elements of a row, ordered
+  // as in nvf4_scales.h.
   const void* w_scales = nullptr;
   const void* x_scales = nullptr;
   float factor = 1;
-  bool fast_accumulation = false;  // kF8E4M3: accumulate in the tensor cores' own, lower precision
-  void* workspace = nullptr;       // of Options::workspace_bytes, aligned to 256 bytes
+  // kF8E4M3: whether tensor cores may accumulate in lower precision.
+  bool fast_accumulation = false;
+  void* workspace = nullptr;  // Options::workspace_bytes bytes, aligned to 256 bytes
 };
 
 enum class LibraryOutcome : uint8_t {
   kEnqueued,
-  kRefused,  // nothing was enqueued; the library has no algorithm for this
+  kRefused,  // nothing was enqueued, because the library has no algorithm for the product
   kFailed,   // the failure is recorded in the stream
 };
 
@@ -71,8 +75,8 @@ class LibraryLinear {
   // the first that the library proposes.
   LibraryOutcome Run(const StreamHandle& stream, const LibraryProduct& product);
   // Measures the algorithms that the library proposes for one kind of product, and stores the
-  // fastest for this kind, unless one is stored already. `products` are of that kind; launches use
-  // them round-robin. Waits for the stream.
+  // fastest one, unless one is already stored for this kind. `products` are of this kind; launches
+  // use them in turn. Waits for the stream.
   Status Tune(DeviceStream& stream, std::span<const LibraryProduct> products);
   TacticCache& tactics() { return tactics_; }
 
@@ -82,7 +86,7 @@ class LibraryLinear {
   static int64_t Bucket(int64_t m);
 
  private:
-  class Description;  // a product in the library's terms, except its addresses
+  class Description;  // a product in the form that the library needs, except for its addresses
 
   // Products of one shape share their descriptors.
   struct Shape {
@@ -104,20 +108,23 @@ class LibraryLinear {
     bool tuned = false;
     cublaslt::Algorithm algorithm{};
     size_t workspace_bytes = 0;
-    int64_t checked_m = 0;  // the m for which the library accepted the algorithm last
+    int64_t checked_m = 0;  // the last m for which the library accepted the algorithm
   };
 
   LibraryLinear(Device& device, Options options, std::unique_ptr<const CublasLtLibrary> library);
   static Kind KindOf(const LibraryProduct& product);
   static std::string KeyOf(const Kind& kind);
-  // The descriptors of the product, created at the first call for its shape, with the product's
-  // scales until the next call; null if the library does not support a part of it.
+  // The descriptors of the product. They are created at the first call for its shape and have the
+  // product's scales until the next call; null if the library does not support a part of the
+  // product.
   const Description* DescriptionOf(const LibraryProduct& product);
-  // The choice for exactly this product: valid for its m.
+  // The choice for exactly this product; it is valid for the product's m.
   const Choice& Choose(const LibraryProduct& product, const Description& description);
-  // Gets up to `count` proposals of the library and keeps those that can run; returns their number.
+  // Gets up to `count` proposals of the library and keeps those that can run. Returns the number of
+  // these.
   int Propose(const Description& description, int count, cublaslt::Heuristic* proposals) const;
-  // Whether the algorithm can compute the product; sets `workspace_bytes` to what it needs.
+  // Returns whether the algorithm can compute the product. Sets `workspace_bytes` to the size that
+  // it needs.
   bool Check(const Description& description, const cublaslt::Algorithm& algorithm,
              size_t& workspace_bytes) const;
   LibraryOutcome Multiply(const StreamHandle& stream, const LibraryProduct& product,

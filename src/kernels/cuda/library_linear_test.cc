@@ -233,7 +233,7 @@ TEST_F(LibraryLinearTest, NotesFailuresInTheStream) {
   EXPECT_THAT(status.error().message, ::testing::HasSubstr("cublasLtMatmul"));
 }
 
-// The library's documentation names only 9.0; on 10.x the library's own answer counts.
+// The library's documentation names only 9.0. On 10.x, the library's own answer decides.
 TEST_F(LibraryLinearTest, ScalesRowsWhereTheLibraryDoes) {
   const auto can_run = [&](int major, int minor, bool has_vectors) {
     fake_.outer_vectors_on_10 = has_vectors;
@@ -270,7 +270,7 @@ TEST_F(LibraryLinearTest, MultipliesNvF4OnBlackwellAlone) {
   EXPECT_FALSE(library_->HasNvF4());
 }
 
-// Methods that the library's documentation does not list for a device.
+// Methods that the library's documentation does not list for a compute capability.
 TEST_F(LibraryLinearTest, TheStandInRefusesWhatADeviceLacks) {
   const auto can_run = [&](int major, int minor, ElementType type) {
     Open({.workspace_bytes = kWorkspace}, {.compute_major = major, .compute_minor = minor});
@@ -358,12 +358,12 @@ TEST_F(LibraryLinearTest, LeavesNothingBehind) {
   Problem problem(*device_, 4, 16, 16, ElementType::kF8E4M3, ElementType::kF32, 16, true);
   library_->Run(stream_->handle(), problem.product);
   ASSERT_TRUE(stream_->Synchronize().has_value());
-  EXPECT_EQ(fake_.num_records, 1 + 5);  // the handle, and what describes a shape
+  EXPECT_EQ(fake_.num_records, 1 + 5);  // the handle, and the records that describe a shape
   library_.reset();
   EXPECT_EQ(fake_.num_records, 0);
 }
 
-// The fake itself must not accept what the real library refuses.
+// The fake must not accept products that the real library refuses.
 TEST_F(LibraryLinearTest, TheStandInRefusesIncompleteProducts) {
   using namespace cublaslt;  // NOLINT
   const auto opened = CublasLtLibrary::Open(SLUICE_FAKE_CUBLASLT);
@@ -410,7 +410,8 @@ TEST_F(LibraryLinearTest, TheStandInRefusesIncompleteProducts) {
   f.destroy(handle);
 }
 
-// E2M1: above all, refuses what would be computed wrongly, such as scales for another size.
+// E2M1: the fake must refuse especially what would be computed wrongly, such as scales for another
+// size.
 TEST_F(LibraryLinearTest, TheStandInRefusesE2m1WithoutItsScales) {
   using namespace cublaslt;  // NOLINT
   fake_.compute_capability = 100;

@@ -1,5 +1,5 @@
-// Shared by the tests of library products: the fake cuBLASLt, and an emulated device whose events
-// read the fake's clock.
+// Code that the tests of library products share: the fake cuBLASLt, and an emulated device whose
+// events read the fake's clock.
 #pragma once
 
 #include <dlfcn.h>

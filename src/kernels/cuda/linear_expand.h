@@ -1,5 +1,5 @@
-// Converts codes to BF16 numbers in registers, exactly: E4M3, I8, I4 and E2M1 have fewer mantissa
-// bits than BF16. Two numbers per register, the first in the low half.
+// Converts codes to BF16 numbers in registers. The conversion is exact, because E4M3, I8, I4 and
+// E2M1 have fewer mantissa bits than BF16. A register has two numbers, the first in the low half.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
@@ -15,7 +15,7 @@ __device__ __forceinline__ uint32_t SpreadBytes(uint32_t word, int pair) {
                    : (word >> 16 & 0xFFu) | (word >> 8 & 0xFF0000u);
 }
 
-// Expands four I8 codes: 128 + the low 7 bits, minus 128 or, if the sign bit is set, 256.
+// Expands four I8 codes: 128 + the low 7 bits, minus 128, or minus 256 if the sign bit is set.
 __device__ __forceinline__ void ExpandI8(uint32_t word, uint32_t& low, uint32_t& high) {
   uint32_t pairs[2];
   SLUICE_UNROLL
@@ -45,7 +45,7 @@ __device__ __forceinline__ uint32_t ExpandI4(uint32_t word, int pair, uint32_t r
 // Returns codes 2 * pair and 2 * pair + 1 of the eight E2M1 codes in `word`, times 2^-126: BF16
 // bits with E2M1's bias of 1 instead of 127.
 __device__ __forceinline__ uint32_t RaisedE2m1(uint32_t word, int pair) {
-  // Moves each code to the highest 4 bits of its half; lower bits are masked off afterwards.
+  // Moves each code to the highest 4 bits of its half. The lower bits are masked off afterwards.
   const uint32_t codes =
       __byte_perm(word << 4, word, static_cast<unsigned>(pair * 0x1111 + 0x4400));
   return (codes & 0x80008000u) | (codes >> 6 & 0x01C001C0u);

@@ -1,5 +1,6 @@
-// Tests E4M3 inputs on tensor cores without E4M3 (before compute capability 8.9): both operands are
-// converted to BF16. The emulated device has E4M3, so the test launches that kernel directly.
+// Tests E4M3 inputs on tensor cores without E4M3 (before compute capability 8.9), where both
+// operands are converted to BF16. The emulated device supports E4M3, so the test launches that
+// kernel directly.
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/checks/products.h"

@@ -22,8 +22,8 @@ enum class Format {
 // group's scale (at most 2 and 4 mantissa bits, 6 in the product), I4 codes minus their zero point.
 // The F32 scale of a block, or of an I4 group, would be rounded, so it multiplies the F32 sum over
 // its columns, at most 128 at a time. With E4M3 inputs, E4M3 codes are multiplied in tensor cores,
-// whose own sums keep fewer bits than F32 on some devices: those sums are also over 128 columns and
-// added up in F32.
+// whose own sums keep fewer bits than F32 on some devices: these sums are also over at most 128
+// columns and are added in F32.
 template <Format kF>
 struct Traits {
   static constexpr ElementType kCodes = kF == Format::kBF16 ? ElementType::kBF16
@@ -42,14 +42,14 @@ struct Traits {
   static_assert(kBits == 16 || kStageK == 128, "part sums are those of a stage");
 };
 
-// Factor of NVFP4 sums: their scales, which reach 448, are taken times 2^118 instead of 2^126, to
-// stay in the range of BF16.
+// Factor of the sums of NVFP4. The scales, which reach 448, are multiplied by 2^118 instead of
+// 2^126, to stay in the range of BF16.
 constexpr float kNvF4Factor = 0x1p8f;
 constexpr uint32_t kNvF4Raise = 0x7A807A80u;  // 2^118 in BF16, in both halves
 
 // Returns the offset of a chunk of 16 bytes of a row in shared memory; rows have `kStageK`
-// elements. The row number is mixed into the chunk's place, so that lanes of a warp that read the
-// same chunk of consecutive rows together use different banks.
+// elements. The chunk's place also depends on the row number. So the lanes of a warp, which read
+// the same chunk of consecutive rows together, use different banks.
 template <int kBits, int kStageK>
 __device__ __forceinline__ int ChunkOffset(int row, int chunk) {
   constexpr int kRowBytes = kStageK * kBits / 8;
@@ -57,10 +57,11 @@ __device__ __forceinline__ int ChunkOffset(int row, int chunk) {
   return row * kRowBytes + (chunk ^ mixed) * 16;
 }
 
-// Products are sums over k, so k may be in any order as long as x and W agree. A unit is 32
-// consecutive k. Lane t of each four loads the 8 elements of a row's unit from 8 t on, with one
-// load. They are the lane's elements of two BF16 products of depth 16 (four each) or of one E4M3
-// product of depth 32. No lane needs elements that another has loaded.
+// Products are sums over k, so k may be in any order as long as x and W have the same order. A unit
+// is 32 consecutive values of k. In each group of four lanes, lane t loads 8 elements of a row's
+// unit, from element 8 t on, with one load. They are the lane's elements of two BF16 products of
+// depth 16 (four elements each) or of one E4M3 product of depth 32. No lane needs elements that
+// another lane has loaded.
 
 // Loads the lane's 8 elements of unit `unit` of a row of 16-bit or 8-bit elements, as stored.
 template <int kStageK>
@@ -81,7 +82,7 @@ __device__ __forceinline__ uint2 LoadByteUnit(const unsigned char* shared, int r
   return *reinterpret_cast<const uint2*>(shared + offset);
 }
 
-// Loads the lane's 8 weights of a unit as BF16. `scale`: for formats with groups, that of the
+// Loads the lane's 8 weights of a unit as BF16. `scale`: for formats with groups, the scale of the
 // lane's group. E8M0: the scale's bits; NVFP4: the scale times 2^118 in BF16, in both halves; I4:
 // the word with the zero point.
 template <Format kF>
@@ -114,7 +115,7 @@ __device__ __forceinline__ void LoadWeightUnit(const unsigned char* shared, int 
       const uint32_t factors = TwiceE8m0(scale);
       SLUICE_UNROLL
       for (int pair = 0; pair < 4; ++pair) {
-        // Uses two products, because the product of both factors exceeds BF16.
+        // Uses two products, because the product of both factors is out of BF16's range.
         const uint32_t numbers = FmaBf16x2(RaisedE2m1(codes, pair), 0x7E807E80u, kMinusZeros);
         words[pair] = FmaBf16x2(numbers, factors, kMinusZeros);
       }

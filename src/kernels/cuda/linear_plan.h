@@ -1,7 +1,7 @@
 // How a matrix product is divided: pure functions of its shape, for launchers and hosts. The split
-// of k determines the order of a sum and depends only on the weights. The tile also depends on the
-// number of rows, but does not affect the order. Has no includes, which the CUDA compiler would
-// have to read.
+// of k determines the order of a sum and depends only on the weights. The tile size also depends on
+// the number of rows, but does not affect the order. Includes nothing, because the CUDA compiler
+// would have to read it.
 #pragma once
 
 #include <stdint.h>
@@ -12,9 +12,9 @@ namespace sluice::device {
 
 // Rows of the weights per block.
 constexpr int kLinearTileRows = 64;
-// Up to this many rows of x, the ranges of a split run in parallel, each in its own blocks, which
-// write partial sums; the last block to finish adds them up. With more rows there are enough
-// blocks, and each computes all ranges.
+// Up to this many rows of x, the ranges of a split run in parallel. Each range is computed by
+// separate blocks, which write partial sums; the last block to finish adds them. With more rows,
+// there are enough blocks, and each block computes all ranges.
 constexpr int64_t kMaxParallelSplitRows = 64;
 
 // Maximum number of tiles of products whose ranges run in parallel.
@@ -23,7 +23,7 @@ constexpr int64_t kLinearCounterBytes = kMostSplitTiles * 4;  // LinearArgs::cou
 
 struct LinearSplit {
   int64_t stages;            // number of stages in k
-  int64_t stages_per_range;  // the last range may have fewer
+  int64_t stages_per_range;  // number of stages per range; the last range may have fewer
   int64_t ranges;
 };
 
@@ -41,9 +41,9 @@ constexpr int64_t LinearRowTiles(int64_t n) {
   return (n + kLinearTileRows - 1) / kLinearTileRows;
 }
 
-// Splits k into ranges, so that narrow matrices also fill a large device: four blocks for each of
-// 132 multiprocessors. Each range is long enough that starting and combining ranges is a small part
-// of the work.
+// Splits k into ranges, so that the product of a narrow matrix also has enough blocks for a large
+// device: four blocks for each of 132 multiprocessors. Each range is so long that starting and
+// combining ranges is a small part of the work.
 constexpr LinearSplit LinearSplitOf(int64_t n, int64_t k, ElementType type) {
   constexpr int64_t kBlocks = 512, kMinStages = 8, kMaxRanges = 16;
   const int64_t tiles = LinearRowTiles(n);

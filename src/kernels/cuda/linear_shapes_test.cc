@@ -30,7 +30,7 @@ TEST(LinearSplit, FillsALargeDeviceWithRangesThatCoverK) {
   EXPECT_EQ(LinearSplitOf(57344, 8192, ElementType::kF8E4M3).ranges, 1);
   EXPECT_EQ(LinearSplitOf(8192, 28672, ElementType::kF8E4M3).ranges, 4);
   for (const ElementType type : {ElementType::kBF16, ElementType::kF8E4M3, ElementType::kF4E2M1}) {
-    // Shapes on which the checks of products rely (checks/check_linear.cc).
+    // The checks of products rely on these shapes (checks/check_linear.cc).
     EXPECT_GT(LinearSplitOf(20, 4096, type).ranges, 1);
     EXPECT_EQ(LinearSplitOf(70, 96, type).ranges, 1);
     for (const int64_t n : {1, 100, 5120, 202048}) {
@@ -49,7 +49,8 @@ TEST(LinearSplit, FillsALargeDeviceWithRangesThatCoverK) {
 
 TEST(LinearTokenTiles, AreEnoughHoweverRowsFallOnExperts) {
   EXPECT_EQ(LinearTokenTiles(33, 0, 16), 3);
-  // One expert with all rows; four with one row more than a tile; every expert with one row.
+  // One expert with all rows; four experts with one row more than a tile; every expert with one
+  // row.
   EXPECT_GE(LinearTokenTiles(64, 8, 16), 4);
   EXPECT_GE(LinearTokenTiles(68, 4, 16), 8);
   EXPECT_EQ(LinearTokenTiles(8, 128, 16), 8);

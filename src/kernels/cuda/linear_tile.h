@@ -3,7 +3,7 @@
 // A block computes 64 columns of y (rows of W) for up to `kTokens` rows of x. Both pass through
 // shared memory in stages of kStageK of k, as stored, with several stages in progress; codes are
 // converted to BF16 only in registers. W is the 16-row operand of the tensor cores' products and x
-// the 8-column one, so that few rows of x waste little.
+// the 8-column one, so that few rows of x leave little of a tile unused.
 //
 // Order of a sum: over the columns of a range of k, unit by unit; then over the ranges, from the
 // first on. It depends only on W's shape and format. So a row's result does not depend on the tile,
@@ -23,8 +23,8 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
 struct LinearTileArgs {
   device::GroupedLinearArgs product;  // num_experts: 0 if not grouped
   device::LinearSplit split;
-  // [ranges, m, n]: each block computes one range (grid z), and the last block of a tile adds them
-  // up. Null: a block computes all ranges.
+  // [ranges, m, n]: each block computes one range (grid z), and the last block of a tile to finish
+  // adds them. Null: a block computes all ranges.
   float* partials;
 };
 
@@ -41,13 +41,14 @@ struct Tile {
   static constexpr int kRowTiles = kRows / 16 / kRowWarps;
   static constexpr int kWeightBytes = kRows * T::kStageK * T::kBits / 8;
   static constexpr int kStageBytes = kWeightBytes + kTokens * T::kStageK * T::kInputBits / 8;
-  // Small enough that at least two blocks fit in the 228 KB of a multiprocessor.
+  // So small that at least two blocks fit in the 228 KB of a multiprocessor.
   static constexpr int kMostBytes =
       kMostSharedBytes < 80 * 1024 && 2 * kStageBytes <= kMostSharedBytes ? kMostSharedBytes
                                                                           : 80 * 1024;
   static constexpr int kStages = kMostBytes / kStageBytes > 4 ? 4 : kMostBytes / kStageBytes;
   static constexpr unsigned kSharedBytes = kStages * kStageBytes;
-  // Number of blocks per multiprocessor that registers must suffice for; shared memory allows more.
+  // Number of blocks per multiprocessor for which there must be enough registers; shared memory
+  // would allow more.
   static constexpr bool kIsScaled = T::kHasGroups || T::kHasBlocks;
   static constexpr int kBlocks = kTokens == 128  ? 1
                                  : kTokens == 64 ? 2
@@ -63,7 +64,8 @@ struct TokenRange {
   int64_t count;  // 0: nothing to do
 };
 
-// Warp. Finds the rows of tile `tile`; grouped: by counting the tiles of the experts before.
+// Warp. Finds the rows of tile `tile`. For a grouped product, counts the tiles of the preceding
+// experts.
 template <int kTokens>
 __device__ __forceinline__ TokenRange FindTokens(const device::GroupedLinearArgs& product,
                                                  int64_t tile) {
@@ -81,7 +83,7 @@ __device__ __forceinline__ TokenRange FindTokens(const device::GroupedLinearArgs
       end = product.row_begin[expert + 1];
     }
     const int own = (end - begin + kTokens - 1) / kTokens;
-    int until = own;  // inclusive prefix sum of the lanes' tiles
+    int until = own;  // inclusive prefix sum of the tiles over the lanes
     for (unsigned distance = 1; distance < 32; distance *= 2) {
       const int other = __shfl_up_sync(0xFFFFFFFFu, until, distance);
       if (static_cast<unsigned>(lane) >= distance) until += other;
@@ -138,20 +140,20 @@ class StageCopier {
   static constexpr int kChunks = kRowBytes / 16;
   static constexpr int kStep = kThreads / kChunks;
   static constexpr int kCopies = kTileRows / kStep;
-  // The rows of a thread have their chunk at the same place: ChunkOffset mixes in only the lowest
-  // bits of the row.
+  // All rows of a thread have their chunk at the same place, because ChunkOffset uses only the
+  // lowest bits of the row number.
   static_assert(kTileRows % kStep == 0 && kStep % 8 == 0);
 
-  const unsigned char* any_;   // a valid address to pass where nothing is read
+  const unsigned char* any_;   // a valid address, passed where nothing is read
   const unsigned char* from_;  // in the next stage
-  const int64_t step_;         // bytes between rows of this thread
-  int64_t left_;               // bytes left in a row from from_ on
+  const int64_t step_;         // number of bytes between the rows of this thread
+  int64_t left_;               // number of bytes left in a row, from from_ on
   int to_;
   int num_copies_;  // for rows within the matrix
 };
 
-// Scales of groups and blocks; each lane loads those of its own rows one stage ahead. As raw bits;
-// for NVFP4 the factors that LoadWeightUnit takes; 0 beyond the end of k.
+// Scales of groups and blocks. Each lane loads the scales of its own rows one stage ahead. They are
+// raw bits or, for NVFP4, the factors that LoadWeightUnit expects; 0 beyond the end of k.
 template <Format kF, int kTokens>
 struct StageScales {
   using T = Traits<kF>;
@@ -235,7 +237,8 @@ struct StageScales {
         SLUICE_UNROLL
         for (int unit = 0; unit < T::kUnits; ++unit) {
           if constexpr (kF == Format::kNvF4) {
-            // Lanes with t < 2 have elements of a unit's first group, the others of its second.
+            // Lanes with t < 2 have elements of a unit's first group, the other lanes of its second
+            // group.
             uint32_t pairs[2];
             E4m3x4ToBf16(next[r][half][unit / 2], pairs[0], pairs[1]);
             const uint32_t twice = __byte_perm(pairs[unit % 2], 0, t < 2 ? 0x1010 : 0x3232);
@@ -263,7 +266,7 @@ struct StageScales {
 template <Format kF, int kTokens>
 using Sums = float[Tile<kF, kTokens>::kRowTiles][Tile<kF, kTokens>::kTokenTiles][4];
 
-// to += factors * from; from = 0. `factors`: for the lane's two rows of each tile.
+// Computes to += factors * from and sets from = 0. `factors`: for the lane's two rows of each tile.
 template <int kRowTiles, int kTokenTiles>
 __device__ __forceinline__ void MoveSums(float (&to)[kRowTiles][kTokenTiles][4],
                                          float (&from)[kRowTiles][kTokenTiles][4],
@@ -281,7 +284,7 @@ __device__ __forceinline__ void MoveSums(float (&to)[kRowTiles][kTokenTiles][4],
   }
 }
 
-// Adds the products of one unit to `sums`, multiplying E4M3 codes as they are.
+// Adds the products of one unit to `sums`, multiplying E4M3 codes directly.
 template <Format kF, int kTokens>
 __device__ __forceinline__ void MultiplyCodes(const unsigned char* weights,
                                               const unsigned char* inputs, int unit, int row,
@@ -350,13 +353,13 @@ __device__ __forceinline__ unsigned* FinishedRanges(const device::LinearArgs& ar
   return args.counters != nullptr ? args.counters : finished;
 }
 
-// All threads of a block call this after the block has written its partial sums. Returns true in
-// the last block of a tile to finish: it may read all partial sums, with __ldcg (past the L1
-// cache).
+// All threads of a block call this function after the block has written its partial sums. Returns
+// true in the last block of a tile to finish. That block may read all partial sums with __ldcg,
+// which bypasses the L1 cache.
 __device__ __forceinline__ bool IsLastOfTile(const device::LinearArgs& args) {
   auto* is_last = reinterpret_cast<int*>(SharedMemory());
   __threadfence();
-  __syncthreads();  // all of this block's parts are visible, and no thread reads the stages
+  __syncthreads();  // now all parts of this block are visible, and no thread reads the stages
   if (threadIdx.x == 0) {
     unsigned& finished = FinishedRanges(args)[blockIdx.y * gridDim.x + blockIdx.x];
     *is_last = atomicAdd(&finished, 1u) == gridDim.z - 1;
@@ -372,7 +375,7 @@ template <int kThreads>
 __device__ __forceinline__ void CombineRanges(const LinearTileArgs& args, const TokenRange& tokens,
                                               int64_t first_n, const ResultScales& result) {
   constexpr int kRows = device::kLinearTileRows;
-  constexpr int kAtOnce = 4;  // sums per thread, whose parts are read together
+  constexpr int kAtOnce = 4;  // number of sums per thread whose parts are read together
   static_assert(kThreads % kRows == 0);
   const device::LinearArgs& linear = args.product.linear;
   const int64_t n = first_n + threadIdx.x % kRows;
@@ -398,8 +401,8 @@ __device__ __forceinline__ void CombineRanges(const LinearTileArgs& args, const 
   }
 }
 
-// The work of a block. kMultipliesE4m3: E4M3 inputs and weights are multiplied as E4M3 (else both
-// are converted to BF16).
+// The work of a block. kMultipliesE4m3: whether E4M3 inputs and weights are multiplied as E4M3;
+// otherwise both are converted to BF16.
 template <Format kF, int kTokens, bool kMultipliesE4m3>
 __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
   using T = Traits<kF>;
@@ -429,8 +432,8 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
   const int row = warp / Shape::kTokenWarps * Shape::kRowTiles * 16 + g;  // in W, within the tile
   const int token = warp % Shape::kTokenWarps * Shape::kTokenTiles * 8;   // in x, within the tile
 
-  // Sums over the current unit of scaling (part, to be multiplied by its block's scale), over the
-  // range (sums), and over all ranges (total).
+  // Sums over the current unit of scaling (part, which is multiplied by its block's scale), over
+  // the range (sums), and over all ranges (total).
   Sums<kF, kTokens> total = {}, sums = {}, part = {};
   float ones[Shape::kRowTiles][2];
   SLUICE_UNROLL
@@ -472,7 +475,7 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
   for (int64_t stage = begin; stage < end; ++stage) {
     AsyncWait<Shape::kStages - 2>();
     __syncthreads();
-    // Every warp is done with the slot of the previous stage.
+    // Now no warp uses the slot of the previous stage.
     if (stage + Shape::kStages - 1 < end) copy_next(slot == 0 ? Shape::kStages - 1 : slot - 1);
     AsyncCommit();
     if constexpr (T::kHasGroups || T::kHasBlocks) {
@@ -543,7 +546,7 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
 template <Format kF, int kTokens, bool kMultipliesE4m3>
 __global__ void __launch_bounds__(Tile<kF, kTokens>::kThreads, Tile<kF, kTokens>::kBlocks)
     LinearTileKernel(LinearTileArgs args) {
-  // If the tensor cores lack E4M3, device code uses BF16 whatever the host requested.
+  // If the tensor cores lack E4M3, device code uses BF16, even if the host requested E4M3.
   if constexpr (kF == Format::kF8Inputs && kMultipliesE4m3) {
     if (HasE4m3Mma())
       RunTile<kF, kTokens, true>(args);
@@ -580,7 +583,7 @@ void LaunchTiles(const StreamHandle& stream, int tokens, const LinearTileArgs& a
     case 32: return LaunchTile<kF, 32>(stream, args);
     case 64: return LaunchTile<kF, 64>(stream, args);
     default:
-      // Tiles of half the size give the same bits.
+      // Tiles of half the size, which give the same bits.
       if constexpr (Tile<kF, 128>::kSharedBytes > kMostSharedBytes)
         return LaunchTile<kF, 64>(stream, args);
       else

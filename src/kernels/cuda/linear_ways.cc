@@ -6,8 +6,8 @@ namespace sluice::device {
 namespace {
 
 constexpr int kFirstWithF8 = 89;  // compute capability
-// Divisor of n (of the whole and of each part) and of k that the library's E4M3 and FP4 products
-// require.
+// The library's E4M3 and FP4 products require that this number divides k, and n of the whole matrix
+// and of each part.
 constexpr int64_t kSizeMultiple = 16;
 
 bool PartsBeginAtMultiplesOf(const Weights& w, int64_t multiple) {

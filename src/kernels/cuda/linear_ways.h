@@ -9,8 +9,8 @@
 
 namespace sluice::device {
 
-// Listed in the order in which they are tried without a measurement. "Fast": E4M3 products are
-// accumulated in the tensor cores' own, lower precision.
+// Listed in the order in which they are tried without a measurement. "Fast": tensor cores
+// accumulate E4M3 products in lower precision.
 enum class LinearWay : uint8_t {
   kOneScale,    // library, E4M3; the scales of W and x are a single factor
   kRowScales,   // library, E4M3; it applies row scales of W and of x
@@ -55,8 +55,8 @@ struct LinearAbilities {
   int compute_capability = 0;
 };
 
-// Products of fewer rows use our own kernels, except NVFP4: they read each weight once, and nothing
-// else affects their time.
+// Products of fewer rows use our own kernels, except for NVFP4. They read each weight once, and
+// nothing else affects their time.
 constexpr int64_t kMinLibraryRows = 9;
 
 // Returns the ways that the product allows, always including kOwn. Does not ask whether the library

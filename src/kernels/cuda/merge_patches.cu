@@ -6,7 +6,7 @@ namespace {
 
 constexpr unsigned kMergeThreads = 128;
 
-// A thread makes the results of one column of the pieces.
+// A thread computes the results of one column of the pieces.
 __global__ void MergePatchesKernel(device::MergePatchesArgs args) {
   const int64_t col = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
   if (col >= args.cols) return;

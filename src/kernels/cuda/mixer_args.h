@@ -2,23 +2,24 @@
 // models/decoder_spec.h). device_kernels.h includes this file.
 //
 // A state is a slot of F32 elements; slots are `stride` elements apart. A slice of a step has the
-// rows [first_row, first_row + num_tokens) of one sequence. A token's state depends only on the
-// previous state and on the token, by the same operations in the same order. So results have the
-// same bits wherever slices begin.
+// rows [first_row, first_row + num_tokens) of one sequence. The state after a token depends only on
+// the previous state and on the token, and is computed by the same operations in the same order. So
+// results have the same bits wherever slices begin.
 #pragma once
 
 #include <stdint.h>
 
 namespace sluice::device {
 
-// Asks that the state after the first `rows` rows of a slice be copied to slot `slot`.
+// A request to copy the state after the first `rows` rows of a slice to slot `slot`.
 struct StateKept {
   int32_t rows, slot;
 };
 
 struct StateSlice {
   int32_t first_row, num_tokens;
-  int32_t slot;  // contains the state before the slice, then the one after it; negative: padding
+  // Contains the state before the slice and, after the step, the state after it; negative: padding.
+  int32_t slot;
   int32_t first_kept, num_kept;  // entries of StateSlices::kept, in ascending order of rows
 };
 
@@ -32,8 +33,8 @@ struct StateSlices {
 // of weight[j, c] * the input `width - 1 - j` rows earlier in the sequence, in this order, then
 // SiLU if `silu`. The input of a row is its number c; if `is_gated`, rows are [x, g, o], each
 // `channels` wide, the input is x * g, and out = o * the sum. Inputs before the slice are in the
-// tail [width - 1, channels] of the slice's slot, the latest last, which is overwritten by that of
-// the slice's last rows. Rows of padding are not written. REQUIRES: 2 <= width <= 16.
+// tail [width - 1, channels] of the slice's slot, the latest last. The tail is overwritten by the
+// inputs of the slice's last rows. Rows of padding are not written. REQUIRES: 2 <= width <= 16.
 struct ConvolveArgs {
   const float* x;
   int64_t x_stride;
@@ -104,8 +105,9 @@ struct GateStatesArgs {
   uint16_t* out;  // BF16 [rows, groups * group_width]
 };
 
-// Multiplies x by the sigmoids (softpluses, if `softplus`) of gates. Each gate applies to width /
-// num_gates consecutive elements; bias[gate / (num_gates / num_biases)] is added to it first.
+// Multiplies x by the sigmoids (or, if `softplus`, the softpluses) of gates. Each gate applies to
+// width / num_gates consecutive elements. First, bias[gate / (num_gates / num_biases)] is added to
+// the gate.
 struct GateRowsArgs {
   uint16_t* x;  // BF16 [rows, width]
   int64_t rows, width;

@@ -12,20 +12,21 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
 #if defined(__CUDACC__) && !defined(__HIP__)
 
-// Reads a word that another device or the host writes: what was stored before that word is visible
-// to this thread afterwards.
+// Reads a word that another device or the host writes. Everything stored before that word is
+// visible to this thread afterwards.
 __device__ __forceinline__ uint32_t LoadFromPeer(const uint32_t* word) {
   uint32_t value;
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];\n" : "=r"(value) : "l"(word) : "memory");
   return value;
 }
-// Reads a word that other blocks of this device may write meanwhile. Gives no order.
+// Reads a word that other blocks of this device may write at the same time. Does not order other
+// accesses.
 __device__ __forceinline__ uint32_t LoadShared(const uint32_t* word) {
   uint32_t value;
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];\n" : "=r"(value) : "l"(word) : "memory");
   return value;
 }
-// Stores a word that another device reads with LoadFromPeer, or a block with LoadShared.
+// Stores a word that another device reads with LoadFromPeer, or that a block reads with LoadShared.
 __device__ __forceinline__ void StoreForPeer(uint32_t* word, uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;\n" ::"l"(word), "r"(value) : "memory");
 }
@@ -33,7 +34,7 @@ __device__ __forceinline__ void StoreForPeer(uint32_t* word, uint32_t value) {
 __device__ __forceinline__ void FenceForPeers() {
   asm volatile("fence.acq_rel.sys;\n" ::: "memory");
 }
-// Between two looks at a word; `look` counts them.
+// Called between two reads of a word; `look` counts the reads.
 __device__ __forceinline__ void PauseForPeer(unsigned /*look*/) {}
 constexpr unsigned kLooksBeforeStop = 1024;  // reading the host's memory takes microseconds
 

@@ -19,7 +19,7 @@ __host__ __device__ __forceinline__ int64_t RowBytes(ElementType type, int64_t c
   return type == ElementType::kBF16 ? cols * 2 : cols;
 }
 
-// A thread makes eight bytes of a row from a single random number.
+// A thread generates eight bytes of a row from a single random number.
 __global__ void RandomCodesKernel(device::RandomCodesArgs args) {
   const bool is_bf16 = args.type == ElementType::kBF16;
   const int64_t row_bytes = RowBytes(args.type, args.cols);

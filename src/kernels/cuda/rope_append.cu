@@ -21,8 +21,8 @@ struct Numbers {
   float second[kVector];
 };
 
-// Calls of(i, a0, a1, b0, b1) for each group of four elements, which are two pairs: with RoPE in
-// halves (a0, b0) and (a1, b1); interleaved (a0, a1) and (b0, b1).
+// Calls of(i, a0, a1, b0, b1) for each group of four elements, which form two pairs: with RoPE in
+// halves (a0, b0) and (a1, b1); with interleaved RoPE (a0, a1) and (b0, b1).
 template <typename Of>
 __device__ __forceinline__ void ForFours(Numbers& x, bool interleaved, const Of& of) {
   if (interleaved) {
@@ -76,7 +76,7 @@ __host__ __device__ __forceinline__ int VectorsOf(int count) {
   return (count + kVector - 1) / kVector;
 }
 
-// Returns the number of heads of q and, if the row has its own, of k and v.
+// Returns the number of heads of q and, if the row has keys and values, of k and v.
 __host__ __device__ __forceinline__ int HeadsOfRow(const device::RopeAppendArgs& args) {
   return args.num_heads + (args.kv == device::RowKv::kNone ? 0 : 2 * args.cache.num_kv_heads);
 }

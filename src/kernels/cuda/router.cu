@@ -1,12 +1,12 @@
-// Computes the logits of all experts, then chooses among them. These are two launches, of which
-// either may be left out.
+// Computes the logits of all experts, then chooses among them. These are two launches; either may
+// be omitted.
 #include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/ordered_key.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
-constexpr int kRows = 8;           // rows that share a read of the weights
+constexpr int kRows = 8;           // number of rows that share a read of the weights
 constexpr unsigned kExperts = 8;   // experts per block, one per warp
 constexpr unsigned kChoosers = 4;  // rows per block of the choice, one per warp
 constexpr float kNoBias = -0.0f;   // changes no sum
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kChoosers * 32) RouterChoiceKernel(device::Rou
   int32_t* chosen = args.chosen + row * args.top_k;
   float* weights = args.expert_weights + row * args.top_k;
   const unsigned lane = threadIdx.x % 32;
-  // The scores that decide the choice.
+  // The scores by which experts are chosen.
   float* const scores =
       reinterpret_cast<float*>(SharedMemory()) + threadIdx.x / 32 * args.num_experts;
   float largest = 0, sum = 1;

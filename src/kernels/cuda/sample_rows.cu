@@ -13,7 +13,7 @@ using kernels::DrawError;
 
 constexpr unsigned kSampleThreads = 1024;
 
-// Called by all threads of a block. Returns the k-th largest logit.
+// Called by all threads of a block. Returns the logit with rank k among the largest ones.
 __device__ __forceinline__ float KthLargest(const DrawRow& row, DrawShared& shared) {
   uint64_t prefix = 0;
   auto remaining = static_cast<uint32_t>(row.settings.top_k);
@@ -36,13 +36,13 @@ __device__ __forceinline__ void CutTail(DrawRow& row, DrawShared& shared) {
       atomicAdd(&shared.sums[kernels::DrawBucket(distance)], kernels::BucketWeight(weight));
   });
   __syncthreads();
-  if (threadIdx.x == 0) {  // sequentially, because these sums are rounded
+  if (threadIdx.x == 0) {  // computed sequentially, because these sums are rounded
     double sum = 0;
     for (int i = 0; i < kBuckets; ++i) shared.sums[i] = sum += shared.sums[i];
   }
   __syncthreads();
   const double target = row.settings.top_p * shared.sums[kBuckets - 1];
-  uint32_t rank = 1;  // kBuckets - bucket; the last bucket is the default
+  uint32_t rank = 1;  // kBuckets - bucket; the default is the last bucket
   for (unsigned i = threadIdx.x; i < kBuckets; i += blockDim.x) {
     if (shared.sums[i] >= target && rank < kBuckets - i) rank = kBuckets - i;
   }
@@ -79,7 +79,7 @@ __device__ __forceinline__ void CutTail(DrawRow& row, DrawShared& shared) {
 // in the order of Select in sampler/draw.cc.
 __device__ __forceinline__ int32_t Select(const DrawRow& row, DrawShared& shared, double* sums) {
   const int64_t blocks = (row.cols + kSumBlock - 1) / kSumBlock;
-  const int64_t groups_end = row.cols / 8 * 8;  // elements from here on are added one by one
+  const int64_t groups_end = row.cols / 8 * 8;  // the elements from here on are added one by one
   const unsigned lane = threadIdx.x % 32, place = lane % 8;
   uint64_t last_with_weight = 0;  // block + 1
   // Eight lanes sum a block of weights.
@@ -113,7 +113,7 @@ __device__ __forceinline__ int32_t Select(const DrawRow& row, DrawShared& shared
     if (sums[i] > target && rank < own) rank = own;
   }
   rank = BlockMax(rank, shared.reduced[2]);
-  // Because of rounding, the target may lie just beyond the last weight.
+  // Because of rounding, the target may be slightly larger than the sum up to the last weight.
   const int64_t here =
       rank != 0 ? blocks - static_cast<int64_t>(rank) : static_cast<int64_t>(last_with_weight) - 1;
   const int64_t begin = here * kSumBlock;

@@ -17,12 +17,12 @@ enum class Fault : uint8_t {
   // Faults of a pipeline of asynchronous copies:
   kCopyBeforeBarrier,  // the next copies start while other warps still read the slot that they fill
   kWaitTooFew,         // one more group may be in progress than the stage allows
-  kNoBarrier,          // a thread reads what another one copied, without a barrier in between
+  kNoBarrier,          // a thread reads what another thread copied, without a barrier in between
   // Faults of a sum by several blocks:
   kNoFence,        // parts are written without a fence before the atomic
-  kFenceOfOne,     // one thread calls the fence, before the others have written
+  kFenceOfOne,     // only one thread calls the fence, before the others have written
   kFenceTooLate,   // the fence comes after the atomic
-  kReadsCached,    // the last block reads through its cache
+  kReadsCached,    // the last block reads through its cache, which may be stale
   kNoFenceToRead,  // the last block bypasses its cache, but without a fence after the atomic
   kNoWarpBarrier,  // lanes exchange elements through shared memory without a warp barrier
   kBlocksOverlap,  // two blocks write one number
@@ -33,10 +33,11 @@ constexpr int kStages = 3, kSteps = 12;
 
 struct PipelineArgs {
   const uint32_t* from;  // [kSteps, kThreads, 4]
-  uint32_t* sums;        // [kThreads]: sums over what the opposite thread copied
+  uint32_t* sums;        // [kThreads]: sums over the data that the opposite thread copied
 };
 
-// All threads copy and read each stage; every thread reads the place of a thread in another warp.
+// All threads copy and read each stage. Every thread reads data that a thread of another warp
+// copied.
 template <Fault kFault>
 void Pipeline(PipelineArgs args) {
   auto* shared = reinterpret_cast<uint32_t*>(SharedMemory());
@@ -70,7 +71,7 @@ struct SplitArgs {
   uint32_t* sums;    // [kThreads]
 };
 
-// Every block writes its part; the last to finish adds them up.
+// Every block writes its part; the last block to finish adds them.
 template <Fault kFault>
 void SplitSum(SplitArgs args) {
   const unsigned thread = threadIdx.x;
@@ -121,7 +122,7 @@ struct FaultStream {
   StreamHandle handle{&queue, &failure};
 };
 
-// Each function below runs one kernel and returns whether its result was right.
+// Each function below runs one kernel and returns whether its result was correct.
 template <Fault kFault>
 bool RunPipeline() {
   std::vector<uint32_t> from(size_t{kSteps} * kThreads * 4 + 4), sums(kThreads), expected(kThreads);
@@ -144,7 +145,7 @@ bool RunPipeline() {
   return sums == expected;
 }
 
-// `watches`: whether to use weakly ordered global memory.
+// `watches`: whether to simulate weakly ordered global memory.
 template <Fault kFault>
 bool RunSplitSum(bool watches) {
   std::vector<uint32_t> memory(size_t{kParts} * kThreads + 1), sums(kThreads), expected(kThreads);

@@ -1,6 +1,6 @@
-// Two kernels per part of the rows: one computes scores, with tiles of keys in shared memory that
-// consecutive rows of a sequence share; the other selects each row's largest scores, from the
-// digits of their keys, and writes the places in order.
+// Two kernels process each part of the rows. One computes scores; its tiles of keys in shared
+// memory are shared by consecutive rows of a sequence. The other selects each row's largest scores,
+// from the digits of their keys, and writes the places in order.
 #include <math.h>
 
 #include "kernels/cuda/device_rows.h"
@@ -12,10 +12,11 @@ namespace {
 using device::kIndexTile;
 using device::SelectPositionsArgs;
 
-constexpr int kScoreWarps = kIndexTile / 16;  // each scores 16 positions of a tile
+constexpr int kScoreWarps = kIndexTile / 16;  // each warp scores 16 positions of a tile
 constexpr int kScoreThreads = kScoreWarps * 32;
-constexpr int kRowsOfBlock = 8;       // rows that share the keys in shared memory
-constexpr unsigned kMostTiles = 512;  // blocks per group of rows; each takes every 512th tile
+constexpr int kRowsOfBlock = 8;  // number of rows that share the keys in shared memory
+// Maximum number of blocks per group of rows; each block takes every 512th tile.
+constexpr unsigned kMostTiles = 512;
 
 constexpr int kSelectThreads = 512;
 constexpr int kSelectWarps = kSelectThreads / 32;
@@ -27,14 +28,14 @@ struct SelectLaunch {
   int64_t stride;               // of scores
 };
 
-// Numbers of a key in shared memory: whole steps of 16, then 8 so that the rows of a matrix are in
-// different banks.
+// Number of elements of a key in shared memory: whole steps of 16, then 8 elements, so that the
+// rows of a matrix are in different banks.
 __host__ __device__ __forceinline__ int KeyStride(int dim) {
   return (dim + 15) / 16 * 16 + 8;
 }
 
-// Called by all threads of a block. Copies the keys of positions [first, last], at most kIndexTile,
-// as BF16; zeros after them, and after each key's numbers.
+// Called by all threads of a block. Copies the keys of positions [first, last], at most kIndexTile
+// positions, as BF16. Writes zeros after the last key, and after the elements of each key.
 __device__ __forceinline__ void CopyKeys(const SelectPositionsArgs& args, const int32_t* table,
                                          int first, int last, uint16_t* keys) {
   const int stride = KeyStride(args.dim), pairs = stride / 2;
@@ -56,8 +57,8 @@ __device__ __forceinline__ void CopyKeys(const SelectPositionsArgs& args, const 
   }
 }
 
-// Called by a warp. Scores of a row for the 16 positions whose keys begin at `keys`: lane 4g (and
-// every lane of its four) gets those of positions g and g + 8.
+// Called by a warp. Computes the scores of a row for the 16 positions whose keys begin at `keys`.
+// Lane 4g (and each lane of its group of four) gets the scores of positions g and g + 8.
 __device__ __forceinline__ void ScorePositions(const SelectPositionsArgs& args, int64_t row,
                                                const uint16_t* keys, float (&scores)[2]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
@@ -108,14 +109,14 @@ __global__ void __launch_bounds__(kScoreThreads) IndexScoresKernel(SelectLaunch 
   const device::IndexRow* const rows = args.index_rows + launch.first_row;
   const auto warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   for (int64_t row = begin; row < end;) {
-    // Rows of a sequence have the same table, and the last of them sees the most.
+    // Rows of a sequence have the same table, and the last row sees the most positions.
     int64_t next = row + 1;
     while (next < end && rows[next].table == rows[row].table) ++next;
     const int last = rows[next - 1].position;
     const int32_t* const table = args.tables + rows[row].table;
     for (int tile = static_cast<int>(blockIdx.x) * kIndexTile; last >= args.top_k && tile <= last;
          tile += static_cast<int>(gridDim.x) * kIndexTile) {
-      __syncthreads();  // no thread still reads the tile before
+      __syncthreads();  // now no thread reads the previous tile
       CopyKeys(args, table, tile, last, keys);
       __syncthreads();
       for (int64_t one = row; one < next; ++one) {
@@ -135,20 +136,20 @@ __global__ void __launch_bounds__(kScoreThreads) IndexScoresKernel(SelectLaunch 
   }
 }
 
-// What the threads of a block that selects share.
+// Data that the threads of a selecting block share.
 struct SelectShared {
   uint32_t counts[kDigitValues];
   uint32_t found, above;
   int32_t warp_above[kSelectWarps], warp_equal[kSelectWarps];
 };
 
-// Keys of scores compare as the scores do; NaN has the key of minus infinity.
+// Keys compare in the same order as the scores. NaN has the key of minus infinity.
 __device__ __forceinline__ uint32_t KeyOfScore(float score) {
   return static_cast<uint32_t>(OrderedKey(score == score ? score : -INFINITY, 0) >> 32);
 }
 
 // Called by all threads of a block. Finds the key of the top_k-th largest of `count` scores.
-// `remaining`: how many scores with this key are among the top_k.
+// `remaining`: number of scores with this key that belong to the top_k.
 __device__ __forceinline__ uint32_t FindKey(const float* scores, int32_t count, uint32_t top_k,
                                             SelectShared& shared, uint32_t& remaining) {
   const auto thread = static_cast<int>(threadIdx.x);
@@ -165,10 +166,11 @@ __device__ __forceinline__ uint32_t FindKey(const float* scores, int32_t count, 
     __syncthreads();
     if (thread < 32) {
       constexpr int kEach = kDigitValues / 32;
-      const int top = kDigitValues - 1 - thread * kEach;  // the lane's largest value; kEach in all
+      // The largest of the kEach values of this lane.
+      const int top = kDigitValues - 1 - thread * kEach;
       uint32_t own = 0;
       for (int i = 0; i < kEach; ++i) own += shared.counts[top - i];
-      uint32_t sum = own;  // of this lane's values and all larger ones
+      uint32_t sum = own;  // sum over the values of this lane and all larger values
       for (unsigned delta = 1; delta < 32; delta <<= 1) {
         const uint32_t other = __shfl_up_sync(0xFFFFFFFFu, sum, delta);
         if (threadIdx.x >= delta) sum += other;
@@ -237,7 +239,7 @@ __global__ void __launch_bounds__(kSelectThreads) SelectPositionsKernel(SelectLa
       above += shared.warp_above[i];
       equal += shared.warp_equal[i];
     }
-    // Takes the earliest among equal scores.
+    // Takes the earliest positions among equal scores.
     if (is_above || (is_equal && own_equal < most_equal)) {
       const int32_t taken_equal = own_equal < most_equal ? own_equal : most_equal;
       chosen[own_above + taken_equal] = place(position);

@@ -165,8 +165,8 @@ Status TacticCache::Save() {
   error.clear();
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
   if (error) return fail(error.message());
-  // Uses a unique name, so that two caches that save at the same time do not write to one file. A
-  // process id is not unique: it is the same in many containers.
+  // The name is unique, so that two caches that save at the same time do not write to the same
+  // file. A process id would not be unique: processes in different containers may have the same id.
   std::string unfinished = path_.string() + ".XXXXXX";
   const int file = mkstemp(unfinished.data());
   if (file < 0) return fail(std::generic_category().message(errno));
@@ -178,7 +178,7 @@ Status TacticCache::Save() {
     out.close();
     if (!out) error = std::make_error_code(std::errc::io_error);
   }
-  // Readable by everybody who can read the folder, as other files are.
+  // Readable by all users who can read the folder, as other files are.
   if (!error) std::filesystem::permissions(unfinished, kReadableByAll, error);
   if (!error) std::filesystem::rename(unfinished, path_, error);
   if (error) {

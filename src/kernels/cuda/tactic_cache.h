@@ -20,7 +20,7 @@ struct Tactic {
   double seconds = 0;    // per product, as measured
 };
 
-// The device and library that a file of tactics is valid for.
+// The device and the library for which a file of tactics is valid.
 struct TacticOwner {
   std::string device;          // "NVIDIA H200"
   int compute_capability = 0;  // 90
@@ -30,7 +30,7 @@ struct TacticOwner {
 // Thread safety: one thread at a time.
 class TacticCache {
  public:
-  // Maximum number of tactics, more than any model needs; further ones are not added.
+  // Maximum number of tactics, which is more than any model needs. Further tactics are not added.
   static constexpr size_t kMaxTactics = 8192;
 
   // Reads `path` (empty: nothing is read or written). If the file is missing, the cache is empty. A

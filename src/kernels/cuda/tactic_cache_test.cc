@@ -103,7 +103,7 @@ TEST_F(TacticCacheTest, KeepsWays) {
 
 TEST_F(TacticCacheTest, IgnoresDamagedFiles) {
   const std::string text = Text();
-  // The file is truncated at any place.
+  // The file may be truncated at any place.
   for (size_t size = 0; size + 2 < text.size(); size += 7) {
     Write(text.substr(0, size));
     EXPECT_EQ(TacticCache(path_, kOwner).size(), 0u) << size;

@@ -1,7 +1,7 @@
 // A thread block computes 32 columns of one head's state, for the tokens of one slice in order. The
 // state is in registers: a warp has eight columns, and four lanes share a column, each with every
-// fourth group of four keys. Keys, queries and gates of a few tokens at a time are prepared in
-// shared memory by all warps.
+// fourth group of four keys. All warps prepare the keys, queries and gates of a few tokens at a
+// time in shared memory.
 #include "kernels/cuda/device_rows.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
@@ -12,14 +12,14 @@ constexpr int kStateThreads = kStateWarps * 32;
 constexpr int kStateLanes = 4;  // number of lanes that share a column
 constexpr int kLaneColumns = 32 / kStateLanes;
 constexpr int kStateColumns = kStateWarps * kLaneColumns;
-constexpr int kStateTokens = 8;  // number of tokens prepared at a time
+constexpr int kStateTokens = 8;  // number of tokens that are prepared at a time
 
 __device__ __forceinline__ float StateSoftplus(float x) {
   return x > 20 ? x : log1pf(expf(x));
 }
 
-// Prepared numbers in shared memory, for states of `keys` padded keys: for each token q, k and, if
-// keys have decays, the decays; the decay and the rate; and v of the block's columns.
+// The layout of prepared data in shared memory, for states with `keys` padded keys: for each token
+// q, k and, if keys have decays, the decays; the decay and the rate; and v of the block's columns.
 struct Prepared {
   float* memory;
   int keys;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kStateThreads, kKeys > 32 && kDecaysKeys ? 2 :
   const int block_column = warp * kLaneColumns + lane % kLaneColumns;
   const int column = static_cast<int>(blockIdx.x) * kStateColumns + block_column;
   const bool is_column = column < args.head_dim;
-  // Key i of this lane: groups of four keys are distributed round-robin over the lanes.
+  // Key i of this lane. Groups of four keys are assigned to the lanes in turn.
   const auto key_of = [&](int i) { return (i / 4 * kStateLanes + part) * 4 + i % 4; };
   const int64_t matrix = int64_t{head} * args.key_dim * args.head_dim + column;
   float state[kKeys];
@@ -134,7 +134,8 @@ __global__ void __launch_bounds__(kStateThreads, kKeys > 32 && kDecaysKeys ? 2 :
   }
   const auto keep = [&](int32_t slot) {
     float* const to = args.states + slot * args.stride + matrix;
-    // Computed in the loop over tokens, because there are no registers for so many addresses.
+    // Computed in the loop over tokens, because there are not enough registers for so many
+    // addresses.
     const int dim = KeptInLoop(args.head_dim);
     SLUICE_UNROLL
     for (int i = 0; i < kKeys; ++i) {

@@ -3,8 +3,8 @@
 //
 // Products are chains of multiply-adds in F32 in ascending order of inputs (linear_inl.h), never
 // dot products of BF16; operators that add lanes use their scalar versions (vector_kernel.h), and
-// attention adds the weights of a row here. What is left to the math library (exp of the scalar
-// versions, sin and cos of rotary positions) is sampled by NumericFingerprint().
+// attention adds the weights of a row here. NumericFingerprint() samples the functions that the
+// math library computes (exp of the scalar versions, sin and cos of rotary positions).
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -16,19 +16,21 @@ extern const KernelTable kPortableKernels;
 
 namespace portable {
 
-// Sets args.sum to the sums of the weights that an AttentionFunction has left in args.scores, added
-// in eight lanes by position, and the lanes in order.
+// Sets args.sum to the sums of the weights that an AttentionFunction has left in args.scores.
+// Weights are added in eight lanes by position; then the lanes are added in order.
 void SumWeights(const AttentionChunkArgs& args);
 
-// Attention by kBase, with the sums of weights of every instruction set.
+// Computes attention with kBase, and sums the weights in the order that all instruction sets use
+// here.
 template <AttentionFunction* kBase>
 void AttentionChunk(const AttentionChunkArgs& args) {
   kBase(args);
   SumWeights(args);
 }
 
-// The portable table on top of `table`, an instruction set's whose products are chains of
-// multiply-adds in F32, which are the same for any number of lanes. kAttention: its attention.
+// The portable table, based on the table of an instruction set. That table's products are chains of
+// multiply-adds in F32, which are the same for any number of lanes. kAttention: the attention
+// function of that table.
 template <AttentionFunction* kAttention>
 constexpr KernelTable TableFrom(KernelTable table) {
   table.attention_chunk = AttentionChunk<kAttention>;
