@@ -3,8 +3,9 @@
 namespace sluice::options {
 namespace {
 
-// How to reach a running server; the same for all commands that connect to one. `bench` and `eval`
-// have their own rows for the address, named as in vLLM and lm_eval.
+// How to reach a running server. The rows are the same for all commands that connect to a server,
+// except `bench` and `eval`, which have separate rows for the address, named as in vLLM and
+// lm_eval.
 void AddRemoteRows(std::vector<Option>& table) {
   Rows rows(table, "Server to talk to", kRemote);
   rows.Text("url", "",

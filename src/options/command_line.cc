@@ -221,7 +221,7 @@ class Reader {
                        flag);
   }
 
-  // For abbreviated flags: the end of an error message, which names the option that the abbreviated
+  // For abbreviated flags: the end of an error message. It names the option that the abbreviated
   // flag matched.
   static std::string Taken(const Option& option, const std::string& flag) {
     const std::string taken = TakenFor(flag.substr(0, flag.find_first_of(".=")), option);

@@ -12,7 +12,7 @@
 namespace sluice::options {
 namespace {
 
-// A line of the page. Without a name, it is the title of a section.
+// A line of the page. Without a name, it is a section title.
 struct CommonOption {
   std::string_view name;   // name in the table of options
   std::string_view value;  // "PORT"; "" for a flag

@@ -16,8 +16,8 @@ tl::unexpected<Error> BadRow(std::string message) {
   return Fail(ErrorCode::kInvalidData, std::move(message));
 }
 
-// Removes from `text` the part before `separator`, and the separator. Returns the part; without a
-// separator, all of `text`.
+// Removes the part before `separator`, and the separator, from `text`. Returns the part; if there
+// is no separator, all of `text`.
 std::string_view TakeUntil(std::string_view& text, std::string_view separator) {
   const size_t end = std::min(text.find(separator), text.size());
   const std::string_view part = text.substr(0, end);

@@ -32,11 +32,12 @@
 namespace sluice::options {
 
 struct DialectKey {
-  std::string_view name;     // for example "pass_config.fuse_norm_quant"; in a variable, * matches
-                             // any ending
+  // For example "pass_config.fuse_norm_quant"; in the name of a variable, * matches any ending.
+  std::string_view name;
   std::string_view earlier;  // its name in older releases, or ""
   Effect effect = Effect::kNoEffect;
-  std::string_view text;  // the reason; for kMapped the option that it sets; for kActs its effect
+  // The reason; for kMapped, the option that the key sets; for kActs, the effect.
+  std::string_view text;
 };
 
 struct DialectTable {
@@ -61,7 +62,7 @@ std::span<const DialectFile> DialectFiles();
 // The table parsed from DialectFiles(). CHECKs that these files are valid.
 const DialectTable& Dialects();
 
-// Whether the option is in that table, so that none of its values has an effect.
+// Returns whether the option is in that table. None of the values of such an option has an effect.
 bool IsForeign(const Option& option);
 
 }  // namespace sluice::options

@@ -119,7 +119,7 @@ TEST(Vllm, CompilerSettingsInAllSpellings) {
   EXPECT_EQ(text({"-O{\"level\":2}"}), "{\"level\":2}");
   EXPECT_EQ(text({"-O", "{\"level\":2}"}), "{\"level\":2}");
   EXPECT_EQ(text({"-O.level=2"}), "{\"level\":2}");
-  // Together, keys replace the whole value.
+  // Keys given together replace the whole value.
   EXPECT_EQ(text({"--compilation_config.cudagraph_mode", "FULL", "-cc", "{\"mode\":1}"}),
             "{\"cudagraph_mode\":\"FULL\"}");
   for (const std::vector<std::string>& words :
@@ -364,7 +364,7 @@ TEST(Environment, VariablesOfOthers) {
   EXPECT_FALSE(Read({"--fail-on-environ-validation"}, Dialect::kVllm, {{"VLLM_BOGUS", "1"}}));
 }
 
-// A variable that acts must either set an option or be read when models are located.
+// A variable that acts must either set an option or be read when the program locates models.
 TEST(Environment, WhatActsHasAnOption) {
   std::set<std::string_view> read;
   for (const Option& option : Table()) {
@@ -379,7 +379,7 @@ TEST(Environment, WhatActsHasAnOption) {
     if (!variable.name.starts_with("VLLM_")) continue;
     EXPECT_EQ(read.contains(variable.name), variable.effect == Effect::kActs) << variable.name;
   }
-  // A pattern would report that a variable has no effect although an option reads it.
+  // Such a pattern would report that a variable has no effect although an option reads it.
   for (const std::string_view name : read) {
     const DialectKey* found = FindVariable(name);
     EXPECT_TRUE(!name.starts_with("VLLM_") || (found != nullptr && found->effect == Effect::kActs))

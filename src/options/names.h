@@ -22,10 +22,10 @@ class Names {
  public:
   Names(Commands commands, Dialect dialect);
 
-  // `flag`: as written, with dashes. With `abbreviations`, also accepts an unambiguous prefix of a
-  // long name.
+  // `flag`: as the user wrote it, with dashes. With `abbreviations`, also accepts an unambiguous
+  // prefix of a long name.
   std::optional<Spelling> Lookup(std::string_view flag, bool abbreviations) const;
-  // The names that begin with `flag`.
+  // Returns the names that begin with `flag`.
   std::vector<std::string> Completions(std::string_view flag) const;
   const std::vector<std::string>& all() const { return all_; }
 
@@ -34,8 +34,8 @@ class Names {
   std::vector<std::string> all_;
 };
 
-// Returns "--prot was taken for --protect-all" if `flag`, as written, abbreviates a name of
-// `option`; "" if it is a full name.
+// Returns "--prot was taken for --protect-all" if `flag`, as the user wrote it, abbreviates a name
+// of `option`; "" if it is a full name.
 std::string TakenFor(std::string_view flag, const Option& option);
 
 // Replaces _ by - in the name of a flag.

@@ -15,8 +15,8 @@ enum class Type {
   kFlag,  // --x or --no-x
   kString,
   kStrings,  // one or more words, or a JSON list of strings; a repeated option appends
-  kInteger,  // also 64k, 1e3, 128K: see ParseInteger in values.h
-  kSize,     // bytes: as kInteger, also 16GiB, 1.5GB
+  kInteger,  // accepts also 64k, 1e3, 128K: see ParseInteger in values.h
+  kSize,     // a number of bytes: like kInteger, also 16GiB, 1.5GB
   kNumber,
   kChoice,  // one of `choices`
   kJson,    // a JSON object, @file, or one key at a time: --option.key value
@@ -121,12 +121,12 @@ struct Option {
   std::string_view environment = {};  // additional environment variables, separated by |
   // Additional flags in every dialect, with dashes, separated by |: "-tp|--other".
   std::string_view aliases = {};
-  std::string_view trtllm = {};  // its flags under the name trtllm-serve, separated by |
-  // For kActs: an option without which this one has no effect, optionally with "=" and the values
-  // that suffice, separated by | ("device=cuda|emulated"). A flag must be on.
+  std::string_view trtllm = {};  // its flags when the program is named trtllm-serve, separated by |
+  // For kActs: an option that this option needs to have an effect, optionally with "=" and the
+  // values that suffice, separated by | ("device=cuda|emulated"). If it is a flag, it must be on.
   std::string_view needs = {};
-  // kJson: if not empty, the keys that have an effect, separated by |. Other keys have none, for
-  // `reason`.
+  // kJson: if not empty, the keys that have an effect, separated by |. Other keys have no effect,
+  // because of `reason`.
   std::string_view keys = {};
   bool secret = false;               // whether its value is never printed
   bool value_optional = false;       // whether the flag may be given without a value

@@ -17,13 +17,14 @@ void AddDistributedRows(std::vector<Option>& table);  // ranks in separate proce
 void AddServerRows(std::vector<Option>& table);       // HTTP, answers, logs
 void AddRecordingRows(std::vector<Option>& table);    // recordings and receipts
 void AddMediaRows(std::vector<Option>& table);        // images
-void AddClientRows(std::vector<Option>& table);       // chat, complete, bench latency, small tools
-void AddBenchRows(std::vector<Option>& table);        // bench serve, bench sweep
-void AddEvalRows(std::vector<Option>& table);         // eval, recipe
-void AddQuantizeRows(std::vector<Option>& table);     // quantize, diff
-void AddSelftestRows(std::vector<Option>& table);     // selftest, kernel-bench
-void AddShadowRows(std::vector<Option>& table);       // shadow
-void AddSimulationRows(std::vector<Option>& table);   // simulated devices, plan, fit
+// For chat, complete, bench latency and small tools.
+void AddClientRows(std::vector<Option>& table);
+void AddBenchRows(std::vector<Option>& table);       // bench serve, bench sweep
+void AddEvalRows(std::vector<Option>& table);        // eval, recipe
+void AddQuantizeRows(std::vector<Option>& table);    // quantize, diff
+void AddSelftestRows(std::vector<Option>& table);    // selftest, kernel-bench
+void AddShadowRows(std::vector<Option>& table);      // shadow
+void AddSimulationRows(std::vector<Option>& table);  // simulated devices, plan, fit
 
 // Sets of commands that share options.
 inline constexpr Commands kEngineArguments = kServe | kBenchLatency | kBenchThroughput | kRunBatch;

@@ -13,7 +13,8 @@
 
 namespace sluice::options {
 
-// In ascending precedence. kYamlOverFlags: a file of trtllm-serve, whose keys override flags.
+// In ascending precedence. kYamlOverFlags: a file of trtllm-serve. The keys of such a file override
+// flags.
 enum class Source { kDefault, kYaml, kEnvironment, kFlag, kYamlOverFlags };
 
 // Checked words for one option, from one source.
@@ -36,8 +37,9 @@ struct Note {
 class Settings {
  public:
   Settings() = default;
-  // The last of several assignments from one source counts; between sources, their precedence
-  // decides. Lists that are given several times on the command line are joined.
+  // If one source has several assignments, the last one counts. If several sources have
+  // assignments, their precedence decides. Lists that are given several times on the command line
+  // are joined.
   explicit Settings(const std::vector<Assignment>& assignments,
                     std::vector<std::string> positionals = {}, Dialect dialect = Dialect::kSluice);
 
@@ -59,15 +61,15 @@ class Settings {
   std::optional<std::string> Text(std::string_view name) const;  // for kString, kChoice, kJson
   std::string TextOr(std::string_view name, std::string_view otherwise = "") const;
   std::optional<int64_t> Integer(
-      std::string_view name) const;  // for kInteger, kSize; nullopt for a word such as auto
+      std::string_view name) const;  // for kInteger and kSize; nullopt for a word such as auto
   std::optional<double> Number(std::string_view name) const;  // nullopt for a word such as inf
   bool Flag(std::string_view name) const;
   std::vector<std::string> List(std::string_view name) const;
 
-  // The assignments that were given, in the order of the table.
+  // Returns the given assignments, in the order of the table.
   std::vector<const Assignment*> given() const;
 
-  // The assignments passed to the constructor.
+  // Returns the assignments passed to the constructor.
   const std::vector<Assignment>& assignments() const { return assignments_; }
 
  private:

@@ -17,9 +17,9 @@ struct CommandLine {
   std::vector<Assignment> assignments;
   std::vector<std::string> positionals;
   std::vector<Note> notes;
-  // Indices of the words that are flags or values of secret options.
+  // Returns the indices of the words that are flags or values of secret options.
   std::vector<size_t> secrets;
-  // Set by --help or -h: "" for all options, else the word of --help=WORD.
+  // Set by --help or -h: "" for all options; with --help=WORD, the WORD.
   std::optional<std::string> help;
 };
 

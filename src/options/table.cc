@@ -28,7 +28,7 @@ std::span<const Option> Table() {
     AddSimulationRows(rows);
     const auto& others = Dialects().options;
     rows.insert(rows.end(), others.begin(), others.end());
-    // `run` is `chat` with a model, to which other clients may connect at the same time.
+    // `run` is `chat` with a model. Other clients may connect to it at the same time.
     for (Option& row : rows) {
       if ((row.commands & kChat) != 0) row.commands |= kRun;
     }

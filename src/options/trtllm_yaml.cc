@@ -32,7 +32,7 @@ bool IsParent(std::string_view path) {
 
 class Keys {
  public:
-  // `origin`: what each message begins with, the file or --set.
+  // `origin`: the beginning of each message: the file or --set.
   explicit Keys(std::string origin) : origin_(std::move(origin)) {}
 
   Status Read(const json::Value& object, const std::string& parent = "") {
