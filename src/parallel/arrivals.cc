@@ -43,7 +43,7 @@ Status Arrivals::Accept() {
   waiting.deadline = std::chrono::steady_clock::now() + kPatience;
   if (greet_) {
     ASSIGN_OR_RETURN(waiting.arrival.greeting, greet_());
-    // Never waits, because a new connection has room for the greeting in its send buffer.
+    // Never waits, because the send buffer of a new connection has room for the greeting.
     if (!SendAllBy(socket, waiting.arrival.greeting, std::chrono::steady_clock::now())) return {};
   }
   waiting.arrival.socket = std::move(socket);

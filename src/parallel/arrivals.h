@@ -1,5 +1,6 @@
-// Accepts a listener's connections and keeps each until it has sent its first bytes. All wait at
-// the same time, each with its own deadline, so a silent connection delays no other.
+// Accepts a listener's connections and keeps each until it has sent its first bytes. All
+// connections wait at the same time, each with a separate deadline, so a silent connection does not
+// delay others.
 #pragma once
 
 #include <chrono>

@@ -58,13 +58,14 @@ struct DeviceCommunicatorOptions {
   // How long a rank waits for the other ranks' devices after it has enqueued its own work.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
   // A page-locked uint32_t of all ranks, 0 at first, which kernels that wait for other ranks read.
-  // After a failure of the group, the rank that notices it first sets it to 1: another rank may be
-  // stuck in a launch, behind such a kernel. Null: there are no such kernels.
+  // After a failure of the group, the rank that notices it first sets the word to 1, because
+  // another rank may be blocked in a launch that waits for such a kernel. Null: there are no such
+  // kernels.
   std::shared_ptr<DeviceBuffer> stop = nullptr;
 };
 
 // Ends the kernels of all ranks that wait for others (DeviceCommunicatorOptions::stop). REQUIRES:
-// the group has failed, so that no rank takes what they leave for results.
+// the group has failed, so that no rank uses the incomplete results of these kernels.
 inline void StopKernels(const std::shared_ptr<DeviceBuffer>& stop) {
   if (stop != nullptr) std::atomic_ref(*stop->As<uint32_t>()).store(1, std::memory_order_release);
 }

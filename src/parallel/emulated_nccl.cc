@@ -30,7 +30,7 @@ struct Collective {
   size_t count = 0;
   int root = 0;
   std::map<int, const void*> sent = {};  // data of each rank
-  int num_done = 0;                      // ranks that have received their part
+  int num_done = 0;                      // number of ranks that have received their part
   int num_left = 0;
 };
 
@@ -71,7 +71,7 @@ struct Member {
   bool is_aborted = false, hangs = false;  // guarded by the clique's mutex
   // Numbers of calls, used only by the calling thread.
   int64_t num_collectives = 0;
-  std::map<int, int64_t> num_sent, num_received;  // number of messages, by the other rank
+  std::map<int, int64_t> num_sent, num_received;  // number of messages to and from each other rank
   std::string told;                               // last result that last_error returned
 };
 

@@ -36,7 +36,8 @@ struct WireFaults {
   int rank = 0;
   int64_t operation = 0;  // index of the rank's operation before which the fault occurs
   WireClock::Duration stall{0};
-  bool is_watched = true;  // if false, only a deadline shows that a rank has died
+  // Whether the watch detects that a rank has died; if not, only a deadline shows it.
+  bool is_watched = true;
 };
 
 // Thrown to end the thread of a dying rank; no code in between catches it.
@@ -157,7 +158,8 @@ class FakeWire final : public WireClock {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return !r.has_left; });
   }
 
-  // Lets the rank run whose pause ends first; among several, a random one.
+  // Lets the rank run whose pause ends first. If there are several such ranks, chooses one at
+  // random.
   void PassOn() {
     Duration first = Duration::max();
     for (const Rank& rank : ranks_) {

@@ -14,7 +14,8 @@
 namespace sluice {
 namespace {
 
-// `ranks` threads gather an array of `bytes` in total. Times one rank, including its reading.
+// `ranks` threads gather an array of `bytes` bytes in total. Measures the time of one rank,
+// including its reading of the result.
 void BM_Gather(benchmark::State& state) {
   const auto ranks = static_cast<size_t>(state.range(0));
   const int64_t bytes = state.range(1);
@@ -43,7 +44,7 @@ void BM_Gather(benchmark::State& state) {
   for (auto _ : state) {
     gather(0, own, all);
     benchmark::DoNotOptimize(all.data());
-    // The time includes telling the others whether to continue.
+    // The measured time includes the message to the others whether to continue.
     group[0]->Broadcast(&more, 1, 0, Patience::kStep);
   }
   more = 0;
@@ -53,7 +54,7 @@ void BM_Gather(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * bytes);
 }
 
-// Copies `bytes` that another thread wrote and announced by a flag.
+// Copies `bytes` bytes that another thread wrote and announced with a flag.
 void BM_CopyOfAnothers(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));
   std::vector<std::byte> source(bytes), copy(bytes);

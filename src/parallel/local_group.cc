@@ -68,11 +68,11 @@ struct Channel {
   std::array<Message, kMostPosted> messages;
   std::atomic<uint32_t> num_sent{0};   // written by the sender
   std::atomic<uint32_t> num_taken{0};  // written by the receiver
-  // These members advance with the counters, and when the group fails.
+  // These members advance together with the counters, and when the group fails.
   WaitWord sent;
   WaitWord taken;
 
-  // Returns the number of messages that were sent and not taken.
+  // Returns the number of messages that were sent but not received.
   uint32_t count() const {
     return num_sent.load(std::memory_order_acquire) - num_taken.load(std::memory_order_acquire);
   }
@@ -93,7 +93,7 @@ struct Shared {
   const std::shared_ptr<Failure> failure;
   std::vector<Shown> shown;
   std::atomic<int> num_arrived{0};
-  WaitWord rounds;  // advances when all have arrived, and when the group fails
+  WaitWord rounds;  // advances when all ranks have arrived, and when the group fails
   std::vector<Channel> channels;
 
   Mutex mutex;
@@ -136,7 +136,7 @@ class LocalCommunicator final : public Communicator {
         }
       });
     }
-    // Shown memory must not be written until all ranks have read it.
+    // The exposed memory must not be written until all ranks have read it.
     Arrive("the end of a gather", Patience::kStep);
   }
 
@@ -250,7 +250,7 @@ class LocalCommunicator final : public Communicator {
     return Clock::now() + shared_->options.deadline;
   }
 
-  // Returns once all ranks have arrived as often as this rank.
+  // Returns once every rank has arrived as many times as this rank.
   void Arrive(const char* what, Patience patience) {
     Shared& shared = *shared_;
     // Loads the word before checking for a failure, because a later failure advances it.

@@ -14,8 +14,8 @@ struct LocalGroupOptions {
   // How long an operation waits for the other ranks.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
   // Whether ranks spin for a while before they sleep. Set it to false if the ranks have more
-  // threads than there are CPUs: a spinning rank would keep the rank for which it waits from
-  // running.
+  // threads than there are CPUs, because a spinning rank would take a CPU from the rank for which
+  // it waits.
   bool spin = true;
 };
 

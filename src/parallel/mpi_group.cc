@@ -22,9 +22,9 @@ namespace {
 constexpr int64_t kPieceBytes = int64_t{1} << 30;
 // Minimum number of bytes per thread: copying fewer takes less time than waking another thread.
 constexpr int64_t kUnpackGrain = int64_t{256} << 10;
-// A waiting rank first tests this many times without pause, which covers the waits within a step.
-// Then it yields between tests. Between steps, once it has waited for kTimeAwake, it sleeps for 1/8
-// of the time waited so far, at most kLongestPause.
+// A waiting rank first tests this many times without a pause, which is long enough for most waits
+// within a step. Then it yields between tests. Between steps, once it has waited for kTimeAwake, it
+// sleeps for 1/8 of the time waited so far, at most kLongestPause.
 constexpr int kTestsWithoutPause = 64;
 constexpr std::chrono::milliseconds kTimeAwake(3);
 constexpr std::chrono::milliseconds kLongestPause(1);
@@ -172,7 +172,7 @@ class MpiCommunicator final : public Communicator {
   struct Pending {
     int request = 0;
     int peer = 0;
-    int64_t bytes = -1;   // expected by a receive; -1: a send
+    int64_t bytes = -1;   // number of bytes that a receive expects; -1: this is a send
     int64_t message = 0;  // number of this message among those posted to the peer, from 1
   };
 

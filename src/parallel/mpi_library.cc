@@ -97,7 +97,8 @@ Status CheckSharedMemory(int ranks_here) {
   const char* const named = std::getenv("OMPI_MCA_btl_vader_backing_directory");
   const std::string folder = named != nullptr ? named : "/dev/shm";
   struct statvfs found = {};
-  if (statvfs(folder.c_str(), &found) != 0) return {};  // MPI uses another way, or reports it.
+  // MPI then uses another way, or reports the error.
+  if (statvfs(folder.c_str(), &found) != 0) return {};
   // Default of Open MPI's btl_vader_segment_size.
   const int segment = NumberOf("OMPI_MCA_btl_vader_segment_size").value_or(4 << 20);
   const auto needed = static_cast<uint64_t>(ranks_here) * static_cast<uint64_t>(segment);

@@ -20,9 +20,10 @@ std::vector<std::filesystem::path> MpiPlaces(const char* file);
 // install. The plugin stays open until the process ends.
 Result<const SluiceMpiTable*> OpenMpiLibrary();
 
-// How an MPI launcher (mpirun, Slurm with PMIx or PMI2) started this process. FindMpiLaunch returns
-// nullopt unless one started it as one of several, judging by the environment variables that
-// launchers set. SLURM_PROCID alone does not count, because batch scripts also have it.
+// How an MPI launcher (mpirun, Slurm with PMIx or PMI2) started this process. FindMpiLaunch judges
+// by the environment variables that launchers set. It returns nullopt unless a launcher started
+// this process as one of several. SLURM_PROCID alone does not count, because batch scripts also
+// have it.
 struct MpiLaunch {
   int rank = 0;
   int size = 1;          // 0: unknown

@@ -36,7 +36,7 @@ class NcclGroup final : public DeviceCommunicator {
   ~NcclGroup() override {
     for (const nccl::Comm comm : {stage_comm_, all_comm_}) {
       if (comm == nullptr) continue;
-      // No exchange is in progress here, so the others' state does not matter.
+      // No exchange is in progress here, so the state of the other ranks is irrelevant.
       static_cast<void>(nccl_.abort(comm));
     }
   }
@@ -222,7 +222,7 @@ class NcclGroup final : public DeviceCommunicator {
     constexpr std::chrono::milliseconds kCheck{1};
     const Clock::time_point begin = Clock::now();
     Clock::time_point next_check = begin + kCheck;
-    std::string reason;  // empty: the group has failed elsewhere
+    std::string reason;  // empty: another rank has reported the failure of the group
     bool gives_up = false;
     const auto check = [&] {
       const Clock::time_point now = Clock::now();
@@ -237,7 +237,7 @@ class NcclGroup final : public DeviceCommunicator {
       gives_up = !all_.failure().empty();
       if (gives_up) StopKernels(options_.stop);
     };
-    // Emulated kernels run inside `done`, and wait there.
+    // Emulated kernels run inside `done`, and may wait there.
     const emulated_wait::Scope scope(check);
     for (int look = 0;; ++look) {
       const bool is_done = done();

@@ -43,8 +43,8 @@ Result<Digest> RandomDigest() {
   return random;
 }
 
-// Returns the HMAC of both random numbers. It is each end's proof or, depending on `purpose`, the
-// key for later messages.
+// Returns the HMAC of both random numbers. Depending on `purpose`, it is the proof of one of the
+// ends, or the key for later messages.
 Digest Proof(std::string_view secret, std::string_view purpose, const Digest& first,
              const Digest& other) {
   std::string text = "sluice ";

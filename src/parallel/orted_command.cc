@@ -14,7 +14,8 @@ constexpr std::string_view kDigits = "0123456789";
 struct OrtedPart {
   std::string_view parameter;  // name of the parameter of orted
   std::string OrtedCommand::*value;
-  std::string_view others;  // allowed besides letters and digits; "": only digits are allowed
+  // Characters allowed besides letters and digits; "": only digits are allowed.
+  std::string_view others;
 };
 constexpr std::array<OrtedPart, 5> kOrtedParts = {{
     {"ess_base_jobid", &OrtedCommand::job, ""},
@@ -36,7 +37,7 @@ Status CheckPart(const OrtedPart& part, std::string_view value) {
                ? kDigits.find(letter) != std::string_view::npos
                : IsLetterOrDigit(letter) || part.others.find(letter) != std::string_view::npos;
   });
-  // A value that starts with - could be read as an option.
+  // A value that starts with - could be interpreted as an option.
   if (fits && !value.empty() && value.front() != '-' && value.size() <= kMostPartBytes) return {};
   return Fail(ErrorCode::kInvalidData,
               fmt::format("the command of mpirun: expected {} as Open MPI 4 writes it, found '{}'",

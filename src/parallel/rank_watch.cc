@@ -42,7 +42,7 @@ constexpr size_t kMostLineBytes = 1000;
 // After a failure, the other ranks wait this long for rank 0 to report it to its clients.
 constexpr std::chrono::seconds kTimeToEnd(10);
 
-// The facts that every rank reports about itself before there are connections.
+// The facts about itself that every rank reports before there are connections.
 struct Card {
   std::array<char, 128> host{};
   std::array<char, 128> machine{};  // boot id and network namespace
@@ -91,7 +91,7 @@ struct Connection {
   OwnedFd socket;
   WatchClock::time_point heard;
   std::string received;  // an incomplete frame
-  std::string unsent;    // bounded: one reason, one goodbye, and heartbeats while there is room
+  std::string unsent;  // limited size: one reason, one goodbye, and heartbeats while there is room
   bool said_goodbye = false;
   bool is_lost = false;
 };
@@ -149,7 +149,8 @@ class RankWatchThread final : public RankWatch {
   void WatchOnce(WatchClock::time_point& next_beat, WatchClock::time_point& last_round) {
     Poll(next_beat);
     const auto now = WatchClock::now();
-    // If this machine slept, the silence is its own, so all peers' timeouts are restarted.
+    // If this machine itself was suspended, it caused the silence, so the timeouts of all peers are
+    // restarted.
     if (now - last_round > options_.beat * 4) {
       for (Connection& connection : connections_) connection.heard = now;
     }
@@ -315,7 +316,7 @@ class RankWatchThread final : public RankWatch {
   }
 
   // Ranks other than 0 stay until rank 0 has reported to its clients, because a launcher ends all
-  // ranks once one has ended.
+  // ranks when one rank ends.
   void EndAfterFailure(WatchClock::time_point now) {
     if (rank_ == 0 || !failed_at_) return;
     if (connections_[0].is_lost || now - *failed_at_ > kTimeToEnd) options_.on_end();
@@ -325,7 +326,7 @@ class RankWatchThread final : public RankWatch {
   RankWatchOptions options_;
   const std::vector<std::string> names_;
   const int ranks_here_;
-  std::vector<Connection> connections_;  // on rank 0: to all others; elsewhere: to rank 0
+  std::vector<Connection> connections_;  // on rank 0: to all other ranks; on other ranks: to rank 0
   const OwnedFd wake_;
   int control_;
   std::string line_;

@@ -29,11 +29,12 @@ struct RankWatchOptions {
   // Numeric IPv4 address at which rank 0 accepts ranks of other machines; "": all of this machine's
   // addresses. Ranks on one machine use the loopback.
   std::string address = "";
-  // Id of the process whose end also ends this group; 0: the parent process at the start.
+  // Id of the process whose end also ends this group; 0: the process that was this process's parent
+  // at the start.
   int parent = 0;
   std::string parent_name = "the launcher";
-  // File descriptor from which the starter's lines are read; its end means that the starter has
-  // ended. -1: none.
+  // File descriptor from which the lines of the starting process are read; its end means that the
+  // starting process has ended. -1: none.
   int control = -1;
   std::function<void(std::string_view line)> on_line = nullptr;
   // Called once, if a rank, the parent or the connection to rank 0 is lost; `reason` names which.
@@ -47,7 +48,7 @@ class RankWatch {
  public:
   virtual ~RankWatch() = default;
 
-  // Collective over `all`. kUnavailable if a rank cannot connect to rank 0.
+  // Collective over the ranks of `all`. kUnavailable if a rank cannot connect to rank 0.
   static Result<std::unique_ptr<RankWatch>> Start(Communicator& all, RankWatchOptions options);
 
   // Reports to the other ranks that the group has failed.

@@ -23,8 +23,8 @@ struct Listener {
   OwnedFd socket;
   uint16_t port = 0;
 };
-// Listens at a numeric IPv4 address; "0.0.0.0" means all of this machine's. Port 0: a free port.
-// Errors: kAddressInUse; kInvalidArgument if this machine does not have the address.
+// Listens at a numeric IPv4 address; "0.0.0.0" means all addresses of this machine. Port 0: a free
+// port. Errors: kAddressInUse; kInvalidArgument if this machine does not have the address.
 Result<Listener> ListenAt(const std::string& address, uint16_t port);
 // Accepts a pending connection. Returns an empty OwnedFd if there is none.
 Result<OwnedFd> AcceptNow(const Listener& listener);
@@ -47,7 +47,8 @@ Result<OwnedFd> ConnectBy(const std::string& address, uint16_t port, SocketTime 
 // received even after the deadline.
 Status SendAllBy(const OwnedFd& socket, std::span<const std::byte> bytes, SocketTime deadline);
 Status ReceiveAllBy(const OwnedFd& socket, std::span<std::byte> bytes, SocketTime deadline);
-// Receives until the peer closes its sending side. kInvalidData if that is more than `most` bytes.
+// Receives until the peer closes its sending side. kInvalidData if the peer sends more than `most`
+// bytes.
 Result<std::string> ReceiveToEndBy(const OwnedFd& socket, size_t most, SocketTime deadline);
 
 }  // namespace sluice

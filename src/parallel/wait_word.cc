@@ -28,8 +28,8 @@ void RelaxCpu() {
 
 uint32_t WaitWord::Advance() {
   const uint32_t value = word_.fetch_add(1, std::memory_order_seq_cst) + 1;
-  // Sequentially consistent order of `sleepers_` and `word_`: either this thread sees the sleeper,
-  // or the sleeper sees the new word.
+  // `sleepers_` and `word_` have a sequentially consistent order: either this thread sees the
+  // sleeper, or the sleeper sees the new word.
   if (sleepers_.load(std::memory_order_seq_cst) > 0) {
     ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr,
               nullptr, 0);

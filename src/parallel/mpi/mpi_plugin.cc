@@ -8,8 +8,8 @@
 
 namespace {
 
-// Enough for a gather among the maximum number of ranks, where each array is sent and received in a
-// few pieces.
+// Enough for a gather among the maximum number of ranks, in which each array is sent and received
+// in a few pieces.
 constexpr size_t kMostRequests = 4096;
 
 std::array<MPI_Request, kMostRequests> g_requests;
