@@ -69,7 +69,7 @@ Result<Dataset> MakeRandom(const DatasetOptions& options, const PromptTokenizer&
   }
   const std::vector<int32_t> allowed = AllowedIds(tokenizer);
   RETURN_IF_ERROR(tokenizer.status());
-  if (allowed.empty()) return Bad("the tokenizer has no tokens but special ones");
+  if (allowed.empty()) return Bad("the tokenizer has only special tokens");
   const int64_t vocab_size = tokenizer.NumTokens();
   NumpyGenerator random(options.seed);
   const auto input_lens = random.Integers(input_low, input_high + 1, options.num_prompts);
@@ -178,7 +178,7 @@ Result<Dataset> MakeSonnet(const DatasetOptions& options, const PromptTokenizer&
   ASSIGN_OR_RETURN(const std::string base, wrap(std::string(kSonnetTask)));
   const auto offset = static_cast<int64_t>(tokenizer.Encode(base, true).size());
   if (options.input_len <= offset) {
-    return Bad(fmt::format("--sonnet-input-len {}: the task alone takes {} tokens",
+    return Bad(fmt::format("--sonnet-input-len {}: the task text alone has {} tokens",
                            options.input_len, offset));
   }
   const auto lines_for = [&](int64_t length) {
@@ -187,7 +187,7 @@ Result<Dataset> MakeSonnet(const DatasetOptions& options, const PromptTokenizer&
   const int64_t num_lines = lines_for(options.input_len);
   const int64_t num_prefix =
       std::min({lines_for(options.prefix_len), num_lines, static_cast<int64_t>(lines.size())});
-  if (num_lines == 0) return Bad("--sonnet-input-len: not one line fits; give a larger one");
+  if (num_lines == 0) return Bad("--sonnet-input-len: no line fits; give a larger number");
   std::string prefix(kSonnetTask);
   for (int64_t i = 0; i < num_prefix; ++i) prefix += lines[static_cast<size_t>(i)];
 

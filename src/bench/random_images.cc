@@ -113,9 +113,9 @@ Result<std::vector<std::vector<std::string>>> MakeRandomImages(const RandomImage
   const auto high = std::min(static_cast<int64_t>(std::ceil(base * (1 + options.range_ratio))),
                              options.most_items);
   if (low > high) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("at least {} images of a request are asked for, and at most {} may be",
-                            low, high));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("a request needs at least {} images, but at most {} are allowed", low, high));
   }
   std::vector<double> weights;
   for (const ImageBucket& bucket : options.buckets) weights.push_back(bucket.weight);

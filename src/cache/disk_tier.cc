@@ -429,8 +429,8 @@ void DiskTier::EndWrites(const std::string& reason) {
   writes_.clear();
   queued_.clear();
   LOG_ERROR("cache",
-            "blocks are not written to disk any more, as a write failed ({}); what is there is "
-            "still read, and serving goes on. Make room, and start the server again",
+            "a write failed ({}), so no more blocks are written to disk; existing blocks are still "
+            "read, and serving continues. Make room, and start the server again",
             reason);
 }
 

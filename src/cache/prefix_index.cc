@@ -441,7 +441,7 @@ Status PrefixIndex::CheckInvariant() const {
       if (companion < 0) continue;
       ++companions;
       if (!entry.indexed() || anchors_[static_cast<size_t>(companion)] != static_cast<BlockId>(i))
-        return fail(fmt::format("block {} has a companion that is not its own", i));
+        return fail(fmt::format("block {} has a companion that belongs to another block", i));
     }
   }
   int64_t snapshots = 0;
@@ -451,7 +451,8 @@ Status PrefixIndex::CheckInvariant() const {
     ++snapshots;
     const Entry& entry = entries_[static_cast<size_t>(block)];
     if (!entry.indexed() || entry.state != static_cast<StateId>(slot))
-      return fail(fmt::format("slot {} is the snapshot of a block that does not know it", slot));
+      return fail(
+          fmt::format("slot {} is the snapshot of a block that does not refer to it", slot));
   }
   if (states_ != nullptr && snapshots != states_->num_kept()) {
     return fail(

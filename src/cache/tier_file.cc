@@ -175,7 +175,7 @@ Status ReadTierFile(const std::filesystem::path& folder, const TierIdentity& ide
     return damaged("it cannot be read whole");
   const Header expected = HeaderOf(identity, name, bytes);
   if (header.magic != expected.magic || header.version != expected.version)
-    return damaged("it is not a block of this version");
+    return damaged("it was written by another version");
   if (std::memcmp(&header, &expected, sizeof(header)) != 0)
     return damaged("its checksums differ, or it is of other weights");
   ::futimens(file.get(), nullptr);
