@@ -239,8 +239,7 @@ Status Checkpoint::AddTensor(const TensorInfo& info, const SafetensorsFile& file
     return Invalid(
         name == info.name
             ? fmt::format(
-                  "tensor '{}' stands both in {} and in {}, and there is no {} that says which "
-                  "one to use",
+                  "tensor '{}' is in both {} and {}, and there is no {} that selects one of them",
                   info.name, other->second.file->path().string(), file.path().string(), kIndexFile)
             : fmt::format("tensors '{}' and '{}' are two names of the same tensor; remove one",
                           name, info.name),

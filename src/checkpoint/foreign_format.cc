@@ -15,13 +15,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kGgufWayOut =
-    "the GGUF format is not read: give the folder of the checkpoint in safetensors that it was "
-    "made "
-    "from, which its page on the Hugging Face hub names (quantized ones are read, too: see "
-    "docs/checkpoints.md)";
+    "the GGUF format is not supported: give the folder of the safetensors checkpoint from which it "
+    "was made; the model's page on the Hugging Face hub names it (quantized checkpoints are also "
+    "supported: see docs/checkpoints.md)";
 constexpr std::string_view kPickleWayOut =
-    "pickled weights are not read, for they can run code: take a revision of the model with "
-    "safetensors (--revision refs/pr/N where the hub has converted it), or write it anew with "
+    "pickled weights are not supported, because they can run code: use a revision of the model "
+    "with safetensors (--revision refs/pr/N if the hub has converted it), or convert it with "
     "transformers: AutoModelForCausalLM.from_pretrained(IN).save_pretrained(OUT)";
 
 tl::unexpected<Error> Refuse(const fs::path& model, std::string_view is, std::string_view way_out) {

@@ -138,7 +138,7 @@ Result<RopeScaling> ParseLongRope(const JsonFields& fields, const JsonFields& to
   ASSIGN_OR_RETURN(scaling.short_factors, Factors(fields, "short_factor"));
   ASSIGN_OR_RETURN(scaling.long_factors, Factors(fields, "long_factor"));
   if (scaling.short_factors.size() != scaling.long_factors.size()) {
-    return fields.Bad("long_factor", "as many numbers as short_factor has",
+    return fields.Bad("long_factor", "a list as long as short_factor",
                       *fields.Given("long_factor"));
   }
   ASSIGN_OR_RETURN(const int64_t positions, Positions(top));

@@ -77,10 +77,10 @@ Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
   if (end < begin)
     return InvalidFile(fmt::format("has data_offsets [{}, {}] that run backwards", begin, end));
   if (end > data_size) {
-    return InvalidFile(fmt::format(
-        "has data_offsets [{}, {}], but the file holds only {} bytes of data; it may be cut short: "
-        "download or send it again",
-        begin, end, data_size));
+    return InvalidFile(
+        fmt::format("has data_offsets [{}, {}], but the file holds only {} bytes of data; it may "
+                    "be truncated: download or copy it again",
+                    begin, end, data_size));
   }
   if (end - begin != bits / 8) {
     return InvalidFile(fmt::format(
@@ -100,7 +100,7 @@ Status CheckCover(const std::vector<TensorInfo>& tensors, uint64_t data_start, u
       return InvalidFile(fmt::format(
           "tensor '{}': begins at byte {} of the data, expected {}: {}", tensor.name,
           tensor.offset - data_start, expected - data_start,
-          tensor.offset < expected ? "it overlaps another tensor" : "there is a hole before it"));
+          tensor.offset < expected ? "it overlaps another tensor" : "there is a gap before it"));
     }
     expected += tensor.size_bytes;
   }
@@ -137,8 +137,8 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file
   }
   if (file_size < kLengthBytes || file.size() < kLengthBytes) {
     return InvalidFile(
-        fmt::format("{} bytes are too few for a safetensors file; it may be cut short: download or "
-                    "send it again",
+        fmt::format("{} bytes are too few for a safetensors file; it may be truncated: download or "
+                    "copy it again",
                     file_size));
   }
   uint64_t length = 0;
@@ -152,8 +152,8 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file
     return InvalidFile(fmt::format("header length {} is too small for a header", length));
   if (length > file_size - kLengthBytes || length > file.size() - kLengthBytes) {
     return InvalidFile(
-        fmt::format("header length {} is more than the file's {} bytes hold; it may be cut short: "
-                    "download or send it again",
+        fmt::format("header length {} does not fit in the file's {} bytes; it may be truncated: "
+                    "download or copy it again",
                     length, file_size));
   }
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);

@@ -41,9 +41,9 @@ struct Unread {
 constexpr std::array kUnread = {
     Unread{"auto-round", "export the model in the format auto_gptq or llm_compressor instead"},
     Unread{"bitsandbytes",
-           "its codes (NF4, LLM.int8) have no kernels here: serve the BF16 checkpoint, with "
-           "--quantization to round it while it is loaded"},
-    Unread{"aqlm", "its codebooks have no kernels here"},
+           "there are no kernels for its codes (NF4, LLM.int8): serve the BF16 checkpoint, and "
+           "round it while loading with --quantization"},
+    Unread{"aqlm", "there are no kernels for its codebooks"},
     Unread{"hqq", "export the model by llm-compressor instead"},
     Unread{"torchao", "export the model by llm-compressor instead"},
     Unread{"gguf", "serve the safetensors checkpoint that it was converted from"}};
@@ -191,7 +191,7 @@ Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_vie
   const std::string advice =
       method.empty() ? fmt::format("Leave the option out, or round the weights while loading: {}",
                                    LoadQuantizationNames())
-                     : fmt::format("Leave the option out, or say {}", method);
+                     : fmt::format("Omit the option, or use {}", method);
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("--quantization {}: the checkpoint {}. {}", option, found, advice),
               "quantization");

@@ -198,12 +198,12 @@ Status ReadModules(const std::filesystem::path& folder, const json::Value& modul
       continue;
     }
     if (name != "Pooling" || pools) {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("modules.json: the module '{}' is not supported at its place; "
-                              "supported are Transformer, one Pooling, Dense, Normalize, in this "
-                              "order",
-                              ShortName(full)),
-                  "modules.json");
+      return Fail(
+          ErrorCode::kUnsupported,
+          fmt::format("modules.json: the module '{}' is not supported at this position; supported: "
+                      "Transformer, one Pooling, Dense, Normalize, in this order",
+                      ShortName(full)),
+          "modules.json");
     }
     pools = true;
     const std::filesystem::path file = std::filesystem::path(path.value_or("")) / "config.json";

@@ -153,7 +153,7 @@ TEST_F(SentenceTransformersTest, ReadsDenseModules) {
     EXPECT_THAT(Problem(), HasSubstr(words)) << text;
   }
   Write("modules.json", R"([{"path":"2_Dense","type":"x.Dense"}])");
-  EXPECT_THAT(Problem(), HasSubstr("'x.Dense' is not supported at its place"));
+  EXPECT_THAT(Problem(), HasSubstr("'x.Dense' is not supported at this position"));
 }
 
 // A path that leads outside the folder reveals nothing about this machine.

@@ -68,7 +68,7 @@ Result<TorchParts> ReadTorchParts(std::string_view file) {
     const std::string_view name = file.substr(at + kEntryBytes, name_bytes);
     at += kEntryBytes + name_bytes + skipped;
     if (local > end || end - local < kLocalBytes || At<uint32_t>(file, local) != kLocalMark)
-      return Bad("a part of the archive is not where its list says");
+      return Bad("a part of the archive is not at the offset that its directory states");
     const size_t begin =
         local + kLocalBytes + At<uint16_t>(file, local + 26) + At<uint16_t>(file, local + 28);
     if (begin > end || end - begin < size)
@@ -76,7 +76,7 @@ Result<TorchParts> ReadTorchParts(std::string_view file) {
     const size_t slash = name.find('/');
     if (slash == std::string_view::npos) return Bad("a part of the archive has no folder");
     if (!parts.emplace(name.substr(slash + 1), file.substr(begin, size)).second)
-      return Bad("two parts of the archive have one name");
+      return Bad("two parts of the archive have the same name");
   }
   return parts;
 }
@@ -204,11 +204,10 @@ class Pickle {
   }
 
   Status MakeTuple(size_t count) {
-    if (stack_.size() < count) return Bad("its pickle takes values that are not there");
+    if (stack_.size() < count) return Bad("its pickle uses missing values");
     PickleValue tuple{.kind = PickleKind::kTuple};
     for (size_t i = stack_.size() - count; i < stack_.size(); ++i) {
-      if (stack_[i].kind == PickleKind::kMark)
-        return Bad("its pickle takes values that are not there");
+      if (stack_[i].kind == PickleKind::kMark) return Bad("its pickle uses missing values");
       tuple.items.push_back(std::move(stack_[i]));
     }
     stack_.resize(stack_.size() - count);
@@ -223,7 +222,7 @@ class Pickle {
       stack_.erase(stack_.end() - 2);  // removes the mark
       return {};
     }
-    return Bad("its pickle takes values that are not there");
+    return Bad("its pickle uses missing values");
   }
 
   // The arguments are ('storage', type, name, device, count of numbers).
@@ -283,7 +282,7 @@ class Pickle {
 
   // Stores the top of the stack in the memo, unless it is a tuple: all other values are small.
   Status Keep(uint32_t place) {
-    if (stack_.empty()) return Bad("its pickle keeps a value that is not there");
+    if (stack_.empty()) return Bad("its pickle stores a missing value");
     if (place >= kMostValues) return Bad("its pickle has too many values");
     const PickleValue& value = stack_.back();
     // torch writes only short tuples here.
@@ -295,7 +294,7 @@ class Pickle {
 
   Status Push(uint32_t place) {
     const auto kept = kept_.find(place);
-    if (kept == kept_.end()) return Bad("its pickle takes values that are not there");
+    if (kept == kept_.end()) return Bad("its pickle uses missing values");
     stack_.push_back(kept->second);
     return {};
   }

@@ -135,8 +135,9 @@ Status CheckPlainArgs(const QuantizationArgs& args, const std::string& where) {
                               "true; only INT4 weights may have zero points");
   }
   if (!args.order.empty()) {
-    return UnsupportedSetting(where, "actorder", json::Value(args.order),
-                              "none; inputs in another order are those of groups of integers");
+    return UnsupportedSetting(
+        where, "actorder", json::Value(args.order),
+        "none, because only groups of integers may have another order of inputs");
   }
   return {};
 }
@@ -322,12 +323,13 @@ Status ReadPacked(const json::Value& group, std::string where, const json::Value
                               "pack-quantized for groups whose inputs are in another order");
   }
   if (is_packed == is_int4) return {};
-  return UnsupportedSetting(where, "format", *format,
-                            is_int4
-                                ? "pack-quantized for integers of 4 bits"
-                                : fmt::format("another than pack-quantized for {} weights; that "
-                                              "is for integers",
-                                              layout.name));
+  return UnsupportedSetting(
+      where, "format", *format,
+      is_int4
+          ? "pack-quantized for integers of 4 bits"
+          : fmt::format(
+                "a format other than pack-quantized for {} weights; pack-quantized is for integers",
+                layout.name));
 }
 
 // The settings of a preset, as they would be written in config_groups. Source: compressed-tensors,

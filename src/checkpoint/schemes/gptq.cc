@@ -238,8 +238,8 @@ SchemeResult ReadGptq(const SchemeSource& source) {
   ASSIGN_OR_RETURN(const GptqSettings common,
                    ReadSettings(block, where, {.bits = bits, .group_size = group_size}));
   RETURN_IF_ERROR(CheckEmpty(block, where, "is_marlin_format",
-                             "weights in the order of one GPU kernel are not read; use the "
-                             "checkpoint of format gptq"));
+                             "weights in the layout of a GPU kernel are not supported; use the "
+                             "checkpoint with format gptq"));
   RETURN_IF_ERROR(CheckString(block, where, "pack_dtype", {"int32"}));
   bool is_v2 = false;
   for (const char* key : {"checkpoint_format", "format"}) {

@@ -32,7 +32,8 @@ Result<float> ReadScaleScalar(const StoredTensor& tensor, int64_t count, int64_t
     return misfit("a scale above 0", fmt::format("the value {}", value));
   constexpr float kLow = 1e-12f, kHigh = 1e6f;
   if (value < kLow || value > kHigh)
-    LOG_WARNING("checkpoint", "scale '{}' is {}, far from any usual one", info.name, value);
+    LOG_WARNING("checkpoint", "scale '{}' is {}, which is outside the plausible range", info.name,
+                value);
   return value;
 }
 

@@ -186,8 +186,8 @@ class WordsFinder {
     }
     if (!format.has_input_order) {
       return Misfit(*index,
-                    "each input in the group of its place: the configuration does not say that "
-                    "inputs are in another order (desc_act of GPTQ, actorder of "
+                    "each input in the group of its position, because the configuration does not "
+                    "state another order of inputs (desc_act of GPTQ, actorder of "
                     "compressed-tensors)",
                     "inputs in another order");
     }
