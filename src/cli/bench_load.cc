@@ -157,7 +157,7 @@ Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
   if (!quiet) {
     for (const std::string& note : data.notes) fmt::print("{}\n", note);
     if (plan.load.extra_body.Find("temperature") == nullptr)
-      fmt::print("No --temperature: the server's default holds (--temperature=0 is greedy).\n");
+      fmt::print("No --temperature: the server's default applies (--temperature=0 is greedy).\n");
     fmt::print("Starting initial single prompt test run...\n");
   }
   const int64_t num_prompts = static_cast<int64_t>(data.prompts.size());
@@ -182,8 +182,8 @@ Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
       plan.load.max_concurrency ? std::min(*plan.load.max_concurrency, num_prompts) : num_prompts);
   if (const size_t most = StreamClient::MaxConnections(); wanted > most) {
     PrintError(
-        fmt::format("warning: the system lets this process have {} connections at a time, "
-                    "not {}; raise `ulimit -n`\n",
+        fmt::format("warning: the system allows this process {} connections at a time, not {}; "
+                    "raise `ulimit -n`\n",
                     most, wanted));
   }
   if (!quiet) PrintTraffic(plan);

@@ -67,7 +67,7 @@ Status ReadTarget(const Settings& settings, BenchPlan& plan) {
   } else if (backend != "openai" && backend != "vllm" && backend != "openai-comp" &&
              backend != "openai-completions") {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("--backend {}: this client speaks openai, openai-comp, "
+                fmt::format("--backend {}: this client supports openai, openai-comp, "
                             "openai-completions, vllm (all /v1/completions) and openai-chat; use "
                             "one of them",
                             backend),
@@ -168,8 +168,7 @@ Status ReadTraffic(const Settings& settings, BenchPlan& plan, bool sweep) {
     return {};
   }
   if (std::isfinite(arrivals.requests_per_second)) {
-    return Bad("ramp-up-strategy",
-               "the ramp decides the rate: leave out --request-rate, or the ramp");
+    return Bad("ramp-up-strategy", "the ramp determines the rate: omit --request-rate or the ramp");
   }
   if (!start || !end)
     return Bad("ramp-up-strategy", "a ramp needs --ramp-up-start-rps and --ramp-up-end-rps");
@@ -276,7 +275,7 @@ Status ReadDataset(const Settings& settings, BenchPlan& plan) {
     if (data.reads_images) RETURN_IF_ERROR(CheckSendsChats(plan, name));
     lengths("", "custom-output-len");
     if (data.output_len == 0)
-      return Bad("custom-output-len", "expected at least 1, or -1 for those of the lines");
+      return Bad("custom-output-len", "expected at least 1, or -1 to use the lines' own values");
   } else if (name == "sonnet") {
     data.kind = Kind::kSonnet;
     lengths("sonnet-input-len", "sonnet-output-len");
@@ -288,10 +287,9 @@ Status ReadDataset(const Settings& settings, BenchPlan& plan) {
     data.num_prefixes = *settings.Integer("prefix-repetition-num-prefixes");
   } else {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("--dataset-name {}: this program has random, random-mm, sharegpt, "
-                            "custom, custom_image, sonnet and prefix_repetition; a file of prompts "
-                            "goes in as --dataset-name "
-                            "custom --dataset-path FILE.jsonl",
+                fmt::format("--dataset-name {}: expected random, random-mm, sharegpt, custom, "
+                            "custom_image, sonnet or prefix_repetition; for a file of prompts, use "
+                            "--dataset-name custom --dataset-path FILE.jsonl",
                             name),
                 "dataset-name");
   }
@@ -411,9 +409,9 @@ Status AddChatTemplate(const std::filesystem::path& folder, BenchPlan& plan) {
   const auto templates = std::make_shared<const ModelTemplates>(std::move(loaded));
   if (templates->Select(false) == nullptr) {
     if (plan.dataset.kind == DatasetOptions::Kind::kSonnet) return {};
-    return Bad("skip-chat-template",
-               "the tokenizer has no chat template; give this option to send the prompts as they "
-               "are");
+    return Bad(
+        "skip-chat-template",
+        "the tokenizer has no chat template; give this option to send the prompts unchanged");
   }
   plan.dataset.apply_chat_template = [templates, special = SpecialTokens(plan.tokenizer->config())](
                                          const std::string& text) -> Result<std::string> {
@@ -435,7 +433,7 @@ Result<BenchPlan> MakeBenchPlan(const Settings& settings, bool sweep) {
   RETURN_IF_ERROR(ReadReport(settings, plan));
   if (settings.Flag("bench-skip-tokenizer-init") &&
       plan.dataset.kind != DatasetOptions::Kind::kCustom) {
-    return Bad("skip-tokenizer-init", "only --dataset-name custom can do without a tokenizer");
+    return Bad("skip-tokenizer-init", "only --dataset-name custom works without a tokenizer");
   }
 
   std::string model = settings.TextOr("bench-model");
@@ -460,7 +458,7 @@ Result<BenchPlan> MakeBenchPlan(const Settings& settings, bool sweep) {
     if (with_template && plan.dataset.kind == DatasetOptions::Kind::kCustom) {
       return Bad("skip-chat-template",
                  fmt::format("the chat template of '{}' is not on this machine: give this option "
-                             "to send the prompts as they are, --backend openai-chat for the "
+                             "to send the prompts unchanged, --backend openai-chat for the "
                              "server to apply it, or --tokenizer FOLDER",
                              model));
     }

@@ -102,8 +102,8 @@ Result<std::unique_ptr<BenchEngine>> BenchEngine::Load(const options::Settings& 
   ASSIGN_OR_RETURN(EngineConfig config, MakeEngineConfig(settings, model));
   if (config.pooling.runner == RunnerChoice::kPooling) {
     return Fail(ErrorCode::kInvalidArgument,
-                "--runner pooling: latency and throughput are measured of models that generate; "
-                "measure a server of one that pools with sluice bench serve",
+                "--runner pooling: latency and throughput are measured only for generating models; "
+                "measure a server with a pooling model with sluice bench serve",
                 "runner");
   }
   config.pooling.runner = RunnerChoice::kGenerate;

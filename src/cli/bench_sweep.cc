@@ -52,7 +52,7 @@ Result<int> RunBenchSweep(const options::Settings& settings) {
   if (!steps.empty() && !rates.empty()) {
     return Fail(
         ErrorCode::kInvalidArgument,
-        "--request-rates: a sweep runs over rates or over --concurrencies; give one of them",
+        "--request-rates: a sweep uses either rates or --concurrencies; give only one of them",
         "request-rates");
   }
   bench::Sweep sweep;

@@ -43,7 +43,7 @@ constexpr std::array kChatCommands = {
     ChatCommand{"/system", "[TEXT]", "show the system's message, or set it"},
     ChatCommand{"/model", "[NAME]", "list the models of the server, or change to one"},
     ChatCommand{"/image", "FILE", "send an image with the next message"},
-    ChatCommand{"/stats", "", "show, or no longer show, tokens a second and what was cached"},
+    ChatCommand{"/stats", "", "turn on or off the display of tokens per second and cached tokens"},
     ChatCommand{"/markdown", "", "render, or no longer render, the Markdown of answers"},
     ChatCommand{"/bye", "", "leave, as Ctrl-D does"},
 };
@@ -282,7 +282,7 @@ class Chat {
                  command.help);
     }
     fmt::print(
-        "  Ctrl-C ends an answer or gives up a line, Ctrl-R searches the history, Tab completes.\n"
+        "  Ctrl-C ends an answer or discards a line, Ctrl-R searches the history, Tab completes.\n"
         "  A pasted text is one message with its line breaks; a backslash at the end of a line "
         "goes\n"
         "  on in the next.\n");

@@ -74,8 +74,8 @@ Status CheckModel(const Settings& settings) {
         given->words[0] == settings.positionals()[0]) {
       continue;
     }
-    return Contradiction(fmt::format("the model is '{}' by its place and '{}' by --model: give one "
-                                     "of them",
+    return Contradiction(fmt::format("the positional argument names the model '{}', and --model "
+                                     "names '{}': give only one of them",
                                      settings.positionals()[0], given->words[0]),
                          "model");
   }
@@ -108,15 +108,14 @@ Status CheckTls(const Settings& settings) {
          {"ssl-keyfile", "ssl-ca-certs", "ssl-ciphers", "enable-ssl-refresh"}) {
       if (settings.Given(name)) {
         return Contradiction(
-            fmt::format("--{} requires --ssl-certfile: without a certificate there is no TLS",
-                        name),
-            name);
+            fmt::format("--{} requires --ssl-certfile: TLS needs a certificate", name), name);
       }
     }
   }
   if (settings.Integer("ssl-cert-reqs").value_or(0) != 0 && !settings.Given("ssl-ca-certs")) {
     return Contradiction(
-        "--ssl-cert-reqs requires --ssl-ca-certs: say whose certificates clients may show",
+        "--ssl-cert-reqs requires --ssl-ca-certs: name the authorities whose certificates are "
+        "accepted",
         "ssl-cert-reqs");
   }
   return {};
@@ -137,8 +136,8 @@ Status CheckEngines(const Settings& settings) {
   }
   if (rank && (is_hybrid || settings.Given("data-parallel-start-rank") || local.value_or(1) != 1)) {
     return Contradiction(
-        "--data-parallel-rank makes this server one engine: leave --data-parallel-hybrid-lb, "
-        "--data-parallel-start-rank and --data-parallel-size-local out",
+        "--data-parallel-rank makes this server one engine: omit --data-parallel-hybrid-lb, "
+        "--data-parallel-start-rank and --data-parallel-size-local",
         "data-parallel-rank");
   }
   if (rank && *rank >= size) {
@@ -161,9 +160,9 @@ Status CheckEngines(const Settings& settings) {
   }
   if (!is_hybrid && (local.value_or(size) != size || first != 0)) {
     return Contradiction(
-        fmt::format("of --data-parallel-size {}, {} engines on this machine: those on others are "
-                    "servers of their own; say --data-parallel-hybrid-lb, and put a balancer "
-                    "before them",
+        fmt::format("of --data-parallel-size {}, {} engines on this machine: those on other "
+                    "machines are separate servers; use --data-parallel-hybrid-lb and a load "
+                    "balancer in front of all servers",
                     size, local.value_or(size)),
         kSize);
   }
@@ -182,10 +181,11 @@ Status CheckArithmetic(const Settings& settings) {
   }
   const std::string device = settings.TextOr("device", "cpu");
   if (device != "cpu" && device != "auto") {
-    return Contradiction(fmt::format("--arithmetic portable is of the CPU, and --device is {}: "
-                                     "leave one of them out",
-                                     device),
-                         "arithmetic");
+    return Contradiction(
+        fmt::format("--arithmetic portable works only on the CPU, and --device is {}: "
+                    "omit one of them",
+                    device),
+        "arithmetic");
   }
   return {};
 }
@@ -202,7 +202,8 @@ Status CheckSettings(const Settings& settings) {
   RETURN_IF_ERROR(CheckArithmetic(settings));
   if (settings.Flag("enable-auto-tool-choice") && !settings.Given("tool-call-parser")) {
     return Contradiction(
-        "--enable-auto-tool-choice requires --tool-call-parser: say how the model writes its calls",
+        "--enable-auto-tool-choice requires --tool-call-parser: name the format of the model's "
+        "calls",
         "enable-auto-tool-choice");
   }
   if (settings.Flag("enable-log-outputs") && !settings.Flag("enable-log-requests")) {
@@ -232,8 +233,8 @@ Status CheckSettings(const Settings& settings) {
   }
   if (settings.TextOr("distributed-executor-backend") == "ray") {
     return Contradiction(
-        "--distributed-executor-backend ray: ranks are not run by Ray; use mp on one machine, or "
-        "start the ranks of several with mpirun or Slurm",
+        "--distributed-executor-backend ray: Ray is not supported; use mp on one machine, or start "
+        "the ranks on several machines with mpirun or Slurm",
         "distributed-executor-backend");
   }
   if (settings.Flag("headless") && settings.Integer("node-rank").value_or(0) == 0) {

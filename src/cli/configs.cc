@@ -520,7 +520,7 @@ Status AddServeOptions(const options::Settings& settings, EngineConfig& config) 
   if (name == "disk" || name == "http") return CheckUploads(object, name);
   return Fail(ErrorCode::kUnsupported,
               fmt::format("--weight-transfer-config: the backend {} sends tensors between devices, "
-                          "which this server cannot receive; say {{\"backend\": \"disk\"}} and "
+                          "which this server cannot receive; use {{\"backend\": \"disk\"}} and "
                           "send folders, or {{\"backend\": \"http\"}} and send safetensors",
                           name),
               "weight-transfer-config");

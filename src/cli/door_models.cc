@@ -61,8 +61,8 @@ struct Refused {
   std::string_view why;
 };
 constexpr Refused kRefusedOptions[] = {
-    {"model", "the entry's path says which model it is"},
-    {"served-model-name", "the entry's name is what requests call the model"},
+    {"model", "the entry's path determines the model"},
+    {"served-model-name", "requests address the model by the entry's name"},
     {"enable-sleep-mode", "models are unloaded when others need their memory"},
     {"sleep-idle-seconds", "models are unloaded when others need their memory"},
     {"weight-transfer-config",
@@ -72,8 +72,8 @@ constexpr Refused kRefusedOptions[] = {
     {"distributed-executor-backend", "with several models, each is computed only by this process"},
     {"data-parallel-rank", "with several models, each is computed only by this process"},
     {"lora-resolver-cache-dir",
-     "names of adapters lead to their model, and those in a folder are not known; name them with "
-     "lora-modules"},
+     "requests find a model by its adapters' names, and the names in a folder are not known; list "
+     "the adapters with lora-modules"},
 };
 // Options that may be given only in an entry.
 constexpr std::string_view kModelsOwnOptions =
@@ -214,7 +214,7 @@ Status CheckRecordingFolders(const Settings& settings, const std::vector<ModelEn
     if (is_new) continue;
     return BadEntry(entry, entry.place,
                     fmt::format("its recordings would be in {}, as those of model '{}': rename one "
-                                "of them, or leave --record out",
+                                "of them, or omit --record",
                                 folder.string(), taken->second));
   }
   return {};
@@ -266,10 +266,9 @@ Result<Settings> SettingsOfEntry(const Settings& settings, const ModelEntry& ent
       return key.find_first_not_of(" \t\r\n") == std::string::npos;
     };
     if (name == "api-key" && (own.words.empty() || std::ranges::any_of(own.words, is_blank))) {
-      return BadEntry(
-          entry, own.origin,
-          "options: api-key: expected keys, found an empty one; leave the option out to "
-          "take the server's keys");
+      return BadEntry(entry, own.origin,
+                      "options: api-key: expected keys, found an empty one; omit the option to use "
+                      "the server's keys");
     }
     own.source = options::Source::kYamlOverFlags;
     all.push_back(std::move(own));
@@ -343,8 +342,8 @@ Result<std::vector<DoorModel>> DoorModelsOf(const Settings& settings,
       LOG_WARNING("options", "{}: {}", entry.name, line);
     if (ComputesOnDevice(of_entry) && !settings.Given("models-memory")) {
       return BadEntry(entry, entry.place,
-                      "it computes on a device: say with --models-memory how much of the device's "
-                      "memory models may take together");
+                      "it runs on a device: set --models-memory to the device memory that all "
+                      "models may take together");
     }
     DoorModel model;
     model.name = entry.name;

@@ -66,10 +66,10 @@ Result<Target> FindTarget(const options::Settings& settings) {
     return target;
   }
   if (target.model.empty()) {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        "which server or model? Give --url of a running server, or --model to load one here",
-        "eval-url");
+    return Fail(ErrorCode::kInvalidArgument,
+                "which server or model? Give the --url of a running server, or --model to load a "
+                "model here",
+                "eval-url");
   }
   if (!settings.Given("log-level")) SetLogLevel(LogLevel::kWarning);
   ASSIGN_OR_RETURN(const ModelArgument model, ResolveModelArgument(settings, target.model));

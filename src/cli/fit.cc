@@ -72,7 +72,7 @@ Result<int> RunFit(const options::Settings& settings) {
   if (settings.positionals().empty())
     return BadFit("like", "give files: results of bench serve, or tables of measured rows (.csv)");
   if (settings.TextOr("like").empty())
-    return BadFit("like", "say which device was measured, or give a .yaml file with its figures");
+    return BadFit("like", "name the measured device, or give a .yaml file that describes it");
   auto like = DevicesOf(settings.TextOr("like"));
   if (!like) return tl::unexpected(std::move(like).error().In("--like"));
   DeviceProfile device = std::move(like->device);

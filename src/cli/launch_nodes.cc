@@ -118,20 +118,22 @@ std::string RefusalOf(const NodeSettings& node, const std::string& hello,
                       const std::map<int, NodeLink>& others, int& number) {
   const std::vector<std::string_view> lines = options::Split(hello, '\n');
   const int64_t count = lines.size() == 4 ? options::ParseInteger(lines[1]).value_or(-1) : -1;
-  if (count < 0) return "it speaks another protocol: install one version everywhere";
+  if (count < 0)
+    return "it uses another version of the protocol: install the same version on all machines";
   number = static_cast<int>(std::min<int64_t>(count, 1 << 20));
   if (lines[0] != ProgramLine()) {
-    return fmt::format("it runs {}, the first machine {}: install one version everywhere", lines[0],
-                       ProgramLine());
+    return fmt::format(
+        "it runs {}, the first machine runs {}: install the same version on all machines", lines[0],
+        ProgramLine());
   }
   if (lines[2] != std::to_string(node.num_nodes) || lines[3] != std::to_string(node.num_ranks)) {
-    return fmt::format("it was told of {} machines with {} ranks, the first machine of {} with {}",
-                       lines[2], lines[3], node.num_nodes, node.num_ranks);
+    return fmt::format(
+        "its options specify {} machines and {} ranks, those of the first machine {} and {}",
+        lines[2], lines[3], node.num_nodes, node.num_ranks);
   }
   if (number < 1 || number >= node.num_nodes || others.contains(number)) {
     return fmt::format(
-        "there is a machine with --node-rank {} already: give each its own, from 0 "
-        "to {}",
+        "another machine has --node-rank {}: give each machine a different number from 0 to {}",
         number, node.num_nodes - 1);
   }
   return "";
@@ -159,20 +161,20 @@ Result<std::string> AddressOfFirst(const NodeSettings& node) {
                   "master_addr");
     }
     if (address->starts_with("127.") && *address != node.first) {
-      LOG_WARNING("serve",
-                  "--master-addr {} is {} here, at which no other machine reaches this one",
-                  node.first, *address);
+      LOG_WARNING(
+          "serve",
+          "--master-addr {} is {} on this machine, an address that other machines cannot reach",
+          node.first, *address);
     }
     return address;
   }
   const std::vector<std::string> own = OwnAddresses();
   if (own.size() > 1) {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("--nnodes: this machine has the addresses {}; say with --master-addr at "
-                    "which of them the others reach it",
-                    fmt::join(own, ", ")),
-        "master_addr");
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--nnodes: this machine has the addresses {}; set --master-addr to the "
+                            "one that the others can reach",
+                            fmt::join(own, ", ")),
+                "master_addr");
   }
   return own.empty() ? "127.0.0.1" : own.front();
 }
@@ -187,12 +189,11 @@ Result<std::map<int, NodeLink>> WaitForNodes(const NodeSettings& node) {
   while (static_cast<int>(others.size()) + 1 < node.num_nodes) {
     auto arrival = arrivals.Next(node.deadline);
     if (!arrival) {
-      return Fail(
-          ErrorCode::kUnavailable,
-          fmt::format("the machines with --node-rank {} did not come to port {} of {} ({}): start "
-                      "them, with --master-addr of this one",
-                      fmt::join(MissingNodes(node, others), ", "), node.port, own,
-                      arrival.error().message));
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("the machines with --node-rank {} did not connect to port {} of {} "
+                              "({}): start them, with the --master-addr of this machine",
+                              fmt::join(MissingNodes(node, others), ", "), node.port, own,
+                              arrival.error().message));
     }
     const std::string address = arrival->address;
     const auto soon = LaunchClock::now() + kAnswerTime;
@@ -369,7 +370,7 @@ Result<NodeLink> LinkToFirst(const NodeSettings& node) {
     if (LaunchClock::now() > node.deadline) {
       return Fail(ErrorCode::kUnavailable,
                   fmt::format("--master-addr {} does not answer at port {} ({}): start the first "
-                              "machine, and let the others reach it",
+                              "machine, and allow the others to connect to it",
                               node.first, node.port, problem),
                   "master_addr");
     }

@@ -177,7 +177,7 @@ void SaveHistory(LineEditor::State& state) {
   errno = 0;
   if (::history(state.history, &event, H_SAVE, unfinished.c_str()) < 0 ||
       std::rename(unfinished.c_str(), file.c_str()) != 0) {
-    state.history_problem = fmt::format("the history is not kept in {}: {}", file.string(),
+    state.history_problem = fmt::format("the history cannot be stored in {}: {}", file.string(),
                                         errno == 0 ? event.str : std::strerror(errno));
   }
 }

@@ -61,7 +61,7 @@ Status AskBeforeRemoving(const options::Settings& settings, const ModelPlace& pl
   if (model == models.end()) return {};  // nothing to remove, which is reported next
   if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("this removes {} ({}) from the disk: say --yes", what,
+                fmt::format("this removes {} ({}) from the disk: confirm with --yes", what,
                             FormatBytes(model->bytes)),
                 "yes");
   }

@@ -45,7 +45,8 @@ Result<std::pair<std::string, double>> NameAndNumber(std::string_view option,
 
 Result<ServiceLevel> LevelOf(const options::Settings& settings) {
   const std::string text = settings.TextOr("slo");
-  if (text.empty()) return BadPlan("slo", "say what requests must keep: ttft=0.5,tpot=0.03");
+  if (text.empty())
+    return BadPlan("slo", "give the limits that requests must meet: ttft=0.5,tpot=0.03");
   ServiceLevel level;
   for (const std::string_view part : options::Split(text, ',')) {
     ASSIGN_OR_RETURN(const auto pair, NameAndNumber("slo", part));
@@ -88,8 +89,7 @@ Result<std::vector<ReplayRequest>> RequestsOf(const options::Settings& settings,
   const bool is_list = first != std::string::npos && (*text)[first] == '[';
   if (is_list && !rate) {
     return BadPlan("request-rate",
-                   "a ShareGPT file says nothing about times: say how many requests arrive in a "
-                   "second");
+                   "a ShareGPT file contains no times: give the number of requests per second");
   }
   std::vector<ReplayRequest> requests;
   if (is_list) {

@@ -52,13 +52,13 @@ void ReloadLogLevel(const Settings& settings) {
   if (!file) return;
   const auto now = options::ReadFilesAgain(settings, options::kServe);
   if (!now) {
-    LOG_ERROR("serve", "the log level stays as it was: {}", now.error().message);
+    LOG_ERROR("serve", "the log level is unchanged: {}", now.error().message);
     return;
   }
   const auto changed = ChangedOptions(settings, *now);
   if (!changed.empty()) {
-    LOG_WARNING("serve", "--config {}: what it says now of {} takes effect at the next start",
-                *file, fmt::join(changed, ", "));
+    LOG_WARNING("serve", "--config {}: the new values of {} take effect at the next start", *file,
+                fmt::join(changed, ", "));
   }
   UseLogLevelOf(*now);
   LOG_INFO("serve", "--config {}: the log level is {}", *file, now->TextOr("log-level"));

@@ -74,7 +74,7 @@ TEST_F(ReloadTest, TellsOfWhatNeedsARestart) {
   Write("port: 81\nhost: a\nuds: x\nlog-level: debug\n");
   EXPECT_THAT(LogOfReload(settings),
               HasSubstr(" WARN serve --config " + file_ +
-                        ": what it says now of max-num-seqs, port, uds takes effect at the next"));
+                        ": the new values of max-num-seqs, port, uds take effect at the next"));
 }
 
 TEST_F(ReloadTest, KeepsTheLevelWhereTheFileCannotBeUsed) {
@@ -83,7 +83,7 @@ TEST_F(ReloadTest, KeepsTheLevelWhereTheFileCannotBeUsed) {
   for (const char* bad : {"log-level: loud\n", "nonsense: 1\n", "{"}) {
     Write(bad);
     EXPECT_THAT(LogOfReload(settings),
-                AllOf(HasSubstr(" ERROR serve the log level stays as it was: "), HasSubstr(file_)))
+                AllOf(HasSubstr(" ERROR serve the log level is unchanged: "), HasSubstr(file_)))
         << bad;
     EXPECT_TRUE(LogEnabled(LogLevel::kWarning));
     EXPECT_FALSE(LogEnabled(LogLevel::kInfo));

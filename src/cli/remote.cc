@@ -44,8 +44,8 @@ Status CheckTlsOptions(const options::Settings& settings, const Url& url) {
     if (url.tls || !settings.Given(name)) continue;
     const std::string_view flag = options::FlagName(options::Find(name));
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--{}: the connection to {} is not encrypted; say https:// in its "
-                            "address, or leave the option out",
+                fmt::format("--{}: the connection to {} is not encrypted; use https:// in its "
+                            "address, or omit the option",
                             flag, ServerText(url)),
                 std::string(flag));
   }

@@ -158,7 +158,7 @@ Result<EngineReplay> ReplayEngine(const options::Settings& settings, const Engin
                            .stops_at_difference = false});
       journal.Replay(seat);
       if (!journal.result().first) {
-        found.why_not_smaller = "no answer differs, and steps of subsets are others";
+        found.why_not_smaller = "no answer differs, and subsets of requests have other steps";
         return;
       }
       found.result.first = journal.result().first;
@@ -250,14 +250,14 @@ Result<int> ReplayEngines(const options::Settings& settings, const Recording& re
   if (const std::string digest = TextFact(recorded, "weights"); !digest.empty()) {
     ASSIGN_OR_RETURN(const std::string here, WeightsDigest(model.folder));
     if (here != digest) {
-      PrintError(fmt::format("warning: the weights are others: {} recorded, {} in {}\n", digest,
+      PrintError(fmt::format("warning: the weights differ: {} in the recording, {} in {}\n", digest,
                              here, model.folder.string()));
     }
   }
   bool follows_steps = !settings.Flag("answers-only");
   if (follows_steps && !recorded.has_beginning()) {
     PrintError(
-        "warning: the beginning of the recording was rotated out: only answers are "
+        "warning: the beginning of the recording was deleted by rotation: only answers are "
         "compared\n");
     follows_steps = false;
   }

@@ -43,8 +43,7 @@ Status CheckFiles(const options::Settings& settings) {
     }
     if (file.starts_with("http://") || file.starts_with("https://")) {
       return Fail(ErrorCode::kUnsupported,
-                  fmt::format("--{} {}: files are read and written here, not on the network; "
-                              "fetch it first",
+                  fmt::format("--{} {}: only local files are supported; download the file first",
                               name, file),
                   std::string(name));
     }
@@ -63,8 +62,8 @@ Result<BatchTarget> FindBatchTarget(const options::Settings& settings) {
   if (const auto address = settings.Text("url")) {
     if (HasModelArgument(settings)) {
       return Fail(ErrorCode::kInvalidArgument,
-                  "--url names a running server, whose models the requests name themselves, and "
-                  "--model loads one here: give one of them",
+                  "--url names a running server, and requests name its models; --model loads a "
+                  "model here: give only one of them",
                   "url");
     }
     ASSIGN_OR_RETURN(target.remote, RemoteAt(settings, *address));

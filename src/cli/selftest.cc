@@ -35,7 +35,7 @@ selftest::DemoModel FindDemoModel(const options::Settings& settings, bool is_emu
   model.folder = settings.TextOr("checked-model");
   if (model.folder.empty()) model.folder = BundledModel();
   if (model.folder.empty()) {
-    model.missing = "models/abacus was not found beside the program; name it with --model";
+    model.missing = "models/abacus was not found next to the program; give its path with --model";
     return model;
   }
   auto chunks = ReadTextChunks(model.folder / "heldout.jsonl", model.folder, kPromptTokens,

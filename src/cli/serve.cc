@@ -75,11 +75,10 @@ void LogReady(const EngineInfo& info, const ServerConfig& config, uint16_t port,
   LOG_INFO("serve", "{} on {} with {} threads, {} weights, {} KV cache", info.model.architecture,
            info.isa, info.num_threads, DtypeName(info.dtype), DtypeName(info.kv_cache_dtype));
   if (!info.simulated.empty()) {
-    LOG_WARNING(
-        "serve",
-        "SIMULATED {} at {:g} times its speed: nothing is computed, and the text of answers "
-        "means nothing",
-        info.simulated, config.simulate_speed);
+    LOG_WARNING("serve",
+                "SIMULATED {} at {:g} times its speed: nothing is computed, and the text of "
+                "answers is meaningless",
+                info.simulated, config.simulate_speed);
   }
   if (info.tensor_ranks * info.pipeline_stages > 1) {
     LOG_INFO("serve", "{} ranks share each layer, {} divide the layers", info.tensor_ranks,
@@ -130,9 +129,9 @@ Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
   const int num_engines = EnginesOf(settings).count;
   if (num_engines > 1 && (plan.is_rank || (plan.sizes.num_ranks() > 1 && are_processes))) {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("--data-parallel-size: {} engines share weights within a process, and "
-                            "ranks that are processes make one engine; run a server for each "
-                            "behind a balancer, with --data-parallel-rank",
+                fmt::format("--data-parallel-size: {} engines share weights within a process, but "
+                            "ranks in separate processes form a single engine; run one server per "
+                            "engine behind a load balancer, with --data-parallel-rank",
                             num_engines),
                 "data_parallel_size");
   }
@@ -142,7 +141,7 @@ Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--distributed-executor-backend external_launcher: no launcher has "
                             "started this process as one of several; run mpirun -n {} with this "
-                            "command, or say mpi to let it start the ranks",
+                            "command, or use mpi to make this command start the ranks",
                             plan.sizes.num_ranks()),
                 "distributed_executor_backend");
   }

@@ -111,7 +111,8 @@ Status Serving::Check(ServerConfig config, const EngineConfig& engine, const Mod
   std::error_code ignored;
   if (std::filesystem::is_directory(model.as_given, ignored))
     return tl::unexpected(checkpoint.error());
-  fmt::print("the weights of {} are not here yet: they are downloaded at the start\n", model.name);
+  fmt::print("the weights of {} are not on this machine yet: they are downloaded at the start\n",
+             model.name);
   return {};
 }
 

@@ -149,12 +149,11 @@ std::string KindOf(const std::filesystem::path& folder) {
 Status FindDraft(const options::Settings& settings, Keys& keys, const std::string& model,
                  const DownloadHooks& hooks, bool are_processes, DraftConfig& draft) {
   if (model.empty()) {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("--{}: model is missing: the folder or id of the draft model, a smaller "
-                    "one with the same vocabulary, or of the head",
-                    kOption),
-        std::string(kOption));
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--{}: model is missing: give the folder or id of a draft model (a "
+                            "smaller model with the same vocabulary) or of a head",
+                            kOption),
+                std::string(kOption));
   }
   ASSIGN_OR_RETURN(const std::string revision, keys.Text("revision"));
   const bool needs_weights = settings.TextOr("load-format") != "dummy" && !are_processes;
@@ -169,8 +168,8 @@ Status FindDraft(const options::Settings& settings, Keys& keys, const std::strin
 
 tl::unexpected<Error> DraftOfProcesses() {
   return Fail(ErrorCode::kUnsupported,
-              fmt::format("--{}: a draft model proposes within one process, not yet before ranks "
-                          "that are processes: use method ngram or suffix, or leave the ranks out",
+              fmt::format("--{}: draft models are not supported with ranks in separate processes: "
+                          "use method ngram or suffix, or omit the ranks",
                           kOption),
               std::string(kOption));
 }
@@ -296,13 +295,14 @@ Status CheckDraftTokens(const std::filesystem::path& target_folder,
     const auto words = [](std::string_view token) {
       return token.empty() ? std::string("no token") : json::Write(json::Value(std::string(token)));
     };
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--{}: the draft model in {} has another vocabulary than the model in "
-                            "{}: token {} is {} there and {} here. Use a smaller model of the same "
-                            "family",
-                            kOption, draft_folder.string(), target_folder.string(), id,
-                            words(other), words(own)),
-                std::string(kOption));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "--{}: the draft model in {} has another vocabulary than the model in {}: token {} is "
+            "{} in the draft model and {} in the model. Use a smaller model of the same "
+            "family",
+            kOption, draft_folder.string(), target_folder.string(), id, words(other), words(own)),
+        std::string(kOption));
   }
   return {};
 }
@@ -321,7 +321,7 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
   Speculation found;
   using Kind = DraftConfig::Kind;
   if (IsMtp(method)) {
-    if (are_processes) return SpeculateNothing("method mtp proposes within one process");
+    if (are_processes) return SpeculateNothing("method mtp works only within one process");
     const std::string served =
         settings.positionals().empty() ? settings.TextOr("model") : settings.positionals()[0];
     if (!model.empty() && model != served)
@@ -330,12 +330,12 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
     found.draft.kind = Kind::kMtp;
     method = "mtp";
   } else if (method == "eagle3" || method == "eagle") {
-    if (are_processes) return SpeculateNothing("an EAGLE head proposes within one process");
+    if (are_processes) return SpeculateNothing("an EAGLE head works only within one process");
     RETURN_IF_ERROR(FindDraft(settings, keys, model, hooks, are_processes, found.draft));
     found.draft.kind = Kind::kEagle3;
     method = "eagle3";
   } else if (method == "dflash") {
-    if (are_processes) return SpeculateNothing("a DFlash drafter proposes within one process");
+    if (are_processes) return SpeculateNothing("a DFlash drafter works only within one process");
     RETURN_IF_ERROR(FindDraft(settings, keys, model, hooks, are_processes, found.draft));
     found.draft.kind = Kind::kDflash;
   } else if (method == "draft_model" || (method.empty() && !model.empty())) {
@@ -348,7 +348,7 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
     if (method == "dflash") found.draft.kind = Kind::kDflash;
     if (method == "draft_model" && are_processes) return DraftOfProcesses();
     if (found.draft.is_head() && are_processes)
-      return SpeculateNothing("a drafting head proposes within one process");
+      return SpeculateNothing("a drafting head works only within one process");
   }
   if (method == "ngram") {
     found.config.method = Method::kNgram;
@@ -365,8 +365,8 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
   ASSIGN_OR_RETURN(const std::optional<int> tokens, ReadNumTokens(keys, found.draft.is_mtp()));
   if (!tokens && method != "suffix") {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--{}: num_speculative_tokens is missing: how many tokens are proposed "
-                            "at a time, 4 for example",
+                fmt::format("--{}: num_speculative_tokens is missing: give the number of tokens to "
+                            "propose at a time, for example 4",
                             kOption),
                 std::string(kOption));
   }

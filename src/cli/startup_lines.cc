@@ -126,8 +126,8 @@ std::vector<std::string> EffectBlock(const OptionEffects& effects) {
   const size_t num_idle = CountOf(unanswered) + CountOf(idle);
   if (acting.empty() && CountOf(mapped) + num_idle == 0) return lines;
   lines.push_back(
-      fmt::format("options: {} act, {} mapped, {} without effect here (`sluice "
-                  "explain-options` lists all there are)",
+      fmt::format("options: {} have an effect, {} are mapped, {} have no effect (`sluice "
+                  "explain-options` lists all options)",
                   acting.size(), CountOf(mapped), num_idle));
   if (!acting.empty()) lines.push_back(fmt::format("  {:<10} {}", "act", fmt::join(acting, ", ")));
   AppendGroups("mapped", mapped, lines);

@@ -180,7 +180,8 @@ TEST(CheckSettings, ContradictionsNameBothOptions) {
   EXPECT_THAT(error({"m", "--ssl-certfile", "c", "--ssl-cert-reqs", "2"}),
               HasSubstr("requires --ssl-ca-certs"));
   EXPECT_THAT(error({"m", "--protect-all"}), HasSubstr("requires --api-key"));
-  EXPECT_THAT(error({"m", "--model", "n"}), HasSubstr("'m' by its place and 'n' by --model"));
+  EXPECT_THAT(error({"m", "--model", "n"}),
+              HasSubstr("the positional argument names the model 'm', and --model names 'n'"));
   EXPECT_THAT(error({"m", "-q", "bogus"}), HasSubstr("--quantization: expected one of awq, "));
   EXPECT_THAT(
       error({"m", "--cudagraph-capture-sizes", "1", "2", "-cc.cudagraph_capture_sizes", "[1,2]"}),

@@ -62,8 +62,8 @@ Status Talk::ReadWords(const options::Settings& settings) {
   if (!settings.Given("url") && !words.empty() && !named &&
       !std::filesystem::exists(words[0], ignored)) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is no model: the model goes before the text, and --url names a "
-                            "running server in its place",
+                fmt::format("'{}' is not a model: give the model before the text, or --url of a "
+                            "running server instead of a model",
                             words[0]),
                 "model");
   }
@@ -75,9 +75,10 @@ Status Talk::ReadWords(const options::Settings& settings) {
     if (words.size() > 1) question_ = Joined(words, 1);
   }
   if (question_ && quick) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "--quick and the words after the model are both the text to send: give one of them",
-                "quick");
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "--quick and the words after the model both give the text to send: use only one of them",
+        "quick");
   }
   if (quick) question_ = quick;
   return {};
@@ -141,7 +142,7 @@ Result<std::unique_ptr<Talk>> Talk::Start(const options::Settings& settings, Ope
     auto tools = json::Parse(text);
     if (!tools || !tools->is_array()) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--tools: {} holds no JSON list of tools", *path), "tools");
+                  fmt::format("--tools: {} does not contain a JSON list of tools", *path), "tools");
     }
     talk->settings_.tools = *std::move(tools);
   }

@@ -58,8 +58,8 @@ Result<bool> IsSigned(const options::Settings& settings, const ReadReceipt& read
     fmt::print("signature  valid, of the key in {}\n", *file);
   } else if (is_signed) {
     fmt::print(
-        "signature  valid, of the key in the receipt, ed25519:{}; --public-key FILE says "
-        "whose it is\n",
+        "signature  valid, of the key in the receipt, ed25519:{}; use --public-key FILE to check "
+        "whose key it is\n",
         key.public_hex());
   }
   return is_signed;

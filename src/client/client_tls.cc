@@ -179,7 +179,7 @@ TlsLink::Handshake TlsLink::Continue() {
         host_, X509_verify_cert_error_string(verified));
   } else if (const int why = ERR_GET_REASON(ERR_peek_last_error());
              why == SSL_R_WRONG_VERSION_NUMBER || why == SSL_R_HTTP_REQUEST) {
-    problem_ = "the server does not speak TLS: use http:// instead of https://";
+    problem_ = "the server does not use TLS: write http:// instead of https://";
   } else if (ERR_peek_last_error() != 0) {
     problem_ = "TLS: " + LastTlsReason();
   } else {

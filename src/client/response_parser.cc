@@ -156,7 +156,7 @@ Status ResponseParser::End() {
     return Fail(ErrorCode::kUnavailable, "the server closed the connection without an answer");
   // A TLS alert, which servers send to clients that do not use TLS.
   if (state_ == State::kHead && line_.starts_with("\x15\x03"))
-    return Fail(ErrorCode::kUnavailable, "the server speaks TLS: say https:// in its address");
+    return Fail(ErrorCode::kUnavailable, "the server uses TLS: write https:// in its address");
   return Fail(ErrorCode::kUnavailable, "the server broke off its answer");
 }
 

@@ -173,8 +173,8 @@ class SchemaChecker {
     if (const Value* items = schema.Find("items"); items != nullptr && items->is_array()) {
       if (schema.Find("prefixItems") != nullptr) {
         return Wrong(place,
-                     "`items` is a list beside `prefixItems`; it must be a schema there, or "
-                     "`prefixItems` be left out");
+                     "`items` is a list although there is `prefixItems`; make `items` a schema, or "
+                     "omit `prefixItems`");
       }
       for (size_t i = 0; i < items->as_array().size(); ++i)
         RETURN_IF_ERROR(check(items->as_array()[i], "items", i));
@@ -216,9 +216,11 @@ Result<CheckedSchema> CheckJsonSchema(const Value& schema, bool strict) {
   RETURN_IF_ERROR(SchemaChecker(schema).CheckAll());
   ASSIGN_OR_RETURN(RewrittenSchema rewritten, SchemaRewriter(schema).Run());
   if (strict && !rewritten.not_enforced.empty()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("with `strict` every keyword must be enforced, and these cannot be: {}",
-                            fmt::join(rewritten.not_enforced, ", ")));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "with `strict`, every keyword must be enforced, but these cannot be enforced: {}",
+            fmt::join(rewritten.not_enforced, ", ")));
   }
   if (rewritten.schema.is_bool())
     return Fail(ErrorCode::kInvalidArgument, "no answer meets the schema");

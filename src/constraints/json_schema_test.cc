@@ -33,7 +33,7 @@ TEST(JsonSchemaTest, WrongSchemasAreRefusedWithTheirPlace) {
   EXPECT_THAT(ErrorOf(R"({"items":[{}],"additionalItems":3})"),
               HasSubstr("at #/additionalItems: a schema must be"));
   EXPECT_THAT(ErrorOf(R"({"items":[{}],"prefixItems":[{}]})"),
-              HasSubstr("`items` is a list beside `prefixItems`"));
+              HasSubstr("`items` is a list although there is `prefixItems`"));
   EXPECT_THAT(ErrorOf(R"x({"pattern":"(?=a)"})x"),
               HasSubstr("`pattern`: the regex has look-around"));
   EXPECT_THAT(ErrorOf(R"({"minLength":5,"maxLength":2})"), HasSubstr("`minLength` is greater"));

@@ -283,8 +283,8 @@ Value SchemaRewriter::WriteUnique(const Part& part) {
   }
   if (!all.empty()) return WriteValues(all, part.place);
   refused_ = Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("at {}: `uniqueItems` is supported for lists of few values that are "
-                              "known beforehand only, such as those of a short `enum`",
+                  fmt::format("at {}: `uniqueItems` is supported only for lists of a few known "
+                              "values, such as those of a short `enum`",
                               part.place))
                  .value();
   return TypeOnly("array");

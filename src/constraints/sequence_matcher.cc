@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kCannotFollow =
-    "the constraint cannot be followed any further: the answer breaks it, or a token takes more "
+    "the constraint cannot be applied any further: the answer violates it, or a token takes more "
     "time or memory than a constraint may; make it less ambiguous";
 constexpr std::string_view kSpent =
     "the constraint is too slow: the request has used the processor time that constraints may take "

@@ -88,8 +88,8 @@ class XgrammarEngine final : public ConstraintEngine {
       return constraint;
     } catch (const StackLimitExceeded&) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("its rules or brackets lead to one another too deeply, or without "
-                              "end: it takes more than {} MiB of stack to compile; make it flatter",
+                  fmt::format("its rules or brackets are nested too deeply, or without end: "
+                              "compiling it takes more than {} MiB of stack; reduce the nesting",
                               ConstraintCompiler::kStackBytes >> 20));
     } catch (const WorkLimitExceeded&) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -108,7 +108,7 @@ class XgrammarEngine final : public ConstraintEngine {
     std::vector<uint32_t> mask(MaskWords(vocabulary_.GetVocabSize()));
     const auto matcher = constraint.NewMatcher();
     if (!matcher->FillMask(mask))
-      return Fail(ErrorCode::kInvalidArgument, "it takes too long to find what it allows");
+      return Fail(ErrorCode::kInvalidArgument, "computing what it allows takes too long");
     if (std::ranges::all_of(mask, [](uint32_t word) { return word == 0; }))
       return Fail(ErrorCode::kInvalidArgument, "no answer meets it");
     return {};

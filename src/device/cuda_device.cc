@@ -13,7 +13,7 @@
 #include "device/gpu_device.h"
 
 #ifndef SLUICE_CUDA_ARCHITECTURES
-#error "SLUICE_CUDA_ARCHITECTURES names what the kernels are compiled for (cmake/Cuda.cmake)"
+#error "SLUICE_CUDA_ARCHITECTURES names the GPUs of the compiled kernels (cmake/Cuda.cmake)"
 #endif
 
 namespace sluice {

@@ -14,18 +14,18 @@ namespace {
 const char* AdviceOn(cudaError_t code) {
   switch (code) {
     case cudaErrorStubLibrary:
-      return "the libcuda.so.1 that was loaded is the toolkit's stub for linking: take its folder "
-             "(stubs) out of LD_LIBRARY_PATH";
+      return "the libcuda.so.1 that was loaded is the toolkit's stub for linking: remove its "
+             "folder (stubs) from LD_LIBRARY_PATH";
     case cudaErrorSystemNotReady:
       return "machines with NVSwitch need the service nvidia-fabricmanager, of the driver's "
              "version: start it (`systemctl status nvidia-fabricmanager`)";
     case cudaErrorSystemDriverMismatch:
-      return "the driver's kernel module and its libcuda.so.1 are of different versions: restart "
-             "the machine after an update, and let no library of an image stand in front of the "
+      return "the driver's kernel module and its libcuda.so.1 have different versions: restart the "
+             "machine after an update, and make sure that no library of an image precedes the "
              "host's";
     case cudaErrorCompatNotSupportedOnDevice:
-      return "the image's compatibility package (cuda-compat) does not run on this GPU: take its "
-             "folder out of LD_LIBRARY_PATH, or update the driver";
+      return "the image's compatibility package (cuda-compat) does not run on this GPU: remove its "
+             "folder from LD_LIBRARY_PATH, or update the driver";
     case cudaErrorInitializationError:
     case cudaErrorOperatingSystem:
     case cudaErrorNotPermitted:
@@ -72,11 +72,11 @@ Error CudaFailure(const std::string& purpose, cudaError_t code) {
     text += "; build the program with this GPU in SLUICE_CUDA_ARCHITECTURES";
   else if (code == cudaErrorMemoryAllocation)
     text +=
-        "; the device's memory is full: end what `nvidia-smi` lists besides, or lower "
+        "; the device's memory is full: end other programs that `nvidia-smi` lists, or lower "
         "--gpu-memory-utilization";
   else if (code == cudaErrorDevicesUnavailable)
     text +=
-        "; another program holds the GPU for itself, or the driver is resetting it: "
+        "; another program uses the GPU exclusively, or the driver is resetting it: "
         "`nvidia-smi` lists programs; then restart this one";
   else if (code == cudaErrorECCUncorrectable || code == cudaErrorNvlinkUncorrectable)
     text +=

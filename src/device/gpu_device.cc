@@ -211,7 +211,7 @@ class GpuStream final : public DeviceStream {
       return home_.runtime->count_operations(recorded, &num_operations);
     }));
     void* native = nullptr;
-    RETURN_IF_ERROR(home_.Do("making a graph of what was recorded",
+    RETURN_IF_ERROR(home_.Do("making a graph of the captured launches",
                              [&] { return home_.runtime->instantiate(&native, recorded); }));
     auto graph = std::make_unique<GpuGraph>(home_, native, static_cast<int64_t>(num_operations));
     RETURN_IF_ERROR(home_.Do("bringing a graph to the device",
@@ -246,9 +246,8 @@ class GpuStream final : public DeviceStream {
     }
     if (names.empty()) return "";
     return fmt::format(
-        " (the last kernels that were launched: {}; with {}={} the one that "
-        "fails is named)",
-        names, home_.runtime->blocking_variable, home_.runtime->blocking_value);
+        " (the last launched kernels: {}; {}={} makes the error name the failing one)", names,
+        home_.runtime->blocking_variable, home_.runtime->blocking_value);
   }
 
   // `code`: the error that the stream reported after the launch. If it is fatal for the device, it

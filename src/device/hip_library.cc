@@ -186,11 +186,11 @@ Error HipFailure(const std::string& purpose, int code) {
   std::string text =
       fmt::format("{}: {} ({})", purpose, Raw().get_error_name(code), Raw().get_error_string(code));
   if (code == kHipNoBinaryForGpu || code == kHipSharedObjectInitFailed)
-    text +=
-        "; this program's kernels do not run on the GPU: see docs/hip.md for those that they do";
+    text += "; this program's kernels do not run on this GPU: docs/hip.md lists the supported GPUs";
   else if (code == kGpuOutOfMemory)
     text +=
-        "; the device's memory is full: end what `rocm-smi --showpids` lists besides, or lower "
+        "; the device's memory is full: end other programs that `rocm-smi --showpids` lists, or "
+        "lower "
         "--gpu-memory-utilization";
   else if (code == kHipEccNotCorrectable)
     text +=
