@@ -87,7 +87,7 @@ Status CheckImage(const Request& request, const ImageInput& input, int64_t after
   if (input.position < after || end > std::ssize(request.prompt) ||
       !std::equal(image.tokens.begin(), image.tokens.end(),
                   request.prompt.begin() + input.position)) {
-    return Invalid("images", fmt::format("the prompt does not hold the tokens of an image at {}",
+    return Invalid("images", fmt::format("the prompt does not contain the tokens of an image at {}",
                                          input.position));
   }
   RETURN_IF_ERROR(ImageTower::Check(*limits.tower, limits.options, image));
@@ -102,17 +102,18 @@ Status CheckImage(const Request& request, const ImageInput& input, int64_t after
                        (std::find(marks.begin(), marks.end(), 1) - marks.begin());
   if (!limits.tower->sees_both_ways) return {};
   if (span > limits.max_whole) {
-    return Invalid("images",
-                   fmt::format("an image of {} tokens, which see each other, exceeds the {} that a "
-                               "step computes; raise max_num_batched_tokens or send a smaller one",
-                               span, limits.max_whole));
+    return Invalid(
+        "images",
+        fmt::format("an image of {} tokens, which attend to each other, exceeds the {} tokens of a "
+                    "step; raise max_num_batched_tokens or send a smaller one",
+                    span, limits.max_whole));
   }
   if (request.sampling.prompt_logprobs && span > limits.max_logit_rows) {
-    return Invalid("prompt_logprobs",
-                   fmt::format("prompt_logprobs of an image of {} tokens, which see each other, "
-                               "exceed the {} rows of logits that a step keeps; leave them out or "
-                               "send a smaller image",
-                               span, limits.max_logit_rows));
+    return Invalid(
+        "prompt_logprobs",
+        fmt::format("prompt_logprobs of an image of {} tokens, which attend to each other, exceed "
+                    "the {} rows of logits of a step; omit them or send a smaller image",
+                    span, limits.max_logit_rows));
   }
   return {};
 }
@@ -141,7 +142,8 @@ Status CheckRows(const Request& request, const RequestLimits& limits) {
                    fmt::format("expected rows of {} numbers for {} tokens, found {} of {}",
                                limits.row_width, request.prompt.size(), rows.rows(), rows.width));
   }
-  if (!request.images.empty()) return Invalid("images", "images are not taken beside embeddings");
+  if (!request.images.empty())
+    return Invalid("images", "images cannot be combined with prompt embeddings");
   if (request.sampling.prompt_logprobs)
     return Invalid("prompt_logprobs", "prompt_logprobs is not compatible with prompt embeds.");
   return {};

@@ -212,7 +212,7 @@ class Engine {
  private:
   static Status NotReloadable() {
     return Fail(ErrorCode::kUnsupported,
-                "this engine keeps its weights and its cache as they were made at the start");
+                "this engine cannot release or replace its weights and its cache");
   }
 };
 

@@ -47,7 +47,7 @@ Result<Devices> OpenDevices(DeviceKind kind, int count) {
     if (!device && device.error().code == ErrorCode::kNotFound && ordinal > 0) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("tensor_parallel_size times pipeline_parallel_size make {} ranks, "
-                              "which take a device each: {}",
+                              "each of which needs a device: {}",
                               count, device.error().message),
                   "tensor_parallel_size");
     }
@@ -55,8 +55,8 @@ Result<Devices> OpenDevices(DeviceKind kind, int count) {
     const DeviceInfo& info = (*device)->info();
     if (ordinal > 0 && info.compute_capability() != devices.front()->info().compute_capability()) {
       return Fail(ErrorCode::kUnsupported,
-                  fmt::format("device 0 ({}) and device {} ({}) are of unlike compute capability: "
-                              "ranks need devices that are alike; choose some with "
+                  fmt::format("device 0 ({}) and device {} ({}) have different compute "
+                              "capabilities: ranks need devices of one kind; select them with "
                               "{}_VISIBLE_DEVICES",
                               devices.front()->info().name, ordinal, info.name,
                               kind == DeviceKind::kHip ? "HIP" : "CUDA"),
@@ -458,11 +458,11 @@ Status CheckReloadable(const EngineConfig& config, bool are_processes) {
     return Fail(ErrorCode::kUnsupported, fmt::format("--{}: {}", option, what), option);
   };
   if (config.enable_sleep_mode && are_processes)
-    return refuse("ranks that are processes keep the memory that they have; leave it out");
+    return refuse("ranks in separate processes cannot release their memory; omit it");
   if (config.enable_sleep_mode && config.data_parallel_size > 1) {
     return refuse(
-        "engines that share weights keep their memory; leave --data-parallel-size out, and run "
-        "several servers behind a balancer");
+        "engines that share weights cannot release their memory; omit --data-parallel-size, and "
+        "run several servers behind a load balancer");
   }
   if (config.enable_weight_updates && config.draft.is_given()) {
     return Fail(ErrorCode::kUnsupported,
@@ -471,7 +471,7 @@ Status CheckReloadable(const EngineConfig& config, bool are_processes) {
                 "weight-transfer-config");
   }
   if (config.adapters.enabled)
-    return refuse("LoRA adapters keep their slots beside the weights; leave --enable-lora out");
+    return refuse("LoRA adapters need slots in addition to the weights; omit --enable-lora");
   const bool is_on_cpu =
       config.device == DeviceChoice::kCpu ||
       (config.device == DeviceChoice::kAuto && !BuiltWithCuda() && !BuiltWithHip());
@@ -583,8 +583,8 @@ Result<std::unique_ptr<Engine>> StartSimulated(const EnginePlan& plan, const Mod
 Status CheckTowerStays(const EngineConfig& config, bool has_tower) {
   if (!has_tower || (!config.enable_sleep_mode && !config.enable_weight_updates)) return {};
   return Fail(ErrorCode::kUnsupported,
-              "--enable-sleep-mode and --weight-transfer-config: models that take images keep "
-              "their tower as it was loaded; leave these options out",
+              "--enable-sleep-mode and --weight-transfer-config: the image tower of a model cannot "
+              "be released or replaced; omit these options",
               config.enable_sleep_mode ? "enable-sleep-mode" : "weight-transfer-config");
 }
 
@@ -597,18 +597,18 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
                                                   const Engine::Hooks& hooks) {
   if (config.device != DeviceChoice::kCpu && config.device != DeviceChoice::kAuto) {
     return Fail(ErrorCode::kUnsupported,
-                "ranks that are processes compute on CPUs: say --device cpu", "device");
+                "ranks in separate processes run only on CPUs: use --device cpu", "device");
   }
   if (config.data_parallel_size > 1) {
     return Fail(ErrorCode::kUnsupported,
-                "ranks that are processes make one engine: leave data_parallel_size out, and run "
-                "several servers behind a balancer",
+                "ranks in separate processes form one engine: omit data_parallel_size, and run "
+                "several servers behind a load balancer",
                 "data_parallel_size");
   }
   if (config.draft.is_given()) {
     return Fail(ErrorCode::kUnsupported,
-                "a draft model or head proposes within one process, not yet before ranks that are "
-                "processes: use method ngram or suffix, or leave the ranks out",
+                "draft models and heads are not supported with ranks in separate processes: use "
+                "method ngram or suffix, or omit the ranks",
                 "speculative_config");
   }
   ASSIGN_OR_RETURN(EnginePlan plan, PlanTogether(*hooks.processes, config, model, pooling, tower));
@@ -676,7 +676,7 @@ Result<EnginePlan> PlanHere(const EngineConfig& config, Prepared& prepared, Devi
   const Device* const device = devices.empty() ? nullptr : devices.front().get();
   if (device != nullptr && !config.load_quantization.head.empty()) {
     return Fail(ErrorCode::kUnsupported,
-                "--head-format: devices hold the head as it is stored; leave the option out, or "
+                "--head-format: devices keep the head in its stored format; omit the option, or "
                 "serve with --device cpu",
                 "head-format");
   }

@@ -243,8 +243,8 @@ void EngineLoop::OnEnd(const ActiveRequest& request) {
 void EngineLoop::CheckIdle() {
   const BlockPool& pool = core_->pool();
   if (pool.num_held() == 0 && pool.num_free() + pool.num_cached() == pool.num_blocks()) return;
-  LOG_ERROR("engine", "idle, but {} of {} KV blocks are held; please report this", pool.num_held(),
-            pool.num_blocks());
+  LOG_ERROR("engine", "idle, but {} of {} KV blocks are still in use; please report this",
+            pool.num_held(), pool.num_blocks());
   broken_ = true;
 }
 

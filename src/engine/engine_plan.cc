@@ -112,14 +112,13 @@ Result<ElementType> PlanKvType(const EngineConfig& config, ElementType dtype,
 Status CheckDeviceTypes(const EnginePlan& plan) {
   if (plan.dtype != ElementType::kBF16) {
     return Invalid("dtype",
-                   fmt::format("dtype {}: {} computes in bfloat16; leave dtype out, or say "
-                               "--device cpu",
+                   fmt::format("dtype {}: {} computes in bfloat16; omit dtype, or use --device cpu",
                                DtypeName(plan.dtype), plan.device_name));
   }
   if (plan.kv_type != ElementType::kBF16 && plan.kv_type != ElementType::kF8E4M3) {
     return Invalid(
         "kv_cache_dtype",
-        fmt::format("kv_cache_dtype {}: on {} it is bfloat16 or fp8; or say --device cpu",
+        fmt::format("kv_cache_dtype {}: on {} it must be bfloat16 or fp8; or use --device cpu",
                     DtypeName(plan.kv_type), plan.device_name));
   }
   return {};
@@ -164,7 +163,7 @@ Status PlanEngines(EnginePlan& plan) {
   if (count > 1 && plan.on_device()) {
     return Invalid("data_parallel_size",
                    fmt::format("data_parallel_size {}: {} has one engine; run a server for each "
-                               "device behind a balancer, or say --device cpu",
+                               "device behind a load balancer, or use --device cpu",
                                count, plan.device_name));
   }
   plan.num_engines = count;
@@ -177,13 +176,13 @@ Status PlanEngines(EnginePlan& plan) {
   }
   const bool has_threads = plan.num_threads <= threads;
   (has_threads ? plan.notes : plan.warnings)
-      .push_back(fmt::format(
-          "data_parallel_size {}: {} engines share the weights and divide {} threads{}", count,
-          count, threads,
-          has_threads ? ""
-                      : fmt::format("; each of their ranks has one at least, which makes {}: fewer "
-                                    "engines would be faster",
-                                    plan.num_threads)));
+      .push_back(
+          fmt::format("data_parallel_size {}: {} engines share the weights and divide {} threads{}",
+                      count, count, threads,
+                      has_threads ? ""
+                                  : fmt::format("; each of their ranks has at least one thread, {} "
+                                                "in total: fewer engines would be faster",
+                                                plan.num_threads)));
   return {};
 }
 
@@ -204,24 +203,22 @@ void PlanFlights(const ModelConfig& model, EnginePlan& plan) {
     step.num_stages = step.steps_in_flight = plan.ranks.num_stages * plan.config.process_stages;
     if (plan.config.async_scheduling)
       plan.notes.push_back(
-          "async_scheduling changes nothing on a CPU, which computes what it plans");
+          "async_scheduling has no effect on a CPU, which computes each step when it is planned");
     return;
   }
   if (!plan.config.async_scheduling) return;
   if (plan.ranks.num_ranks() > 1) {
-    plan.warnings.push_back(
-        "async_scheduling: devices of several ranks compute one step after the other");
+    plan.warnings.push_back("async_scheduling: several devices compute one step at a time");
   } else if (plan.config.speculates()) {
     plan.warnings.push_back(
-        "async_scheduling: steps are computed one after the other, as speculative_config proposes "
-        "from the tokens of the last one; leave one of the two out");
+        "async_scheduling: steps are computed one at a time, because speculative_config needs the "
+        "tokens of the previous step; omit one of the two");
   } else if (plan.config.offload.is_given()) {
     plan.warnings.push_back(
-        "async_scheduling: steps are computed one after the other, as --kv-offloading-size and "
-        "--kv-offloading-path move blocks between them");
+        "async_scheduling: steps are computed one at a time, because --kv-offloading-size and "
+        "--kv-offloading-path move blocks between steps");
   } else if (IsEncoder(model.architecture)) {
-    plan.warnings.push_back(
-        "async_scheduling: an encoder's steps are computed one after the other");
+    plan.warnings.push_back("async_scheduling: an encoder's steps are computed one at a time");
   } else {
     step.steps_in_flight = 2;
   }
@@ -237,8 +234,7 @@ void PlanRecording(EnginePlan& plan) {
   if (!config.graphs.records) return;
   if (!plan.on_device()) return note("cuda_graphs change nothing on a CPU");
   if (plan.pooling)
-    return note(
-        "cuda_graphs change nothing for a model that pools: no step goes on with a sequence");
+    return note("cuda_graphs have no effect for a pooling model, which has no decode steps");
   if (plan.ranks.num_stages > 1)
     return warn("cuda_graphs: devices of several stages launch their steps kernel by kernel");
   if (plan.ranks.tensor_size > 1 && config.exchanges_by_nccl)
@@ -305,15 +301,15 @@ Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   }
   if (step.max_num_batched_tokens < step.max_num_seqs) {
     if (config.max_num_seqs) {
-      return Invalid("max_num_batched_tokens",
-                     fmt::format("max_num_batched_tokens ({}) must be greater than or equal to "
-                                 "max_num_seqs ({}): every running "
-                                 "sequence takes a token of each step",
-                                 step.max_num_batched_tokens, step.max_num_seqs));
+      return Invalid(
+          "max_num_batched_tokens",
+          fmt::format("max_num_batched_tokens ({}) must be greater than or equal to "
+                      "max_num_seqs ({}): every running sequence needs a token in each step",
+                      step.max_num_batched_tokens, step.max_num_seqs));
     }
     step.max_num_seqs = step.max_num_batched_tokens;
     plan.notes.push_back(
-        fmt::format("max_num_seqs is {}, as many as max_num_batched_tokens", step.max_num_seqs));
+        fmt::format("max_num_seqs is {}, the value of max_num_batched_tokens", step.max_num_seqs));
   }
   return {};
 }
@@ -372,7 +368,7 @@ Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
   plan.lora.type = asked.dtype.value_or(plan.dtype);
   if (plan.lora.type == ElementType::kF16) {
     plan.lora.type = ElementType::kBF16;
-    plan.notes.push_back("lora_dtype float16 is held as bfloat16");
+    plan.notes.push_back("lora_dtype float16 is stored as bfloat16");
   }
   return {};
 }
@@ -604,21 +600,21 @@ Status PlanCache(const ModelConfig& model, const PlanModelFunction& plan_model,
   if (fixed >= plan.memory.available_bytes) {
     return Fail(
         ErrorCode::kResourceExhausted,
-        fmt::format(
-            "the weights take {} and the workspace {}{}{}, but only {} of memory "
-            "is free{}. Use a smaller model{}{}",
-            MemoryText(plan.weight_bytes), MemoryText(plan.workspace_bytes),
-            plan.draft ? fmt::format(", the draft model {}", MemoryText(plan.draft->total_bytes()))
-                       : "",
-            IsShared(plan.memory) && plan.host_bytes() > 0
-                ? fmt::format(", what the CPU keeps beside them {}", MemoryText(plan.host_bytes()))
-                : "",
-            MemoryText(plan.memory.available_bytes), LimitNote(plan.memory),
-            plan.draft ? ", or no draft model" : "",
-            plan.workspace_bytes > plan.weight_bytes
-                ? ", or lower max_num_batched_tokens and max_num_seqs"
-            : plan.dtype == ElementType::kF32 ? ", or dtype bfloat16"
-                                              : ""),
+        fmt::format("the weights take {} and the workspace {}{}{}, but only {} of memory "
+                    "is free{}. Use a smaller model{}{}",
+                    MemoryText(plan.weight_bytes), MemoryText(plan.workspace_bytes),
+                    plan.draft
+                        ? fmt::format(", the draft model {}", MemoryText(plan.draft->total_bytes()))
+                        : "",
+                    IsShared(plan.memory) && plan.host_bytes() > 0
+                        ? fmt::format(", other data on the CPU {}", MemoryText(plan.host_bytes()))
+                        : "",
+                    MemoryText(plan.memory.available_bytes), LimitNote(plan.memory),
+                    plan.draft ? ", or no draft model" : "",
+                    plan.workspace_bytes > plan.weight_bytes
+                        ? ", or lower max_num_batched_tokens and max_num_seqs"
+                    : plan.dtype == ElementType::kF32 ? ", or dtype bfloat16"
+                                                      : ""),
         "model");
   }
   int64_t budget = KvBudget(plan) / plan.num_engines;
@@ -779,10 +775,9 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   }
   plan.max_model_len = config.max_model_len.value_or(longest);
   if (config.max_model_len && *config.max_model_len > model.max_position_embeddings) {
-    return Invalid("max_model_len",
-                   fmt::format("max_model_len ({}) is larger than {}; the model knows no positions "
-                               "beyond. Lower max_model_len",
-                               *config.max_model_len, PositionsText(model)));
+    return Invalid("max_model_len", fmt::format("max_model_len ({}) is larger than {}, the model's "
+                                                "maximum number of positions. Lower max_model_len",
+                                                *config.max_model_len, PositionsText(model)));
   }
   if (plan.max_model_len < 2)
     return Invalid("max_model_len", "max_model_len must be at least 2: a prompt and an answer");

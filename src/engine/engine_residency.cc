@@ -148,8 +148,10 @@ void EngineLoop::UseDiskOf(const std::filesystem::path& folder) {
   const auto identity = TierIdentityOf(plan_, info_.model, folder);
   const Status used = identity ? parts_.disks.Use(*identity) : tl::unexpected(identity.error());
   if (used) return;
-  LOG_ERROR("engine", "blocks of the weights in {} are neither kept on disk nor found there: {}",
-            folder.string(), used.error().message);
+  LOG_ERROR(
+      "engine",
+      "blocks computed with the weights in {} are neither stored on disk nor read from it: {}",
+      folder.string(), used.error().message);
   parts_.disks.Rest();
 }
 

@@ -166,8 +166,8 @@ Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan&
   if (!offload.is_given()) return {};
   if (!plan.config.enable_prefix_caching) {
     return Refuse(plan,
-                  "blocks come back by their prefix; leave --no-enable-prefix-caching out, or this "
-                  "option where the model is an encoder");
+                  "blocks are found by their prefix; omit --no-enable-prefix-caching or, for an "
+                  "encoder, this option");
   }
   plan.tier_block_bytes = plan.kv_bytes_per_block;
   plan.tier_state_bytes = plan.state_bytes_per_slot;
@@ -192,8 +192,8 @@ Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan&
     if (offload.ram_bytes > 0 && share.ram_pieces() == 0) {
       return Fail(
           ErrorCode::kInvalidArgument,
-          fmt::format("--kv-offloading-size: {} do not hold {} of {} in each of {} "
-                      "engines{}; raise it",
+          fmt::format("--kv-offloading-size: {} have no room for {} of {} in each of {} engines{}; "
+                      "raise it",
                       MemoryText(offload.ram_bytes), share.what, MemoryText(share.piece_bytes),
                       plan.num_engines, plan.tier_state_bytes > 0 ? ", in half of it" : ""),
           "kv-offloading-size");

@@ -66,7 +66,7 @@ std::vector<std::string> MemoryTable(const EnginePlan& plan) {
     std::string tiers = fmt::format("{} of blocks{} beyond it", MemoryText(offload.ram_bytes),
                                     plan.num_state_slots > 0 ? " and snapshots" : "");
     if (offload.has_disk()) {
-      tiers += fmt::format(", and what goes to the disk and comes from it: up to {} in {}",
+      tiers += fmt::format(", and blocks on their way to and from the disk: up to {} in {}",
                            MemoryText(offload.disk_bytes), offload.folder.string());
     }
     lines.push_back(line("KV tiers", plan.tier_bytes, tiers));

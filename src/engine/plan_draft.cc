@@ -42,15 +42,14 @@ Status PlanDraft(const ModelConfig& target, const ModelConfig& model,
   };
   if (plan.on_device() && !asked.is_head()) {
     return refuse(
-        fmt::format("draft models are computed on a CPU, not yet on {}: say --device cpu, "
-                    "or use a drafting head, or method ngram or suffix",
+        fmt::format("draft models run only on a CPU, not on {}: use --device cpu, a drafting head, "
+                    "or method ngram or suffix",
                     plan.device_name));
   }
   if (plan.on_device() && plan.ranks.num_ranks() > 1) {
     return refuse(
-        fmt::format("drafting heads are computed on one device, not yet on {}: leave "
-                    "tensor_parallel_size and pipeline_parallel_size out, or use method ngram or "
-                    "suffix",
+        fmt::format("drafting heads run only on one device, not on {}: omit tensor_parallel_size "
+                    "and pipeline_parallel_size, or use method ngram or suffix",
                     plan.ranks.num_ranks()));
   }
   if (asked.is_head()) {
@@ -60,10 +59,10 @@ Status PlanDraft(const ModelConfig& target, const ModelConfig& model,
   if (IsEncoder(model.architecture) || model.spec.head.kind != HeadSpec::Kind::kVocabulary)
     return refuse(fmt::format("{} gives no tokens; name a decoder", model.architecture));
   if (model.vocab_size != target.vocab_size) {
-    return refuse(fmt::format(
-        "its vocabulary has {} tokens, but that of the model in {} has {}; both have to "
-        "be the same: use a smaller model of the same family",
-        model.vocab_size, plan.config.model_folder.string(), target.vocab_size));
+    return refuse(
+        fmt::format("its vocabulary has {} tokens, but that of the model in {} has {}; both must "
+                    "be the same: use a smaller model of the same family",
+                    model.vocab_size, plan.config.model_folder.string(), target.vocab_size));
   }
   if (asked.max_model_len && *asked.max_model_len > model.max_position_embeddings) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -121,8 +120,8 @@ Status PlanDraftBytes(const PlanModelFunction& plan_model, int num_threads, Engi
   ASSIGN_OR_RETURN(const ModelMemory memory, plan_model(draft.model, options, num_threads));
   if (memory.state_bytes_per_slot > 0) {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("the draft model in {}: its recurrent layers cannot take tokens back; "
-                            "name a model whose layers all attend",
+                fmt::format("the draft model in {}: its recurrent layers cannot undo tokens; use a "
+                            "model in which all layers have attention",
                             plan.config.draft.folder.string()),
                 "speculative_config");
   }

@@ -30,8 +30,8 @@ Status PlanStates(int64_t& budget, EnginePlan& plan) {
   const int64_t for_running = std::max<int64_t>(0, budget) / 2;
   if (for_running < bytes) {
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("the states of one sequence take {}, but {} are there "
-                            "for all of them: half of the caches' memory; raise "
+                fmt::format("the states of one sequence take {}, but only {} are available for all "
+                            "sequences: half of the caches' memory; raise "
                             "kv_cache_memory_bytes",
                             MemoryText(bytes), MemoryText(for_running)),
                 "kv_cache_memory_bytes");
@@ -49,10 +49,10 @@ Status PlanStates(int64_t& budget, EnginePlan& plan) {
   if (!config.state_cache_bytes)
     snapshots = std::min(snapshots, kMostSnapshotsEach * scheduler.max_num_seqs);
   if (config.enable_prefix_caching && snapshots == 0) {
-    plan.warnings.push_back(fmt::format(
-        "prefix caching finds hardly anything: a snapshot of a sequence's states takes {}, "
-        "and {} are there for them; raise --state-cache-memory",
-        MemoryText(bytes), MemoryText(for_snapshots)));
+    plan.warnings.push_back(
+        fmt::format("prefix caching will find few prefixes: a snapshot of a sequence's states "
+                    "takes {}, and only {} are available for snapshots; raise --state-cache-memory",
+                    MemoryText(bytes), MemoryText(for_snapshots)));
   }
   constexpr int64_t kMostProposedStates = 32;
   // Number of state slots for the states after each draft token. They are needed until it is known
@@ -64,8 +64,8 @@ Status PlanStates(int64_t& budget, EnginePlan& plan) {
     proposed = std::clamp<int64_t>(rest / 2 / bytes, 0, most);
     if (proposed == 0) {
       plan.warnings.push_back(fmt::format(
-          "speculative_config: nothing is proposed: the states behind a proposed token take {}, "
-          "for which no memory is left; raise kv_cache_memory_bytes or lower max_num_seqs",
+          "speculative_config: nothing is proposed: the states after a proposed token take {}, for "
+          "which no memory is left; raise kv_cache_memory_bytes or lower max_num_seqs",
           MemoryText(bytes)));
     }
   }

@@ -90,10 +90,10 @@ void PlanImages(const ResolvedTower& resolved, EnginePlan& plan) {
   SchedulerLimits& step = plan.scheduler;
   const int64_t least = step.max_num_seqs + resolved.whole_rows;
   if (step.max_num_batched_tokens < least) {
-    plan.notes.push_back(fmt::format(
-        "max_num_batched_tokens is {}, not {}: the {} tokens of an image see each other "
-        "and are computed in one step",
-        least, step.max_num_batched_tokens, resolved.whole_rows));
+    plan.notes.push_back(
+        fmt::format("max_num_batched_tokens is {}, not {}: the {} tokens of an image attend to "
+                    "each other and are computed in one step",
+                    least, step.max_num_batched_tokens, resolved.whole_rows));
     step.max_num_batched_tokens = least;
   }
   step.max_prompt_logit_rows = std::max(step.max_prompt_logit_rows, resolved.whole_rows);
@@ -105,13 +105,13 @@ void PlanPromptRows(const ModelConfig& model, EnginePlan& plan) {
   if (plan.pooling)
     reason = "the model pools";
   else if (plan.on_device())
-    reason = "they are computed on the CPU yet; serve with --device cpu";
+    reason = "they are supported only on the CPU; serve with --device cpu";
   else if (plan.ranks.num_stages > 1)
     reason = "rows do not go to pipeline stages yet; leave them out";
   else if (spec.layer_embeddings.width > 0)
     reason = "layers of this model read the ids of the tokens, too";
   else if (spec.embedding_scale != 1 || spec.norms_embedding)
-    reason = "this model scales its embeddings, and rows do not say whether theirs are";
+    reason = "this model scales its embeddings, and it is unknown whether given rows are scaled";
   else if (spec.image_levels > 0)
     reason =
         "several layers of this model read rows of images, but given rows are for only one layer";

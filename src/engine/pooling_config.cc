@@ -22,8 +22,8 @@ Result<ModelTask> ResolveTask(const PoolingOptions& options, const ModelConfig& 
   if (options.runner == RunnerChoice::kGenerate) {
     if (converts) {
       return Fail(ErrorCode::kInvalidArgument,
-                  "--runner generate and --convert embed or classify contradict each other: leave "
-                  "one of them out",
+                  "--runner generate and --convert embed or classify contradict each other: omit "
+                  "one of them",
                   "convert");
     }
     return ModelTask::kGenerate;
@@ -101,7 +101,7 @@ Status ApplyPooler(const json::Value& pooler, PoolingConfig& config) {
       }
     } else {
       return Fail(ErrorCode::kUnsupported,
-                  fmt::format("--pooler-config: {} is not supported; supported are pooling_type "
+                  fmt::format("--pooler-config: {} is not supported; supported: pooling_type "
                               "(seq_pooling_type) of LAST, CLS or MEAN, and use_activation "
                               "(normalize, softmax)",
                               ShortName(key)),
@@ -131,7 +131,7 @@ Result<std::optional<PoolingConfig>> ResolvePooling(const PoolingOptions& option
   if (task == ModelTask::kGenerate) {
     if (options.pooler.is_null()) return std::nullopt;
     return Fail(ErrorCode::kInvalidArgument,
-                "--pooler-config is for models that pool: say --runner pooling, or leave it out",
+                "--pooler-config is for pooling models: use --runner pooling, or omit it",
                 "pooler-config");
   }
   PoolingConfig config;
@@ -168,8 +168,8 @@ Result<std::optional<PoolingConfig>> ResolvePooling(const PoolingOptions& option
   RETURN_IF_ERROR(ApplyPooler(options.pooler, config));
   if (task == ModelTask::kClassify && config.method == PoolingMethod::kMean) {
     return Fail(ErrorCode::kUnsupported,
-                "scores are made of one hidden state, not of the mean of all: pooling by MEAN is "
-                "for embeddings",
+                "scores are computed from one hidden state, not from the mean of all: pooling_type "
+                "MEAN is only for embeddings",
                 "pooler-config");
   }
   return config;

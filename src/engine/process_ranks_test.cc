@@ -105,7 +105,7 @@ TEST(ProcessRanksTest, ModelsThatTakeImagesAreNotReplaced) {
   const auto engine = Engine::Create(config, hooks);
   ASSERT_FALSE(engine);
   EXPECT_EQ(engine.error().param, "weight-transfer-config");
-  EXPECT_NE(engine.error().message.find("models that take images"), std::string::npos);
+  EXPECT_NE(engine.error().message.find("the image tower of a model"), std::string::npos);
   config.takes_images = false;
   EXPECT_TRUE(Engine::Create(config, hooks));
 }

@@ -45,7 +45,8 @@ Status CheckSimulation(const EngineConfig& config, const std::optional<PoolingCo
   const auto refuse = [](std::string_view what) {
     return Fail(ErrorCode::kUnsupported, fmt::format("--simulate: {}", what), "simulate");
   };
-  if (pooling) return refuse("models that generate text are simulated, and this one pools");
+  if (pooling)
+    return refuse("only models that generate text can be simulated; this is a pooling model");
   if (are_processes) return refuse("ranks are not processes: leave the launcher out");
   if (config.data_parallel_size > 1 && config.adapters.enabled) {
     return refuse(
@@ -55,26 +56,26 @@ Status CheckSimulation(const EngineConfig& config, const std::optional<PoolingCo
     return refuse("draft models are not simulated: leave --speculative-config out");
   if (config.enable_sleep_mode || config.enable_weight_updates) {
     return refuse(
-        "there are no weights to free or to replace: leave --enable-sleep-mode and "
-        "--weight-transfer-config out");
+        "there are no weights to release or replace: omit --enable-sleep-mode and "
+        "--weight-transfer-config");
   }
   if (config.offload.is_given())
-    return refuse("blocks hold nothing: leave --kv-offloading-size and --kv-offloading-path out");
+    return refuse("blocks have no content: omit --kv-offloading-size and --kv-offloading-path");
   const SimulationConfig& simulation = config.simulation;
   const int64_t ranks = int64_t{config.tensor_parallel_size} * config.pipeline_parallel_size *
                         config.data_parallel_size;
   if (ranks > simulation.count) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--simulate {}: tensor_parallel_size {} times pipeline_parallel_size "
-                            "{} times data_parallel_size {} make {} ranks, which take a device "
-                            "each; say {}x{}, or lower them",
+                            "{} times data_parallel_size {} make {} ranks, each of which needs a "
+                            "device; use {}x{}, or lower them",
                             SimulatedName(simulation), config.tensor_parallel_size,
                             config.pipeline_parallel_size, config.data_parallel_size, ranks,
                             simulation.device->name, ranks),
                 "simulate");
   }
   if (simulation.device->is_cpu && ranks > 1)
-    return refuse("a simulated CPU is one rank: leave -tp and -pp out");
+    return refuse("a simulated CPU has one rank: omit -tp and -pp");
   return {};
 }
 

@@ -42,7 +42,7 @@ std::string ProblemOf(const fs::path& blob, const std::string& etag, bool same_b
   const OwnedFd open(::open(blob.c_str(), O_RDONLY | O_CLOEXEC));
   if (!open) return std::strerror(errno);
   if (!same_boot) {
-    if (DigestKindOf(etag) == DigestKind::kNone) return "there is no digest to check it by";
+    if (DigestKindOf(etag) == DigestKind::kNone) return "it has no digest that could be checked";
     const int64_t size = ::lseek(open.get(), 0, SEEK_END);
     LOG_INFO("download",
              "{}: checking {} bytes, which were not seen to reach the disk before the machine was "
@@ -50,7 +50,7 @@ std::string ProblemOf(const fs::path& blob, const std::string& etag, bool same_b
              blob.string(), size);
     const auto whole = ContentWriter(open.get(), size, size, etag).Finish();
     if (!whole) return whole.error().message;
-    if (!*whole) return "its content is not the one that its name promises";
+    if (!*whole) return "its content does not match its name";
   }
   if (::fsync(open.get()) != 0 && errno != EROFS && errno != EINVAL) return std::strerror(errno);
   return "";

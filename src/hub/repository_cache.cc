@@ -83,8 +83,8 @@ tl::unexpected<Error> CacheError(std::string_view what, const std::filesystem::p
     advice = ": name a folder that can be written with --download-dir or HF_HUB_CACHE";
   } else if (error_number == ENOSPC || error_number == EDQUOT) {
     advice =
-        ": make room, or name a folder on another disk with --download-dir or HF_HUB_CACHE; what "
-        "was downloaded is kept and continued";
+        ": make room, or name a folder on another disk with --download-dir or HF_HUB_CACHE; the "
+        "partial download is kept and resumed";
   }
   return Fail(
       CacheErrorCode(error_number),

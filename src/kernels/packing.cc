@@ -192,7 +192,7 @@ bool PackRows(ThreadPool& pool, PackedMatrix& matrix, int64_t first_row, const S
   CHECK_EQ(source.cols, matrix.cols);
   const PanelKind kind = LayoutOf(matrix.format, matrix.cols).kind;
   if (source.input_order != nullptr) {
-    CHECK(matrix.format.has_input_order, "inputs in another order in a matrix without one");
+    CHECK(matrix.format.has_input_order, "reordered inputs in a matrix without an input order");
     std::copy_n(source.input_order, matrix.cols, matrix.input_order.As<int32_t>().begin());
   }
   const int64_t first_panel = first_row / kPanelRows;

@@ -96,7 +96,7 @@ Result<std::string> ReadLocalMedia(std::string_view url, const std::string& fold
   const std::filesystem::path root = std::filesystem::canonical(folder, failed);
   if (failed)
     return Fail(ErrorCode::kInvalidArgument,
-                "the folder of `--allowed-local-media-path` is not there");
+                "the folder of `--allowed-local-media-path` does not exist");
   const std::filesystem::path path = std::filesystem::canonical(*decoded, failed);
   // The message is the same for missing files and for files outside the folder.
   if (failed || !IsBelow(path, root)) {

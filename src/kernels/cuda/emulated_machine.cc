@@ -140,7 +140,7 @@ void Machine::Run(const char* name, const Grid& grid, const std::function<void()
   unsigned running = used_blocks_;
   while (running > 0) {
     if (is_seeded() && Chance(8)) LandSome();
-    if (!PickThread()) Die("some lanes of a warp wait for lanes that never come");
+    if (!PickThread()) Die("some lanes of a warp wait for lanes that never arrive");
     const unsigned place = self_->block;
     Resume(*self_);
     Block& block = blocks_[place];
@@ -363,7 +363,8 @@ void Machine::Collective(const char* what, const void* input, int input_bytes, v
   const auto own = static_cast<size_t>(lane);
   const auto in_bytes = static_cast<size_t>(input_bytes);
   const auto out_bytes = static_cast<size_t>(output_bytes);
-  if (in_bytes > kMostBytes || out_bytes > kMostBytes) Die("a lane gives or takes too many bytes");
+  if (in_bytes > kMostBytes || out_bytes > kMostBytes)
+    Die("a lane passes or receives too many bytes");
   CopyBytes(warp.inputs[half] + own * in_bytes, input, in_bytes);
   if (++warp.num_arrived == kLanes) {
     if (combine != nullptr) combine(warp.inputs[half], warp.outputs[half]);
@@ -392,7 +393,8 @@ void Machine::WaveCollective(const void* input, int input_bytes, void* output, i
   unsigned char* const outputs = wave.outputs[generation % 2];
   const auto in_bytes = static_cast<size_t>(input_bytes);
   const auto out_bytes = static_cast<size_t>(output_bytes);
-  if (in_bytes > kMostBytes || out_bytes > kMostBytes) Die("a lane gives or takes too many bytes");
+  if (in_bytes > kMostBytes || out_bytes > kMostBytes)
+    Die("a lane passes or receives too many bytes");
   CopyBytes(inputs + lane * in_bytes, input, in_bytes);
   if (++wave.num_arrived == 2 * kLanes) {
     if (combine != nullptr) combine(inputs, outputs);
