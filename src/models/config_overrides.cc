@@ -62,8 +62,8 @@ Status Override(json::Value& config, const json::Value& overrides) {
   for (const auto& [key, value] : overrides.as_object()) {
     if (std::find(std::begin(kAllowed), std::end(kAllowed), key) == std::end(kAllowed)) {
       return Fail(ErrorCode::kUnsupported,
-                  fmt::format("--hf-overrides: {} is not overridden, for the weights are made for "
-                              "its value in config.json; what can be is {}",
+                  fmt::format("--hf-overrides: {} cannot be overridden, because the weights depend "
+                              "on its value in config.json; these keys can be overridden: {}",
                               ShortName(key), fmt::join(kAllowed, ", ")),
                   "hf-overrides");
     }

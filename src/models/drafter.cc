@@ -104,13 +104,14 @@ Status CheckEagle(const json::Value& config, const ModelConfig& head, const Mode
   ASSIGN_OR_RETURN(const auto made_for, fields.Integer("target_hidden_size", 1, kMaxConfigWidth));
   const int64_t hidden = made_for.value_or(head.hidden_size);
   if (hidden != target.hidden_size) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("it continues hidden rows of {} numbers ({} of its config.json), but "
-                            "those of the model in {} have {}; use the head that was made for "
-                            "this model",
-                            hidden, made_for ? "target_hidden_size" : "hidden_size",
-                            target_folder.string(), target.hidden_size),
-                "speculative_config");
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "it continues hidden rows of {} numbers ({} of its config.json), but the hidden rows "
+            "of the model in {} have {}; use the head that was made for this model",
+            hidden, made_for ? "target_hidden_size" : "hidden_size", target_folder.string(),
+            target.hidden_size),
+        "speculative_config");
   }
   if (head.vocab_size == target.vocab_size) return {};
   return Fail(ErrorCode::kInvalidArgument,

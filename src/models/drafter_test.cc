@@ -247,8 +247,8 @@ TEST(Drafter, HeadsThatDoNotFitAreRefusedByBothSides) {
   };
   EXPECT_EQ(FailureOfEagle3([](auto&) {}), "loaded");
   expect([](auto& copy) { copy.config().Set("target_hidden_size", 64); },
-         "it continues hidden rows of 64 numbers (target_hidden_size of its config.json), but "
-         "those of the model in " +
+         "it continues hidden rows of 64 numbers (target_hidden_size of its config.json), but the "
+         "hidden rows of the model in " +
              target + " have 32");
   expect([](auto& copy) { copy.config().Set("vocab_size", 256); },
          "its vocabulary has 256 tokens, but that of the model in " + target + " has 128");

@@ -323,7 +323,7 @@ TEST(FurtherTensorsTest, TurnedMatricesAreNotRounded) {
   const auto model =
       LoadModel(pool, folder, *config, SmallOptions(ElementType::kBF16, ElementType::kBF16));
   ASSERT_FALSE(model);
-  EXPECT_THAT(model.error().message, HasSubstr("holds a matrix whose rows are inputs"));
+  EXPECT_THAT(model.error().message, HasSubstr("contains a matrix whose rows are inputs"));
 }
 
 TEST(FurtherTensorsTest, OtherShapesAreNamed) {

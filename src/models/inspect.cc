@@ -323,8 +323,8 @@ std::string FormatText(const InspectReport& report) {
     Line(text, &needs == report.missing_operators.data() ? "it needs" : "", needs);
   if (report.is_unknown && report.missing_operators.empty()) {
     Line(text, "it needs",
-         "a file of its own in src/models/families: config.json and tensors name no operator that "
-         "is missing");
+         "a separate file in src/models/families: config.json and tensors need no operator that is "
+         "missing");
   }
   Line(text, "quantization", report.quantization.empty() ? "none" : report.quantization);
   if (!report.method.empty()) {

@@ -106,7 +106,7 @@ TEST(InspectTest, AnArchitectureOfKnownOperatorsNeedsNone) {
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_THAT(report->refusal.value_or(""), HasSubstr("OtherForCausalLM is not supported"));
   EXPECT_THAT(report->missing_operators, ::testing::IsEmpty());
-  EXPECT_THAT(FormatText(*report), HasSubstr("it needs          a file of its own"));
+  EXPECT_THAT(FormatText(*report), HasSubstr("it needs          a separate file"));
 }
 
 std::vector<std::string> MissingOperators(const std::string& config,
@@ -226,7 +226,8 @@ TEST(InspectTest, AFolderWithoutWeightsIsDescribed) {
 TEST(InspectTest, FoldersOfOtherFormatsAreNamed) {
   const testing::TemporaryFolder folder;
   testing::WriteFile(folder.path() / "model.gguf", "GGUF");
-  EXPECT_THAT(InspectModel(folder.path()).error().message, HasSubstr("GGUF format is not read"));
+  EXPECT_THAT(InspectModel(folder.path()).error().message,
+              HasSubstr("GGUF format is not supported"));
   testing::WriteFile(folder.path() / "adapter_config.json", "{}");
   EXPECT_THAT(InspectModel(folder.path()).error().message, HasSubstr("holds a LoRA adapter"));
 }

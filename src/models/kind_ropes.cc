@@ -59,7 +59,7 @@ Result<ReadRope> ReadOne(const JsonFields& blocks, const json::Value* all, bool 
     return read;
   return blocks.Bad(fmt::format("{}.partial_rotary_factor", kind),
                     fmt::format("a part of head_dim {}{}", config.head_dim,
-                                is_odd ? " that is an even number, as rope is scaled" : ""),
+                                is_odd ? " that is an even number, because rope is scaled" : ""),
                     json::Value(part));
 }
 

@@ -74,14 +74,15 @@ Status ReadLatentAttention(const JsonFields& fields, const LatentDefaults& defau
   RETURN_IF_ERROR(CheckSizes(fields, latent));
   if (config.num_key_value_heads != config.num_attention_heads) {
     return fields.Bad("num_key_value_heads",
-                      fmt::format("num_attention_heads {}, as heads of latent attention share all",
+                      fmt::format("num_attention_heads {}, because all heads of latent attention "
+                                  "share their keys and values",
                                   config.num_attention_heads),
                       json::Value(config.num_key_value_heads));
   }
   if (config.attention_bias && latent.q_rank == 0) {
     return Fail(ErrorCode::kUnsupported,
                 "attention_bias with a q_lora_rank of null is not supported: the projection of q "
-                "has none then, beside one that has",
+                "would have no bias, while another projection has one",
                 "attention_bias");
   }
   ASSIGN_OR_RETURN(const auto interleaved, defaults.reads_interleaved
@@ -125,7 +126,7 @@ Result<std::vector<bool>> ReadLayersWithExperts(const JsonFields& fields, const 
   for (size_t i = 0; i < types->size(); ++i) {
     const std::string& type = (*types)[i];
     if (type != "sparse" && type != "dense")
-      return fields.Bad(kTypes, "names of which each is sparse or dense", json::Value(type));
+      return fields.Bad(kTypes, "a list in which each entry is sparse or dense", json::Value(type));
     sparse[i] = type == "sparse";
   }
   return sparse;

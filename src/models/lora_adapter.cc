@@ -211,8 +211,8 @@ Status LoraAdapter::CheckRoom(const LoraLayout& layout) const {
   if (first == nullptr) return {};
   return Refuse(
       *first, ErrorCode::kInvalidArgument,
-      fmt::format("replaces a weight of the base, for which the slots of adapters have no room: "
-                  "{} would take {:.1f} MiB more of each of the {} slots; start the server with "
+      fmt::format("replaces a weight of the base, for which adapter slots have no room: {} would "
+                  "take {:.1f} MiB more in each of the {} slots; start the server with "
                   "this adapter in --lora-modules, or with --lora-modules-to-save {}",
                   fmt::join(names, ", "), Mebibytes(bytes), layout.options.num_slots,
                   fmt::join(names, " ")));

@@ -260,7 +260,7 @@ TEST(LoraReplacedErrorTest, WithoutRoomOrOfAnotherBase) {
   EXPECT_TRUE(ReplacedModules(AdapterFolder("absent")).empty());
   LoraOptions lora = LoraModelOptions(ElementType::kBF16).lora;
   EXPECT_THAT(RefusalOfSaved("tiny-gemma2", lora),
-              AllOf(HasSubstr("0.0 MiB more of each of the 3 slots"),
+              AllOf(HasSubstr("0.0 MiB more in each of the 3 slots"),
                     HasSubstr("--lora-modules-to-save lm_head embed_tokens")));
   lora.replaced_modules = {"lm_head", "embed_tokens"};
   EXPECT_EQ(RefusalOfSaved("tiny-gemma2", lora), "");

@@ -56,13 +56,12 @@ Status CheckInputOrders(const std::vector<StoredLinear>& parts) {
     const auto& order = part.input_order;
     if (order == first || (order != nullptr && first != nullptr && *order == *first)) continue;
     const TensorInfo& info = *part.tensors.front()->info;
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format("tensor '{}' has its inputs in another order than '{}', with which it is "
-                    "multiplied together; expected the same g_idx for both. Quantize the "
-                    "model without act-order, or with actorder weight",
-                    info.name, parts.front().tensors.front()->info->name),
-        info.name);
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("tensor '{}' has another order of inputs than '{}', and one product "
+                            "multiplies both; expected the same g_idx for both. Quantize the "
+                            "model without act-order, or with actorder weight",
+                            info.name, parts.front().tensors.front()->info->name),
+                info.name);
   }
   return {};
 }
@@ -143,12 +142,13 @@ Result<StoredLinear> FindShaped(const MatrixParameter& matrix, const Checkpoint&
   const ParameterPart& part = matrix.parts.front();
   const std::string name = matrix.linear == nullptr ? part.name : part.name + ".weight";
   if (matrix.linear != nullptr && !IsPlain(scheme.PlannedFormat(part.name))) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("tensor '{}' holds a matrix whose rows are inputs, which is read as "
-                            "plain numbers alone, not as {}; use a checkpoint that is not "
-                            "quantized, and leave --quantization out",
-                            name, scheme.Name()),
-                name);
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format(
+            "tensor '{}' contains a matrix whose rows are inputs, which is supported only in plain "
+            "formats, not as {}; use an unquantized checkpoint, and omit --quantization",
+            name, scheme.Name()),
+        name);
   }
   const StoredTensor* tensor = checkpoint.Find(name);
   if (tensor == nullptr) {

@@ -244,7 +244,7 @@ Status RefuseBothWays(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto is_causal, fields.Bool("is_causal"));
   if (is_causal.value_or(true)) return {};
   return Unsupported(
-      "is_causal false is not supported by decoders, whose tokens see earlier ones only",
+      "is_causal false is not supported by decoders, whose tokens attend only to earlier ones",
       "is_causal");
 }
 
@@ -491,7 +491,7 @@ std::string PositionsText(const ModelConfig& config) {
         scaling.original_max_position_embeddings);
   }
   if (given == nullptr || given->is_null())
-    return fmt::format("the default of {} ({}), which the model's config.json leaves out", kField,
+    return fmt::format("the default of {} ({}), which is absent in the model's config.json", kField,
                        positions);
   return fmt::format("the {} positions that {} {} in the model's config.json leaves to a text",
                      positions, kField, ShortText(*given));

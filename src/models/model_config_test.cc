@@ -190,9 +190,9 @@ TEST(ModelConfigTest, PositionsSayWhereTheyComeFrom) {
       "rope_type": "linear", "factor": 2}})")),
             "the 4096 positions that the rope scaling of the model's config.json gives: linear "
             "factor 2 x max_position_embeddings 2048");
-  EXPECT_EQ(PositionsText(Parse(R"({"max_position_embeddings": null})")),
-            "the default of max_position_embeddings (2048), which the model's config.json leaves "
-            "out");
+  EXPECT_EQ(
+      PositionsText(Parse(R"({"max_position_embeddings": null})")),
+      "the default of max_position_embeddings (2048), which is absent in the model's config.json");
   const auto roberta = ParseModelShape(Json(R"({"architectures": ["RobertaModel"],
       "max_position_embeddings": 514})"));
   ASSERT_TRUE(roberta) << roberta.error().message;

@@ -39,8 +39,8 @@ Status TakeFromTokens(const JsonFields& fields, const std::vector<int32_t>& toke
   }
   if (head.is_difference && tokens.size() != 2) {
     return Fail(ErrorCode::kInvalidData,
-                fmt::format("classifier_from_token: from_2_way_softmax takes two tokens, that of a "
-                            "no and that of a yes; found {}",
+                fmt::format("classifier_from_token: from_2_way_softmax needs two tokens, one for "
+                            "no and one for yes; found {}",
                             tokens.size()),
                 "classifier_from_token");
   }

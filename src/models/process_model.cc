@@ -177,7 +177,7 @@ class LeadingModel final : public Model, public WeightStage {
     return staged;
   }
   Status StageFrom(const WeightStage& /*loaded*/) override {
-    return Fail(ErrorCode::kInternal, "ranks that are processes make one engine");
+    return Fail(ErrorCode::kInternal, "ranks in separate processes form one engine");
   }
   void Drop() override {
     share_.weights->Drop();
@@ -185,7 +185,7 @@ class LeadingModel final : public Model, public WeightStage {
     try {
       Tell(StageOrder::kDrop, "").value();
     } catch (const std::exception& error) {
-      LOG_DEBUG("models", "the ranks keep no staged weights: {}", error.what());
+      LOG_DEBUG("models", "the ranks have no staged weights: {}", error.what());
     }
   }
   void Switch() override {

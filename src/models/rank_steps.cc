@@ -65,7 +65,7 @@ void FollowSteps(Communicator& all, StepChannel& channel, Model& share, ThreadPo
     used->PrepareThread(pool);
     while (const StepOrder order = channel.Receive()) {
       if (order.call.kind != RankCall::Kind::kNone) {
-        CHECK(carry_out != nullptr, "a rank that takes no calls got one");
+        CHECK(carry_out != nullptr, "a rank that accepts no calls received one");
         Model* const next = &carry_out(order.call, *used);
         if (next != used) next->PrepareThread(pool);
         used = next;

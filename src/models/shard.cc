@@ -78,10 +78,10 @@ Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages) {
   CHECK(tensor_size >= 1 && num_stages >= 1);
   if (tensor_size * num_stages == 1) return {};
   if (spec.layers.empty()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "an encoder is computed by one rank: leave --tensor-parallel-size and "
-                "--pipeline-parallel-size out",
-                "tensor_parallel_size");
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "an encoder has only one rank: omit --tensor-parallel-size and --pipeline-parallel-size",
+        "tensor_parallel_size");
   }
   if (spec.streams) {
     const char* param = tensor_size > 1 ? "tensor_parallel_size" : "pipeline_parallel_size";
@@ -99,8 +99,8 @@ Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages) {
     const auto& latent = spec.layers[static_cast<size_t>(first)].attention.latent;
     if (!latent || !latent->indexer || !latent->indexer->is_shared) continue;
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("--pipeline-parallel-size {}: layer {} attends to the positions that "
-                            "the layer before chose, which stages do not hand on; choose another",
+                fmt::format("--pipeline-parallel-size {}: layer {} attends to positions chosen by "
+                            "the previous layer, which stages do not pass on; choose another size",
                             num_stages, first),
                 "pipeline_parallel_size");
   }

@@ -107,7 +107,8 @@ TEST(ShardTest, MoreRanksThanPartsAreRefused) {
   EXPECT_THAT(CheckRanks(spec, 1, 5).error().message,
               HasSubstr("pipeline_parallel_size 5: the model has 4 layers to divide"));
   EXPECT_TRUE(CheckRanks(DecoderSpec(), 1, 1));
-  EXPECT_THAT(CheckRanks(DecoderSpec(), 2, 1).error().message, HasSubstr("an encoder is computed"));
+  EXPECT_THAT(CheckRanks(DecoderSpec(), 2, 1).error().message,
+              HasSubstr("an encoder has only one rank"));
   DecoderSpec narrow = spec;
   narrow.layers.back().mlp.intermediate_size = 4;
   EXPECT_THAT(CheckRanks(narrow, 5, 1).error().message, HasSubstr("4 rows in an MLP"));

@@ -269,7 +269,7 @@ Status StepDecoder::TakeStates(NumberReader& reader, int64_t num_slices) {
   for (int64_t i = 0; i < num_copies; ++i) {
     StateCopy& copy = state_copies_.emplace_back();
     RETURN_IF_ERROR(next("the slot that is copied", last, copy.from));
-    RETURN_IF_ERROR(next("the slot that a copy goes to", last, copy.to));
+    RETURN_IF_ERROR(next("the destination slot of a copy", last, copy.to));
   }
   ASSIGN_OR_RETURN(const int64_t num_snapshots,
                    reader.Next("snapshots of states", num_slices > 0 ? limits_.num_states : 0));

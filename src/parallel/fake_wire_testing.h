@@ -215,7 +215,7 @@ class FakeWire final : public WireClock {
       case WireFaults::Kind::kDeath:
         has_struck_ = true;
         if (faults_.is_watched)
-          Spread(fmt::format("rank {} has ended without a word", faults_.rank), kNotice);
+          Spread(fmt::format("rank {} has ended without a message", faults_.rank), kNotice);
         throw RankDied();
       case WireFaults::Kind::kCut:
         has_struck_ = true;

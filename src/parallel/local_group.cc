@@ -263,7 +263,7 @@ class LocalCommunicator final : public Communicator {
       shared.num_arrived.store(0, std::memory_order_relaxed);
       shared.rounds.Advance();
     } else if (!shared.rounds.WaitForChange(round, shared.options.spin, DeadlineOf(patience))) {
-      FailAndThrow(fmt::format("rank {} did not come to {} within {} s, where rank {} waits",
+      FailAndThrow(fmt::format("rank {} did not reach {} within {} s, where rank {} waits",
                                fmt::join(MissingRanks(mine), ", "), what, DeadlineSeconds(),
                                Name(rank())));
     }

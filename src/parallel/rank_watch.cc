@@ -213,8 +213,8 @@ class RankWatchThread final : public RankWatch {
       if (count < 0 && errno == EINTR) continue;
       if (count < 0 && errno == EAGAIN) return;
       return LoseConnection(connection,
-                            "has ended without a word: it crashed or was killed; the lines that "
-                            "it wrote last, or the kernel's log, tell why");
+                            "has ended without a message: it crashed or was killed; its last log "
+                            "lines or the kernel's log may contain the reason");
     }
   }
 
@@ -373,8 +373,8 @@ Result<std::vector<Connection>> AcceptRanks(const Listener& listener, const Invi
         if (!connections[i].socket) absent.push_back(names[i + 1]);
       }
       return Fail(ErrorCode::kUnavailable,
-                  fmt::format("{} did not connect to port {} of rank 0's machine ({}): let the "
-                              "machines of the group reach each other at all ports",
+                  fmt::format("{} did not connect to port {} of rank 0's machine ({}): allow "
+                              "connections between the machines of the group at all ports",
                               fmt::join(absent, ", "), listener.port, arrival.error().message));
     }
     Greeting greeting;
@@ -408,8 +408,8 @@ Result<std::vector<Connection>> ConnectToFirst(const Invitation& invitation, int
     return connections;
   }
   return Fail(ErrorCode::kUnavailable,
-              fmt::format("rank {} cannot connect to port {} of rank 0 ({}): let the machines of "
-                          "the group reach each other at all ports",
+              fmt::format("rank {} cannot connect to port {} of rank 0 ({}): allow connections "
+                          "between the machines of the group at all ports",
                           rank, invitation.port, problems));
 }
 

@@ -122,7 +122,7 @@ TEST(RankWatchTest, AProcessThatEndsIsNamedToAll) {
   ranks[2]->watch.reset();
   const std::string reason = Within(ranks[0]->loss);
   EXPECT_THAT(reason, HasSubstr("rank 2 (process "));
-  EXPECT_THAT(reason, HasSubstr("has ended without a word"));
+  EXPECT_THAT(reason, HasSubstr("has ended without a message"));
   ranks[0]->watch->Announce(reason);
   EXPECT_EQ(Within(ranks[1]->loss), reason);
   // The other ranks stay until rank 0 has ended.

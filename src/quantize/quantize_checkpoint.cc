@@ -542,21 +542,22 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
         "model");
   }
   if (config.spec.KeepsStates()) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("layers of {} keep states of sequences, whose projections are not "
-                            "quantized to a checkpoint; round them while loading, with "
-                            "--quantization",
-                            config.architecture),
-                "model");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("layers of {} keep states of sequences, and their projections cannot be "
+                    "quantized in a checkpoint; round them while loading, with --quantization",
+                    config.architecture),
+        "model");
   }
   if (!options.calibration.empty() &&
       (!config.spec.HasUniformHeads() || config.spec.layer_embeddings.width > 0 ||
        (layer != nullptr && layer->moe->own_norms))) {
     return Fail(
         ErrorCode::kUnsupported,
-        fmt::format("layers of {} share keys and values, or differ in their heads or norms, "
-                    "which calibration does not compute; choose a --to that needs none",
-                    config.architecture),
+        fmt::format(
+            "layers of {} share keys and values, or differ in their heads or norms, "
+            "which calibration does not support; choose a --to format that needs no calibration",
+            config.architecture),
         "calibration");
   }
   if (options.calibration.empty() &&

@@ -55,7 +55,7 @@ void CheckSizes(const LaunchFacts& launch, std::vector<Finding>& findings) {
   }
   if (launch.stored && launch.stored->shape.max_positions > 0 &&
       launch.max_model_len > launch.stored->shape.max_positions) {
-    error(fmt::format("a context of {} tokens is longer than the {} that {} knows",
+    error(fmt::format("a context of {} tokens is longer than the {} positions that {} supports",
                       launch.max_model_len, launch.stored->shape.max_positions,
                       launch.stored->shape.name));
   }
@@ -112,12 +112,11 @@ void CheckFits(const LaunchFacts& launch, const Accelerator& accelerator, bool e
                     launch.launch.program));
   } else if (launch.settings->Given("max-num-seqs") && launch.max_model_len > 0 &&
              static_cast<int64_t>(tokens) / launch.max_model_len < launch.max_num_seqs) {
-    add(Severity::kNote,
-        fmt::format("on {} {} sequences of {} tokens fit the cache of {:.1f} GB; of {} the rest "
-                    "wait when all are that long",
-                    DevicesText(launch, accelerator),
-                    static_cast<int64_t>(tokens) / launch.max_model_len, launch.max_model_len,
-                    cache / kGB, launch.max_num_seqs));
+    add(Severity::kNote, fmt::format("on {} {} sequences of {} tokens fit the cache of {:.1f} GB; "
+                                     "the rest of {} wait if all are that long",
+                                     DevicesText(launch, accelerator),
+                                     static_cast<int64_t>(tokens) / launch.max_model_len,
+                                     launch.max_model_len, cache / kGB, launch.max_num_seqs));
   }
 }
 

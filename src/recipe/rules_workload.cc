@@ -58,8 +58,8 @@ void CheckResident(const RecipeRequest& request, const LaunchFacts& launch,
   if (resident == 0 || resident >= *request.max_concurrency) return;
   findings.push_back(
       {Severity::kNote, request.line, "queue",
-       fmt::format("with {} on {} about {} requests of {} + {} tokens fit the cache at a time; "
-                   "of {} the rest wait, which shows in the time to the first token",
+       fmt::format("with {} on {} about {} requests of {} + {} tokens fit in the cache at a time; "
+                   "the rest of {} wait, which increases the time to the first token",
                    launch.model, DevicesText(launch, accelerator), resident, *request.input_len,
                    *request.output_len, *request.max_concurrency)});
 }

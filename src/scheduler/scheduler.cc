@@ -525,7 +525,8 @@ ScheduledSequence* Scheduler::PickVictim(const Share* share) const {
     };
     if (better()) best = choice;
   }
-  CHECK(best.sequence != nullptr, "one sequence alone does not fit {} blocks", pool_.num_blocks());
+  CHECK(best.sequence != nullptr, "a single sequence does not fit in {} blocks",
+        pool_.num_blocks());
   return best.sequence;
 }
 

@@ -53,7 +53,7 @@ Result<EncoderSpec> EncoderSpecFor(const ModelConfig& config, const ModelOptions
   ASSIGN_OR_RETURN(EncoderSpec spec, ReadEncoderSpec(config.raw));
   if (spec.hidden_size > device::kMostLayerNormCols) {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("hidden_size is {}: of encoders devices take up to {}; serve this "
+                fmt::format("hidden_size is {}: for encoders, devices support up to {}; serve this "
                             "model on the CPU",
                             spec.hidden_size, device::kMostLayerNormCols),
                 "hidden_size");

@@ -43,7 +43,7 @@ std::string MissingKernel(const DecoderSpec& spec) {
   if (spec.streams) return "several residual streams";
   if (spec.head_bias) return "a bias of the language model's head";
   if (!spec.positions.module.empty()) return "learnt embeddings of positions";
-  if (spec.final_norm_eps_factor != 1) return "norms with epsilons of their own";
+  if (spec.final_norm_eps_factor != 1) return "norms with separate epsilons";
   if (spec.placeholders[0] >= 0) return "tokens that stand for parts of images";
   for (const LayerSpec& layer : spec.layers) {
     if (layer.attention.latent && layer.attention.latent->compressed)
@@ -61,7 +61,7 @@ std::string MissingKernel(const DecoderSpec& spec) {
       return fmt::format("recurrent states of keys of more than {} numbers",
                          device::kMostStateKeys);
     if (layer.mixer && layer.mixer->values_width() % 8 != 0)
-      return "recurrent layers whose results have no multiple of 8 numbers";
+      return "recurrent layers whose results do not have a multiple of 8 numbers";
     constexpr int kRotatedUnit = 16;  // in the widest heads: rope_append
     if (!layer.attention.latent && layer.attention.head_dim > 256 &&
         layer.attention.rotated() % kRotatedUnit != 0)
@@ -87,7 +87,7 @@ std::string MissingKernel(const DecoderSpec& spec) {
         (layer.moe && is_plain(layer.moe->is_gated(), layer.moe->activation)))
       return "an MLP without a gate";
     if (layer.mlp.limit != 0 || (layer.moe && layer.moe->limit != 0))
-      return "limits of what an MLP multiplies";
+      return "clamped inputs of an MLP's product";
     const auto missing_activation = [](Activation activation) -> std::string {
       switch (activation) {
         case Activation::kGelu: return "GELU by erf";
@@ -109,7 +109,7 @@ std::string MissingKernel(const DecoderSpec& spec) {
       return fmt::format("a choice of experts in more than {} groups", device::kMostRouterGroups);
     if (layer.moe && layer.moe->soft_cap != 0) return "a soft cap of the router's logits";
     if (layer.moe && layer.moe->latent && !layer.mlp.output_gate.empty())
-      return "experts that read a vector made of the rows beside an MLP with a gate";
+      return "experts that read projected rows, in parallel with a gated MLP";
     if (layer.moe && layer.moe->has_bias && layer.moe->activation != Activation::kClampedSwiglu)
       return "biases of experts with another gate than a clamped SwiGLU";
   }
@@ -142,32 +142,33 @@ Status CheckSpec(const DecoderSpec& spec) {
     if (HasAttentionKernel(layer.attention)) continue;
     if (layer.attention.latent) {
       return Fail(ErrorCode::kUnsupported,
-                  fmt::format("a latent vector and a shared key have {} + {} numbers: devices take "
-                              "a sum that is a multiple of 8, up to {}, of which {} may be the "
-                              "vector's; serve this model on the CPU",
+                  fmt::format("a latent vector and a shared key have {} + {} numbers: devices "
+                              "support sums that are a multiple of 8, up to {}, with a vector of "
+                              "up to {} numbers; serve this model on the CPU",
                               layer.attention.latent->kv_rank, layer.attention.latent->rope_dim,
                               device::kMostLatentKeyDim, device::kMostLatentDim),
                   "kv_lora_rank");
     }
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("head_dim is {}: attention on a device takes multiples of 8 from 16 to "
-                            "256, and 512; serve this model on the CPU",
+                fmt::format("head_dim is {}: attention on a device supports multiples of 8 from 16 "
+                            "to 256, and 512; serve this model on the CPU",
                             layer.attention.head_dim),
                 "head_dim");
   }
   if (spec.hidden_size > kMostHidden) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("hidden_size is {}: devices take up to {}; serve this model on the CPU",
-                            spec.hidden_size, kMostHidden),
-                "hidden_size");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("hidden_size is {}: devices support up to {}; serve this model on the CPU",
+                    spec.hidden_size, kMostHidden),
+        "hidden_size");
   }
   for (const LayerSpec& layer : spec.layers) {
     if (!layer.moe || layer.moe->num_experts <= kMostExperts) continue;
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("layers have {} experts: devices take up to {}; serve this model on "
-                            "the CPU",
-                            layer.moe->num_experts, kMostExperts),
-                "num_experts");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("layers have {} experts: devices support up to {}; serve this model on the CPU",
+                    layer.moe->num_experts, kMostExperts),
+        "num_experts");
   }
   return {};
 }
@@ -221,12 +222,13 @@ Status CheckBlocks(const DecoderSpec& share, const ModelOptions& options) {
                                ? layer.attention.latent->indexer->top_k
                                : 0;
     if (chosen * options.max_rows > INT32_MAX) {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("index_topk is {}: devices list that many positions of up to {} "
-                              "tokens of a step, less than 2^31 in all; lower "
-                              "--max-num-batched-tokens, or serve with --device cpu",
-                              chosen, options.max_rows),
-                  "index_topk");
+      return Fail(
+          ErrorCode::kUnsupported,
+          fmt::format("index_topk is {}: devices store this number of positions for each of up to "
+                      "{} tokens of a step, and the total must be less than 2^31; lower "
+                      "--max-num-batched-tokens, or serve with --device cpu",
+                      chosen, options.max_rows),
+          "index_topk");
     }
     if (stride % layer.attention.head_dim == 0) continue;
     return Fail(
@@ -272,8 +274,8 @@ Status CheckRounding(const program::Program& program, const DeviceProgramWeights
     const auto* const gate = std::get_if<program::GateMul>(&op);
     if (gate == nullptr || !weights.InputsOf(gate->reader).RoundsWholeRows()) continue;
     return Fail(ErrorCode::kUnsupported,
-                "the checkpoint rounds the inputs of its layers otherwise than config.json says; "
-                "serve this model on one device, or with --activation-format bfloat16",
+                "the checkpoint rounds the inputs of its layers in another way than config.json "
+                "states; serve this model on one device, or with --activation-format bfloat16",
                 "tensor_parallel_size");
   }
   return {};
@@ -435,7 +437,7 @@ void LogUnroundedInputs(const ModelOptions& options, const PlacedProgram& placed
 Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOptions& options,
                                     const DeviceInfo& device, const RankPlace& place) {
   if (IsEncoder(config.architecture)) {
-    CHECK(place.tensor_size == 1 && place.num_stages == 1, "an encoder is computed by one rank");
+    CHECK(place.tensor_size == 1 && place.num_stages == 1, "an encoder has only one rank");
     return PlanDeviceEncoder(config, options, device);
   }
   ASSIGN_OR_RETURN(const DecoderSpec spec, SpecFor(config, options, place));

@@ -118,7 +118,7 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.positions.module = "positions"; }),
               HasSubstr("learnt embeddings of positions"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.final_norm_eps_factor = 2; }),
-              HasSubstr("norms with epsilons of their own"));
+              HasSubstr("norms with separate epsilons"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.norm.kind = NormSpec::Kind::kLayer; }),
               HasSubstr("layer norms"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.head_bias = true; }),
@@ -135,7 +135,7 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
   EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.gate_projection = ""; }),
               HasSubstr("an MLP without a gate"));
   EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.limit = 7; }),
-              HasSubstr("limits of what an MLP multiplies"));
+              HasSubstr("clamped inputs of an MLP's product"));
   EXPECT_EQ(of_layer([](LayerSpec& layer) { layer.mlp.activation = Activation::kRelu2; }), "");
   EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.activation = Activation::kXielu; }),
               HasSubstr("xIELU"));
@@ -165,7 +165,7 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
                 layer.moe->latent = latent;
                 layer.mlp.output_gate = "gate";
               }),
-              HasSubstr("experts that read a vector made of the rows beside an MLP with a gate"));
+              HasSubstr("experts that read projected rows, in parallel with a gated MLP"));
   EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->activation = Activation::kGelu; }),
               HasSubstr("GELU by erf"));
   EXPECT_THAT(

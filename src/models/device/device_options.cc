@@ -17,15 +17,16 @@ Status CheckDeviceOptions(const ModelOptions& options) {
                 "dtype");
   }
   if (options.kv_type != ElementType::kBF16 && options.kv_type != ElementType::kF8E4M3) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("the CUDA backend keeps keys and values in bfloat16 or fp8, not in {}: "
-                            "use --kv-cache-dtype bfloat16, fp8 or auto, or serve on the CPU",
-                            ElementTypeName(options.kv_type)),
-                "kv_cache_dtype");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("the CUDA backend stores keys and values in bfloat16 or fp8, not in {}: "
+                    "use --kv-cache-dtype bfloat16, fp8 or auto, or serve on the CPU",
+                    ElementTypeName(options.kv_type)),
+        "kv_cache_dtype");
   }
   if (options.lora.num_slots > 0 && options.lora.type != ElementType::kBF16) {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("the CUDA backend keeps LoRA adapters in bfloat16, not in {}: use "
+                fmt::format("the CUDA backend stores LoRA adapters in bfloat16, not in {}: use "
                             "--lora-dtype bfloat16 or auto, or serve on the CPU",
                             ElementTypeName(options.lora.type)),
                 "lora_dtype");

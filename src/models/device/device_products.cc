@@ -304,8 +304,8 @@ Status DeviceWalk::Tune() {
 Status DeviceExecutor::Tune() {
   if (parts_.linear.TuningRows(program_.limits.rows).empty()) return {};
   LOG_INFO("models",
-           "choosing between own kernels and the algorithms of {}: what no earlier start measured "
-           "is measured now",
+           "choosing between our own kernels and the algorithms of {}: products that no earlier "
+           "start measured are measured now",
            parts_.linear.library());
   const auto begin = std::chrono::steady_clock::now();
   const DeviceStep step;

@@ -119,7 +119,7 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
       // Ranks replay the same steps.
       const bool all_have =
           parts_.ranks == nullptr ? graph.has_value() : parts_.ranks->group().AllAgree(!!graph);
-      if (!all_have && graph) failure = "another rank could not record it";
+      if (!all_have && graph) failure = "another rank could not capture it";
       if (!all_have) break;
       size.graphs.push_back(*std::move(graph));
     }
@@ -151,8 +151,8 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
            DeviceBytesText(planned));
   if (taken > planned)
     LOG_WARNING("models",
-                "graphs take more than was planned: where memory gets short, lower "
-                "gpu_memory_utilization, or record fewer sizes (cudagraph_capture_sizes)");
+                "graphs take more memory than planned: if memory runs out, lower "
+                "gpu_memory_utilization, or capture fewer sizes (cudagraph_capture_sizes)");
   return {};
 }
 

@@ -118,7 +118,8 @@ Status ReadSharedIndexers(const JsonFields& fields, ModelConfig& config) {
   }
   for (size_t i = 0; i < kinds.size(); ++i) {
     if (kinds[i] != "full" && kinds[i] != "shared")
-      return fields.Bad(field, "names of which each is full or shared", json::Value(kinds[i]));
+      return fields.Bad(field, "a list in which each entry is full or shared",
+                        json::Value(kinds[i]));
     config.spec.layers[i].attention.latent->indexer->is_shared = kinds[i] == "shared";
   }
   return {};

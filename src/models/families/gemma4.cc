@@ -81,12 +81,12 @@ Status ReadLayerConfigs(const JsonFields& fields, const std::vector<bool>& slide
     if (!fits || (layer != nullptr &&
                   layer->as_object().size() != static_cast<size_t>(head_dim.has_value()) +
                                                    static_cast<size_t>(kv_heads.has_value()))) {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("per_layer_config.{} is not supported: layers that see everything "
-                              "may differ from the others in head_dim and num_key_value_heads, and "
-                              "are alike",
-                              i),
-                  "per_layer_config");
+      return Fail(
+          ErrorCode::kUnsupported,
+          fmt::format("per_layer_config.{} is not supported: layers without a window may differ "
+                      "from the others only in head_dim and num_key_value_heads, and must be equal",
+                      i),
+          "per_layer_config");
     }
     if (!slides[i]) all = found;
   }

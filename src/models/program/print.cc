@@ -75,7 +75,7 @@ struct ShapeText {
   std::string operator()(const GateMul& op) const { return fmt::format("[{}]", op.width); }
   std::string operator()(const SkipUnless& op) const {
     switch (op.condition) {
-      case SkipUnless::Condition::kHasRows: return "a step without rows goes on at its end";
+      case SkipUnless::Condition::kHasRows: return "a step without rows continues at the end";
       case SkipUnless::Condition::kWantsRows: return "a step without wanted rows ends here";
       case SkipUnless::Condition::kTakesTarget: return "of the target's hidden rows";
       case SkipUnless::Condition::kTakesOwn: return "of its own hidden rows";

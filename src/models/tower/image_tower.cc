@@ -362,8 +362,8 @@ Status ImageTower::Check(const TowerSpec& spec, const TowerOptions& options,
   }
   if (height % spec.merge != 0 || width % spec.merge != 0 ||
       (spec.side > 0 && (height != spec.side || width != spec.side))) {
-    return WrongImage(
-        fmt::format("an image of {} x {} patches, which the tower does not take", height, width));
+    return WrongImage(fmt::format("an image of {} x {} patches, which the tower does not support",
+                                  height, width));
   }
   if (patches > MostPatches(spec, options)) {
     return WrongImage(
@@ -381,7 +381,7 @@ Status ImageTower::Check(const TowerSpec& spec, const TowerOptions& options,
     const int64_t across = width / spec.merge * image.tiles[1];
     if (std::min({top, left, kept_height, kept_width}) < 0 || top + kept_height > down ||
         left + kept_width > across || units != int64_t{image.tiles[0]} * image.tiles[1] + 1) {
-      return WrongImage("an image whose tiles do not hold what is kept of them");
+      return WrongImage("an image whose kept area is not inside its tiles");
     }
     rows = patches / spec.group() + int64_t{kept_height} * (kept_width + 1);
   }
