@@ -26,9 +26,9 @@ double Now() {
 void AppendRequestMemory(MetricsText& out, const RequestMemory& memory) {
   const auto number = [](uint64_t value) { return static_cast<double>(value); };
   out.Gauge("sluice:request_memory_bytes", "", number(memory.capacity()),
-            "Memory that requests and answers may hold, in bytes.");
+            "Maximum memory of requests and answers, in bytes.");
   out.Gauge("sluice:request_memory_used_bytes", "", number(memory.used()),
-            "Memory that requests and answers hold, in bytes.");
+            "Memory that requests and answers use, in bytes.");
   out.Counter("sluice:request_memory_refusals", "", number(memory.num_refused()),
               "Times that memory was refused: the request was answered 413 or 503, or its stream "
               "cut.");
@@ -119,27 +119,27 @@ void AppendTiers(MetricsText& out, const TierCounts& counts) {
   const DiskTierCounts& blocks = counts.disk_blocks;
   const DiskTierCounts& snapshots = counts.disk_snapshots;
   family("sluice:kv_tier_stored_blocks_total", "counter",
-         "Blocks that left the KV cache and were kept.", counts.blocks.ram_stored, blocks.written);
-  family("sluice:kv_tier_loaded_blocks_total", "counter", "Blocks that came back to the KV cache.",
+         "Blocks evicted from the KV cache that a tier stored.", counts.blocks.ram_stored,
+         blocks.written);
+  family("sluice:kv_tier_loaded_blocks_total", "counter", "Blocks loaded back into the KV cache.",
          counts.blocks.ram_loaded, counts.blocks.disk_loaded);
   if (counts.has_snapshots) {
     family("sluice:kv_tier_stored_snapshots_total", "counter",
-           "Snapshots of recurrent states that left the memory of states and were kept.",
+           "Snapshots of recurrent states evicted from memory that a tier stored.",
            counts.snapshots.ram_stored, snapshots.written);
     family("sluice:kv_tier_loaded_snapshots_total", "counter",
-           "Snapshots of recurrent states that came back.", counts.snapshots.ram_loaded,
+           "Snapshots of recurrent states that were loaded back.", counts.snapshots.ram_loaded,
            counts.snapshots.disk_loaded);
   }
-  family("sluice:kv_tier_used_bytes", "gauge", "Bytes of what a tier has.", counts.ram_bytes,
+  family("sluice:kv_tier_used_bytes", "gauge", "Bytes of the data in a tier.", counts.ram_bytes,
          blocks.used_bytes + snapshots.used_bytes);
   family("sluice:kv_tier_capacity_bytes", "gauge", "Bytes that a tier may have.",
          counts.ram_capacity, counts.disk_capacity);
   out.Counter(
       "sluice:kv_tier_lost_blocks", "",
       number(counts.blocks.dropped + counts.snapshots.dropped + blocks.dropped + snapshots.dropped),
-      "Blocks and snapshots that left all tiers: no disk took them, or it writes more slowly than "
-      "they "
-      "came.");
+      "Blocks and snapshots that were dropped from all tiers, because there is no disk tier or it "
+      "writes too slowly.");
   if (!counts.has_disk) return;
   out.Counter("sluice:kv_tier_damaged_files", "", number(blocks.damaged + snapshots.damaged),
               "Files of blocks that were not whole, damaged or foreign, and were removed.");

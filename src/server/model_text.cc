@@ -77,7 +77,7 @@ Status FindParsers(const ServerConfig& config, ModelText& text) {
                   "tool-call-parser");
     }
     text.tool_parser = tools;
-    LOG_INFO("server", "--tool-call-parser auto: {}, as the chat template asks", tools->name);
+    LOG_INFO("server", "--tool-call-parser auto: {}, according to the chat template", tools->name);
   } else if (!config.tool_call_parser.empty()) {
     ASSIGN_OR_RETURN(text.tool_parser,
                      ToolParserNamed(config.tool_call_parser, "tool-call-parser"));
@@ -147,12 +147,13 @@ Result<ModelText> ModelText::Load(const ServerConfig& config,
   ASSIGN_OR_RETURN(text.tokenizer, Tokenizer::Load(model_folder));
   const Tokenizer& tokenizer = *text.tokenizer;
   if (tokenizer.vocab_size() > vocab_size) {
-    return Fail(ErrorCode::kInvalidData,
-                fmt::format("the tokenizer of {} has {} tokens, but the model only {} rows in its "
-                            "embedding (vocab_size in "
-                            "config.json); take tokenizer.json and weights from the same release",
-                            model_folder.string(), tokenizer.vocab_size(), vocab_size),
-                "tokenizer.json");
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format(
+            "the tokenizer of {} has {} tokens, but the model has only {} rows in its embedding "
+            "(vocab_size in config.json); use tokenizer.json and weights of the same release",
+            model_folder.string(), tokenizer.vocab_size(), vocab_size),
+        "tokenizer.json");
   }
   ASSIGN_OR_RETURN(text.templates,
                    ModelTemplates::Load(model_folder, tokenizer.config(), config.chat_template));

@@ -28,12 +28,14 @@ bool RequestMemory::Change(uint64_t from, uint64_t to) {
 
 MemoryRefusal RefusalOf(const RequestMemory& memory, uint64_t bytes) {
   if (memory.IsTooLarge(bytes)) {
-    return {413, fmt::format("The request needs {} bytes of memory, and one request may take {} "
-                             "here; send less, or start the server with a larger "
+    return {413, fmt::format("The request needs {} bytes of memory, and one request may use {} on "
+                             "this server; send less, or start the server with a larger "
                              "--request-memory-bytes (now {}).",
                              bytes, memory.largest(), memory.capacity())};
   }
-  return {503, "The server holds as many large requests and answers as it may; try again later."};
+  return {503,
+          "The server has reached its limit of memory for large requests and answers; try again "
+          "later."};
 }
 
 }  // namespace sluice

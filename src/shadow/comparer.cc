@@ -358,7 +358,7 @@ void Comparer::JudgeNumbers(Case& item, const Scores& reference, Judgement& judg
     source = "asked for at that token";
   }
   if (!difference) {
-    judgement.evidence += "; the upstream does not tell its log probabilities there";
+    judgement.evidence += "; the upstream does not return its log probabilities there";
     return;
   }
   const bool are_equal = *difference <= parts_.epsilon;

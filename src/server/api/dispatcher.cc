@@ -227,7 +227,7 @@ std::optional<HttpResponse> Dispatcher::RefuseEncodedBody(const HttpRequest& req
   error.type = "UnsupportedMediaTypeError";
   error.param = "Content-Encoding";
   error.message = fmt::format(
-      "Content-Encoding: expected none or identity, found '{}'; send the body as it is.",
+      "Content-Encoding: expected none or identity, found '{}'; send the body without an encoding.",
       encoding->substr(0, 100));
   HttpResponse response = ErrorOf(path, error);
   response.headers.push_back({"accept-encoding", "identity"});
@@ -279,10 +279,10 @@ void Dispatcher::HandleOnWorker(const Route& route, HttpRequest request,
   if (api_.pending->fetch_add(1) >= api_.config.max_pending_requests) {
     --*api_.pending;
     api_.metrics->OnRejected();
-    return client->Send(
-        ErrorOf(path, ServiceUnavailable(fmt::format(
-                          "The server is at its limit of {} requests at a time; try again later.",
-                          api_.config.max_pending_requests))));
+    return client->Send(ErrorOf(
+        path, ServiceUnavailable(fmt::format(
+                  "The server has reached its limit of {} concurrent requests; try again later.",
+                  api_.config.max_pending_requests))));
   }
   std::shared_ptr<ClientLimits::Ticket> ticket;
   if (route.with_body != nullptr && api_.limits->any()) {

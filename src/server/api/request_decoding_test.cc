@@ -242,7 +242,7 @@ TEST(CompletionRequestTest, NamesWhatIsWrong) {
       {R"({"prompt":"a","structured_outputs":{"structural_tag":"x"}})", "BadRequestError",
        "structured_outputs", "structural_tag specification"},
       {R"({"prompt":"a","structured_outputs":{"regex":"a"},"response_format":{"type":"json_object"}})",
-       "BadRequestError", nullptr, "response_format, structured_outputs.regex; leave all but one"},
+       "BadRequestError", nullptr, "response_format, structured_outputs.regex; omit all but one"},
       {R"({"prompt":"a","guided_regex":"a","guided_choice":["b"]})", "BadRequestError", nullptr,
        "guided_regex, guided_choice; leave"},
       {R"({"prompt":"a","use_beam_search":true,"stream":true})", "BadRequestError", nullptr,

@@ -206,7 +206,7 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
       error.status = 501;
       error.type = "NotImplementedError";
       error.message =
-          "A server of several models puts those out that are idle when others need their memory.";
+          "A server with several models unloads idle models when others need their memory.";
       return client->Send(front_.ErrorOf(path, error));
     }
     std::optional<std::string> name = QueryValue(request, "model");

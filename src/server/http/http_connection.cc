@@ -291,7 +291,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
       return Wait(stream_.wanted(), [this] { ContinueHandshake(); });
     }
     if (error && stream_.BecomePlainForHttp())
-      return Refuse(400, "This port speaks HTTPS: the request came in plain HTTP.");
+      return Refuse(400, "This port uses HTTPS, but the request is plain HTTP.");
     if (error) {
       LOG_DEBUG("http", "no TLS with {}: {}", client_, stream_.reason());
       return Close();

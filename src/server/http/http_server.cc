@@ -175,8 +175,8 @@ class HttpServerImpl : public HttpServer {
     port_ = endpoint.port();
     if (!config.needs_key() && !endpoint.address().is_loopback()) {
       LOG_WARNING("http",
-                  "whoever reaches {} port {} may use this server: it listens to other machines, "
-                  "and neither --api-key nor --api-key-file is given",
+                  "anyone who can reach {} port {} can use this server: it accepts connections "
+                  "from other machines, and neither --api-key nor --api-key-file is given",
                   host, port_);
     }
     return {};

@@ -669,7 +669,7 @@ TEST_F(HttpServerTest, WarnsOfAnOpenPortWithoutAKey) {
     EXPECT_TRUE(HttpServer::Listen(config, memory_, &handler_, nullptr)) << host;
     return ::testing::internal::GetCapturedStderr();
   };
-  EXPECT_THAT(log_of("0.0.0.0", {}), HasSubstr(" WARN http whoever reaches 0.0.0.0 port "));
+  EXPECT_THAT(log_of("0.0.0.0", {}), HasSubstr(" WARN http anyone who can reach 0.0.0.0 port "));
   EXPECT_EQ(log_of("0.0.0.0", {"sk-bead-0001"}), "");
   EXPECT_EQ(log_of("127.0.0.1", {}), "");
   EXPECT_EQ(log_of("localhost", {}), "");

@@ -205,10 +205,10 @@ void TlsCertificates::ReloadLocked() {
   loaded_ = seen_;
   if (auto context = LoadTlsContext(config_)) {
     context_ = *std::move(context);
-    LOG_INFO("http", "new connections have the certificate that --ssl-certfile {} holds now",
+    LOG_INFO("http", "new connections use the current certificate of --ssl-certfile {}",
              config_.certificate_file);
   } else {
-    LOG_ERROR("http", "the certificate stays as it was: {}", context.error().message);
+    LOG_ERROR("http", "the certificate is unchanged: {}", context.error().message);
   }
 }
 

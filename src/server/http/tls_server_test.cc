@@ -181,7 +181,7 @@ TEST_F(TlsServerTest, AClientThatSpeaksPlainHttpIsTold) {
   RawClient client(server_->port());
   client.Send(kGet);
   EXPECT_THAT(client.ReadAll(),
-              AllOf(StartsWith("HTTP/1.1 400 "), HasSubstr("This port speaks HTTPS")));
+              AllOf(StartsWith("HTTP/1.1 400 "), HasSubstr("This port uses HTTPS")));
 }
 
 TEST_F(TlsServerTest, AHandshakeThatDoesNotEndIsCut) {
@@ -288,7 +288,7 @@ TEST_F(TlsServerTest, ABadCertificateDoesNotReplaceAGoodOne) {
   ::testing::internal::CaptureStderr();
   server_->ReloadCertificates();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("the certificate stays as it was: --ssl-certfile"));
+              HasSubstr("the certificate is unchanged: --ssl-certfile"));
   EXPECT_EQ(TlsClient(server_->port()).ServerName(), "first");
 }
 

@@ -294,7 +294,7 @@ class GenerationImpl : public Generation {
     try {
       Enqueue(std::move(event));
     } catch (...) {
-      LogCaught("server", "to queue a part of an answer");
+      LogCaught("server", "queueing a part of an answer");
       RunGuarded("server", "to end its request", [this] { Cancel(); });
     }
   }

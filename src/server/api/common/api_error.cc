@@ -45,7 +45,7 @@ tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view 
 ApiError AnswerTooLarge(uint64_t bytes) {
   return BadParameter(
              fmt::format("The answer is larger than the {} bytes that this server keeps for one; "
-                         "lower n, max_tokens or logprobs, leave echo out, or stream",
+                         "lower n, max_tokens or logprobs, omit echo, or stream",
                          bytes),
              "n")
       .value();

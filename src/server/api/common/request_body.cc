@@ -56,7 +56,8 @@ bool IsJsonContentType(const HttpRequest& request) {
 
 ApiStatus CheckBodySize(const json::TextSize& size) {
   if (size.values > kMaxValues)
-    return BadRequest(fmt::format("the request body holds more than {} JSON values", kMaxValues));
+    return BadRequest(
+        fmt::format("the request body contains more than {} JSON values", kMaxValues));
   if (size.depth > kMaxDepth || size.digits > kMaxDigits) return Unreadable();
   return {};
 }

@@ -30,11 +30,12 @@ constexpr Missing kMissing[] = {
     {"/energy_metrics", "/metrics counts energy in sluice:energy_joules_total"},
     {"/kv_event_sources", "the log names the addresses of --kv-events-config"},
     {"/cohere/",
-     "of Cohere's API only /v2/embed and /v2/rerank are served; chat with "
-     "/v1/chat/completions"},
+     "only /v2/embed and /v2/rerank of Cohere's API are served; use /v1/chat/completions for "
+     "chats"},
     {"/release_kv_cache_memory", "POST /sleep gives back weights and KV cache together"},
     {"/start_draft_weight_update",
-     "/start_weight_update replaces the weights of the served model; a draft keeps its own"},
+     "/start_weight_update replaces the weights of the served model; the draft model's weights "
+     "cannot be replaced"},
     {"/weight_checker", "GET /weight_info names the weights that compute"},
 };
 
@@ -120,7 +121,7 @@ std::string NotFoundDetail(std::string_view path, const ServerConfig& config) {
       case RouteGate::kTokenizerInfo:
         return fmt::format(
             "Not Found: {} needs --enable-tokenizer-info-endpoint; /tokenize and /detokenize are "
-            "always there",
+            "always available",
             path);
       case RouteGate::kDocs: return "Not Found: --disable-fastapi-docs is set";
       default: break;

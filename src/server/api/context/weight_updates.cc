@@ -50,7 +50,8 @@ ApiStatus WeightUpdates::Load(Engine& engine, const std::string& folder) {
   const MutexLock lock(update_mutex_);
   if (!is_started_) return BadRequest("No update is open; POST /start_weight_update first.");
   if (is_loaded_)
-    return BadRequest("An update takes one folder; POST /finish_weight_update or start anew.");
+    return BadRequest(
+        "An update loads one folder; POST /finish_weight_update, or start a new update.");
   if (open_ != nullptr)
     return BadRequest("This update has pieces; POST /finish_weight_update or start anew.");
   API_RETURN_IF_ERROR(CheckFolder(folder));
@@ -63,7 +64,7 @@ ApiResult<int64_t> WeightUpdates::Add(Engine& engine, std::string_view piece,
                                       std::string_view sha256) {
   if (!sha256.empty() && AsciiLower(sha256) != Sha256Of(piece)) {
     return BadParameter(
-        fmt::format("the body's SHA-256 is {}, which the header does not say; send the piece again",
+        fmt::format("the body's SHA-256 is {}, which differs from the header; send the piece again",
                     Sha256Of(piece)),
         "X-Content-SHA256", std::string(sha256.substr(0, 64)));
   }

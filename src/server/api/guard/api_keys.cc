@@ -80,8 +80,8 @@ void WarnOfReaders(const std::string& file) {
   struct stat about {};
   if (stat(file.c_str(), &about) != 0 || (about.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
   LOG_WARNING("http",
-              "--api-key-file {}: every user of this machine may {} the keys (mode {:04o}): take "
-              "the right away (chmod o=)",
+              "--api-key-file {}: every user of this machine may {} the keys (mode {:04o}): remove "
+              "this permission (chmod o=)",
               file, (about.st_mode & S_IWOTH) != 0 ? "change" : "read", about.st_mode & 07777);
 }
 
@@ -165,7 +165,8 @@ struct ApiKeys::Set {
     }
     OPENSSL_cleanse(read->data(), read->size());
     if (set->hashes.empty())
-      return RefusedKeys(file, "expected at least one key, found none: nobody could be let in");
+      return RefusedKeys(file,
+                         "expected at least one key, found none: no request could be authorized");
     set->Add(fixed);
     set->Sort();
     return set;
@@ -215,7 +216,7 @@ void ApiKeys::Reload() {
   if (!has_file()) return;
   auto read = Set::Read(file_, *fixed_);
   if (!read) {
-    LOG_ERROR("http", "the API keys stay as they were: {}", read.error().message);
+    LOG_ERROR("http", "the API keys are unchanged: {}", read.error().message);
     return;
   }
   WarnOfReaders(file_);

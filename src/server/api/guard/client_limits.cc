@@ -114,8 +114,8 @@ ApiResult<std::shared_ptr<ClientLimits::Ticket>> ClientLimits::Enter(uint64_t cl
   const MutexLock lock(mutex_);
   const Clients::iterator found = Find(client);
   if (limits_.concurrent_requests > 0 && found->running >= limits_.concurrent_requests) {
-    return TooMany(fmt::format("Rate limit reached: {} requests of this client are running, and "
-                               "no more than {} may at a time.",
+    return TooMany(fmt::format("Rate limit reached: {} requests of this client are running, and at "
+                               "most {} may run at a time.",
                                found->running, limits_.concurrent_requests),
                    1);
   }

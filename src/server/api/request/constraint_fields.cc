@@ -248,7 +248,8 @@ Read ReadStructuredOutputs(const json::Value& outputs, EndpointKind endpoint) {
   }
   if (given.size() != 1) {
     const std::string message = fmt::format(
-        "structured_outputs must hold exactly one of json, regex, choice, grammar, json_object and "
+        "structured_outputs must contain exactly one of json, regex, choice, grammar, json_object "
+        "and "
         "structural_tag, found {}",
         given.empty() ? "none" : fmt::format("{}", fmt::join(given, ", ")));
     // As in vLLM.
@@ -327,7 +328,7 @@ Read ReadGuidedDecoding(const json::Value& guided) {
   }
   if (given.empty()) return std::nullopt;
   if (given.size() > 1) {
-    return BadParameter(fmt::format("guided_decoding must hold one kind of guide, found {}",
+    return BadParameter(fmt::format("guided_decoding must contain one kind of guide, found {}",
                                     fmt::join(given, ", ")),
                         field);
   }
@@ -388,8 +389,7 @@ Read ReadConstraint(const json::Value& body, const ServerConfig& config, Endpoin
   API_RETURN_IF_ERROR(RefuseLazyGrammars(body));
   if (places.size() > 1) {
     return BadRequest(
-        fmt::format("an answer can have one constraint, but these are given: {}; leave all but one "
-                    "out",
+        fmt::format("an answer can have one constraint, but these are given: {}; omit all but one",
                     fmt::join(places, ", ")));
   }
   if (found) found->spec.any_whitespace = !config.json_without_whitespace;

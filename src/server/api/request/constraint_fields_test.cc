@@ -126,9 +126,9 @@ TEST(ConstraintFieldsTest, WhatIsUnclearIsRefusedByName) {
       {R"({"format":"yaml"})", "format"},
       {R"({"grammar":"root ::= \"a\"","grammar_lazy":true})", "grammar_lazy"},
       {R"({"grammar_triggers":[{"type":0}]})", "grammar_triggers"},
-      {R"({"regex":"a","ebnf":"root ::= \"a\""})", "regex, ebnf; leave all but one"},
+      {R"({"regex":"a","ebnf":"root ::= \"a\""})", "regex, ebnf; omit all but one"},
       {R"({"response_format":{"type":"json_object"},"grammar":"root ::= \"a\""})",
-       "response_format, grammar; leave all but one"},
+       "response_format, grammar; omit all but one"},
   };
   for (const auto& [body, name] : cases) {
     const auto read = ReadConstraint(ParsedBody(body), ServerConfig(), EndpointKind::kChat);

@@ -182,10 +182,10 @@ ApiResult<Prompt> PromptFromRows(std::string_view base64, const ModelContext& mo
                         kField);
   }
   if (shape[0] == 0)
-    return BadParameter("`prompt_embeds` holds no rows; at least one is needed", kField);
+    return BadParameter("`prompt_embeds` contains no rows; at least one is needed", kField);
   API_RETURN_IF_ERROR(CheckLength(static_cast<size_t>(shape[0]), model));
   if (!std::ranges::all_of(tensor->values, [](float value) { return std::isfinite(value); }))
-    return BadParameter("`prompt_embeds` holds numbers that are not finite", kField);
+    return BadParameter("`prompt_embeds` contains numbers that are not finite", kField);
   Prompt prompt;
   prompt.tokens.assign(static_cast<size_t>(shape[0]), 0);
   prompt.rows = std::make_shared<const PromptRows>(

@@ -261,8 +261,8 @@ ApiResult<std::string> ExpandPlaceholders(const ModelContext& model, const std::
   if (count == images.size()) return expanded;
   return BadParameter(
       fmt::format("the prompt has {} placeholders of images ({}), and the messages have {} images: "
-                  "the text of a message must "
-                  "not hold the placeholder, and the chat template must show every image",
+                  "the text of a message must not contain the placeholder, and the chat template "
+                  "must show every image",
                   count, placeholder, images.size()),
       "messages");
 }

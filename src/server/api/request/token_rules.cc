@@ -128,7 +128,7 @@ ApiStatus ResolveLogprobTokens(const SamplingFields& fields, const ModelContext&
   if (!fields.logprob_token_ids || !params.logprobs) return {};
   const std::vector<int64_t>& ids = *fields.logprob_token_ids;
   if (ids.size() > kMostLogprobTokens) {
-    return BadParameter(fmt::format("logprob_token_ids holds {} ids, at most {} are taken",
+    return BadParameter(fmt::format("logprob_token_ids contains {} ids, at most {} are allowed",
                                     ids.size(), kMostLogprobTokens),
                         kField, std::to_string(ids.size()));
   }

@@ -218,8 +218,8 @@ ApiStatus AppendReasoning(const json::Value& item, json::Value::Array& messages)
   if (text.empty()) text = JoinedText(item.Find("summary"));
   if (text.empty() && !TextAt(item, "encrypted_content").empty()) {
     return BadParameter(
-        "reasoning with encrypted_content only is not supported: this server cannot decrypt what "
-        "another one has written",
+        "reasoning with encrypted_content only is not supported: this server cannot decrypt "
+        "content of another server",
         "input");
   }
   if (!text.empty()) AssistantWithout("reasoning", messages).Set("reasoning", std::move(text));

@@ -182,10 +182,10 @@ ApiResult<ResponsesRequest> ReadResponsesRequest(const json::Value& body,
   API_ASSIGN_OR_RETURN(sampling.constraint, ReadConstraint(body, config, EndpointKind::kChat));
   if (format.schema != nullptr || format.any_object) {
     if (sampling.constraint) {
-      return BadRequest(fmt::format(
-          "an answer can have one constraint, but these are given: {}, text.format; leave all but "
-          "one out",
-          sampling.constraint->place));
+      return BadRequest(
+          fmt::format("an answer can have one constraint, but these are given: {}, text.format; "
+                      "omit all but one",
+                      sampling.constraint->place));
     }
     API_ASSIGN_OR_RETURN(
         sampling.constraint,

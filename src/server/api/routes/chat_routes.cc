@@ -36,8 +36,8 @@ ApiStatus StartChats(const RouteCall& call, const ChatRequest& request,
   plan.options.return_prompt_text = request.return_prompt_text;
   if (request.tools.choice != ToolChoice::kNone && fields.use_beam_search)
     return BadParameter(
-        "use_beam_search and tools: a beam search does not parse tool calls; leave one of them "
-        "out, or say tool_choice none",
+        "use_beam_search and tools: a beam search does not parse tool calls; omit one of them, or "
+        "use tool_choice none",
         "tools");
   API_RETURN_IF_ERROR(
       PlanParsing(request.tools, request.conversation, request.include_reasoning, plan));

@@ -66,7 +66,8 @@ std::vector<Route> EmbeddingRoutes() {
   return {
       WithBody("/v1/embeddings", AnswerEmbeddings, "Embeddings of texts.", "EmbeddingRequest",
                "EmbeddingList"),
-      WithBody("/pooling", AnswerPooling, "The vectors of texts, whatever the model makes of them.",
+      WithBody("/pooling", AnswerPooling,
+               "The vectors that a pooling model computes from texts, for any pooling task.",
                "EmbeddingRequest", "PoolingList"),
   };
 }

@@ -51,7 +51,7 @@ ApiStatus IsPaused(const RouteCall& call) {
 std::vector<Route> PauseRoutes() {
   return {
       OnWorker("/pause", {"POST"}, RouteGate::kDev, Pause,
-               "Holds new requests back; mode determines what happens to running ones."),
+               "Defers new requests; mode determines what happens to running ones."),
       OnWorker("/resume", {"POST"}, RouteGate::kDev, Resume, "Lets them go."),
       OnIoThread("/is_paused", {"GET"}, RouteGate::kDev, IsPaused, "Whether they are held back."),
   };

@@ -95,8 +95,8 @@ class TakenId {
 
 tl::unexpected<ApiError> IdIsTaken() {
   return BadParameter(
-      "a response with this id is still being generated, or is another client's; leave it out to "
-      "be given one",
+      "a response with this id is still being generated, or belongs to another client; omit it to "
+      "get a new id",
       "request_id");
 }
 
@@ -108,8 +108,8 @@ ApiResult<std::shared_ptr<const TakenId>> TakeId(const RouteCall& call, const st
 // Returns the error message for a response that cannot be stored.
 std::string NoRoomFor(const StoredResponse& response, const ResponseStore& store) {
   return fmt::format(
-      "it needs {} bytes, and the store of responses has {} (--response-store-bytes), of which "
-      "others hold their share",
+      "it needs {} bytes, and the store of responses has {} (--response-store-bytes), a part of "
+      "which belongs to other clients",
       response.bytes(), store.max_bytes());
 }
 
@@ -189,15 +189,15 @@ ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesReq
       return InvalidRequest(
           413,
           fmt::format("A response in the background is stored, and this one needs {} bytes, more "
-                      "than the {} of --response-store-bytes; shorten the input, leave "
-                      "`background` out, or start the server with a larger store.",
+                      "than the {} of --response-store-bytes; shorten the input, omit "
+                      "`background`, or start the server with a larger store.",
                       response->bytes(), api.responses->max_bytes()),
           "background");
     case ResponseStore::Added::kNoRoom:
-      return tl::unexpected(ServiceUnavailable(fmt::format(
-          "A response in the background is stored: {}; try again when running ones are over, or "
-          "start the server with a larger store.",
-          NoRoomFor(*response, *api.responses))));
+      return tl::unexpected(ServiceUnavailable(
+          fmt::format("A response in the background is stored: {}; try again when running ones "
+                      "have ended, or start the server with a larger store.",
+                      NoRoomFor(*response, *api.responses))));
     case ResponseStore::Added::kIdTaken: return IdIsTaken();
   }
   if (request.chat.sampling.stream) {

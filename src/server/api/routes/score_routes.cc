@@ -334,11 +334,11 @@ ApiStatus AnswerRerank(const RouteCall& call, const json::Value& body) {
 std::vector<Route> ScoreRoutes() {
   std::vector<Route> routes;
   for (const std::string_view path : {"/score", "/v1/score"}) {
-    routes.push_back(
-        WithBody(path, AnswerScore, "How well texts fit to others.", "ScoreRequest", "ScoreList"));
+    routes.push_back(WithBody(path, AnswerScore, "How well texts match other texts.",
+                              "ScoreRequest", "ScoreList"));
   }
   for (const std::string_view path : {"/rerank", "/v1/rerank", "/v2/rerank"}) {
-    routes.push_back(WithBody(path, AnswerRerank, "Texts in the order in which they fit a query.",
+    routes.push_back(WithBody(path, AnswerRerank, "Texts in the order in which they match a query.",
                               "RerankRequest", "Ranking"));
   }
   return routes;

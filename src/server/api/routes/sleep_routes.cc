@@ -16,7 +16,8 @@ ApiStatus Sleep(const RouteCall& call) {
   API_ASSIGN_OR_RETURN(const std::string mode,
                        QueryChoice(call.request, "mode", {"abort", "wait", "keep"}));
   if (mode == "keep")
-    return BadParameter("What runs has its keys and values in memory; use abort or wait", "mode");
+    return BadParameter("Running requests have keys and values in memory; use abort or wait",
+                        "mode");
   ApiContext& api = call.api;
   if (level != "0" && !api.config.enable_sleep_mode) {
     ApiError error;
@@ -24,8 +25,8 @@ ApiStatus Sleep(const RouteCall& call) {
     error.type = "NotImplementedError";
     error.param = "level";
     error.message = fmt::format(
-        "level {} gives back the memory of weights and KV cache, which this server keeps: start it "
-        "with --enable-sleep-mode. level=0 and POST /pause hold requests back.",
+        "level {} releases the memory of weights and KV cache, which needs --enable-sleep-mode at "
+        "the server's start. level=0 and POST /pause only defer requests.",
         level);
     return tl::unexpected<ApiError>(std::move(error));
   }
@@ -77,7 +78,7 @@ ApiStatus IsSleeping(const RouteCall& call) {
 std::vector<Route> SleepRoutes() {
   return {
       OnWorker("/sleep", {"POST"}, RouteGate::kDev, Sleep,
-               "Ends what runs and holds requests back; levels 1 and 2 give memory back."),
+               "Ends running requests and defers new ones; levels 1 and 2 release memory."),
       OnWorker("/wake_up", {"POST"}, RouteGate::kDev, WakeUp, "The end of /sleep."),
       OnIoThread("/is_sleeping", {"GET"}, RouteGate::kDev, IsSleeping, "Whether it sleeps."),
   };

@@ -101,7 +101,7 @@ ApiStatus Detokenize(const RouteCall& call, const json::Value& body) {
   for (const int64_t id : ids) {
     if (id >= size) {
       return BadRequest(
-          fmt::format("tokens holds token id {}, but the vocabulary is [0, {})", id, size));
+          fmt::format("tokens contains token id {}, but the vocabulary is [0, {})", id, size));
     }
     tokens.push_back(static_cast<int32_t>(id));
     bytes += StringBytes(call.model->tokenizer->IdToToken(tokens.back()));

@@ -164,10 +164,10 @@ std::vector<Route> WeightRoutes() {
       OnWorker("/shutdown_weight_transfer_engine", {"POST"}, kGate, ShutDownTransfer,
                "Nothing but an answer."),
       OnWorker("/start_weight_update", {"POST"}, kGate, StartUpdate,
-               "Begins an update; one that is open ends, and changes nothing."),
+               "Begins an update; an open update ends without any effect."),
       OnWorker("/update_weights", {"POST"}, kGate, UpdateWeights,
-               "Loads a checkpoint's folder beside the weights that compute, or keeps a piece of "
-               "one: a safetensors file as application/octet-stream."),
+               "Loads a checkpoint's folder in addition to the weights in use, or stores a piece "
+               "of a checkpoint: a safetensors file as application/octet-stream."),
       OnWorker("/finish_weight_update", {"POST"}, kGate, FinishUpdate,
                "From the next step on, the new weights compute."),
       OnWorker("/update_weight_version", {"POST"}, kGate, UpdateVersion,

@@ -96,10 +96,11 @@ Status MakePrivateFile(const std::filesystem::path& folder, const std::filesyste
   std::error_code error;
   std::filesystem::create_directories(folder.parent_path(), error);
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--response-store {}: expected a folder that can be made: {}",
-                            folder.string(), std::strerror(errno)),
-                "response-store");
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--response-store {}: expected a folder that exists or can be created: {}",
+                    folder.string(), std::strerror(errno)),
+        "response-store");
   }
   const int descriptor = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   const bool is_made = descriptor >= 0 && fchmod(descriptor, 0600) == 0;
@@ -383,17 +384,16 @@ tl::unexpected<Error> ResponseDatabase::Failure(int code) const {
   switch (code & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return Fail(
-          ErrorCode::kUnavailable,
-          fmt::format("--response-store: {} is in use by another process; each server needs "
-                      "a folder of its own",
-                      file_.string()),
-          "response-store");
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("--response-store: {} is in use by another process; each server "
+                              "needs a separate folder",
+                              file_.string()),
+                  "response-store");
     case SQLITE_CORRUPT:
     case SQLITE_TOOBIG:
     case SQLITE_NOTADB: return Damaged(reason);
     case SQLITE_INTERRUPT:
-      return Damaged("it takes more steps to read than a file of its size may");
+      return Damaged("reading it takes more steps than a file of its size should need");
     case SQLITE_FULL:
       return Fail(ErrorCode::kResourceExhausted,
                   fmt::format("--response-store: there is no space left for {}", file_.string()),

@@ -48,8 +48,8 @@ Status ResponseStore::KeepIn(const std::filesystem::path& folder) {
   RETURN_IF_ERROR(Write(nullptr));
   const MutexLock lock(mutex_);
   has_file_ = true;
-  LOG_INFO("server", "responses are kept in {}, which has {} from before", file_->file().string(),
-           by_id_.size());
+  LOG_INFO("server", "responses are stored in {}, which contains {} from earlier runs",
+           file_->file().string(), by_id_.size());
   return {};
 }
 
