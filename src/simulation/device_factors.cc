@@ -25,7 +25,7 @@ constexpr StepParts WithWeights(StepParts parts, double weights) {
 }
 
 constexpr DeviceFactors kFactors[] = {
-    {"H100", 0.1, kHopper, "those of H200, on no row of an H100"},
+    {"H100", 0.1, kHopper, "same as H200, not fitted to any row of an H100"},
     {"H200", 0.07, kHopper, "InferenceMAX 2025-10-29, vLLM, Llama 3.1 70B FP8, 36 rows"},
     {"B200", 0.09, kBlackwell,
      "InferenceMAX 2025-10-29, vLLM, Llama 3.1 70B FP8 and NVFP4, 72 rows"},

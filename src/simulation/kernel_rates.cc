@@ -77,7 +77,8 @@ Result<KernelFactors> FactorsOfKernels(const json::Value& report, const DevicePr
   }
   if (samples.empty()) {
     return bad(
-        "no row tells a rate: expected the parts skinny, large, decode or prefill of kernel-bench");
+        "no row contains a rate: expected the parts skinny, large, decode or prefill of "
+        "kernel-bench");
   }
   KernelFactors found{.factors = device.factors, .determined = {}};
   for (auto& [part, factors] : samples) {

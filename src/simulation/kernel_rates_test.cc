@@ -48,7 +48,7 @@ TEST(FactorsOfKernels, RefusesWhatSaysNothing) {
   EXPECT_THAT(message(Report(false)), HasSubstr("broke off"));
   EXPECT_THAT(message(*json::Parse("{}")), HasSubstr("expected a report"));
   EXPECT_THAT(message(*json::Parse(R"({"device":{},"complete":true,"rows":[]})")),
-              HasSubstr("no row tells a rate"));
+              HasSubstr("no row contains a rate"));
 }
 
 }  // namespace

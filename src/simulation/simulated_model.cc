@@ -184,7 +184,7 @@ void SimulatedModel::WaitFor(double seconds) {
     if (num_late_ < kManyLate || std::exchange(told_late_, true)) return;
     LOG_WARNING("engine",
                 "simulation: this machine takes longer for a step than the simulated device at "
-                "--simulate-speed {:g}, so that times are too long; lower it",
+                "--simulate-speed {:g}, so the times are too long; lower it",
                 options_.speed);
     return;
   }

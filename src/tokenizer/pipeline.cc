@@ -269,11 +269,12 @@ Result<std::vector<int32_t>> Pipeline::Encode(std::string_view text, bool add_sp
   if (is_exceeded != nullptr) {
     *is_exceeded = budget.is_exceeded();
   } else if (budget.is_exceeded()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("the tokenizer of this model takes more steps on this text, of {} "
-                            "bytes, than a text of that length may; shorten it, above all where "
-                            "the same characters come again and again",
-                            text.size()));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "the tokenizer of this model takes more steps on this text of {} bytes than allowed "
+            "for its length; shorten it, especially long repetitions of the same characters",
+            text.size()));
   }
   if (add_special_tokens) post_processor_.Apply(encoding.ids);
   return std::move(encoding.ids);

@@ -140,8 +140,8 @@ Status AddMerges(const std::vector<std::string>& tokens, int32_t first_id, BpeSp
     if (compared_bytes > kMostComparedBytes) {
       return Damaged(fmt::format("vocab[{}]", rank),
                      fmt::format("the squared lengths of the tokens up to this one of {} bytes add "
-                                 "up to more than {}, which takes too long to read; the file needs "
-                                 "shorter tokens",
+                                 "up to more than {}, which would take too long to process; the "
+                                 "file must have shorter tokens",
                                  tokens[rank].size(), kMostComparedBytes));
     }
     ranks.Add(tokens[rank], static_cast<int32_t>(rank));
@@ -155,10 +155,11 @@ Status AddMerges(const std::vector<std::string>& tokens, int32_t first_id, BpeSp
       if (left && right) pairs.emplace_back(*left, *right);
     }
     if (spec.merges.size() + pairs.size() > kMaxMerges) {
-      return Damaged(fmt::format("vocab[{}]", rank),
-                     fmt::format("the tokens up to this one are made of two others in more than {} "
-                                 "ways",
-                                 kMaxMerges));
+      return Damaged(
+          fmt::format("vocab[{}]", rank),
+          fmt::format(
+              "the tokens up to this one can be composed of two other tokens in more than {} ways",
+              kMaxMerges));
     }
     std::sort(pairs.begin(), pairs.end());
     for (const auto& [left, right] : pairs) {

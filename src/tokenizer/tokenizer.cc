@@ -174,7 +174,7 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_t
   CHECK(ids.has_value(), "cannot fail");
   if (is_exceeded)
     LOG_WARNING("tokenizer",
-                "a text of {} bytes takes too many steps: it is not matched to its end",
+                "a text of {} bytes takes too many steps: only a part of it is matched",
                 text.size());
   return *std::move(ids);
 }

@@ -63,8 +63,8 @@ Result<std::string> TracesUrl(const std::string& endpoint) {
     return refused(fmt::format("'{}'", endpoint));
   if (!part(CURLUPART_USER).empty() || !part(CURLUPART_PASSWORD).empty()) {
     return RefusedTracing("--otlp-traces-endpoint",
-                          "expected an address without a user: what a collector is to know of its "
-                          "clients stands in OTEL_EXPORTER_OTLP_HEADERS");
+                          "expected an address without a user: put credentials for the collector "
+                          "into OTEL_EXPORTER_OTLP_HEADERS");
   }
   if (part(CURLUPART_PATH) == "/") {
     CHECK(curl_url_set(url.get(), CURLUPART_PATH, kTracesPath.data(), 0) == CURLUE_OK, "libcurl");
@@ -162,10 +162,10 @@ Result<SpanExporterSettings> ReadSpanExporterSettings(const std::string& endpoin
   ASSIGN_OR_RETURN(settings.url, TracesUrl(endpoint));
   if (const auto [name, protocol] = Find(variables, "PROTOCOL");
       !name.empty() && protocol != "http/protobuf") {
-    return RefusedTracing(
-        name, fmt::format("expected http/protobuf, the one protocol that traces are sent by, "
-                          "found '{}'; the port of a collector for it is 4318",
-                          protocol));
+    return RefusedTracing(name,
+                          fmt::format("expected http/protobuf, the only supported protocol for "
+                                      "traces, found '{}'; a collector's usual port for it is 4318",
+                                      protocol));
   }
   ASSIGN_OR_RETURN(settings.headers, ReadHeaders(variables));
   const auto [name, file] = Find(variables, "CERTIFICATE");

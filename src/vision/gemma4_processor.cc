@@ -88,7 +88,7 @@ class Gemma4Processor : public ImageProcessor {
     if (down * across > most || down < 1 || across < 1) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("an image of {} x {} pixels would have more than {} patches: send "
-                              "one that is less thin",
+                              "one with a less extreme aspect ratio",
                               width, height, max_patches));
     }
     return FilledSize{static_cast<int>(down), static_cast<int>(across)};

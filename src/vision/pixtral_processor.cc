@@ -36,12 +36,11 @@ class PixtralProcessor : public ImageProcessor {
   Result<ImageParts> Process(const Image& image) const override {
     const PixtralGrid size = GridOf(image.width, image.height);
     if (size.rows < 1 || size.columns < 1) {
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format(
-              "an image of {} x {} pixels is too thin: a side falls to nothing when the other is "
-              "shrunk to {} pixels",
-              image.width, image.height, std::max(settings_.max_width, settings_.max_height)));
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("an image of {} x {} pixels is too thin: one side becomes 0 when the "
+                              "other is reduced to {} pixels",
+                              image.width, image.height,
+                              std::max(settings_.max_width, settings_.max_height)));
     }
     const int unit = settings_.patch * settings_.merge;
     const Image resized =

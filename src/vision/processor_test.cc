@@ -307,7 +307,7 @@ TEST(ImageProcessorTest, RefusesByName) {
   EXPECT_EQ(ImageProcessor::Create(inputs).value(), nullptr);
   const auto processor = SmallProcessor("qwen3-vl");
   EXPECT_EQ(processor->Process(Gray(603, 3)).error().message,
-            "an image of 603 x 3 pixels is too thin: one side may be 200 times the other");
+            "an image of 603 x 3 pixels is too thin: one side may be at most 200 times the other");
 }
 
 TEST(ImageProcessorTest, OverridesAct) {

@@ -104,8 +104,9 @@ class QwenProcessor : public ImageProcessor {
     if (ratio > 200) {
       return Fail(
           ErrorCode::kInvalidArgument,
-          fmt::format("an image of {} x {} pixels is too thin: one side may be 200 times the other",
-                      given_width, given_height));
+          fmt::format(
+              "an image of {} x {} pixels is too thin: one side may be at most 200 times the other",
+              given_width, given_height));
     }
     // GLM counts the pixels of all frames, because an image is repeated `temporal` times.
     const int64_t frames = settings_.rule == SmartResizeRule::kGlm ? settings_.temporal : 1;
