@@ -129,7 +129,7 @@ def test_the_history_can_be_elsewhere_or_nowhere(abacus, tmp_path):
     assert "word" in (tmp_path / "lines").read_text()
     (tmp_path / "file").write_text("")
     with chatting(abacus, tmp_path, "--history-file", tmp_path / "file" / "lines") as terminal:
-        assert "warning: the history is not kept in" in terminal.line("word")
+        assert "warning: the history cannot be stored in" in terminal.line("word")
         assert "warning" not in terminal.line("word")
         terminal.leave()
 

@@ -76,7 +76,7 @@ def test_what_is_not_to_be_trusted_is_refused(folder):
 
 def test_https_to_a_server_that_does_not_speak_it(abacus):
     done = run("chat", "--url", abacus.url.replace("http", "https"), "-q", "x")
-    assert done.returncode == 5 and "does not speak TLS" in done.stderr, done.stderr
+    assert done.returncode == 5 and "does not use TLS" in done.stderr, done.stderr
     done = run("chat", "--url", abacus.url, "--cacert", "x", "-q", "x")
     assert done.returncode == 2 and "--cacert" in done.stderr and "not encrypted" in done.stderr, done.stderr
 

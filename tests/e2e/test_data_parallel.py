@@ -114,7 +114,7 @@ def test_behind_a_balancer_a_server_is_some_of_the_engines(flags, label):
     (["-dp", "2", "--device", "emulated"], "data_parallel_size 2: emulated has one engine; run a server for each device behind a balancer"),
     (["-dp", "2", "-tp", "2", "--distributed-executor-backend", "mpi"], "2 engines share weights within a process"),
     (["-dp", "2", "--data-parallel-rank", "2"], "--data-parallel-rank 2: expected less than --data-parallel-size, which is 2"),
-    (["-dp", "4", "--data-parallel-size-local", "2"], "say --data-parallel-hybrid-lb"),
+    (["-dp", "4", "--data-parallel-size-local", "2"], "use --data-parallel-hybrid-lb"),
     (["--data-parallel-external-lb"], "--data-parallel-external-lb requires --data-parallel-rank"),
     (["-dp", "2", "--kv-cache-memory-bytes", "1", "--max-model-len", "64"], "in each of 2 engines"),
 ])

@@ -73,7 +73,7 @@ def test_a_drop_below_the_baseline_fails(baseline, abacus, tmp_path):
 
 
 @pytest.mark.parametrize("words, code, message", [
-    ((SUMS,), 2, "Give --url of a running server, or --model"),
+    ((SUMS,), 2, "Give the --url of a running server, or --model"),
     ((), 2, "which questions?"),
     (("no-such.jsonl", "--model", ABACUS), None, "no-such.jsonl"),
     ((SUMS, "--model", ABACUS, "--baseline", SUMS), 2, "--baseline"),

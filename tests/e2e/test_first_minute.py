@@ -138,7 +138,7 @@ def test_a_text_after_the_model():
     done = run("complete", ABACUS, "Tom has 3", "--temperature", 0, "--max-tokens", 3)
     assert done.returncode == 0 and done.stdout.strip()
     done = run("chat", QUESTION)
-    assert done.returncode == 2 and "the model goes before the text" in done.stderr
+    assert done.returncode == 2 and "give the model before the text" in done.stderr
     done = run("chat", ABACUS, "a", "-q", "b")
     assert done.returncode == 2 and "--quick" in done.stderr
 

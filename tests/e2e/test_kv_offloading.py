@@ -174,7 +174,7 @@ def test_a_disk_that_cannot_be_written_ends_writing_alone(tmp_path):
         for tokens in prompts(2, 5):
             assert ask(server, tokens)[0] == 0
         wait_until(lambda: server.metric("sluice:kv_tier_disk_writes") == 0, "writing ends")
-        assert server.log().count("blocks are not written to disk any more") == 1
+        assert server.log().count("so no more blocks are written to disk") == 1
         assert ask(server, prompts(2, 1)[0])[1]
 
 
@@ -192,7 +192,7 @@ def test_a_full_disk_ends_writing_alone(tmp_path):
         for _ in range(2):
             assert [ask(server, tokens)[1] for tokens in work] == fresh
         wait_until(lambda: server.metric("sluice:kv_tier_disk_writes") == 0, "writing ends")
-        assert server.log().count("blocks are not written to disk any more") == 1 and "No space left" in server.log()
+        assert server.log().count("so no more blocks are written to disk") == 1 and "No space left" in server.log()
         assert [ask(server, tokens)[1] for tokens in work] == fresh
         assert server.metric('sluice:kv_tier_stored_blocks_total{tier="disk"}') > 0 and server.get("/health")[0] == 200
 

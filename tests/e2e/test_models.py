@@ -374,7 +374,7 @@ def test_openai_client(tmp_path):
     ("models:\n- name: a\n  path: %(abacus)s\n  options:\n    port: 80", "models.yaml:5: model 'a': options: port belongs to the server"),
     ("models: [{name: a, path: %(abacus)s, options: {arithmetic: portable}}]", "options: arithmetic belongs to the server"),
     ("models: [{name: a, path: %(abacus)s, options: {cpu-isa: avx2}}]", "options: cpu-isa belongs to the server"),
-    ("models: [{name: a, path: %(abacus)s, options: {served-model-name: b}}]", "served-model-name: the entry's name is what"),
+    ("models: [{name: a, path: %(abacus)s, options: {served-model-name: b}}]", "served-model-name: requests address the model by the entry's name"),
     ("models: [{name: a, path: %(abacus)s, options: {dtype: float8}}]", "dtype"),
     ("models: [{name: a, path: %(abacus)s, options: {api-key: ''}}]", "api-key: expected keys, found an empty one"),
     ("models: [{name: a, path: %(abacus)s, options: {api-key: []}}]", "api-key: expected keys, found an empty one"),

@@ -79,7 +79,7 @@ def test_what_is_no_tensor_is_refused(server, table):
                         ({"prompt_embeds": saved([[0.0] * (width + 1)] * 3)}, "[3, %d]" % (width + 1)),
                         ({"prompt_embeds": saved([[float("nan")] * width])}, "not finite"),
                         ({"prompt_embeds": saved(b"\0" * 24, "LongStorage", [3, 1])}, "torch.LongStorage"),
-                        ({"prompt_embeds": saved(b"", "FloatStorage", [0, width])}, "holds no rows"),
+                        ({"prompt_embeds": saved(b"", "FloatStorage", [0, width])}, "contains no rows"),
                         ({"prompt_embeds": base64.b64encode(pickle.dumps(Evil(), protocol=2)).decode()}, "no zip archive"),
                         ({"prompt_embeds": base64.b64encode(archive({"data.pkl": pickle.dumps(Evil(), protocol=2)})).decode()}, "posix.system"),
                         ({"prompt_embeds": base64.b64encode(archive({"data.pkl": pickled("FloatStorage", [2, 2])})).decode()}, "lacks the tensor's numbers"),

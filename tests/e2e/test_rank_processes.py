@@ -30,7 +30,7 @@ def test_m01_v07_two_processes_answer_as_one_and_a_killed_rank_is_told(abacus):
         processes = family(server.process.pid)
         stream = Stream(server)
         since = stop_and_tell(ranks[1])
-        expect_told(server, stream, since, "rank 1 (process %d" % ranks[1], "has ended without a word")
+        expect_told(server, stream, since, "rank 1 (process %d" % ranks[1], "has ended without a message")
         none_left(processes)
 
 

@@ -111,7 +111,7 @@ def test_differences_are_named(recorded, tmp_path):
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "comment": 1}))
     done = run("replay", recorded, "--model", model)
-    assert "warning: the weights are others" in done.stderr and done.returncode == 0
+    assert "warning: the weights differ" in done.stderr and done.returncode == 0
 
 
 def test_damage_is_told(recorded, tmp_path):

@@ -63,10 +63,10 @@ def test_a03_keys_that_change_while_it_serves(tmp_path):
                 assert [status(server, key) for key in ("sk-old-0001", "sk-line-0001")] == [401, 200]
                 for bad, words in [("two words", "line 1: expected one key"), ("", "expected at least one key")]:
                     keys.write_text(bad)
-                    reload_and_hear(server, "the API keys stay as they were: --api-key-file %s: %s" % (keys, words))
+                    reload_and_hear(server, "the API keys are unchanged: --api-key-file %s: %s" % (keys, words))
                     assert status(server, "sk-new-0001") == 200
                 keys.unlink()
-                reload_and_hear(server, "the API keys stay as they were: --api-key-file %s: " % keys)
+                reload_and_hear(server, "the API keys are unchanged: --api-key-file %s: " % keys)
                 rest = b"".join(iter(lambda: client.recv(1 << 16), b""))
                 assert b"data: [DONE]" in rest
         finally:
@@ -109,10 +109,10 @@ def test_f06_the_log_level_of_a_file(tmp_path):
             config.write_text("log-level: info\nmax-num-seqs: 3\n")
             process.send_signal(signal.SIGHUP)
             wait_until(lambda: "the log level is info" in text(), text)
-            assert "what it says now of max-num-seqs takes effect at the next start" in text()
+            assert "the new values of max-num-seqs take effect at the next start" in text()
             config.write_text("log-level: loud\n")
             process.send_signal(signal.SIGHUP)
-            wait_until(lambda: "ERROR serve the log level stays as it was: " in text() and str(config) in text(), text)
+            wait_until(lambda: "ERROR serve the log level is unchanged: " in text() and str(config) in text(), text)
             assert process.poll() is None
         finally:
             end(process)
@@ -204,7 +204,7 @@ def test_a05_certificates_at_a_hangup(tmp_path):
         good = certificate.read_text()
         certificate.write_text("no certificate")
         process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "the certificate stays as it was: --ssl-certfile %s" % certificate in open(log).read(), "no word of it")
+        wait_until(lambda: "the certificate is unchanged: --ssl-certfile %s" % certificate in open(log).read(), "no word of it")
         assert "CN = first" in s_client(port).stdout
         certificate.write_text(good)
         os.replace(second_certificate, certificate)

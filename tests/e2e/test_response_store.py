@@ -42,7 +42,7 @@ def test_killed(tmp_path):
         assert refused.returncode == 5 and "is in use by another process" in refused.stderr, refused
         server.stop(signal.SIGKILL)
     with serving(ABACUS, *FLAGS, "--response-store", folder) as server:
-        assert "which has 2 from before" in server.log()
+        assert "which contains 2 from earlier runs" in server.log()
         assert get(server, first["id"]) == (200, first)
         assert get(server, first["id"], "/input_items") == items
         assert get(server, deleted["id"])[0] == 404

@@ -198,7 +198,7 @@ def test_plan_reads_sharegpt_with_a_rate(llama, tmp_path):
     turns = [{"from": "human", "value": "what is the sum of 12 and 30? " * 4}, {"from": "gpt", "value": "the sum is 42. " * 3}]
     file.write_text(json.dumps([{"conversations": turns}] * 20))
     words = ("plan", llama, "--trace", file, "--slo", "ttft=0.3,tpot=0.03", "--devices", "H200")
-    assert "how many requests arrive" in run(*words).stderr
+    assert "the number of requests per second" in run(*words).stderr
     done = run(*words, "--request-rate", 2)
     assert done.returncode == 0 and "20 requests" in done.stdout, done.stdout + done.stderr
 

@@ -168,7 +168,7 @@ def test_drafts_of_another_vocabulary_are_refused(tmp_path):
         text = (ABACUS / name).read_text()
         (other / name).write_text(text.replace("<|start_header_id|>", "<|another|>"))
     refused = run("serve", ABACUS, "--port", 0, "--speculative-config", draft(other))
-    words = r'token 1010 is "<\|another\|>" there and "<\|start_header_id\|>" here'
+    words = r'token 1010 is "<\|another\|>" in the draft model and "<\|start_header_id\|>" in the model'
     assert refused.returncode == 2 and re.search(words, refused.stderr), refused
 
 
@@ -237,7 +237,7 @@ def test_a_drafting_head_proposes_there(words, tmp_path):
     ('{"method": "ngram", "num_speculative_tokens": "4"}', 'num_speculative_tokens: expected a whole number in [1, 64], found "4"'),
     ('{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 5, "prompt_lookup_max": 2}',
      "prompt_lookup_min is 5, more than prompt_lookup_max, 2"),
-    ('{"method": "draft_model", "num_speculative_tokens": 4}', "model is missing: the folder or id of the draft model"),
+    ('{"method": "draft_model", "num_speculative_tokens": 4}', "model is missing: give the folder or id of a draft model"),
     (draft(ABACUS, num_speculative_tokens=None), "num_speculative_tokens is missing"),
     (draft(ABACUS, max_model_len=1000000), "max_model_len of the draft model (1000000) is larger than max_position_embeddings ("),
     (draft(ABACUS, adaptive=3), "adaptive: expected true or false, found 3"),

@@ -156,7 +156,7 @@ def test_other_formats_are_told_by_name(tmp_path):
     refused(3, folder, says=["LoRA adapter of org/base", "merge_and_unload"])
     (folder / "adapter_config.json").unlink()
     (folder / "q4.gguf").write_bytes(b"GGUF")
-    refused(3, folder, says=["q4.gguf", "GGUF format is not read", "safetensors"])
+    refused(3, folder, says=["q4.gguf", "GGUF format is not supported", "safetensors"])
     refused(3, folder / "q4.gguf", says=["is a GGUF file"])
 
 

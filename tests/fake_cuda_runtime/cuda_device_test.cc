@@ -156,7 +156,7 @@ TEST_F(CudaDeviceTest, SaysWhatToDoAboutADriverThatCannotBeUsed) {
   TheMachine().driver_version = 0;
   TheMachine().count_error = cudaErrorStubLibrary;
   EXPECT_THAT(ListError().message,
-              AllOf(HasSubstr("out of LD_LIBRARY_PATH"), Not(HasSubstr("driver for CUDA"))));
+              AllOf(HasSubstr("from LD_LIBRARY_PATH"), Not(HasSubstr("driver for CUDA"))));
 }
 
 TEST_F(CudaDeviceTest, RefusesWhatItsKernelsDoNotRunOn) {
@@ -646,7 +646,7 @@ TEST_F(CudaDeviceTest, AGraphThatCannotBeMadeIsAnErrorAlone) {
       {"cudaMemsetAsync", "filling 64 bytes of the device"},
       {"cudaStreamEndCapture", "recording a graph"},
       {"cudaGraphGetNodes", "counting what a graph does"},
-      {"cudaGraphInstantiate", "making a graph of what was recorded"},
+      {"cudaGraphInstantiate", "making a graph of the captured launches"},
       {"cudaGraphUpload", "bringing a graph to the device"},
   };
   const auto fill = [&] { stream->Fill(memory->data(), 1, 64); };
