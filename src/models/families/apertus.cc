@@ -63,7 +63,7 @@ const ModelFamily kApertus = {"ApertusForCausalLM",
                               apertus::kDefaults,
                               apertus::Read,
                               {.models = "Apertus 8B, 70B",
-                               .operators = "norms of heads; an MLP without a gate, xIELU",
+                               .operators = "per-head norms; an MLP without a gate, xIELU",
                                .golden = "tiny-apertus",
                                .error = 5.9e-07}};
 
@@ -72,7 +72,7 @@ const ModelFamily kApertus15 = {"Apertus1p5TextForCausalLM",
                                 apertus::Defaults15(),
                                 apertus::Read15,
                                 {.models = "the text models of Apertus 1.5",
-                                 .operators = "as Apertus",
+                                 .operators = "like Apertus",
                                  .golden = "tiny-apertus-1p5",
                                  .error = 5.6e-07}};
 

@@ -186,7 +186,7 @@ const ModelFamily kCohere2 = {
     cohere::DefaultsOf(10000),
     cohere::ReadCohere2,
     {.models = "Command R7B, Command A",
-     .operators = "as Cohere; windows; no rope in layers without a window",
+     .operators = "like Cohere; windows; no rope in layers without a window",
      .golden = "tiny-cohere2",
      .error = 1.1e-06}};
 const ModelFamily kCohereCompassText = {
@@ -195,7 +195,7 @@ const ModelFamily kCohereCompassText = {
     cohere::DefaultsOf(10000),
     cohere::ReadCompass,
     {.models = "the text models",
-     .operators = "as Cohere 2, with rope over halves of a head; each kind of layer has its own "
+     .operators = "like Cohere 2, with rope over halves of a head; each kind of layer has its own "
                   "rope or none",
      .golden = "tiny-cohere-compass",
      .error = 4.1e-07}};
@@ -213,7 +213,7 @@ const ModelFamily kCohere2Moe = {
     cohere::DefaultsOf(10000, 128),
     cohere::ReadCohere2Moe,
     {.models = "Command A+ (05-2026)",
-     .operators = "as Cohere 2, with RMS norms if configured; experts chosen by softmax or "
+     .operators = "like Cohere 2, with RMS norms if configured; experts chosen by softmax or "
                   "sigmoids, added to or averaged with shared experts",
      .golden = "tiny-cohere2-moe, tiny-cohere2-moe-sum",
      .error = 4.2e-07}};

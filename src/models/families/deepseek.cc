@@ -246,7 +246,7 @@ const ModelFamily kSarvamMla = {
     deepseek::kSarvamDefaults,
     deepseek::ReadSarvam,
     {.models = "Sarvam 105B",
-     .operators = "as DeepSeek V3, with q computed directly from the hidden rows",
+     .operators = "like DeepSeek V3, with q computed directly from the hidden rows",
      .golden = "tiny-sarvam-mla",
      .error = 1.6e-06},
     nullptr,
@@ -259,7 +259,7 @@ const ModelFamily kAxk1 = {
     deepseek::kAxk1Defaults,
     deepseek::ReadAxk1,
     {.models = "A.X K1 519B-A33B",
-     .operators = "as DeepSeek V3, with norms after experts, and without a selection bias",
+     .operators = "like DeepSeek V3, with norms after experts, and without a selection bias",
      .golden = "tiny-axk1, tiny-axk1-unbiased",
      .error = 8.8e-07}};
 

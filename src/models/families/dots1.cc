@@ -72,7 +72,7 @@ const ModelFamily kDots1 = {
     dots1::Read,
     {.models = "dots.llm1 142B-A14B",
      .operators =
-         "norms of heads; experts chosen by sigmoids with a selection bias, in groups, with scaled "
+         "per-head norms; experts chosen by sigmoids with a selection bias, in groups, with scaled "
          "weights; a shared expert; a window in the upper layers, if configured",
      .golden = "tiny-dots1",
      .error = 7.1e-07}};

@@ -108,7 +108,7 @@ const ModelFamily kPaddleOcrVl = {
     ernie4_5::PaddleDefaults(),
     ernie4_5::ReadPaddle,
     {.models = "PaddleOCR-VL 0.9B",
-     .operators = "as Llama; rope by time, row and column; images: SigLIP with interpolated "
+     .operators = "like Llama; M-RoPE (time, row, column); images: SigLIP with interpolated "
                   "positions and 2-D rope",
      .golden = "tiny-paddleocr-vl",
      .error = 1.3e-06}};

@@ -94,7 +94,7 @@ const ModelFamily kExaoneMoe = {
     exaone::DefaultsOf(1, 53),
     exaone::ReadExaoneMoe,
     {.models = "K-EXAONE 236B-A23B",
-     .operators = "norms of heads; windows; no rope in layers without a window; experts chosen by "
+     .operators = "per-head norms; windows; no rope in layers without a window; experts chosen by "
                   "sigmoids with a selection bias, with scaled weights; a shared expert",
      .golden = "tiny-exaone-moe",
      .error = 7e-07}};

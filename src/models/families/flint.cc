@@ -69,7 +69,7 @@ const ModelFamily kFlint = {
     flint::kDefaults,
     flint::Read,
     {.models = "Flint",
-     .operators = "norms of heads; attention sinks; windows; no rope in layers without a window; "
+     .operators = "per-head norms; attention sinks; windows; no rope in layers without a window; "
                   "experts chosen by sigmoids, normalized, and a shared expert",
      .golden = "tiny-flint",
      .error = 1.8e-06}};

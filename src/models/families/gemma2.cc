@@ -86,7 +86,7 @@ const ModelFamily kVaultGemma = {"VaultGemmaForCausalLM",
                                  gemma2::kDefaults,
                                  gemma2::ReadVault,
                                  {.models = "VaultGemma 1B",
-                                  .operators = "as Gemma 2, without norms after sublayers",
+                                  .operators = "like Gemma 2, without norms after sublayers",
                                   .golden = "tiny-vaultgemma",
                                   .error = 1.3e-06}};
 

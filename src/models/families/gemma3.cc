@@ -112,7 +112,7 @@ const ModelFamily kGemma3Nested = {
     gemma3::DefaultsOf(true),
     gemma3::ReadNested,
     {.models = "Gemma 3 4B, 12B, 27B",
-     .operators = "as Gemma3ForCausalLM; images: SigLIP; tokens of an image attend to each other",
+     .operators = "like Gemma3ForCausalLM; images: SigLIP; tokens of an image attend to each other",
      .golden = "tiny-gemma3-vision",
      .error = 1.5e-06}};
 

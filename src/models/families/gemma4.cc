@@ -306,7 +306,7 @@ const ModelFamily kGemma4Nested = {"Gemma4ForConditionalGeneration",
                                    gemma4::DefaultsOf(true),
                                    gemma4::ReadNested,
                                    {.models = "Gemma 4 E2B, E4B, 26B-A4B, 31B",
-                                    .operators = "as Gemma4ForCausalLM; images: two tables of "
+                                    .operators = "like Gemma4ForCausalLM; images: two tables of "
                                                  "positions, 2-D rope, means of patches",
                                     .golden = "tiny-gemma4-vision, tiny-gemma4-e-vision",
                                     .error = 1.8e-06}};
@@ -322,7 +322,7 @@ const ModelFamily kGemma4UnifiedText = {"Gemma4UnifiedForCausalLM",
                                         gemma4::DefaultsOf(false, 262144),
                                         gemma4::ReadUnified,
                                         {.models = "the text model of Gemma 4 12B",
-                                         .operators = "as Gemma4ForCausalLM",
+                                         .operators = "like Gemma4ForCausalLM",
                                          .golden = "tiny-gemma4-unified",
                                          .error = 7.5e-07}};
 

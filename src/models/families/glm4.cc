@@ -95,7 +95,7 @@ const ModelFamily kGlm4 = {"Glm4ForCausalLM",
                            glm4::kDefaults,
                            glm4::ReadGlm4,
                            {.models = "GLM-4-0414 9B, 32B; GLM-Z1",
-                            .operators = "as GLM-4; norms before and after sublayers",
+                            .operators = "like GLM-4; norms before and after sublayers",
                             .golden = "tiny-glm4",
                             .error = 7.7e-07}};
 
@@ -105,7 +105,7 @@ const ModelFamily kGlm4v = {
     glm4::kGlm4vDefaults,
     glm4::ReadGlm4v,
     {.models = "GLM-4.1V 9B, GLM-4.6V Flash",
-     .operators = "as GLM-4-0414; rope by time, row and column; images: RMS norms, positions with "
+     .operators = "like GLM-4-0414; M-RoPE (time, row, column); images: RMS norms, positions with "
                   "bicubic interpolation, 2-D rope, a merging convolution",
      .golden = "tiny-glm4v",
      .error = 1.7e-06}};
@@ -115,7 +115,7 @@ const ModelFamily kGlmOcr = {
     glm4::kGlmOcrDefaults,
     glm4::ReadGlmOcr,
     {.models = "GLM-OCR",
-     .operators = "as GLM-4-0414 without biases; rope by time, row and column; images: RMS norms, "
+     .operators = "like GLM-4-0414 without biases; M-RoPE (time, row, column); images: RMS norms, "
                   "also of heads, 2-D rope, a merging convolution",
      .golden = "tiny-glm-ocr",
      .error = 3.3e-06}};

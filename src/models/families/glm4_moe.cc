@@ -1,4 +1,4 @@
-// GLM-4.5 (and Air), 4.6: RoPE on half of each head, norms of heads of q and k in the large model;
+// GLM-4.5 (and Air), 4.6: RoPE on half of each head, per-head norms of q and k in the large model;
 // after the first layers, experts and a shared expert. Experts are chosen by sigmoids with a bias
 // only for the choice, optionally in groups, and their weights are scaled to a constant sum.
 #include "models/family_fields.h"
@@ -49,7 +49,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   return ReadLayers(fields, {}, config);
 }
 
-// Reads Solar Open, which has experts in every layer and no norms of heads. Source: transformers'
+// Reads Solar Open, which has experts in every layer and no per-head norms. Source: transformers'
 // SolarOpenConfig and SolarOpenDecoderLayer.
 Status ReadSolar(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadLayers(fields, {.width = 1280, .num_dense = 0}, config));
@@ -149,8 +149,8 @@ const ModelFamily kGlm4vMoe = {
     glm4_moe::kVisionDefaults,
     glm4_moe::ReadVision,
     {.models = "GLM-4.5V, GLM-4.6V",
-     .operators = "as GLM-4.5 without its draft layer; rope by time, row and column; images as "
-                  "GLM-4.1V",
+     .operators =
+         "like GLM-4.5 without its draft layer; M-RoPE (time, row, column); images like GLM-4.1V",
      .golden = "tiny-glm4v-moe",
      .error = 2.9e-06}};
 
@@ -159,20 +159,20 @@ const ModelFamily kSolarOpen = {"SolarOpenForCausalLM",
                                 glm4_moe::kSolarDefaults,
                                 glm4_moe::ReadSolar,
                                 {.models = "Solar Open 100B",
-                                 .operators = "as GLM-4.5, with rope on whole heads",
+                                 .operators = "like GLM-4.5, with rope on whole heads",
                                  .golden = "tiny-solar-open",
                                  .error = 5.5e-07}};
-const ModelFamily kSarvamMoe = {"Glm4MoeForCausalLM",
-                                "sarvam_moe",
-                                glm4_moe::kSarvamDefaults,
-                                glm4_moe::ReadSarvam,
-                                {.models = "Sarvam 30B",
-                                 .operators = "as GLM-4.5, with rope on whole heads; norms of "
-                                              "heads",
-                                 .golden = "tiny-sarvam-moe",
-                                 .error = 6.8e-07},
-                                nullptr,
-                                "",
-                                "SarvamMoEForCausalLM"};
+const ModelFamily kSarvamMoe = {
+    "Glm4MoeForCausalLM",
+    "sarvam_moe",
+    glm4_moe::kSarvamDefaults,
+    glm4_moe::ReadSarvam,
+    {.models = "Sarvam 30B",
+     .operators = "like GLM-4.5, with rope on whole heads; per-head norms",
+     .golden = "tiny-sarvam-moe",
+     .error = 6.8e-07},
+    nullptr,
+    "",
+    "SarvamMoEForCausalLM"};
 
 }  // namespace sluice

@@ -290,7 +290,7 @@ const ModelFamily kGptBigCode = {"GPTBigCodeForCausalLM",
                                  gpt2::kGpt2Defaults,
                                  gpt2::ReadBigCode,
                                  {.models = "StarCoder 15B, SantaCoder, Granite Code 20B, 34B",
-                                  .operators = "as GPT-2, with one head of keys and values",
+                                  .operators = "like GPT-2, with one head of keys and values",
                                   .golden = "tiny-gpt-bigcode, tiny-gpt-bigcode-heads",
                                   .error = 5.1e-07}};
 const ModelFamily kGptNeo = {
@@ -299,7 +299,7 @@ const ModelFamily kGptNeo = {
     gpt2::kGptNeoDefaults,
     gpt2::ReadGptNeo,
     {.models = "GPT-Neo 125M to 2.7B, TinyStories",
-     .operators = "as GPT-2; unscaled scores; a window in every second layer",
+     .operators = "like GPT-2; unscaled scores; a window in every second layer",
      .golden = "tiny-gpt-neo",
      .error = 8e-07}};
 const ModelFamily kOpt = {

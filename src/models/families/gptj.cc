@@ -90,7 +90,7 @@ const ModelFamily kCodeGen = {"CodeGenForCausalLM",
                               gptj::kDefaults,
                               gptj::ReadCodeGen,
                               {.models = "CodeGen 350M to 16B, CodeGen2",
-                               .operators = "as GPT-J; q, v and k in one tensor, in four parts",
+                               .operators = "like GPT-J; q, v and k in one tensor, in four parts",
                                .golden = "tiny-codegen",
                                .error = 5.8e-07}};
 

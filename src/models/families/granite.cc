@@ -231,15 +231,16 @@ constexpr ConfigDefaults kSwaDefaults = {.vocab_size = 100352,
 }  // namespace
 }  // namespace granite
 
-const ModelFamily kGraniteSwa = {"GraniteSWAForCausalLM",
-                                 "granite_swa",
-                                 granite::kSwaDefaults,
-                                 granite::ReadSwa,
-                                 {.models = "Granite Swash 2B",
-                                  .operators = "as Granite 3; attention sinks; windows in three of "
-                                               "four layers, with their own ropes or without rope",
-                                  .golden = "tiny-granite-swa",
-                                  .error = 3.4e-06}};
+const ModelFamily kGraniteSwa = {
+    "GraniteSWAForCausalLM",
+    "granite_swa",
+    granite::kSwaDefaults,
+    granite::ReadSwa,
+    {.models = "Granite Swash 2B",
+     .operators = "like Granite 3; attention sinks; windows in three of "
+                  "four layers, with their own ropes or without rope",
+     .golden = "tiny-granite-swa",
+     .error = 3.4e-06}};
 const ModelFamily kGraniteMoeSwa = {
     "GraniteMoeSWAForCausalLM",
     "granitemoe_swa",
@@ -247,7 +248,7 @@ const ModelFamily kGraniteMoeSwa = {
     granite::ReadMoeSwa,
     {.models = "Granite Swash 3B-A600M",
      .operators =
-         "as Granite Swash; experts chosen by softmax, normalized, in parallel with an MLP",
+         "like Granite Swash; experts chosen by softmax, normalized, in parallel with an MLP",
      .golden = "tiny-granitemoe-swa",
      .error = 8e-07}};
 const ModelFamily kHyperClovaX = {"HyperCLOVAXForCausalLM",
@@ -255,7 +256,7 @@ const ModelFamily kHyperClovaX = {"HyperCLOVAXForCausalLM",
                                   granite::kDefaults,
                                   granite::ReadHyperClovaX,
                                   {.models = "HyperCLOVA X SEED 14B",
-                                   .operators = "as Granite 3; norms after sublayers",
+                                   .operators = "like Granite 3; norms after sublayers",
                                    .golden = "tiny-hyperclovax",
                                    .error = 8.1e-07}};
 const ModelFamily kGranite = {"GraniteForCausalLM",
@@ -272,7 +273,7 @@ const ModelFamily kGraniteMoe = {
     granite::kDefaults,
     granite::ReadMoe,
     {.models = "Granite 3.0 and 3.1 1B-A400M, 3B-A800M",
-     .operators = "as Granite 3; experts chosen by softmax, normalized",
+     .operators = "like Granite 3; experts chosen by softmax, normalized",
      .golden = "tiny-granitemoe",
      .error = 5.2e-06}};
 const ModelFamily kGraniteMoeShared = {
@@ -281,7 +282,7 @@ const ModelFamily kGraniteMoeShared = {
     granite::kDefaults,
     granite::ReadMoeShared,
     {.models = "Granite MoE with a shared MLP",
-     .operators = "as Granite MoE; an MLP in parallel with the experts",
+     .operators = "like Granite MoE; an MLP in parallel with the experts",
      .golden = "tiny-granitemoe-shared",
      .error = 5.3e-07}};
 const ModelFamily kGraniteHybrid = {
@@ -291,8 +292,9 @@ const ModelFamily kGraniteHybrid = {
     granite::ReadHybrid,
     {.models = "Granite 4.0 Micro, Tiny, Small, 1B, 350M, with "
                "and without H",
-     .operators = "as Granite 3; Mamba-2 instead of most attention; with and without rope; experts "
-                  "in parallel with the MLP",
+     .operators =
+         "like Granite 3; Mamba-2 instead of most attention; with and without rope; experts "
+         "in parallel with the MLP",
      .golden = "tiny-granite4, tiny-granite4-experts, "
                "tiny-granite4-hybrid",
      .error = 8.1e-06}};

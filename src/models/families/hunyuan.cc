@@ -114,7 +114,7 @@ const ModelFamily kHunYuanDenseV1 = {
     hunyuan::kDefaults,
     hunyuan::ReadDense,
     {.models = "Hunyuan 0.5B, 1.8B, 4B, 7B",
-     .operators = "norms of heads after rope; rope whose base is raised by alpha",
+     .operators = "per-head norms after rope; rope whose base is raised by alpha",
      .golden = "tiny-hunyuan",
      .error = 6.8e-07}};
 const ModelFamily kHunYuanMoeV1 = {
@@ -123,7 +123,7 @@ const ModelFamily kHunYuanMoeV1 = {
     hunyuan::kDefaults,
     hunyuan::ReadMoe,
     {.models = "Hunyuan A13B",
-     .operators = "as Hunyuan; experts chosen by softmax, normalized, and a shared expert",
+     .operators = "like Hunyuan; experts chosen by softmax, normalized, and a shared expert",
      .golden = "tiny-hunyuan-moe",
      .error = 7.7e-07}};
 const ModelFamily kHyV3 = {"HYV3ForCausalLM",
@@ -131,7 +131,7 @@ const ModelFamily kHyV3 = {"HYV3ForCausalLM",
                            hunyuan::kHy3Defaults,
                            hunyuan::ReadHy3,
                            {.models = "Hy3",
-                            .operators = "norms of heads; experts chosen by sigmoids with a "
+                            .operators = "per-head norms; experts chosen by sigmoids with a "
                                          "selection bias, with scaled weights; a shared expert",
                             .golden = "tiny-hy3",
                             .error = 7.6e-07}};

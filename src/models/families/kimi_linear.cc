@@ -210,7 +210,7 @@ const ModelFamily kKimiLinear = {
     {.models = "Kimi Linear 48B-A3B",
      .operators =
          "a delta rule with a separate decay for each number of a key (KDA) instead of most "
-         "attention; latent attention without rope in the others; experts as DeepSeek V3",
+         "attention; latent attention without rope in the others; experts like DeepSeek V3",
      .golden = "tiny-kimi-linear",
      .error = 1.1e-06}};
 
@@ -220,7 +220,7 @@ const ModelFamily kBailingHybrid = {
     kimi_linear::kLingDefaults,
     kimi_linear::ReadLing,
     {.models = "Ling 3",
-     .operators = "as Kimi Linear, with bounded decays; latent attention whose heads have gates",
+     .operators = "like Kimi Linear, with bounded decays; latent attention whose heads have gates",
      .golden = "tiny-bailing-hybrid",
      .error = 2.9e-06}};
 

@@ -1,4 +1,4 @@
-// Laguna: norms of heads of q and k; a softplus gate after attention; layers with a window have
+// Laguna: per-head norms of q and k; a softplus gate after attention; layers with a window have
 // their own numbers of heads and RoPE; after the first layers, a shared expert, and experts scored
 // by sigmoids of soft-capped logits with a selection bias and scaled weights.
 #include <fmt/format.h>
@@ -113,7 +113,7 @@ const ModelFamily kLaguna = {
     laguna::kDefaults,
     laguna::Read,
     {.models = "Laguna XS.2",
-     .operators = "norms of heads; a gate after attention by softplus; windows with their own "
+     .operators = "per-head norms; a gate after attention by softplus; windows with their own "
                   "heads and rope; experts chosen by sigmoids of soft-capped logits with a "
                   "selection bias, with scaled weights; a shared expert",
      .golden = "tiny-laguna, tiny-laguna-numbers",

@@ -116,7 +116,7 @@ const ModelFamily kLlama4 = {
     llama4::DefaultsOf(true),
     llama4::Read,
     {.models = "Llama 4 Scout",
-     .operators = "as Llama4ForCausalLM; images: tiles, a class token, "
+     .operators = "like Llama4ForCausalLM; images: tiles, a class token, "
                   "2-D rope, pixel shuffle",
      .golden = "llama4-quark-fp8, llama4-modelopt-nvfp4, tiny-llama4-vision",
      .error = 5.4e-06}};

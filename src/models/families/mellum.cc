@@ -59,7 +59,7 @@ const ModelFamily kMellum = {
     mellum::kDefaults,
     mellum::Read,
     {.models = "Mellum 2 12B-A2.5B",
-     .operators = "norms of heads; experts chosen by softmax; windows with their own rope",
+     .operators = "per-head norms; experts chosen by softmax; windows with their own rope",
      .golden = "tiny-mellum",
      .error = 1.5e-06}};
 

@@ -143,7 +143,7 @@ const ModelFamily kMistral3 = {
     mistral::Nested(mistral::kMistralDefaults),
     mistral::ReadNested,
     {.models = "Mistral Small 3.1, 3.2 and 4, Ministral 3 3B, 8B, 14B",
-     .operators = "as Mistral, Ministral 3 or Mistral 4; images: Pixtral's "
+     .operators = "like Mistral, Ministral 3 or Mistral 4; images: Pixtral's "
                   "tower with 2-D rope",
      .golden = "tiny-ministral3, tiny-mistral4, tiny-mistral3-vision",
      .error = 1.4e-06},

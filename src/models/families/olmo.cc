@@ -154,7 +154,7 @@ const ModelFamily kFlexOlmo = {"FlexOlmoForCausalLM",
                                olmo::kFlexDefaults,
                                olmo::ReadFlexOlmo,
                                {.models = "FlexOlmo 7x7B",
-                                .operators = "as OLMo 2; experts chosen by softmax",
+                                .operators = "like OLMo 2; experts chosen by softmax",
                                 .golden = "tiny-flex-olmo",
                                 .error = 9.2e-07}};
 const ModelFamily kOlmoe = {"OlmoeForCausalLM",
@@ -179,7 +179,7 @@ const ModelFamily kOlmo3 = {
     olmo::DefaultsOf(500000),
     olmo::ReadOlmo3,
     {.models = "OLMo 3 7B, 32B",
-     .operators = "as OLMo 2; windows in three of four layers, YaRN in the others",
+     .operators = "like OLMo 2; windows in three of four layers, YaRN in the others",
      .golden = "tiny-olmo3",
      .error = 8.2e-07}};
 

@@ -76,7 +76,7 @@ const ModelFamily kOlmoHybrid = {
     olmo_hybrid::kDefaults,
     olmo_hybrid::Read,
     {.models = "OLMo Hybrid 7B",
-     .operators = "Gated DeltaNet instead of most attention; the other layers as OLMo 2",
+     .operators = "Gated DeltaNet instead of most attention; the other layers like OLMo 2",
      .golden = "tiny-olmo-hybrid",
      .error = 2.1e-06}};
 

@@ -62,7 +62,7 @@ const ModelFamily kQwen2Vl = {
     qwen2::kVlDefaults,
     qwen2::ReadVl,
     {.models = "Qwen2-VL 2B to 72B",
-     .operators = "as Qwen2; rope by time, row and column; images: layer norms, 2-D rope",
+     .operators = "like Qwen2; M-RoPE (time, row, column); images: layer norms, 2-D rope",
      .golden = "tiny-qwen2-vl",
      .error = 8.9e-07}};
 const ModelFamily kQwen25Vl = {
@@ -71,7 +71,7 @@ const ModelFamily kQwen25Vl = {
     qwen2::kVlDefaults,
     qwen2::ReadVl,
     {.models = "Qwen2.5-VL 3B to 72B",
-     .operators = "as Qwen2; rope by time, row and column; images: RMS norms, 2-D rope, windows",
+     .operators = "like Qwen2; M-RoPE (time, row, column); images: RMS norms, 2-D rope, windows",
      .golden = "tiny-qwen2.5-vl",
      .error = 9.2e-07}};
 const ModelFamily kQwen2 = {"Qwen2ForCausalLM",
@@ -88,7 +88,7 @@ const ModelFamily kMimo = {"MiMoForCausalLM",
                            qwen2::kDefaults,
                            qwen2::ReadMimo,
                            {.models = "MiMo 7B",
-                            .operators = "as Qwen2; a layer that proposes draft tokens",
+                            .operators = "like Qwen2; a layer that proposes draft tokens",
                             .golden = "tiny-mtp-mimo",
                             .error = 1e-06}};
 

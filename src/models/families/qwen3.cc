@@ -68,7 +68,7 @@ const ModelFamily kQwen3Vl = {
     qwen3::kVlDefaults,
     qwen3::ReadVl,
     {.models = "Qwen3-VL 2B to 32B",
-     .operators = "as Qwen3; rope by time, row and column, interleaved; images: interpolated "
+     .operators = "like Qwen3; M-RoPE (time, row, column), interleaved; images: interpolated "
                   "positions, 2-D rope, rows added after the first layers",
      .golden = "tiny-qwen3-vl",
      .error = 7.8e-07}};
@@ -77,7 +77,7 @@ const ModelFamily kQwen3 = {"Qwen3ForCausalLM",
                             qwen3::kDefaults,
                             qwen3::Read,
                             {.models = "Qwen3 0.6B to 32B",
-                             .operators = "norms of heads; a window, if configured",
+                             .operators = "per-head norms; a window, if configured",
                              .golden = "qwen3-bf16, tiny-qwen3-bias, tiny-qwen3-narrow and "
                                        "eight quantized ones",
                              .error = 5e-06}};

@@ -87,17 +87,18 @@ const ModelFamily kQwen3Moe = {"Qwen3MoeForCausalLM",
                                qwen3_moe::kDefaults,
                                qwen3_moe::Read,
                                {.models = "Qwen3 30B-A3B, 235B-A22B",
-                                .operators = "as Qwen3; experts chosen by softmax",
+                                .operators = "like Qwen3; experts chosen by softmax",
                                 .golden = "tiny-qwen3-moe-mixed and four quantized ones",
                                 .error = 1.3e-05}};
 
-const ModelFamily kQwen3VlMoe = {"Qwen3VLMoeForConditionalGeneration",
-                                 "qwen3_vl_moe",
-                                 qwen3_moe::kVlDefaults,
-                                 qwen3_moe::ReadVl,
-                                 {.models = "Qwen3-VL 30B-A3B, 235B-A22B",
-                                  .operators = "as Qwen3-VL; experts chosen by softmax, normalized",
-                                  .golden = "tiny-qwen3-vl-moe",
-                                  .error = 9.2e-07}};
+const ModelFamily kQwen3VlMoe = {
+    "Qwen3VLMoeForConditionalGeneration",
+    "qwen3_vl_moe",
+    qwen3_moe::kVlDefaults,
+    qwen3_moe::ReadVl,
+    {.models = "Qwen3-VL 30B-A3B, 235B-A22B",
+     .operators = "like Qwen3-VL; experts chosen by softmax, normalized",
+     .golden = "tiny-qwen3-vl-moe",
+     .error = 9.2e-07}};
 
 }  // namespace sluice

@@ -133,29 +133,30 @@ const ModelFamily kQwen35 = {"Qwen3_5ForCausalLM",
                              qwen3_next::DefaultsOf(false),
                              qwen3_next::Read,
                              {.models = "the text models",
-                              .operators = "as Qwen3-Next, without experts",
+                              .operators = "like Qwen3-Next, without experts",
                               .golden = "tiny-qwen3.5",
                               .error = 5.9e-06}};
 const ModelFamily kQwen35Moe = {"Qwen3_5MoeForCausalLM",
                                 "qwen3_5_moe_text",
                                 qwen3_next::MoeDefaultsOf(false),
                                 qwen3_next::ReadMoe,
-                                {.models = "the text models", .operators = "as Qwen3-Next"}};
-const ModelFamily kQwen35Nested = {"Qwen3_5ForConditionalGeneration",
-                                   "qwen3_5",
-                                   qwen3_next::DefaultsOf(true),
-                                   qwen3_next::Read,
-                                   {.models = "Qwen3.5 0.8B to 27B, Qwen3.6 27B",
-                                    .operators = "as Qwen3_5ForCausalLM; rope by time, row and "
-                                                 "column, interleaved; images: as Qwen3-VL",
-                                    .golden = "tiny-qwen3.5-vl",
-                                    .error = 6e-06}};
+                                {.models = "the text models", .operators = "like Qwen3-Next"}};
+const ModelFamily kQwen35Nested = {
+    "Qwen3_5ForConditionalGeneration",
+    "qwen3_5",
+    qwen3_next::DefaultsOf(true),
+    qwen3_next::Read,
+    {.models = "Qwen3.5 0.8B to 27B, Qwen3.6 27B",
+     .operators =
+         "like Qwen3_5ForCausalLM; M-RoPE (time, row, column), interleaved; images: like Qwen3-VL",
+     .golden = "tiny-qwen3.5-vl",
+     .error = 6e-06}};
 const ModelFamily kQwen35MoeNested = {"Qwen3_5MoeForConditionalGeneration",
                                       "qwen3_5_moe",
                                       qwen3_next::MoeDefaultsOf(true),
                                       qwen3_next::ReadMoe,
                                       {.models = "Qwen3.5 35B-A3B to 397B-A17B, Qwen3.6 35B-A3B",
-                                       .operators = "as Qwen3_5MoeForCausalLM; rope and images "
-                                                    "as Qwen3_5ForConditionalGeneration"}};
+                                       .operators = "like Qwen3_5MoeForCausalLM; rope and images "
+                                                    "like Qwen3_5ForConditionalGeneration"}};
 
 }  // namespace sluice

@@ -44,7 +44,7 @@ const ModelFamily kLlavaNext = {
     .read = nullptr,
     .notes = {.models = "LLaVA 1.6 7B to 34B, Granite Vision 2B",
               .operators =
-                  "as LlavaForConditionalGeneration; images in tiles, without their padding",
+                  "like LlavaForConditionalGeneration; images in tiles, without their padding",
               .golden = "tiny-llava-next, tiny-granite-vision",
               .error = 1e-06},
     .text_types = seeing::kLlavaTexts};
@@ -68,7 +68,7 @@ const ModelFamily kAyaVision = {
     .defaults = seeing::Nested(true),
     .read = nullptr,
     .notes = {.models = "Aya Vision 8B and 32B",
-              .operators = "text as Cohere 2; images in tiles: SigLIP's layers, pixel shuffle, a "
+              .operators = "text like Cohere 2; images in tiles: SigLIP's layers, pixel shuffle, a "
                            "norm, a gated matrix and another one",
               .golden = "tiny-aya-vision",
               .error = 1.1e-06},
@@ -90,7 +90,7 @@ const ModelFamily kSmolVlm = {.architecture = "SmolVLMForConditionalGeneration",
                               .defaults = seeing::Nested(false),
                               .read = nullptr,
                               .notes = {.models = "SmolVLM2 256M, 500M, 2.2B",
-                                        .operators = "as Idefics3ForConditionalGeneration",
+                                        .operators = "like Idefics3ForConditionalGeneration",
                                         .golden = "tiny-idefics3",
                                         .error = 1e-06},
                               .text_types = seeing::kIdeficsTexts};
