@@ -30,7 +30,7 @@ OUTPUTS = 32000  # of the EAGLE-3 head
 STRIDE = 4  # its token k is token k * STRIDE of the model
 ACCEPTANCES = (0.6, 0.8, 0.9, 0.0)  # one section of the cycle each
 SECTION = OUTPUTS // len(ACCEPTANCES)
-PERIOD = 20  # the share of right tokens is exact within so many
+PERIOD = 20  # in this many tokens, the share of right tokens is exact
 ONE, SMALL = struct.pack("<H", 0x3F80), struct.pack("<H", 0x3C80)  # 1 and 2^-6
 CODE = 512  # numbers of a token's code that the heads read
 
@@ -162,7 +162,7 @@ def head_tensors(config, script):
     kv, group = config["num_key_value_heads"] * dim, config["num_attention_heads"] // config["num_key_value_heads"]
     assert kv == CODE
 
-    def number(i):  # of the code, in output i of attention
+    def number(i):  # the number of the code's element that is in output i of attention
         return i // (group * dim) * dim + i % dim
 
     def row(k):

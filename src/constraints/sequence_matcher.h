@@ -82,7 +82,7 @@ class SequenceMatcher {
   bool is_finished() const { return !is_away() && matcher_->is_finished(); }
   // Whether the queue has the matcher. Thread safety: any thread.
   bool is_away() const { return is_away_.load(std::memory_order_acquire); }
-  // Whether kCallSeconds was not enough for the last call. If so, submit the next one to the queue
+  // Whether the last call took longer than kCallSeconds. If so, submit the next call to the queue
   // directly.
   bool is_slow() const { return is_slow_; }
   // Why the constraint cannot be followed; "" if it can.
@@ -90,9 +90,9 @@ class SequenceMatcher {
   // Returns the processor time used since the last TakeUncharged().
   double TakeUncharged();
 
-  // Called by the queue. Away() hands the matcher over. WorkOnce makes one call of the matcher
-  // towards the mask after `output`, and returns whether it is done. Return() hands the matcher
-  // back.
+  // The queue calls these. Away() marks the matcher as owned by the queue. WorkOnce() makes one
+  // call of the matcher that brings it closer to the mask after `output`, and returns whether that
+  // mask is done. Return() gives the matcher back to its owner.
   void Away() { is_away_.store(true, std::memory_order_release); }
   bool WorkOnce(std::span<const int32_t> output, size_t mask_words);
   void Fail(std::string_view error) { error_ = error; }

@@ -57,7 +57,7 @@ class TokenLengths {
   std::span<const int32_t> with_quote() const { return with_quote_; }
 
  private:
-  // There are so many tokens of up to this many bytes that a mask is cheaper than a list.
+  // There are so many tokens of at most this many bytes that a mask is cheaper than a list.
   static constexpr int32_t kShort = 16;
 
   std::vector<int32_t> characters_;

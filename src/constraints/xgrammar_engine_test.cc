@@ -276,7 +276,7 @@ TEST_F(XgrammarEngineTest, MasksAndStepsOfBoundedStringsAgree) {
           const bool is_taken = matcher->Advance(token);
           if (is_taken) matcher->RollBack(1);
           ASSERT_EQ(is_taken, is_allowed) << text << " + token " << token;
-          // Mostly long tokens, with which bounds are hard to keep.
+          // Most tokens are long, which makes it hard to respect bounds.
           if (is_allowed && (token >= 256 || random() % 8 == 0 || token == '"' || token == ']'))
             allowed.push_back(token);
         }

@@ -111,7 +111,8 @@ class CountingMatcher final : public XgrammarMatcher {
         least_most_(std::ranges::min(grammar_->bounds, {}, &StringBounds::most).most) {}
 
  private:
-  // The position in the answer: in which bounded string, if any, and its length so far.
+  // The position in the answer: whether it is inside a bounded string, which one, and the string's
+  // length so far.
   struct Place {
     const StringBounds* bounds = nullptr;
     StringCounter counter;

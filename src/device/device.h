@@ -78,7 +78,8 @@ class DeviceBuffer {
   bool is_host_ = false;
 };
 
-// A point in a stream's order. Made by a device; recorded by one stream, waited for by others.
+// A point in the order of a stream's work. A device creates it, one stream records it, and other
+// streams wait for it.
 class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;

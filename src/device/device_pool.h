@@ -38,8 +38,9 @@ class DevicePool {
   }
 
   // Returns the next piece, aligned to kAlignment, not zeroed. Null for 0 bytes. kResourceExhausted
-  // names `what`, the required and the remaining size. `gaps`: those of an ArrayCutter that divides
-  // this piece; they do not count as used. REQUIRES: `gaps` is empty unless keeps_arrays_apart().
+  // names `what`, the required and the remaining size. `gaps`: the gaps of an ArrayCutter that
+  // divides this piece; they do not count as used memory. REQUIRES: `gaps` is empty unless
+  // keeps_arrays_apart().
   Result<void*> Take(int64_t bytes, const char* what, const std::vector<ArrayGap>& gaps = {});
 
   bool keeps_arrays_apart() const;
@@ -68,7 +69,7 @@ class DevicePool {
   EmulatedDevice* emulated_ = nullptr;  // null on a GPU
   int64_t gaps_in_memory_ = 0;
   std::vector<Gap> gaps_;
-  std::vector<DeviceBuffer> apart_;  // memory of pieces whose arrays are kept apart
+  std::vector<DeviceBuffer> apart_;  // memory of the pieces whose arrays have gaps between them
 };
 
 }  // namespace sluice

@@ -5,9 +5,10 @@
 
 namespace sluice {
 
-// Call before the first use of a GPU if several GPUs exchange data: the driver otherwise loads each
-// kernel at its first launch, which may wait for kernels that run, and those of an exchange wait
-// for the other GPUs. Sets CUDA_MODULE_LOADING=EAGER, unless the user has set it.
+// Call this before the first use of a GPU if several GPUs exchange data. Otherwise the driver loads
+// each kernel at its first launch. Such a launch may wait for running kernels, and a kernel of an
+// exchange runs until the other GPUs reach it. Sets CUDA_MODULE_LOADING=EAGER, unless the user has
+// set that variable.
 inline void LoadKernelsEagerly() {
   setenv("CUDA_MODULE_LOADING", "EAGER", /*replace=*/0);
 }

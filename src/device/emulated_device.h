@@ -27,8 +27,9 @@ struct EmulatedDeviceOptions {
   bool addresses_others = true;  // whether kernels may address the memory of other devices
 };
 
-// Thread safety: as Device, except that streams that wait for each other's events must be used by
-// one thread at a time: waiting for an event runs the other stream's work in the caller.
+// Thread safety: like Device. Exception: streams that wait for each other's events must be used by
+// one thread at a time, because a stream that waits for an event runs the other stream's work in
+// the calling thread.
 class EmulatedDevice final : public Device {
  public:
   explicit EmulatedDevice(const EmulatedDeviceOptions& options = {});

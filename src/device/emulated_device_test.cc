@@ -267,7 +267,7 @@ TEST(EmulatedDevice, ReportsTheKernelThatCouldNotBeLaunched) {
   device.FailNextLaunch();
   const int fault = static_cast<EmulatedQueue*>(handle.native)->TakeLaunchFault();
   ASSERT_NE(fault, 0);
-  *handle.failure = {"SiluMul", fault};  // as a launcher reports a failure
+  *handle.failure = {"SiluMul", fault};  // reports a failure like a launcher
   const Status status = stream->Synchronize();
   ASSERT_FALSE(status);
   EXPECT_THAT(status.error().message, HasSubstr("SiluMul"));

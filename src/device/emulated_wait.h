@@ -11,8 +11,8 @@ namespace sluice::emulated_wait {
 // What the thread does between two looks; null: nothing.
 inline thread_local const std::function<void()>* between_looks = nullptr;
 
-// Called by a kernel after the `look`-th look, counted from 0, if what it waits for has not come.
-// The other device's kernels run on another host thread.
+// A kernel calls this after check number `look` (counted from 0) if the value that it waits for has
+// not arrived. The other device's kernels run on another host thread.
 inline void Pause(unsigned look) {
   constexpr unsigned kEagerLooks = 64;
   if (between_looks != nullptr) (*between_looks)();

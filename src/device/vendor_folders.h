@@ -8,9 +8,9 @@
 namespace sluice {
 
 // Folders in search order, each with a trailing slash: "" (the loader's own search), lib64 of
-// CUDA_HOME, CUDA_PATH and /usr/local/cuda, then those of pip's `python_packages` ("cublas":
-// nvidia/cublas/lib): for each python3 in PATH, where it is and where its links lead, and in
-// ~/.local.
+// CUDA_HOME, CUDA_PATH and /usr/local/cuda, then the folders of pip's `python_packages` ("cublas":
+// nvidia/cublas/lib). These are searched for each python3 in PATH (in its folder and in those to
+// which its links lead) and in ~/.local.
 std::vector<std::string> VendorFolders(std::span<const char* const> python_packages);
 
 // The same for AMD's libraries: "", lib of ROCM_PATH, and /opt/rocm/lib.

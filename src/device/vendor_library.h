@@ -18,8 +18,8 @@ class VendorLibrary {
   };
 
   // Opens `path`; if empty, the file named by the environment variable, else the first of
-  // `usual_files` that can be opened. It stays open for the life of the process. kNotFound lists
-  // what was tried.
+  // `usual_files` that can be opened. The library stays open until the process ends. kNotFound
+  // lists the files that were tried.
   static Result<VendorLibrary> Open(const Names& names, const std::string& path,
                                     std::vector<std::string> (*usual_files)());
   // Returns the value of the environment variable; null if it is not set.

@@ -46,7 +46,8 @@ Result<std::vector<std::vector<EvalQuestion>>> PickExamples(
   limit = std::min(limit, questions.size());
   std::vector<std::vector<EvalQuestion>> all(limit);
   if (count == 0) return all;
-  // Draws one more than needed, so that the question itself can be left out.
+  // Draws one more example than needed, because the question itself may be among them and is then
+  // skipped.
   const size_t drawn_count = options.from_same_questions ? count + 1 : count;
   if (pool.size() < drawn_count) return TooFew(pool.size(), drawn_count);
   PythonRandom random(options.seed);

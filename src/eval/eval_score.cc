@@ -14,7 +14,8 @@ namespace {
 
 constexpr int kTaskVersion = 3;  // the version of GSM8K's task whose rules are used here
 
-// The standard error of the mean of `count` zeros and ones, from the sample's standard deviation.
+// The standard error of the mean of `count` values that are zero or one. It uses the sample's
+// standard deviation.
 std::optional<double> StandardError(int64_t right, int64_t count) {
   if (count < 2) return std::nullopt;
   const auto n = static_cast<double>(count);

@@ -31,7 +31,8 @@ struct CacheShape {
 
 struct CacheEventBatch {
   double unix_seconds = 0;
-  std::vector<CacheShape> shape;  // at most one: the cache was replaced before these events
+  // At most one; if present, the cache was replaced before these events.
+  std::vector<CacheShape> shape;
   std::vector<CacheEvent> events;
   std::vector<int32_t> tokens;
   std::vector<std::string> salts;

@@ -74,7 +74,7 @@ class CacheEventEncoder {
   // Assigns names to the anchors of stored blocks.
   void Name(const CacheEventBatch& batch, const CacheEvent& event);
   std::vector<Run> RunsOf(const CacheEventBatch& batch) const;
-  // These return false if there is nothing to say.
+  // These return false if there is nothing to write.
   bool WriteRun(const CacheEventBatch& batch, Run run, std::string& out);
   bool WriteTierChange(const TierChange& change, std::string& out);
   void WriteStored(const CacheEventBatch& batch, Run run, std::string& out);

@@ -49,7 +49,8 @@ bool SendFrame(void* socket, std::string_view bytes, bool has_more) {
                   ZMQ_DONTWAIT | (has_more ? ZMQ_SNDMORE : 0)) >= 0;
 }
 
-// The frames of the next message; empty if there is none. Drops frames after the fourth.
+// Returns the frames of the next message; empty if there is no message. Frames after the fourth are
+// dropped.
 std::vector<std::string> ReceiveFrames(void* socket) {
   std::vector<std::string> frames;
   int has_more = 1;
@@ -285,7 +286,8 @@ void CacheEventPublisher::Publish(CacheEventBatch batch) {
 }
 
 void CacheEventPublisher::Send(uint64_t number, const std::string& payload) {
-  // With NODROP, nothing is sent if any subscriber's queue is full; then sends to those with room.
+  // With NODROP, nothing is sent if any subscriber's queue is full. In that case the message is
+  // sent again without NODROP, to the subscribers whose queues have room.
   SetOption(publish_.get(), ZMQ_XPUB_NODROP, 1);
   const bool all = SendFrame(publish_.get(), settings_.topic, true);
   if (!all) ++num_missed_;

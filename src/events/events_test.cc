@@ -195,8 +195,8 @@ std::string EncodedUnsigned(uint64_t number) {
   return Packed([=](MsgpackWriter& out) { out.Unsigned(number); });
 }
 
-// A block goes to memory, to the disk, and comes back to memory: each event says the medium, and
-// where blocks are stored also tokens and parent.
+// A block moves to memory, then to the disk, then back to memory. Each event names the medium.
+// Events of stored blocks also contain the tokens and the parent.
 TEST(CacheEventEncoder, NamesTheMediumOfTiers) {
   CacheEventEncoder encoder(0, kDefaultHashSeed);
   const TierName second{.digest = {2}}, unknown{.digest = {3}};

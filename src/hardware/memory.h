@@ -9,7 +9,7 @@
 namespace sluice {
 
 struct MemoryLimits {
-  int64_t total_bytes = 0;  // of the machine, or a limit that is lower
+  int64_t total_bytes = 0;  // the machine's memory, or a lower limit
   // Available now, without swapping: MemAvailable, or less if the control group or the limits of
   // this process (RLIMIT_AS, RLIMIT_DATA) leave less.
   int64_t available_bytes = 0;

@@ -14,9 +14,9 @@ namespace sluice {
 
 // Writes content from the first byte to the last. Content passes through a ring buffer, from which
 // a second thread computes the digest, so downloading and checking take one pass and two cores.
-// From the file, that thread reads the initial content, and content that arrived before it had
-// caught up. After that, Append waits for it, because reading content again would cost more CPU
-// time than waiting. Thread safety: one thread calls.
+// That thread reads two parts from the file: the initial content, and the content that arrived
+// before the thread had caught up. After that, Append waits for the thread, because reading content
+// again would take more CPU time than waiting. Thread safety: one thread calls.
 class ContentWriter {
  public:
   // Uses `file`, an open descriptor for reading and writing, until destroyed. The file's first

@@ -16,7 +16,7 @@ namespace sluice {
 // Limits the number of retries, and waits between them. Logs each wait.
 class Retries {
  public:
-  // `what`: the action, for the log: "downloading model.safetensors".
+  // `what`: the action in the words of the log, such as "downloading model.safetensors".
   explicit Retries(std::string what) : what_(std::move(what)) {}
 
   // Waits before another attempt; returns false if there were too many. Respects the wait that the

@@ -40,7 +40,7 @@ std::optional<size_t> SkipGifBlocks(std::string_view bytes, size_t at) {
   return std::nullopt;
 }
 
-// Returns the color table at `at` if the flags say that there is one, and advances `at` past it.
+// If the flags say that there is a color table at `at`, returns it and advances `at` past it.
 Result<std::string_view> ReadColorTable(std::string_view bytes, uint32_t flags, size_t& at) {
   if ((flags & 0x80) == 0) return std::string_view();
   const size_t length = 3 * (size_t{2} << (flags & 7));

@@ -35,9 +35,10 @@ struct AnswerReaderOptions {
   std::shared_ptr<const ToolTypes> types;      // parameter types of the tools; null: unknown
   CallForm form = CallForm::kOwn;              // REQUIRES: kOwn if `tools` is null
   std::string_view named = {};                 // kArguments: the tool that is called
-  // Whether a grammar constrains the answer. Then the answer has a thought only if the prompt has
-  // left one open, or if the answer begins with a mark while `prompt` has no mark and `thinking` is
-  // not false. Everything after the thought is content and calls, even marks.
+  // Whether a grammar constrains the answer. If so, the answer has a thought in two cases only: the
+  // prompt ends inside a thought; or the answer begins with a mark, `prompt` has no mark and
+  // `thinking` is not false. All text after the thought is content and calls, even if it contains
+  // marks.
   bool constrained = false;
   StopRules stops = {};  // stop strings; thoughts that have a begin mark are not searched
   // The part of the prompt in the turn that the answer continues. Only the constructor reads it.
@@ -102,7 +103,7 @@ class AnswerReader {
   bool had_thought_ = false;
   bool constrained_ = false;
   std::optional<std::string> first_;  // text that may become the begin mark of a constrained answer
-  std::string bare_start_;  // with `needs_words`: begin mark of a thought that is still empty
+  std::string bare_start_;  // with `needs_words`: the begin mark of a thought that has no text yet
   TextInput input_;
   std::optional<StopSearch> stops_;  // nullopt if there are no stop strings
   bool searches_events_ = false;     // whether stop strings are searched for in events, because

@@ -14,7 +14,7 @@ namespace {
 const std::array<std::string, 1> kHeaderEnds = {"<|message|>"};
 // Each of these ends a message. The last one also begins the next message.
 const std::array<std::string, 4> kMessageEnds = {"<|end|>", "<|return|>", "<|call|>", "<|start|>"};
-// A grammar lets a message begin anywhere, so <|channel|> also ends the previous one.
+// Under a grammar, a message may begin anywhere, so <|channel|> also ends the previous message.
 const std::array<std::string, 5> kConstrainedEnds = {"<|end|>", "<|return|>", "<|call|>",
                                                      "<|start|>", "<|channel|>"};
 const std::array<std::string, 2> kMessageBegins = {"<|channel|>", "<|start|>"};

@@ -13,8 +13,8 @@ namespace sluice {
 struct JsonCallKeys {
   std::vector<std::string> arguments = {"arguments"};
   bool may_lack_arguments = false;  // whether missing arguments mean {}
-  // Holds back the arguments until their first value. If they are cut off before it, the call has
-  // none.
+  // Keeps the arguments back until their first value begins. If the text ends before that, the call
+  // has no arguments.
   bool wait_for_value = false;
 };
 

@@ -27,8 +27,8 @@ using MakeChannelReader = std::unique_ptr<ToolReader> (*)(ChannelParts parts);
 struct ToolParser {
   std::string_view name;
   std::string_view example;  // an example of one call
-  // Whether the marks are special tokens. If so, the text keeps them even if the request skips
-  // special tokens.
+  // Whether the marks are special tokens. If so, the text contains them even if the request sets
+  // skip_special_tokens.
   bool keeps_special_tokens;
   // `types` must outlive the reader. Null if `channels` is set.
   std::unique_ptr<ToolReader> (*make)(const ToolTypes& types);
@@ -57,8 +57,8 @@ const ReasoningParser* FindReasoningParser(std::string_view name);
 Result<const ToolParser*> ToolParserNamed(std::string_view name, std::string_view param);
 Result<const ReasoningParser*> ReasoningParserNamed(std::string_view name, std::string_view param);
 
-// Fails if only one of the two reads channels, since they then cannot read the same answer. Either
-// may be null.
+// Fails if exactly one of the two reads channels, because then the two cannot read the same answer.
+// Either may be null.
 Status CheckParsersAgree(const ToolParser* tools, const ReasoningParser* reasoning);
 
 // Returns the parser that fits a chat template, judged by the marks in it; null if none does.

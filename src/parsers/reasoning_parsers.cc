@@ -66,7 +66,7 @@ std::vector<ReasoningParser> MakeReasoningParsers() {
   plamo.end = {"<|plamo:end_think:plamo|>"};
   ReasoningFormat k3 = Switchable({"<|open|>tools<|sep|>"});
   k3.start = {"<|open|>think<|sep|>"};
-  // The response has its own channel, whose marks are not content.
+  // The response has a channel of its own. The marks of that channel are not content.
   k3.end = {"<|close|>think<|sep|>", "<|open|>response<|sep|>", "<|close|>response<|sep|>",
             "<|close|>message<|sep|>"};
   ReasoningFormat granite = Marked({"Here is my thought process:", "Here's my thought process:"},

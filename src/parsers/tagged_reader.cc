@@ -139,7 +139,8 @@ void TaggedReader::BeginValue(ParserOutput& output) {
   json::AppendString(text, key);
   text += streams_value_ ? ": \"" : ": ";
   has_parameter_ = true;
-  // Other values may turn out to be missing, so the key is held back until the value is complete.
+  // A value of another type may turn out to be missing, so the key is kept back until the value is
+  // complete.
   if (streams_value_) {
     Arguments(text, output);
   } else {

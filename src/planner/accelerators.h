@@ -15,8 +15,8 @@ struct Accelerator {
   int64_t memory_bytes = 0;
   int64_t system_bytes = 0;  // the part of it that an operating system uses if it shares the memory
   double bytes_per_second = 0;
-  // Between devices of a machine, in one direction (NVLink, Infinity Fabric). A GB10 is the only
-  // device of its machine, so its figure is that of its network.
+  // Between the devices of one machine, in one direction (NVLink, Infinity Fabric). A GB10 is the
+  // only device of its machine, so this is the bandwidth of its network.
   double link_bytes_per_second = 0;
   double bf16_flops = 0;                // BF16 operations per second
   double fp8_flops = 0;                 // 0: no FP8 units; weights are expanded to BF16

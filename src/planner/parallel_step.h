@@ -24,7 +24,7 @@ struct DeviceGroup {
 // expert) in BF16, and the output of both sublayers in F32. Once per row: the embedding and the
 // logits in F32. Between stages: the residual in F32.
 struct LinkTraffic {
-  double layer_bytes = 0;  // per row, summed over all layers and over all ranks' parts
+  double layer_bytes = 0;  // bytes per row, summed over all layers and over all ranks' parts
   // Bytes per row of a step, over all ranks' parts: layers, embedding, logits, and residuals
   // between stages.
   double row_bytes = 0;
@@ -36,7 +36,7 @@ LinkTraffic TrafficOf(const ModelShape& shape, const DeviceGroup& group);
 
 struct ParallelStep {
   double num_sequences = 0;   // per engine
-  double weight_bytes = 0;    // on the rank with the most weights
+  double weight_bytes = 0;    // bytes of weights on the rank that has the most
   double kv_token_bytes = 0;  // bytes per token, on the rank with the most
   // Sequences of `context` tokens that fit beside the weights, per engine.
   int64_t most_sequences = 0;

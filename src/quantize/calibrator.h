@@ -19,7 +19,7 @@ namespace sluice {
 struct LayerStatistics {
   // Keyed by MatrixParameter::target.
   std::map<const kernels::PackedMatrix*, InputStatistics> inputs;
-  InputStatistics keys, values;  // as written to the KV cache
+  InputStatistics keys, values;  // the values that are written to the KV cache
 };
 
 class Calibrator {

@@ -401,7 +401,7 @@ class Quantizer {
   const QuantizeOptions& options_;
   const QuantizeTarget& target_;
   const DataFormat& format_;
-  QuantizeTarget exact_target_;  // as target_, but does not round the quotient first
+  QuantizeTarget exact_target_;  // like target_, but does not round the quotient first
   SafetensorsWriter& writer_;
   const std::function<void(int64_t)>& done_;
   std::vector<float> values_;

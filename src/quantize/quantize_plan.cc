@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view kWeight = ".weight";
 
-// Spells the canonical `name` as the source does, judging by one of the source's tensors.
+// Writes the canonical `name` in the source's naming scheme, which is derived from one of the
+// source's tensors.
 std::string SpelledLike(const std::string& original, std::string_view name) {
   const std::string canonical = CanonicalName(original);
   if (original.size() == canonical.size()) return std::string(name);

@@ -118,7 +118,7 @@ TEST_F(QuantizeTest, ExpertsOfATensorOfAllAreWrittenOneByOne) {
   for (auto& chunk : tokens) {
     for (int32_t& token : chunk) token %= 120;  // the vocabularies have 128 tokens
   }
-  // Fused expert tensors: one per projection, a single one for gate and up.
+  // Fused expert tensors: either one per projection, or a single one for gate and up.
   for (const char* source : {"tiny-step3p7", "tiny-granitemoe"}) {
     SCOPED_TRACE(source);
     fs::remove_all(out());

@@ -26,7 +26,7 @@ struct RecipeReport {
   std::filesystem::path path;
   std::vector<LaunchFacts> launches;
   std::vector<RecipeRequest> requests;
-  std::vector<const Accelerator*> accelerators;  // those for which memory is estimated
+  std::vector<const Accelerator*> accelerators;  // the accelerators for which memory is estimated
   std::vector<Finding> findings;                 // sorted by severity, then by line
 };
 
