@@ -147,7 +147,8 @@ struct StepFailedEvent {
   std::string reason;
 };
 
-// The events after this one cannot be replayed from those before it.
+// Something happened that a replay cannot repeat, such as the use of new weights. The events after
+// this one cannot be replayed.
 struct BreakEvent {
   static constexpr EventKind kKind = EventKind::kBreak;
   std::string what;

@@ -56,7 +56,8 @@ class RecordedModel : public ::testing::TestWithParam<unsigned> {
     config.max_model_len = 96;
     config.max_num_seqs = Pick(1, 8);
     config.max_num_batched_tokens = std::max<int64_t>(*config.max_num_seqs, Pick(8, 64));
-    // There is room for little more than one sequence, in up to two groups of layers.
+    // The cache has room for little more than one sequence. The model has up to two groups of
+    // layers.
     config.num_blocks_override = 2 * (96 / config.block_size + 2) + Pick(0, 40);
     config.enable_prefix_caching = !OneIn(4);
     config.scheduling_policy = static_cast<SchedulingPolicy>(Pick(0, 2));

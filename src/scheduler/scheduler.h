@@ -20,7 +20,7 @@ namespace sluice {
 // The order in which sequences are admitted.
 enum class SchedulingPolicy {
   kFcfs,      // first come, first served
-  kPriority,  // by priority, improved by waiting time
+  kPriority,  // by priority, which improves with waiting time
   kFair,      // round-robin by client; within a client like kPriority
 };
 
@@ -73,8 +73,9 @@ struct PlannedSlice {
   // Number of draft tokens (`proposed`) at the end of the slice. The logits of their rows and of
   // the row before them are needed.
   int64_t num_proposed = 0;
-  int64_t num_preemptions = 0;  // of the sequence, when the step was planned
-  StateId state = kNoState;     // the sequence's slot, if sequences keep states
+  // How often the sequence had been preempted when the step was planned.
+  int64_t num_preemptions = 0;
+  StateId state = kNoState;  // the sequence's slot, if sequences keep states
 };
 
 struct StepPlan {
@@ -178,9 +179,9 @@ class Scheduler {
   void Commit(const PlannedSlice& slice);
   // Commits all slices of the last plan.
   void Commit();
-  // Call instead of Commit for a slice whose token could not be chosen: its last token does not
-  // count as computed, and is computed again when the sequence decodes next. If sequences keep
-  // states, the same applies to all tokens after the last snapshot.
+  // Call this instead of Commit for a slice whose token could not be chosen. The last token of the
+  // slice then does not count as computed, and is computed again when the sequence decodes next. If
+  // sequences keep states, the same applies to all tokens after the last snapshot.
   void CommitAllButLast(const PlannedSlice& slice);
   // Whether the slice's results are still needed: the sequence was neither removed nor preempted
   // since the plan. REQUIRES: the sequence exists.
@@ -202,8 +203,8 @@ class Scheduler {
     shares_.ForEach([&](const Share& share) { share.waiting.ForEach(visit); });
   }
   int64_t num_preemptions() const { return num_preemptions_; }
-  // Number of shares and waiting sequences examined since construction to choose the next one.
-  // Measures that work.
+  // Number of shares and waiting sequences that were examined since construction to choose the next
+  // sequence. This measures the work of choosing.
   int64_t num_visits() const { return shares_.num_visits() + num_candidates_; }
 
   // Checks that block references and states match those of all sequences, and calls
@@ -215,7 +216,7 @@ class Scheduler {
   struct Budget {
     int64_t tokens = 0;
     int64_t prompt_logit_rows = 0;
-    int64_t share_tokens = 0;  // for the share that has the turn
+    int64_t share_tokens = 0;  // tokens for the share whose turn it is
     int64_t image_rows = 0;    // rows to compute; does not limit the first image of a step
     bool makes_images = false;
   };
@@ -319,12 +320,12 @@ class Scheduler {
   ImagePool* images_;
   FairShares shares_;
   std::vector<ScheduledSequence*> running_;  // in order of admission
-  bool must_give_way_ = false;               // whether the share that had the turn in the last step
-                                             // lacked a place
-  bool lacks_blocks_ = false;                // whether the last sequence tried lacked blocks
-  int64_t num_waiting_ = 0;                  // number of sequences in the shares' queues, and
-                                             // followers
-  int64_t num_followers_ = 0;                // number of followers among them
+  // Whether the share whose turn it was in the last step lacked a slot or blocks.
+  bool must_give_way_ = false;
+  bool lacks_blocks_ = false;  // whether the last sequence tried lacked blocks
+  int64_t num_waiting_ = 0;    // number of sequences in the shares' queues, and
+                               // followers.
+  int64_t num_followers_ = 0;  // number of followers among them
   StepPlan plan_;
   int64_t now_us_ = 0;
   uint64_t next_order_ = 0;

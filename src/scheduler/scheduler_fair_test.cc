@@ -1,5 +1,5 @@
-// The fair policy: a client's share, whatever others request, and the cost of choosing. Blocks of
-// four tokens, a runner that computes nothing, and no clock.
+// The fair policy: each client gets its share whatever the others request, and choosing is cheap.
+// The tests use blocks of four tokens, a runner that computes nothing, and no clock.
 #include <algorithm>
 #include <map>
 #include <memory>

@@ -1,5 +1,5 @@
 // The states that sequences keep besides blocks: when snapshots are taken and kept, and to which
-// snapshot a sequence goes back.
+// snapshot a preempted sequence returns.
 #include <algorithm>
 #include <utility>
 

@@ -420,7 +420,7 @@ TEST(Scheduler, C5WaitingGainsLevelsUpToABound) {
     World world(limits, 64, false);
     const Sequence& humble = world.Add("humble", {.output = 2, .priority = 3});
     for (int i = 0; i < 40 && humble.finished_at < 0; ++i) {
-      if (i % 2 == 0) world.Add("vip", {.output = 2});  // as many as can be served
+      if (i % 2 == 0) world.Add("vip", {.output = 2});  // as many requests as can be served
       world.Step();
       world.Pass(1);
     }

@@ -77,9 +77,9 @@ class WaitingQueue {
                             boost::intrusive::compare<Order>>;
 
   const Ageing ageing_;
-  Set<&ScheduledSequence::rank_hook, LevelOrder> ripe_;       // sequences with their full gain
-  Set<&ScheduledSequence::rank_hook, RankOrder> ripening_;    // the others, sorted by rank; `rank`
-                                                              // is as of time 0
+  Set<&ScheduledSequence::rank_hook, LevelOrder> ripe_;  // sequences with their full gain
+  // The other sequences, sorted by rank; `rank` is the value at time 0.
+  Set<&ScheduledSequence::rank_hook, RankOrder> ripening_;
   Set<&ScheduledSequence::since_hook, SinceOrder> by_since_;  // the others, sorted by waiting_since
 };
 

@@ -67,7 +67,7 @@ std::vector<std::vector<float>> AllRows(TestNumbers& numbers, int64_t cols) {
   rows.push_back(std::vector<float>(static_cast<size_t>(cols), 1.5f));
   rows.push_back(normals(3));
   for (int64_t i = 1; i < cols; i += 3) rows.back()[static_cast<size_t>(i)] = -kInfinity;
-  // One logit is far above all others, which are equal.
+  // One logit is far larger than all others, and the others are equal.
   rows.push_back(std::vector<float>(static_cast<size_t>(cols), -50.0f));
   rows.back()[static_cast<size_t>(cols / 2)] = 0.0f;
   return rows;

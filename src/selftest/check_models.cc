@@ -7,9 +7,9 @@
 // roundings for each of the CPU's. Independent errors add up as the root of the sum of squares,
 // sqrt(3) times the CPU's. As such figures vary by a factor of up to 2 over few positions, the
 // limit of the root mean square is 2 * sqrt(3) times the CPU's. Steps replayed as graphs must be
-// bit-identical to launched ones. The texts compared are the CPU's answers: where its most likely
-// token leads by more than six times the device's root mean square error, the device must choose
-// the same token.
+// bit-identical to launched ones. Texts are compared with the CPU's answers: wherever the CPU's
+// most likely token leads by more than six times the device's root mean square error, the device
+// must choose the same token.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -13,8 +13,9 @@ namespace sluice::shadow {
 
 struct AnswerChoice {
   std::string text;
-  std::vector<int32_t> tokens;   // token ids; empty if the server does not return them
-  std::vector<double> logprobs;  // of the chosen tokens; empty if the client did not request them
+  std::vector<int32_t> tokens;  // token ids; empty if the server does not return them
+  // Logprobs of the chosen tokens; empty if the client did not request them.
+  std::vector<double> logprobs;
   std::vector<int32_t> prompt;  // token ids of the prompt; empty if the server does not return them
   std::string finish_reason;    // "" if the answer did not end
   bool matched_stop = false;    // the server reports that a stop string or token ended the answer

@@ -15,7 +15,7 @@ constexpr double kLeastExcess = 3;
 // Positions do not count if the probabilities of the known best tokens leave more than this
 // unknown.
 constexpr double kMostUnknown = 0.01;
-// Rounding changes the log probabilities of unlikely tokens more than those of others.
+// Rounding changes the log probabilities of unlikely tokens more than those of likely ones.
 constexpr double kLeastCompared = -7;
 
 bool IsEnd(std::span<const int32_t> end_tokens, int32_t token) {

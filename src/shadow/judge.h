@@ -16,8 +16,8 @@ namespace sluice::shadow {
 
 // In ascending order of severity.
 enum class Verdict {
-  kEqual,      // every token is the one that the model here chooses, or may sample
-  kTie,        // another token whose log probability differs by at most epsilon
+  kEqual,      // every token is the model's own choice, or a token that it may sample
+  kTie,        // a token differs, but its log probability differs by at most epsilon
   kTemplate,   // the texts of the prompts differ
   kTokenizer,  // the token ids of equal texts differ
   kSampling,   // equal numbers, but another sampling rule
@@ -26,8 +26,9 @@ enum class Verdict {
 inline constexpr int kNumVerdicts = 6;
 std::string_view VerdictName(Verdict verdict);  // "equal", "tie", ...
 
-// The upstream's answer under one model: positions[i] scores token i given all before it, and
-// `next` the tokens that could follow. `top` of each holds the best ones in descending order.
+// The upstream's answer, scored by one model: positions[i] scores token i given all tokens before
+// it, and `next` scores the tokens that could follow. `top` of each position contains the best
+// tokens in descending order.
 struct Scores {
   std::vector<TokenLogprobs> positions;
   std::vector<std::pair<int32_t, float>> next;
@@ -49,7 +50,7 @@ struct Judgement {
   int64_t num_departures = 0;
   // The first difference beyond epsilon, else the largest difference; nullopt if there is none.
   std::optional<Departure> worst;
-  double surprise = 0;   // of a sampled answer: deviations from the expected log probability
+  double surprise = 0;   // of a sampled answer: its deviation from the expected log probability
   std::string evidence;  // what the verdict rests on
 };
 
@@ -72,7 +73,7 @@ Judgement JudgeDrawn(const Scores& reference, const Choosing& choosing, double e
 
 // Sums over sampled answers, which show differences too small to be seen in one answer.
 struct DrawnSums {
-  double excess = 0;    // of surprise minus its expectation, in nats
+  double excess = 0;    // sum of (surprise minus expected surprise), in nats
   double variance = 0;  // of the surprise
   int64_t tokens = 0;
 
@@ -84,8 +85,8 @@ struct DrawnSums {
 // The upstream's own log probabilities at a position, by token.
 using UpstreamLogprobs = std::vector<std::pair<int32_t, double>>;
 
-// Returns the largest difference of log probabilities among the tokens that both know, except those
-// that are less likely than exp(-7) in both; nullopt if there are none.
+// Returns the largest difference of log probabilities over the tokens that both lists contain,
+// except tokens that are less likely than exp(-7) in both; nullopt if there are none.
 std::optional<double> LargestDifference(const UpstreamLogprobs& upstream,
                                         const TokenLogprobs& reference);
 

@@ -108,7 +108,8 @@ TEST(JudgeDrawn, TheBestTokenMayAlwaysBeDrawn) {
 }
 
 TEST(JudgeDrawn, AnotherTemperatureShows) {
-  // The likeliest of ten tokens each time, although each of them should be drawn in turn.
+  // The most likely of ten tokens is chosen every time, although each of them should be drawn
+  // sometimes.
   std::vector<std::pair<int32_t, float>> top;
   for (int32_t token = 0; token < 10; ++token)
     top.emplace_back(token, Log(token == 0 ? 0.19 : 0.09));

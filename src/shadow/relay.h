@@ -15,12 +15,14 @@
 namespace sluice::shadow {
 
 struct RelayOptions {
-  ServerConfig server;  // where to listen, and the limits of requests
+  ServerConfig server;  // the address to listen on, and the limits of requests
   Url upstream;
-  std::shared_ptr<const ClientTls> tls;  // for https; null: trusts the system's issuers
+  // For https; null: the system's certificate authorities are trusted.
+  std::shared_ptr<const ClientTls> tls;
   // Adds return_token_ids to requests that are compared; clients also receive the ids.
   bool asks_for_token_ids = false;
-  uint64_t max_copied_bytes = uint64_t{16} << 20;  // of one answer; a longer one is not compared
+  // Limit for one answer; a longer answer is not compared.
+  uint64_t max_copied_bytes = uint64_t{16} << 20;
   // Maximum bytes of all copies of requests and answers in progress; answers beyond it are not
   // compared.
   uint64_t max_copied_together = uint64_t{256} << 20;

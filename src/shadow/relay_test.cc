@@ -143,7 +143,7 @@ TEST_F(RelayTest, RefusesOtherTargets) {
   EXPECT_THAT(upstream.heads(), IsEmpty());
 }
 
-// Streams and whole answers share one limit, and return what they took.
+// Streamed and complete answers use one common limit, and give back what they took.
 TEST_F(RelayTest, CopiesOfAllAnswersAreLimitedTogether) {
   const std::string head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
   const std::string chunk = "200\r\n" + std::string(0x200, 'a') + "\r\n";

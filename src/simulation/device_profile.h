@@ -21,7 +21,7 @@ enum class StepPart : uint8_t {
   kWeights,    // bytes of weights, at the data sheet's bandwidth
   kCache,      // bytes of keys and values, at the data sheet's bandwidth
   kProducts,   // operations of products, at the data sheet's rate for the weights' format
-  kNarrow,     // as kProducts, times min(1, 256 / rows): the extra time of products with few rows
+  kNarrow,     // like kProducts, times min(1, 256 / rows): the extra time of products with few rows
   kAttention,  // operations of attention, at the data sheet's BF16 rate
   kLayers,     // number of layers: launches and small kernels
   kSteps,      // 1 per step: the host's work

@@ -17,7 +17,7 @@ bool IsKernelReport(const json::Value& report);
 // The factors that the report determines: medians over its rows of the data sheet's rate divided by
 // the measured rate.
 struct KernelFactors {
-  StepParts factors{};     // those of `device`, replaced for the parts in `determined`
+  StepParts factors{};  // the factors of `device`; those of the parts in `determined` are replaced
   std::string determined;  // "weights from 40 rows, products from 12 rows"
 };
 

@@ -125,8 +125,8 @@ void SimulatedModel::SetLogprobs(TokenDraw& draw) const {
   }
 }
 
-// Fills logits with noise that depends on the token, and one token above all others. The noise
-// makes a constrained choice vary.
+// Fills logits with noise that depends on the token, and makes one token larger than all others.
+// Because of the noise, a constrained choice varies.
 void SimulatedModel::FillLogits(uint64_t hash, float* logits) const {
   constexpr float kEnd = -60, kChosen = 60;
   const auto size = static_cast<uint64_t>(config_.vocab_size);

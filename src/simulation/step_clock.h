@@ -14,7 +14,7 @@ namespace sluice {
 struct SliceLoad {
   int64_t context = 0;      // number of tokens before them in the cache
   int64_t num_tokens = 0;   // computed in the step
-  int64_t wanted_rows = 0;  // number of those tokens whose logits are computed
+  int64_t wanted_rows = 0;  // number of the computed tokens whose logits are needed
 };
 
 // Thread safety: all methods are const.

@@ -7,9 +7,10 @@
 namespace sluice {
 namespace {
 
-constexpr double kWeight = 0.2;     // weight of a new measurement in an average
-constexpr double kRowShare = 0.02;  // prior of the cost of one more row, as a share of a step
-// Upper limit of the share; longer steps had to wait for something else.
+constexpr double kWeight = 0.2;  // weight of a new measurement in an average
+// prior: the cost of one more row, as a fraction of a step's time.
+constexpr double kRowShare = 0.02;
+// Upper limit of that fraction; a longer step had to wait for something else.
 constexpr double kMostShare = 8;
 constexpr int64_t kKeptSteps = 128;  // number of steps after which a share is measured again
 // Prior: a catch-up pass computes this many tokens in the time of a pass that proposes one.

@@ -6,11 +6,11 @@
 
 namespace sluice {
 
-// Times are not proportional to the number of sequences or draft tokens: a product of few rows may
-// cost as much as one of 16. So each number of draft tokens has its own average, and only numbers
-// without one are estimated from the others. Averages decay exponentially; those of draft tokens
-// are dropped if they are old, so that a single slow step does not count forever. All times are in
-// seconds. Thread safety: one thread at a time.
+// Times are not proportional to the number of sequences or draft tokens: a product with few rows
+// may take as long as one with 16 rows. So each number of draft tokens has an average of its own.
+// If a number has no average yet, its time is estimated from the others. Averages decay
+// exponentially; those of draft tokens are dropped if they are old, so that a single slow step does
+// not count forever. All times are in seconds. Thread safety: one thread at a time.
 class DraftCosts {
  public:
   // `cost_ratio`: time of a pass divided by the time of a step, used until both are measured.
@@ -49,7 +49,7 @@ class DraftCosts {
   };
 
   static int GroupOf(int64_t num_sequences);
-  // Returns by what share of its time `num_proposed` draft tokens prolong a step.
+  // Returns the relative increase of a step's time with `num_proposed` draft tokens.
   double MoreShare(int group, int64_t num_proposed) const;
 
   const double cost_ratio_;

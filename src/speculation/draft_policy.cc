@@ -10,13 +10,13 @@ constexpr double kKeepOfOne = 0.95;   // decay per token of a sequence's accepta
 constexpr double kKeepOfAll = 0.995;  // decay per token of the average over all sequences
 constexpr double kFirstShare = 0.7;   // prior of the share of accepted tokens
 constexpr double kFirstTokens = 4;    // weight of that prior, in tokens
-// A sequence is hopeless if hardly any of its draft tokens are accepted, however many other
-// sequences accept. kHopelessChance is the prior probability, kHopelessShare is the share that it
-// accepts.
+// A sequence is hopeless if hardly any of its draft tokens are accepted, however many are accepted
+// in other sequences. kHopelessChance is the prior probability of this, kHopelessShare is the
+// fraction of its draft tokens that such a sequence accepts.
 constexpr double kHopelessChance = 0.1;
 constexpr double kHopelessShare = 0.03;
 constexpr double kMostLikely = 0.99;  // maximum, so that logarithms of rejections exist
-// Weight, in tokens, of the acceptance over all places in that of one place.
+// Weight, in tokens, of the acceptance over all positions in the acceptance of one position.
 constexpr double kPlaceTokens = 4;
 // Minimum of an acceptance, because other acceptances are divided by it.
 constexpr double kLeastShare = 1e-3;
@@ -26,8 +26,8 @@ constexpr double kLikelyLeft = 256;
 constexpr int64_t kPlainEvery = 32;
 constexpr int64_t kTriedLength = 2;
 constexpr double kMostCredit = 8;
-// The first try of a sequence that may get at least this many tokens takes no credit, provided that
-// it takes at most this share of a step of one sequence.
+// The first attempt of a sequence that may get at least this many tokens takes no credit, provided
+// that the attempt takes at most this fraction of a step of one sequence.
 constexpr double kShareOfFirstTry = 0.3;
 constexpr int64_t kLeastLeft = 32;
 // A try includes sequences that lack at most this many more tokens than the one that lacks fewest.
@@ -47,8 +47,9 @@ double DraftPolicy::AcceptanceOf(const DraftAcceptance& acceptance) const {
   const double usual =
       (acceptance.accepted + kFirstTokens * share) / (acceptance.verified + kFirstTokens);
   if (share <= kHopelessShare) return usual;
-  // Bayes' rule: a sequence is either like the others or hopeless. Without the second case, a
-  // hopeless sequence would propose for too long if the others accept most tokens.
+  // Bayes' rule with two cases: a sequence is either like the others or hopeless. Without the
+  // second case, a hopeless sequence would receive draft tokens for too long if other sequences
+  // accept most of theirs.
   const double likely = std::min(share, kMostLikely);
   const double rejected = acceptance.verified - acceptance.accepted;
   const double odds = std::exp(std::log(kHopelessChance / (1 - kHopelessChance)) +
@@ -157,7 +158,7 @@ void DraftPolicy::Try(int64_t num_sequences, std::span<Candidate> candidates) {
     is_new |= candidate.acceptance->verified == 0 && candidate.left >= kLeastLeft;
   }
   const double steps = seconds / step;
-  // The first tokens of a sequence tell more about it than all tokens of others.
+  // The first tokens of a sequence predict its acceptance better than all tokens of the others.
   if (is_new && steps * static_cast<double>(num_sequences) <= kShareOfFirstTry) return;
   if (steps <= credit_ && pause_ <= 0) {
     credit_ -= steps;

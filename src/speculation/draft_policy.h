@@ -11,7 +11,7 @@ namespace sluice {
 
 // The measured acceptance of one sequence's draft tokens, with exponential decay.
 struct DraftAcceptance {
-  double verified = 0;  // draft tokens up to and including the first rejected one of a step
+  double verified = 0;  // draft tokens of a step up to and including the first rejected one
   double accepted = 0;
 };
 
@@ -21,7 +21,7 @@ struct DraftAcceptance {
 // times (draft_costs.h), the sequence's acceptance, and the ratio at which later draft tokens are
 // accepted less often than first ones. If K = 0 is best, it still tries a few tokens occasionally;
 // such tries take at most kShareOfTries of the time. The policy affects how many tokens a step
-// yields, never which. Thread safety: one thread at a time.
+// yields. It does not affect which tokens these are. Thread safety: one thread at a time.
 class DraftPolicy {
  public:
   static constexpr double kShareOfTries = 0.015;

@@ -57,7 +57,7 @@ TEST(DraftPolicy, ProposesManyWhereTheyAreRight) {
   EXPECT_GT(Simulation(0.1).Run(0.8, 400), 2);
 }
 
-// A pass that takes nearly a step pays for more tokens if it drafts them at once.
+// If a pass takes nearly as long as a step, it pays only if it drafts many tokens at once.
 TEST(DraftPolicy, ProposesManyAtOnceForTheTimeOfOnePass) {
   const auto length = [](bool at_once) {
     DraftPolicy policy(0.5, true, at_once);
@@ -115,7 +115,8 @@ TEST(DraftPolicy, FindsOutThatItPaysAfterAll) {
   EXPECT_GT(simulation.Run(1, 1000), 2);
 }
 
-// A sequence whose draft tokens are right still gets some, even if those of all others were wrong.
+// A sequence whose draft tokens are accepted still gets some, even if all draft tokens of the
+// others were rejected.
 TEST(DraftPolicy, TriesEachSequence) {
   Simulation simulation(0.1);
   simulation.Run(0, 2000);
@@ -165,8 +166,8 @@ TEST(DraftPolicy, AsksMoreOfSequencesThatAccept) {
   EXPECT_LE(candidates[1].length, 1);
 }
 
-// The first draft token makes a step half again as long, and the others cost nothing, as on a
-// device where only products of several rows are slow.
+// The first draft token makes a step 50 % longer, and further ones add nothing. Some devices behave
+// like this: only products with several rows are slow there.
 TEST(DraftPolicy, LearnsCostsThatAreNotInProportion) {
   DraftPolicy policy(0.05, true);
   DraftAcceptance good;
@@ -183,7 +184,8 @@ TEST(DraftPolicy, LearnsCostsThatAreNotInProportion) {
   EXPECT_EQ(length, 6);
 }
 
-// A step that waited for something else does not turn drafts off forever.
+// A single step that had to wait for something else does not turn off drafts for the rest of the
+// run.
 TEST(DraftPolicy, ForgetsASlowStep) {
   DraftPolicy policy(0.1, true);
   DraftAcceptance good;

@@ -35,7 +35,7 @@ struct StoredMatrix {
   int64_t rows = 0;  // out
   int64_t cols = 0;  // in
   const std::byte* data = nullptr;
-  const std::byte* scales = nullptr;  // in format.scale_type; null for kNone
+  const std::byte* scales = nullptr;  // elements of format.scale_type; null for kNone
   float second_scale = 1;             // 1 if the format has no second scale
   bool transposed = false;
   // kI8: codes are stored as unsigned bytes, code + 128. If such a matrix is transposed, four

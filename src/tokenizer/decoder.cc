@@ -184,8 +184,8 @@ class StripStep : public Decoder::Step {
   size_t start_, stop_;
 };
 
-// Tokens that continue a word have a prefix; the others begin a word and get a space before them.
-// `cleanup` removes spaces before punctuation and English contractions.
+// Tokens that continue a word have a prefix. All others begin a word, so a space is inserted before
+// them. `cleanup` removes the spaces before punctuation and English contractions.
 class WordPieceStep : public Decoder::Step {
  public:
   WordPieceStep(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}

@@ -131,7 +131,8 @@ Result<std::vector<std::string>> ReadTokens(const JsonFields& file, size_t count
   return tokens;
 }
 
-// All ways to make a token of two others, in the order in which they are tried.
+// Lists all pairs of tokens that together form another token, in the order in which the tokenizer
+// tries them.
 Status AddMerges(const std::vector<std::string>& tokens, int32_t first_id, BpeSpec& spec) {
   TokenTable ranks;
   size_t compared_bytes = 0;
@@ -208,7 +209,7 @@ json::Value PostProcessorOf(const std::string& bos, int64_t id) {
                  {"special_tokens", std::move(special)}});
 }
 
-// The reasoning effort of requests without one; "" if there is none.
+// The reasoning effort of requests that do not set one; "" if there is none.
 std::string DefaultEffort(const json::Value& file) {
   const json::Value* builder = file.Find("model_settings_builder");
   const json::Value* effort = builder == nullptr ? nullptr : builder->Find("reasoning_effort");

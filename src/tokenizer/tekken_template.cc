@@ -8,7 +8,8 @@
 namespace sluice {
 namespace {
 
-// Behind `version` and `default_effort`. Lines hold one rule each.
+// The template's text after the definitions of `version` and `default_effort`. Each line contains
+// one rule.
 constexpr const char* kRules = R"jinja(
 {%- macro text(content) %}
 {%- if content is string %}{{ content }}

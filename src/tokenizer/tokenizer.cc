@@ -37,8 +37,8 @@ Result<json::Value> ReadObject(const std::filesystem::path& folder, const char* 
   return value;
 }
 
-// Truncates two texts to `most` tokens in total: first the longer one down to the length of the
-// other, then both equally. Source: LongestFirst in tokenizers' truncation.rs.
+// Truncates two texts to `most` tokens in total: first shortens the longer text to the length of
+// the other, then shortens both equally. Source: LongestFirst in tokenizers' truncation.rs.
 void CutLongestFirst(std::vector<int32_t>& a, std::vector<int32_t>& b, size_t most,
                      bool keeps_ends) {
   if (a.size() + b.size() <= most) return;

@@ -21,8 +21,8 @@ struct UnigramSpec {
   bool byte_fallback = false;
 };
 
-// Besides the vocabulary, each token takes four bytes, and eight for its score. Thread safety:
-// immutable.
+// In addition to the vocabulary, each token takes four bytes, and eight more for its score. Thread
+// safety: immutable.
 class UnigramModel {
  public:
   // kInvalidData if unk_id is not in the vocabulary.

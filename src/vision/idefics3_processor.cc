@@ -118,7 +118,8 @@ class Idefics3Processor : public ImageProcessor {
     return std::max(sides.height, sides.width) > kMost ? keep(kMost, sides, false) : sides;
   }
 
-  // Rounds sides up to whole tiles: the longer one first, then the other by the aspect ratio.
+  // Rounds both sides up to whole tiles: first the longer side, then the other one according to the
+  // aspect ratio.
   TileGrid GridOf(Sides sides) const {
     if (!settings_.splits) return {1, 1};
     const int64_t tile = settings_.tile;

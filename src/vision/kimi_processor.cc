@@ -12,7 +12,7 @@ namespace {
 
 struct KimiSize {
   int height = 0, width = 0;                // of the image
-  int padded_height = 0, padded_width = 0;  // with the black pixels right and below
+  int padded_height = 0, padded_width = 0;  // including the black pixels on the right and below
 };
 
 class KimiProcessor : public ImageProcessor {

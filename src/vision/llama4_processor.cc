@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 // A number in torch's precision: float32 if it comes from a tensor, else float64. The difference
-// can affect the last pixel of a side.
+// can change the length of a side by one pixel.
 struct MixedNumber {
   double value = 0;
   bool is_single = false;
@@ -68,7 +68,7 @@ class Llama4Processor : public ImageProcessor {
     int tile = 336;  // pixels of a side
     int max_tiles = 16;
     bool to_max_canvas = false;
-    int patches = 24;  // per side of a tile, before pixel shuffle
+    int patches = 24;  // number of patches per side of a tile, before pixel shuffle
     int tokens_per_tile = 144;
     ResizeFilter filter = ResizeFilter::kBilinear;
     PixelTable::Settings pixels;

@@ -24,7 +24,7 @@ class SquareProcessor : public ImageProcessor {
     bool crops = false;
     SquareSize crop;
     int patch = 14;
-    int more_tokens = 0;  // in addition to those of patches; may be negative
+    int more_tokens = 0;  // tokens besides those of the patches; may be negative
     ResizeFilter filter = ResizeFilter::kBicubic;
     PixelTable::Settings pixels;
     MarkerToken image;
@@ -112,7 +112,7 @@ class SquareProcessor : public ImageProcessor {
     const SquareSize size = SizeOf(image.width, image.height);
     if (!settings_.crops) return ResizeImage(image, size.width, size.height, settings_.filter);
     const SquareSize crop = settings_.crop;
-    // A side shorter than the crop is kept whole here, and padded below.
+    // A side that is shorter than the crop keeps its length here, and is padded later.
     const int left = std::max(0, (size.width - crop.width) / 2);
     const int top = std::max(0, (size.height - crop.height) / 2);
     const ImageRegion region{left, top, std::min(size.width, crop.width),
@@ -162,8 +162,8 @@ Status ReadSquareSize(const ProcessorSettings& settings, SquareProcessor::Settin
   return {};
 }
 
-// Reads the number of tokens in addition to the patches'. "default" leaves out one token, that of
-// the class.
+// Reads the number of tokens besides those of the patches. "default" means one token less, because
+// the class token is not used.
 Status ReadLlavaTokens(const ProcessorInputs& inputs, bool has_class,
                        SquareProcessor::Settings& out) {
   const json::Value* vision = inputs.config.Find("vision_config");
