@@ -163,7 +163,8 @@ def inspect(bench):
 
 
 def aider(bench):
-    """aider puts its own instructions before the question, so the small model errs; both ways must give the same answer."""
+    """aider puts its own instructions before the question, so the small model gives wrong answers. Streamed and
+    complete answers must be the same nevertheless."""
     settings = bench.folder / "settings.yml"
     settings.write_text(json.dumps([{"name": "openai/" + MODEL, "extra_params": {"max_tokens": 60}}]))
 

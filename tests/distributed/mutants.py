@@ -1,7 +1,8 @@
-"""Mutants: sources with one mistake each, and the tests that must fail with it. A rank's mistake changes bits of the answers.
+"""Mutants: sources with one mistake each, and the tests that must fail with it. A mistake of one rank changes bits of
+the answers.
 
-A mutant is compiled with the command of its source (or of the file that includes it, where sources are compiled together), and linked
-before the libraries of a test program. The build itself is not changed."""
+A mutant is compiled with the command of its source (or of the file that includes it, where sources are compiled
+together), and linked before the libraries of a test program. The build itself is not changed."""
 import dataclasses
 import json
 import os

@@ -1,4 +1,5 @@
-"""Ranks on several machines (here network namespaces): how they meet, and what happens when one is lost. Needs root."""
+"""Ranks on several machines (here network namespaces): how they connect, and what happens when one of them fails.
+Needs root."""
 import contextlib
 import itertools
 import json
@@ -177,7 +178,7 @@ def test_m04_v07_silent_strangers_do_not_keep_a_group_from_forming(machines, tmp
 
 
 def test_m05_only_the_given_addresses_listen(machines, tmp_path):
-    """Each machine has a second address. Nothing listens there, except the server if --host says so."""
+    """Each machine has a second address. Nothing listens on it, except the server if --host names it."""
     for i, machine in enumerate(machines):
         sh("ip", "-n", machine.name, "addr", "add", "10.66.%d.1/32" % i, "dev", "lo")
     try:

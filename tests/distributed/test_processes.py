@@ -1,4 +1,5 @@
-"""Ranks as processes on one machine: equal answers, and what happens when a rank is lost or differs from the others."""
+"""Ranks as processes on one machine: answers are equal, and errors are reported when a rank fails or differs from
+the others."""
 import contextlib
 import json
 import os
@@ -251,8 +252,8 @@ def write_llama(folder):
 
 
 def test_a_rank_reads_its_rows_alone(tmp_path):
-    """Each rank reads from the disk (according to /proc) only its half and what the system reads ahead. Each rank has its
-    own uncached files, at the same path."""
+    """Each rank reads from the disk (according to /proc) only its half and what the system reads ahead. Each rank
+    uses its own copy of the files at the same path, and these are not in the page cache."""
     folders = [tmp_path / str(rank) for rank in range(2)]
     folders[0].mkdir()
     size = write_llama(folders[0])

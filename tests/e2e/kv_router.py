@@ -130,7 +130,8 @@ class Router:
             for name in event.block_hashes:
                 assert (event.group_idx, name) not in blocks
                 blocks.add((event.group_idx, name))
-            for name, parent, tokens in of_each(event):  # tiers tell of a block what the cache has told of it
+            # Events of other tiers describe a block like those of the cache.
+            for name, parent, tokens in of_each(event):
                 assert self.tokens.setdefault(name, (parent, tokens)) == (parent, tokens)
 
     def of(self, medium):

@@ -37,7 +37,8 @@ class Recorded(http.server.BaseHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
-    # As many as a test has clients; with more at once, some would have to retry a second later.
+    # This equals the number of clients that a test has. With more of them at once, some would have to retry a second
+    # later.
     request_queue_size = 128
 
 

@@ -18,11 +18,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN") or ROOT / "build" / "release" / "bin").resolve()
 DATA = ROOT / "tests" / "data"
 ABACUS = ROOT / "models" / "abacus"
-# More than anything here needs on a slow and busy machine: only hanging operations take this long.
+# More time than anything here needs on a slow and busy machine. Only an operation that hangs takes longer.
 PATIENCE_S = 300
 READY = re.compile(r"serving .* at https?://\S*:(\d+), ready in")
 # Tests must not depend on the variables that the caller's shell sets for the program, its dialects and its clients'
-# libraries. Kept are those that choose what is tested: the program, kernels, and a device with a stand-in of HIP's runtime.
+# libraries. The variables that select what is tested are kept: the program, kernels, and a device with a stand-in for
+# HIP's runtime.
 CHOOSING = ("SLUICE_BIN", "SLUICE_CPU_ISA", "SLUICE_TESTED_DEVICE", "SLUICE_HIP_RUNTIME", "SLUICE_RCCL", "SLUICE_FAKE_HIP")
 FOREIGN = re.compile(r"(SLUICE|VLLM|TRTLLM|TLLM|HF|HUGGING_FACE|TRANSFORMERS|OPENAI|HIP|CUDA|NCCL)_.*|.*_proxy", re.I)
 # The device that tests of devices use.
@@ -166,7 +167,8 @@ def serving(model, *flags, program="sluice", name="m", env=None, preexec_fn=None
 
 @contextlib.contextmanager
 def serving_unheard(model, *flags, output, env=None, cwd=None):
-    """A server named "m" whose log nobody reads: `output(words, **kw)` starts the process and decides what its outputs are."""
+    """A server named "m" whose log is not read: `output(words, **kw)` starts the process and decides where its
+    output goes."""
     def start():
         port = free_port()
         words = command("serve", model, "--host", "127.0.0.1", "--port", port, "--served-model-name", "m", *flags)

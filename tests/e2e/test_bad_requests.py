@@ -65,7 +65,7 @@ def test_refused(server, case):
     status, answer = server.post(path, body)
     assert status in statuses, answer
     if case in ("deeply nested", "invalid UTF-8", "unknown route"):
-        assert isinstance(answer["detail"], str)  # as in vllm serve, for errors before the request is parsed
+        assert isinstance(answer["detail"], str)  # vllm serve uses this form for errors before the request is parsed
         return
     error = answer["error"]
     assert isinstance(error["message"], str) and error["message"]

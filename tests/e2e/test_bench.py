@@ -223,7 +223,7 @@ def test_interrupted_run_prints_what_it_has():
     asked, interrupted = threading.Event(), threading.Event()
 
     def script(i, body):
-        """The fourth request waits for the interruption; with one request at a time, three have ended then."""
+        """The fourth request hangs until the interruption. As one request runs at a time, three have ended by then."""
         if i == 3:
             asked.set()
             interrupted.wait(PATIENCE_S)

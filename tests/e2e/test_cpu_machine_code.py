@@ -33,8 +33,8 @@ def functions(listing):
 
 
 def inner_loops(instructions):
-    """Loops that contain no jumps except jumps out of them, as (begin, end, whether there is a way out): what a tile does
-    for each of its inputs in the normal case."""
+    """Loops that contain no jumps except jumps out of the loop, as (begin, end, whether there is such a jump). They
+    compute what a tile does for each of its inputs in the normal case."""
     place = {address: i for i, (address, _, _) in enumerate(instructions)}
     jumps = []  # place and target of each jump; None if the target is unknown
     for i, (_, mnemonic, operands) in enumerate(instructions):

@@ -1,4 +1,5 @@
-"""Several engines behind one server: answers equal those of one engine, routing of requests, and /metrics per engine."""
+"""Several engines behind one server: their answers equal those of one engine, requests are routed as documented,
+and /metrics has figures per engine."""
 import concurrent.futures
 import re
 

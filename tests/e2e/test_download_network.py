@@ -180,7 +180,7 @@ def test_a_folder_of_authorities(tmp_path, authority, variable):
 
 
 def test_v14_certificates_that_are_refused(tmp_path, authority):
-    """The error names the certificate, comes immediately, and nothing is revealed to the other end."""
+    """The error names the certificate and comes immediately, and no data is revealed to the other end."""
     with place_of(tmp_path, authority / "here.crt", authority / "here.key") as place:
         place.refused("certificate", "SSL_CERT_FILE", HF_TOKEN="secret")
         other = tmp_path / "other.crt"

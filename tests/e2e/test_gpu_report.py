@@ -93,13 +93,13 @@ def test_gpu_report_runs_goes_on_and_cuts(tmp_path):
     assert parts["ladder-16-2"]["window_seconds"] >= 0.2 and parts["ladder-16-2"]["output_tokens_per_second"] > 0
     assert "skipped: emulated" in done.stdout and "output tokens/s" in done.stdout
 
-    # One part runs again; the others' results are reused.
+    # One part runs again; the results of the others are reused.
     (tmp_path / "ladder-16-1.json").unlink()
     again = gpu_report(tmp_path, "--patience", "2")
     assert again.returncode == 0, again.stdout + again.stderr
     assert again.stdout.count("there already") == 5 and "== ladder-16-1 (at most 80 s)" in again.stdout
 
-    # If there is no time, every missing part says so.
+    # If there is no time left, the report says so for every missing part.
     cut = gpu_report(tmp_path / "cut", "--budget", "1")
     assert cut.returncode == 1
     parts = json.loads((tmp_path / "cut" / "report.json").read_text())["parts"]
@@ -107,7 +107,7 @@ def test_gpu_report_runs_goes_on_and_cuts(tmp_path):
 
 
 def carried(folder):
-    """A folder with nothing but what the archive of `make dist` brings, as a lent machine gets it."""
+    """A folder that contains only files from the archive of `make dist`, as on a lent machine."""
     for name in ("tools/gpu_report.sh", "tools/gpu_report.py", "bin/sluice"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(BIN / "sluice" if name == "bin/sluice" else ROOT / name, folder / name)
@@ -117,7 +117,8 @@ def carried(folder):
 
 
 def lent_run(folder, which, *words):
-    """One call on a lent machine: its result, and the report and names of files in the archive that comes back."""
+    """Makes one run as on a lent machine. Returns its result, the report, and the names of the files in the archive
+    that it writes."""
     archive = folder.parent / (which + ".tgz")
     done = subprocess.run([folder / "tools" / "gpu_report.sh", "--device", TESTED_DEVICE, "--run", which, "--out", folder.parent / "gpu-report",
                            "--archive", archive, *words], capture_output=True, text=True, timeout=4 * PATIENCE_S, cwd=folder.parent,
@@ -131,7 +132,7 @@ def lent_run(folder, which, *words):
 def test_two_runs_on_a_lent_machine_bring_an_archive_each(tmp_path):
     folder = carried(tmp_path / "sluice")
     done, report, names = lent_run(folder, "first")
-    # The tool of NVIDIA is not here, and what was not run does not count as passed.
+    # NVIDIA's tool is not installed here. A part that did not run does not count as passed.
     assert done.returncode == 1 and report["parts"]["selftest-memcheck"]["status"] == "missing", done.stdout + done.stderr
     parts = {name: part["status"] for name, part in report["parts"].items()}
     assert {name: parts["selftest-" + name] for name in ("instructions", "memory", "linear", "attention", "library")} == {

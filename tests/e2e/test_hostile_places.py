@@ -212,7 +212,8 @@ def test_a08_origins():
 
 
 def test_r01_more_connections_than_files():
-    """If file descriptors run out, new connections wait; open ones are served, and new ones are served once others have closed."""
+    """If file descriptors run out, new connections wait while open ones are served. The new ones are served once
+    others have closed."""
     with serving(ABACUS, preexec_fn=lambda: limit_files(256, 256)) as server:
         survival = Survival(server)
         kept = raw_http.connect(server)

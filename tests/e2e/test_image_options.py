@@ -1,4 +1,4 @@
-"""Options for images, what a request with images may ask for besides, and data sets of images."""
+"""The options for images, what else a request with images may ask for, and data sets with images."""
 import contextlib
 import http.server
 import json

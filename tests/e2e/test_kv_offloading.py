@@ -83,7 +83,8 @@ def test_blocks_of_all_ranks_and_devices_come_back(way, tmp_path):
 
 @pytest.mark.parametrize("way", ["alone", "tensor", "stages", "stages as processes", "device"])
 def test_states_of_all_ranks_and_devices_come_back(way, tmp_path):
-    """Snapshots of recurrent layers, with the blocks. One of the two stages has no other layers."""
+    """Snapshots of recurrent layers are stored together with the blocks. One of the two stages has only such
+    layers."""
     config = json.loads((DATA / "checkpoints" / "tiny-qwen3.5" / "config.json").read_text())
     config.get("text_config", config)["vocab_size"] = 512
     model = tmp_path / "model"

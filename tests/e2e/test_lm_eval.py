@@ -10,7 +10,7 @@ from serving import ABACUS, DATA, PATIENCE_S, ROOT, run, serving
 LM_EVAL = ROOT / ".venv-lm-eval" / "bin" / "lm_eval"
 MODEL = "nvidia/Llama-3.3-70B-Instruct-FP8"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-NUM_SUMS = 300  # more than the 256 prompts that one request of a recipe holds
+NUM_SUMS = 300  # more than the 256 prompts that one request of a recipe contains
 NUM_CHOICES = 40
 
 
@@ -23,7 +23,7 @@ def number_of(row):
 
 
 def choice_row(index, row):
-    """A question with two answers; the right one comes first in every other row."""
+    """A question with two possible answers. In every other row, the first answer is the right one."""
     steps = row["answer"].rsplit("#### ", 1)[0]
     right, wrong = (" %s#### %d" % (steps, n) for n in (number_of(row), number_of(row) + 1))
     return {"question": row["question"], "choices": [wrong, right] if index % 2 else [right, wrong], "label": index % 2}

@@ -1,5 +1,5 @@
-"""The log: one format for all lines, as text and as JSON; under the name vllm the lines that tools parse from vLLM's log,
-and the options that turn them off."""
+"""The log. All lines have one format, as text or as JSON. Under the name vllm, the program also prints the lines
+that tools parse from vLLM's log, unless options turn them off."""
 import json
 import re
 import socket

@@ -173,7 +173,7 @@ def test_a_model_that_fails_harms_no_other(tmp_path):
 
 @pytest.mark.slow
 def test_memory_is_given_back(tmp_path):
-    """Two models that do not fit together: the process never gets larger than with one of them."""
+    """Two models that do not fit into memory together: the process never becomes larger than with one of them."""
     models = {}
     for name in "ab":
         shutil.copytree(ABACUS, tmp_path / name)

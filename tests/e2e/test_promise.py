@@ -40,7 +40,8 @@ def test_same_answers(alone, how):
 
 
 def test_l07_same_answers_after_preemption():
-    """Eight prompts of one request fit at first; as they grow, some are preempted and computed again."""
+    """Eight prompts of one request fit at first. As their answers grow, some sequences are preempted and computed
+    again."""
     prompts = ["Ann has %d pears. " % (10 + i) * 10 for i in range(8)]
     body = {"model": "m", "max_tokens": 64, "logprobs": 5, "ignore_eos": True, "temperature": 0.8, "seed": 11}
 

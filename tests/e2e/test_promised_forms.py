@@ -1,6 +1,6 @@
-"""A requested format is kept, whatever the model prefers, with reasoning parsers of every kind: a complete answer has the
-format, one that is cut at max_tokens begins like it, and no part of it is returned as reasoning. The model gives the
-answers of scripts.json; under a grammar it is random."""
+"""The answer has the requested format whatever the model prefers, with every kind of reasoning parser: a complete
+answer has the format, an answer that is cut at max_tokens begins like it, and no part of it is returned as
+reasoning. The model gives the answers of scripts.json; under a grammar its choices are random."""
 
 import pytest
 

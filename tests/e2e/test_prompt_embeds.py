@@ -57,7 +57,7 @@ def test_the_rows_of_tokens_are_the_tokens(server, tokens, table):
     other = [floats(rows[token]) for token in tokens]
     other[2][5] += 1
     assert shown(ask(server, prompt_embeds=saved(other))["choices"][0]) != shown(expected["choices"][0])
-    # Answers to embeddings come before those to texts.
+    # Answers to prompts given as embeddings come before those to texts.
     several = ask(server, prompt=[tokens[:5]], prompt_embeds=[wide, narrow])
     assert [shown(choice) for choice in several["choices"][:2]] == [shown(expected["choices"][0])] * 2
     assert shown(several["choices"][2]) == shown(ask(server, prompt=tokens[:5])["choices"][0])

@@ -1,4 +1,4 @@
-"""A short test of ranks as processes; tests/distributed has the others."""
+"""A short test of ranks as processes. tests/distributed contains the detailed ones."""
 import json
 import socket
 

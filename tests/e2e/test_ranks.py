@@ -1,4 +1,4 @@
-"""Several ranks on a CPU: answers equal those of one rank, and messages about the options."""
+"""Several ranks on a CPU: answers equal those of one rank. Also checks the messages about the options."""
 import json
 import shutil
 

@@ -52,7 +52,7 @@ def test_answers_verify(server, key, tmp_path):
         code, text = verify(tmp_path, answer, "--model", ABACUS, "--public-key", public)
         assert code == 0, (path, text)
         assert "bit for bit" in text
-    # The receipt by itself, on one thread, and without the key's file.
+    # Verifies the receipt without a key file: with one thread, and then without the model.
     code, text = verify(tmp_path, receipt, "--model", ABACUS, "--threads", "1")
     assert code == 0 and "of the key in the receipt" in text
     code, text = verify(tmp_path, receipt)
@@ -119,7 +119,7 @@ def test_another_instruction_set(key, tmp_path):
 
 
 def test_portable_receipts():
-    """A receipt that was signed on an x86-64 CPU with AVX-512: the same bits here, whatever CPU this is."""
+    """A receipt that was signed on an x86-64 CPU with AVX-512. The bits must be the same here, whatever the CPU."""
     for name in ("chat.json", "completions.json"):
         done = run("verify", PORTABLE / name, "--model", ABACUS, "--public-key", PORTABLE / "test.key.pub")
         assert done.returncode == 0 and "bit for bit" in done.stdout, (name, done.stdout, done.stderr)

@@ -21,8 +21,9 @@ TEMPLATE = ("{{ bos_token }}{% for m in messages %}{% if m.content is string %}{
 
 
 def narrow_tower(folder):
-    """Halves the tower's width: as in Llama 4, its intermediate size must be what pixel shuffle joins, four times its width. In the
-    checkpoint it is two times, with which transformers computes no image either. Tensors keep their first numbers."""
+    """Halves the tower's width. In Llama 4, pixel shuffle joins values to four times the tower's width, and the
+    intermediate size must be equal to that. In the checkpoint it is only two times the width, with which
+    transformers computes no image either. Each tensor keeps its first numbers."""
     path = folder / "model.safetensors"
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
@@ -94,7 +95,7 @@ def test_scout_answers_about_images(tmp_path, capability, model, checkpoint):
             alone, one, other, two = ask(), ask("rgb.png"), ask("gray.jpg"), ask("rgb.png", "gray.jpg")
             for answer in (alone, one, other, two):
                 assert answer.get("usage", {}).get("completion_tokens") == 8, answer
-            # 23 x 17 and 33 x 21 pixels on tiles of 28 x 28, each of which is one token.
+            # The images have 23 x 17 and 33 x 21 pixels, and each tile of 28 x 28 pixels is one token.
             assert [answer["prompt_token_ids"].count(PATCH) for answer in (alone, one, other, two)] == [0, 1, 3, 4]
             assert one["usage"]["prompt_tokens"] == alone["usage"]["prompt_tokens"] + 4
             logprobs = [answer["choices"][0]["logprobs"]["content"] for answer in (alone, one, other, two)]

@@ -1,9 +1,10 @@
 """The published recipes, block by block, unchanged.
 
-Exceptions: tests reduce the sizes of a benchmark, which would take hours here, and in recipe 004 change the model that its requests
-name, which differs from the one that it launches. docs/recipes.md lists the blocks that are not run.
+Exceptions: tests reduce the sizes of a benchmark, which would take hours here, and in recipe 004 change the model
+that its requests name, which differs from the one that it launches. docs/recipes.md lists the blocks that are not
+run.
 
-With SLUICE_TESTED_DEVICE=hip, recipe 003 is launched on GPUs of the stand-in of HIP's runtime (tests/run.py hip).
+With SLUICE_TESTED_DEVICE=hip, recipe 003 runs on emulated GPUs: a stand-in replaces HIP's runtime (tests/run.py hip).
 """
 import json
 import re

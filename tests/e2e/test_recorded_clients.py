@@ -32,7 +32,8 @@ def check_answer(row, status, headers, text):
         assert [c["index"] for c in answer["choices"]] == list(range(len(prompts) if several else 1))
         assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"]
         if body.get("echo") and several and not isinstance(prompts[0], str):
-            # lm_eval slices these lists by the ids that it sent: one entry per id and one for the generated token.
+            # lm_eval slices these lists by the number of ids that it sent: the lists need one entry per id, and one
+            # for the generated token.
             for prompt, choice in zip(prompts, answer["choices"]):
                 logprobs = choice["logprobs"]
                 assert len(logprobs["token_logprobs"]) == len(logprobs["top_logprobs"]) == len(prompt) + body["max_tokens"]

@@ -158,8 +158,8 @@ def test_f06_hangups_while_it_starts():
 
 @contextlib.contextmanager
 def telling_its_help(*words, program):
-    """The program while it writes its help to a pipe that is too small for it: blocked there, past its start and far from
-    serving. Yields the process and a function that reads the rest."""
+    """The program while it writes its help to a pipe that is too small for the text. It is blocked there: it has
+    started, but does not serve yet. Yields the process and a function that reads the rest."""
     reader, writer = os.pipe()
     with open(reader, "rb", buffering=0) as pipe:
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)

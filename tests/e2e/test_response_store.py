@@ -1,4 +1,5 @@
-"""Responses stored on disk: what is left after a server was killed, and after one has drained."""
+"""Responses that are stored on the disk: which of them exist after a server was killed, and after a server has
+drained."""
 import contextlib
 import json
 import signal

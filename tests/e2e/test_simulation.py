@@ -79,7 +79,8 @@ def test_constraints_are_respected(server):
 
 
 def test_steps_take_the_time_of_the_device(server):
-    # 70 GB in two halves at 4.8 TB/s, 80 layers and the host's part: 11 to 16 ms, a tenth of it here. A busy machine takes longer.
+    # Reading 70 GB in two halves at 4.8 TB/s, 80 layers and the host's part take 11 to 16 ms per step, here a tenth
+    # of that. On a busy machine a step takes longer.
     start = time.monotonic()
     server.complete("1", max_tokens=201, ignore_eos=True)
     assert time.monotonic() - start > 0.2
@@ -98,7 +99,8 @@ def test_bench_serve_measures_the_device(server, llama, tmp_path):
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "r.json").read_text())
     assert result["completed"] == 16
-    # The TPOT of the device is about 13 ms, here at ten times the speed. A busy machine takes longer.
+    # The TPOT of the device is about 13 ms. The simulation here is ten times as fast. On a busy machine it takes
+    # longer.
     assert result["mean_tpot_ms"] > 0.8
     fitted = run("fit", tmp_path / "r.json", "--like", "H200", "--model", LLAMA, "--tensor-parallel-size", 2, "--name", "Ten",
                  "--output", tmp_path / "ten.yaml")

@@ -154,7 +154,8 @@ RANKS = {"tensor": ["-tp", 2, "--tensor-parallel-mode", "exact"], "stages": ["-p
 
 @pytest.mark.parametrize("ranks", RANKS.values(), ids=RANKS)
 def test_all_ranks_change_together(steps, tmp_path, ranks):
-    """Each answer, of one token, is wholly of one of the weights, while requests run; a cut update changes nothing on any rank."""
+    """Weights are updated while requests run. Each answer has one token, and is computed entirely with the old or
+    entirely with the new weights. An interrupted update changes nothing on any rank."""
     with serving(ABACUS, *DISK, *ranks, "--max-model-len", 4096, env=DEV) as server:
         before = scores(server)
         half = tmp_path / "half"
@@ -182,7 +183,7 @@ def test_all_ranks_change_together(steps, tmp_path, ranks):
 
 
 def test_a_rank_that_dies_while_weights_load_changes_nothing_silently(steps):
-    """The update fails, and the server says which rank is gone."""
+    """The update fails, and the server says which rank has ended."""
     with serving(ABACUS, *DISK, "-tp", 2, *MPI, env=DEV) as server:
         server.post("/start_weight_update", None)
         os.kill(ranks_of(server)[1], signal.SIGKILL)
@@ -191,7 +192,8 @@ def test_a_rank_that_dies_while_weights_load_changes_nothing_silently(steps):
 
 
 def test_blocks_of_several_engines_are_of_the_old_weights(steps, tmp_path):
-    """The engines share a disk: what one evicts before it switches is not found under the new weights."""
+    """The engines share a disk. A block that one engine evicts before it switches to the new weights is not found
+    under the new weights."""
     flags = ["--kv-offloading-path", tmp_path, "--num-gpu-blocks-override", 24, "--max-model-len", 256, "-dp", 2]
     work = [[3 + (i * seed) % 50 for i in range(160)] for seed in range(2, 10)]
     folder, _ = steps[0]
@@ -208,7 +210,8 @@ def test_blocks_of_several_engines_are_of_the_old_weights(steps, tmp_path):
 
 
 def test_what_runs_goes_on_with_the_new_weights(steps):
-    """A request kept in the middle keeps its tokens so far; the next ones come from the new weights."""
+    """A request that is suspended in the middle (mode "keep") keeps the tokens that it has; the following ones come
+    from the new weights."""
     folder, _ = steps[0]
     with serving(ABACUS, *DISK, "--max-model-len", 8192, env=DEV) as server, serving(folder) as fresh:
         answers = []
@@ -258,7 +261,8 @@ def test_a_cut_update_leaves_the_old_weights(steps, tmp_path):
 
 
 def test_weights_are_replaced_while_requests_run(steps):
-    """No request fails, and each answer comes from one of the models. Answers have one token, so none spans an update."""
+    """No request fails, and each answer comes from one of the two models. An answer has one token, so it cannot
+    span an update."""
     with serving(ABACUS, *DISK, env=DEV) as server:
         possible = []
         for folder in (ABACUS, steps[0][0], steps[1][0]):

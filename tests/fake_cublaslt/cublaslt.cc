@@ -154,7 +154,7 @@ double Dot(const double* a, const double* b, int64_t count) {
 
 // A product, as its descriptors state it; all layouts are column-major.
 struct Product {
-  int64_t m, n, k;  // in the library's terms: D is m x n
+  int64_t m, n, k;  // in the library's notation: D is m x n
   LayoutRecord a, b, d;
   const float* scale_a;  // of rows
   const float* scale_b;

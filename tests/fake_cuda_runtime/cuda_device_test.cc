@@ -387,7 +387,7 @@ TEST_P(CopyTimeTest, StreamsMeetAtEvents) {
              out = device->AllocatePinned(4, "test");
   for (int32_t round = 1; round <= 3; ++round) {
     *in->As<int32_t>() = round;
-    writer->WaitFor(*read);  // in the first round of no record
+    writer->WaitFor(*read);  // in the first round, no record exists
     writer->CopyToDevice(memory->data(), in->data(), 4);
     writer->Record(*written);
     reader->WaitFor(*written);
@@ -444,8 +444,8 @@ TEST_P(CopyTimeTest, GraphsReplayKernels) {
   const auto stream = *device->CreateStream();
   const auto total = device->Allocate(sizeof(int), "total");
   const auto out = device->AllocatePinned(sizeof(int), "out");
-  // The address of this number identifies the kernel. Each run has another one, since grants last
-  // as long as the process.
+  // The kernel is identified by the address of this number. Each run uses another number, because a
+  // kernel's grants last as long as the process.
   static const int kKernels[2] = {};
   const int& kernel = kKernels[GetParam() ? 1 : 0];
   TheMachine().kernels[&kernel] = {RunAdd, sizeof(AddArgs)};
@@ -576,8 +576,8 @@ TEST_F(CudaDeviceTest, DevicesAddressEachOtherIfTheyAreLinked) {
   EXPECT_THAT(TheMachine().peers, testing::IsEmpty());
 }
 
-// What a kernel of an exchange does without waiting: adds to a number of its own, and stores it
-// where each rank reads it.
+// Does what a kernel of an exchange does, but without waiting: increments its own number, and
+// stores it where each rank can read it.
 struct RaiseArgs {
   int device;
   int* number;
@@ -635,7 +635,7 @@ TEST_P(CopyTimeTest, GraphsOfRanksRaiseEachOthersFlags) {
   }
 }
 
-// Whatever goes wrong, the stream works afterwards and nothing is left behind.
+// Whatever fails, the stream works afterwards and no resource is leaked.
 TEST_F(CudaDeviceTest, AGraphThatCannotBeMadeIsAnErrorAlone) {
   const auto device = Open(1);
   const auto stream = *device->CreateStream();

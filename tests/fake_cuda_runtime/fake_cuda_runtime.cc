@@ -67,8 +67,8 @@ struct CUstream_st {
 };
 struct CUevent_st {
   int device;
-  std::shared_ptr<sluice::EmulatedQueue> queue = {};  // that recorded it last; null: none
-  int64_t count = 0;                                  // of that queue's work, which stands before
+  std::shared_ptr<sluice::EmulatedQueue> queue = {};  // the queue that recorded it last; null: none
+  int64_t count = 0;  // number of that queue's work items before the event
   bool passed() const { return queue->num_done() >= count; }
 };
 

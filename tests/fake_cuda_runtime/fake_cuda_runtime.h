@@ -1,7 +1,7 @@
-// A stand-in for the CUDA runtime, for tests without a GPU of how the program handles the runtime's
-// results. It simulates a machine with two devices whose memory is the host's. Its calls can be
-// made to fail. It checks rules whose violation a real runtime reports late or never: a call for a
-// device comes from a thread whose current device it is, a copy is between the right kinds of
+// A stand-in for the CUDA runtime. With it, tests check without a GPU how the program handles the
+// runtime's results. It simulates a machine with two devices whose memory is the host's. Its calls
+// can be made to fail. It checks rules whose violation a real runtime reports late or never: a call
+// for a device comes from a thread whose current device it is, a copy is between the right kinds of
 // memory, and what a copy needs exists until the copy is done. Copies run either when somebody
 // waits for them, or immediately: a correct program cannot tell the difference. Work that a stream
 // records, including kernels with the arguments of their launch, runs each time when its graph is

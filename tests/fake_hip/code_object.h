@@ -15,7 +15,7 @@ struct CodeKernel {
   size_t args_bytes = 0;      // of all explicit arguments
   unsigned num_args = 0;      // explicit ones
   unsigned most_threads = 0;  // of a block
-  unsigned shared_bytes = 0;  // that every block takes, besides those that a launch asks for
+  unsigned shared_bytes = 0;  // bytes that every block takes, besides those that a launch requests
   unsigned wave_lanes = 0;
 };
 

@@ -4,8 +4,8 @@
 // 64 lanes. Work runs when somebody waits for it. It stands in for RCCL, too (SLUICE_RCCL), by the
 // exchanges of emulated devices, and for hipBLASLt (SLUICE_HIPBLASLT), by plain products.
 //
-// SLUICE_FAKE_HIP: "gfx950" (the default) or "gfx942", the GPUs' architecture, followed by "x4" if
-// there are 4 of them, not 2; "none": no GPU. SLUICE_FAKE_HIP_ORDER: Machine::order.
+// SLUICE_FAKE_HIP: "gfx950" (the default) or "gfx942", the GPUs' architecture, followed by "x4" for
+// 4 GPUs instead of 2; "none": no GPU. SLUICE_FAKE_HIP_ORDER: Machine::order.
 #pragma once
 
 #include <cstdint>

@@ -50,7 +50,7 @@ class Machine {
   struct Copy {
     uint64_t shared;
     uint64_t global;
-    uint64_t bytes;  // the others of the 16 become zeros
+    uint64_t bytes;  // bytes to copy; the rest of the 16 bytes become zeros
     uint64_t group;
   };
   // An asynchronous copy of a piece of memory, which completes bytes of an mbarrier.
