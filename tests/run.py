@@ -73,8 +73,8 @@ ARM_FOLDERS = ["base", "checkpoint", "engine", "hardware", "kernels", "models", 
 ARM_FILTER = "*:-*Heavy*:*DeathTest*"
 # The CUDA emulation has no code specific to aarch64, and takes qemu hours.
 ARM_KERNELS_FILTER = ARM_FILTER + ":*KernelChecks*:SeededOrders*:DeviceLinear*:ExpertProducts*"
-# For the engine's promise, only the tests with adapters, which also ask the base model: the tests of each model take
-# qemu more than twenty minutes. The tests of `models` cover every format and family.
+# Of the tests of the engine's promise, run only those with adapters, which also query the base model. The tests of
+# each model take more than twenty minutes under qemu, and the tests of `models` cover every format and family.
 ARM_FILTERS = {"engine": "AdapterPromiseTest.*", "models": ARM_FILTER + ":*Device*"}
 ARM_CPUS = {"max": ("reference portable neon neon_dotprod neon_bf16", ARM_KERNELS_FILTER),
             "neoverse-n1": ("reference portable neon neon_dotprod", "DispatchTest.*:PortableTest.*:Isa/LinearTest*neon_dotprod"),
@@ -206,8 +206,9 @@ def without_passed(output):
 
 
 class BuildsAhead:
-    """Builds what later suites need while tests run that leave much of the processors idle; these builds have low priority.
-    A suite that needs a build waits for them and then builds as usual. Nothing is printed here, not even errors."""
+    """Builds what later suites need while earlier tests run that use few processors. These builds have low
+    priority. A suite that needs a build waits until it is done, and then builds as usual. Nothing is printed
+    here, not even an error."""
 
     def __init__(self):
         self.wanted = []  # presets and their targets
@@ -266,7 +267,8 @@ def build(preset, targets=(), name=None, options=()):
 
 
 def unit_programs(folder, only=None):
-    """Names and commands of the test programs that ctest knows, or only those named; the others may not have been built."""
+    """Names and commands of the test programs that ctest lists, or only of those named. The other programs may not
+    have been built."""
     out = run(["ctest", "--test-dir", folder, "--show-only=json-v1"], check=True, capture_output=True, text=True).stdout
     return [(t["name"], t["command"]) for t in json.loads(out)["tests"] if only is None or t["name"] in only]
 
@@ -697,8 +699,8 @@ def hip(tally):
 
 
 def hip_program(tally, program, there):
-    """What the program says without a runtime, GPUs or RCCL, and its checks of the kernels, on both architectures and in other orders of
-    threads."""
+    """What the program reports without a runtime, GPUs or RCCL, and its checks of the kernels: for both
+    architectures, and with threads in other orders."""
     start = time.time()
     faults, total = [], 0
 

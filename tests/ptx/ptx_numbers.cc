@@ -256,7 +256,7 @@ uint64_t Arithmetic(const Instruction& in, uint64_t a, uint64_t b, uint64_t c) {
 }
 
 bool Holds(const Instruction& in, uint64_t a, uint64_t b) {
-  int order;  // of a and b; 2 where a number is NaN
+  int order;  // -1, 0 or 1 if a is less than, equal to or greater than b; 2 if a number is NaN
   if (in.type == Type::kF32 || in.type == Type::kF64) {
     const double x = in.type == Type::kF32 ? F32Of(a) : F64Of(a);
     const double y = in.type == Type::kF32 ? F32Of(b) : F64Of(b);

@@ -146,7 +146,7 @@ enum : uint64_t {
 struct Instruction {
   Op op;
   Type type = Type::kNone;  // the last that its name says; of cvt and mma: of the result
-  Type from = Type::kNone;  // of cvt: what is converted; of mma: of a and b
+  Type from = Type::kNone;  // of cvt: the type of the argument; of mma: the type of a and b
   Space space = Space::kNone;
   Rounding rounding = Rounding::kNearest;
   Shape shape = Shape::kNone;
@@ -155,7 +155,7 @@ struct Instruction {
   bool is_transposed = false, shifts_amount = false, flushes = false;
   Operand guard;                           // a predicate; kNone: always
   std::vector<Operand> to, from_operands;  // results; arguments (of an address: register, constant)
-  uint32_t target = 0;                     // of a branch: an instruction's number
+  uint32_t target = 0;  // for a branch: the number of the instruction to continue at
   int line = 0;
 };
 
@@ -165,7 +165,7 @@ struct Variable {
 };
 
 struct Kernel {
-  std::string name;  // as in the source: "void sluice::cuda::Kernel<1>(...)"
+  std::string name;  // the name in the source: "void sluice::cuda::Kernel<1>(...)"
   std::string symbol;
   uint32_t num_registers = 0;
   uint32_t local_bytes = 0;

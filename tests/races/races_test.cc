@@ -1,4 +1,4 @@
-// Finds data races of kernels with ThreadSanitizer: each CUDA thread is one of its fibers
+// Finds data races of kernels with ThreadSanitizer: each CUDA thread is a fiber of that tool
 // (kernels/cuda/emulated_races.h). Seeded faults must be reported. Correct kernels must not be
 // reported, nor the project's own kernels during their checks, except those that lack a barrier.
 // Built only with SLUICE_SANITIZE=thread.
@@ -184,7 +184,7 @@ TEST_F(Races, OfADrawWithoutABarrierAreFound) {
 
 class RacesOfKernels : public Races, public testing::WithParamInterface<std::string> {};
 
-// Returns all parts except that of the vendor's library, which has no kernels here.
+// Returns all parts except "library" (the vendor's library), which has no kernels here.
 std::vector<std::string> PartsOfKernels() {
   std::vector<std::string> names;
   for (const checks::CheckPart& part : selftest::PartsOfKernels()) {

@@ -38,9 +38,9 @@ struct Switch {
   char mode;  // '0': nothing fails
   char unused[7];
   std::atomic<uint64_t> count;  // of the calls so far
-  std::atomic<uint64_t> nth;    // in place of FAULT_NTH, if it is not 0
+  std::atomic<uint64_t> nth;    // replaces FAULT_NTH if it is not 0
   char thread[16];              // if it is not empty: only calls of threads of this name count
-  char call[16];                // in place of FAULT_CALL, if it is not empty
+  char call[16];                // replaces FAULT_CALL if it is not empty
 };
 static_assert(sizeof(Switch) == 56);
 

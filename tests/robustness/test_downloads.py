@@ -75,7 +75,8 @@ def unmarked(place):
 
 
 def test_b10_f02_power_that_fails_at_each_flush(fault_shim, tmp_path):
-    """Ends the process at one sync after another; files that then have a mark are damaged: the next start takes no incomplete file for complete."""
+    """Ends the process at its first sync, then at its second, and so on, and damages the files that have a mark at
+    that moment. The next start never accepts an incomplete file as complete."""
     nth = damaged = 0
     while True:
         nth += 1

@@ -1,5 +1,5 @@
-"""Many clients, slow peers, starvation, by the ids of the cases in docs/security.md. The plan's numbers are reduced to what
-two cores do in seconds; random choices come from seeds."""
+"""Many clients, slow peers, and starvation. The names contain the ids of the cases in docs/security.md. The numbers
+there are reduced to what two cores can do in seconds; random choices come from seeds."""
 import contextlib
 import json
 import os

@@ -167,7 +167,8 @@ def test_f01_each_allocation_of_a_thread_beside_it_fails_once(fault_shim, tmp_pa
             if thread == "spans":  # they are sent some time after the request, sometimes with fewer allocations
                 time.sleep(SPANS_S)
             switch.set(False)
-            server.request("POST", "/v1/unload_lora_adapter", {"lora_name": "x"})  # in case the first attempt failed
+            # Needed if the first attempt failed.
+            server.request("POST", "/v1/unload_lora_adapter", {"lora_name": "x"})
             where = "allocation %d of %d on %s: %s" % (nth, count, thread, got)
             assert server.process.poll() is None, where + ": the server ended: " + server.log()[-3000:]
             if got != want:

@@ -304,7 +304,7 @@ def test_pictures(browser, server):
             open_page(page, server)
             ask(page, "Explain what a hash table is, with a short example in Python.")
             page.wait(DONE + " === 1")
-            for i in range(40):  # so that the charts show something
+            for i in range(40):  # gives the charts some data
                 server.complete("Tom has %d apples and buys 5 more." % i, max_tokens=40 + 30 * (i % 5))
                 time.sleep(0.4)
             page.run("document.querySelector('#scroller').scrollTop = 0")
