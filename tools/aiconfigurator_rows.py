@@ -32,7 +32,7 @@ def main():
             found = cli_estimate(model_path=str(DATA / row["model"]), system_name=SYSTEMS[row["device"]], backend_name="vllm",
                                  isl=round(float(row["input"]) * mean), osl=round(float(row["output"]) * mean),
                                  batch_size=int(row["concurrency"]), tp_size=int(row["tp"]), **options)
-        except RuntimeError:  # it says that the model does not fit
+        except RuntimeError:  # aiconfigurator reports that the model does not fit
             refused += 1
             continue
         pair = abs(found.ttft / float(row["ttft_ms"]) - 1), abs(found.tpot / float(row["tpot_ms"]) - 1)

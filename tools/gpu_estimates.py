@@ -20,17 +20,17 @@ SEQUENCES = (1, 8, 64, 256)
 class Device:
     name: str
     weights: str
-    weight_bytes: float  # of a weight of a layer, scales included
+    weight_bytes: float  # bytes per weight of a layer, including scales
     copy: float          # bytes a second
     products: tuple      # fractions of `copy` of products of up to 8 rows, of 64 and of 256
-    flops: float         # of products of 256 rows and more, a second
-    head_bytes: float    # of a weight of the head
+    flops: float         # FLOP per second of products with 256 rows and more
+    head_bytes: float    # bytes per weight of the head
     launches: int        # kernels of a layer
     gap_us: float        # between two kernels of a graph
     small_us: float      # norms, rope, activations and packing of a layer, for few rows
     row_us: float        # and for each further row
     host_ms: tuple       # between two steps: drawing, results, the next plan
-    prefill: float       # of prompts, FLOP a second, attention included
+    prefill: float       # FLOP per second of prompts, including attention
     memory: float        # bytes for weights and cache
 
 
@@ -66,8 +66,8 @@ class Links:
     device: Device
     ranks: int
     rate: float          # bytes a second into a device
-    exchange_us: float   # until the last flag has come, besides the bytes
-    join_us: float       # of a kernel that joins columns, and its launch
+    exchange_us: float   # time until the last flag has arrived, without the transfer of the bytes
+    join_us: float       # time of a kernel that joins columns, including its launch
     exchanges: int       # of a layer
 
 
@@ -77,11 +77,12 @@ LINKS = [
     Links("8 H200, FP8, by NCCL, launched", SHARED, 8, 450e9, 10, 2.5, 4),
     Links("8 H200, FP8, by stores into peers, replayed", SHARED, 8, 450e9, 3.5, 0, 4),
 ]
-SHARED_NORMS = 0.5  # of norms, rope, conversions and activations: what every rank does for whole rows
+SHARED_NORMS = 0.5  # fraction of norms, rope, conversions and activations that every rank computes for whole rows
 
 
 def parts_of_ranks(links, c):
-    """The same for ranks that share layers: bytes of a token's exchanges are those of F32 deltas, BF16 heads and E4M3 rows of the MLP."""
+    """The same for ranks that share layers. The bytes that are exchanged per token are F32 deltas, BF16 heads and
+    E4M3 rows of the MLP."""
     alone = parts(links.device, c)
     token = LAYERS * (2 * 4 * HIDDEN + 2 * HEADS * HEAD + MLP) * (links.ranks - 1) / links.ranks
     exchanges = LAYERS * links.exchanges + 2

@@ -49,8 +49,9 @@ SECOND_PARTS = ["limits", "skinny", "decode"]
 SECOND_RUNGS = ["ladder-1024-64", "ladder-1024-1", "ladder-1024-256"]
 SECOND_GRAPHS = "ladder-1024-64"
 GRAPHS_SUFFIX, GRAPHS_OPTION = "-graphs", "--cuda-graphs"
-# Output tokens per second on one H200: the target, and the bound from reading weights and cache at 4.3 TB/s and from
-# arithmetic at 1,400 TFLOP/s when prefills and decodes take turns (docs/benchmarking.md).
+# Output tokens per second on one H200: the target, and the upper bound. The bound assumes that weights and cache are
+# read at 4.3 TB/s, that arithmetic runs at 1,400 TFLOP/s, and that prefills and decodes take turns
+# (docs/benchmarking.md).
 LADDER = [
     # name, prompt tokens, answer tokens, concurrency, seconds of its window (None: one wave), budget in seconds, target, bound
     ("ladder-1024-1", 1024, 128, 1, None, 20, 50, 60),
@@ -83,10 +84,11 @@ SANITIZED_S = 60
 PROFILED_S = 60
 PROFILED_KERNELS = "Linear|Attention|RmsNorm|SiluMul"
 PROFILED_LAUNCHES = 6
-# What differs between the vendors: the driver's library and its folders on machines whose loader does not know them (the program
-# finds HIP's by itself), the library of large products in the programs' logs, tools that find faults, the profiler and its command,
-# the command that logs clocks, targets of TFLOP/s of FP8 products, and targets and bounds of loads. None: those of LADDER. On an
-# MI355X one is known: what recipe 003 prints for its load.
+# What differs between the vendors: the driver's library and its folders on machines whose loader does not know them
+# (the program finds HIP's by itself), the library of large products in the programs' logs, tools that find faults,
+# the profiler and its command, the command that logs clocks, targets for FP8 products in TFLOP/s, and targets and
+# bounds for loads (None: those of LADDER). For an MI355X, one of them is known: the figure that recipe 003 prints for
+# its load.
 VENDORS = {
     "cuda": {"driver": "libcuda.so.1", "folders": ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu/nvidia/current"),
              "library": "cuBLASLt", "sanitizers": SANITIZERS, "profiler": "ncu",
@@ -238,8 +240,8 @@ class Report:
         return parts
 
     def part(self, name, budget, body, end=None):
-        """Runs a part unless its result is there. `body` gets its time limit in seconds and returns a dictionary. `end`:
-        the time at which a group of parts must be done."""
+        """Runs a part unless its result exists. `body` gets its time limit in seconds and returns a dictionary.
+        `end`: the time at which a group of parts must be done."""
         if self.parts.get(name, {}).get("reused"):
             say("== %s: there already (--again runs it anew)" % name)
             return
@@ -344,7 +346,7 @@ class Report:
             self.parts[command] = dict(self.summary(known), seconds=round(time.monotonic() - begin, 2))
             self.write()
             if self.parts[label].get("code") == NO_DEVICE:
-                break  # the others would report the same
+                break  # the other parts would report the same
 
     def summary(self, parts):
         """Sums up a command's parts, given by name."""

@@ -19,7 +19,8 @@ import sys
 ARCHITECTURES = ["gfx942", "gfx950"]
 # Registers of a lane: 256 for vector instructions, and 256 for matrix instructions.
 MOST_REGISTERS = 512
-# Formats of linear_formats.h whose inputs are E4M3 codes, multiplied as they are where the GPU has this FP8.
+# Formats of linear_formats.h whose inputs are E4M3 codes. They are multiplied as codes if the GPU has this kind of
+# FP8.
 FP8_INPUTS = 2
 # Instructions that fuse a product and a sum; a division takes five.
 FUSED = re.compile(r"v_(pk_)?(fma|fmac|fmaak|fmamk|mad|mac)_f(32|64|16)")

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Prints the time that packages carry in place of the clock's, in seconds since 1970: SOURCE_DATE_EPOCH, else that of the commit.
+# Prints the time that packages use as their timestamp, in seconds since 1970: SOURCE_DATE_EPOCH if it is set, else
+# the time of the commit.
 set -eu
 cd "$(dirname "$0")/.."
 if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then

@@ -36,7 +36,8 @@ FURTHER = {
                      "shared_expert_intermediate_size": 24, "num_hidden_layers": 3, "sliding_window": 20, "norm_topk_prob": True,
                      "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_theta": 10000.0,
                      "tie_word_embeddings": False},
-    # A layer without experts that has rope nevertheless; experts, plus the mean of two shared ones.
+    # One layer has no experts, and has rope nevertheless. The others have experts, and add the mean of two shared
+    # ones.
     "tiny-cohere2-moe": {**COHERE2_MOE, "num_hidden_layers": 4, "prefix_dense_intermediate_size": 40,
                          "layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"],
                          "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]},

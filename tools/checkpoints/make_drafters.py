@@ -137,7 +137,7 @@ def causal(length):
 class Head(torch.nn.Module):
     def __init__(self, target):
         super().__init__()
-        self.target = [target]  # in a list, so that it does not become a submodule
+        self.target = [target]  # a list, so that torch does not register it as a submodule
         self.eps = target.settings["rms_norm_eps"]
         self.size = target.settings["hidden_size"]
 
@@ -355,7 +355,7 @@ def train_dflash(head, texts, first):
         rows = head.rows_of(*target.run(texts)[1:])
     optimizer = torch.optim.Adam(head.parameters(), lr=3e-3)
     block = head.settings["block"]
-    for _ in range(5 * TRAINING_STEPS):  # each with one block of a text
+    for _ in range(5 * TRAINING_STEPS):  # each step uses one block of a text
         begin = int(torch.randint(first, texts.shape[1] - block + 1, (1,), generator=target.generator))
         logits = head(texts[:, begin], rows[:, :begin])[:, 1:]
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), texts[:, begin + 1 : begin + block].flatten())

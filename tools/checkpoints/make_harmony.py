@@ -88,8 +88,8 @@ def main(folder):
     names.update({token: len(vocab) + i for i, token in enumerate(added)})
     size = len(vocab) + len(added)
 
-    # A residual has one place per token of a script, followed by one per token that decides what follows a special
-    # token.
+    # A residual has one element per token of a script, followed by one per token that determines the token after a
+    # special token.
     spoken = sorted({token for row in rows for token in row})
     # Per step of a script: the token that determines the next one.
     followers = {}

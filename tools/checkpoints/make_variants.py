@@ -103,7 +103,8 @@ VARIANTS = {
                           "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
                           "use_sliding_window": True, "sliding_window": 20, "max_window_layers": 1, "rope_theta": 1000000.0,
                           "tie_word_embeddings": True},
-    # Three layers with a window and their own rope, one without; an unusual scale of q . k; tied embeddings.
+    # Three layers have a window and their own rope, one has neither; the scale of q . k is unusual; embeddings are
+    # tied.
     "tiny-gemma3": {**GEMMA3, "num_hidden_layers": 4, "layer_types": ["sliding_attention", "sliding_attention", "full_attention",
                                                                       "sliding_attention"]},
     # Two experts per token, each in its own tensors under block_sparse_moe, as published.
@@ -353,7 +354,7 @@ VARIANTS = {
                  "router_scaling_factor": 1.7, "rope_theta": 10000.0, "tie_word_embeddings": False},
     "tiny-ernie": {**COMMON, **TINY, "model_type": "ernie4_5", "architectures": ["Ernie4_5ForCausalLM"], "intermediate_size": 48,
                    "num_hidden_layers": 2, "use_bias": True, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # Experts in every second layer, beside a shared one; no biases.
+    # Every second layer has experts and a shared expert; there are no biases.
     "tiny-ernie-moe": {**COMMON, "hidden_size": 48, "num_attention_heads": 3, "num_key_value_heads": 1, "model_type": "ernie4_5_moe",
                        "architectures": ["Ernie4_5_MoeForCausalLM"], "intermediate_size": 40, "moe_intermediate_size": 16,
                        "num_hidden_layers": 3, "moe_num_experts": 6, "moe_k": 2, "moe_num_shared_experts": 1, "moe_layer_start_index": 1,

@@ -390,7 +390,8 @@ def make(name, folder):
     randomize(model, generator)
     folder.mkdir(parents=True, exist_ok=True)
     model.to(torch.bfloat16).save_pretrained(folder)
-    if name == "tiny-qwen3-vl-moe":  # one layer's experts as published, the other's as transformers saves them
+    # One layer's experts have the published layout, the other's have the layout that transformers saves.
+    if name == "tiny-qwen3-vl-moe":
         state = load_file(folder / "model.safetensors")
         state = {key: value.transpose(1, 2).contiguous() if "layers.0.mlp.experts" in key else value for key, value in state.items()}
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})

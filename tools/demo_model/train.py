@@ -51,7 +51,7 @@ def rows_of(args):
             k, started = started, started + 1
             open_rows.append(k)
         else:
-            open_rows.pop()  # out of documents: close rows one by one
+            open_rows.pop()  # no documents are left: close the rows one by one
             done += 1
             continue
         ids[k, used[k]:used[k] + len(i)] = i

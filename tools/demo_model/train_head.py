@@ -56,7 +56,7 @@ class Head(torch.nn.Module):
         super().__init__()
         size, wide, dim = HEAD["hidden_size"], HEAD["intermediate_size"], HEAD["head_dim"]
         self.heads, self.dim = HEAD["num_attention_heads"], dim
-        self.embedding = [embedding]  # in a list: the model's, not trained
+        self.embedding = [embedding]  # a list, because the embedding belongs to the model and is not trained
         shapes = {"fc": (size, len(LAYERS) * size), "q": (self.heads * dim, 2 * size), "k": (dim, 2 * size), "v": (dim, 2 * size),
                   "o": (size, self.heads * dim), "gate": (wide, size), "up": (wide, size), "down": (size, wide), "out": (OUTPUTS, size)}
         self.weights = torch.nn.ParameterDict({name: torch.nn.Parameter(torch.randn(shape) * shape[1] ** -0.5 * (0.3 if name in ("o", "down") else 1))

@@ -109,7 +109,7 @@ PUBLISHED = {
     "Kimi K2.5": ("Kimi_K25ImageProcessor", "kimi_k25", {"size": {"max_height": 512, "max_width": 512}, "max_patches": 16384, "patch_size": 14,
                                                          "merge_size": 2, **BICUBIC, **HALF}, {}, {}),
 }
-# Processors whose model asks them for rows and columns of tiles.
+# Processors of models that need the numbers of rows and columns of tiles.
 TILED = ("Idefics3ImageProcessor", "SmolVLMImageProcessor", "Lfm2VlImageProcessor")
 IMAGES = ["rgb.png", "turned_6.jpg", "progressive.jpg", "gray.jpg", "lossy.webp", "interlaced.gif", "b565.bmp"]
 # More of other kinds, for the published settings.
