@@ -97,11 +97,11 @@ void RefuseStack() {
 }
 
 const char* WorkLimitExceeded::what() const noexcept {
-  return "the limit of time or memory was passed";
+  return "the limit of time or memory was exceeded";
 }
 
 const char* StackLimitExceeded::what() const noexcept {
-  return "the limit of stack was passed";
+  return "the limit of stack was exceeded";
 }
 
 WorkBudget::WorkBudget(const WorkLimits& limits) : begin_nanoseconds_(ThreadNanoseconds()) {

@@ -113,10 +113,10 @@ Result<Dataset> MakeRandom(const DatasetOptions& options, const PromptTokenizer&
     data.prompts.push_back(std::move(prompt));
   }
   if (mismatch != 0) {
-    data.notes.push_back(fmt::format(
-        "all prompts together have {} tokens {} than asked for: this vocabulary has no text of "
-        "every length",
-        std::abs(mismatch), mismatch > 0 ? "more" : "fewer"));
+    data.notes.push_back(
+        fmt::format("all prompts together have {} tokens {} than requested: this vocabulary cannot "
+                    "form a text of every length",
+                    std::abs(mismatch), mismatch > 0 ? "more" : "fewer"));
   }
   return data;
 }

@@ -44,7 +44,7 @@ class Sender : public StreamHandler {
     if (data == "[DONE]" || !record_.error.empty()) return;
     StreamChunk chunk;
     if (!ScanChunk(data, chunk)) {
-      record_.error = fmt::format("an event of the server is no JSON: {}", data.substr(0, 200));
+      record_.error = fmt::format("an event of the server is not JSON: {}", data.substr(0, 200));
       return;
     }
     if (chunk.has_error) {

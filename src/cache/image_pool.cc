@@ -129,7 +129,7 @@ Status ImagePool::CheckInvariant() const {
     used += entry.is_used ? entry.rows : 0;
     lists += entry.is_forgotten;
     if (entry.is_forgotten && (entry.holders > 0 || !entry.places.empty()))
-      return Fail(ErrorCode::kInternal, "an image in use is forgotten");
+      return Fail(ErrorCode::kInternal, "an image that is in use was removed");
   }
   if (held + std::ssize(free_) != rows_total_ || used != used_ || lists != std::ssize(forgotten_) ||
       ids_.size() != entries_.size()) {

@@ -177,7 +177,7 @@ Status ReadTierFile(const std::filesystem::path& folder, const TierIdentity& ide
   if (header.magic != expected.magic || header.version != expected.version)
     return damaged("it was written by another version");
   if (std::memcmp(&header, &expected, sizeof(header)) != 0)
-    return damaged("its checksums differ, or it is of other weights");
+    return damaged("its checksums differ, or it belongs to other weights");
   ::futimens(file.get(), nullptr);
   return {};
 }

@@ -166,7 +166,7 @@ TEST_F(CheckpointTest, ANumberedSetNeedsNoIndexIfComplete) {
   ASSERT_TRUE(checkpoint) << checkpoint.error().message;
   EXPECT_EQ(checkpoint->tensors().size(), 2u);
   AddFile("model-00002-of-00002.safetensors", {{"a", "U8", {1}, "2"}});
-  EXPECT_THAT(Failure(), HasSubstr("'a' stands both"));
+  EXPECT_THAT(Failure(), HasSubstr("'a' is in both"));
   AddFile("model-00001-of-00003.safetensors", {{"a", "U8", {1}, "1"}});
   EXPECT_THAT(Failure(), HasSubstr("side by side"));
 }

@@ -120,7 +120,7 @@ Result<std::vector<double>> Factors(const JsonFields& fields, std::string_view n
   constexpr size_t kMostFactors = 4096;
   const json::Value* list = fields.Given(name);
   if (list == nullptr) return fields.Missing(name);
-  constexpr const char* kExpected = "a list of numbers above 0, one for each two rotated elements";
+  constexpr const char* kExpected = "a list of numbers above 0, one for every two rotated elements";
   if (!list->is_array() || list->as_array().empty() || list->as_array().size() > kMostFactors)
     return fields.Bad(name, kExpected, *list);
   std::vector<double> factors;

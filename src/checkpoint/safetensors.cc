@@ -71,7 +71,8 @@ Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
       return InvalidFile("has a shape whose size overflows");
   }
   if (is_empty) bits = 0;
-  if (bits % 8 != 0) return InvalidFile(fmt::format("has {} bits, which are no whole bytes", bits));
+  if (bits % 8 != 0)
+    return InvalidFile(fmt::format("has {} bits, which is not a whole number of bytes", bits));
   const auto begin = static_cast<uint64_t>((*offsets)[0]);
   const auto end = static_cast<uint64_t>((*offsets)[1]);
   if (end < begin)
@@ -144,9 +145,10 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<uint64_t>(file[i]);
   if (length > kMaxHeaderBytes) {
-    return InvalidFile(fmt::format(
-        "header length {} is above the limit of {}: this is no safetensors file or it is damaged",
-        length, kMaxHeaderBytes));
+    return InvalidFile(
+        fmt::format("header length {} is above the limit of {}: this is not a safetensors file, or "
+                    "it is damaged",
+                    length, kMaxHeaderBytes));
   }
   if (length < 2)
     return InvalidFile(fmt::format("header length {} is too small for a header", length));

@@ -123,7 +123,7 @@ TEST(SafetensorsTest, RefusesWhatBreaksARule) {
        "overflows"},
       {R"({"a":{"dtype":"U8","shape":[2305843009213693953],"data_offsets":[0,8]}})", EightBytes(),
        "overflows"},
-      {R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", "x", "whole bytes"},
+      {R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", "x", "whole number of bytes"},
       {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[8,0]}})", EightBytes(), "backwards"},
       {R"({"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}})", EightBytes(), "only 8 bytes"},
       {R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[18446744073709551608,18446744073709551615]}})",

@@ -44,8 +44,8 @@ constexpr std::array kUnread = {
            "there are no kernels for its codes (NF4, LLM.int8): serve the BF16 checkpoint, and "
            "round it while loading with --quantization"},
     Unread{"aqlm", "there are no kernels for its codebooks"},
-    Unread{"hqq", "export the model by llm-compressor instead"},
-    Unread{"torchao", "export the model by llm-compressor instead"},
+    Unread{"hqq", "export the model with llm-compressor instead"},
+    Unread{"torchao", "export the model with llm-compressor instead"},
     Unread{"gguf", "serve the safetensors checkpoint that it was converted from"}};
 
 // Returns the element type of weights that are not quantized.
@@ -189,7 +189,7 @@ Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_vie
   const std::string found = method.empty() ? fmt::format("is not quantized ({})", scheme.Name())
                                            : fmt::format("is {} ({})", method, scheme.Name());
   const std::string advice =
-      method.empty() ? fmt::format("Leave the option out, or round the weights while loading: {}",
+      method.empty() ? fmt::format("Omit the option, or round the weights while loading: {}",
                                    LoadQuantizationNames())
                      : fmt::format("Omit the option, or use {}", method);
   return Fail(ErrorCode::kInvalidArgument,

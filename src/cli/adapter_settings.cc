@@ -34,7 +34,8 @@ Result<AdapterSource> ReadObject(const std::string& word) {
     else if (key == "base_model_name" && (is_text || member.is_null()))
       source.base = is_text ? member.as_string() : "";
     else if (key != "is_3d_lora_weight")
-      return BadModule(word, fmt::format("\"{}\" is not known, or no text", key.substr(0, 100)));
+      return BadModule(word,
+                       fmt::format("\"{}\" is unknown, or is not a text", key.substr(0, 100)));
   }
   return source;
 }
@@ -70,9 +71,10 @@ Result<AdapterSettings> AdaptersOf(const options::Settings& settings) {
   adapters.enabled = settings.Flag("enable-lora");
   for (const std::string& word : settings.List(kOption)) {
     if (!adapters.enabled) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  "--lora-modules: adapters are served with --enable-lora alone; give it, too",
-                  kOption);
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          "--lora-modules: adapters are served only with --enable-lora; give that option, too",
+          kOption);
     }
     ASSIGN_OR_RETURN(AdapterSource source, ReadModule(word));
     const bool is_taken =

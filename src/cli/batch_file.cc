@@ -147,10 +147,10 @@ class Lines {
 Status ParseBatchRequest(std::string_view line, BatchRequest& request) {
   if (line.size() > kMaxLineBytes)
     return Bad(
-        fmt::format("the line has {} bytes, at most {} are taken", line.size(), kMaxLineBytes));
+        fmt::format("the line has {} bytes, at most {} are allowed", line.size(), kMaxLineBytes));
   auto object = json::Parse(line);
-  if (!object) return Bad("the line is no JSON: " + object.error().message);
-  if (!object->is_object()) return Bad("the line is no JSON object");
+  if (!object) return Bad("the line is not JSON: " + object.error().message);
+  if (!object->is_object()) return Bad("the line is not a JSON object");
   const auto text = [&](std::string_view key) -> std::string {
     const json::Value* value = object->Find(key);
     return value != nullptr && value->is_string() ? value->as_string() : "";
@@ -178,7 +178,7 @@ Status ParseBatchRequest(std::string_view line, BatchRequest& request) {
   if (body == nullptr || !body->is_object()) return Bad("body: expected a JSON object");
   const json::Value* stream = body->Find("stream");
   if (stream != nullptr && stream->is_bool() && stream->as_bool())
-    return Bad("body.stream: a batch has no streams; leave it out");
+    return Bad("body.stream: a batch has no streams; omit it");
   request.body = json::Write(*body);
   return {};
 }

@@ -28,8 +28,8 @@ TEST(BatchFile, RequestsAreChecked) {
   EXPECT_EQ(request.path, "/v1/completions");
   EXPECT_EQ(request.body, R"({"prompt":"x"})");
   const std::pair<const char*, const char*> cases[] = {
-      {"{", "no JSON"},
-      {"[]", "no JSON object"},
+      {"{", "not JSON"},
+      {"[]", "not a JSON object"},
       {R"({"method":"POST"})", "custom_id"},
       {R"({"custom_id":"a","method":"GET"})", "method: expected POST, found 'GET'"},
       {R"({"custom_id":"a","method":"POST","url":"/v1/models"})", "found '/v1/models'"},

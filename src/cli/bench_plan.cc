@@ -294,7 +294,7 @@ Status ReadDataset(const Settings& settings, BenchPlan& plan) {
                 "dataset-name");
   }
   if (data.send_ids && plan.load.api == bench::Api::kChat) {
-    return Bad("tokenize-on-client", "a chat is text; leave it out or use --backend openai");
+    return Bad("tokenize-on-client", "a chat is text; omit it or use --backend openai");
   }
   return {};
 }

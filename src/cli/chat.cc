@@ -37,10 +37,10 @@ struct ChatCommand {
 };
 constexpr std::array kChatCommands = {
     ChatCommand{"/help", "", "this list"},
-    ChatCommand{"/clear", "", "begin anew; the system's message stays"},
+    ChatCommand{"/clear", "", "start a new conversation; the system message stays"},
     ChatCommand{"/save", "FILE", "write the conversation to a file, as JSON"},
-    ChatCommand{"/load", "FILE", "go on with the conversation of a file"},
-    ChatCommand{"/system", "[TEXT]", "show the system's message, or set it"},
+    ChatCommand{"/load", "FILE", "continue the conversation in a file"},
+    ChatCommand{"/system", "[TEXT]", "show the system message, or set it"},
     ChatCommand{"/model", "[NAME]", "list the models of the server, or change to one"},
     ChatCommand{"/image", "FILE", "send an image with the next message"},
     ChatCommand{"/stats", "", "turn on or off the display of tokens per second and cached tokens"},

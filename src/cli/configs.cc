@@ -128,7 +128,7 @@ Result<std::filesystem::path> GenerationConfigFolder(const options::Settings& se
   if (std::filesystem::exists(folder / "generation_config.json")) return folder;
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("--generation-config {}: expected auto, vllm or a folder with a "
-                          "generation_config.json, which {} has not",
+                          "generation_config.json, which {} lacks",
                           source, folder.string()),
               "generation-config");
 }
@@ -482,7 +482,7 @@ Status CheckUploads(const json::Value& object, std::string_view backend) {
     if (key == "backend") continue;
     if (key != "folder" && key != "max_bytes")
       return refuse(
-          fmt::format("the key \"{}\" is not known: backend, folder, max_bytes are", key));
+          fmt::format("the key \"{}\" is unknown; known are backend, folder and max_bytes", key));
     if (backend != "http") return refuse(fmt::format("\"{}\" goes with the backend http", key));
     if (key == "folder" && !(value.is_string() && value.as_string().starts_with('/')))
       return refuse("expected an absolute path as \"folder\"");

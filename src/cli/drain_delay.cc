@@ -15,7 +15,7 @@ void DrainDelay::Run(const std::function<void()>& leave, const std::function<voi
   }
   LOG_INFO("serve",
            "leaving: /ready answers 503, requests are served for another {} s; a second signal "
-           "ends that",
+           "skips the delay",
            seconds_);
   const auto wait = [this](Clock::duration time) {
     const auto end = Clock::now() + time;

@@ -27,8 +27,8 @@ Result<std::string> FirstKeyIn(const std::string& file) {
     if (line.empty() || line.starts_with('#')) continue;
     if (line.starts_with("sha256:")) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--api-key-file {}: its first line is the hash of a key, which a "
-                              "server checks keys by; a client needs the key itself",
+                  fmt::format("--api-key-file {}: its first line is the hash of a key, with which "
+                              "a server checks keys; a client needs the key itself",
                               file),
                   "api-key-file");
     }

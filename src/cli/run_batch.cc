@@ -26,7 +26,7 @@ std::string Answer(const HttpClient& client, const std::string& line, bool& fail
   const auto response = client.Post(request.path, request.body);
   if (!response) return BatchError(request.custom_id, 500, response.error().message);
   const auto body = json::Parse(response->body);
-  if (!body) return BatchError(request.custom_id, 500, "the answer is no JSON");
+  if (!body) return BatchError(request.custom_id, 500, "the answer is not JSON");
   failed = response->status != 200;
   return BatchAnswer(request.custom_id, response->status, *body);
 }

@@ -56,7 +56,7 @@ Result<SimulationConfig> SimulationOf(const options::Settings& settings) {
   if (settings.TextOr("device", "auto") != "auto") {
     return Fail(ErrorCode::kInvalidArgument,
                 "--simulate and --device contradict each other: nothing is computed on a device; "
-                "leave --device out",
+                "omit --device",
                 "simulate");
   }
   simulation.count = devices->count;

@@ -46,7 +46,7 @@ TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {
                       "--max-num-scheduled-tokens", "64", "--api-key", "secret"},
                      Dialect::kVllm, {{"NCCL_DEBUG", "WARN"}}));
   const auto lines = EffectBlock(effects);
-  EXPECT_EQ(lines[0].substr(0, 55), "options: 2 act, 1 mapped, 4 without effect here (`sluic");
+  EXPECT_EQ(lines[0].substr(0, 55), "options: 2 have an effect, 1 are mapped, 4 have no effe");
   EXPECT_THAT(lines, Contains("  act        --port 8001, --api-key ***"));
   EXPECT_THAT(lines, Contains("  mapped     --max-num-scheduled-tokens 64: "
                               "--max-num-batched-tokens, where that is larger or not given"));

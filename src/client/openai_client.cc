@@ -50,7 +50,7 @@ Result<json::Value> ParseAnswer(const ClientResponse& response) {
         ServerError(response.status, body ? &*body : nullptr, response.body));
   }
   if (!body)
-    return tl::unexpected<Error>(std::move(body).error().In("the server's answer is no JSON"));
+    return tl::unexpected<Error>(std::move(body).error().In("the server's answer is not JSON"));
   return body;
 }
 
@@ -148,7 +148,7 @@ Result<AnswerEnd> OpenAiClient::Stream(std::string_view path, const AnswerSettin
         const auto event = json::Parse(data);
         if (!event) {
           failed = Error{ErrorCode::kUnavailable,
-                         "an event of the server is no JSON: " + event.error().message, ""};
+                         "an event of the server is not JSON: " + event.error().message, ""};
           return false;
         }
         if (event->Find("error") != nullptr) {

@@ -157,7 +157,8 @@ Status ResponseParser::End() {
   // A TLS alert, which servers send to clients that do not use TLS.
   if (state_ == State::kHead && line_.starts_with("\x15\x03"))
     return Fail(ErrorCode::kUnavailable, "the server uses TLS: write https:// in its address");
-  return Fail(ErrorCode::kUnavailable, "the server broke off its answer");
+  return Fail(ErrorCode::kUnavailable,
+              "the server ended the connection in the middle of its answer");
 }
 
 }  // namespace sluice

@@ -99,7 +99,7 @@ TEST(ResponseParser, RefusesWhatIsNoHttp) {
   ResponseParser cut;
   std::string_view bytes = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab";
   ASSERT_TRUE(cut.Take(bytes));
-  EXPECT_THAT(cut.End().error().message, HasSubstr("broke off"));
+  EXPECT_THAT(cut.End().error().message, HasSubstr("in the middle of its answer"));
 }
 
 // Answers one connection after another. `answer` receives the number of the connection and of the

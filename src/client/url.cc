@@ -23,7 +23,7 @@ tl::unexpected<Error> Bad(std::string_view text, std::string_view why) {
 
 Result<Url> UnixUrl(std::string_view whole, std::string_view file) {
   if (!file.starts_with('/'))
-    return Bad(whole, "the socket's file is named from the root, as unix:///run/sluice.sock");
+    return Bad(whole, "the socket file needs an absolute path, as in unix:///run/sluice.sock");
   if (file.size() > kLongestSocketPath) {
     return Bad(whole, fmt::format("the system allows {} bytes for the file of a socket, found {}",
                                   kLongestSocketPath, file.size()));

@@ -317,9 +317,9 @@ class RuleReader {
     const RuleToken token = tokens_[at_++];
     if (token.kind == '(' || token.kind == '[') {
       if (depth + 1 > kMaxConstraintDepth) {
-        return Fail(ErrorCode::kInvalidArgument,
-                    fmt::format("the grammar has more than {} brackets inside each other",
-                                kMaxConstraintDepth));
+        return Fail(
+            ErrorCode::kInvalidArgument,
+            fmt::format("the grammar has more than {} nested brackets", kMaxConstraintDepth));
       }
       const bool looks_ahead = token.kind == '(' && Take('=');
       ASSIGN_OR_RETURN(const size_t group, Choice(depth + 1));
@@ -436,8 +436,8 @@ class RuleReader {
     }
     names.push_back(names_[rule].substr(0, 60));
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("the rule `{}` {} ({}); every way from a rule back to itself must take "
-                            "at least one character",
+                fmt::format("the rule `{}` {} ({}); every path from a rule back to itself must "
+                            "consume at least one character",
                             names_[rule].substr(0, 60), what, fmt::join(names, " -> ")));
   }
 

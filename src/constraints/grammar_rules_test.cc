@@ -47,11 +47,11 @@ TEST(GrammarRulesTest, RulesThatDeriveThemselvesAreRefused) {
 
 TEST(GrammarRulesTest, TheErrorNamesTheWay) {
   EXPECT_EQ(ErrorOf(kEbnf, "root ::= \"a\" b\nb ::= c | \"x\"\nc ::= \"y\"? b"),
-            "the rule `b` derives itself without a character in between (b -> c -> b); every way "
-            "from a rule back to itself must take at least one character");
+            "the rule `b` derives itself without a character in between (b -> c -> b); every path "
+            "from a rule back to itself must consume at least one character");
   EXPECT_EQ(ErrorOf(kLark, "start: start~2"),
-            "the rule `start` repeats itself without end (start -> start); every way from a rule "
-            "back to itself must take at least one character");
+            "the rule `start` repeats itself without end (start -> start); every path from a rule "
+            "back to itself must consume at least one character");
 }
 
 TEST(GrammarRulesTest, RecursionThatTakesCharactersIsFine) {
@@ -86,7 +86,7 @@ TEST(GrammarRulesTest, BracketsHaveALimit) {
            std::string(static_cast<size_t>(depth), ')');
   };
   EXPECT_EQ(ErrorOf(kEbnf, nested(64)), "");
-  EXPECT_EQ(ErrorOf(kEbnf, nested(65)), "the grammar has more than 64 brackets inside each other");
+  EXPECT_EQ(ErrorOf(kEbnf, nested(65)), "the grammar has more than 64 nested brackets");
   // A quote in a class does not begin a string.
   EXPECT_NE(ErrorOf(kEbnf, "root ::= [\"] " + nested(65).substr(9)), "");
   EXPECT_NE(ErrorOf(kEbnf, nested(100'000)), "");

@@ -71,8 +71,7 @@ Status CheckRegex(std::string_view regex) {
       if (i + 1 < regex.size() && regex[i + 1] == ']') ++i;
     } else if (c == '(') {
       if (++depth > kMaxConstraintDepth) {
-        return Wrong(fmt::format("the regex has more than {} groups inside each other",
-                                 kMaxConstraintDepth));
+        return Wrong(fmt::format("the regex has more than {} nested groups", kMaxConstraintDepth));
       }
     } else if (c == ')') {
       --depth;
@@ -101,8 +100,7 @@ Result<json::Value> TagOf(const json::Value& structure, size_t index) {
 // Checks grammars and regexes inside a structural tag. The engine checks schemas there.
 Status CheckTag(const json::Value& value, std::string_view place, int depth) {
   if (depth > kMaxTagDepth) {
-    return Wrong(
-        fmt::format("formats are inside each other more than {} deep", kMaxConstraintDepth));
+    return Wrong(fmt::format("formats are nested more than {} deep", kMaxConstraintDepth));
   }
   if (value.is_array()) {
     for (const json::Value& part : value.as_array())

@@ -49,8 +49,7 @@ class SchemaChecker {
   Status Check(const Value& schema, const std::string& place, int depth) {
     checked_.insert(&schema);
     if (depth > kMaxConstraintDepth) {
-      return Wrong(place, fmt::format("schemas are inside each other more than {} deep",
-                                      kMaxConstraintDepth));
+      return Wrong(place, fmt::format("schemas are nested more than {} deep", kMaxConstraintDepth));
     }
     if (schema.is_bool()) return {};
     if (!schema.is_object()) return Wrong(place, "a schema must be an object, true or false");

@@ -84,14 +84,14 @@ Result<RewrittenSchema> SchemaRewriter::Run() {
   result.schema = RewriteEntry(root);
   if (is_too_deep_) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("schemas are inside each other, with their references, more than {} "
-                            "deep",
+                fmt::format("schemas, including their references, are nested more than {} deep",
                             kMaxDepth));
   }
   if (refused_) return tl::unexpected<Error>(*refused_);
   if (is_too_large_) {
     result.schema = root_;
-    result.not_enforced = {"all that the engine ignores, for there is too much to rewrite"};
+    result.not_enforced = {
+        "everything that the engine ignores, because there is too much to rewrite"};
     return result;
   }
   for (const std::string& note : notes_) {

@@ -138,7 +138,7 @@ Result<NamePattern> NamePattern::Glob(std::string_view text) {
 Result<NamePattern> NamePattern::Regex(std::string_view text) {
   // Python repeats "a{,3}" up to three times; PCRE2 would match these characters literally.
   if (const size_t open = text.find("{,"); open != std::string_view::npos)
-    return Refused(text, "a repetition without a least count", open);
+    return Refused(text, "a repetition without a minimum count", open);
   return Compile(text, text);
 }
 

@@ -130,7 +130,7 @@ class WordsFinder {
                                   "symmetric. {}",
                                   expected,
                                   is_int8_ ? "Asymmetric weights of 8 bits are not supported"
-                                           : "If they are not, say sym false there"),
+                                           : "If they are not, set sym to false there"),
                       fmt::format("the zero point {} for output {}, group {}", zero, row, group));
       }
     }

@@ -235,7 +235,7 @@ TEST_F(StoredWordsTest, FaultsAreNamedWithWhatWasExpected) {
               AllOf(HasSubstr("'m.g_idx'"), HasSubstr("desc_act")));
   EXPECT_THAT(Failure(Filled(kGptqBlock, {"true", "true"}), tensors),
               AllOf(HasSubstr("'m.qzeros'"), HasSubstr("the zero point 1 for output 0, group 0"),
-                    HasSubstr("sym false")));
+                    HasSubstr("sym to false")));
   EXPECT_THAT(Failure(gptq, with(tensors, "m.scales",
                                  [](auto& t) {
                                    t.shape = {kGroupCount, kOut / 2};
