@@ -215,8 +215,8 @@ Result<std::unique_ptr<Device>> OpenCudaDevice(int ordinal) {
     return Fail(
         ErrorCode::kUnsupported,
         fmt::format("CUDA device {} ({}) is of compute capability {}.{}, and this program's "
-                    "kernels are compiled for {}; the kernels need 8.0 or later, and other "
-                    "GPUs by a build with -DSLUICE_CUDA_ARCHITECTURES",
+                    "kernels are compiled for {}; the kernels need 8.0 or later; for other GPUs, "
+                    "build the program with -DSLUICE_CUDA_ARCHITECTURES",
                     ordinal, info.name, info.compute_major, info.compute_minor,
                     SLUICE_CUDA_ARCHITECTURES));
   ASSIGN_OR_RETURN(const bool overlaps, OverlapsKernels(info));

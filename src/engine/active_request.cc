@@ -120,8 +120,8 @@ Status CheckImage(const Request& request, const ImageInput& input, int64_t after
 
 Status CheckImages(const Request& request, const RequestLimits& limits) {
   if (request.images.empty()) return {};
-  if (!limits.images) return Invalid("images", "images are not taken: " + limits.no_images);
-  if (limits.pooling) return Invalid("images", "images are not taken by a model that pools");
+  if (!limits.images) return Invalid("images", "images are not accepted: " + limits.no_images);
+  if (limits.pooling) return Invalid("images", "a pooling model does not accept images");
   int64_t after = 0;
   for (const ImageInput& image : request.images) {
     RETURN_IF_ERROR(CheckImage(request, image, after, *limits.images));
@@ -134,7 +134,7 @@ Status CheckRows(const Request& request, const RequestLimits& limits) {
   constexpr const char* kParam = "prompt_embeds";
   if (request.rows == nullptr) return {};
   if (limits.row_width == 0)
-    return Invalid(kParam, "prompts are not taken as embeddings: " + limits.no_rows);
+    return Invalid(kParam, "prompt embeddings are not accepted: " + limits.no_rows);
   const PromptRows& rows = *request.rows;
   if (rows.width != limits.row_width || rows.rows() != std::ssize(request.prompt) ||
       rows.rows() * rows.width != std::ssize(rows.values)) {
@@ -190,7 +190,7 @@ Status CheckRequest(const Request& request, const RequestLimits& limits) {
     }
   }
   if (limits.pooling && request.num_sequences != 1)
-    return Invalid("n", "a model that pools gives one vector for a prompt: n must be 1.");
+    return Invalid("n", "a pooling model gives one vector for a prompt: n must be 1.");
   if (request.sink == nullptr) return Fail(ErrorCode::kInternal, "the request has no sink");
   return {};
 }

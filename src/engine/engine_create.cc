@@ -467,7 +467,7 @@ Status CheckReloadable(const EngineConfig& config, bool are_processes) {
   if (config.enable_weight_updates && config.draft.is_given()) {
     return Fail(ErrorCode::kUnsupported,
                 "--weight-transfer-config: a draft model or head is made for the weights that it "
-                "was loaded with; leave --speculative-config out",
+                "was loaded with; omit --speculative-config",
                 "weight-transfer-config");
   }
   if (config.adapters.enabled)
@@ -617,7 +617,7 @@ Result<std::unique_ptr<Engine>> CreateOnProcesses(const EngineConfig& config,
   EngineLoop::Parts parts;
   RETURN_IF_ERROR(AddListener(config, hooks, 0, parts));
   ASSIGN_OR_RETURN(parts.pool, StartRankThreads(plan.ranks.threads.front()));
-  plan.no_prompt_rows = "rows do not go to ranks that are processes yet";
+  plan.no_prompt_rows = "prompt embeddings cannot be sent to ranks in separate processes yet";
   EngineInfo info = InfoOf(plan, model, generation, nullptr);
   info.tensor_ranks = hooks.processes->tensor_size;
   info.pipeline_stages = hooks.processes->num_stages;

@@ -335,7 +335,7 @@ Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
   if (!asked.enabled) return {};
   if (IsEncoder(model.architecture)) {
     return Invalid("enable_lora", fmt::format("{} is an encoder, and LoRA adapters are served with "
-                                              "decoders: leave --enable-lora out",
+                                              "decoders: omit --enable-lora",
                                               model.architecture));
   }
   if (asked.max_cpu_loras && *asked.max_cpu_loras < asked.max_loras) {
@@ -355,9 +355,9 @@ Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
       std::any_of(asked.modules.begin(), asked.modules.end(),
                   [](const AdapterSource& source) { return ChangesExperts(source.path); });
   if (plan.on_device() && !asked.modules_to_save.empty()) {
-    return Invalid("lora_modules_to_save",
-                   "weights of an adapter's own are served on a CPU alone: leave "
-                   "--lora-modules-to-save out");
+    return Invalid(
+        "lora_modules_to_save",
+        "weights of an adapter's own are served only on a CPU: omit --lora-modules-to-save");
   }
   plan.lora.vectors = !plan.on_device();
   if (plan.lora.vectors) {
@@ -377,7 +377,7 @@ Status PlanPooling(EnginePlan& plan) {
   SchedulerLimits& step = plan.scheduler;
   if (plan.config.speculates()) {
     return Invalid("speculative_config",
-                   "speculation is for models that generate: leave --speculative-config out");
+                   "speculation is only for generating models: omit --speculative-config");
   }
   step.max_prompt_logit_rows = 1;  // larger only for mean pooling (PlanBytes)
   return {};
@@ -550,7 +550,7 @@ tl::unexpected<Error> TooSmall(const EnginePlan& plan, int64_t budget) {
   if (plan.num_engines * needed + plan.fixed_bytes() <= plan.memory.available_bytes)
     remedies.push_back(fmt::format("raise {}", option));
   if (plan.num_engines > 1) remedies.emplace_back("lower data_parallel_size");
-  if (plan.draft) remedies.emplace_back("leave the draft model out");
+  if (plan.draft) remedies.emplace_back("omit the draft model");
   if (plan.graph_bytes > 0) remedies.emplace_back("record fewer graphs (cudagraph_capture_sizes)");
   if (remedies.empty())
     remedies = {"use a smaller model", "lower max_num_batched_tokens and max_num_seqs"};

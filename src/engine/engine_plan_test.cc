@@ -74,7 +74,7 @@ TEST(EnginePlanTiers, TakeMemoryFromTheCacheAndAreRefusedWhereBlocksCannotMove) 
   EXPECT_THAT(Plan(config).error().message,
               AllOf(HasSubstr("--kv-offloading-size"), HasSubstr("lower it")));
   config.offload.ram_bytes = 1;
-  EXPECT_THAT(Plan(config).error().message, HasSubstr("do not hold a block"));
+  EXPECT_THAT(Plan(config).error().message, HasSubstr("have no room for a block"));
   config.offload.ram_bytes = 500 * kMiB;
   const auto states = PlanWithStates(config);
   ASSERT_TRUE(states) << states.error().message;
@@ -252,7 +252,7 @@ TEST(EnginePlan, EnginesShareTheWeightsAndDivideTheCache) {
   ASSERT_TRUE(many) << many.error().message;
   EXPECT_EQ(many->num_threads, 8);
   EXPECT_THAT(many->warnings,
-              ::testing::Contains(HasSubstr("which makes 8: fewer engines would be faster")));
+              ::testing::Contains(HasSubstr("8 in total: fewer engines would be faster")));
   config.max_model_len = 2048;
   const auto refused = Plan(config);
   ASSERT_FALSE(refused);

@@ -265,7 +265,7 @@ Status EngineLoop::UseStaged() {
   }
   next.reset();
   malloc_trim(0);
-  LOG_INFO("engine", "weights of {} compute from now on", folder.string());
+  LOG_INFO("engine", "the weights of {} are used from now on", folder.string());
   return {};
 }
 

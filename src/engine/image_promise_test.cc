@@ -239,7 +239,7 @@ TEST(ImageRequestTest, AModelWithoutATowerSaysSo) {
   request.sink = std::make_shared<CollectingSink>();
   const auto handle = engine->Submit(std::move(request));
   ASSERT_FALSE(handle);
-  EXPECT_EQ(handle.error().message, "images are not taken: the model has no image tower");
+  EXPECT_EQ(handle.error().message, "images are not accepted: the model has no image tower");
 }
 
 }  // namespace

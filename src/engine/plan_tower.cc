@@ -34,7 +34,7 @@ ResolvedTower NoTower(std::string reason) {
 
 // Like NoTower with a warning, for a model that has an image tower.
 ResolvedTower TowerRefused(std::string reason) {
-  LOG_WARNING("engine", "images are not taken: {}", reason);
+  LOG_WARNING("engine", "images are not accepted: {}", reason);
   return NoTower(std::move(reason));
 }
 
@@ -81,7 +81,7 @@ void PlanImages(const ResolvedTower& resolved, EnginePlan& plan) {
   if (!resolved.spec) return;
   const auto refuse = [&plan](std::string reason) {
     plan.no_images = std::move(reason);
-    plan.warnings.push_back("images are not taken: " + plan.no_images);
+    plan.warnings.push_back("images are not accepted: " + plan.no_images);
   };
   if (plan.pooling) return refuse("the model pools");
   plan.tower = *resolved.spec;
@@ -107,7 +107,7 @@ void PlanPromptRows(const ModelConfig& model, EnginePlan& plan) {
   else if (plan.on_device())
     reason = "they are supported only on the CPU; serve with --device cpu";
   else if (plan.ranks.num_stages > 1)
-    reason = "rows do not go to pipeline stages yet; leave them out";
+    reason = "prompt embeddings cannot be sent to pipeline stages yet; use one stage";
   else if (spec.layer_embeddings.width > 0)
     reason = "layers of this model read the ids of the tokens, too";
   else if (spec.embedding_scale != 1 || spec.norms_embedding)

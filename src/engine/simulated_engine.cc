@@ -47,13 +47,12 @@ Status CheckSimulation(const EngineConfig& config, const std::optional<PoolingCo
   };
   if (pooling)
     return refuse("only models that generate text can be simulated; this is a pooling model");
-  if (are_processes) return refuse("ranks are not processes: leave the launcher out");
+  if (are_processes) return refuse("ranks are not processes here: omit the launcher");
   if (config.data_parallel_size > 1 && config.adapters.enabled) {
-    return refuse(
-        "several engines have no adapters: leave --data-parallel-size or --enable-lora out");
+    return refuse("several engines have no adapters: omit --data-parallel-size or --enable-lora");
   }
   if (config.draft.is_given())
-    return refuse("draft models are not simulated: leave --speculative-config out");
+    return refuse("draft models are not simulated: omit --speculative-config");
   if (config.enable_sleep_mode || config.enable_weight_updates) {
     return refuse(
         "there are no weights to release or replace: omit --enable-sleep-mode and "
@@ -122,7 +121,7 @@ Result<EnginePlan> PlanSimulated(const EngineConfig& config, const ModelConfig& 
   plan.config.data_parallel_size = plan.num_engines = config.data_parallel_size;
   plan.weight_bytes *= plan.num_engines;
   plan.kv_bytes *= plan.num_engines;
-  plan.no_prompt_rows = "rows of prompts are not simulated";
+  plan.no_prompt_rows = "prompt embeddings are not simulated";
   // Steps are computed in the order of arrival; the clock of a pipeline adds the times of its
   // stages.
   plan.scheduler.num_stages = plan.scheduler.steps_in_flight = 1;

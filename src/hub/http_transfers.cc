@@ -224,7 +224,7 @@ class HttpTransfers::Impl {
     long verified = 0;  // 1: the chain was not checked, because the host name differs
     curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verified);
     if (code != CURLE_PEER_FAILED_VERIFICATION || verified <= 1) return "";
-    return fmt::format(" (trusted are the authorities of {}; SSL_CERT_FILE names another file)",
+    return fmt::format(" (the authorities in {} are trusted; SSL_CERT_FILE names another file)",
                        settings_.certificates.empty() ? "libcurl" : settings_.certificates);
   }
 

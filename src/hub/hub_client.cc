@@ -257,12 +257,12 @@ Error HubClient::Refused(const std::string& id, const std::string& revision,
                              what, revision, endpoint_, endpoint_, id));
   }
   if (head.status == 401 || head.status == 404) {
-    return error(
-        ErrorCode::kUnavailable,
-        fmt::format(
-            "{} is not at {}: it does not exist, or it is private and {}{}{}", what, endpoint_,
-            token_.empty() ? "HF_TOKEN is not set" : "the account of HF_TOKEN must not see it",
-            said, SimilarNames(id)));
+    return error(ErrorCode::kUnavailable,
+                 fmt::format("{} is not at {}: it does not exist, or it is private and {}{}{}",
+                             what, endpoint_,
+                             token_.empty() ? "HF_TOKEN is not set"
+                                            : "the account of HF_TOKEN is not allowed to see it",
+                             said, SimilarNames(id)));
   }
   return error(ErrorCode::kUnavailable,
                fmt::format("{} refuses {}: {}", endpoint_, what, ProblemOf(outcome)));

@@ -224,7 +224,7 @@ class Download {
     error_ = Error{
         ErrorCode::kUnavailable,
         fmt::format("{}: {} leads to {}, {}", request_.source.name, OriginOf(request_.source.url),
-                    OriginOf(next), weaker ? "without encryption" : "and so on without an end"),
+                    OriginOf(next), weaker ? "without encryption" : "and so on without end"),
         request_.source.name};
   }
 

@@ -176,7 +176,7 @@ Result<std::vector<uint8_t>> ReadIndices(std::string_view bytes, const GifFrame&
   if (frame.data_at >= bytes.size()) return CutGif();
   const int code_bits = static_cast<int>(ByteAt(bytes, frame.data_at));
   if (code_bits < 1 || code_bits > 8)
-    return DamagedImage(ImageFormat::kGif, "its codes have a width that cannot be");
+    return DamagedImage(ImageFormat::kGif, "its codes have an invalid width");
   const size_t count = static_cast<size_t>(frame.width) * frame.height;
   std::vector<uint8_t> indices;
   indices.reserve(count);

@@ -151,7 +151,8 @@ Result<std::unique_ptr<DeviceLinear>> DeviceLinear::Create(Device& device,
   }
   if (!options.library.empty() || CublasLtLibrary::IsNamedByUser(device.info().kind))
     return tl::unexpected(std::move(library).error());
-  LOG_WARNING("kernels", "own kernels serve large steps too, slower: {}", library.error().message);
+  LOG_WARNING("kernels", "our own kernels also compute large steps, more slowly: {}",
+              library.error().message);
   return result;
 }
 
