@@ -157,7 +157,7 @@ Result<std::vector<int32_t>> ReadTargetIds(const Checkpoint& checkpoint, int64_t
     if (offset < 0 || offset >= vocab_size || i + offset >= vocab_size || i + offset <= last) {
       return bad(fmt::format(
           "element {} of tensor 'd2t' is {}: token {} of the head would be token "
-          "{} of the model; expected ascending ones below {}",
+          "{} of the model; expected ascending numbers below {}",
           i, offset, i, static_cast<double>(i) + static_cast<double>(offset), vocab_size));
     }
     ids.push_back(static_cast<int32_t>(i + offset));

@@ -164,7 +164,7 @@ TEST(LoadingTest, TensorsOfNothingAreNamedAndKnownOnesPassedOver) {
   copy.tensors().push_back({"model.layers.2.mlp.up_proj.weight", "BF16", {1}, "12"});
   EXPECT_THAT(
       copy.Failure(),
-      HasSubstr("'model.layers.2.mlp.up_proj.weight' in model.safetensors belongs to nothing"));
+      HasSubstr("'model.layers.2.mlp.up_proj.weight' in model.safetensors belongs to no part"));
 }
 
 // The checkpoint of another architecture may have 100,000 unneeded tensors. Ten times as many

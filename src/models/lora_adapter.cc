@@ -158,7 +158,7 @@ Status LoraAdapter::AddReplacement(const TensorInfo& tensor, const std::string& 
     const bool is_plain = name.ends_with(".weight") || name.ends_with(".bias");
     if (is_plain && !layout.options.vectors) {
       return Refuse(tensor, ErrorCode::kUnsupported,
-                    "weights, norms and biases of an adapter's own are served on a CPU alone; "
+                    "weights, norms and biases of an adapter's own are served only on a CPU; "
                     "merge the adapter into its base with peft's merge_and_unload() and serve the "
                     "result");
     }
@@ -185,7 +185,7 @@ Status LoraAdapter::AddReplacement(const TensorInfo& tensor, const std::string& 
     const std::span<const std::byte> a = Bytes(*other.tensor), b = Bytes(tensor);
     if (!std::ranges::equal(a, b)) {
       return Refuse(tensor, ErrorCode::kInvalidData,
-                    fmt::format("replaces the same as '{}', with other numbers",
+                    fmt::format("replaces the same tensor as '{}', with other numbers",
                                 other.tensor->name.substr(0, 300)));
     }
     return {};

@@ -58,8 +58,9 @@ Status CheckRefused(const json::Value& value) {
   }
   const json::Value* kind = value.Find("peft_type");
   if (kind != nullptr && (!kind->is_string() || kind->as_string() != "LORA")) {
-    return NotServed("peft_type",
-                     fmt::format("adapters of the kind {} (LORA alone is) are", ShortText(*kind)));
+    return NotServed(
+        "peft_type",
+        fmt::format("adapters of the kind {} (only LORA is supported) are", ShortText(*kind)));
   }
   const json::Value* begin = value.Find("init_lora_weights");
   if (begin != nullptr && begin->is_string() &&

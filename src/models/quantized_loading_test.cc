@@ -178,7 +178,7 @@ TEST(QuantizedLoadingTest, ScalesOfNothingAreNamedAndKnownOnesPassedOver) {
   EXPECT_EQ(copy.Failure(), "loaded");
   copy.Add({"model.layers.0.mlp.up_proj.pre_quant_scale", "F32", {}, std::string(4, '\x3f')});
   EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("model.layers.0.mlp.up_proj.pre_quant_scale"),
-                                    HasSubstr("belongs to nothing")));
+                                    HasSubstr("belongs to no part")));
 }
 
 TEST(QuantizedLoadingTest, ScalesOfKeysAndValuesAreCheckedWhateverTheCache) {

@@ -415,7 +415,7 @@ class Inspection {
       } else if (is_unread(name)) {
         drafts += name == "d2t" || name == "t2d" ? 0 : 1;
       } else if (!scheme_.IsSuperfluous(checkpoint_, name)) {
-        Add(fmt::format("tensor '{}' in {} belongs to nothing in this architecture",
+        Add(fmt::format("tensor '{}' in {} belongs to no part of this architecture",
                         tensor.info->name, tensor.file->path().filename().string()),
             tensor.info->name);
       }

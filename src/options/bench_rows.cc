@@ -93,17 +93,17 @@ void AddBodyRows(std::vector<Option>& table) {
       "bench-temperature", "",
       "Temperature of every request; default: the server's, and 0 under the name of trtllm-serve.",
       {.flag = "temperature"});
-  rows.Number("bench-top-p", "", "top_p of every request; default: the server's.",
+  rows.Number("bench-top-p", "", "top_p of every request; default: the server's own default.",
               {.flag = "top-p"});
-  rows.Integer("bench-top-k", "", "top_k of every request; default: the server's.",
+  rows.Integer("bench-top-k", "", "top_k of every request; default: the server's own default.",
                {.flag = "top-k"});
-  rows.Number("bench-min-p", "", "min_p of every request; default: the server's.",
+  rows.Number("bench-min-p", "", "min_p of every request; default: the server's own default.",
               {.flag = "min-p"});
   rows.Number("bench-frequency-penalty", "",
-              "frequency_penalty of every request; default: the server's.",
+              "frequency_penalty of every request; default: the server's own default.",
               {.flag = "frequency-penalty"});
   rows.Number("bench-presence-penalty", "",
-              "presence_penalty of every request; default: the server's.",
+              "presence_penalty of every request; default: the server's own default.",
               {.flag = "presence-penalty"});
   rows.Number("bench-repetition-penalty", "", "repetition_penalty of every request; default: 1.",
               {.flag = "repetition-penalty"});

@@ -53,11 +53,14 @@ void AddRequestRows(std::vector<Option>& table) {
             "File of the lines typed at a terminal, which the next start offers again, or none; "
             "default: sluice/chat_history in XDG_STATE_HOME, else in ~/.local/state.",
             {.commands = kChat, .value = ValueKind::kFile});
-  rows.Integer("max-tokens", "", "Maximum number of tokens of an answer; default: the server's.",
+  rows.Integer("max-tokens", "",
+               "Maximum number of tokens of an answer; default: the server's own default.",
                {.range = {1, 1e9}});
-  rows.Number("temperature", "", "Sampling temperature, 0 for greedy; default: the server's.",
+  rows.Number("temperature", "",
+              "Sampling temperature, 0 for greedy; default: the server's own default.",
               {.range = {0, 2}});
-  rows.Number("top-p", "", "Probability mass of nucleus sampling; default: the server's.",
+  rows.Number("top-p", "",
+              "Probability mass of nucleus sampling; default: the server's own default.",
               {.range = {0, 1}});
   rows.Integer("request-seed", "", "Seed of the answers, which makes them reproducible.");
 }

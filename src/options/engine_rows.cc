@@ -43,12 +43,13 @@ void AddMemoryRows(std::vector<Option>& table) {
               "GiB of memory, for all engines together, for blocks evicted from the KV cache. They "
               "are loaded back when a prompt begins with them.",
               {.range = {0, 1e6}});
-  rows.Choice("kv-offloading-backend", "native", "native|lmcache",
-              "Program that keeps these blocks: native is this program itself.",
-              {.words = "native",
-               .effect = Effect::kRefused,
-               .reason = "LMCache is a program of its own, which this one does not talk to; leave "
-                         "the option out"});
+  rows.Choice(
+      "kv-offloading-backend", "native", "native|lmcache",
+      "Program that keeps these blocks: native is this program itself.",
+      {.words = "native",
+       .effect = Effect::kRefused,
+       .reason =
+           "LMCache is a separate program, which this program does not support; omit the option"});
   rows.Text("kv-offloading-path", "",
             "Folder for files of blocks that no longer fit in memory; after a restart, a server of "
             "the same model finds them.",
@@ -169,7 +170,7 @@ void AddSpeculationRows(std::vector<Option>& table) {
       "continues the model's hidden states with; method dflash: the block of tokens that a DFlash "
       "drafter drafts at once; method mtp (deepseek_mtp, ...): what the layers "
       "of "
-      "the model's own checkpoint do. Other methods are logged and propose nothing.",
+      "the model's own checkpoint do. Other methods are logged, and no tokens are proposed.",
       {.aliases = "-sc"});
   rows.Text("spec-method", "",
             "Method of --speculative-config: ngram, suffix, draft_model, eagle3, dflash or "

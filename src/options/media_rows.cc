@@ -4,11 +4,12 @@ namespace sluice::options {
 
 void AddMediaRows(std::vector<Option>& table) {
   Rows rows(table, "Images", kEngineArguments);
-  rows.Flag("language-model-only",
-            "Serve only text, even if the model has an image tower: requests with images are "
-            "answered 400.");
+  rows.Flag(
+      "language-model-only",
+      "Serve only text, even if the model has an image tower: requests with images get a 400.");
   rows.Json("limit-mm-per-prompt", "",
-            "Most images in one prompt: {\"image\": 4}; default: 999. More are answered 400. "
+            "Maximum number of images in one prompt: {\"image\": 4}; default: 999. A prompt with "
+            "more images gets a 400. "
             "0: the tower is not loaded.");
   rows.Json("mm-processor-kwargs", "",
             "Settings of the model's image processor that override those of "
@@ -35,8 +36,8 @@ void AddMediaRows(std::vector<Option>& table) {
   rows.Number("media-fetch-timeout", "5", "Seconds in which an image must come from its URL.",
               {.range = {0.1, 3600}, .environment = "VLLM_IMAGE_FETCH_TIMEOUT"});
   rows.Integer("max-image-pixels", "178956970",
-               "Most pixels of an image; one with more is answered 400 as soon as its header is "
-               "read. At most 178956970, which 0 stands for.",
+               "Maximum number of pixels of an image; a larger image gets a 400 as soon as its "
+               "header is read. At most 178956970, which 0 stands for.",
                {.range = {0, 1e15}, .environment = "VLLM_MAX_IMAGE_PIXELS"});
 }
 

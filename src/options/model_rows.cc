@@ -96,7 +96,7 @@ void AddModelRows(std::vector<Option>& table) {
   rows.Choice(
       "head-format", "auto", "auto|fp8|int8|mxfp4",
       "Format to which the language model's head is rounded while loading; a tied embedding is "
-      "rounded, too. A step reads the whole head, even for few sequences. auto: as stored.",
+      "rounded, too. A step reads the whole head, even for few sequences. auto: the stored format.",
       {.commands = kEngineArguments | kDiff | kVerify | kShadow});
   rows.Choice("activation-format", "auto", "auto|bf16|checkpoint",
               "Format to which the inputs of quantized products are rounded: bf16, or the "

@@ -271,7 +271,7 @@ void AddLogRows(std::vector<Option>& table) {
   Rows rows(table, "Log", kServe);
   rows.Choice("log-level", "info",
               "trace|debug|info|warning|error|critical|verbose|notset|internal_error",
-              "Least severe level that is logged.",
+              "Lowest level of messages that are logged.",
               {.commands = kAllCommands, .environment = "VLLM_LOGGING_LEVEL"});
   rows.Choice(
       "log-format", "text", "text|json",

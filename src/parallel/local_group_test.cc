@@ -177,7 +177,7 @@ TEST(LocalGroupTest, ARankThatDoesNotComeIsNamed) {
     char mine = 'a', all[2];
     rank.Gather(pool, widths, 1, &mine, all);
   });
-  EXPECT_EQ(errors[0], "rank 1 did not come to a gather within 0.05 s, where rank 0 waits");
+  EXPECT_EQ(errors[0], "rank 1 did not reach a gather within 0.05 s, where rank 0 waits");
   EXPECT_EQ(errors[1], errors[0]) << "whoever comes late hears the same";
 }
 

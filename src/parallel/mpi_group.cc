@@ -253,7 +253,7 @@ class MpiCommunicator final : public Communicator {
       if (tests < kTestsWithoutPause) continue;
       const WireClock::Duration waited = state_->clock.Now() - start;
       if (patience == Patience::kStep && waited > state_->deadline) {
-        FailAndThrow(fmt::format("rank {} did not come to {} within {} s, where rank {} waits",
+        FailAndThrow(fmt::format("rank {} did not reach {} within {} s, where rank {} waits",
                                  fmt::join(RanksOf(transfers), ", "), what,
                                  std::chrono::duration<double>(state_->deadline).count(),
                                  first_ + rank()));

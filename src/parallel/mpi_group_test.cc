@@ -174,8 +174,8 @@ TEST(MpiGroupTest, ARankThatDoesNotComeIsNamedWhenTheDeadlineIsOver) {
                                 group.all().Gather(pool, widths, 1, &mine, gathered.data());
                               },
                               {.deadline = 50ms});
-  EXPECT_THAT(thrown[0], HasSubstr("rank 2 did not come to a gather within 0.05 s, where rank 0"));
-  EXPECT_THAT(thrown[1], HasSubstr("rank 2 did not come to a gather within 0.05 s, where rank 1"));
+  EXPECT_THAT(thrown[0], HasSubstr("rank 2 did not reach a gather within 0.05 s, where rank 0"));
+  EXPECT_THAT(thrown[1], HasSubstr("rank 2 did not reach a gather within 0.05 s, where rank 1"));
 }
 
 TEST(MpiGroupTest, AWaitEndsWhenAnotherThreadFailsTheGroup) {

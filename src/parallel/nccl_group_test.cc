@@ -221,7 +221,7 @@ TEST(NcclGroupTest, ARankThatDoesNotJoinIsWaitedForUntilTheDeadline) {
                                    *stream, {.deadline = std::chrono::milliseconds(200)});
   ASSERT_FALSE(group);
   EXPECT_EQ(group.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(group.error().message, HasSubstr("rank 1 did not come"));
+  EXPECT_THAT(group.error().message, HasSubstr("rank 1 did not reach"));
 }
 
 TEST(NcclLibraryTest, SaysWhatWasTried) {

@@ -117,7 +117,7 @@ class Planner {
       return {};
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("tensor '{}' has {} inputs, which are no whole number of groups of {}; "
-                            "leave it out with --exclude or choose another --to",
+                            "exclude it with --exclude or choose another --to",
                             tensor, cols, format.group_size),
                 tensor);
   }

@@ -133,8 +133,8 @@ void CheckShell(const RecipeFacts& facts, std::vector<Finding>& findings) {
     }
     if (script.trailing_backslash_line > 0) {
       findings.push_back({Severity::kNote, script.trailing_backslash_line, "trailing-backslash",
-                          "the last line ends with a backslash: pasted with anything after it, "
-                          "that becomes part of this command"});
+                          "the last line ends with a backslash: if more text is pasted after it, "
+                          "that text becomes part of this command"});
     }
   }
   CheckVariables(facts, findings);

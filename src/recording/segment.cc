@@ -127,7 +127,7 @@ Result<Segment> ReadSegment(std::string_view bytes) {
   if (Crc32c(text) != crc) return Fail(ErrorCode::kInvalidData, "the header is damaged");
   auto header = json::Parse(text, {.max_bytes = kMaxHeaderBytes, .max_depth = 16});
   if (!header || !header->is_object())
-    return Fail(ErrorCode::kInvalidData, "the header is no JSON object");
+    return Fail(ErrorCode::kInvalidData, "the header is not a JSON object");
   Segment segment{.header = *std::move(header), .chunks = {}, .damage = ""};
   size_t place = kFileHead + size;
   for (uint64_t number = 0; place < bytes.size(); ++number) {

@@ -80,7 +80,8 @@ Status DeviceLoraSlots::Fill(int slot, const LoraAdapter& adapter) {
     while (uses_[static_cast<size_t>(slot)] > 0 && !is_closed_) changed_.Wait(lock);
   }
   const MutexLock filling(filling_);
-  if (!uploader_) return Fail(ErrorCode::kUnavailable, "the model ends: no adapter is loaded");
+  if (!uploader_)
+    return Fail(ErrorCode::kUnavailable, "the model is being destroyed: no adapter is loaded");
   Status status = Upload(slot, adapter, *uploader_);
   // Finishes the copies even after an error, because they use the uploader's memory.
   Status arrived = uploader_->Finish();

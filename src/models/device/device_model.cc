@@ -77,7 +77,7 @@ std::string MissingKernel(const DecoderSpec& spec) {
     if (layer.attention.temperature_tuning && layer.attention.temperature_tuning->power != 0)
       return "a power of the position in attention's temperature";
     if (layer.attention.qk_norm == QkNorm::kAfterRope)
-      return "norms of heads with weights behind rope";
+      return "per-head norms with weights after rope";
     if (layer.is_parallel) return "attention and MLP side by side";
     const bool has_mlp = layer.mlp.intermediate_size > 0;
     const auto is_plain = [](bool is_gated, Activation activation) {

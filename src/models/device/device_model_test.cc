@@ -101,7 +101,7 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
               HasSubstr("a soft cap of attention scores of heads of more than 256 numbers"));
   EXPECT_THAT(
       of_attention([](AttentionSpec& attention) { attention.qk_norm = QkNorm::kAfterRope; }),
-      HasSubstr("norms of heads with weights behind rope"));
+      HasSubstr("per-head norms with weights after rope"));
   EXPECT_THAT(
       of_attention([](AttentionSpec& attention) { attention.qk_norm = QkNorm::kLayerBeforeRope; }),
       HasSubstr("layer norms of heads"));

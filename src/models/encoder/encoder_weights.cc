@@ -209,7 +209,7 @@ Status CheckEncoderParameters(const ParameterList& list, const Checkpoint& check
   }
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     if (used.contains(name) || IsSuperfluous(name)) continue;
-    problems.push_back(fmt::format("tensor '{}' belongs to nothing in this architecture", name));
+    problems.push_back(fmt::format("tensor '{}' belongs to no part of this architecture", name));
   }
   if (problems.empty()) return {};
   constexpr size_t kShown = 8;

@@ -232,8 +232,9 @@ const ModelFamily kKimiK25 = {
     deepseek::NestedV3(),
     deepseek::ReadV3,
     {.models = "Kimi K2.5 and later",
-     .operators = "text as DeepseekV3ForCausalLM; images: MoonViT, a table by cubics and 2-D rope, "
-                  "two norms, two matrices",
+     .operators =
+         "text like DeepseekV3ForCausalLM; images: MoonViT, a table by cubics and 2-D rope, "
+         "two norms, two matrices",
      .golden = "tiny-kimi-k25",
      .error = 1.1e-06},
     nullptr,

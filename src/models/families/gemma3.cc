@@ -39,9 +39,10 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto soft_cap, fields.Number("final_logit_softcapping", 1e-3, 1e6));
   ASSIGN_OR_RETURN(const auto both_ways, fields.Bool("use_bidirectional_attention"));
   if (both_ways.value_or(false)) {
-    return Fail(ErrorCode::kUnsupported,
-                "use_bidirectional_attention true is not supported: tokens see earlier ones only",
-                "use_bidirectional_attention");
+    return Fail(
+        ErrorCode::kUnsupported,
+        "use_bidirectional_attention true is not supported: tokens attend only to earlier ones",
+        "use_bidirectional_attention");
   }
   constexpr int64_t kDefaultWindow = 4096, kDefaultPattern = 6;
   constexpr double kDefaultScalar = 256;

@@ -192,8 +192,8 @@ Status RefuseBothWays(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto both_ways, fields.String("use_bidirectional_attention"));
   if (!both_ways || *both_ways == "vision") return {};
   return Fail(ErrorCode::kUnsupported,
-              fmt::format("use_bidirectional_attention '{}' is not supported: tokens of text see "
-                          "earlier ones only",
+              fmt::format("use_bidirectional_attention '{}' is not supported: tokens of text "
+                          "attend only to earlier ones",
                           *both_ways),
               "use_bidirectional_attention");
 }

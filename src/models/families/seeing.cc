@@ -31,7 +31,7 @@ const ModelFamily kLlava = {
     .read = nullptr,
     .notes = {.models = "LLaVA 1.5 7B and 13B, Pixtral 12B, LLaVA-Interleave",
               .operators =
-                  "text as Llama, Mistral, Qwen2, Qwen3, Phi-3 or Granite; images: CLIP's tower, "
+                  "text like Llama, Mistral, Qwen2, Qwen3, Phi-3 or Granite; images: CLIP's tower, "
                   "SigLIP's or Pixtral's, two matrices",
               .golden = "tiny-llava-clip, tiny-llava-siglip, tiny-llava-pixtral",
               .error = 1.3e-06},
@@ -55,8 +55,9 @@ const ModelFamily kInternVl = {
     .defaults = seeing::Nested(true),
     .read = nullptr,
     .notes = {.models = "InternVL3 and 3.5 (-HF)",
-              .operators = "text as Qwen2, Qwen3, Qwen3-MoE, Llama or gpt-oss; images: InternViT, "
-                           "pixel shuffle, two matrices",
+              .operators =
+                  "text like Qwen2, Qwen3, Qwen3-MoE, Llama or gpt-oss; images: InternViT, "
+                  "pixel shuffle, two matrices",
               .golden = "tiny-internvl",
               .error = 1.1e-06},
     .text_types = seeing::kInternVlTexts};
@@ -80,7 +81,7 @@ const ModelFamily kIdefics3 = {
     .defaults = seeing::Nested(false),
     .read = nullptr,
     .notes = {.models = "Idefics3 8B, Granite-Docling 258M",
-              .operators = "text as Llama; images: SigLIP's layers, pixel shuffle, a matrix",
+              .operators = "text like Llama; images: SigLIP's layers, pixel shuffle, a matrix",
               .golden = "tiny-idefics3",
               .error = 1e-06},
     .text_types = seeing::kIdeficsTexts};
@@ -101,8 +102,9 @@ const ModelFamily kLfm2Vl = {
     .defaults = seeing::Nested(true),
     .read = nullptr,
     .notes = {.models = "LFM2-VL 450M, 1.6B, 3B, LFM2.5-VL",
-              .operators = "text as Lfm2 or Lfm2-MoE; images: SigLIP 2's tower of any size, pixel "
-                           "shuffle, two matrices",
+              .operators =
+                  "text like Lfm2 or Lfm2-MoE; images: SigLIP 2's tower of any size, pixel "
+                  "shuffle, two matrices",
               .golden = "tiny-lfm2-vl",
               .error = 2.2e-06},
     .text_types = seeing::kLfm2Texts};

@@ -86,12 +86,12 @@ Status ReadRopes(const JsonFields& fields, const std::vector<bool>& slides, Mode
       }
     }
     if (rope.scaling && (rope.scaling->kind != RopeKind::kLlama3 || is_sliding)) {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("rope_parameters.{}.rope_type '{}' is not supported by this "
-                              "architecture; supported are default and, in layers that see "
-                              "everything, llama3",
-                              kind, RopeKindName(rope.scaling->kind)),
-                  fmt::format("rope_parameters.{}.rope_type", kind));
+      return Fail(
+          ErrorCode::kUnsupported,
+          fmt::format("rope_parameters.{}.rope_type '{}' is not supported by this "
+                      "architecture; supported are default and, in layers without a window, llama3",
+                      kind, RopeKindName(rope.scaling->kind)),
+          fmt::format("rope_parameters.{}.rope_type", kind));
     }
     const double part = rope.partial_rotary_factor.value_or(1);
     const auto width = static_cast<int64_t>(static_cast<double>(config.head_dim) * part);
