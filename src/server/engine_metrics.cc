@@ -182,7 +182,8 @@ void AppendTokenFamilies(EngineFamilies& families, int num_proposed) {
       "Queries of the tiers beyond the KV cache, in terms of number of queried tokens.",
       CountOf(&EngineMetrics::tier_queries));
   families.Counter("vllm:external_prefix_cache_hits",
-                   "Hits there, in terms of number of cached tokens.", tier_hits);
+                   "Hits in the tiers beyond the KV cache, in terms of number of cached tokens.",
+                   tier_hits);
   families.Counter("vllm:mm_cache_queries",
                    "Images of requests, which are looked up in the cache of processed images.",
                    CountOf(&EngineMetrics::image_queries));

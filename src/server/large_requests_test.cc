@@ -183,7 +183,7 @@ TEST_F(LargeRequestsTest, BracketsAreValues) {
   Start();
   const std::string nested = std::string(100, '[') + std::string(100, ']');
   ExpectRefused("/v1/completions", R"({"prompt":[)" + Repeat(nested, 11000) + "]}",
-                "holds more than 1048576 JSON values");
+                "contains more than 1048576 JSON values");
 }
 
 }  // namespace

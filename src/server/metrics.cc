@@ -133,7 +133,7 @@ void AppendTiers(MetricsText& out, const TierCounts& counts) {
   }
   family("sluice:kv_tier_used_bytes", "gauge", "Bytes of the data in a tier.", counts.ram_bytes,
          blocks.used_bytes + snapshots.used_bytes);
-  family("sluice:kv_tier_capacity_bytes", "gauge", "Bytes that a tier may have.",
+  family("sluice:kv_tier_capacity_bytes", "gauge", "Maximum number of bytes of the data in a tier.",
          counts.ram_capacity, counts.disk_capacity);
   out.Counter(
       "sluice:kv_tier_lost_blocks", "",

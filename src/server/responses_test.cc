@@ -314,7 +314,7 @@ TEST_F(ResponsesTest, AnIdOfAnotherKeyIsRefused) {
        {"", R"(,"background":true)", R"(,"stream":true)", R"(,"store":false)"}) {
     const Answer refused = Create(same + more, two);
     EXPECT_EQ(ErrorOf(refused), "400 BadRequestError request_id") << more;
-    EXPECT_THAT(refused.body, HasSubstr("leave it out")) << more;
+    EXPECT_THAT(refused.body, HasSubstr("omit it")) << more;
   }
   EXPECT_EQ(Ask("GET", "/v1/responses/" + IdOf(made), "", one).json(), made);
   EXPECT_EQ(Create(same, one).status, 200);  // replaces the same owner's response

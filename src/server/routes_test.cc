@@ -85,7 +85,8 @@ TEST_F(RoutesTest, RefusedRoutesHaveOneAnswer) {
   EXPECT_THAT(error("/generative_scoring", 400), HasSubstr("use /v1/completions with echo"));
   EXPECT_THAT(error("/scale_elastic_ep", 400), HasSubstr("cannot be scaled"));
   EXPECT_THAT(error("/v1/completions/render", 403), HasSubstr("PermissionDeniedError"));
-  EXPECT_THAT(error("/inference/v1/generate", 403), HasSubstr("--enable-scale-out only"));
+  EXPECT_THAT(error("/inference/v1/generate", 403),
+              HasSubstr("served only with --enable-scale-out"));
 }
 
 TEST_F(RoutesTest, AKeyIsNeededForAllThatIsNotOpen) {

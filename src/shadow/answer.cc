@@ -116,7 +116,7 @@ Result<Answer> ReadAnswer(std::string_view body, bool is_stream) {
       }
       const auto part = json::Parse(data, kJsonLimits);
       if (!part || !part->is_object()) {
-        problem = "an event of the stream is no JSON object";
+        problem = "an event of the stream is not a JSON object";
         return false;
       }
       if (Member(*part, "error") != nullptr) {

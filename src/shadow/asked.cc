@@ -126,7 +126,7 @@ Result<Asked> ReadAsked(std::string_view path, std::string_view body,
   asked.is_chat = path.ends_with("/chat/completions");
   ASSIGN_OR_RETURN(asked.body, json::Parse(body, kJsonLimits));
   if (!asked.body.is_object())
-    return Fail(ErrorCode::kInvalidData, "the request's body is no JSON object");
+    return Fail(ErrorCode::kInvalidData, "the request's body is not a JSON object");
   RETURN_IF_ERROR(ReadPrompts(asked));
   const json::Value& value = asked.body;
   Numbers numbers(value);

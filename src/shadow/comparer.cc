@@ -232,7 +232,7 @@ Status Comparer::JudgeChoice(Case& item) {
   if (!item.are_upstream_tokens) {
     item.tokens = parts_.tokenizer->Encode(item.choice.text, /*add_special_tokens=*/false);
     if (parts_.tokenizer->Decode(item.tokens, /*skip_special_tokens=*/false) != item.choice.text)
-      return Fail(ErrorCode::kUnsupported, "a text that our tokenizer does not give back");
+      return Fail(ErrorCode::kUnsupported, "a text that our tokenizer does not reproduce");
   }
   // The end token is judged separately.
   if (item.choice.finish_reason == "stop" && !item.tokens.empty() &&

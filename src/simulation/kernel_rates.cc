@@ -70,7 +70,7 @@ Result<KernelFactors> FactorsOfKernels(const json::Value& report, const DevicePr
   if (!IsKernelReport(report)) return bad("expected a report of `sluice kernel-bench --json`");
   const json::Value* complete = report.Find("complete");
   if (complete == nullptr || !complete->is_bool() || !complete->as_bool())
-    return bad("the run of kernel-bench broke off: run it again");
+    return bad("the run of kernel-bench was interrupted: run it again");
   std::map<StepPart, std::vector<double>> samples;
   for (const json::Value& row : report.Find("rows")->as_array()) {
     if (const auto sample = SampleOf(row, device)) samples[sample->part].push_back(sample->factor);

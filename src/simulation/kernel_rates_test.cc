@@ -45,7 +45,7 @@ TEST(FactorsOfKernels, RefusesWhatSaysNothing) {
     const auto found = FactorsOfKernels(report, device, "r.json");
     return found ? "" : found.error().message;
   };
-  EXPECT_THAT(message(Report(false)), HasSubstr("broke off"));
+  EXPECT_THAT(message(Report(false)), HasSubstr("was interrupted"));
   EXPECT_THAT(message(*json::Parse("{}")), HasSubstr("expected a report"));
   EXPECT_THAT(message(*json::Parse(R"({"device":{},"complete":true,"rows":[]})")),
               HasSubstr("no row contains a rate"));

@@ -29,8 +29,8 @@ class AddedTokens {
     }
     if (token.id != in_file && ++num_renumbered_ == 1) {
       LOG_WARNING("tokenizer",
-                  "added token '{}' has id {} in added_tokens, but {} counts, as by the library; "
-                  "others may follow",
+                  "added token '{}' has id {} in added_tokens, but {} is used, as in the library; "
+                  "the same may apply to other tokens",
                   token.content, in_file, token.id);
     }
     Add(std::move(token));
@@ -164,7 +164,7 @@ Status Pipeline::Add(const std::vector<AddedToken>& tokens) {
     if (form != token.content) added_normalized_.Add(form, token.id);
     if (form.empty()) {
       return Fail(ErrorCode::kInvalidData,
-                  fmt::format("added token '{}' is nothing once it is normalized", token.content),
+                  fmt::format("added token '{}' is empty after normalization", token.content),
                   "added_tokens");
     }
     normalized.emplace_back(std::move(form), token);

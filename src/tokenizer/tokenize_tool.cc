@@ -63,7 +63,7 @@ Status RunTokenize(const Tokenizer& tokenizer, bool decode, std::istream& in, st
       const auto request = json::Parse(line);
       if (!request || !request->is_object()) {
         return Fail(ErrorCode::kInvalidArgument,
-                    fmt::format("expected a JSON object, as {}, found {}",
+                    fmt::format("expected a JSON object such as {}, found {}",
                                 decode ? R"({"ids": [1, 2]})" : R"({"text": "Hello"})",
                                 line.substr(0, 100)));
       }

@@ -42,7 +42,7 @@ Result<std::string> TracesUrl(const std::string& endpoint) {
   const auto refused = [&](std::string_view found) {
     return RefusedTracing("--otlp-traces-endpoint",
                           fmt::format("expected http://HOST:PORT or https://HOST:PORT of a "
-                                      "collector that takes OTLP over HTTP, found {}",
+                                      "collector that accepts OTLP over HTTP, found {}",
                                       found));
   };
   const std::unique_ptr<CURLU, void (*)(CURLU*)> url(curl_url(), curl_url_cleanup);
@@ -245,7 +245,7 @@ void SpanExporter::Work() {
         (!last_warning || SteadyClock::now() > *last_warning + kWarningsApart)) {
       last_warning = SteadyClock::now();
       RunGuarded("tracing", "to warn", [&] {
-        LOG_WARNING("tracing", "spans were not taken by {}: {}; {} are dropped so far",
+        LOG_WARNING("tracing", "spans were not accepted by {}: {}; {} have been dropped so far",
                     settings_.url, problem, num_dropped_.load());
       });
     }

@@ -156,7 +156,7 @@ TEST(SpanExporterTest, SendsAgainWhatMayBeTakenLater) {
     EXPECT_EQ(exporter.num_dropped(), 1u);
   }
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr(" WARN tracing spans were not taken by " + collector.url()));
+              HasSubstr(" WARN tracing spans were not accepted by " + collector.url()));
 }
 
 TEST(SpanExporterTest, SendsAtItsEndWhatIsQueued) {

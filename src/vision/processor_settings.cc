@@ -26,7 +26,7 @@ Status Lay(const json::Value& overrides, const std::vector<std::string_view>& kn
     if (std::ranges::find(known, name) == known.end() &&
         std::ranges::find(kCommonSettings, name) == std::end(kCommonSettings)) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--mm-processor-kwargs: {} is no setting of this model's image "
+                  fmt::format("--mm-processor-kwargs: {} is not a setting of this model's image "
                               "processor, which has {}, {}",
                               name, fmt::join(known, ", "), fmt::join(kCommonSettings, ", ")),
                   "mm-processor-kwargs");

@@ -295,7 +295,7 @@ TEST(ImageProcessorTest, RefusesByName) {
   const json::Value processors = json::Parse(DataFile("vision/processors.json")).value();
   ProcessorInputs inputs = InputsOf(*processors.Find("qwen3-vl"));
   inputs.overrides = Object{{"max_pixel", 5}};
-  EXPECT_NE(ImageProcessor::Create(inputs).error().message.find("max_pixel is no setting"),
+  EXPECT_NE(ImageProcessor::Create(inputs).error().message.find("max_pixel is not a setting"),
             std::string::npos);
   inputs = InputsOf(*processors.Find("qwen3-vl"));
   inputs.image_processor.Set("resample", 4);

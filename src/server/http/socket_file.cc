@@ -41,11 +41,11 @@ Status RemoveStaleSocket(const std::string& path) {
   struct stat about {};
   if (lstat(path.c_str(), &about) != 0) return {};
   if (!S_ISSOCK(about.st_mode)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--uds {}: expected a path where nothing is, found something that is "
-                            "no socket",
-                            path),
-                "uds");
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--uds {}: expected a path without a file, found a file that is not a socket",
+                    path),
+        "uds");
   }
   if (!NobodyListens(path)) {
     return Fail(ErrorCode::kAddressInUse,

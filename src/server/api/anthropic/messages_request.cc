@@ -372,7 +372,7 @@ ApiStatus ReadMessagesThinking(FieldReader& reader, const ServerConfig& config,
     if (config.reasoning_parser.empty()) {
       return BadParameter(
           "thinking is enabled, but this server has no reasoning parser; start it with "
-          "--reasoning-parser, or leave `thinking` out",
+          "--reasoning-parser, or omit `thinking`",
           "thinking");
     }
   }

@@ -122,7 +122,8 @@ ApiStatus WeightUpdates::Finish(Engine& engine, const std::string& version) {
   }
   if (!is_loaded_) {
     is_started_ = false;
-    return BadRequest("Nothing was loaded in this update, which ends: the old weights stay.");
+    return BadRequest(
+        "Nothing was loaded in this update. It ends, and the old weights stay in use.");
   }
   // Set before any token of the new weights is reported.
   PushVersion(version);

@@ -225,8 +225,8 @@ void ApiKeys::Reload() {
     const MutexLock lock(mutex_);
     set_ = *std::move(read);
   }
-  LOG_INFO("http", "requests need one of the {} API keys that --api-key-file {} holds now{}", count,
-           file_, fixed_->hashes.empty() ? "" : ", or one of --api-key");
+  LOG_INFO("http", "requests need one of the {} API keys that --api-key-file {} contains now{}",
+           count, file_, fixed_->hashes.empty() ? "" : ", or one of --api-key");
 }
 
 }  // namespace sluice

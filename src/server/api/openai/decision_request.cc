@@ -173,10 +173,11 @@ ApiResult<std::string> ReadParts(const json::Value* content, const std::string& 
     } else if (type == "input_json" && data != nullptr) {
       AppendPythonJson(text, *data);
     } else {
-      return BadParameter(fmt::format("parts of type '{}' are not taken: input_text and input_json "
-                                      "are",
-                                      type.substr(0, 64)),
-                          at);
+      return BadParameter(
+          fmt::format(
+              "parts of type '{}' are not supported; supported are input_text and input_json",
+              type.substr(0, 64)),
+          at);
     }
   }
   return text;
@@ -200,7 +201,9 @@ ApiStatus ReadInput(const json::Value* input, DecisionRequest& request) {
     const std::string role = TextAt(message, "role");
     if (type != "message")
       return BadParameter(
-          fmt::format("items of type '{}' are not taken: messages are", type.substr(0, 64)), place);
+          fmt::format("items of type '{}' are not supported; supported are messages",
+                      type.substr(0, 64)),
+          place);
     API_ASSIGN_OR_RETURN(std::string text, ReadParts(message.Find("content"), place + ".content"));
     if (role == "system" || role == "developer") {
       if (!request.instructions.empty()) request.instructions.push_back('\n');

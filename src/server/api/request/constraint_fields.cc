@@ -180,9 +180,10 @@ Read ReadForeignFormat(const json::Value& format, const ForeignFormat& foreign) 
   std::string place = "response_format";
   const json::Value* value = FirstOf(format, foreign.members, place);
   if (value == nullptr) {
-    return WrongType(fmt::format("response_format.{}", foreign.members.front()),
-                     fmt::format("what the answer is held to, as the type is \"{}\"", foreign.type),
-                     nullptr);
+    return WrongType(
+        fmt::format("response_format.{}", foreign.members.front()),
+        fmt::format("the constraint of the answer, because the type is \"{}\"", foreign.type),
+        nullptr);
   }
   if (foreign.kind == "json") return FromForeignSchema(*value, std::move(place));
   // Accepts Perplexity's {"regex": {"regex": ...}}.
@@ -295,7 +296,7 @@ Read ReadForeignField(const json::Value& value, const ForeignField& field) {
     return WrongType("grammar.type", R"("json", "json_schema", "regex", "gbnf" or "lark")",
                      value.Find("type"));
   }
-  if (held == nullptr) return WrongType("grammar.value", "what the answer is held to", held);
+  if (held == nullptr) return WrongType("grammar.value", "the constraint of the answer", held);
   if (is_schema) return FromForeignSchema(*held, "grammar.value");
   return FromKind(type == "regex" ? "regex" : "grammar", *held, "grammar.value", name);
 }

@@ -162,7 +162,7 @@ ApiResult<Prompt> PromptFromRows(std::string_view base64, const ModelContext& mo
   const EngineInfo& info = model.engine->info();
   const int64_t width = info.prompt_row_width;
   if (width == 0)
-    return BadParameter("`prompt_embeds` are not taken: " + info.no_prompt_rows, kField);
+    return BadParameter("`prompt_embeds` are not accepted: " + info.no_prompt_rows, kField);
   Result<std::string> file = DecodeBase64(base64);
   if (!file) return BadParameter("`prompt_embeds` is not base64: " + file.error().message, kField);
   Result<TorchTensor> tensor = ReadTorchTensor(*file, model.max_model_len * width);

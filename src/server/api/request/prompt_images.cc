@@ -276,7 +276,7 @@ ApiResult<std::vector<ImageInput>> PlaceImages(const std::vector<int32_t>& token
       at = std::search(at, tokens.end(), part->tokens.begin(), part->tokens.end());
       if (at == tokens.end()) {
         return BadParameter(
-            "truncate_prompt_tokens cuts an image in two: leave it out, or send fewer images",
+            "truncate_prompt_tokens cuts an image in two: omit it, or send fewer images",
             "truncate_prompt_tokens");
       }
       placed.push_back({at - tokens.begin(), part});

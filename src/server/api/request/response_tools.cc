@@ -162,7 +162,7 @@ ApiStatus RefuseResponseTools(const json::Value& body, const ServerConfig& confi
       const ToolKind* kind = FindKind(tools[i]);
       if (!kind->needs_openai) continue;
       return BadParameter(fmt::format("tools of type {} are not supported: only OpenAI's servers "
-                                      "run them; leave it out, or offer a function",
+                                      "run them; omit it, or offer a function",
                                       kind->type),
                           fmt::format("tools.{}", i));
     }

@@ -35,7 +35,7 @@ constexpr UnsupportedField kUnsupported[] = {
     {"lora_request", "a LoRA adapter for one request", Scope::kTrtllm, When::kTruthy},
     {"disaggregated_params", "computing prompt and answer on different servers", Scope::kTrtllm,
      When::kTruthy},
-    {"prompt_ignore_length", "penalties that leave a part of the prompt out", Scope::kTrtllm,
+    {"prompt_ignore_length", "penalties that ignore a part of the prompt", Scope::kTrtllm,
      When::kTruthy},
     {"top_p_min", "a top_p that decays", Scope::kTrtllm, When::kTruthy},
     {"early_stopping", "early stopping of beam search", Scope::kTrtllm, When::kTruthy},

@@ -46,7 +46,7 @@ ApiResult<json::Value> TemplateArguments(const json::Value& given) {
   json::Value arguments = given.is_object() ? given : json::Value(json::Value::Object{});
   const json::Value* const thinking = arguments.Find("enable_thinking");
   if (thinking != nullptr && IsTruthy(thinking)) {
-    return BadParameter("a read is the reply's first token, so thinking must be off",
+    return BadParameter("the answer is read from the reply's first token, so thinking must be off",
                         "chat_template_kwargs");
   }
   arguments.Set("enable_thinking", false);

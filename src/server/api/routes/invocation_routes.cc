@@ -12,9 +12,10 @@ ApiStatus Invoke(const RouteCall& call, const json::Value& body) {
 }  // namespace
 
 std::vector<Route> InvocationRoutes() {
-  return {WithBody("/invocations", Invoke,
-                   "As /v1/chat/completions with messages, else as /v1/completions.",
-                   "InvocationRequest", "")};
+  return {
+      WithBody("/invocations", Invoke,
+               "Like /v1/chat/completions if the request has messages, else like /v1/completions.",
+               "InvocationRequest", "")};
 }
 
 }  // namespace sluice

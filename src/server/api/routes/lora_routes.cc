@@ -104,7 +104,7 @@ std::vector<Route> LoraRoutes() {
                WithBody("/v1/load_lora_adapter", LoadAdapter, "Serve one more LoRA adapter.",
                         "LoadLoraAdapter", "text")),
       WithGate(RouteGate::kRuntimeLora,
-               WithBody("/v1/unload_lora_adapter", UnloadAdapter, "Serve a LoRA adapter no longer.",
+               WithBody("/v1/unload_lora_adapter", UnloadAdapter, "Stop serving a LoRA adapter.",
                         "UnloadLoraAdapter", "text")),
   };
 }

@@ -27,7 +27,7 @@ constexpr RefusedRoute kRefusals[] = {
     {"/v1/completions/derender", "POST", 403, "PermissionDeniedError", kNoScaleOut},
     {"/v1/chat/completions/derender", "POST", 403, "PermissionDeniedError", kNoScaleOut},
     {"/inference/v1/generate", "POST", 403, "PermissionDeniedError",
-     "/inference/v1/generate is answered with --enable-scale-out only.", RouteGate::kNoScaleOut},
+     "/inference/v1/generate is served only with --enable-scale-out.", RouteGate::kNoScaleOut},
     {"/generative_scoring", "POST", 400, "BadRequestError",
      "/generative_scoring is not served; use /v1/completions with echo and logprobs."},
     {"/scale_elastic_ep", "POST", 400, "Bad Request",

@@ -160,7 +160,7 @@ std::vector<Route> WeightRoutes() {
   constexpr RouteGate kGate = RouteGate::kWeights;
   return {
       OnWorker("/init_weight_transfer_engine", {"POST"}, kGate, InitTransfer,
-               "Nothing but an answer: folders need no connection."),
+               "Has no effect: loading from folders needs no connection."),
       OnWorker("/shutdown_weight_transfer_engine", {"POST"}, kGate, ShutDownTransfer,
                "Nothing but an answer."),
       OnWorker("/start_weight_update", {"POST"}, kGate, StartUpdate,
@@ -169,7 +169,7 @@ std::vector<Route> WeightRoutes() {
                "Loads a checkpoint's folder in addition to the weights in use, or stores a piece "
                "of a checkpoint: a safetensors file as application/octet-stream."),
       OnWorker("/finish_weight_update", {"POST"}, kGate, FinishUpdate,
-               "From the next step on, the new weights compute."),
+               "From the next step on, the new weights are used."),
       OnWorker("/update_weight_version", {"POST"}, kGate, UpdateVersion,
                "Names the weights that compute."),
       OnWorker("/weight_info", {"GET"}, kGate, WeightInfo,

@@ -234,14 +234,15 @@ Status ResponseDatabase::CheckSchema() {
     if (code != SQLITE_ROW && code != SQLITE_DONE) return Failure(code);
     for (size_t i = 0; i < entry.size(); ++i) {
       if (code == SQLITE_DONE || TextOf(read.get(), static_cast<int>(i)) != entry[i])
-        return Damaged(fmt::format("expected its schema to have the {} {} as this program makes it",
-                                   entry[0], entry[1]));
+        return Damaged(
+            fmt::format("expected its schema to have the {} {} as this program creates it",
+                        entry[0], entry[1]));
     }
   }
   const int code = sqlite3_step(read.get());
   if (code == SQLITE_DONE) return {};
   if (code != SQLITE_ROW) return Failure(code);
-  return Damaged(fmt::format("its schema has '{}', which this program does not make",
+  return Damaged(fmt::format("its schema has '{}', which this program does not create",
                              TextOf(read.get(), 1).substr(0, 100)));
 }
 
@@ -296,7 +297,7 @@ Status ResponseDatabase::Read(
     if (checksum != sqlite3_column_int64(row, kColumnChecksum) || !item_ids)
       return Damaged(fmt::format("the checksum of response {} is wrong", content.id));
     if (!IsWellFormed(content.messages, content.input_items, content.body))
-      return Damaged(fmt::format("response {} is none that this program writes", content.id));
+      return Damaged(fmt::format("response {} was not written by this program", content.id));
     content.item_ids = *std::move(item_ids);
     take(std::move(content), is_over);
   }

@@ -291,7 +291,7 @@ TEST_F(ResponseDatabaseTest, RefusesTextsThatItDoesNotWrite) {
       ASSERT_TRUE((*opened)->Write(
           std::make_shared<StoredResponse>(std::move(content), /*is_over=*/true).get(), {}));
     }
-    EXPECT_THAT(ErrorOfOpen(), HasSubstr("is damaged: response a is none that")) << body;
+    EXPECT_THAT(ErrorOfOpen(), HasSubstr("is damaged: response a was not written by")) << body;
   }
 }
 
