@@ -295,7 +295,7 @@ def test_a_machine_that_does_not_come_is_named(machines, tmp_path):
     with group(machines, tmp_path, wait=False, flags=("--distributed-timeout-seconds", 2), commands=[
             command("serve", ABACUS, "-tp", 2, "--nnodes", 2, "--distributed-timeout-seconds", 2, "--port", 8000), ["true"]]) as two:
         assert two.codes(30)[0] == 5
-        assert "--node-rank 1 did not come" in two.logs[0].read_text()
+        assert "--node-rank 1 did not connect" in two.logs[0].read_text()
 
 
 def test_m03_settings_that_do_not_fit_are_refused(machines, tmp_path):
@@ -303,7 +303,7 @@ def test_m03_settings_that_do_not_fit_are_refused(machines, tmp_path):
             command("serve", ABACUS, "-tp", 2, "--nnodes", 2, "--distributed-timeout-seconds", 4, "--port", 8000),
             command("serve", ABACUS, "-tp", 4, "--nnodes", 2, "--node-rank", 1, "--master-addr", machines[0].address)]) as two:
         assert two.codes(30)[1] == 2
-        assert "was told of 2 machines with 4 ranks" in two.logs[1].read_text()
+        assert "its options specify 2 machines and 4 ranks" in two.logs[1].read_text()
     for flags, words in ((["--nnodes", 3, "-tp", 2], "cannot be divided evenly"), (["--nnodes", 2, "-tp", 2, "--node-rank", 2], "--node-rank"),
                          (["--nnodes", 2, "-tp", 2], "needs a secret")):
         env = {} if "secret" in words else {"SLUICE_DISTRIBUTED_SECRET": "a"}

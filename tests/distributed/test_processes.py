@@ -150,7 +150,7 @@ def test_m01_m07_a_rank_that_takes_too_long_is_named():
         rank = ranks_of(server)[1]
         stream = Stream(server)
         since = stop_and_tell(rank, signal.SIGSTOP)
-        reasons = expect_told(server, stream, since, "rank 1 did not come to")
+        reasons = expect_told(server, stream, since, "rank 1 did not reach")
         assert reasons and "within 1 s" in reasons[0]
 
 

@@ -112,7 +112,7 @@ def test_behind_a_balancer_a_server_is_some_of_the_engines(flags, label):
 
 @pytest.mark.parametrize("flags, says", [
     (["-dp", "65"], "data_parallel_size must be in [1, 64], got 65"),
-    (["-dp", "2", "--device", "emulated"], "data_parallel_size 2: emulated has one engine; run a server for each device behind a balancer"),
+    (["-dp", "2", "--device", "emulated"], "data_parallel_size 2: emulated has one engine; run a server for each device behind a load balancer"),
     (["-dp", "2", "-tp", "2", "--distributed-executor-backend", "mpi"], "2 engines share weights within a process"),
     (["-dp", "2", "--data-parallel-rank", "2"], "--data-parallel-rank 2: expected less than --data-parallel-size, which is 2"),
     (["-dp", "4", "--data-parallel-size-local", "2"], "use --data-parallel-hybrid-lb"),

@@ -146,12 +146,12 @@ def test_a_draft_model_is_fetched_as_the_model_is(tmp_path):
         # Options that a draft model does not support are rejected before anything is downloaded.
         ended = run("serve", ABACUS, "--port", free_port(), "-tp", 2, "--distributed-executor-backend", "mpi",
                     "--speculative-config", config, env=place.env)
-        assert ended.returncode != 0 and "ranks that are processes" in ended.stderr and not hub.requests, ended.stderr
+        assert ended.returncode != 0 and "ranks in separate processes" in ended.stderr and not hub.requests, ended.stderr
         # If the name does not reveal the method, they are rejected before the weights are downloaded.
         unnamed = json.dumps({"model": "acme/draft", "num_speculative_tokens": 2})
         ended = run("serve", ABACUS, "--port", free_port(), "-tp", 2, "--distributed-executor-backend", "mpi",
                     "--speculative-config", unnamed, env=place.env)
-        assert ended.returncode != 0 and "ranks that are processes" in ended.stderr and not hub.taken("store"), ended.stderr
+        assert ended.returncode != 0 and "ranks in separate processes" in ended.stderr and not hub.taken("store"), ended.stderr
         hub.bytes_per_second = 8 << 20
         with served_from_the_hub(tmp_path, place.env, ABACUS, "--served-model-name", "m", "--speculative-config", config) as server:
             assert server.complete("Tom has 3 apples")["text"]

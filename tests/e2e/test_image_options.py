@@ -117,7 +117,7 @@ def test_settings_of_the_processor(eyes, server):
         assert logprobs(ask(one, data_url("rgba.png"))) != logprobs(ask(server, data_url("rgba.png")))
         assert one.metric("vllm:mm_cache_hits_total") == 0 and one.metric("vllm:mm_cache_queries_total") == 2
     result = run("serve", eyes, *FLAGS, "--mm-processor-kwargs", '{"max_pixel": 5}')
-    assert result.returncode != 0 and "max_pixel is no setting" in result.stderr + result.stdout
+    assert result.returncode != 0 and "max_pixel is not a setting" in result.stderr + result.stdout
 
 
 def test_caches_are_emptied(server):

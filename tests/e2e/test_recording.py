@@ -188,7 +188,7 @@ def test_rotation(tmp_path):
         assert server.post("/v1/completions", {"prompt": "Question: 1 + 1? Answer:", "max_tokens": 4})[0] == 200
     assert sum(file.stat().st_size for file in folder.iterdir()) < 2 << 20
     done = run("replay", folder)
-    assert "rotated out" in done.stderr and done.returncode == 0, done.stdout
+    assert "deleted by rotation" in done.stderr and done.returncode == 0, done.stdout
 
 
 def test_refusals(tmp_path):

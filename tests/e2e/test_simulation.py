@@ -163,7 +163,7 @@ def test_bad_devices_are_named(llama, tmp_path):
     assert "expected one of H100, H200, B200" in refused(llama, "--simulate", "H300x8")
     assert "lower them" in refused(llama, "--simulate", "H200x2", "-tp", 4)
     assert "make 4 ranks" in refused(llama, "--simulate", "H200x2", "-tp", 2, "-dp", 2)
-    assert "leave --device out" in refused(llama, "--simulate", "H200", "--device", "cpu")
+    assert "omit --device" in refused(llama, "--simulate", "H200", "--device", "cpu")
     file = tmp_path / "d.yaml"
     file.write_text("name: x\nlike: H200\nmemory: -1\n")
     assert "memory" in refused(llama, "--simulate", file)

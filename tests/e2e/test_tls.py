@@ -62,7 +62,7 @@ def test_a04_a05_tls(folder):
         answer = curl("--cacert", certificate, "--json", QUESTION, url + "/v1/completions")
         assert '"choices"' in answer.stdout, answer
         assert curl(url + "/health").returncode == 60  # rejected without the certificate
-        assert "speaks HTTPS" in curl("http://127.0.0.1:%d/health" % port).stdout
+        assert "uses HTTPS" in curl("http://127.0.0.1:%d/health" % port).stdout
 
         for old in ("-tls1", "-tls1_1"):
             assert s_client(port, old, "-cipher", "DEFAULT@SECLEVEL=0").returncode != 0

@@ -120,7 +120,7 @@ def test_a_dead_collector_holds_nothing_up():
         silent.listen()
         for port in (deaf_port(), silent.getsockname()[1]):
             with serving(LLAMA, *COMMON, "--otlp-traces-endpoint", "http://127.0.0.1:%d" % port) as server:
-                begin, told = time.monotonic(), "WARN tracing spans were not taken by http://127.0.0.1:%d/v1/traces: " % port
+                begin, told = time.monotonic(), "WARN tracing spans were not accepted by http://127.0.0.1:%d/v1/traces: " % port
                 for _ in range(20):
                     server.complete("Tom", max_tokens=2)
                 assert time.monotonic() - begin < 60
