@@ -86,7 +86,7 @@ def limits_of(results):
                                     ("limit_amx_bf16_flops_per_second", "GFLOP/s", 1e9, "AMX in BF16")]:
         if limits.get(name):
             words.append("%s %.0f %s" % (text, limits[name] / scale, unit))
-    return "The machine meanwhile, medians: %s.\n" % ", ".join(words) if words else ""
+    return "Speed of the machine during the measurements (medians): %s.\n" % ", ".join(words) if words else ""
 
 
 def notes_of(results):
@@ -128,7 +128,7 @@ def runs_of(results):
                 words = row.replace("-", " ") + ("" if len(rows[row]) == 1 else " of " + " and ".join(labels))
                 runs.setdefault(run, {}).setdefault(form, []).append(words)
     lines = ["- %s: %s" % (run, "; ".join("%s %s" % (TITLES[form], ", ".join(rows)) for form, rows in runs[run].items())) for run in sorted(runs)]
-    return "The rows are of these runs; compare within a run only:\n\n%s\n" % "\n".join(lines) if len(lines) > 1 else ""
+    return "The rows come from these runs; compare only rows of the same run:\n\n%s\n" % "\n".join(lines) if len(lines) > 1 else ""
 
 
 def escape(text):

@@ -13,7 +13,7 @@
 namespace sluice {
 
 enum class LogFormat {
-  kText,  // in the format of the current LogStyle
+  kText,  // text in the format of the current LogStyle
   kJson,  // {"ts":"2026-11-21T07:11:03.512Z","level":"info","source":"engine","message":"..."}
 };
 // Sets the format. JSON lines go to the same file descriptor as text lines of the current style.

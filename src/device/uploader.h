@@ -35,7 +35,7 @@ class Uploader {
   Status Copy(ThreadPool& pool, void* to, const void* from, int64_t bytes);
 
   // Generates data: writes bytes [offset, offset + size) of the piece to `chunk`. `chunk` and
-  // `offset` are aligned to kAlignment. An error ends the piece.
+  // `offset` are aligned to kAlignment. An error ends the upload of the piece.
   using FillChunk = std::function<Status(std::byte* chunk, int64_t offset, int64_t size)>;
   Status Fill(void* to, int64_t bytes, const FillChunk& fill);
 

@@ -90,7 +90,7 @@ struct EnginePlan {
 
   // Bytes of a block and of a slot of states in the tiers: of all ranks together.
   int64_t tier_block_bytes = 0, tier_state_bytes = 0;
-  int tensor_ranks = 1, pipeline_stages = 1;  // of the model, in all processes
+  int tensor_ranks = 1, pipeline_stages = 1;  // numbers for the model, counted over all processes
 
   int64_t max_logit_rows() const {
     return scheduler.max_num_seqs + scheduler.max_prompt_logit_rows + scheduler.max_proposed_tokens;

@@ -99,8 +99,9 @@ class DecoderModel final : public Model {
   std::shared_ptr<const DecoderWeights> weights_;
   InputRounding rounding_;
   DecoderAdapters adapters_;
-  std::shared_ptr<const DecoderWeights> target_;  // of a drafting head: the weights of its target
-  std::unique_ptr<TensorRanks> ranks_;            // null: this rank computes whole layers
+  std::shared_ptr<const DecoderWeights>
+      target_;                          // for a drafting head: the weights of the target model
+  std::unique_ptr<TensorRanks> ranks_;  // null: this rank computes whole layers
   CpuExecutor executor_;
   std::vector<int32_t> all_rows_;  // if stages return all rows: the numbers 0, 1, ... max_rows - 1
   std::vector<Begun> begun_;       // one entry per step in flight, used in turn

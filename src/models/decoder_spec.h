@@ -365,7 +365,7 @@ struct MixerSpec {
   };
   enum class Norm {
     kNone,
-    kOfHeads,   // of each head, with weights [head_dim], before the gate
+    kOfHeads,   // a norm of each head, with weights [head_dim], before the gate
     kOfGroups,  // over all heads of values that share a key head, with weights [values_width]
   };
   Kind kind = Kind::kShortConvolution;

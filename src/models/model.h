@@ -38,7 +38,8 @@ struct RecordedSteps {
 // How a model is loaded, and the limits of a step. The workspace is allocated once for these
 // limits.
 struct ModelOptions {
-  ElementType compute_type = ElementType::kBF16;  // of the inputs of matrix products: BF16 or F32
+  ElementType compute_type =
+      ElementType::kBF16;  // type of the inputs of matrix products: BF16 or F32
   enum class LoadFormat { kAuto, kDummy } load_format = LoadFormat::kAuto;
   // Rounding of the inputs of quantized linear layers. kAuto: to INT8 if the scheme does so and the
   // compute type is BF16. kBf16: none. kCheckpoint: as the scheme says.

@@ -144,7 +144,8 @@ class Metrics {
   std::chrono::steady_clock::time_point line_time_ GUARDED_BY(mutex_) =
       std::chrono::steady_clock::now();
   std::vector<LastLine> last_lines_ GUARDED_BY(mutex_);
-  std::vector<OpTime> last_op_times_ GUARDED_BY(mutex_);  // as of the last log lines
+  std::vector<OpTime> last_op_times_
+      GUARDED_BY(mutex_);  // values at the time of the last log lines
 };
 
 }  // namespace sluice

@@ -50,7 +50,7 @@ struct Judgement {
   int64_t num_departures = 0;
   // The first difference beyond epsilon, else the largest difference; nullopt if there is none.
   std::optional<Departure> worst;
-  double surprise = 0;   // of a sampled answer: its deviation from the expected log probability
+  double surprise = 0;   // for a sampled answer: its deviation from the expected log probability
   std::string evidence;  // what the verdict rests on
 };
 

@@ -103,7 +103,7 @@ class Place:
         (repo / "refs" / "main").write_text(COMMIT)
         snapshot = repo / "snapshots" / COMMIT
         snapshot.mkdir()
-        # Test checkpoints without a tokenizer were made with this one.
+        # Test checkpoints without a tokenizer were made with the tokenizer of llama-bf16.
         folders = [checkpoint] if (checkpoint / "tokenizer.json").exists() else [checkpoint, DATA / "checkpoints" / "llama-bf16"]
         for folder in folders:
             for path in folder.iterdir():

@@ -112,7 +112,7 @@ def check_metrics(server):
 
 
 def test_a_draft_model_is_in_memory_once(tmp_path):
-    """Two models propose with the same draft model: the second shares its weights, and either may be the first to go."""
+    """Two models use the same draft model. The second one shares the weights of the draft, and either may be unloaded first."""
     draft = {"speculative-config": json.dumps({"method": "draft_model", "model": str(ABACUS), "num_speculative_tokens": 3, "adaptive": False})}
     shutil.copytree(ABACUS, tmp_path / "copy")
     models = {"abacus": {"path": str(ABACUS)}, "one": {"path": str(ABACUS), "options": draft}, "two": {"path": str(tmp_path / "copy"), "options": draft}}

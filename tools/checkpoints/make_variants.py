@@ -341,7 +341,7 @@ VARIANTS = {
     "tiny-minimax-m2": {**COMMON, **TINY, "model_type": "minimax_m2", "architectures": ["MiniMaxM2ForCausalLM"], "intermediate_size": 24,
                         "num_hidden_layers": 2, "num_local_experts": 6, "num_experts_per_tok": 3, "rotary_dim": 12, "rope_theta": 10000.0,
                         "tie_word_embeddings": False},
-    # Norms after rope, whose base is raised by alpha; biases.
+    # Per-head norms follow rope, whose base is raised by alpha; there are biases.
     "tiny-hunyuan": {**COMMON, **TINY, "model_type": "hunyuan_v1_dense", "architectures": ["HunYuanDenseV1ForCausalLM"],
                      "intermediate_size": 48, "num_hidden_layers": 2, "attention_bias": True, "tie_word_embeddings": True,
                      "rope_parameters": {"rope_type": "dynamic", "alpha": 50.0, "factor": 1.0, "rope_theta": 10000.0}},

@@ -217,7 +217,7 @@ class DeviceStepInputs final : public DeviceStepView {
   int64_t all_tokens_ = 0;
   int64_t num_draws_ = 0, settings_ = 0, extras_ = 0, draw_words_ = 0;
   bool has_extras_ = false, tells_logprobs_ = false;
-  int64_t most_top_ = 0;  // of the rows of the step
+  int64_t most_top_ = 0;  // maximum over the rows of the step
   // Offsets of results that are copied back.
   int64_t drawn_tokens_ = 0, drawn_errors_ = 0, drawn_logprobs_ = 0, drawn_tops_ = 0;
 };

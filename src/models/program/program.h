@@ -54,7 +54,7 @@ struct LayerOps {
 struct State {
   std::string name;
   int64_t layer = 0;               // layer of the cache
-  int64_t bytes_per_token = 0;     // in blocks of the KV cache
+  int64_t bytes_per_token = 0;     // bytes in blocks of the KV cache
   int64_t bytes_per_sequence = 0;  // independent of its length
 };
 
