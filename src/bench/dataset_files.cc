@@ -84,7 +84,7 @@ Result<std::string> ImageUrlOf(const std::string& name) {
   return std::move(image.url);
 }
 
-// Reads the images of a line. `place`: of the line, for errors.
+// Reads the images of a line. `place`: where the line is, for errors.
 Status AddImagesOf(const json::Value& line, const std::string& place, Prompt& prompt) {
   const json::Value* files = line.Find("image_files");
   if (files == nullptr || !files->is_array())

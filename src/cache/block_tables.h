@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// List 0 belongs to the group that keeps all positions. Ownership: as BlockList.
+// List 0 belongs to the group that keeps all positions. Ownership: like BlockList.
 class BlockTables {
  public:
   explicit BlockTables(int64_t num_groups = 1) : lists_(static_cast<size_t>(num_groups)) {}

@@ -13,7 +13,7 @@ namespace sluice {
 
 // Implemented by a CacheListener that also receives the changes of the tiers.
 // CacheListener::OnCleared means that all blocks of the tiers were removed as well. Thread safety:
-// as CacheListener.
+// like CacheListener.
 class TierListener {
  public:
   virtual ~TierListener() = default;

@@ -29,7 +29,7 @@ Result<std::unique_ptr<recording::FlightRecorder>> StartRecorder(
 // Returns the folder of a model's recordings, inside the folder of --record, for a server with
 // several models.
 std::filesystem::path RecordingFolder(const options::Settings& settings, std::string_view model);
-// How a model's receipts are made; null without --receipts. `digest`: of its weights.
+// How a model's receipts are made; null without --receipts. `digest`: the digest of its weights.
 Result<std::shared_ptr<const ReceiptIssuer>> ReceiptIssuerOf(const options::Settings& settings,
                                                              const std::string& digest,
                                                              const EngineInfo& info);

@@ -446,8 +446,8 @@ class RuleReader {
   size_t at_ = 0;
   std::vector<std::string_view> names_;
   std::unordered_map<std::string_view, size_t> rules_;
-  std::vector<std::vector<size_t>> bodies_;  // indexed by rule: its nodes; several if it is defined
-                                             // again
+  std::vector<std::vector<size_t>> bodies_;  // indexed by rule: the nodes of the rule; several if
+                                             // it is defined again.
   std::vector<RuleNode> nodes_;
   std::vector<bool> nullable_;              // indexed by node
   std::vector<std::vector<size_t>> edges_;  // indexed by rule: the rules to which it leads

@@ -71,7 +71,7 @@ struct Part {
 
   const Property* FindProperty(std::string_view name) const;
   bool Requires(std::string_view name) const;
-  // Whether the part allows all values of its kind.
+  // Whether the part allows all values of its type.
   bool IsFree() const;
 };
 

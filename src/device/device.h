@@ -180,9 +180,9 @@ Result<std::vector<DeviceInfo>> ListCudaDevices();
 bool BuiltWithHip();
 Result<std::vector<DeviceInfo>> ListHipDevices();
 
-// Opens a device and checks that it can run this program's kernels. kUnsupported: as
-// ListCudaDevices, or no kernel was compiled for the device's compute capability (the error names
-// both); kNotFound: no device has this ordinal.
+// Opens a device and checks that it can run this program's kernels. kUnsupported: for the reasons
+// of ListCudaDevices, or because no kernel was compiled for the device's compute capability (the
+// error names both); kNotFound: no device has this ordinal.
 Result<std::unique_ptr<Device>> OpenDevice(DeviceKind kind, int ordinal);
 
 }  // namespace sluice

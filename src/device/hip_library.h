@@ -71,7 +71,7 @@ Result<const HipLibrary*> OpenHipLibrary();
 
 // Whether the device is unusable for this process after this error.
 bool IsFatalHipError(int code);
-// kInternal, as GpuRuntime::failure. REQUIRES: the library is open.
+// kInternal, like GpuRuntime::failure. REQUIRES: the library is open.
 Error HipFailure(const std::string& purpose, int code);
 // kUnsupported: why there is no usable device. `code`: of hipGetDeviceCount. REQUIRES: the library
 // is open.

@@ -41,7 +41,7 @@ constexpr const char* kSnapshotFolder = "states";
 // memory and disk.
 struct TierShare {
   const char* what = "";
-  int64_t piece_bytes = 0;  // 0: nothing of this kind is kept
+  int64_t piece_bytes = 0;  // 0: no data of this kind is kept
   int64_t ram_bytes = 0;    // per engine
   int64_t disk_bytes = 0;
   int64_t disk_bytes_per_second = 0;

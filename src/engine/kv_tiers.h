@@ -34,7 +34,7 @@ int64_t MostTierBytes(const OffloadConfig& offload, int num_engines);
 Result<TierIdentity> TierIdentityOf(const EnginePlan& plan, const ModelConfig& model,
                                     const std::filesystem::path& folder);
 
-// The disk tiers that all engines of a plan share; null: none. Thread safety: as DiskTier.
+// The disk tiers that all engines of a plan share; null: none. Thread safety: like DiskTier.
 struct DiskTiers {
   std::shared_ptr<DiskTier> blocks;
   std::shared_ptr<DiskTier> snapshots;  // null also if sequences keep no states

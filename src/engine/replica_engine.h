@@ -31,7 +31,7 @@ class ReplicaEngine final : public Engine {
   // After this time, an idle engine whose last steps failed gets a request again, as a test.
   static constexpr std::chrono::seconds kRetryInterval{10};
 
-  // `info`: describes all engines together. `seed`: as EngineConfig::seed. `caches_prefixes`:
+  // `info`: describes all engines together. `seed`: like EngineConfig::seed. `caches_prefixes`:
   // whether each engine has a prefix cache.
   ReplicaEngine(std::vector<std::unique_ptr<Engine>> engines, EngineInfo info, uint64_t seed,
                 bool caches_prefixes);

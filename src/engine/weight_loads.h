@@ -16,7 +16,8 @@ namespace sluice {
 // engine before the others. Thread safety: one thread at a time.
 class WeightLoads {
  public:
-  // `plan`: of the engines. `ranks_here`: processes on this machine that load at the same time.
+  // `plan`: the plan of the engines. `ranks_here`: processes on this machine that load at the same
+  // time.
   WeightLoads(EnginePlan plan, ModelConfig model, int ranks_here = 1);
 
   // A model of one rank on the CPU, with its own threads. If there are several engines, the first

@@ -9,9 +9,9 @@
 namespace sluice::kernels {
 
 // Computes attention over all positions of a slice, including those after a row's own. `reach`: if
-// > 0, only over positions at most that far from the row's own. `bf16_products`: as
-// AttentionScores::bf16_products. Scratch as for Attention. REQUIRES: every slice is a whole
-// sequence (context 0); AppendKv has been called for it.
+// > 0, only over positions at most that far from the row's own. `bf16_products`: like
+// AttentionScores::bf16_products. Needs scratch memory like Attention. REQUIRES: every slice is a
+// whole sequence (context 0); AppendKv has been called for it.
 void BidirectionalAttention(ThreadPool& pool, const KvCacheView& cache,
                             std::span<const AttentionSlice> slices, int32_t reach, const float* q,
                             int64_t q_stride, int num_heads, float scale, void* out,

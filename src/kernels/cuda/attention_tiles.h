@@ -1,5 +1,5 @@
 // How attention is divided among thread blocks, for the kernels and for the plan on the host.
-// Includes nothing, as device_kernels.h.
+// Like device_kernels.h, this header includes nothing.
 //
 // The heads of a KV head's group are divided into head tiles of at most 16 heads, of nearly equal
 // size. A tile of query rows consists of the rows of some tokens for one head tile, token by token:

@@ -97,8 +97,8 @@ struct IndexRow {
 
 // kernels/select_positions.h, with queries rounded to BF16. chosen[row, i] is the place of the
 // i-th selected position in the cache: block * block_rows + its row in the block. A row that sees
-// at most top_k positions gets all of them; the rest of its list is not written. REQUIRES: as
-// IndexAppendArgs; positions below max_context.
+// at most top_k positions gets all of them; the rest of its list is not written. REQUIRES: the
+// conditions of IndexAppendArgs, and positions below max_context.
 struct SelectPositionsArgs {
   const uint16_t* q;     // BF16 [rows, heads, dim]
   const float* weights;  // [rows, heads]

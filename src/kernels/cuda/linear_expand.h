@@ -28,7 +28,7 @@ __device__ __forceinline__ void ExpandI8(uint32_t word, uint32_t& low, uint32_t&
   high = pairs[1];
 }
 
-// Returns -(128 + the zero point of an I4 group) in both halves. `word`: as
+// Returns -(128 + the zero point of an I4 group) in both halves. `word`: the format of
 // GroupScales::kWithZeros.
 __device__ __forceinline__ uint32_t RaisedI4Zeros(uint32_t word) {
   const uint32_t zero = word & device::kInt4ZeroMask;

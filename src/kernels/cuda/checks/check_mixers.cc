@@ -306,8 +306,8 @@ class Recurrence {
     const double scale = shape_.corrects ? factor / std::sqrt(squares + double{1e-6f}) : 1;
     for (size_t i = 0; i < key.size(); ++i) {
       key[i].value = from[i] * scale;
-      // Half of the roundings of the sum of squares; then those of the root, the factor, a division
-      // and a product.
+      // Counts half of the roundings of the sum of squares, and the roundings of the root, the
+      // factor, a division and a product.
       key[i].error =
           shape_.corrects ? std::abs(key[i].value) * Gamma((shape_.key_dim / 32.0 + 8) / 2 + 5) : 0;
     }
