@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 
 def inspect(program, config):
-    """What is missing; None if nothing is."""
+    """Describes what is missing; None if nothing is."""
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "config.json").write_text(json.dumps(config))
         run = subprocess.run([program, "inspect", folder, "--json"], capture_output=True, text=True, check=False)

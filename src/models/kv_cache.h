@@ -84,7 +84,7 @@ class KvCache {
   // Allocates the states of `num_slots` sequences. kResourceExhausted if the system refuses to
   // provide the memory.
   Status AllocateStates(const StateLayout& layout, int64_t num_slots);
-  // Uses the caller's memory for the states, as StateCache::Wrap.
+  // Uses the caller's memory for the states, like StateCache::Wrap.
   void WrapStates(const StateLayout& layout, int64_t num_slots, void* memory) {
     states_ = StateCache::Wrap(layout, num_slots, memory);
   }

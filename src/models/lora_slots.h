@@ -40,7 +40,7 @@ class LoraSlots final : public LoraStore {
   };
   // Returns whether the adapter in the slot replaces any tensor of the base.
   bool Replaces(int slot) const { return replaces_[static_cast<size_t>(slot)] != 0; }
-  // Returns the adapter's own matrices that replace modules of the layer. `linear`: as
+  // Returns the adapter's own matrices that replace modules of the layer. `linear`: like
   // LoraReplaceable::linear.
   std::span<const OwnMatrix> MatricesOf(int slot, const LinearWeights* linear) const;
   // Returns the adapter's own embedding; null if it uses the base's.
@@ -114,7 +114,7 @@ class LoraStep {
   const LoraSlots& slots() const { return *slots_; }
   // Computes the layer's results `y` again with the adapter's weights, for rows of `x` whose
   // adapter replaces `linear`. The first row of `x` is row `first_row` of the step. `bias`: the
-  // bias already added to `y`, may be null. `linear`: as LoraReplaceable::linear.
+  // bias already added to `y`, may be null. `linear`: like LoraReplaceable::linear.
   void Replace(ThreadPool& pool, const LinearWeights* linear, const std::vector<float>* bias,
                const kernels::Activations& x, int64_t first_row, float* y, int64_t y_stride) const;
   // Like Replace, for the embeddings of `tokens` (all rows of the step), times `scale`.

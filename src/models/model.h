@@ -72,8 +72,8 @@ struct ModelOptions {
   RecordedSteps recorded = {};               // on a device: graphs to capture
   // Number of sequences whose states the cache holds; 0 if the model keeps no states.
   int64_t state_slots = 0;
-  // Counts the time of each operator, on a device by waiting for it; null: not counted. Of ranks
-  // that share layers, only the first counts.
+  // Counts the time of each operator; on a device, by waiting for the operator. Null: times are not
+  // counted. If ranks share layers, only the first rank counts.
   std::shared_ptr<OpTimes> op_times = {};
   HandedRows handed = {};  // contents of StepInput::handed, or on a device of handed_rows()
   // Number of places for rows of images (StepInput::stored_image_rows); 0: steps have none.

@@ -54,10 +54,10 @@ bool LeavesThoughtOpen(const ReasoningFormat& format, std::string_view turn);
 // is false; nullopt if neither is set.
 std::optional<bool> ThinkingSwitch(const json::Value& template_kwargs);
 
-// Reads one answer. The inner readers receive one byte at a time, so the events (adjacent ones of
-// one kind joined) do not depend on how the text is cut into pieces. If the text ends inside a
-// call, the call is reported only if its name is known, with the arguments so far. Thread safety:
-// one thread.
+// Reads one answer. The inner readers receive one byte at a time, so the events (after adjacent
+// events of the same kind are joined) do not depend on how the text is cut into pieces. If the text
+// ends inside a call, the call is reported only if its name is known, with the arguments so far.
+// Thread safety: one thread.
 class AnswerReader {
  public:
   explicit AnswerReader(const AnswerReaderOptions& options);

@@ -21,7 +21,7 @@ struct DrawJob {
   SequenceSampling* sequence = nullptr;
   TokenHistory history;
   int64_t num_output_tokens = 0;  // includes tokens that are drawn but not yet in `history`
-  int64_t row = 0;                // not used here; for the caller
+  int64_t row = 0;                // not used here, only by the caller
   // Result. False: the host must draw, because the row needs more space than there is, or its
   // constraint cannot be followed in this step.
   bool is_possible = false;

@@ -294,7 +294,8 @@ class Scheduler {
   }
   // Adds tokens to the sequence's slice of this step, creating the slice if necessary.
   void PlanTokens(ScheduledSequence& sequence, int64_t num_tokens, Budget& budget);
-  // Chooses which sequence of `share` to preempt; null: of all shares.
+  // Chooses which sequence of `share` to preempt, or if `share` is null, which sequence of all
+  // shares.
   ScheduledSequence* PickVictim(const Share* share) const;
   void Preempt(ScheduledSequence& victim);
   void InsertWaiting(ScheduledSequence& sequence);

@@ -51,8 +51,8 @@ class IncrementalDetokenizer {
   // state.
   std::string pending_bytes_;
   size_t num_pending_ = 0;  // Number of tokens in pending_bytes_.
-  // Used for other decoders: the tokens that may still affect later text. `prefix_` is the text of
-  // the first `prefix_tokens_` of them, which has been emitted.
+  // Used with all other decoders: the tokens that may still affect later text. `prefix_` is the
+  // text of the first `prefix_tokens_` of them, which has been emitted.
   std::vector<int32_t> window_;
   std::string prefix_;
   size_t prefix_tokens_ = 0;

@@ -31,7 +31,7 @@ class Pipeline {
   static Result<std::unique_ptr<Pipeline>> Create(TokenizerJson parts,
                                                   std::vector<AddedToken> late_tokens);
 
-  // As Tokenizer::EncodeWithin. If `is_exceeded` is given, a text beyond the limit is no error:
+  // Like Tokenizer::EncodeWithin. If `is_exceeded` is given, a text beyond the limit is no error:
   // sets *is_exceeded and encodes the rest without matching.
   Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens,
                                       const std::function<bool()>& stop,

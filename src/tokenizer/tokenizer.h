@@ -65,7 +65,7 @@ class Tokenizer {
     size_t tokens = 0;
     bool keeps_ends = false;  // Keeps the ends of the texts instead of their beginnings.
   };
-  // A limit truncates the longer text first, like transformers' "longest_first". Errors: as
+  // A limit truncates the longer text first, like transformers' "longest_first". Errors: those of
   // EncodeWithin.
   Result<Pair> EncodePair(std::string_view first, std::string_view second,
                           const std::optional<PairLimit>& limit = std::nullopt) const;

@@ -72,7 +72,7 @@ def numbers(parts):
 
 
 def compare(row, status, text):
-    """What is wrong with an answer; '' if nothing is."""
+    """Describes what is wrong with an answer; '' if it is right."""
     if status != row["status"]:
         return "status %d, not %d: %s" % (status, row["status"], text[:200])
     if "events" in row:

@@ -14,7 +14,7 @@ namespace {
 constexpr uint16_t kAmdGpu = 224;
 constexpr uint32_t kMetadataNote = 32;
 
-// Reads MessagePack. Of a file, it keeps only the content of the kernels' maps.
+// Reads MessagePack. It keeps only the content of the kernels' maps.
 class Metadata {
  public:
   Metadata(const unsigned char* begin, size_t bytes) : at_(begin), end_(begin + bytes) {}

@@ -97,7 +97,7 @@ void SetOrder(const std::string& order) {
   sluice::emulator::SetOrder(Order::kSeeded, std::strtoull(order.c_str(), nullptr, 10));
 }
 
-// What a call answers before it does anything.
+// Returns the error that a call returns before it does anything.
 int Begin(const char* function) {
   const std::lock_guard lock(Lock());
   Machine& machine = TheMachine();

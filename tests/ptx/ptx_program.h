@@ -145,7 +145,7 @@ enum : uint64_t {
 
 struct Instruction {
   Op op;
-  Type type = Type::kNone;  // the last that its name says; of cvt and mma: of the result
+  Type type = Type::kNone;  // the last type in its name; for cvt and mma, the type of the result
   Type from = Type::kNone;  // of cvt: the type of the argument; of mma: the type of a and b
   Space space = Space::kNone;
   Rounding rounding = Rounding::kNearest;

@@ -28,7 +28,7 @@ FURTHER = {
                     "rope_parameters": {"full_attention": {"rope_type": "yarn", "rope_theta": 500000.0, "partial_rotary_factor": 0.5,
                                                            "factor": 4.0, "original_max_position_embeddings": 24},
                                         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
-    # A gate for each number, no cap, no windows, the default ropes of the class.
+    # A gate for each element, no cap, no windows, the default RoPE settings of the class.
     "tiny-laguna-numbers": {**COMMON, **TINY, **EXPERTS, "model_type": "laguna", "architectures": ["LagunaForCausalLM"],
                             "intermediate_size": 48, "shared_expert_intermediate_size": 24, "num_hidden_layers": 2,
                             "gating": "per-element", "attention_bias": True, "tie_word_embeddings": True},

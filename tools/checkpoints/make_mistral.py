@@ -33,7 +33,7 @@ NUM_SPECIAL = 30
 VOCABULARY = 360
 PATTERN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+"
            r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-# What the tokens are trained on.
+# The text on which the tokens are trained.
 WORDS = ("the weather in the north is the same as the weather in the east when the wind is weak and the other waters are warm; "
          "there they gather, and then they are there another winter, either here or where the river is near {\"name\": \"the\", \"id\": 10} ")
 YARN = {"factor": 4.0, "beta": 32.0, "alpha": 1.0, "original_max_position_embeddings": 24, "apply_scale": False}
@@ -74,7 +74,7 @@ def in_lines(value):
 
 
 def own_order(weight, heads):
-    """The rows of q or k as they are before transformers permutes them: the two elements that are rotated together side by side."""
+    """The rows of q or k as they are before transformers permutes them: the two elements that are rotated together are adjacent."""
     rows, cols = weight.shape
     return weight.view(heads, 2, rows // heads // 2, cols).transpose(1, 2).reshape(rows, cols).contiguous()
 

@@ -127,7 +127,7 @@ VARIANTS = {
     # Norms only after sublayers, and over all heads together.
     "tiny-olmo2": {**COMMON, **SMALL, "model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "intermediate_size": 80,
                    "num_hidden_layers": 2, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # The same with windows, and YaRN in the layers without.
+    # The same with windows; layers without a window have YaRN.
     "tiny-olmo3": {**COMMON, **SMALL, "model_type": "olmo3", "architectures": ["Olmo3ForCausalLM"], "intermediate_size": 80,
                    "num_hidden_layers": 3, "sliding_window": 24, "rope_theta": 500000.0, "tie_word_embeddings": False,
                    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
@@ -148,7 +148,7 @@ VARIANTS = {
                               "num_experts_per_tok": 3, "layer_types": ["attention", "attention"], "position_embedding_type": "rope", "mamba_n_heads": 4,
                               "rope_theta": 10000.0, "tie_word_embeddings": True, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
                               "attention_multiplier": 0.05, "logits_scaling": 0.5},
-    # A head size that is no multiple of a vector, GELU by erf, a partial factor that is ignored, an old spelling of the class, no theta.
+    # A head size that is not a multiple of a vector, GELU by erf, a partial factor that is ignored, an old spelling of the class, no theta.
     "tiny-llama-narrow": {**LLAMA, "architectures": ["LLaMAForCausalLM"], "hidden_size": 36, "intermediate_size": 44,
                           "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 18, "hidden_act": "gelu",
                           "partial_rotary_factor": 0.5, "tie_word_embeddings": False},
@@ -209,7 +209,7 @@ VARIANTS = {
     "tiny-qwen3.5": {**COMMON, **DELTA, "model_type": "qwen3_5_text", "architectures": ["Qwen3_5ForConditionalGeneration"],
                      "intermediate_size": 80, "linear_num_key_heads": 4, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
                      "linear_value_head_dim": 16, "tie_word_embeddings": True},
-    # Separate convolutions, update rates up to 2, norms after attention and before the other sublayers.
+    # Separate convolutions for q, k and v, update rates up to 2, norms after attention but before the other sublayers.
     "tiny-olmo-hybrid": {**COMMON, "pad_token_id": 0, "model_type": "olmo_hybrid", "architectures": ["OlmoHybridForCausalLM"], "hidden_size": 32,
                          "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2,
                          "layer_types": ["linear_attention", "linear_attention", "full_attention"], "linear_num_key_heads": 2,
@@ -282,12 +282,12 @@ VARIANTS = {
                          "num_nextn_predict_layers": 0,
                          "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
                                              "mscale": 0.7, "mscale_all_dim": 1.0, "original_max_position_embeddings": 24}},
-    # q directly from the hidden rows, softmax routing in groups ranked by their best expert, two shared experts.
+    # q is computed directly from the hidden rows; softmax routing in groups ranked by their best expert, two shared experts.
     "tiny-deepseek-v2": {**COMMON, **LATENT, "model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], "q_lora_rank": None,
                          "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2, "first_k_dense_replace": 0,
                          "n_group": 4, "topk_group": 2, "topk_method": "group_limited_greedy", "norm_topk_prob": False,
                          "routed_scaling_factor": 1.5, "rope_theta": 10000.0},
-    # q directly from the hidden rows, no groups; YaRN and the numbers of experts named as published.
+    # q is computed directly from the hidden rows; no groups; YaRN and the numbers of experts have the published names.
     "tiny-sarvam-mla": {**COMMON, **LATENT, "model_type": "sarvam_mla", "architectures": ["SarvamMLAForCausalLM"], "q_lora_rank": None,
                         "num_experts": 6, "num_experts_per_tok": 2, "num_shared_experts": 1, "first_k_dense_replace": 1, "rope_theta": 10000.0,
                         "rope_scaling": {"type": "deepseek_yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
@@ -337,7 +337,7 @@ VARIANTS = {
     # Half-split rope; multipliers on embeddings, sublayers and logits.
     "tiny-minicpm3": {**COMMON, **LATENT, "model_type": "minicpm3", "architectures": ["MiniCPM3ForCausalLM"], "q_lora_rank": 20,
                       "scale_emb": 3, "scale_depth": 1.4, "dim_model_base": 16, "rope_theta": 10000.0, "tie_word_embeddings": True},
-    # Partial rope spelt as published, a norm over all heads together, a bias for the choice of experts.
+    # Partial rope with the published spelling of its key, a norm over all heads together, a bias for the choice of experts.
     "tiny-minimax-m2": {**COMMON, **TINY, "model_type": "minimax_m2", "architectures": ["MiniMaxM2ForCausalLM"], "intermediate_size": 24,
                         "num_hidden_layers": 2, "num_local_experts": 6, "num_experts_per_tok": 3, "rotary_dim": 12, "rope_theta": 10000.0,
                         "tie_word_embeddings": False},

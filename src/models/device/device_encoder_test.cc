@@ -39,7 +39,7 @@ ModelConfig ConfigOf(const std::string& name, int64_t num_scores) {
   return *config;
 }
 
-// Returns the results of each text: of all rows, or of the first one.
+// Returns the results of each text, either of all rows or of the first one.
 std::vector<std::vector<float>> Run(Model& model, KvCache& cache, const ModelOptions& options,
                                     const std::vector<Text>& texts, bool all_rows) {
   std::vector<int32_t> tokens, positions, rows, seconds, counts;

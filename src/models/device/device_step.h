@@ -104,9 +104,9 @@ class DeviceStepInputs final : public DeviceStepView {
   static bool HasRoomForSnapshots(const PaddedStep& padded, size_t count) {
     return static_cast<int64_t>(count) <= padded.rows;
   }
-  // The rows with adapters: of the step, or of its logit rows, as indices among these. Sets
-  // AddLoraArgs::tiles, rows, num_tiles and slots. all_tokens(): tokens in the vocabulary of all
-  // ranks. REQUIRES: the step has adapters.
+  // The rows with adapters, among the rows of the step or among its logit rows; indices count
+  // these. Sets AddLoraArgs::tiles, rows, num_tiles and slots. all_tokens(): tokens in the
+  // vocabulary of all ranks. REQUIRES: the step has adapters.
   device::AddLoraArgs Adapters(bool of_logit_rows) const override;
   const int32_t* all_tokens() const override { return OnDevice<int32_t>(all_tokens_); }
   bool has_adapters() const override { return has_adapters_; }

@@ -64,7 +64,7 @@ std::vector<std::vector<float>> RopeTablesOf(const TowerSpec& spec) {
   return {spec.rope_frequencies};
 }
 
-// A program with its weights and buffer offsets. `memory`: of the weights.
+// A program with its weights and buffer offsets. `memory`: the memory of the weights.
 struct PlacedTower {
   program::Program program;
   DeviceProgramWeights weights;

@@ -127,7 +127,7 @@ struct DeviceLinearWeights {
   DeviceInputs inputs = {};
   // I32 [k] on the device: order of inputs in the matrix's columns; null: unchanged.
   const int32_t* input_order = nullptr;
-  int lora_layer = -1;  // as LinearWeights::lora_layer; for experts ExpertWeights::lora_layer
+  int lora_layer = -1;  // like LinearWeights::lora_layer; for experts ExpertWeights::lora_layer
 };
 
 // One linear layer of every expert.

@@ -85,7 +85,7 @@ constexpr ConfigDefaults kMoeDefaults = {.vocab_size = 103424,
                                          .eos_token_id = 2,
                                          .tie_word_embeddings = true};
 
-// As ERNIE, except for the RoPE style. Source: transformers' PaddleOCRTextModel.
+// Like ERNIE, except for the RoPE style. Source: transformers' PaddleOCRTextModel.
 Status ReadPaddle(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadDense(fields, config));
   for (LayerSpec& layer : config.spec.layers)

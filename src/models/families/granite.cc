@@ -1,6 +1,6 @@
-// Granite 3 and 4: as Llama, with factors on the embedding, on each sublayer's result before the
-// residual, on q . k and on the logits. Granite 4 has other names for the MLP's modules, and may
-// have layers without RoPE, Mamba-2 instead of most attention, and experts in parallel with the
+// Granite 3 and 4: like Llama, but with factors on the embedding, on each sublayer's result before
+// the residual, on q . k and on the logits. Granite 4 has other names for the MLP's modules, and
+// may have layers without RoPE, Mamba-2 instead of most attention, and experts in parallel with the
 // MLP.
 #include <algorithm>
 #include <optional>

@@ -1,5 +1,5 @@
-// Mistral and Ministral: as Llama, without biases; some releases have a sliding window. Mistral
-// Small 3.1 and Ministral 3 are models for text and images whose text part is one of these.
+// Mistral and Ministral: like Llama, but without biases; some releases have a sliding window.
+// Mistral Small 3.1 and Ministral 3 are models for text and images whose text part is one of these.
 #include <fmt/format.h>
 
 #include "models/families/mistral4.h"

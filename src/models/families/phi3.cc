@@ -1,5 +1,5 @@
-// Phi-3 and Phi-4: as Llama, with q, k and v in one tensor and gate and up in another; RoPE on a
-// part of each head, with a divisor per frequency (longrope); and a window.
+// Phi-3 and Phi-4: like Llama, but with q, k and v in one tensor and gate and up in another; RoPE
+// on a part of each head, with a divisor per frequency (longrope); and a window.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

@@ -1,4 +1,4 @@
-// Qwen3 dense, and Qwen3-VL, whose RoPE also uses rows and columns of images: as Llama, with
+// Qwen3 dense, and Qwen3-VL, whose RoPE also uses rows and columns of images: like Llama, but with
 // per-head RMS norms of q and k before RoPE, and a sliding window if config.json enables it. Only
 // attention has biases.
 #include "models/families/qwen3.h"

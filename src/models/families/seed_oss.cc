@@ -1,4 +1,4 @@
-// Seed-OSS: as Llama, with biases on q, k and v.
+// Seed-OSS: like Llama, but with biases on q, k and v.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

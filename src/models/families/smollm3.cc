@@ -1,4 +1,4 @@
-// SmolLM3: as Llama, without RoPE in every fourth layer.
+// SmolLM3: like Llama, but without RoPE in every fourth layer.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

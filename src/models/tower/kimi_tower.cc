@@ -49,7 +49,8 @@ Result<TowerSpec> ReadKimiTower(const TowerFields& fields) {
   spec.positions = TowerSpec::Positions::kBicubic;
   spec.position_tensor = tower + "patch_embed.pos_emb.weight";
   spec.position_shape = {side, side, spec.hidden};
-  // Pairs of a head's numbers turn by column and row in turn, with the same frequency.
+  // Pairs of a head's numbers are rotated alternately by column and by row, with the same
+  // frequency.
   spec.rope_style = kernels::RopeStyle::kInterleaved;
   for (const float frequency :
        kernels::RopeFrequencies(static_cast<int>(spec.head_dim / 2), theta, std::nullopt)) {

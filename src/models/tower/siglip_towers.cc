@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMostPixels = 1 << 16;
 
-// Reads the layers whose results are output side by side, and reduces spec.num_layers to the last
+// Reads the layers whose results are concatenated, and reduces spec.num_layers to the last
 // of them. Negative numbers count from the last layer; 0 is the input of the first.
 Status ReadFeatureLayers(const TowerFields& fields, int64_t absent, TowerSpec& spec) {
   constexpr const char* kField = "vision_feature_layer";

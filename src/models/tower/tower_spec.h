@@ -144,7 +144,8 @@ struct TowerSpec {
   std::vector<bool> whole;  // whether each layer attends to the whole image
 
   // --- After the layers
-  // Layers, ascending, whose results are taken, side by side; empty: only those of the last.
+  // Layers in ascending order whose results are concatenated; empty: only the results of the last
+  // layer.
   std::vector<int64_t> features;
   std::vector<ProjectorStep> projector;
   std::vector<TowerLevel> levels;

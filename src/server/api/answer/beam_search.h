@@ -41,7 +41,7 @@ std::vector<Beam> BestBeams(std::vector<Beam> completed, std::vector<Beam> open,
 
 // Runs the search for every prompt of the request. A step submits each open beam for one token with
 // 2 x width candidates; the prefix cache keeps the beam's prefix. The writer receives each choice
-// once, at its end. Ownership: as Generation.
+// once, at its end. Ownership: like Generation.
 class BeamSearch : public AbortableRequest, public std::enable_shared_from_this<BeamSearch> {
  public:
   // Starts the search. REQUIRES: called on a worker thread.

@@ -49,7 +49,7 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
   using Clients = std::list<Client>;
 
  public:
-  // An admitted request. Thread safety: as ClientLimits.
+  // An admitted request. Thread safety: like ClientLimits.
   class Ticket {
    public:
     Ticket(std::shared_ptr<ClientLimits> limits, Clients::iterator client)

@@ -17,7 +17,7 @@ namespace sluice {
 // The constant parts of a response's JSON: the text around its members `output`, `status` and
 // `usage`.
 struct ResponseFrame {
-  // `shown`: as ResponsesRequest::shown. `created`: Unix time in seconds.
+  // `shown`: like ResponsesRequest::shown. `created`: Unix time in seconds.
   ResponseFrame(std::string id, int64_t created, const std::string& model, const json::Value& shown,
                 const SamplingParams& sampling);
 
