@@ -217,7 +217,7 @@ def speculation(options):
 
 
 def shared_cores(options):
-    """Decode beside twice as many busy loops as cores, relative to its fair share of the cores."""
+    """The speed of decoding while twice as many busy loops as cores run, relative to its fair share of the cores."""
     loops = 2 * options.cores
     share = min(1, options.cores / (options.threads + loops))
     alone, beside = [], []

@@ -40,7 +40,7 @@ struct DatasetOptions {
   // Whether to send prompts as lists of ids. Prompts of kRandom are then not converted to text, so
   // that their number of tokens is exact with any vocabulary.
   bool send_ids = false;
-  // Number of output tokens; absent or -1: as the file states.
+  // Number of output tokens; absent or -1: the number in the file.
   std::optional<int64_t> output_len = std::nullopt;
   // For kRandom: adds images to each request.
   std::optional<RandomImageOptions> images = std::nullopt;

@@ -11,7 +11,7 @@ namespace sluice::cli {
 
 // Returns the model's config.json and the headers of its files, the kernels' instruction set, which
 // this call selects, and a description of how this machine computes. Errors: kNotFound and
-// kInvalidData, as for reading the files.
+// kInvalidData from reading the files.
 Result<std::vector<Fact>> ModelFacts(const EngineConfig& config);
 
 }  // namespace sluice::cli

@@ -28,7 +28,7 @@ namespace sluice {
 class ReplicaEngine final : public Engine {
  public:
   static constexpr std::chrono::seconds kWatchInterval{1};
-  // After this time, an idle engine whose last steps failed gets a request again, as a test.
+  // After this time, an idle engine whose last steps failed gets a request again, to test it.
   static constexpr std::chrono::seconds kRetryInterval{10};
 
   // `info`: describes all engines together. `seed`: like EngineConfig::seed. `caches_prefixes`:

@@ -122,7 +122,8 @@ TEST(AskPrompts, TheFirstFailureEndsTheOthersRetries) {
   const auto answers =
       AskPrompts(HttpClient(server.url()), Prompts({"bad", "good"}), Options(2, 1000), NoProgress);
   ASSERT_FALSE(answers);
-  EXPECT_THAT(answers.error().message, HasSubstr("question 1: the server answered 400: no such"));
+  EXPECT_THAT(answers.error().message,
+              HasSubstr("question 1: the server answered with 400: no such"));
   EXPECT_LT(passing, 10);
 }
 

@@ -42,7 +42,7 @@ struct ModelOptions {
       ElementType::kBF16;  // type of the inputs of matrix products: BF16 or F32
   enum class LoadFormat { kAuto, kDummy } load_format = LoadFormat::kAuto;
   // Rounding of the inputs of quantized linear layers. kAuto: to INT8 if the scheme does so and the
-  // compute type is BF16. kBf16: none. kCheckpoint: as the scheme says.
+  // compute type is BF16. kBf16: none. kCheckpoint: as the scheme specifies.
   enum class ActivationRounding { kAuto, kBf16, kCheckpoint };
   ActivationRounding activation_format = ActivationRounding::kAuto;
   // On a device: a row's result does not depend on the rest of the step. On the CPU it never does.

@@ -294,8 +294,9 @@ Status CheckTokenIds(const ModelConfig& config) {
   return {};
 }
 
-// YaRN multiplies the rotated q and k by a factor, so their products by its square. A norm after
-// the rotation cancels it. If heads are rotated in part, the rotation itself must apply the factor.
+// YaRN multiplies the rotated q and k by a factor, which multiplies their products by its square. A
+// norm after the rotation cancels it. If heads are rotated in part, the rotation itself must apply
+// the factor.
 void ApplyAttentionFactor(ModelConfig& config) {
   const double factor = config.rope.scaling ? config.rope.scaling->attention_factor : 1;
   if (factor == 1) return;

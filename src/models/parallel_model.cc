@@ -128,7 +128,7 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
     mine.stop = stop;
   }
   ASSIGN_OR_RETURN(const nccl::Functions* nccl, NcclFor(device.info().kind));
-  // Before the weights are loaded, so that a group that fails to form is reported early.
+  // This precedes the loading of the weights, so that a group that fails to form is reported early.
   ASSIGN_OR_RETURN(mine.group, MakeNcclGroup(*nccl, *rank.all, rank.stage.get(), *mine.stream,
                                              {.deadline = parallel.deadline, .stop = mine.stop}));
   ASSIGN_OR_RETURN(const ModelMemory memory,

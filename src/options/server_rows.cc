@@ -40,20 +40,22 @@ void AddHttpRows(std::vector<Option>& table) {
   rows.List("allowed-headers", "*", "CORS: headers that browsers may send.");
   rows.Flag("allow-credentials", "CORS: let browsers send credentials.");
   rows.Size("max-request-bytes", "64MiB",
-            "Largest body of a request; a larger one is answered 413.", {.range = {1024, 1e11}});
+            "Largest body of a request; a larger one is answered with 413.",
+            {.range = {1024, 1e11}});
   rows.Size("request-memory-bytes", "",
             "Maximum memory of all request bodies, prompts and answers; a request that never fits "
-            "is answered 413, one that does not fit now 503. Default: half of the memory that "
+            "is answered with 413, one that does not fit now 503. Default: half of the memory that "
             "weights, workspace and KV cache leave free, at most 1 GiB.",
             {.range = {1048576, 1e13}});
-  rows.Size("h11-max-incomplete-event-size", "1MiB",
-            "Largest head (request line and headers) of a request; a larger one is answered 431.",
-            {.vllm_default = "4MiB", .range = {1024, 1073741824}});
+  rows.Size(
+      "h11-max-incomplete-event-size", "1MiB",
+      "Largest head (request line and headers) of a request; a larger one is answered with 431.",
+      {.vllm_default = "4MiB", .range = {1024, 1073741824}});
   rows.Integer("max-connections", "4096", "Maximum number of connections at a time.",
                {.range = {1, 1e6}});
   rows.Integer("max-num-queued-reqs", "4096",
                "Maximum number of unfinished requests, including running ones; further requests "
-               "are answered 503.",
+               "are answered with 503.",
                {.range = {1, 1e6}});
   rows.Size(
       "response-store-bytes", "256MiB",
@@ -66,15 +68,15 @@ void AddHttpRows(std::vector<Option>& table) {
             {.value = ValueKind::kFolder});
   rows.Integer("limit-requests-per-minute", "0",
                "Maximum number of requests per minute of each client (API key, else address); "
-               "further requests are answered 429; 0: no limit.",
+               "further requests are answered with 429; 0: no limit.",
                {.range = {0, 1e9}});
   rows.Integer("limit-tokens-per-minute", "0",
                "Maximum number of tokens per minute of each client, in prompts and answers; "
-               "further requests are answered 429; 0: no limit.",
+               "further requests are answered with 429; 0: no limit.",
                {.range = {0, 1e12}});
   rows.Integer("limit-concurrent-requests", "0",
                "Maximum number of concurrent requests of each client; further requests are "
-               "answered 429; 0: no limit.",
+               "answered with 429; 0: no limit.",
                {.range = {0, 1e6}});
   rows.Number(
       "timeout-keep-alive", "75",
@@ -132,11 +134,11 @@ void AddDoorRows(std::vector<Option>& table) {
       {.range = {1048576, 1e13}, .needs = "models"});
   rows.Number("models-wait", "600",
               "Seconds that a request waits until its model of --models is loaded; then it is "
-              "answered 503.",
+              "answered with 503.",
               {.range = {0.1, 86400}, .needs = "models"});
   rows.Integer("models-max-waiting", "256",
                "Maximum number of requests that wait for each model of --models; further requests "
-               "are answered 503.",
+               "are answered with 503.",
                {.range = {1, 1e6}, .needs = "models"});
 }
 

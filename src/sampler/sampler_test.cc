@@ -460,7 +460,7 @@ TEST(Sampler, PenaltiesEqualThePlainForm) {
       if (times > 0) want[token] -= 0.5f;
     }
     TokenCounts counts;
-    // In two parts, as the sequence grows.
+    // The update is done in two parts, as when the sequence grows.
     counts.Update(std::span(all).first(prompt.size() + output.size() / 2),
                   static_cast<int64_t>(prompt.size()));
     ProcessLogits(params, {all, static_cast<int64_t>(prompt.size())}, {}, counts, logits);

@@ -29,9 +29,10 @@ void AppendRequestMemory(MetricsText& out, const RequestMemory& memory) {
             "Maximum memory of requests and answers, in bytes.");
   out.Gauge("sluice:request_memory_used_bytes", "", number(memory.used()),
             "Memory that requests and answers use, in bytes.");
-  out.Counter("sluice:request_memory_refusals", "", number(memory.num_refused()),
-              "Times that memory was refused: the request was answered 413 or 503, or its stream "
-              "cut.");
+  out.Counter(
+      "sluice:request_memory_refusals", "", number(memory.num_refused()),
+      "Times that memory was refused: the request was answered with 413 or 503, or its stream "
+      "cut.");
 }
 
 // Writes zeros if there is no exporter.
@@ -458,7 +459,7 @@ void Metrics::AppendEngines(MetricsText& out, bool idle,
   AppendTokenFamilies(families, info_.num_speculative_tokens);
 
   out.Family("vllm:admission_rejections_total", "counter",
-             "Requests that were answered 503 because the server was full.");
+             "Requests that were answered with 503 because the server was full.");
   out.Sample("vllm:admission_rejections_total",
              fmt::format("model_name=\"{}\",reason=\"queue_full\"", EscapeLabel(model_name_)),
              number(rejected_));

@@ -53,7 +53,7 @@ class Metrics {
 
   // Counts an image of a request, and whether it was processed already.
   void OnImage(bool is_cached);
-  // Counts a request that was answered 503 because there are too many.
+  // Counts a request that was answered with 503 because there are too many.
   void OnRejected();
   // Sets whether the model sleeps (POST /sleep, /wake_up) or is unloaded.
   void SetSleeping(bool sleeping);

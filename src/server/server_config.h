@@ -61,7 +61,7 @@ struct ServerConfig {
   uint64_t request_memory_bytes = uint64_t{64} << 20;
   uint32_t max_header_bytes = 1 << 20;
   int max_connections = 4096;
-  int max_pending_requests = 4096;  // accepted and not finished; more are answered 503
+  int max_pending_requests = 4096;  // accepted and not finished; more are answered with 503
   double keep_alive_seconds = 75;
   bool listen_when_ready = false;      // whether connections are refused while the model loads
   double header_timeout_seconds = 30;  // from the first byte of a request to the end of its head

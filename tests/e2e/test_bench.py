@@ -207,14 +207,14 @@ def test_dead_server():
 def test_failing_servers(abacus, tmp_path):
     result = bench(abacus, "--dataset-name", "random", "--random-input-len", 5000, "--num-prompts", 2)
     assert result.returncode == 1 and value_of("Failed requests:", result.stdout) == 2
-    assert "Error 0: the server answered 400: " in result.stdout and "maximum context length" in result.stdout
+    assert "Error 0: the server answered with 400: " in result.stdout and "maximum context length" in result.stdout
     # If a kept-alive connection is closed, the request is sent once more on a new one.
     answers = [(500, "application/json", '{"error": {"message": "broken"}}'), (0, "", ""), (0, "", ""), stream(token("a"), {"error": {"message": "halfway"}}),
                stream(), (200, "text/event-stream", "data: {no json\n\n"), stream(token("a"), token("b"))]
     with recording(lambda i, body: answers[i]) as server:
         r = saved(tmp_path, server.port, *RANDOM, "--num-prompts", 6, "--max-concurrency", 1, "--save-detailed", code=1)
     assert (r["completed"], r["failed"]) == (1, 5)
-    for error, word in zip(r["errors"], ["the server answered 500: broken", "closed the connection", "halfway", "Never received a valid chunk",
+    for error, word in zip(r["errors"], ["the server answered with 500: broken", "closed the connection", "halfway", "Never received a valid chunk",
                                          "no JSON", ""]):
         assert word in error if word else error == ""
 

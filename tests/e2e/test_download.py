@@ -359,7 +359,7 @@ def test_b10_what_the_disk_may_have_lost_is_checked(hub, place):
 
 
 def test_b10_marks_in_a_cache_that_cannot_be_written(hub, place):
-    """Complete files are served, after a check each time."""
+    """Complete files are served, but they are checked each time."""
     folder = place.pulled()
     assert as_if_the_power_failed(place, damage=False) == 1
     mount = "mount --bind %s %s && mount -o remount,ro,bind %s && exec \"$@\"" % ((place.cache,) * 3)

@@ -43,7 +43,8 @@ void AddImageRows(program::Program& program, int64_t bytes) {
 }
 
 int64_t ExchangedBytes(const program::Program& program) {
-  // If experts are computed in parts, there are fewer pairs than a step's rows would make.
+  // If experts are computed in parts, there are fewer pairs than the rows of a whole step would
+  // have.
   int64_t most = 0, pairs_each = 1;
   for (const program::Op& op : program.ops) {
     if (const auto* const parts = std::get_if<program::Parts>(&op))

@@ -248,7 +248,7 @@ TEST(DeviceLoraTest, ASlotIsFilledWhenNoStepUsesIt) {
   input.adapters = adapters;
   runner.model().Begin(runner.pool(), input, runner.cache(), logits.data());
   std::thread other([&] { Fill(runner, 0, AdapterFolder("qwen3-stabilized")); });
-  // Before or after the Fill of the other thread.
+  // This runs before or after the Fill of the other thread.
   Fill(runner, 1, AdapterFolder("qwen3-stabilized"));
   runner.model().Finish(runner.pool());
   other.join();

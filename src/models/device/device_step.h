@@ -89,8 +89,8 @@ class DeviceStepInputs final : public DeviceStepView {
   DeviceIndexRows index_rows() const override {
     return {OnDevice<device::IndexRow>(index_rows_), OnDevice<int32_t>(tables_), max_context_};
   }
-  // If the model takes images. rope_positions(): [axes, rows], for models with rope_axes; null: the
-  // step has none.
+  // Inputs of models that take images. rope_positions(): [axes, rows], for models with rope_axes;
+  // null: the step has none.
   const int32_t* rope_positions() const override {
     return num_axes_ > 0 ? OnDevice<int32_t>(rope_positions_) : nullptr;
   }

@@ -1,5 +1,5 @@
-// ERNIE 4.5, and PaddleOCR-VL, which is based on it: as Llama with interleaved RoPE. Large models
-// have experts, chosen by softmax scores plus a bias, and shared experts.
+// ERNIE 4.5, and PaddleOCR-VL, which is based on it: like Llama, but with interleaved RoPE. Large
+// models have experts, chosen by softmax scores plus a bias, and shared experts.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

@@ -454,7 +454,7 @@ void DecoderBuilder::BeginMixer(size_t index, int64_t cache_layer, const LinearW
     update.decays = {.buffer = decays, .stride = spec.decays_width()};
   }
   to_.Emit(update);
-  // Before rows are dropped, so that a later operator reads only one buffer.
+  // The gate is emitted before rows are dropped, so that a later operator reads only one buffer.
   if (to_.is_device()) EmitStateGate(index);
 }
 

@@ -82,7 +82,8 @@ class DecoderBuilder {
     return {.buffer = residual_, .rows_before = hidden_, .stride = stage_rows_.handed};
   }
   void HandOnReturned();
-  // Goes on with the rows whose results are wanted. Returns the SkipUnless for steps without any.
+  // Continues with the rows whose results are wanted. Returns the SkipUnless operator for steps
+  // without such rows.
   int32_t KeepWanted();
 
   void EmbedTokens();

@@ -603,7 +603,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   State state_ = State::kIdle;
   bool closed_ = false, read_armed_ = false, saw_eof_ = false, writing_ = false, http10_ = false;
   std::string in_;
-  MemoryLease received_;  // memory of in_; the parser has another lease for the body
+  MemoryLease received_;  // lease for the memory of in_; the parser has another one for the body
   std::unique_ptr<IncomingRequest> incoming_;  // null between requests and while one is answered
   RecordedRequest recorded_;                   // the current request, or the last one
   std::vector<std::string> sending_;

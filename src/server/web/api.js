@@ -20,7 +20,7 @@ function messageOf(status, text) {
     const said = body.error?.message ?? body.message ?? body.detail ?? body.error;
     if (typeof said === "string") return said;
   } catch {
-    // Not JSON: a proxy's page, or an empty body.
+    // The body is not JSON: it is a proxy's page, or empty.
   }
   return `The server answered ${status}.`;
 }

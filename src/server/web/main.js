@@ -166,7 +166,7 @@ function showCode(tab) {
   if (!chat.conversation) return;
   const text = byId("code-text");
   try {
-    // Without the answer at the end: the code shows the request for it.
+    // Omits the answer at the end, because the code shows the request for that answer.
     const messages = [...chat.conversation.messages];
     if (messages.at(-1)?.role === "assistant") messages.pop();
     if (messages.length === 0) messages.push({role: "user", content: prompt.value || examples[0]});

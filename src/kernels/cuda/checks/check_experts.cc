@@ -115,8 +115,8 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
       }
       const auto at = static_cast<size_t>(row * shape.experts + expert);
       if (is_exact) logits[at] = static_cast<float>(sum);
-      // Counted additions: a lane adds 1/32 of the products one by one, and at most 8 more; then 5
-      // levels of lanes, and the bias.
+      // The bound counts these additions: a lane adds 1/32 of the products one by one, and at most
+      // 8 more; then 5 levels of lanes, and the bias.
       const double depth = static_cast<double>(shape.k) / 32 + 8 + 5 + 1;
       comparison.AddF32(got.logits[at], sum, is_exact ? 0 : size * Gamma(depth));
     }
@@ -140,8 +140,8 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
       weights[i] *= factors[static_cast<size_t>(chosen[i])];
   }
   comparison.SetSubject("choice");
-  // Counted roundings on both sides: exp, the sum of all, the division, the sum of the chosen,
-  // another division, the scale.
+  // The bound counts these roundings on both sides: exp, the sum of all, the division, the sum of
+  // the chosen, another division, the scale.
   const double roundings =
       2 * (2 * kMathUnits + static_cast<double>(shape.experts) + shape.top_k + 6);
   for (size_t i = 0; i < chosen.size(); ++i) {

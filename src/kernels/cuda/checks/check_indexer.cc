@@ -84,8 +84,8 @@ void CheckIndexAppend(CaseMemory& memory, Comparison& comparison, const IndexSha
     }
     for (int i = 0; i < dim; ++i) variance += (from[i] - mean) * (from[i] - mean) / dim;
     const double factor = 1 / std::sqrt(variance + kEps);
-    // Counted roundings of a sum in a block: a thread's own elements, then ten levels, then the
-    // division.
+    // The bound counts these roundings of a sum in a block: a thread's own elements, then ten
+    // levels, then the division.
     const double roundings = dim / 128.0 + 12;
     const double mean_error = size * Gamma(roundings);
     // An error of the mean shifts every difference. The variance changes by the square of that

@@ -56,8 +56,8 @@ void CheckLayerEmbeddings(CaseMemory& memory, Comparison& comparison, const Laye
     const int64_t token = std::max(tokens[static_cast<size_t>(layer / shape.layers)], 0);
     const uint16_t* own =
         table.data() + (token * shape.layers + layer % shape.layers) * shape.width;
-    // Counted roundings: scaling, the sum of squares, its mean, eps, the root and its inverse,
-    // products, the sum.
+    // The bound counts these roundings: scaling, the sum of squares, its mean, eps, the root and
+    // its inverse, products, the sum.
     const double roundings = static_cast<double>(shape.width) / 2 + kMathUnits + 10;
     for (int64_t i = 0; i < shape.width; ++i) {
       const double normed =
@@ -166,8 +166,8 @@ void CheckCapLogits(CaseMemory& memory, Comparison& comparison, int64_t count, f
   memory.Launch(&DeviceKernels::cap_logits, {logits, count, kCap, scale});
   const auto got = memory.Read<float>(logits, count);
   for (size_t i = 0; i < x.size(); ++i) {
-    // Counted roundings: the product and the quotient in exp's argument, each of which changes exp
-    // by less than a unit; exp, two sums, a quotient, the product.
+    // The bound counts these roundings: the product and the quotient in exp's argument, each of
+    // which changes exp by less than a unit; exp, two sums, a quotient, the product.
     comparison.AddF32(got[i], kCap * std::tanh(double{x[i]} * scale / kCap),
                       kCap * Gamma(kMathUnits + 7));
   }
@@ -203,7 +203,7 @@ void CheckSharedGate(CaseMemory& memory, Comparison& comparison, const LayerShap
   const auto got = memory.Read<float>(args.sum, rows * cols);
   for (size_t i = 0; i < got.size(); ++i) {
     const double factor = 1 / (1 + std::exp(-double{gates[i / static_cast<size_t>(cols)]}));
-    // Counted roundings: exp, a sum, the division, the product, another sum.
+    // The bound counts these roundings: exp, a sum, the division, the product, another sum.
     comparison.AddF32(
         got[i], sum[i] * factor + y[i],
         std::abs(sum[i] * factor) * Gamma(kMathUnits + 4) + std::abs(double{y[i]}) * Gamma(1));

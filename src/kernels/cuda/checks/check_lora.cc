@@ -267,8 +267,8 @@ class LoraCase {
   }
 
   void CompareAll(Comparison& comparison, const std::vector<float>& got) {
-    // Counted additions: a thread adds vectors of 8 one by one, then lanes and warps are added;
-    // then the ranks, three scales, and y.
+    // The bound counts these additions: a thread adds vectors of 8 one by one, then lanes and warps
+    // are added; then the ranks, three scales, and y.
     const int64_t vectors = CeilDiv(shape_.cols, int64_t{8});
     const int64_t threads = std::min<int64_t>(256, RoundUp(vectors, int64_t{32}));
     const double depth =

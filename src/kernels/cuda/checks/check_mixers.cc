@@ -503,7 +503,8 @@ void CheckGateStates(CaseMemory& memory, Comparison& comparison, const StateGate
   args.out = memory.Out<uint16_t>(kRows * width);
   memory.Launch(&DeviceKernels::gate_states, args);
   const std::vector<uint16_t> got = memory.Read(args.out, kRows * width);
-  // Counted roundings: those of the gate, of the norm with its sum of squares, and of the products.
+  // The bound counts these roundings: those of the gate, of the norm with its sum of squares, and
+  // of the products.
   const double roundings = 2 * (kMathUnits + 5) + (shape.group_width / 128.0 + 12) / 2 + 6;
   for (int64_t row = 0; row < kRows; ++row) {
     for (int group = 0; group < shape.groups; ++group) {

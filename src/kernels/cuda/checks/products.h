@@ -136,8 +136,8 @@ struct ProductRows {
     std::vector<double> w;
     weights.DecodeRow(expert, n, w);
     const double row_scale = weights.RowScale(expert, n);
-    // Counted roundings: those of the sum, of its separately scaled parts, of the scales of row and
-    // input, and of the bias.
+    // The bound counts these roundings: those of the sum, of its separately scaled parts, of the
+    // scales of row and input, and of the bias.
     const double relative = kind == NumberKind::kIntegers
                                 ? 0
                                 : ProductError(device, static_cast<double>(k), e4m3_inputs) +

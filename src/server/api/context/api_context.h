@@ -74,7 +74,7 @@ struct ApiContext {
   // Number of requests accepted and not completely answered.
   const std::shared_ptr<std::atomic<int64_t>> pending = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<bool> leaving{false};   // /ready answers 503, but requests are served
-  std::atomic<bool> draining{false};  // requests are answered 503
+  std::atomic<bool> draining{false};  // requests are answered with 503
   // Progress of the model's download in bytes; a total of 0: no download is running.
   std::atomic<int64_t> download_done{0};
   std::atomic<int64_t> download_total{0};

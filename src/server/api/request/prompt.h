@@ -47,8 +47,8 @@ ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingF
 ApiResult<Prompt> PromptFromRows(std::string_view base64, const ModelContext& model);
 
 // Encodes two texts as one prompt, with the special tokens that the tokenizer puts around both. If
-// the request truncates, the longer text is truncated first, as in transformers. Errors: as for one
-// text.
+// the request truncates, the longer text is truncated first, as in transformers. Errors: the same
+// as for one text.
 ApiResult<Tokenizer::Pair> PairFromTexts(const std::string& first, const std::string& second,
                                          const SamplingFields& fields, const ModelContext& model);
 
