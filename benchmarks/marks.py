@@ -172,7 +172,7 @@ def shared_prefix(options):
     together, first = [], []
 
     def prompts(number):
-        # No prefix begins like that of another number.
+        # The prefixes of two different numbers begin differently.
         begin = [(number * 101 + k * 7) % 500 for k in range(1500)]
         return begin, [begin + [(3 + stream * 13 + k * 11) % 500 for k in range(32)] for stream in range(8)]
 

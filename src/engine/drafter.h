@@ -37,7 +37,7 @@ struct DraftSequence {
   // first of these rows; the number of earlier positions that the head will never compute; the salt
   // of the sequence's prefixes.
   std::vector<float> hidden;
-  // On a device, instead of `hidden`: each kept row's number in the order of all kept rows.
+  // Used on a device instead of `hidden`: the number of each kept row, counted over all kept rows.
   std::vector<int64_t> kept;
   int64_t hidden_first = 0;
   int64_t num_skipped = 0;

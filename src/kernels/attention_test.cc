@@ -454,7 +454,7 @@ TEST_P(AttentionTest, RoundsToBf16) {
   }
 }
 
-// The errors of BF16 products are of the size of those of rounding the result.
+// The errors of BF16 products are about as large as the error of rounding the result.
 TEST_P(AttentionTest, Bf16ProductsAreNearlyExact) {
   Random random(8);
   ThreadPool pool(2);

@@ -93,8 +93,8 @@ TEST_P(RoundRowsTest, EqualsTheEmulationBitForBit) {
   EXPECT_GE(compared, 9 * 10);
 }
 
-// As in compressed-tensors: round(clamp(x / scale + zero, -128, 127)), ties to even, then
-// dequantized.
+// The same formula as in compressed-tensors: round(clamp(x / scale + zero, -128, 127)), ties to
+// even, then dequantized.
 TEST_P(RoundRowsTest, StaticIntegersHaveAZeroPoint) {
   ThreadPool pool(2);
   for (const int zero : {0, -128, 127, 37}) {

@@ -26,7 +26,7 @@ class LoraSlots final : public LoraStore {
                                     std::shared_ptr<const DecoderWeights> weights);
 
   const LoraLayout& layout() const override { return layout_; }
-  // As in LoraStore. The adapter may have been opened with the layout of another rank.
+  // The same as in LoraStore. The adapter may have been opened with the layout of another rank.
   Status Fill(int slot, const LoraAdapter& adapter) override;
 
   // Returns the factors of a layer's modules in the slot.

@@ -74,7 +74,7 @@ TEST(ShardTest, HeadsStayWithTheirKeysAndValues) {
           EXPECT_EQ(first, cut.kv);
           given.push_back(first);
         }
-        // As in attention: query head h of the rank uses KV head h / (q / kv).
+        // The same as in attention: query head h of the rank uses KV head h / (q / kv).
         ASSERT_EQ(cut.q.size() % cut.kv.size(), 0);
         const int64_t group = cut.q.size() / cut.kv.size();
         for (int64_t h = 0; h < cut.q.size(); ++h) {

@@ -494,8 +494,8 @@ class Inspection {
   std::map<ElementType, int64_t> modules_of_type_;
 };
 
-// Finds the matrices of a list in sequence. If a rank holds only parts of them, the held rows of
-// the next matrix are fetched from disk while the current one is loaded, and no other data.
+// Finds the matrices of a list in sequence. If a rank holds only parts of them, only the held rows
+// of the next matrix are fetched from the disk while the current matrix is loaded.
 class MatrixReader {
  public:
   MatrixReader(const ParameterList& list, const Checkpoint& checkpoint,

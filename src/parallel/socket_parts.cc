@@ -55,10 +55,11 @@ std::string TextOfAddress(const sockaddr_in& address) {
 
 tl::unexpected<Error> ListenError(const std::string& address, uint16_t port, int error) {
   if (error == EADDRINUSE) {
-    return Fail(ErrorCode::kAddressInUse,
-                fmt::format("port {} of {} is taken: give all machines another --master-port", port,
-                            address),
-                "master_port");
+    return Fail(
+        ErrorCode::kAddressInUse,
+        fmt::format("port {} of {} is already in use: give all machines another --master-port",
+                    port, address),
+        "master_port");
   }
   if (error == EADDRNOTAVAIL) {
     return Fail(ErrorCode::kInvalidArgument,

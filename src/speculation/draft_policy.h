@@ -48,7 +48,7 @@ class DraftPolicy {
   bool PaysToCatchUp(int64_t num_sequences, int64_t behind, int64_t left,
                      const DraftAcceptance& acceptance) const;
 
-  // As in DraftCosts, but the time of a step excludes the drafter's.
+  // The same as in DraftCosts, but the time of a step excludes the drafter's.
   void LearnPass(int64_t num_sequences, double seconds) {
     costs_.LearnPass(num_sequences, seconds);
   }

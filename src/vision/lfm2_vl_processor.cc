@@ -134,7 +134,7 @@ class Lfm2VlProcessor : public ImageProcessor {
   bool Takes(const Plan& plan) const {
     if (int64_t{plan.width} * plan.height > kMaxProcessedPixels) return false;
     if (plan.grid.rows * plan.grid.columns == 1) return true;
-    // As in transformers, which pads tiles and the whole image to the same length.
+    // This follows transformers, which pads tiles and the whole image to the same length.
     const int64_t patches = int64_t{plan.width / settings_.patch} * (plan.height / settings_.patch);
     const int64_t tile_side = settings_.tile / settings_.patch;
     const int64_t merged = int64_t{settings_.merge} * settings_.merge;

@@ -111,7 +111,7 @@ class LlavaNextProcessor : public ImageProcessor {
   std::array<int, 4> KeptOf(int width, int height, const TileGrid& canvas) const {
     const int side = settings_.tile / settings_.patch;
     const int across = canvas.columns * side, down = canvas.rows * side;
-    // As in transformers, which rounds to seven digits before truncating.
+    // This follows transformers, which rounds to seven digits before truncating.
     const auto cut = [](double size) { return static_cast<int>(std::floor(size + 0.5e-7)); };
     std::array<int, 4> kept{0, 0, down, across};
     if (static_cast<double>(width) / height > static_cast<double>(across) / down) {

@@ -19,7 +19,7 @@ LEFT_OUT = {"_name_or_path", "transformers_version", "use_cache", "initializer_r
             "return_dict", "output_hidden_states", "output_attentions", "chunk_size_feed_forward", "problem_type", "dtype", "architectures",
             "pretraining_tp", "output_router_logits", "router_aux_loss_coef"}
 DECODERS_OF_ENCODERS = ("musicgen", "musicgen_melody", "trocr", "whisper", "moshi", "git", "blt", "prophetnet")
-# As in published checkpoints: fields that the defaults leave out or set to unusable values.
+# The fields of published checkpoints: fields that the defaults leave out or set to unusable values.
 PUBLISHED = {
     "arcee": {"vocab_size": 128004},
     "bamba": {"attn_layer_indices": [9, 18, 27]},

@@ -215,7 +215,7 @@ VARIANTS = {
                          "layer_types": ["linear_attention", "linear_attention", "full_attention"], "linear_num_key_heads": 2,
                          "linear_num_value_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 32, "rope_theta": 10000.0,
                          "tie_word_embeddings": False},
-    # A decay for each number of a key, computed by two products, like z; latent attention without rope.
+    # Each element of a key has its own decay, computed by two products, as is z; latent attention without rope.
     "tiny-kimi-linear": {"vocab_size": 128, "hidden_act": "silu", "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
                          "model_type": "kimi_linear", "architectures": ["KimiLinearForCausalLM"], "model_max_length": 4096, "hidden_size": 32,
                          "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2,

@@ -271,7 +271,7 @@ struct AttentionArgs {
   // [rows]: the last position that a row sees, at or after its own position and within its slice;
   // used instead of `ahead`. Null: not used.
   const int32_t* last_seen = nullptr;
-  // As in AttentionScores of kernels/attention.h.
+  // The same as in AttentionScores of kernels/attention.h.
   float soft_cap = 0;            // for scaled scores; 0: none
   const float* sinks = nullptr;  // [num_heads]; null: none
   int latent_dim = 0;

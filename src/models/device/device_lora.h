@@ -32,7 +32,7 @@ class DeviceLoraSlots final : public LoraStore {
                                                          std::byte* memory);
 
   const LoraLayout& layout() const override { return layout_; }
-  // As in LoraStore; kUnavailable after Close().
+  // The same as in LoraStore; kUnavailable after Close().
   Status Fill(int slot, const LoraAdapter& adapter) override;
 
   // Mark the slots as used by a step, or as no longer used by it; -1 is ignored.

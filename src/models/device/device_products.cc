@@ -191,7 +191,7 @@ device::GroupedLinearArgs DeviceWalk::ExpertProducts(const program::ProjectExper
 std::span<const int32_t> DeviceWalk::ReceiveExpertRows(BufferId row_begin,
                                                        int64_t num_experts) const {
   if (step_.is_recorded)
-    throw std::runtime_error("the host reads how many rows each expert has, in steps this large");
+    throw std::runtime_error("in steps of this size, the host reads how many rows each expert has");
   const int64_t count = num_experts + 1;
   parts_.stream.CopyToHost(parts_.expert_rows, At(row_begin, 0), count * 4);
   if (const Status status = parts_.stream.Synchronize(); !status)

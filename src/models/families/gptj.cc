@@ -40,7 +40,9 @@ Status ReadCodeGen(const JsonFields& fields, ModelConfig& config) {
   constexpr int kParts = 4;
   RETURN_IF_ERROR(Read(fields, config));
   if (config.num_attention_heads % kParts != 0) {
-    return fields.Bad("n_head", "a multiple of 4, as q, k and v are in 4 parts of heads",
+    return fields.Bad("n_head",
+                      "a multiple of 4, because q, k and v are stored in four parts, each with a "
+                      "quarter of the heads",
                       json::Value(config.num_attention_heads));
   }
   for (LayerSpec& layer : config.spec.layers) {

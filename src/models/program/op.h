@@ -56,7 +56,7 @@ struct Embed {
   static constexpr const char* kName = "Embed";
   TableId table = kNone;
   BufferId out = kNone;  // F32 [rows, width]
-  // With several ranks: rows of the same size, this rank's (on a device) and those of all ranks.
+  // With several ranks: rows of the same size, namely this rank's (on a device) and all ranks'.
   BufferId own = kNone, scratch = kNone;
   int64_t vocab = 0, width = 0;
   float scale = 1;

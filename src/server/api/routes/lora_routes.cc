@@ -31,7 +31,7 @@ ApiResult<Adapters*> AdaptersOf(const RouteCall& call) {
   return adapters;
 }
 
-// As in vLLM: sends only the text, without a content type.
+// Like vLLM, sends only the text, without a content type.
 void SendText(const RouteCall& call, std::string text) {
   HttpResponse response = TextResponse(std::move(text));
   response.content_type.clear();
