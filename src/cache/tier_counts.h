@@ -18,7 +18,7 @@ struct DiskTierCounts {
 // Numbers of blocks since the start. Thread safety: the engine's thread writes, any thread reads.
 struct TierCounters {
   std::atomic<uint64_t> ram_stored{0}, ram_loaded{0}, disk_loaded{0};
-  std::atomic<uint64_t> dropped{0};  // evicted from memory without a disk tier to take them
+  std::atomic<uint64_t> dropped{0};  // evicted from memory without being stored on disk
   std::atomic<int64_t> ram_blocks{0};
 };
 

@@ -160,7 +160,7 @@ Status CheckEngines(const Settings& settings) {
   }
   if (!is_hybrid && (local.value_or(size) != size || first != 0)) {
     return Contradiction(
-        fmt::format("of --data-parallel-size {}, {} engines on this machine: those on other "
+        fmt::format("--data-parallel-size {} with {} engines on this machine: those on other "
                     "machines are separate servers; use --data-parallel-hybrid-lb and a load "
                     "balancer in front of all servers",
                     size, local.value_or(size)),

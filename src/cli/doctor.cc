@@ -63,7 +63,7 @@ Result<Findings> Examine(const options::Settings& settings) {
   return findings;
 }
 
-// Number of sequences above which a step is no longer limited by reading the weights, for two
+// Number of sequences above which reading the weights no longer limits a step. Assumes two
 // operations and two bytes per BF16 weight.
 double BalanceSequences(const MachineLimits& limits) {
   return limits.read_bytes_per_second > 0

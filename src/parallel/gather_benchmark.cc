@@ -44,7 +44,7 @@ void BM_Gather(benchmark::State& state) {
   for (auto _ : state) {
     gather(0, own, all);
     benchmark::DoNotOptimize(all.data());
-    // The measured time includes the message to the others whether to continue.
+    // The measured time includes the message that tells the other ranks whether to continue.
     group[0]->Broadcast(&more, 1, 0, Patience::kStep);
   }
   more = 0;

@@ -42,8 +42,8 @@ struct LaunchFacts {
 // cannot.
 using ShapeFinder = std::function<std::optional<ModelShape>(const std::string& model_id)>;
 
-// Returns why an option that has an effect with other settings has none with these; "" if it has an
-// effect.
+// Returns the reason if an option has no effect with these settings, although it has one with
+// others; "" if it has an effect.
 using IdleFinder =
     std::function<std::string(const options::Settings& settings, const options::Option& option)>;
 
