@@ -315,7 +315,7 @@ const ModelFamily kGemma4Unified = {
     "gemma4_unified",
     gemma4::DefaultsOf(true, 262144),
     gemma4::ReadUnified,
-    {.models = "Gemma 4 12B", .operators = "the text part: as Gemma4ForCausalLM"}};
+    {.models = "Gemma 4 12B", .operators = "the text part: like Gemma4ForCausalLM"}};
 
 const ModelFamily kGemma4UnifiedText = {"Gemma4UnifiedForCausalLM",
                                         "gemma4_unified_text",

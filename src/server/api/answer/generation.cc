@@ -242,8 +242,7 @@ class GenerationImpl : public Generation {
   };
 
   // A stop string or a repetition may still be found in the last tokens of a sequence that the
-  // engine ended at its maximum length. Its statistics are then reported after the text has been
-  // checked.
+  // engine ended at its maximum length. Its statistics are reported after the text has been read.
   bool TakeStats(int prompt, const RequestStats& stats, EngineObserver* observer) {
     const auto is_cut = [](const SequenceStats& sequence) {
       return sequence.reason == FinishReason::kLength;
