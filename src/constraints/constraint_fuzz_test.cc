@@ -1,5 +1,6 @@
-// Runs the fuzz targets' check over random grammars, structural tags and regexes, and over texts
-// that have crashed the process: each is refused or followed, within its limits.
+// Runs the check of the fuzz targets on random grammars, structural tags and regexes, and on texts
+// that once crashed the process. Each must be refused, or compiled and enforced, within the limits
+// of the engine.
 #include "constraints/constraint_fuzz.h"
 
 #include <gtest/gtest.h>

@@ -58,8 +58,8 @@ Result<const TensorInfo*> FindTensor(const SafetensorsFile& file, const std::str
 
 tl::unexpected<Error> NotFinite(const SafetensorsFile& file, const std::string& name) {
   return Fail(ErrorCode::kInvalidData,
-              fmt::format("{}: tensor '{}' has numbers that are not finite; download it again, or "
-                          "load it all the same with --allow-nonfinite",
+              fmt::format("{}: tensor '{}' contains NaN or infinity; download the file again, or "
+                          "load it anyway with --allow-nonfinite",
                           file.path().string(), name),
               name);
 }

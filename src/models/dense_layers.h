@@ -24,8 +24,8 @@ class DenseLayers {
   static int64_t WorkspaceBytes(std::span<const DenseModule> modules, int64_t max_rows,
                                 int num_threads);
 
-  // Loads the modules from folders below `folder`, the model's. kInvalidData names a tensor that
-  // does not match its module's configuration, or that has non-finite elements unless
+  // Loads each module from its folder below `folder`, the model's folder. kInvalidData names a
+  // tensor that does not match its module's configuration, or that has non-finite elements unless
   // `allow_nonfinite`. Uses only `load_format` and `allow_nonfinite` of the options; dummy weights
   // are zeros.
   static Result<std::shared_ptr<const DenseLayers>> Load(ThreadPool& pool,

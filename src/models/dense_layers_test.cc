@@ -107,7 +107,7 @@ TEST_F(DenseLayersTest, NamesTheTensorThatDoesNotFit) {
   Write({{"linear.bias", "I8", {2}, "ab"}, weight});
   EXPECT_THAT(Problem(module), HasSubstr("found I8 of shape [2]"));
   Write({{"linear.bias", "F32", {2}, F32({0, std::numeric_limits<float>::infinity()})}, weight});
-  EXPECT_THAT(Problem(module), HasSubstr("'linear.bias' has numbers that are not finite"));
+  EXPECT_THAT(Problem(module), HasSubstr("'linear.bias' contains NaN or infinity"));
   EXPECT_THAT(Problem(Module(3, 2, false, DenseActivation::kTanh)),
               HasSubstr("'linear.bias': expected none"));
   options_.allow_nonfinite = true;

@@ -157,7 +157,7 @@ class NotFiniteTensors {
   Status Refuse(const StoredTensor& tensor, float value, const std::string& place) const {
     return Fail(ErrorCode::kInvalidData,
                 fmt::format("{}: tensor '{}' in {} has {} at {}, expected finite numbers; download "
-                            "it again, or load it all the same with --allow-nonfinite",
+                            "it again, or load it anyway with --allow-nonfinite",
                             checkpoint_.folder().string(), tensor.info->name,
                             tensor.file->path().filename().string(), value, place),
                 tensor.info->name);

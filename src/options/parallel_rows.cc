@@ -20,10 +20,11 @@ void AddParallelRows(std::vector<Option>& table) {
               "auto: a CPU has only as many ranks as make it faster; exact: as many as "
               "--tensor-parallel-size and --pipeline-parallel-size specify.",
               {.commands = kEngineCommands});
-  rows.Flag("disable-custom-all-reduce",
-            "GPUs of --tensor-parallel-size exchange by NCCL alone, also where they address each "
-            "other's memory; their steps are then not recorded as CUDA graphs.",
-            {.commands = kEngineCommands, .needs = "device=cuda|hip|emulated"});
+  rows.Flag(
+      "disable-custom-all-reduce",
+      "Use NCCL for all exchanges between the GPUs of --tensor-parallel-size, even where they "
+      "can address each other's memory. Their steps are then not captured as CUDA graphs.",
+      {.commands = kEngineCommands, .needs = "device=cuda|hip|emulated"});
   rows.Integer("data-parallel-size", "1",
                "Number of engines behind one server address (data parallelism), at most 64. They "
                "share the weights and divide threads and memory; each has its own scheduler and KV "

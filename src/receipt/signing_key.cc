@@ -85,7 +85,7 @@ Result<SigningKey> SigningKey::LoadPrivate(const std::filesystem::path& path) {
   if (stat(path.c_str(), &status) == 0 && (status.st_mode & 077) != 0) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: expected a private key that only its owner may read, found mode "
-                            "{:o}; say chmod 600",
+                            "{:o}; run chmod 600 on it",
                             path.string(), status.st_mode & 0777));
   }
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxKeyFile));

@@ -138,7 +138,7 @@ void BpeModel::AddPieces(bool ignore_merges) {
     std::string text(vocabulary_.Spelling(id));
     if (byte_level_) {
       std::optional<std::string> bytes = byte_level::Unspell(text);
-      if (!bytes) continue;  // No text has this spelling, so it is an added token.
+      if (!bytes) continue;  // not in the alphabet of byte-level BPE: an added token
       text = std::move(*bytes);
     }
     if (text.empty()) continue;

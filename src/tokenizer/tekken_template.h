@@ -5,10 +5,10 @@
 
 namespace sluice {
 
-// A template that renders what mistral-common's renderer of this version ("v3", "v7", "v11", "v13",
-// "v15") does with text and tools; "" for another version. Differences, since a template cannot
-// parse JSON: contents of tools stay strings in v3. `default_effort`: the reasoning effort if the
-// request does not set one, or "" (only v15).
+// Returns a template that renders text and tools like mistral-common's renderer of `version` ("v3",
+// "v7", "v11", "v13" or "v15"); "" for other versions. One difference: in v3, the contents of tool
+// messages stay strings, because a template cannot parse JSON. `default_effort`: the reasoning
+// effort if the request does not set one, or "" (only v15).
 std::string TekkenTemplate(const std::string& version, const std::string& default_effort);
 
 }  // namespace sluice

@@ -215,7 +215,7 @@ def test_dense_modules_of_sentence_transformers(tmp_path):
         for case, vector in zip(cases, together):
             assert_near(vector, case["embedding"])
             assert embed(server, case["text"]) == [vector]
-        # Dimensions of the last module, not of the hidden states.
+        # The limit of `dimensions` is the width of the last module's outputs (24), not the hidden size.
         assert_near(embed(server, cases[0]["text"], dimensions=16)[0], normalized(cases[0]["embedding"][:16]))
         status, answer = server.post("/v1/embeddings", {"input": "a", "dimensions": 25})
         assert status == 400 and "from 1 to 24" in answer["error"]["message"]

@@ -438,7 +438,7 @@ void RunAdd(const void* args) {
   *add.total += add.number;
 }
 
-// Launched kernels get the arguments that they had at their launch.
+// A replay runs each captured kernel with the arguments that were copied at capture.
 TEST_P(CopyTimeTest, GraphsReplayKernels) {
   const auto device = Open(1);
   const auto stream = *device->CreateStream();

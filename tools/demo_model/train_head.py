@@ -119,7 +119,7 @@ class Teacher:
 def batch_of(teacher, ids, marks, place):
     tokens = torch.from_numpy(ids[:, :-1].astype(np.int64))
     best, rows = teacher.run(tokens)
-    # Only text after the model's most likely tokens counts, because greedy decoding never continues others.
+    # Trains only on tokens after the model's most likely token: greedy decoding never continues another.
     labels = place[best]
     answers = torch.from_numpy(marks[:, 1:]) >= 2
     return tokens[:, 1:], rows[:, :-1], labels[:, 1:], answers[:, 1:], best[:, :-1] == tokens[:, 1:]

@@ -308,7 +308,7 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
       .lora_ranks = lora == nullptr ? 0 : lora->MostRanks(),
       .rounds_whole_rows = rounds_whole_rows};
   PlacedProgram placed;
-  static const DecoderWeights owner{};  // used in place of the weights of a drafting head's target
+  static const DecoderWeights owner{};  // the target of a drafting head has no weights here
   placed.program = program::BuildDecoder({.spec = spec,
                                           .options = options,
                                           .place = place,

@@ -35,7 +35,8 @@ Result<TowerSpec> ReadKimiTower(const TowerFields& fields) {
   ASSIGN_OR_RETURN(const int64_t width,
                    ReadOr(vision, name("init_pos_emb_width", "pos_emb_width"), kMostSide, 64));
   if (side != width)
-    return vision.Bad(height_field, "as many rows of positions as columns", json::Value(side));
+    return vision.Bad(height_field, "a table of positions with as many rows as columns",
+                      json::Value(side));
   ASSIGN_OR_RETURN(const auto inner_eps, vision.Number("projector_ln_eps", 0, 1));
   ASSIGN_OR_RETURN(const auto outer_eps, fields.outer.Number("projection_layer_norm_eps", 0, 1));
   ASSIGN_OR_RETURN(const double theta, ReadTowerTheta(vision, 10000));

@@ -249,8 +249,9 @@ ApiResult<RenderedConversation> RenderConversation(const RouteCall& call,
   if (!rendered.images.empty()) {
     if (const std::string& name = conversation.image_settings; !name.empty()) {
       return BadParameter(
-          fmt::format("{} is not taken with a request: start the server with --{}, for all images",
-                      name, name == "media_io_kwargs" ? "media-io-kwargs" : "mm-processor-kwargs"),
+          fmt::format(
+              "{} cannot be set per request; set it for all images with the server's option --{}",
+              name, name == "media_io_kwargs" ? "media-io-kwargs" : "mm-processor-kwargs"),
           name);
     }
     options.image_text = model.image_processor->placeholder();

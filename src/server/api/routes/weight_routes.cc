@@ -98,8 +98,8 @@ ApiStatus UpdateWeights(const RouteCall& call) {
   const json::Value* const path = info->Find("path");
   if (path == nullptr || !path->is_string()) {
     return BadParameter(
-        "expected the folder of a checkpoint as \"path\"; tensors are sent as bodies of the type "
-        "application/octet-stream, with the backend http",
+        "expected \"path\", the folder of a checkpoint; to send tensors instead, start the server "
+        "with --weight-transfer-config '{\"backend\": \"http\"}' and post application/octet-stream",
         "update_info.path");
   }
   API_RETURN_IF_ERROR(call.api.weights->Load(*call.model->engine, path->as_string()));
