@@ -719,7 +719,7 @@ def hip_program(tally, program, there):
     expect("without hipBLASLt", serve, 3, r"hipBLASLt cannot be opened .*install ROCm's package hipblaslt",
            SLUICE_HIPBLASLT="/nowhere/libhipblaslt.so.1")
     expect("doctor", ["doctor"], 0, r"gpu 0 +Fake MI355X 0, .* gfx950, 256 multiprocessors")
-    expect("kernel-bench", ["kernel-bench", "--device", "hip"], 3, r"emulator's speed says nothing.*HIP runtime is a stand-in")
+    expect("kernel-bench", ["kernel-bench", "--device", "hip"], 3, r"emulator's speed is meaningless.*HIP runtime is a stand-in")
     with tempfile.TemporaryDirectory() as scratch:
         def digests(name, words, **variables):
             rows = pathlib.Path(scratch) / "rows.json"

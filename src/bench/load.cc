@@ -92,7 +92,7 @@ class Sender : public StreamHandler {
   static std::string Problem(const StreamEnd& end) {
     if (!end.error.empty()) return end.error;
     if (end.status == 200) return "";
-    return fmt::format("the server answered {}: {}", end.status, ErrorText(end.body));
+    return fmt::format("the server answered with {}: {}", end.status, ErrorText(end.body));
   }
   void TakeUsage(const StreamChunk& chunk) {
     if (!chunk.has_usage) return;

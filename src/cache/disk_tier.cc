@@ -244,9 +244,17 @@ void DiskTier::Write(const TierName& name, HeldBytes bytes,
       writes_.pop_front();
       ++counts_.dropped;
     }
-    queued_.emplace(name, 0);
-    writes_.push_back({name, std::move(bytes), {}});
-    if (changes != nullptr) writes_.back().told.push_back(changes);
+    Job job{name, std::move(bytes), {}};
+    if (changes != nullptr) job.told.push_back(changes);
+    writes_.push_back(std::move(job));
+    if (!CatchToResult([&]() REQUIRES(mutex_) -> Status {
+          queued_.emplace(name, 0);
+          return {};
+        })) {
+      writes_.pop_back();
+      ++counts_.dropped;
+      return;
+    }
   }
   wake_.NotifyOne();
 }
@@ -285,8 +293,14 @@ bool DiskTier::Request(const TierName& name, bool now) {
       }
     }
     if (!places_.contains(name)) return false;
-    loads_.emplace(name, Load{.bytes = nullptr, .since = Clock::now()});
     reads_.push_back(name);
+    if (!CatchToResult([&]() REQUIRES(mutex_) -> Status {
+          loads_.emplace(name, Load{.bytes = nullptr, .since = Clock::now()});
+          return {};
+        })) {
+      reads_.pop_back();
+      return false;
+    }
   }
   wake_.NotifyOne();
   return true;

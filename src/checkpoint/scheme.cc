@@ -142,13 +142,16 @@ ByteRange BytesOfRows(const StoredLinear& linear, int64_t first, int64_t count) 
           static_cast<uint64_t>(count * row_bytes)};
 }
 
-// Returns the quantization block of config.json. In DeepSeek V4, the type of experts is beside the
-// block instead of in it.
+// Returns the quantization block of config.json. In DeepSeek V4, which is in FP8, the type of
+// experts is beside the block instead of in it.
 Result<std::optional<QuantizationSettings>> ReadBlock(const json::Value& config) {
   constexpr const char* kExperts = "expert_dtype";
   ASSIGN_OR_RETURN(auto block, FindQuantizationBlock(config));
   const json::Value* type = config.Find(kExperts);
-  if (block && type != nullptr && !type->is_null() && block->block.Find(kExperts) == nullptr)
+  if (!block || type == nullptr || type->is_null()) return block;
+  const json::Value* const method = block->block.Find("quant_method");
+  if (method != nullptr && method->is_string() && method->as_string() == "fp8" &&
+      block->block.Find(kExperts) == nullptr)
     block->block.Set(kExperts, json::Value(*type));
   return block;
 }

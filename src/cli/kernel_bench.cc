@@ -33,7 +33,7 @@ Result<int> RunKernelBench(const options::Settings& settings) {
                                  : "use --device cuda or hip";
     return Fail(
         ErrorCode::kUnsupported,
-        fmt::format("the emulator's speed says nothing: run kernel-bench where a GPU is ({})",
+        fmt::format("the emulator's speed is meaningless: run kernel-bench where a GPU is ({})",
                     todo),
         "device");
   }

@@ -40,7 +40,7 @@ Error ServerError(int status, const json::Value* body, std::string_view text) {
   const ErrorCode code = status == 404   ? ErrorCode::kNotFound
                          : status >= 500 ? ErrorCode::kUnavailable
                                          : ErrorCode::kInvalidArgument;
-  return Error{code, fmt::format("the server answered {}: {}", status, message), ""};
+  return Error{code, fmt::format("the server answered with {}: {}", status, message), ""};
 }
 
 Result<json::Value> ParseAnswer(const ClientResponse& response) {

@@ -42,7 +42,7 @@ TEST(GrammarTextTest, RegexesThatWouldBeReadWronglyAreRefused) {
   EXPECT_THAT(error("(?i)abc"), HasSubstr("an inline flag"));
   EXPECT_THAT(error(std::string_view("a\0b", 3)), HasSubstr("NUL"));
   EXPECT_EQ(error(std::string(64, '(') + std::string(64, ')')), "");
-  EXPECT_THAT(error(std::string(65, '(') + std::string(65, ')')), HasSubstr("64 groups"));
+  EXPECT_THAT(error(std::string(65, '(') + std::string(65, ')')), HasSubstr("64 nested groups"));
 }
 
 TEST(GrammarTextTest, GrammarsMayNotBeNestedTooDeep) {

@@ -85,9 +85,9 @@ TEST(JsonSchemaTest, WhatCannotBeEnforcedIsNamedAndRefusedWhereStrict) {
   EXPECT_THAT(NotEnforced(R"({"items":{"type":"string","format":"color"}})"),
               ElementsAre("`format` at #/items"));
   EXPECT_THAT(ErrorOf(R"({"type":"string","format":"color"})", true),
-              HasSubstr("cannot be: `format` at #"));
+              HasSubstr("cannot be enforced: `format` at #"));
   EXPECT_THAT(ErrorOf(R"({"type":"string","not":{"pattern":"a"}})", true),
-              HasSubstr("cannot be: `not` at #"));
+              HasSubstr("cannot be enforced: `not` at #"));
 }
 
 TEST(JsonSchemaTest, ReferencesThatLeadToThemselvesAreNoConstraint) {

@@ -193,7 +193,7 @@ Result<bool> OverlapsKernels(const DeviceInfo& info) {
   // Graphs have it from the driver of CUDA 12.3 on.
   constexpr int kFirstCapability = 90, kFirstDriver = 12030;
   const char* const value = std::getenv("SLUICE_KERNEL_OVERLAP");
-  const std::string_view wanted = value == nullptr ? "1" : value;
+  const std::string_view wanted = value == nullptr || *value == '\0' ? "1" : value;
   if (wanted != "0" && wanted != "1")
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("SLUICE_KERNEL_OVERLAP: expected 0 (no kernel begins before the one "

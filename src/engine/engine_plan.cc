@@ -320,12 +320,12 @@ Status TakeOneRank(const char* what, EnginePlan& plan) {
   if (config.tensor_parallel_size == 1 && config.pipeline_parallel_size == 1) return {};
   if (config.exact_ranks) {
     return Invalid("tensor_parallel_size",
-                   fmt::format("{} is computed by one rank: leave --tensor-parallel-size and "
-                               "--pipeline-parallel-size out",
+                   fmt::format("{} has only one rank: omit --tensor-parallel-size and "
+                               "--pipeline-parallel-size",
                                what));
   }
   config.tensor_parallel_size = config.pipeline_parallel_size = 1;
-  plan.warnings.push_back(fmt::format("{} is computed by one rank", what));
+  plan.warnings.push_back(fmt::format("{} has only one rank", what));
   return {};
 }
 

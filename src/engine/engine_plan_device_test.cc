@@ -86,7 +86,7 @@ TEST(EnginePlanOnDevice, StepsInFlight) {
   EXPECT_THAT(encoder->warnings, ::testing::Contains(HasSubstr("an encoder's steps")));
   const auto on_cpu = Plan(config);
   EXPECT_EQ(on_cpu->scheduler.steps_in_flight, 1);
-  EXPECT_THAT(on_cpu->notes, ::testing::Contains(HasSubstr("async_scheduling changes nothing")));
+  EXPECT_THAT(on_cpu->notes, ::testing::Contains(HasSubstr("async_scheduling has no effect")));
 }
 
 TEST(EnginePlanOnDevice, StepsThatAreRecorded) {
@@ -118,7 +118,7 @@ TEST(EnginePlanOnDevice, StepsThatAreRecorded) {
   const auto pools = PlanOnDevice(config, 99 * 1024 * kMiB, PoolingConfig());
   ASSERT_TRUE(pools) << pools.error().message;
   EXPECT_TRUE(pools->recorded.sequences.empty());
-  EXPECT_THAT(pools->notes, ::testing::Contains(HasSubstr("nothing for a model that pools")));
+  EXPECT_THAT(pools->notes, ::testing::Contains(HasSubstr("no effect for a pooling model")));
   config.pipeline_parallel_size = 2;
   const auto ranks = PlanOnDevice(config);
   ASSERT_TRUE(ranks) << ranks.error().message;

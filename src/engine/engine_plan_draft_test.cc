@@ -95,7 +95,7 @@ TEST(EnginePlan, ErrorsOfMemoryNameTheDraftModel) {
   config.max_model_len = 131072;
   EXPECT_THAT(refusal(config, 2000 * kMiB),
               AllOf(HasSubstr("of workspace and "), HasSubstr(" of the draft model; "),
-                    HasSubstr("or leave the draft model out")));
+                    HasSubstr("or omit the draft model")));
   config.kv_cache_bytes = 500 * kMiB;
   EXPECT_THAT(refusal(config, 2000 * kMiB), HasSubstr("beside 7.7 MiB of the draft model's"));
   config = {};
@@ -128,7 +128,7 @@ TEST(EnginePlan, DraftModelsThatCannotProposeAreRefusedByName) {
   config = {};
   config.kv_cache_bytes = kMiB;
   EXPECT_THAT(refusal(PlanWithDraft(DraftModel(), config, &device)),
-              HasSubstr("not yet on NVIDIA H200"));
+              HasSubstr("not on NVIDIA H200"));
 }
 
 }  // namespace

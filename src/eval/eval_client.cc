@@ -90,7 +90,7 @@ Result<std::string> AskOnce(const HttpClient& client, const std::string& request
         passing                   ? ErrorCode::kUnavailable
         : response->status == 404 ? ErrorCode::kNotFound
                                   : ErrorCode::kInvalidArgument,
-        fmt::format("the server answered {}: {}", response->status,
+        fmt::format("the server answered with {}: {}", response->status,
                     words != nullptr && words->is_string() ? words->as_string()
                                                            : response->body.substr(0, 300)));
   }

@@ -53,7 +53,8 @@ void FinishWeights(int64_t top_k, const RouterRule& rule, float* weights) {
   if (rule.normalize) {
     float sum = 0;
     for (int64_t i = 0; i < top_k; ++i) sum += weights[i];
-    for (int64_t i = 0; i < top_k; ++i) weights[i] /= sum;
+    // The scores of given experts may all be 0.
+    for (int64_t i = 0; i < top_k && sum != 0; ++i) weights[i] /= sum;
   }
   if (rule.scale == 1) return;
   for (int64_t i = 0; i < top_k; ++i) weights[i] *= rule.scale;

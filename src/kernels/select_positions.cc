@@ -123,8 +123,9 @@ void ChooseTop(const float* scores, int32_t count, int top_k, int32_t* order, in
 
 int64_t SelectScratchBytes(const KvLayout& layout, int64_t max_context, int num_threads) {
   const int64_t stride = ScoreStride(max_context);
-  return num_threads * (PanelBytes(layout) + stride * 4) + RowsAtOnce(max_context) * stride * 4 +
-         64;
+  // A shorter context may need more memory for scores, because more of its rows fit at once.
+  const int64_t scores = std::min(kMostRowsAtOnce * stride, std::max(kScoresAtOnce, stride));
+  return num_threads * (PanelBytes(layout) + stride * 4) + scores * 4 + 64;
 }
 
 void SelectPositions(ThreadPool& pool, const KvCacheView& cache,
@@ -143,13 +144,14 @@ void SelectPositions(ThreadPool& pool, const KvCacheView& cache,
   std::byte* const memory =
       scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
   const int64_t thread_bytes = PanelBytes(layout) + stride * 4;
-  CHECK(memory + pool.num_threads() * thread_bytes + stride * 4 <= scratch.data() + scratch.size(),
+  const int64_t most = RowsAtOnce(longest);
+  CHECK(memory + pool.num_threads() * thread_bytes + most * stride * 4 <=
+            scratch.data() + scratch.size(),
         "the choice of positions needs more scratch than its {} bytes", scratch.size());
   auto* const scores = reinterpret_cast<float*>(memory + pool.num_threads() * thread_bytes);
 
   std::array<SelectedRow, kMostRowsAtOnce> rows;
   int64_t count = 0;
-  const int64_t most = RowsAtOnce(longest);
   const auto run = [&] {
     int64_t chunks = 0;  // number of chunks of the row that has the most chunks
     for (int64_t i = 0; i < count; ++i)

@@ -87,7 +87,8 @@ void DecoderModel::Begin(ThreadPool& pool, const StepInput& input, KvCache& cach
   CheckStepInput(config_.spec, options_, input, cache);
   const bool is_staged = place_.num_stages > 1;
   CHECK_LT(num_begun_ - num_finished_, place_.num_stages);
-  const int64_t index = num_begun_++ % place_.num_stages;
+  const int64_t index = num_begun_ % place_.num_stages;
+  if (is_staged) ++num_begun_;
   Begun& begun = begun_[static_cast<size_t>(index)];
   if (is_staged) {
     begun.results = results;
@@ -119,7 +120,9 @@ void DecoderModel::Begin(ThreadPool& pool, const StepInput& input, KvCache& cach
     }
   }
   const int64_t rows = executor_.RunBody(step);
-  if (!is_staged && rows > 0) executor_.MakeResults(rows, step);
+  if (is_staged) return;
+  if (rows > 0) executor_.MakeResults(rows, step);
+  ++num_begun_;  // not if the step has thrown, because it is over then
 }
 
 void DecoderModel::Finish(ThreadPool& pool) {

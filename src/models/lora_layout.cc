@@ -58,6 +58,7 @@ bool IsReplaceable(const VectorParameter& vector, const std::vector<const void*>
       return vector.target == &layer.mixer.norm;
     };
     return name.ends_with(".weight") && name.find(".indexer.") == std::string::npos &&
+           name.find(".compressor.") == std::string::npos &&
            spec.norm.kind == NormSpec::Kind::kRms &&
            std::none_of(weights.layers.begin(), weights.layers.end(), is_gated);
   }

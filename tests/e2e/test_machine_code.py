@@ -38,7 +38,7 @@ def code(name, *instructions, architecture=90):
 
 
 GOOD = ["LDC R1, c[0x0][0x28]", "@!P0 LDGSTS.E.BYPASS.128 [R67], desc[UR12][R56.64], P4", "LDS.64 R2, [R3]",
-        "HMMA.16816.F32 R4, R8, R12, R4"]
+        "HMMA.16816.F32 R4, R8, R12, R4", "ACQBULK", "PREEXIT"]
 
 
 def faults(name=LINEAR, instructions=GOOD, architecture=90, **found):
@@ -78,7 +78,7 @@ def test_a_plan_without_a_kernel_is_named():
 def test_the_page_is_of_what_was_compiled():
     kernels = machine_code.parse(usage(LINEAR), code(LINEAR, *GOOD))
     text = machine_code.page(kernels, "13.0")
-    assert "| linear, fp8 x fp8, 16 rows | 128 | 5 | 90, 5 | LDGSTS.128 LDS HMMA |" in text
+    assert "| linear, fp8 x fp8, 16 rows | 128 | 5 | 90, 5 | LDGSTS.128 LDS HMMA ACQBULK PREEXIT |" in text
     assert machine_code.stale(kernels, text) == []
     kernels[0].registers = 91
     assert machine_code.stale(kernels, text) != []

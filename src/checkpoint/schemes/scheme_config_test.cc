@@ -262,7 +262,7 @@ TEST(SchemeConfigTest, RefusesByNameWhatWouldChangeTheNumbers) {
       {With(kGptq, R"("bits": 4)", R"("bits": 2)"), "bits 2 is not supported, expected 4"},
       {With(kGptq, R"("bits": 4)", R"("bits": 3)"), "bits 3"},
       {With(With(kGptq, R"("bits": 4)", R"("bits": 8)"), R"("sym": true)", R"("sym": false)"),
-       "sym to false"},
+       "sym false is not supported, expected true"},
       {With(kGptq, R"("checkpoint_format": "gptq")", R"("checkpoint_format": "marlin")"), "marlin"},
       {With(kGptq, R"("lm_head")", R"("dynamic": {"+:.*up_proj": {"bits": 3}}, "lm_head")"),
        "dynamic.+:.*up_proj"},

@@ -244,7 +244,7 @@ TEST(CompletionRequestTest, NamesWhatIsWrong) {
       {R"({"prompt":"a","structured_outputs":{"regex":"a"},"response_format":{"type":"json_object"}})",
        "BadRequestError", nullptr, "response_format, structured_outputs.regex; omit all but one"},
       {R"({"prompt":"a","guided_regex":"a","guided_choice":["b"]})", "BadRequestError", nullptr,
-       "guided_regex, guided_choice; leave"},
+       "guided_regex, guided_choice; omit"},
       {R"({"prompt":"a","use_beam_search":true,"stream":true})", "BadRequestError", nullptr,
        "Streaming is not currently supported with beam search"},
       {R"({"prompt":"a","logprob_token_ids":[1]})", "BadRequestError", "logprob_token_ids",

@@ -1,6 +1,7 @@
 #include "server/door/model_slots.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -68,9 +69,9 @@ struct ModelSlots::Slot {
   bool is_wanted = false;            // whether to load the model even if no request waits for it
   bool was_tried = false;            // whether it was loaded, or has failed, at least once
   const Slot* closed_for = nullptr;  // kLoaded: takes no requests, to make room for this slot
-  std::deque<Waiting> waiting;
-  int64_t bytes = 0;   // the part of the budget that it takes; 0: none
-  int64_t needed = 0;  // kQueued: number of bytes that it waits for
+  std::vector<Waiting> waiting;      // not a deque, whose moves allocate
+  int64_t bytes = 0;                 // the part of the budget that it takes; 0: none
+  int64_t needed = 0;                // kQueued: number of bytes that it waits for
   // kQueued: number of bytes of the budget that no other model may take, because models are being
   // unloaded for this one; otherwise 0.
   int64_t reserved = 0;
@@ -189,19 +190,23 @@ void ModelSlots::Answer(int index, HttpRequest request, std::shared_ptr<Response
   Notify();
 }
 
-void ModelSlots::Refuse(const std::deque<Waiting>& refused, const ApiError& error) const {
+void ModelSlots::Refuse(const std::vector<Waiting>& refused, const ApiError& error) const {
   for (const Waiting& waiting : refused)
     waiting.client->Send(front_->ErrorOf(front_->WithoutRoot(waiting.request.path), error));
 }
 
-std::deque<ModelSlots::Waiting> ModelSlots::TakeAdmitted(Slot& slot) {
-  std::deque<Waiting> admitted = std::exchange(slot.waiting, {});
-  for (Waiting& waiting : admitted)
-    waiting.client = std::make_shared<FlightWriter>(std::move(waiting.client), slot.flights);
+std::vector<ModelSlots::Waiting> ModelSlots::TakeAdmitted(Slot& slot) {
+  // If there is no memory for one writer, all requests still wait.
+  std::vector<std::shared_ptr<ResponseWriter>> writers;
+  writers.reserve(slot.waiting.size());
+  for (const Waiting& waiting : slot.waiting)
+    writers.push_back(std::make_shared<FlightWriter>(waiting.client, slot.flights));
+  std::vector<Waiting> admitted = std::exchange(slot.waiting, {});
+  for (size_t i = 0; i < admitted.size(); ++i) admitted[i].client = std::move(writers[i]);
   return admitted;
 }
 
-void ModelSlots::HandOver(Slot& slot, std::deque<Waiting> admitted) {
+void ModelSlots::HandOver(Slot& slot, std::vector<Waiting> admitted) {
   for (Waiting& waiting : admitted) {
     if (waiting.client->closed()) continue;
     RunGuarded("models", "to hand over a request", [&] {
@@ -214,14 +219,14 @@ void ModelSlots::HandOver(Admitted admitted) {
   for (auto& [slot, waiting] : admitted) HandOver(*slot, std::move(waiting));
 }
 
-std::deque<ModelSlots::Waiting> ModelSlots::TakeExpired(Slot& slot) {
+std::vector<ModelSlots::Waiting> ModelSlots::TakeExpired(Slot& slot) {
   std::erase_if(slot.waiting, [](const Waiting& waiting) { return waiting.client->closed(); });
   const auto now = Clock::now();
-  std::deque<Waiting> expired;
-  while (!slot.waiting.empty() && slot.waiting.front().deadline <= now) {
-    expired.push_back(std::move(slot.waiting.front()));
-    slot.waiting.pop_front();
-  }
+  const auto end = std::find_if(slot.waiting.begin(), slot.waiting.end(),
+                                [&](const Waiting& waiting) { return waiting.deadline > now; });
+  std::vector<Waiting> expired(std::make_move_iterator(slot.waiting.begin()),
+                               std::make_move_iterator(end));
+  slot.waiting.erase(slot.waiting.begin(), end);
   return expired;
 }
 
@@ -249,14 +254,16 @@ void ModelSlots::Keep() {
 }
 
 bool ModelSlots::LookAtSlots() {
-  std::vector<std::pair<std::deque<Waiting>, ApiError>> expired;
+  std::vector<std::pair<std::vector<Waiting>, ApiError>> expired;
   Admitted admitted;
   {
     MutexLock lock(mutex_);
+    expired.reserve(slots_.size());
+    admitted.reserve(slots_.size());
     changed_ = false;
     std::optional<Clock::time_point> next;
     for (const auto& slot : slots_) {
-      if (std::deque<Waiting> waiting = TakeExpired(*slot); !waiting.empty())
+      if (std::vector<Waiting> waiting = TakeExpired(*slot); !waiting.empty())
         expired.emplace_back(std::move(waiting), WaitedTooLong(*slot));
       // They still wait if there was no memory to admit them when the model was loaded.
       if (StateOf(*slot) == ModelState::kLoaded && !slot->waiting.empty())
@@ -312,7 +319,7 @@ void ModelSlots::RunLoad(Slot& slot) {
 // If it throws on the way, the slot's state is already that after the load.
 void ModelSlots::LoadAndTell(Slot& slot) {
   Status status = CatchToResult([&] { return LoadSlot(slot); });
-  std::deque<Waiting> refused;
+  std::vector<Waiting> refused;
   Admitted reopened;
   {
     const MutexLock lock(mutex_);
@@ -384,11 +391,15 @@ bool ModelSlots::IsNext(const Slot& slot) const {
 
 ModelSlots::Admitted ModelSlots::Reopen(const Slot& slot, const std::vector<int>& but) {
   Admitted admitted;
+  admitted.reserve(slots_.size());
   for (const auto& other : slots_) {
     if (other->closed_for != &slot || std::ranges::find(but, other->index) != but.end()) continue;
     other->closed_for = nullptr;
-    if (other->state == ModelState::kLoaded)
+    if (other->state != ModelState::kLoaded) continue;
+    // Without memory for it, LookAtSlots() admits them later.
+    RunGuarded("models", "to admit requests", [&]() REQUIRES(mutex_) {
       admitted.emplace_back(other.get(), TakeAdmitted(*other));
+    });
   }
   return admitted;
 }
@@ -471,7 +482,7 @@ void ModelSlots::PutOut(Slot& slot) {
   while (!context.expired() && Clock::now() < end) std::this_thread::sleep_for(kLookForHolders);
   if (std::shared_ptr<const ModelContext> held = context.lock()) {
     slot.dispatcher->Attach(std::move(held));
-    std::deque<Waiting> admitted;
+    std::vector<Waiting> admitted;
     {
       const MutexLock lock(mutex_);
       slot.state = ModelState::kLoaded;
@@ -524,7 +535,7 @@ Status ModelSlots::Fill(Slot& slot) {
     made =
         std::make_unique<Dispatcher>(config, slot.keys, exporter_, &slot.metrics, front_->shared());
   }
-  std::deque<Waiting> admitted;
+  std::vector<Waiting> admitted;
   {
     const MutexLock lock(mutex_);
     if (made != nullptr) slot.dispatcher = std::move(made);
@@ -609,7 +620,7 @@ void ModelSlots::BeginLeaving() {
 }
 
 void ModelSlots::BeginDrain() {
-  std::deque<Waiting> refused;
+  std::vector<Waiting> refused;
   std::vector<Dispatcher*> dispatchers;
   {
     const MutexLock lock(mutex_);

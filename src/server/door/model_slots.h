@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -122,11 +121,11 @@ class ModelSlots {
   bool IsNext(const Slot& slot) const REQUIRES(mutex_);
   // Takes the waiting requests of a loaded model and counts them as in flight. HandOver() is called
   // without the lock, because answering a request may lead to the next one on its connection.
-  std::deque<Waiting> TakeAdmitted(Slot& slot) REQUIRES(mutex_);
-  static void HandOver(Slot& slot, std::deque<Waiting> admitted);
-  void Refuse(const std::deque<Waiting>& refused, const ApiError& error) const;
+  std::vector<Waiting> TakeAdmitted(Slot& slot) REQUIRES(mutex_);
+  static void HandOver(Slot& slot, std::vector<Waiting> admitted);
+  void Refuse(const std::vector<Waiting>& refused, const ApiError& error) const;
   // Takes the requests that have waited too long, and drops those whose clients have left.
-  std::deque<Waiting> TakeExpired(Slot& slot) REQUIRES(mutex_);
+  std::vector<Waiting> TakeExpired(Slot& slot) REQUIRES(mutex_);
   // Returns the state to show. A model that takes no requests, so that another can be loaded, is
   // shown as leaving from that moment.
   static ModelState StateOf(const Slot& slot);
@@ -155,7 +154,7 @@ class ModelSlots {
   void PutOut(Slot& slot);
   // Lets the models that were closed to requests for `slot` take requests again, except those in
   // `but`. Returns the requests to hand over.
-  using Admitted = std::vector<std::pair<Slot*, std::deque<Waiting>>>;
+  using Admitted = std::vector<std::pair<Slot*, std::vector<Waiting>>>;
   Admitted Reopen(const Slot& slot, const std::vector<int>& but) REQUIRES(mutex_);
   static void HandOver(Admitted admitted);
   void CountRequestMemory() REQUIRES(mutex_);

@@ -270,6 +270,10 @@ class HttpServerImpl : public HttpServer {
       socket.non_blocking(true, ignored);
       socket.write_some(asio::buffer(kFull), ignored);
       socket.shutdown(Socket::shutdown_send, ignored);
+      // Only deadlines make room, so this tries again, too (see BeginTicking).
+      asio::post(io->context, [this, io] {
+        if (!core_->stopped && !io->ticking && !io->connections.empty()) BeginTicking(io);
+      });
       return;
     }
     auto connection = MakeHttpConnection(core_, io, std::move(socket));
