@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -247,10 +248,9 @@ void DiskTier::Write(const TierName& name, HeldBytes bytes,
     Job job{name, std::move(bytes), {}};
     if (changes != nullptr) job.told.push_back(changes);
     writes_.push_back(std::move(job));
-    if (!CatchToResult([&]() REQUIRES(mutex_) -> Status {
-          queued_.emplace(name, 0);
-          return {};
-        })) {
+    try {
+      queued_.emplace(name, 0);
+    } catch (const std::bad_alloc&) {
       writes_.pop_back();
       ++counts_.dropped;
       return;
@@ -294,10 +294,9 @@ bool DiskTier::Request(const TierName& name, bool now) {
     }
     if (!places_.contains(name)) return false;
     reads_.push_back(name);
-    if (!CatchToResult([&]() REQUIRES(mutex_) -> Status {
-          loads_.emplace(name, Load{.bytes = nullptr, .since = Clock::now()});
-          return {};
-        })) {
+    try {
+      loads_.emplace(name, Load{.bytes = nullptr, .since = Clock::now()});
+    } catch (const std::bad_alloc&) {
       reads_.pop_back();
       return false;
     }

@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "constraints/constraint_compiler.h"
 
 namespace sluice {
@@ -171,9 +172,9 @@ TEST(ConstraintFuzzTest, WhatRecursesWithoutEndOrDeeplyIsRefused) {
   for (int i = 0; i < 20'000; ++i)
     chain += fmt::format("r{} ::= \"a\" r{} \"b\" | r{}\n", i, i + 1, i + 1);
   chain += "r20000 ::= \"c\"\n";
-  for (int i = 0; i < 5'000; ++i) nested = "(" + nested + ")*";
+  for (int i = 0; i < 5'000; ++i) nested.insert(0, "(").append(")*");
   for (int i = 0; i < 20'000; ++i) lists += "(";
-  for (int i = 0; i < 400; ++i) tag = R"({"type":"star","content":)" + tag + "}";
+  for (int i = 0; i < 400; ++i) tag.insert(0, R"({"type":"star","content":)").append("}");
   const std::pair<ConstraintKind, std::string> texts[] = {
       {ConstraintKind::kEbnf, "root ::= (root){0,}"},
       {ConstraintKind::kEbnf, "root ::= a{1,}\na ::= b{2,}\nb ::= a{3,}"},

@@ -215,7 +215,7 @@ def test_failing_servers(abacus, tmp_path):
         r = saved(tmp_path, server.port, *RANDOM, "--num-prompts", 6, "--max-concurrency", 1, "--save-detailed", code=1)
     assert (r["completed"], r["failed"]) == (1, 5)
     for error, word in zip(r["errors"], ["the server answered with 500: broken", "closed the connection", "halfway", "Never received a valid chunk",
-                                         "no JSON", ""]):
+                                         "not JSON", ""]):
         assert word in error if word else error == ""
 
 
