@@ -255,12 +255,20 @@ const LibraryLinear::Choice& LibraryLinear::Choose(const LibraryProduct& product
     // A tactic from the file is treated like a proposal of the library: it is used only if the
     // library still accepts it.
     if (const Tactic* tactic = tactics_.Find(KeyOf(kind)); tactic != nullptr) {
-      std::copy(tactic->algorithm.begin(), tactic->algorithm.end(), choice.algorithm.data);
+      std::copy(tactic->algorithm.begin(), tactic->algorithm.end(), choice.measured.data);
       choice.tuned = true;
     }
   }
   if (choice.refused || choice.checked_m == product.m) return choice;
-  if ((choice.tuned || !is_new) && Check(description, choice.algorithm, choice.workspace_bytes)) {
+  if (choice.tuned && Check(description, choice.measured, choice.workspace_bytes)) {
+    choice.algorithm = choice.measured;
+    choice.checked_m = product.m;
+    return choice;
+  }
+  // A measured algorithm that this m excludes is asked for again at the next m; one from the file
+  // that is refused at once is out of date.
+  if (is_new) choice.tuned = false;
+  if (!choice.tuned && !is_new && Check(description, choice.algorithm, choice.workspace_bytes)) {
     choice.checked_m = product.m;
     return choice;
   }
@@ -269,9 +277,9 @@ const LibraryLinear::Choice& LibraryLinear::Choose(const LibraryProduct& product
     choice.refused = true;
     return choice;
   }
-  choice = {.algorithm = proposal.algorithm,
-            .workspace_bytes = proposal.workspace_bytes,
-            .checked_m = product.m};
+  choice.algorithm = proposal.algorithm;
+  choice.workspace_bytes = proposal.workspace_bytes;
+  choice.checked_m = product.m;
   return choice;
 }
 
@@ -353,6 +361,7 @@ Status LibraryLinear::Tune(DeviceStream& stream, std::span<const LibraryProduct>
     return {};
   }
   choices_[kind] = {.tuned = true,
+                    .measured = best->algorithm,
                     .algorithm = best->algorithm,
                     .workspace_bytes = best->workspace_bytes,
                     .checked_m = product.m};

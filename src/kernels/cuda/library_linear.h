@@ -106,7 +106,8 @@ class LibraryLinear {
   struct Choice {
     bool refused = false;
     bool tuned = false;
-    cublaslt::Algorithm algorithm{};
+    cublaslt::Algorithm measured{};   // the fastest one, if tuned
+    cublaslt::Algorithm algorithm{};  // `measured`, or a proposal for an m that excludes it
     size_t workspace_bytes = 0;
     int64_t checked_m = 0;  // the last m for which the library accepted the algorithm
   };

@@ -333,6 +333,8 @@ TEST_F(LibraryLinearTest, KeepsWhatIsFastestAndRemembersIt) {
   EXPECT_EQ(fake_.last_algorithm, kFakeFast) << "of the same kind";
   run(7);
   EXPECT_EQ(fake_.last_algorithm, kFakeSlow) << "the faster one does not take odd numbers";
+  run(8);
+  EXPECT_EQ(fake_.last_algorithm, kFakeFast) << "what was measured is not lost";
   ASSERT_TRUE(library_->tactics().Save().has_value());
 
   // A restart.
