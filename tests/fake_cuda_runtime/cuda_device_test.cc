@@ -288,7 +288,7 @@ TEST_F(CudaDeviceTest, ALaunchIsNotBlamedForKernelsBeforeIt) {
   const auto stream = *device->CreateStream();
   names(*stream->handle().failure, 1);
   TheMachine().next["cudaStreamSynchronize"] = cudaErrorIllegalAddress;
-  EXPECT_THAT(stream->Synchronize().error().message, HasSubstr("were launched: zero;"));
+  EXPECT_THAT(stream->Synchronize().error().message, HasSubstr("last launched kernels: zero;"));
 }
 
 TEST_F(CudaDeviceTest, AFailureOfALibraryIsNotTheDevicesEnd) {
@@ -692,7 +692,7 @@ TEST_F(CudaDeviceTest, AGraphThatFailsIsNamed) {
   EXPECT_TRUE(stream->Synchronize());
   stream->Replay(**graph);
   TheMachine().next["cudaStreamSynchronize"] = cudaErrorIllegalAddress;
-  EXPECT_THAT(stream->Synchronize().error().message, HasSubstr("were launched: a graph;"));
+  EXPECT_THAT(stream->Synchronize().error().message, HasSubstr("last launched kernels: a graph;"));
 }
 
 TEST_P(CopyTimeTest, StreamsEndBeforeWhatTheyUse) {
