@@ -121,7 +121,9 @@ class LibraryLinear::Description {
   void Require(int status) { is_complete_ = is_complete_ && status == kSuccess; }
   template <typename T>
   void Set(int attribute, T value) {
-    if (is_complete_) Require(f_.operation_set(operation_, attribute, &value, sizeof(value)));
+    if (is_complete_)
+      Require(
+          f_.operation_set(operation_, attribute, static_cast<const void*>(&value), sizeof(value)));
   }
   template <typename T>
   void Prefer(int attribute, T value) {
