@@ -193,7 +193,7 @@ TEST_F(ImagesTest, SettingsOfOneRequestAreRefusedBesideImages) {
   };
   const std::string image = UrlPart(DataUrl("rgb.png"));
   EXPECT_THAT(Refusal(ask(R"("mm_processor_kwargs":{"max_pixels":64})", image)),
-              HasSubstr("start the server with --mm-processor-kwargs"));
+              HasSubstr("the server's option --mm-processor-kwargs"));
   EXPECT_THAT(Refusal(ask(R"("media_io_kwargs":{"image":{}})", image)),
               HasSubstr("[media_io_kwargs]"));
   EXPECT_EQ(ask(R"("mm_processor_kwargs":{},"media_io_kwargs":null)", image).status, 200);
