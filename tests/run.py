@@ -73,8 +73,8 @@ ARM_FOLDERS = ["base", "checkpoint", "engine", "hardware", "kernels", "models", 
 ARM_FILTER = "*:-*Heavy*:*DeathTest*"
 # The CUDA emulation has no code specific to aarch64, and takes qemu hours.
 ARM_KERNELS_FILTER = ARM_FILTER + ":*KernelChecks*:SeededOrders*:DeviceLinear*:ExpertProducts*"
-# Of the tests of the engine's promise, run only those with adapters, which also query the base model. The tests of
-# each model take more than twenty minutes under qemu, and the tests of `models` cover every format and family.
+# The engine's promise is tested only with adapters, whose test also queries the base model. The promise tests of each
+# model take more than twenty minutes under qemu, and the tests of `models` cover every format and family.
 ARM_FILTERS = {"engine": "AdapterPromiseTest.*", "models": ARM_FILTER + ":*Device*"}
 ARM_CPUS = {"max": ("reference portable neon neon_dotprod neon_bf16", ARM_KERNELS_FILTER),
             "neoverse-n1": ("reference portable neon neon_dotprod", "DispatchTest.*:PortableTest.*:Isa/LinearTest*neon_dotprod"),

@@ -10,6 +10,8 @@
 #include "kernels/linear_unit.h"
 #include "kernels/stored_matrix_testing.h"
 
+#if defined(__x86_64__)
+
 namespace sluice::kernels {
 namespace {
 
@@ -26,8 +28,6 @@ std::vector<BFloat16> NumbersOf(Random& random, int64_t count, int low, int high
   }
   return numbers;
 }
-
-#if defined(__x86_64__)
 
 class LinearMultiplyAddsTest : public ::testing::Test {
  protected:
@@ -91,7 +91,7 @@ TEST_F(LinearMultiplyAddsTest, OfCodesHaveTheBitsOfDotProducts) {
   }
 }
 
-#endif
-
 }  // namespace
 }  // namespace sluice::kernels
+
+#endif

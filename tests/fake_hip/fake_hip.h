@@ -26,8 +26,8 @@ struct Machine {
   // Error of every call from now on, as after an illegal address.
   int sticky = 0;
 
-  // Of hipBLASLt: its version; whether it has no algorithm for any product; the status of the next
-  // product, and of the next handle.
+  // For hipBLASLt: its version, whether it refuses all products for lack of an algorithm, and the
+  // status that the next product and the next handle return.
   int products_version = 100200;
   bool refuses_products = false;
   int next_product = 0;
