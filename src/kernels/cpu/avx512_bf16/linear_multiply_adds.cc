@@ -1,13 +1,12 @@
 // linear with F32 multiply-adds that give the same bits as BF16 dot products (vdpbf16ps), for many
 // rows.
 //
-// On Intel's cores (measured on Emerald Rapids), a dot product of 32 pairs takes two cycles, in
-// which the core begins four F32 multiply-adds of 16 numbers each: as many products, and twice as
-// many where both units multiply. By the instruction's definition, it first adds the product of the
-// second numbers of a pair, then that of the first; each addition rounds to nearest, subnormal
-// inputs count as zero, and subnormal results become zero. A product of two BF16 numbers is exact
-// in F32, so multiply-adds in this order, with MXCSR's flush-to-zero and denormals-are-zero, round
-// alike.
+// On Intel's cores (measured on Emerald Rapids), a dot product adds 32 products in two cycles, in
+// which the core begins four F32 multiply-adds of 16 products each: twice as many products. By the
+// instruction's definition, it first adds the product of the second numbers of a pair, then that of
+// the first; each addition rounds to nearest, subnormal inputs count as zero, and subnormal results
+// become zero. A product of two BF16 numbers is exact in F32, so multiply-adds in this order, with
+// MXCSR's flush-to-zero and denormals-are-zero, round alike.
 #include "kernels/cpu/avx512/simd.h"
 #include "kernels/cpu/avx512_bf16/kernels.h"
 
