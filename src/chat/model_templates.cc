@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/model_file.h"
+#include "chat/built_in_templates.h"
 
 namespace sluice {
 
@@ -72,13 +73,35 @@ Result<Sources> ReadFolder(const fs::path& folder) {
   return sources;
 }
 
+// Returns the value of --tokenizer-mode for the model's architecture, or "". An unreadable
+// config.json is reported when the model is loaded, not here.
+std::string_view ModeOfModel(const fs::path& folder) {
+  const auto text = ReadOptional(folder, "config.json");
+  if (!text || !*text) return "";
+  const auto config = json::Parse(**text);
+  const json::Value* names = config ? config->Find("architectures") : nullptr;
+  if (names == nullptr || !names->is_array()) return "";
+  for (const json::Value& name : names->as_array()) {
+    const std::string_view mode = name.is_string() ? BuiltInTemplateOf(name.as_string()) : "";
+    if (!mode.empty()) return mode;
+  }
+  return "";
+}
+
 }  // namespace
 
 Result<ModelTemplates> ModelTemplates::Load(const fs::path& model_folder,
                                             const json::Value& tokenizer_config,
-                                            const std::string& override_path_or_text) {
+                                            const std::string& override_path_or_text,
+                                            std::string_view tokenizer_mode) {
   ModelTemplates result;
   Sources sources;
+  const auto add_built_in = [&](std::string_view mode) {
+    const std::string_view text = BuiltInTemplate(mode);
+    if (!sources.empty() || text.empty()) return;
+    sources.emplace_back("default", text);
+    result.origin_ = "built in: " + std::string(mode);
+  };
   if (!override_path_or_text.empty()) {
     std::error_code error;
     if (!LooksLikeTemplate(override_path_or_text)) {
@@ -96,6 +119,7 @@ Result<ModelTemplates> ModelTemplates::Load(const fs::path& model_folder,
       result.origin_ = "--chat-template";
     }
   }
+  add_built_in(tokenizer_mode);
   if (sources.empty()) {
     ASSIGN_OR_RETURN(sources, ReadFolder(model_folder));
     if (!sources.empty()) result.origin_ = (model_folder / "chat_template.jinja").string();
@@ -118,7 +142,10 @@ Result<ModelTemplates> ModelTemplates::Load(const fs::path& model_folder,
       result.origin_ = "tokenizer_config.json";
     }
   }
-  if (sources.empty()) result.origin_.clear();
+  if (sources.empty()) {
+    result.origin_.clear();
+    add_built_in(ModeOfModel(model_folder));
+  }
   for (auto& [name, text] : sources) {
     const std::string title =
         name == "default" ? result.origin_ : result.origin_ + " (" + name + ")";

@@ -18,13 +18,15 @@ namespace sluice {
 class ModelTemplates {
  public:
   // Loads from, in order of precedence: `override_path_or_text` (a file, or the template itself; ""
-  // for none); `chat_template.jinja` and `additional_chat_templates/*.jinja` in the folder;
-  // `chat_template.json`; and the member "chat_template" of tokenizer_config.json (a string, or a
-  // list of {"name", "template"}). `tokenizer_config` is that file, parsed, or null. A model
-  // without templates is not an error: empty() is true.
+  // for none); the built-in template that `tokenizer_mode` names; `chat_template.jinja` and
+  // `additional_chat_templates/*.jinja` in the folder; `chat_template.json`; the member
+  // "chat_template" of tokenizer_config.json (a string, or a list of {"name", "template"}); and the
+  // built-in template of the architecture in config.json. `tokenizer_config` is that file, parsed,
+  // or null. A model without templates is not an error: empty() is true.
   static Result<ModelTemplates> Load(const std::filesystem::path& model_folder,
                                      const json::Value& tokenizer_config,
-                                     const std::string& override_path_or_text);
+                                     const std::string& override_path_or_text,
+                                     std::string_view tokenizer_mode = "auto");
 
   bool empty() const { return templates_.empty(); }
   // Returns "tool_use" if there are tools and the model has it; else "default"; else the only
@@ -32,7 +34,7 @@ class ModelTemplates {
   const ChatTemplate* Select(bool has_tools) const;
   const ChatTemplate* Find(std::string_view name) const;
   // Where the templates were found, for the log: a path, "tokenizer_config.json",
-  // "--chat-template", or "".
+  // "--chat-template", "built in: deepseek_v4", or "".
   const std::string& origin() const { return origin_; }
 
  private:

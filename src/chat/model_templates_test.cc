@@ -55,6 +55,22 @@ TEST_F(ModelTemplatesTest, TheSourcesInTheirOrder) {
       "own");
 }
 
+TEST_F(ModelTemplatesTest, BuiltInTemplates) {
+  Write("config.json", R"({"architectures": ["DeepseekV4ForCausalLM"]})");
+  EXPECT_EQ(ModelTemplates::Load(folder_, {}, "")->origin(), "built in: deepseek_v4");
+  EXPECT_EQ(ModelTemplates::Load(folder_, {}, "", "hf")->origin(), "built in: deepseek_v4");
+  EXPECT_EQ(ModelTemplates::Load(folder_, {}, "", "deepseek_v32")->origin(),
+            "built in: deepseek_v32");
+  EXPECT_EQ(ModelTemplates::Load(folder_, {}, "{{ 1 }}", "deepseek_v32")->origin(),
+            "--chat-template");
+  const json::Value config = json::Parse(R"({"chat_template": "config"})").value();
+  EXPECT_EQ(ModelTemplates::Load(folder_, config, "")->origin(), "tokenizer_config.json");
+  EXPECT_EQ(ModelTemplates::Load(folder_, config, "", "deepseek_v4")->origin(),
+            "built in: deepseek_v4");
+  Write("config.json", "{");
+  EXPECT_TRUE(ModelTemplates::Load(folder_, {}, "")->empty());
+}
+
 // If the unreadable file were skipped, another template might be used silently.
 TEST_F(ModelTemplatesTest, AFileThatCannotBeReadIsNotPassedOver) {
   const json::Value config = json::Parse(R"({"chat_template": "config"})").value();

@@ -412,6 +412,7 @@ ServerConfig MakeServerConfig(const options::Settings& settings, const ModelArgu
   config.api_keys = settings.List("api-key");
   config.otlp_traces_endpoint = settings.TextOr("otlp-traces-endpoint");
   config.chat_template = settings.TextOr("chat-template");
+  config.tokenizer_mode = settings.TextOr("tokenizer-mode", "auto");
   config.chat_template_content_format = settings.TextOr("chat-template-content-format");
   config.default_chat_template_kwargs = settings.TextOr("default-chat-template-kwargs");
   if (const auto efforts = json::Parse(settings.TextOr("reasoning-effort-map", "{}"))) {

@@ -153,6 +153,8 @@ TEST(StartupLines, WhatDoesNotActIsNotListedAsActing) {
       ElementsAre(HasSubstr("--structured-outputs-config backend has no effect")));
   EXPECT_THAT(vain({"m", "-cc.mode", "3"}).size(), 1u);
   EXPECT_THAT(effects({"m", "--tokenizer-mode", "mistral"}).acting, IsEmpty());
+  EXPECT_THAT(effects({"m", "--tokenizer-mode", "deepseek_v4"}).acting,
+              ElementsAre("--tokenizer-mode deepseek_v4"));
   EXPECT_THAT(
       effects({"m", "--priority-ageing-seconds", "5", "--scheduling-policy", "fcfs"}).acting,
       ElementsAre("--scheduling-policy fcfs"));

@@ -40,6 +40,16 @@ void AddModelRows(std::vector<Option>& table) {
       {.words = "auto|safetensors|fastsafetensors|dummy|hf|runai_streamer|instanttensor|mistral",
        .effect = Effect::kRefused,
        .reason = "checkpoints are read from safetensors files; convert it"});
+  rows.Choice("tokenizer-mode", "auto",
+              "auto|hf|slow|fast|mistral|alpamayo2_super|cohere|deepseek_v32|deepseek_v4|inkling|"
+              "kimi_k3",
+              "deepseek_v32 and deepseek_v4 use the built-in chat template of that model. auto "
+              "does so if the checkpoint is such a model and has no chat template.",
+              {.commands = kEngineArguments,
+               .words = "auto|hf|slow|fast|mistral|deepseek_v32|deepseek_v4",
+               .acting = "deepseek_v32|deepseek_v4",
+               .effect = Effect::kRefused,
+               .reason = "there is one tokenizer; it reads tokenizer.json"});
   rows.Json("hf-overrides", "",
             "Values that replace those of config.json. Allowed are keys that fit the weights with "
             "any value: "

@@ -112,6 +112,9 @@ struct Option {
   // kRefused: values that are accepted in addition to the default.
   std::string_view words = {};
   Range range = {};  // valid range of numbers
+  // kRefused: if not empty, those of `words` that have an effect; `reason` says why others have
+  // none.
+  std::string_view acting = {};
   // kNoEffect: accepted so that existing scripts run. kRefused: values other than the default and
   // `words` are errors.
   Effect effect = Effect::kActs;

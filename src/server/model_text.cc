@@ -156,7 +156,8 @@ Result<ModelText> ModelText::Load(const ServerConfig& config,
         "tokenizer.json");
   }
   ASSIGN_OR_RETURN(text.templates,
-                   ModelTemplates::Load(model_folder, tokenizer.config(), config.chat_template));
+                   ModelTemplates::Load(model_folder, tokenizer.config(), config.chat_template,
+                                        config.tokenizer_mode));
   if (text.templates.empty()) {
     LOG_WARNING("server",
                 "the model has no chat template: /v1/chat/completions needs --chat-template");

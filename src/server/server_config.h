@@ -77,6 +77,7 @@ struct ServerConfig {
 
   // --- Answers.
   std::string chat_template;                          // path or text; empty: the model's own
+  std::string tokenizer_mode = "auto";                // may name a built-in chat template
   std::string chat_template_content_format = "auto";  // auto | string | openai
   std::string default_chat_template_kwargs;           // a JSON object, or empty
   // Renames reasoning efforts for the template: from the name in requests to the name for the
