@@ -65,6 +65,8 @@ def planned_product(name, architecture):
     """The matrix instruction that a kernel must have; None: none."""
     if "AttentionKernel" in name:
         return "v_mfma_f32_16x16x16_"
+    if "LinearCodesKernel" in name:
+        return "v_mfma_scale_f32_16x16x128_f8f6f4" if architecture == "gfx950" else None  # gfx942 never runs it
     found = re.search(r"LinearTileKernelILNS1_6FormatE(\d+)ELi\d+ELb([01])", name)
     if not found:
         return None

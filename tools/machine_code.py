@@ -127,6 +127,7 @@ PLANS = {
     "RopeTableKernel": lambda *_: dataclasses.replace(rows_plan(128), stack=SINE_STACK),
     "ExpandWeightsKernel": lambda *_: rows_plan(256, "STG.128"),
     "PackNvF4Kernel": overlapping(lambda *_: rows_plan(256, "LDG.128")),
+    "PackMxF4Kernel": overlapping(lambda *_: rows_plan(256, "LDG.128", "STG.128")),
     "TakeRowsKernel": lambda *_: rows_plan(128, "LDG.128", "STG.128"),
     "TakeColumnsKernel": lambda *_: rows_plan(128, "STG.128"),
     "JoinColumnsKernel": lambda *_: rows_plan(256),

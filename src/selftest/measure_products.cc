@@ -18,6 +18,7 @@ namespace {
 bool IsMeasured(const DeviceUnderTest& device, const WeightFormat& format) {
   if (format.e4m3_inputs && !device.has_e4m3_products()) return false;
   if (format.nvf4_inputs && !device.has_nvf4_products()) return false;
+  if (format.mxf4_inputs && !device.has_mxf4_products()) return false;
   return format.type != ElementType::kI8 && !format.is_only_checked;
 }
 
@@ -49,7 +50,9 @@ void MeasureProduct(MeasureRun& run, device::DeviceLinear& products, MeasuredSha
   // The way is chosen as when a model is loaded.
   text += fmt::format(", by {}", NameOf(products.Choose(product.args(0))));
   // Codes whose inputs are not quantized are multiplied in BF16.
-  const double peak = format.e4m3_inputs   ? run.limits().fp8_teraflops
+  // No library's product of MXFP4 inputs is measured to compare with.
+  const double peak = format.mxf4_inputs   ? 0
+                      : format.e4m3_inputs ? run.limits().fp8_teraflops
                       : format.nvf4_inputs ? run.limits().nvf4_teraflops
                                            : run.limits().bf16_teraflops;
   run.Measure({.name = shape.name,

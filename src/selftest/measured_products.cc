@@ -37,6 +37,7 @@ MeasuredProduct::MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memo
     args.x_scales = ones(m);
     args.same_x_scale = 1;
   }
+  args.x_is_mxf4 = format.mxf4_inputs;
   args.y_type = ElementType::kBF16;
   args.y_stride = n;
   args.y = memory.Out<uint16_t>(m * n);
@@ -52,7 +53,7 @@ MeasuredProduct::MeasuredProduct(const DeviceUnderTest& device, CaseMemory& memo
     w.same_row_scale = 1;
   }
   args.w = w;
-  args.scratch = memory.Out<uint8_t>(products.ScratchBytes(w, m) + 256);
+  args.scratch = memory.Out<uint8_t>(products.ScratchBytes(w, m, format.mxf4_inputs) + 256);
   for (int64_t copy = 0; copy < copies; ++copy) {
     args.w.codes = fill(format.type, n, k, 100 + static_cast<uint64_t>(copy));
     if (format.group_type != GroupScales::kNone) {

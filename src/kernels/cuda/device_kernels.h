@@ -21,7 +21,7 @@
 namespace sluice::device {
 
 // How a row's elements are rounded when written as kF8E4M3 (kStatic, kPerToken) or as kBF16
-// (kNvF4).
+// (kNvF4, kMxF4).
 enum class RowScale : uint8_t {
   kStatic,    // code = E4M3(x / static_scale); the scale of each row is static_scale
   kPerToken,  // the row's scale is amax / 448 (1 for a row of zeros), code = E4M3(x / scale)
@@ -30,6 +30,11 @@ enum class RowScale : uint8_t {
   // static_scale. So every product can read such rows, and pack_nvf4 converts them to E2M1 codes
   // for a library that multiplies codes. REQUIRES: rows of whole groups.
   kNvF4,
+  // MXFP4: for each group of 32 consecutive elements, s = 2^(PowerOfTwoScale(amax) - 127)
+  // (tensor/float4.h). The value E2M1(x / s) * s is written; BF16 can represent it exactly. There
+  // are no scales of rows. So every product can read such rows, and pack_mxf4 converts them to
+  // E2M1 codes for kernels that multiply codes. REQUIRES: rows of whole groups.
+  kMxF4,
 };
 
 // Where and how a kernel writes rows that the next matrix product reads.
@@ -341,6 +346,15 @@ struct PackNvF4Args {
   uint8_t* scales;  // NvF4ScaleBytes(rows, cols / 16), written completely
 };
 
+// Packs rows that were written as RowScale::kMxF4, without changing their values: codes, two per
+// byte, the even column in the low half, and an E8M0 scale for each group of 32 columns.
+struct PackMxF4Args {
+  const uint16_t* x;   // BF16 [rows, cols], aligned to 16 bytes
+  int64_t rows, cols;  // cols: a multiple of 32
+  uint8_t* codes;      // [rows, cols / 2], aligned to 16 bytes
+  uint8_t* scales;     // [rows, cols / 32]
+};
+
 // out[:, i] = in[:, indices[i]]. REQUIRES: `in` and `out` do not overlap.
 struct TakeColumnsArgs {
   const uint16_t* in;      // BF16 [rows, cols], aligned to 16 bytes
@@ -417,6 +431,9 @@ struct Weights {
 // y = x W^T (+ bias). x: kBF16, or kF8E4M3 with row scales for weights of kF8E4M3 without group
 // scales. kBF16 rows with scales are rounded by RowScale::kNvF4, for weights of kF4E2M1 with kE4M3
 // scales.
+//
+// With `x_codes`, kernels for GPUs that multiply MXFP4 codes multiply these; all others read x,
+// which has the same values. A row's order of sums depends on which of both is multiplied.
 struct LinearArgs {
   Weights w;
   const void* x;  // [m, k]
@@ -434,6 +451,11 @@ struct LinearArgs {
   // zeros again after the product. Products that run concurrently need different counters. Null:
   // uses the module's own counters, which all such products share.
   uint32_t* counters = nullptr;
+  // Whether x was rounded as RowScale::kMxF4. Only for weights of kF4E2M1 with kE8M0 scales.
+  bool x_is_mxf4 = false;
+  // The rows of x as pack_mxf4 packs them (PackMxF4Args); null: not packed. REQUIRES: x_is_mxf4.
+  const uint8_t* x_codes = nullptr;
+  const uint8_t* x_group_scales = nullptr;
 };
 
 // LinearArgs for experts of equal shape, consecutive in memory: rows [row_begin[e], row_begin[e +
@@ -667,6 +689,7 @@ struct DeviceKernels {
   void (*silu_mul)(const StreamHandle&, const SiluMulArgs&);
   void (*convert_rows)(const StreamHandle&, const ConvertRowsArgs&);
   void (*pack_nvf4)(const StreamHandle&, const PackNvF4Args&);
+  void (*pack_mxf4)(const StreamHandle&, const PackMxF4Args&);
   void (*take_rows)(const StreamHandle&, const TakeRowsArgs&);
   void (*take_columns)(const StreamHandle&, const TakeColumnsArgs&);
   void (*join_columns)(const StreamHandle&, const JoinColumnsArgs&);
@@ -716,6 +739,7 @@ struct DeviceKernels {
   void LaunchSiluMul(const StreamHandle&, const device::SiluMulArgs&);                 \
   void LaunchConvertRows(const StreamHandle&, const device::ConvertRowsArgs&);         \
   void LaunchPackNvF4(const StreamHandle&, const device::PackNvF4Args&);               \
+  void LaunchPackMxF4(const StreamHandle&, const device::PackMxF4Args&);               \
   void LaunchTakeRows(const StreamHandle&, const device::TakeRowsArgs&);               \
   void LaunchTakeColumns(const StreamHandle&, const device::TakeColumnsArgs&);         \
   void LaunchJoinColumns(const StreamHandle&, const device::JoinColumnsArgs&);         \

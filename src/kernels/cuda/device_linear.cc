@@ -12,6 +12,7 @@
 #include "kernels/cuda/launch_timer.h"
 #include "kernels/cuda/library_linear.h"
 #include "kernels/cuda/linear_shapes.h"
+#include "kernels/cuda/mxf4_layout.h"
 #include "kernels/cuda/nvf4_scales.h"
 
 namespace sluice::device {
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int kFirstWithNvF4 = 100;    // compute capability
 constexpr int kFirstAmdWithE4m3 = 95;  // gfx950, as a compute capability
+constexpr int kFirstAmdWithScaledProducts = 95;
 // Rows of a chunk of expanded weights are a multiple of this, to fill whole tiles.
 constexpr int64_t kRowsMultiple = 128;
 // Maximum number of shapes that are logged as refused by the library; a model has fewer.
@@ -68,9 +70,17 @@ int64_t PackedBytes(int64_t m, int64_t k) {
   return PackedCodeBytes(m, k) + NvF4ScaleBytes(m, k / kNvF4Group);
 }
 
-int64_t ScratchWith(bool library, int compute_capability, const DeviceLinearOptions& options,
-                    const Weights& w, int64_t max_m) {
-  const int64_t own = LinearScratchBytes(w, max_m);
+// Packed MXFP4 inputs are behind the partial sums.
+int64_t MxF4Offset(const Weights& w, int64_t max_m) {
+  return RoundUp(LinearScratchBytes(w, max_m), 256);
+}
+
+int64_t ScratchWith(bool library, const DeviceInfo& info, const DeviceLinearOptions& options,
+                    const Weights& w, int64_t max_m, bool x_is_mxf4) {
+  const int compute_capability = info.compute_capability();
+  const int64_t own = x_is_mxf4 && MultipliesMxF4(info)
+                          ? MxF4Offset(w, max_m) + MxF4PackedBytes(max_m, w.k)
+                          : LinearScratchBytes(w, max_m);
   const bool packs = HasNvF4Scales(w) && compute_capability >= kFirstWithNvF4;
   if (!library || (max_m < kMinLibraryRows && !packs)) return own;
   // Memory for expanded weights or packed inputs; a product never needs both.
@@ -108,6 +118,10 @@ LibraryProduct ProductOf(const LinearArgs& args, ElementType type, const void* c
 }
 
 }  // namespace
+
+bool MultipliesMxF4(const DeviceInfo& info) {
+  return info.kind == DeviceKind::kHip && info.compute_capability() >= kFirstAmdWithScaledProducts;
+}
 
 DeviceLinear::DeviceLinear(Device& device, const DeviceKernels& kernels,
                            const DeviceLinearOptions& options)
@@ -156,14 +170,14 @@ Result<std::unique_ptr<DeviceLinear>> DeviceLinear::Create(Device& device,
   return result;
 }
 
-int64_t DeviceLinear::ScratchBytes(const Weights& w, int64_t max_m) const {
-  return ScratchWith(library_ != nullptr, abilities_.compute_capability, options_, w, max_m);
+int64_t DeviceLinear::ScratchBytes(const Weights& w, int64_t max_m, bool x_is_mxf4) const {
+  return ScratchWith(library_ != nullptr, device_.info(), options_, w, max_m, x_is_mxf4);
 }
 
 int64_t DeviceLinear::PlannedScratchBytes(const DeviceInfo& info,
                                           const DeviceLinearOptions& options, const Weights& w,
-                                          int64_t max_m) {
-  return ScratchWith(WantsLibrary(info, options), info.compute_capability(), options, w, max_m);
+                                          int64_t max_m, bool x_is_mxf4) {
+  return ScratchWith(WantsLibrary(info, options), info, options, w, max_m, x_is_mxf4);
 }
 
 DeviceLinear::Kind DeviceLinear::KindOf(const LinearArgs& args, LinearWays ways) {
@@ -176,14 +190,16 @@ DeviceLinear::Kind DeviceLinear::KindOf(const LinearArgs& args, LinearWays ways)
           .y_type = args.y_type,
           .group_type = args.w.group_type,
           .has_bias = args.bias != nullptr,
+          .x_is_mxf4 = args.x_is_mxf4,
           .ways = ways.bits()};
 }
 
 std::string DeviceLinear::KeyOf(const Kind& kind) {
-  return fmt::format("way of {} {} by {} to {}{}, n {}, k {}, stride {}, m to {}, of {:x}",
+  return fmt::format("way of {} {} by {}{} to {}{}, n {}, k {}, stride {}, m to {}, of {:x}",
                      NameOf(kind.w_type), static_cast<int>(kind.group_type), NameOf(kind.x_type),
-                     NameOf(kind.y_type), kind.has_bias ? " with a bias" : "", kind.n, kind.k,
-                     kind.y_stride, kind.bucket, kind.ways);
+                     kind.x_is_mxf4 ? " of MXFP4" : "", NameOf(kind.y_type),
+                     kind.has_bias ? " with a bias" : "", kind.n, kind.k, kind.y_stride,
+                     kind.bucket, kind.ways);
 }
 
 const DeviceLinear::Choice& DeviceLinear::ChoiceOf(const Kind& kind, int64_t m) {
@@ -314,7 +330,9 @@ bool DeviceLinear::TryRun(LinearWay way, const StreamHandle& stream, const Linea
                           const PackedRows& packed) {
   if (way == LinearWay::kOwn) {
     ++counts_.own;
-    kernels_.linear(stream, args);
+    LinearArgs product = args;
+    PackForOwn(stream, product);
+    kernels_.linear(stream, product);
     return true;
   }
   const std::vector<LibraryProduct> products = ProductsFor(way, args, packed);
@@ -340,6 +358,24 @@ bool DeviceLinear::TryRun(LinearWay way, const StreamHandle& stream, const Linea
   counts_.nvf4 += way == LinearWay::kNvF4 || way == LinearWay::kNvF4Parts;
   if (!has_failed) FinishResults(way, stream, args);
   return true;
+}
+
+void DeviceLinear::PackForOwn(const StreamHandle& stream, LinearArgs& args) {
+  if (!args.x_is_mxf4 || args.m == 0 || !MultipliesMxF4(device_.info())) return;
+  ++counts_.mxf4;
+  auto* const codes = static_cast<uint8_t*>(Behind(args.scratch, MxF4Offset(args.w, args.m)));
+  uint8_t* const scales = codes + MxF4CodeBytes(args.m, args.w.k);
+  kernels_.pack_mxf4(stream,
+                     {static_cast<const uint16_t*>(args.x), args.m, args.w.k, codes, scales});
+  args.x_codes = codes;
+  args.x_group_scales = scales;
+}
+
+void DeviceLinear::RunGrouped(DeviceStream& stream, const GroupedLinearArgs& args) {
+  if (args.linear.m == 0) return;
+  GroupedLinearArgs products = args;
+  PackForOwn(stream.handle(), products.linear);
+  kernels_.grouped_linear(stream.handle(), products);
 }
 
 void DeviceLinear::PrepareOperands(LinearWay way, const StreamHandle& stream,

@@ -5,7 +5,9 @@
 // NVFP4 inputs; other weights are expanded to BF16, a chunk of rows at a time. When a model starts,
 // Tune measures which of a product's possible ways (linear_ways.h) is fastest, for each shape and
 // each bucket of rows. If the library is missing or refuses a product, our own kernels compute it.
-// NVFP4 inputs have the same values in every way (RowScale::kNvF4).
+// NVFP4 inputs have the same values in every way (RowScale::kNvF4), and so have MXFP4 inputs
+// (RowScale::kMxF4). On a GPU whose matrix instructions multiply MXFP4 codes (MultipliesMxF4), our
+// own kernels multiply MXFP4 inputs as codes, which Run packs.
 #pragma once
 
 #include <compare>
@@ -57,11 +59,15 @@ struct DeviceLinearOptions {
   bool packs_apart = false;
 };
 
+// Returns whether the device's matrix instructions multiply MXFP4 codes by MXFP4 codes: gfx950.
+bool MultipliesMxF4(const DeviceInfo& info);
+
 // Numbers of products, by the way in which they were computed.
 struct DeviceLinearCounts {
   int64_t own = 0;
   int64_t library = 0;
   int64_t nvf4 = 0;  // those of `library` that multiply NVFP4 weights by NVFP4 inputs
+  int64_t mxf4 = 0;  // those of `own` that multiply MXFP4 weights by codes of MXFP4 inputs
   // Products that the library refused. Our own kernels computed them, or the library computed them
   // from expanded weights.
   int64_t refused = 0;
@@ -80,18 +86,21 @@ class DeviceLinear {
   ~DeviceLinear();
 
   // Returns the bytes of LinearArgs::scratch for products of up to `max_m` rows with these weights
-  // (addresses in `w` do not matter). Scratch is aligned to 256 bytes. One allocation of the
-  // largest size serves all products of a stream.
-  int64_t ScratchBytes(const Weights& w, int64_t max_m) const;
+  // (addresses in `w` do not matter). `x_is_mxf4`: LinearArgs::x_is_mxf4. Scratch is aligned to 256
+  // bytes. One allocation of the largest size serves all products of a stream.
+  int64_t ScratchBytes(const Weights& w, int64_t max_m, bool x_is_mxf4 = false) const;
 
   // Returns an upper bound of ScratchBytes for these options on this device, assuming that the
   // library is found. For plans made before a device is opened.
   static int64_t PlannedScratchBytes(const DeviceInfo& info, const DeviceLinearOptions& options,
-                                     const Weights& w, int64_t max_m);
+                                     const Weights& w, int64_t max_m, bool x_is_mxf4 = false);
 
   // Enqueues y = x W^T (+ bias). m may be 0. `packed`: the rows of x in the memory of PlaceToPack,
   // if the kernel that wrote them packed them; else Run packs them if it needs codes.
   void Run(DeviceStream& stream, const LinearArgs& args, const PackedRows& packed = {});
+  // Enqueues the products of all experts by our own kernels. Scratch: ScratchBytes for the rows of
+  // all experts together.
+  void RunGrouped(DeviceStream& stream, const GroupedLinearArgs& args);
 
   // Divides memory, aligned to 256 bytes, for m rows of k numbers.
   static PackedRows PackedIn(void* memory, int64_t m, int64_t k);
@@ -142,7 +151,7 @@ class DeviceLinear {
     int64_t n, k, bucket, y_stride;
     ElementType w_type, x_type, y_type;
     GroupScales group_type;
-    bool has_bias;
+    bool has_bias, x_is_mxf4;
     uint16_t ways;
     auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr)
   };
@@ -163,6 +172,9 @@ class DeviceLinear {
   // was enqueued.
   bool TryRun(LinearWay way, const StreamHandle& stream, const LinearArgs& args,
               const PackedRows& packed = {});
+  // For our own kernels: if they multiply codes of x, enqueues the packing of x into the scratch
+  // and sets where the codes are.
+  void PackForOwn(const StreamHandle& stream, LinearArgs& args);
   // Prepares the operands of one of the products, for W's rows from `first_row` on, by packing
   // inputs or expanding weights.
   void PrepareOperands(LinearWay way, const StreamHandle& stream, const LinearArgs& args,

@@ -1,5 +1,5 @@
 // Functions that kernels over rows share: wide loads and stores, sums and maxima of a block, and
-// rounding of a row to E4M3 or NVFP4 as RowsOut requests.
+// rounding of a row to E4M3, NVFP4 or MXFP4 as RowsOut requests.
 //
 // Each thread processes vectors of eight consecutive elements. `wide`: whether every vector of the
 // launch is whole and aligned (IsWide of each array). If so, vectors are moved in 16-byte pieces;
@@ -8,12 +8,13 @@
 
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/mxf4_rows.h"
 #include "kernels/cuda/nvf4_rows.h"
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
 constexpr int kVector = 8;
-static_assert(kVector == kHalfGroup);
+static_assert(kVector == kHalfGroup && kVector * kMxF4Pieces == device::kMxF4Group);
 
 // Returns whether an array of rows of `cols` elements that starts at `data` can be accessed in
 // 16-byte pieces; true for null.
@@ -30,6 +31,9 @@ __host__ __device__ __forceinline__ bool IsPerToken(const device::RowsOut& out) 
 
 __host__ __device__ __forceinline__ bool IsNvF4(const device::RowsOut& out) {
   return out.type == ElementType::kBF16 && out.row_scale == device::RowScale::kNvF4;
+}
+__host__ __device__ __forceinline__ bool IsMxF4(const device::RowsOut& out) {
+  return out.type == ElementType::kBF16 && out.row_scale == device::RowScale::kMxF4;
 }
 __host__ __device__ __forceinline__ bool HasRowScales(const device::RowsOut& out) {
   return out.type == ElementType::kF8E4M3 || IsNvF4(out);
@@ -229,6 +233,20 @@ __device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row
                     values[half], scale);
       }
       if (out.codes != nullptr) PackNvF4Group(out.codes, out.group_scales, row, cols, col, values);
+    }
+    return;
+  }
+  if (IsMxF4(out)) {
+    // Four adjacent threads have a group. All threads of a warp exchange maxima, also those beyond
+    // the row. A thread reads its elements before it writes them, so `out` may be the input.
+    const int64_t in_warp = int64_t{threadIdx.x % 32} * kVector;
+    for (int64_t begin = first - in_warp; begin < cols; begin += step) {
+      const int64_t col = begin + in_warp;
+      float values[kVector] = {};
+      if (col < cols) load(col, kVector, values);
+      RoundToMxF4(LargestOfMxF4Group(values), values);
+      if (col < cols)
+        StoreVector(out.data, out.type, row * cols + col, kVector, wide, values, scale);
     }
     return;
   }

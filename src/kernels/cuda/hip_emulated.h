@@ -178,6 +178,50 @@ inline void Mfma32E4m3(float (&d)[4], const uint32_t (&a)[2], const uint32_t (&b
   EmulateMfma<8, E4m3Number>(d, a, b);
 }
 
+inline bool HasMfmaScaled() {
+  return HasMfmaE4m3();
+}
+// Computes d = a b for a wave, from each lane's codes of a and of b and the scales of both.
+inline void CombineScaledMfma(const unsigned char* inputs, unsigned char* outputs) {
+  constexpr int kDepth = 128, kPerLane = 32;
+  static constexpr float kMagnitudes[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  // The rows of a, and the columns of b. They would be too large for the stack of an emulated
+  // thread.
+  static thread_local double numbers[2][16][kDepth];
+  for (int lane = 0; lane < 64; ++lane) {
+    uint32_t words[10];
+    memcpy(words, inputs + lane * sizeof(words), sizeof(words));
+    for (int operand = 0; operand < 2; ++operand) {
+      const uint32_t byte = words[8 + operand] & 0xFFu;
+      const double scale = byte == 0xFF ? NAN : ldexp(1.0, static_cast<int>(byte) - 127);
+      for (int j = 0; j < kPerLane; ++j) {
+        const uint32_t code = words[4 * operand + j / 8] >> 4 * (j % 8) & 15u;
+        const double magnitude = kMagnitudes[code & 7u] * scale;
+        numbers[operand][lane % 16][lane / 16 * kPerLane + j] =
+            (code & 8u) != 0 ? -magnitude : magnitude;
+      }
+    }
+  }
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 16; ++column) {
+      float sum = 0;
+      for (int k = 0; k < kDepth; ++k)
+        sum += static_cast<float>(numbers[0][row][k] * numbers[1][column][k]);
+      const int lane = row / 4 * 16 + column;
+      memcpy(outputs + (lane * 4 + row % 4) * sizeof(float), &sum, sizeof(float));
+    }
+  }
+}
+inline void MfmaScaled128E2m1(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[4],
+                              uint32_t a_scale, uint32_t b_scale) {
+  if (!HasMfmaScaled()) {
+    fprintf(stderr, "this GPU has no matrix instructions with scales\n");
+    abort();
+  }
+  const uint32_t own[10] = {a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], a_scale, b_scale};
+  emulator::WaveCollective(own, sizeof(own), d, sizeof(d), CombineScaledMfma);
+}
+
 inline float F16ToFloat(uint32_t bits) {
   const uint32_t magnitude = bits & 0x7FFFu;
   // Raises the exponent's bias from 15 to 127.

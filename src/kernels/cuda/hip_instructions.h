@@ -169,6 +169,44 @@ __device__ __forceinline__ void Mfma32E4m3([[maybe_unused]] float (&d)[4],
 #endif
 }
 
+// Whether MfmaScaled128E2m1 may be called.
+__device__ __forceinline__ constexpr bool HasMfmaScaled() {
+  return HasMfmaE4m3();
+}
+// The same with a [16, 128] and b [128, 16] E2M1, and the scales of groups of 32 columns (rows): a
+// lane has columns (rows) 32q..32q+31, the first in the lowest bits, and the E8M0 scale of these
+// numbers in the lowest byte of its scale. (CDNA 4 ISA, V_MFMA_SCALE_F32_16X16X128_F8F6F4, with
+// format 4 and op_sel 0 for both operands. "Matrix Core Programming on AMD CDNA 3 and CDNA 4
+// architecture", rocm.blogs.amd.com, shows the same order of FP4 numbers for 32X32X64, where FP8
+// numbers have another.)
+__device__ __forceinline__ void MfmaScaled128E2m1([[maybe_unused]] float (&d)[4],
+                                                  [[maybe_unused]] const uint32_t (&a)[4],
+                                                  [[maybe_unused]] const uint32_t (&b)[4],
+                                                  [[maybe_unused]] uint32_t a_scale,
+                                                  [[maybe_unused]] uint32_t b_scale) {
+#ifdef __gfx950__
+  using Codes = int __attribute__((ext_vector_type(8)));
+  using Sums = float __attribute__((ext_vector_type(4)));
+  constexpr int kE2m1 = 4;
+  const auto codes = [](const uint32_t(&words)[4]) {
+    return Codes{static_cast<int>(words[0]),
+                 static_cast<int>(words[1]),
+                 static_cast<int>(words[2]),
+                 static_cast<int>(words[3]),
+                 0,
+                 0,
+                 0,
+                 0};
+  };
+  const Sums sums = __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(
+      codes(a), codes(b), Sums{0, 0, 0, 0}, kE2m1, kE2m1, 0, static_cast<int>(a_scale), 0,
+      static_cast<int>(b_scale));
+  for (int i = 0; i < 4; ++i) d[i] = sums[i];
+#else
+  __builtin_trap();
+#endif
+}
+
 __device__ __forceinline__ float F16ToFloat(uint32_t bits) {
   return static_cast<float>(__builtin_bit_cast(_Float16, static_cast<uint16_t>(bits)));
 }

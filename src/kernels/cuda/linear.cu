@@ -11,7 +11,8 @@ LaunchLinearTiles* TilesOf(const device::LinearArgs& args) {
     case ElementType::kI8: return LaunchI8Tiles;
     case ElementType::kInt4: return LaunchI4Tiles;
     case ElementType::kF4E2M1:
-      return args.w.group_type == device::GroupScales::kE4M3 ? LaunchNvF4Tiles : LaunchMxF4Tiles;
+      if (args.w.group_type == device::GroupScales::kE4M3) return LaunchNvF4Tiles;
+      return args.x_codes != nullptr ? LaunchMxF4CodeTiles : LaunchMxF4Tiles;
     default: break;
   }
   if (args.w.group_type == device::GroupScales::kBlock) return LaunchF8BlockTiles;

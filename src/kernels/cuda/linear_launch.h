@@ -10,6 +10,6 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
 using LaunchLinearTiles = void(const StreamHandle& stream, int tokens, const LinearTileArgs& args);
 
 LaunchLinearTiles LaunchBf16Tiles, LaunchF8Tiles, LaunchF8InputTiles, LaunchF8BlockTiles,
-    LaunchI8Tiles, LaunchI4Tiles, LaunchNvF4Tiles, LaunchMxF4Tiles;
+    LaunchI8Tiles, LaunchI4Tiles, LaunchNvF4Tiles, LaunchMxF4Tiles, LaunchMxF4CodeTiles;
 
 }  // namespace sluice::SLUICE_DEVICE_NAMESPACE::linear

@@ -113,6 +113,12 @@ Status CheckLinear(const LinearArgs& args) {
     return Refuse(args.w,
                   "expected scales of the inputs where those are E4M3, and else at most "
                   "where the weights are NVFP4");
+  const bool is_mxf4 =
+      args.w.type == ElementType::kF4E2M1 && args.w.group_type == GroupScales::kE8M0;
+  if (args.x_is_mxf4 ? !is_mxf4 || args.x_type != ElementType::kBF16 : args.x_codes != nullptr)
+    return Refuse(args.w, "expected MXFP4 inputs, in BF16, only where the weights are MXFP4");
+  if ((args.x_codes == nullptr) != (args.x_group_scales == nullptr))
+    return Refuse(args.w, "expected codes of the inputs together with scales of their groups");
   if (!IsOneOf(args.y_type, {ElementType::kF32, ElementType::kBF16})) {
     return Refuse(args.w, fmt::format("found {} results; expected F32 or BF16",
                                       ElementTypeName(args.y_type)));

@@ -181,6 +181,24 @@ TEST(CheckLinear, NamesWhatItRefuses) {
   nvf4.y_type = ElementType::kF4E2M1;
   EXPECT_THAT(refusal(nvf4), HasSubstr("found F4 results"));
 
+  LinearArgs mxf4 = args;
+  mxf4.x_type = ElementType::kBF16;
+  mxf4.x_scales = nullptr;
+  mxf4.x_is_mxf4 = true;
+  EXPECT_THAT(refusal(mxf4), HasSubstr("only where the weights are MXFP4"));
+  mxf4.w.type = ElementType::kF4E2M1;
+  mxf4.w.group_type = GroupScales::kE8M0;
+  mxf4.w.group = 32;
+  mxf4.w.group_scales = &scale;
+  EXPECT_EQ(refusal(mxf4), "");
+  const uint8_t code = 0;
+  mxf4.x_codes = &code;
+  EXPECT_THAT(refusal(mxf4), HasSubstr("together with scales of their groups"));
+  mxf4.x_group_scales = &code;
+  EXPECT_EQ(refusal(mxf4), "");
+  mxf4.x_is_mxf4 = false;
+  EXPECT_THAT(refusal(mxf4), HasSubstr("expected MXFP4 inputs"));
+
   GroupedLinearArgs grouped = {};
   grouped.linear = args;
   EXPECT_FALSE(CheckGroupedLinear(grouped).has_value());

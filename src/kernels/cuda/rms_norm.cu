@@ -80,6 +80,8 @@ __global__ void __launch_bounds__(kMaxThreads)
       RoundToNvF4(own > other ? own : other, scale, values);
       if (args.out.codes != nullptr)
         PackNvF4Half(args.out.codes, args.out.group_scales, row, cols, col, count, values);
+    } else if (IsMxF4(args.out)) {
+      RoundToMxF4(LargestOfMxF4Group(values), values);
     }
     StoreVector(args.out.data, args.out.type, row_begin + col, count, wide, values, scale);
   });

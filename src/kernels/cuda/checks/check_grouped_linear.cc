@@ -37,6 +37,7 @@ void CheckGrouped(CaseMemory& memory, Comparison& comparison, const GroupedShape
   args.group_scales_stride = weights.group_scales_stride();
   args.row_scales_stride = weights.row_scales_stride();
   args.row_begin = memory.In(row_begin);
+  PackInputs(memory, args.linear);
   memory.Require(device::CheckGroupedLinear(args));
   memory.Launch(&DeviceKernels::grouped_linear, args);
   y.Read();

@@ -132,7 +132,7 @@ void ModelProduct::TellScales() {
 const device::LinearArgs& ModelProduct::PrepareResults(const DeviceLinear& products) {
   y_.emplace(memory_, case_.y_type, case_.m, case_.n, args_.y_stride);
   args_.y = y_->data();
-  args_.scratch = memory_.Out<uint8_t>(products.ScratchBytes(args_.w, case_.m));
+  args_.scratch = memory_.Out<uint8_t>(products.ScratchBytes(args_.w, case_.m, args_.x_is_mxf4));
   return args_;
 }
 

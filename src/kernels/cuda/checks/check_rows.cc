@@ -10,6 +10,7 @@
 #include "kernels/cuda/checks/check_encoder_rows.h"
 #include "kernels/cuda/checks/check_exchange.h"
 #include "kernels/cuda/checks/check_layer_rows.h"
+#include "kernels/cuda/checks/check_mxf4_rows.h"
 #include "kernels/cuda/checks/check_nvf4_rows.h"
 #include "kernels/cuda/checks/check_run.h"
 #include "kernels/cuda/checks/rows_out.h"
@@ -480,6 +481,7 @@ void CheckRows(CheckRun& run) {
   run.Case("convert_rows", "2 x 16, NaN and infinity", CheckNotFinite);
   run.Case("convert_rows", "3 x 64, not aligned", CheckUnaligned);
   CheckNvF4Rows(run);
+  CheckMxF4Rows(run);
   CheckEncoderRows(run);
   CheckLayerRows(run);
   for (const int64_t row_bytes : {16, 64, 80, 2048, 4800}) {

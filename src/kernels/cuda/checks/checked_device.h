@@ -14,6 +14,7 @@
 #include "device/device.h"
 #include "device/stand_in.h"
 #include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/device_linear.h"
 
 namespace sluice::checks {
 
@@ -38,6 +39,8 @@ class DeviceUnderTest {
   }
   // Returns whether the library multiplies NVFP4 weights by NVFP4 inputs.
   bool has_nvf4_products() const { return device_->info().compute_capability() >= 100; }
+  // Returns whether kernels multiply MXFP4 weights by codes of MXFP4 inputs.
+  bool has_mxf4_products() const { return device::MultipliesMxF4(device_->info()); }
   // Returns whether the device is unusable: it fails again after its failure was reported.
   bool is_lost() const { return !stream_->Synchronize(); }
 

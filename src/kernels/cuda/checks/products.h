@@ -14,6 +14,7 @@
 #include "kernels/cuda/checks/test_weights.h"
 #include "kernels/cuda/checks/tolerances.h"
 #include "kernels/cuda/linear_shapes.h"
+#include "kernels/cuda/mxf4_layout.h"
 
 namespace sluice::checks {
 
@@ -82,7 +83,20 @@ inline device::LinearArgs LinearArgsOf(const device::Weights& w, const TestInput
   args.x_type = x.type;
   args.x_scales = x.device_scales == nullptr ? nullptr : x.device_scales + first;
   args.m = m;
+  args.x_is_mxf4 = x.is_mxf4;
   return args;
+}
+
+// Packs the rows of x if kernels multiply their codes.
+inline void PackInputs(CaseMemory& memory, device::LinearArgs& args) {
+  if (!args.x_is_mxf4 || !memory.device().has_mxf4_products()) return;
+  const int64_t groups = args.w.k / device::kMxF4Group;
+  uint8_t* const codes = memory.Out<uint8_t>(args.m * args.w.k / 2);
+  uint8_t* const scales = memory.Out<uint8_t>(args.m * groups);
+  memory.Launch(&device::DeviceKernels::pack_mxf4,
+                {static_cast<const uint16_t*>(args.x), args.m, args.w.k, codes, scales});
+  args.x_codes = codes;
+  args.x_group_scales = scales;
 }
 
 // Returns the results of `args` by our own kernels, with type `y_type` and stride `y_stride`.
@@ -93,6 +107,7 @@ inline ProductOutput Multiply(CaseMemory& memory, device::LinearArgs args, Eleme
   args.y_type = y_type;
   args.y_stride = y_stride;
   args.scratch = memory.Out<uint8_t>(device::LinearScratchBytes(args.w, args.m));
+  PackInputs(memory, args);
   memory.Require(device::CheckLinear(args));
   memory.Launch(&device::DeviceKernels::linear, args);
   y.Read();

@@ -8,6 +8,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/cuda/checks/test_numbers.h"
+#include "kernels/cuda/mxf4_layout.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "kernels/quantize_rows.h"
 
@@ -78,6 +79,19 @@ void CompareNvF4(CaseMemory& memory, Comparison& comparison, const std::vector<f
   for (const float scale : memory.Read(scales, rows)) comparison.AddF32(scale, static_scale, 0);
 }
 
+void CompareMxF4(CaseMemory& memory, Comparison& comparison, const std::vector<float>& f32,
+                 int64_t cols, const LaunchRows& launch) {
+  const int64_t count = static_cast<int64_t>(f32.size());
+  comparison.SetSubject("mxfp4");
+  uint16_t* numbers = memory.Out<uint16_t>(count);
+  launch(0, count / cols,
+         {.data = numbers, .type = ElementType::kBF16, .row_scale = RowScale::kMxF4});
+  const auto got = memory.Read(numbers, count);
+  const std::vector<float> expected = RoundedToMxF4(f32, cols);
+  for (size_t i = 0; i < got.size(); ++i)
+    comparison.AddEqual(uint32_t{got[i]} << 16, std::bit_cast<uint32_t>(expected[i]));
+}
+
 // Rows that the kernel packs as it writes them must have the bits that pack_nvf4 makes of the rows
 // that it writes, and those rows the bits that they have without packing.
 void ComparePacked(CaseMemory& memory, Comparison& comparison, int64_t rows, int64_t cols,
@@ -123,6 +137,10 @@ std::vector<float> RoundedToNvF4(const std::vector<float>& rows, int64_t cols, f
                       static_scale);
 }
 
+std::vector<float> RoundedToMxF4(const std::vector<float>& rows, int64_t cols) {
+  return RoundedByCpu(rows, cols, {.kind = Kind::kMxfp4, .group_size = device::kMxF4Group}, 1);
+}
+
 std::vector<float> CompareRows(CaseMemory& memory, Comparison& comparison, const ExactRows& exact,
                                const LaunchRows& launch, bool packs) {
   const int64_t rows = exact.rows, cols = exact.cols;
@@ -159,6 +177,7 @@ std::vector<float> CompareRows(CaseMemory& memory, Comparison& comparison, const
     for (const float static_scale : {0x1p-8f, 0x1p7f})
       if (packs) ComparePacked(memory, comparison, rows, cols, static_scale, launch);
   }
+  if (cols % device::kMxF4Group == 0) CompareMxF4(memory, comparison, f32, cols, launch);
   comparison.SetSubject("");
   return f32;
 }

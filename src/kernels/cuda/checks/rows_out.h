@@ -30,5 +30,7 @@ std::vector<float> CompareRows(CaseMemory& memory, Comparison& comparison, const
 // Returns `rows` as RowScale::kNvF4 rounds them, multiplied by `static_scale`. REQUIRES:
 // static_scale is a power of two, so that the scaled numbers are exact.
 std::vector<float> RoundedToNvF4(const std::vector<float>& rows, int64_t cols, float static_scale);
+// Returns `rows` as RowScale::kMxF4 rounds them. REQUIRES: rows of whole groups.
+std::vector<float> RoundedToMxF4(const std::vector<float>& rows, int64_t cols);
 
 }  // namespace sluice::checks

@@ -56,6 +56,11 @@ constexpr WeightFormat kFormats[] = {
      .has_row_scales = true,
      .nvf4_inputs = true},
     {.name = "mxfp4", .type = ElementType::kF4E2M1, .group_type = GroupScales::kE8M0, .group = 32},
+    {.name = "mxfp4 x mxfp4",
+     .type = ElementType::kF4E2M1,
+     .group_type = GroupScales::kE8M0,
+     .group = 32,
+     .mxf4_inputs = true},
 };
 
 float FreeScale(TestNumbers& numbers) {
@@ -293,6 +298,7 @@ TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind
                       int64_t k, float same_scale) {
   TestNumbers numbers(62);
   TestInputs inputs;
+  inputs.is_mxf4 = format.mxf4_inputs;
   inputs.values.resize(static_cast<size_t>(m * k));
   if (format.e4m3_inputs) {
     inputs.type = ElementType::kF8E4M3;
@@ -318,6 +324,14 @@ TestInputs MakeInputs(CaseMemory& memory, const WeightFormat& format, NumberKind
         const auto code =
             kind == NumberKind::kIntegers ? numbers.Integer(2, 4) : numbers.Integer(0, 7);
         value = kE2m1[i / 16 % 16 == i % 16 ? 7 : code] * group_scale;
+        if (numbers.Integer(0, 1) == 0) value = -value;
+      }
+      if (format.mxf4_inputs) {
+        // As above. One code is 4 or 6, so that the scale is the one that rounding finds.
+        if (i % 32 == 0 && kind == NumberKind::kFree) group_scale = numbers.PowerOfTwo(-4, 3);
+        const auto code =
+            kind == NumberKind::kIntegers ? numbers.Integer(2, 4) : numbers.Integer(0, 7);
+        value = kE2m1[i / 32 % 32 == i % 32 ? 6 + code % 2 : code] * group_scale;
         if (numbers.Integer(0, 1) == 0) value = -value;
       }
       bits[i] = ToBFloat16(value).bits;

@@ -21,13 +21,16 @@ struct WeightFormat {
   bool e4m3_inputs = false;
   // Whether inputs are NVFP4 elements stored in BF16 (RowScale::kNvF4), with row scales.
   bool nvf4_inputs = false;
+  // Whether inputs are MXFP4 elements stored in BF16 (RowScale::kMxF4).
+  bool mxf4_inputs = false;
   // Whether the kernels support it although no checkpoint whose speed is measured uses it.
   bool is_only_checked = false;
 
   double bits_per_weight() const;
 };
 // Returns BF16, FP8 (with BF16 and E4M3 inputs), FP8 in blocks of 128 x 128 and of 8 x 32, INT8,
-// INT4 in groups of 128 and of 32, NVFP4 (with BF16 and NVFP4 inputs), and MXFP4.
+// INT4 in groups of 128 and of 32, NVFP4 (with BF16 and NVFP4 inputs), and MXFP4 (with BF16 and
+// MXFP4 inputs).
 std::span<const WeightFormat> WeightFormats();
 
 // How elements are generated.
@@ -82,6 +85,7 @@ class TestWeights {
 struct TestInputs {
   std::vector<double> values;  // [m, k], without their scales
   std::vector<float> scales;   // [m]; E4M3 and NVFP4 only
+  bool is_mxf4 = false;
   const void* data = nullptr;
   const float* device_scales = nullptr;
   ElementType type = ElementType::kBF16;
