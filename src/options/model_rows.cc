@@ -108,10 +108,11 @@ void AddModelRows(std::vector<Option>& table) {
       "Format to which the language model's head is rounded while loading; a tied embedding is "
       "rounded, too. A step reads the whole head, even for few sequences. auto: the stored format.",
       {.commands = kEngineArguments | kDiff | kVerify | kShadow});
-  rows.Choice("activation-format", "auto", "auto|bf16|checkpoint",
-              "Format to which the inputs of quantized products are rounded: bf16, or the "
-              "checkpoint's own. auto: bf16 on a CPU, which is more accurate and as fast; on a "
-              "device, the checkpoint's FP8 or NVFP4 if their products are faster, else bf16.");
+  rows.Choice(
+      "activation-format", "auto", "auto|bf16|checkpoint",
+      "Format to which the inputs of quantized products are rounded: bf16, or the "
+      "checkpoint's own. auto: bf16 on a CPU, which is more accurate and as fast; on a "
+      "device, the checkpoint's FP8, NVFP4 or MXFP4 if their products are faster, else bf16.");
   rows.Integer(
       "max-model-len", "",
       "Maximum number of tokens of one sequence, prompt and answer together; auto or -1: as many "

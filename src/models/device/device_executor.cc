@@ -293,7 +293,7 @@ device::RowsOut DeviceWalk::RowsOutAt(BufferId data, BufferId scales, int64_t wi
                                       const DeviceInputs& inputs) const {
   return {.data = At(data, width * DeviceElementBytes(inputs.type)),
           .type = inputs.type,
-          .scales = inputs.is_rounded() ? RowsAt<float>(scales, 1) : nullptr,
+          .scales = inputs.has_scales() ? RowsAt<float>(scales, 1) : nullptr,
           .row_scale = inputs.row_scale,
           .static_scale = inputs.static_scale};
 }
@@ -534,7 +534,7 @@ void DeviceWalk::operator()(const program::Gather& op) {
                                   .out = RowsOutAt(op.all, op.scales, 0, inputs)});
 }
 
-// E4M3 rows are written to a separate buffer. NVFP4 rows replace the unrounded rows.
+// E4M3 rows are written to a separate buffer. NVFP4 and MXFP4 rows replace the unrounded rows.
 void DeviceWalk::operator()(const program::Convert& op) {
   if (std::exchange(converted_, -1) == index_) return;
   const DeviceInputs& inputs = weights_.InputsOf(op.reader);

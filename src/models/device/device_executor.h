@@ -136,7 +136,10 @@ class DeviceExecutor {
 
 // Sets sizes of buffers that depend on the weights, which a builder does not know: scratch memory
 // of products, and inputs in a matrix's order. Adds kPackedRows where it is needed.
+// `rounds_whole_rows`: whether config.json says that inputs may be rounded with scales of rows or
+// of groups, for a plan, whose weights do not say so.
 void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& weights,
-                        const DeviceInfo& device, const device::DeviceLinearOptions& options);
+                        const DeviceInfo& device, const device::DeviceLinearOptions& options,
+                        bool rounds_whole_rows = false);
 
 }  // namespace sluice

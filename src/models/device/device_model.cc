@@ -261,7 +261,8 @@ bool RoundsWholeRows(const ParameterList& list, const QuantizationScheme& scheme
     if (matrix.inputs == nullptr) return false;
     const Kind kind = scheme.PlannedActivations(matrix.parts.front().name).kind;
     return (kind == Kind::kFp8PerToken && rounding.e4m3) ||
-           (kind == Kind::kNvfp4 && (rounding.nvf4 || rounding.nvf4_experts));
+           (kind == Kind::kNvfp4 && (rounding.nvf4 || rounding.nvf4_experts)) ||
+           (kind == Kind::kMxfp4 && rounding.mxf4);
   });
 }
 
@@ -317,7 +318,8 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
                                           .target = options.drafter != nullptr ? &owner : nullptr});
   placed.weights = PlaceWeights(placed.program, list, layout, DeviceRounding::For(options, device),
                                 memory, {options.drafter != nullptr ? &owner : nullptr, tables});
-  SizeProductBuffers(placed.program, placed.weights, device, LinearOptionsOf(options));
+  SizeProductBuffers(placed.program, placed.weights, device, LinearOptionsOf(options),
+                     rounds_whole_rows);
   AddStepInputs(placed.program,
                 DeviceStepInputs::MaxBytes(
                     share, options, KvGroups::For(spec, options.max_context).num_groups(), place));
@@ -423,8 +425,8 @@ void LogUnroundedInputs(const ModelOptions& options, const PlacedProgram& placed
   const std::string text = fmt::format(
       "the checkpoint rounds the inputs of {} linear layers, the device those of {}: FP8 by tensor "
       "or by token with FP8 weights, NVFP4 with NVFP4 weights (by default on GPUs of compute "
-      "capability 10.0 and later, and not for experts), where the experts of a layer have one "
-      "scale; the inputs of the others are bfloat16",
+      "capability 10.0 and later, and not for experts), MXFP4 with MXFP4 weights (by default on "
+      "gfx950), where the experts of a layer have one scale; the inputs of the others are bfloat16",
       asked, rounded);
   if (options.activation_format == Rounding::kCheckpoint)
     LOG_WARNING("models", "{}", text);

@@ -37,7 +37,8 @@ device::LinearArgs DeviceWalk::ProductOf(const program::Project& op, int64_t row
           .bias = is_table ? nullptr : Linear(op.linear).bias,
           .scratch = At(op.device.scratch, 0),
           .same_x_scale = x.row_scale == device::RowScale::kPerToken ? 0 : x.static_scale,
-          .counters = RowsAt<uint32_t>(op.device.counters, 0)};
+          .counters = RowsAt<uint32_t>(op.device.counters, 0),
+          .x_is_mxf4 = x.row_scale == device::RowScale::kMxF4};
 }
 
 void DeviceWalk::operator()(const program::Project& op) {
@@ -180,7 +181,8 @@ device::GroupedLinearArgs DeviceWalk::ExpertProducts(const program::ProjectExper
                      .bias = nullptr,
                      .scratch = At(op.device.scratch, 0),
                      .same_x_scale = 0,
-                     .counters = RowsAt<uint32_t>(op.device.counters, 0)},
+                     .counters = RowsAt<uint32_t>(op.device.counters, 0),
+                     .x_is_mxf4 = x.row_scale == device::RowScale::kMxF4},
           .num_experts = Moe(op.moe).num_experts,
           .codes_stride = experts.codes_stride,
           .group_scales_stride = experts.group_scales_stride,
@@ -209,7 +211,7 @@ void DeviceWalk::operator()(const program::ProjectExperts& op) {
   if (is_apart && !row_begin_.empty())
     device::RunExperts(parts_.linear, parts_.stream, products, row_begin_);
   else
-    kernels_.grouped_linear(handle_, products);
+    parts_.linear.RunGrouped(parts_.stream, products);
   std::optional<device::AddLoraArgs> args = AdaptersOf(op.lora, op.device.lora);
   if (!args) return;
   const device::LinearArgs& all = products.linear;
@@ -318,11 +320,15 @@ Status DeviceExecutor::Tune() {
 }
 
 void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& weights,
-                        const DeviceInfo& device, const device::DeviceLinearOptions& options) {
+                        const DeviceInfo& device, const device::DeviceLinearOptions& options,
+                        bool rounds_whole_rows) {
   int64_t scratch = 0, ordered = 0, packed = 0;
-  const auto count = [&](const device::Weights& w, int64_t rows) {
-    scratch =
-        std::max(scratch, device::DeviceLinear::PlannedScratchBytes(device, options, w, rows));
+  const auto count = [&](const device::Weights& w, const DeviceInputs& inputs, int64_t rows) {
+    // In a plan, the roundings of single layers are not known.
+    const bool x_is_mxf4 = inputs.row_scale == device::RowScale::kMxF4 ||
+                           (rounds_whole_rows && w.group_type == device::GroupScales::kE8M0);
+    scratch = std::max(
+        scratch, device::DeviceLinear::PlannedScratchBytes(device, options, w, rows, x_is_mxf4));
   };
   for (const program::Op& op : program.ops) {
     if (const auto* product = std::get_if<program::Project>(&op)) {
@@ -331,7 +337,7 @@ void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& w
                                    : &weights.linears[static_cast<size_t>(product->linear)];
       count(
           linear == nullptr ? weights.tables[static_cast<size_t>(product->table)] : linear->matrix,
-          program.limits.rows);
+          linear == nullptr ? DeviceInputs() : linear->inputs, program.limits.rows);
       if (linear != nullptr) {
         packed = std::max(packed, device::DeviceLinear::PlannedPackedBytes(
                                       device, options, linear->matrix,
@@ -345,12 +351,11 @@ void SizeProductBuffers(program::Program& program, const DeviceProgramWeights& w
       }
       ordered = std::max(ordered, rows * product->k * 2);
     } else if (const auto* experts = std::get_if<program::ProjectExperts>(&op)) {
-      const device::Weights& w =
-          weights.experts[static_cast<size_t>(experts->experts)].first.matrix;
+      const DeviceLinearWeights& first =
+          weights.experts[static_cast<size_t>(experts->experts)].first;
       // The experts are computed together or one by one. If one by one, a single expert may get all
       // rows.
-      count(w, program.limits.pairs);
-      scratch = std::max(scratch, device::LinearScratchBytes(w, program.limits.pairs));
+      count(first.matrix, first.inputs, program.limits.pairs);
     }
   }
   for (program::Buffer& buffer : program.buffers) {

@@ -8,7 +8,9 @@
 #include "base/check.h"
 #include "base/integer.h"
 #include "device/array_cutter.h"
+#include "kernels/cuda/device_linear.h"
 #include "kernels/cuda/linear_shapes.h"
+#include "kernels/cuda/mxf4_layout.h"
 #include "kernels/cuda/nvf4_scales.h"
 #include "kernels/panel_layout.h"
 
@@ -112,22 +114,27 @@ DeviceMatrixPlace Place(const MatrixParameter& matrix, const DataFormat& format,
   return place;
 }
 
-DeviceInputs InputsOf(const LinearInputs& inputs, const device::Weights& weights, bool to_e4m3,
-                      bool to_nvf4) {
+DeviceInputs InputsOf(const LinearInputs& inputs, const device::Weights& weights,
+                      const DeviceRounding& rounding, bool to_nvf4) {
   using Kind = ActivationFormat::Kind;
   const bool e4m3_weights =
       weights.type == ElementType::kF8E4M3 && weights.group_type == device::GroupScales::kNone;
   const bool nvf4_weights =
       weights.type == ElementType::kF4E2M1 && weights.group_type == device::GroupScales::kE4M3;
-  if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8Static)
+  const bool mxf4_weights =
+      weights.type == ElementType::kF4E2M1 && weights.group_type == device::GroupScales::kE8M0;
+  if (rounding.e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8Static)
     return {ElementType::kF8E4M3, device::RowScale::kStatic, inputs.scale};
   // Such inputs stay in BF16, because no kernel limits a token's magnitude.
-  if (to_e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8PerToken &&
+  if (rounding.e4m3 && e4m3_weights && inputs.format.kind == Kind::kFp8PerToken &&
       inputs.format.largest_amax == 0)
     return {ElementType::kF8E4M3, device::RowScale::kPerToken, 1};
   if (to_nvf4 && nvf4_weights && inputs.format.kind == Kind::kNvfp4 &&
       inputs.format.group_size == device::kNvF4Group)
     return {ElementType::kBF16, device::RowScale::kNvF4, inputs.scale};
+  if (rounding.mxf4 && mxf4_weights && inputs.format.kind == Kind::kMxfp4 &&
+      inputs.format.group_size == device::kMxF4Group)
+    return {ElementType::kBF16, device::RowScale::kMxF4, 1};
   return {};
 }
 
@@ -142,7 +149,7 @@ class Places : public DeviceParameterPlaces {
                                .bias = Vector(weights.bias),
                                .input_order = InputOrder(weights.matrix),
                                .lora_layer = weights.lora_layer};
-    linear.inputs = InputsOf(weights.inputs, linear.matrix, rounding_.e4m3, rounding_.nvf4);
+    linear.inputs = InputsOf(weights.inputs, linear.matrix, rounding_, rounding_.nvf4);
     return linear;
   }
   DeviceExpertWeights Experts(const ExpertWeights& weights) const {
@@ -151,7 +158,7 @@ class Places : public DeviceParameterPlaces {
     experts.first.bias = Vector(weights.bias);
     experts.first.lora_layer = weights.lora_layer;
     const auto inputs_of = [&](const LinearInputs& inputs) {
-      return InputsOf(inputs, experts.first.matrix, rounding_.e4m3, rounding_.nvf4_experts);
+      return InputsOf(inputs, experts.first.matrix, rounding_, rounding_.nvf4_experts);
     };
     // Matrices of single heads (latent attention) read rows that are not rounded.
     if (!weights.inputs.empty()) experts.first.inputs = inputs_of(weights.inputs.front());
@@ -305,7 +312,8 @@ DeviceRounding DeviceRounding::For(const ModelOptions& options, const DeviceInfo
   const int capability = device.compute_capability();
   return {.e4m3 = capability >= kFirstWithE4m3,
           .nvf4 = always || (capability >= kFirstWithNvF4 && !options.batch_invariant),
-          .nvf4_experts = always};
+          .nvf4_experts = always,
+          .mxf4 = always || device::MultipliesMxF4(device)};
 }
 
 const DeviceInputs& DeviceProgramWeights::InputsOf(const program::Reader& reader) const {

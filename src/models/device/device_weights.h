@@ -112,8 +112,9 @@ struct DeviceInputs {
   device::RowScale row_scale = device::RowScale::kStatic;
   float static_scale = 1;
 
-  // Whether rows are rounded to codes with scales.
-  bool is_rounded() const {
+  // Whether rows are rounded, and whether the rounded rows have scales (RowsOut::scales).
+  bool is_rounded() const { return has_scales() || row_scale == device::RowScale::kMxF4; }
+  bool has_scales() const {
     return type == ElementType::kF8E4M3 || row_scale == device::RowScale::kNvF4;
   }
   // Whether the rounding of an element depends on the rest of its row.
@@ -154,13 +155,14 @@ struct DeviceProgramWeights {
 // How inputs of products are rounded if the checkpoint specifies a rounding. Unrounded BF16 inputs
 // give results closer to the unquantized model's; rounding only makes products faster. So the
 // default rounds where the device has fast products for the format: E4M3 from compute capability
-// 8.9, and NVFP4 from 10.0 with the vendor's library (not for experts, and not with our own kernels
-// alone). `checkpoint` rounds to NVFP4 on all devices; our own kernels read NVFP4 inputs as well as
-// others.
+// 8.9, NVFP4 from 10.0 with the vendor's library (not for experts, and not with our own kernels
+// alone), and MXFP4 on AMD's gfx950. `checkpoint` rounds to NVFP4 and MXFP4 on all devices; our own
+// kernels read such inputs as well as others.
 struct DeviceRounding {
   bool e4m3 = false;
   bool nvf4 = false;          // whether inputs of dense layers are rounded to NVFP4
   bool nvf4_experts = false;  // whether inputs of experts are
+  bool mxf4 = false;
 
   static DeviceRounding For(const ModelOptions& options, const DeviceInfo& device);
 };

@@ -209,9 +209,9 @@ struct PlacedModel {
   }
 };
 
-// Places a checkpoint's weights for a device with this compute capability.
+// Places a checkpoint's weights for a device.
 std::unique_ptr<PlacedModel> Placed(const char* name, ModelOptions::ActivationRounding rounding,
-                                    int compute_major) {
+                                    const DeviceInfo& info) {
   const auto config = LoadModelConfig(DataFolder(name));
   auto placed = std::make_unique<PlacedModel>();
   const ParameterList list = ListParameters(config->spec, placed->loaded);
@@ -224,8 +224,6 @@ std::unique_ptr<PlacedModel> Placed(const char* name, ModelOptions::ActivationRo
   EXPECT_TRUE(layout);
   ModelOptions options = DeviceOptions();
   options.activation_format = rounding;
-  DeviceInfo info;
-  info.compute_major = compute_major;
   const program::DeviceTarget target;
   placed->program = program::BuildDecoder(
       {.spec = config->spec, .options = options, .device = &target, .weights = placed->loaded});
@@ -235,6 +233,13 @@ std::unique_ptr<PlacedModel> Placed(const char* name, ModelOptions::ActivationRo
   placed->weights =
       PlaceWeights(placed->program, list, *layout, DeviceRounding::For(options, info), base);
   return placed;
+}
+
+std::unique_ptr<PlacedModel> Placed(const char* name, ModelOptions::ActivationRounding rounding,
+                                    int compute_major) {
+  DeviceInfo info;
+  info.compute_major = compute_major;
+  return Placed(name, rounding, info);
 }
 
 TEST(DeviceInputsTest, AreRoundedAsTheCheckpointSaysWhereTheDeviceMultipliesE4m3) {
@@ -286,6 +291,35 @@ TEST(DeviceInputsTest, AreRoundedToNvF4WhereThatGainsSpeedOrIsAskedFor) {
   DeviceInfo blackwell;
   blackwell.compute_major = 10;
   EXPECT_FALSE(DeviceRounding::For(options, blackwell).nvf4) << "own kernels gain nothing";
+}
+
+// By default, inputs are rounded only on gfx950, those of experts, too.
+TEST(DeviceInputsTest, AreRoundedToMxF4WhereThatGainsSpeedOrIsAskedFor) {
+  using Rounding = ModelOptions::ActivationRounding;
+  const auto expect = [](const char* name, Rounding rounding, DeviceKind kind, int minor,
+                         const DeviceInputs& expected) {
+    DeviceInfo info;
+    info.kind = kind;
+    info.compute_major = 9;
+    info.compute_minor = minor;
+    const auto placed = Placed(name, rounding, info);
+    EXPECT_EQ(placed->InputsOf(placed->layer(0).attention.qkv), expected) << name << " " << minor;
+    EXPECT_EQ(placed->InputsOf(placed->layer(0).moe.gate_up), expected) << name << " " << minor;
+    EXPECT_EQ(placed->InputsOf(placed->layer(0).moe.down), expected) << name << " " << minor;
+  };
+  const DeviceInputs mxf4{ElementType::kBF16, device::RowScale::kMxF4, 1};
+  EXPECT_TRUE(mxf4.is_rounded());
+  EXPECT_FALSE(mxf4.has_scales());
+  const char* const quark = "qwen3-moe-quark-mxfp4";
+  expect(quark, Rounding::kAuto, DeviceKind::kHip, 5, mxf4);
+  expect(quark, Rounding::kBf16, DeviceKind::kHip, 5, DeviceInputs());
+  expect(quark, Rounding::kAuto, DeviceKind::kHip, 4, DeviceInputs());
+  expect(quark, Rounding::kAuto, DeviceKind::kCuda, 5, DeviceInputs());
+  expect(quark, Rounding::kCheckpoint, DeviceKind::kHip, 4, mxf4);
+  expect(quark, Rounding::kCheckpoint, DeviceKind::kCuda, 0, mxf4);
+  // The scheme of gpt-oss does not round inputs.
+  for (const auto rounding : {Rounding::kAuto, Rounding::kCheckpoint})
+    expect("tiny-gpt-oss-mxfp4", rounding, DeviceKind::kHip, 5, DeviceInputs());
 }
 
 TEST(DeviceInputsTest, OfExpertsWithScalesOfTheirOwnStayAsTheyAre) {
