@@ -715,7 +715,9 @@ def hip_program(tally, program, there):
     serve = ["serve", "models/abacus", "--device", "hip", "--port", "0"]
     expect("without a runtime", serve, 3, r"cannot be opened .*install AMD's driver", SLUICE_HIP_RUNTIME="/nowhere/libamdhip64.so")
     expect("without a GPU", serve, 3, r"AMD's driver shows no GPU", SLUICE_FAKE_HIP="none")
-    expect("without RCCL", [*serve, "-tp", "2"], 3, r"RCCL.* cannot be opened .*install ROCm's package rccl", SLUICE_RCCL="/nowhere/librccl.so.1")
+    # Before it loads the model: the weights have not reached a device.
+    expect("without RCCL", [*serve, "-tp", "2"], 3, r"(?s)\A(?:(?!the weights reached the device).)*RCCL[^\n]* cannot be opened "
+           r"[^\n]*install ROCm's package rccl", SLUICE_RCCL="/nowhere/librccl.so.1")
     expect("without hipBLASLt", serve, 3, r"hipBLASLt cannot be opened .*install ROCm's package hipblaslt",
            SLUICE_HIPBLASLT="/nowhere/libhipblaslt.so.1")
     expect("doctor", ["doctor"], 0, r"gpu 0 +Fake MI355X 0, .* gfx950, 256 multiprocessors")
