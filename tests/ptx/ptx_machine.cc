@@ -52,6 +52,8 @@ void Machine::RunBlock() {
   in_flight_ = 0;
   bulk_copies_.clear();
   mbarriers_.clear();
+  products_.assign(num_threads_ / kLanes, {});
+  unfenced_.assign(kernel_->has_products ? (shared_.size() + 15) / 16 : 0, 0);
   std::ranges::fill(arrivals_, 0);
   for (Thread& thread : threads_) {
     thread.state = State::kRunning;
@@ -61,20 +63,27 @@ void Machine::RunBlock() {
     thread.copies.clear();
     thread.group = 0;
     thread.has_awaited = overlap_ == nullptr;
+    thread.tried = nullptr;
+    if (!kernel_->has_products) continue;
+    thread.written_by.assign(kernel_->num_registers, 0);
+    thread.used_at.assign(kernel_->num_registers, 0);
+    thread.time = thread.fenced_at = 0;
   }
   while (true) {
     bool is_any_running = false;
     for (unsigned i = 0; i < num_threads_; ++i) {
       if (threads_[i].state == State::kRunning) RunThread(i);
     }
-    for (unsigned warp = 0; warp < num_threads_ / kLanes; ++warp) is_any_running |= RunWarp(warp);
+    for (unsigned warp = 0; warp < num_threads_ / kLanes; ++warp)
+      is_any_running |= RunWarp(warp, /*waits_for_products=*/false);
     if (is_any_running || EndMbarrierWaits()) continue;
     for (WarpRequests& requests : requests_) requests.Count(*count_);
-    if (EndBarriers()) continue;
+    if (EndBarriers() || EndProductWait()) continue;
     const auto is_done = [](const Thread& thread) { return thread.state == State::kDone; };
     if (!bulk_copies_.empty() && std::ranges::all_of(threads_, is_done))
       Die(*bulk_copies_.front().by, "the block ends with copies under way");
-    if (EndBulkCopies()) continue;
+    if (EndBulkCopy()) continue;
+    if (kernel_->has_products && std::ranges::all_of(threads_, is_done)) CheckProductsOfGroups();
     for (unsigned i = 0; i < num_threads_; ++i) {
       index_ = i;
       const Instruction& in =
@@ -117,29 +126,6 @@ bool Machine::EndBarriers() {
   return has_ended;
 }
 
-bool Machine::EndBulkCopies() {
-  const std::vector<BulkCopy> copies = std::exchange(bulk_copies_, {});
-  for (const BulkCopy& copy : copies) {
-    memcpy(shared_.data() + copy.shared, std::bit_cast<const unsigned char*>(copy.global),
-           copy.bytes);
-    in_flight_ -= static_cast<int64_t>(copy.bytes);
-    Complete(*copy.by, mbarriers_.at(copy.mbarrier), 0, static_cast<int64_t>(copy.bytes));
-  }
-  return !copies.empty();
-}
-
-bool Machine::EndMbarrierWaits() {
-  bool has_ended = false;
-  for (unsigned i = 0; i < num_threads_; ++i) {
-    if (threads_[i].state != State::kAtMbarrier) continue;
-    threads_[i].state = State::kRunning;
-    index_ = i;
-    ExecuteMbarrier(kernel_->instructions[threads_[i].next], threads_[i]);
-    has_ended |= threads_[i].state == State::kRunning;
-  }
-  return has_ended;
-}
-
 void Machine::Enter(const Instruction& in, Thread& thread) {
   const auto value = [&](size_t i) { return Value(thread, in.from_operands[i], Type::kB32); };
   thread.barrier = in.from_operands.empty() ? 0 : value(0);
@@ -147,55 +133,6 @@ void Machine::Enter(const Instruction& in, Thread& thread) {
   if (thread.barrier >= kBarriers || thread.barrier_threads % kLanes != 0 ||
       thread.barrier_threads > num_threads_)
     Die(in, "a barrier beyond the 16 of a block, or for other than whole warps of the block");
-}
-
-Machine::Mbarrier& Machine::MbarrierAt(const Instruction& in, const Thread& thread,
-                                       uint64_t place) {
-  static_cast<void>(Address(in, const_cast<Thread&>(thread), Space::kShared, place, 8, 8));
-  const auto found = mbarriers_.find(place);
-  if (found == mbarriers_.end()) Die(in, "there is no mbarrier");
-  return found->second;
-}
-
-void Machine::Complete(const Instruction& in, Mbarrier& mbarrier, uint64_t arrivals,
-                       int64_t bytes) {
-  if (arrivals > mbarrier.pending) Die(in, "more arrivals than the mbarrier counts in a phase");
-  mbarrier.pending -= arrivals;
-  mbarrier.pending_bytes -= bytes;
-  if (mbarrier.pending > 0 || mbarrier.pending_bytes != 0) return;
-  ++mbarrier.phase;
-  mbarrier.pending = mbarrier.count;
-}
-
-void Machine::ExecuteMbarrier(const Instruction& in, Thread& thread) {
-  const auto arg = [&](size_t i) { return Value(thread, in.from_operands[i], Type::kB32); };
-  const uint64_t place = Masked(arg(0) + in.from_operands[1].value, 32);
-  if (in.op == Op::kMbarrierInit) {
-    static_cast<void>(Address(in, thread, Space::kShared, place, 8, 8));
-    const uint64_t count = arg(2);
-    if (count == 0 || !mbarriers_.emplace(place, Mbarrier{count, count}).second)
-      Die(in, "an mbarrier that counts nothing, or one that is there already");
-    return;
-  }
-  Mbarrier& mbarrier = MbarrierAt(in, thread, place);
-  switch (in.op) {
-    case Op::kMbarrierInvalidate: mbarriers_.erase(place); return;
-    case Op::kMbarrierWait:
-      if (mbarrier.phase % 2 == (arg(2) & 1)) {
-        thread.state = State::kAtMbarrier;
-        return;
-      }
-      Set(thread, in.to[0], 1);
-      ++thread.next;
-      return;
-    default: {
-      const uint64_t phase = mbarrier.phase;
-      if (in.op == Op::kMbarrierExpect) mbarrier.pending_bytes += static_cast<int64_t>(arg(2));
-      const bool has_count = in.op == Op::kMbarrierArrive && in.from_operands.size() > 2;
-      Complete(in, mbarrier, has_count ? arg(2) : 1, 0);
-      if (in.to[0].kind == Operand::Kind::kRegister) Set(thread, in.to[0], phase);
-    }
-  }
 }
 
 void Machine::RunThread(unsigned index) {
@@ -208,10 +145,12 @@ void Machine::RunThread(unsigned index) {
       ++thread.next;
       continue;
     }
+    if (kernel_->has_products) UseRegisters(in, thread);
     switch (in.op) {
       case Op::kBra: thread.next = in.target; break;
       case Op::kRet:
         if (!thread.copies.empty()) Die(in, "a thread ends with copies under way");
+        EndProducts(index / kLanes);
         if (!thread.has_awaited) Die(in, "a thread ends without waiting for earlier kernels");
         thread.state = State::kDone;
         break;
@@ -222,6 +161,10 @@ void Machine::RunThread(unsigned index) {
         break;
       case Op::kMbarrierWait: ExecuteMbarrier(in, thread); break;
       case Op::kElect:
+      case Op::kProduct:
+      case Op::kProductCommit:
+      case Op::kProductFence:
+      case Op::kProductWait:
       case Op::kStmatrix:
       case Op::kShfl:
       case Op::kVote:
@@ -233,14 +176,13 @@ void Machine::RunThread(unsigned index) {
   }
 }
 
-// Does an operation of the whole warp if all its lanes have reached it. Returns true if the lanes
-// can continue.
-bool Machine::RunWarp(unsigned warp) {
+bool Machine::RunWarp(unsigned warp, bool waits_for_products) {
   Thread* lanes = &threads_[warp * kLanes];
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     if (lanes[lane].state != State::kAtWarp) return false;
   }
   const Instruction& in = kernel_->instructions[lanes[0].next];
+  if ((in.op == Op::kProductWait) != waits_for_products) return false;
   index_ = warp * kLanes;
   for (unsigned lane = 1; lane < kLanes; ++lane) {
     if (lanes[lane].next != lanes[0].next) Die(in, "the lanes of a warp wait at different places");
@@ -262,6 +204,16 @@ void Machine::ExecuteWarp(const Instruction& in, unsigned warp) {
     case Op::kStmatrix: return StoreMatrices(in, warp);
     case Op::kElect: return Elect(in, warp);
     case Op::kMma: ++count_->products; return Multiply(in, warp);
+    case Op::kProduct: return MultiplyGroup(in, warp);
+    case Op::kProductWait: return WaitForProducts(in, warp);
+    case Op::kProductCommit:
+      ++products_[warp].group;
+      products_[warp].is_open = false;
+      return;
+    case Op::kProductFence:
+      for (unsigned i = 0; i < kLanes; ++i)
+        threads_[warp * kLanes + i].fenced_at = ++threads_[warp * kLanes + i].time;
+      return;
     default: return;
   }
 }
@@ -331,6 +283,7 @@ void Machine::Load(const Instruction& in, Thread& thread) {
   const uint64_t at = in.space == Space::kShared ? Masked(place, 32) : place;
   const unsigned char* from = Address(in, thread, in.space, at, bytes * count, bytes * count);
   if (in.space == Space::kGlobal) CheckOverlap(in, thread, at, bytes * count, true);
+  if (in.space == Space::kShared) UseShared(in, at, bytes * count, false);
   Note(in, in.space, at, bytes * count);
   for (const Operand& to : in.to) {
     uint64_t value = 0;
@@ -347,6 +300,7 @@ void Machine::Store(const Instruction& in, Thread& thread) {
   const uint64_t at = in.space == Space::kShared ? Masked(place, 32) : place;
   unsigned char* to = Address(in, thread, in.space, at, bytes * count, bytes * count);
   if (in.space == Space::kGlobal) CheckOverlap(in, thread, at, bytes * count, false);
+  if (in.space == Space::kShared) UseShared(in, at, bytes * count, true);
   Note(in, in.space, at, bytes * count);
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t value = Value(thread, in.from_operands[2 + i], in.type);
@@ -360,6 +314,7 @@ void Machine::Atomic(const Instruction& in, Thread& thread) {
   const uint64_t at = in.space == Space::kShared ? Masked(place, 32) : place;
   unsigned char* memory = Address(in, thread, in.space, at, bytes, bytes);
   if (in.space == Space::kGlobal) CheckOverlap(in, thread, at, bytes, false);
+  if (in.space == Space::kShared) UseShared(in, at, bytes, true);
   uint64_t old = 0;
   memcpy(&old, memory, bytes);
   uint64_t value = Value(thread, in.from_operands[2], in.type);
@@ -409,21 +364,12 @@ void Machine::Execute(const Instruction& in, Thread& thread) {
         Die(in, "a number of registers that is no multiple of 8 from 24 to 256");
       return;
     }
-    case Op::kBulkCopy: {
-      const uint64_t shared = Masked(arg(0, Type::kB32) + in.from_operands[1].value, 32);
-      const uint64_t global = arg(2, Type::kB64) + in.from_operands[3].value;
-      const uint64_t bytes = arg(4, Type::kU32);
-      const uint64_t mbarrier = Masked(arg(5, Type::kB32) + in.from_operands[6].value, 32);
-      if (bytes % 16 != 0 || global % 16 != 0)
-        Die(in, "a copy of other than whole, aligned pieces of 16 bytes");
-      static_cast<void>(Address(in, thread, Space::kShared, shared, bytes, 16));
-      static_cast<void>(MbarrierAt(in, thread, mbarrier));
-      CheckOverlap(in, thread, global, bytes, true);
-      bulk_copies_.push_back({shared, global, bytes, mbarrier, &in});
-      in_flight_ += static_cast<int64_t>(bytes);
-      count_->most_in_flight = std::max(count_->most_in_flight, in_flight_);
+    case Op::kBulkCopy: return StartBulkCopy(in, thread);
+    case Op::kTensorCopy: return StartTensorCopy(in, thread);
+    case Op::kProxyFence: return FenceProxies();
+    case Op::kParamAddress:
+      Set(thread, in.to[0], std::bit_cast<uint64_t>(args_) + arg(0, Type::kB64));
       return;
-    }
     case Op::kCommit: ++thread.group; return;
     case Op::kWaitGroup: return Wait(thread, in.from_operands[0].value);
     case Op::kCopyAsync: {
@@ -434,6 +380,7 @@ void Machine::Execute(const Instruction& in, Thread& thread) {
       if (global % 16 != 0 || in.from_operands[4].value != 16 || bytes > 16)
         Die(in, "a copy that is not one of 16 aligned bytes");
       if (bytes > 0) CheckOverlap(in, thread, global, bytes, true);
+      UseShared(in, shared, 16, true);
       thread.copies.push_back({shared, global, bytes, thread.group});
       Note(in, Space::kShared, shared, 16);
       if (bytes > 0) Note(in, Space::kGlobal, global, bytes);
@@ -551,6 +498,7 @@ void Machine::LoadMatrices(const Instruction& in, unsigned warp) {
         Value(lanes[i], in.from_operands[0], Type::kB32) + in.from_operands[1].value;
     index_ = warp * kLanes + i;
     memcpy(matrices[i / 8][i % 8], Address(in, lanes[i], Space::kShared, place, 16, 16), 16);
+    UseShared(in, place, 16, false);
     Note(in, Space::kShared, place, 16);
   }
   for (unsigned i = 0; i < kLanes; ++i) {
@@ -584,6 +532,7 @@ void Machine::StoreMatrices(const Instruction& in, unsigned warp) {
         Value(lanes[i], in.from_operands[0], Type::kB32) + in.from_operands[1].value;
     index_ = warp * kLanes + i;
     memcpy(Address(in, lanes[i], Space::kShared, place, 16, 16), row, 16);
+    UseShared(in, place, 16, true);
     Note(in, Space::kShared, place, 16);
   }
 }

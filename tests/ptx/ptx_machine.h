@@ -1,13 +1,21 @@
 // Runs kernels in PTX, thread by thread and instruction by instruction. Global memory is the host's
 // memory; only one block runs at a time, so there is one shared memory. A thread runs until it
 // waits for its warp, its block or an mbarrier; asynchronous copies are done when a thread waits
-// for them, and those that an mbarrier counts only when no thread can go on without them.
+// for them, and those that an mbarrier counts one by one, and only when no thread can go on without
+// them. A thread's first attempt to wait for an mbarrier's unfinished phase fails, as it may on a
+// GPU. Until a copy that an mbarrier counts is done, its bytes in shared memory must not be used.
 // Operations of a whole warp (shuffles, votes, matrix products) are done when all 32 lanes have
 // reached them.
 //
 // A launch may be one that begins before earlier kernels end (programmatic dependent launch). Then
 // each thread must wait for them (griddepcontrol.wait) before it ends, before it writes global
 // memory, and before it reads any except what is said to be constant.
+//
+// Matrix products of warpgroups (wgmma) compute at once, but waits for them end only when no thread
+// can go on without that. Until a thread has waited for their group, it must not use their
+// registers, and nobody may write what they read in shared memory. Between other uses of these
+// registers and a product there must be a fence, and between the threads' own stores to shared
+// memory and a product that reads them a fence of proxies.
 //
 // Sums of matrix products are rounded to F32 after each product, in the order of the columns: the
 // ISA does not specify order and precision.
@@ -53,16 +61,36 @@ class Machine {
     uint64_t bytes;  // bytes to copy; the rest of the 16 bytes become zeros
     uint64_t group;
   };
-  // An asynchronous copy of a piece of memory, which completes bytes of an mbarrier.
+  // A part of a bulk copy: zeros at `shared`, then a part of them replaced.
+  struct CopiedPiece {
+    uint64_t shared, all_bytes;
+    uint64_t global, skipped, bytes;  // `bytes` of `global` go to `shared` + `skipped`
+  };
+  // An asynchronous copy to a piece of shared memory, which completes bytes of an mbarrier.
   struct BulkCopy {
-    uint64_t shared, global, bytes, mbarrier;
+    uint64_t shared, bytes, mbarrier;
     const Instruction* by;
+    std::vector<CopiedPiece> pieces;
+  };
+  // What a product of a warp reads in shared memory.
+  struct ProductRead {
+    uint64_t begin, end;
+    uint32_t group;
+  };
+  // Groups of a warp's products, numbered from 1.
+  struct WarpProducts {
+    uint32_t group = 1, completed = 0;
+    bool is_open = false;  // whether `group` has products
+    int64_t count = 0;
+    std::vector<ProductRead> reads;
   };
   // An object in shared memory. A phase ends when neither arrivals nor bytes are pending.
   struct Mbarrier {
     uint64_t count = 0, pending = 0;
     int64_t pending_bytes = 0;
     uint64_t phase = 0;
+    unsigned by = 0;         // the thread that initialised it
+    bool is_fenced = false;  // asynchronous copies see it
   };
   static constexpr unsigned kBarriers = 16;  // of a block
   struct Thread {
@@ -72,27 +100,56 @@ class Machine {
     std::vector<unsigned char> local;
     std::vector<Copy> copies;
     uint64_t group = 0;
-    bool has_awaited = false;      // earlier kernels
-    uint64_t barrier = 0;          // at which it waits
-    uint64_t barrier_threads = 0;  // that meet there; 0: all of the block
+    bool has_awaited = false;            // earlier kernels
+    uint64_t barrier = 0;                // at which it waits
+    uint64_t barrier_threads = 0;        // that meet there; 0: all of the block
+    const Instruction* tried = nullptr;  // the wait for an mbarrier that failed
+    // In kernels with products of warpgroups, by register: the group of products that writes it,
+    // and when it was last used otherwise.
+    std::vector<uint32_t> written_by;
+    std::vector<uint64_t> used_at;
+    uint64_t time = 0, fenced_at = 0;
   };
 
   void RunBlock();
   void RunThread(unsigned index);
   // Lets threads go on whose barrier is complete. Returns whether there are any.
   bool EndBarriers();
-  // Ends the asynchronous copies under way. Returns whether there were any.
-  bool EndBulkCopies();
+  // Does one of the bulk copies under way. Returns whether there was any.
+  bool EndBulkCopy();
+  // Checks that the warps of each warpgroup did the same number of products.
+  void CheckProductsOfGroups();
   bool EndMbarrierWaits();
   // Enters a barrier, with the operands of the instruction.
   void Enter(const Instruction& in, Thread& thread);
   Mbarrier& MbarrierAt(const Instruction& in, const Thread& thread, uint64_t place);
   void Complete(const Instruction& in, Mbarrier& mbarrier, uint64_t arrivals, int64_t bytes);
   void ExecuteMbarrier(const Instruction& in, Thread& thread);
+  void StartBulkCopy(const Instruction& in, Thread& thread);
+  void StartTensorCopy(const Instruction& in, Thread& thread);
+  void Start(const Instruction& in, Thread& thread, BulkCopy copy);
+  void FenceProxies();
+  // Checks an access of shared memory by the running thread, and records a write.
+  void UseShared(const Instruction& in, uint64_t place, uint64_t bytes, bool writes);
+  void CheckNotProductRead(const Instruction& in, uint64_t place, uint64_t bytes) const;
+  void CheckNotCopied(const Instruction& in, uint64_t place, uint64_t bytes) const;
+  // Checks the registers of an instruction other than a product.
+  void UseRegisters(const Instruction& in, Thread& thread);
+  void EndProducts(unsigned warp);
+  void MultiplyGroup(const Instruction& in, unsigned warp);
+  // Reads a row of an operand, 32 bytes, through a matrix descriptor.
+  void ReadOperandRow(const Instruction& in, unsigned warp, uint64_t descriptor, unsigned row,
+                      float* numbers);
+  void WaitForProducts(const Instruction& in, unsigned warp);
   void Elect(const Instruction& in, unsigned warp);
   void StoreMatrices(const Instruction& in, unsigned warp);
   void Execute(const Instruction& in, Thread& thread);
-  bool RunWarp(unsigned warp);
+  // Does an operation of the whole warp if all its lanes have reached it: a wait for products, or
+  // any other. Returns true if the lanes can continue.
+  bool RunWarp(unsigned warp, bool waits_for_products);
+  // Ends the wait for products of one warp, when nothing else can go on. Returns whether there was
+  // any.
+  bool EndProductWait();
   void ExecuteWarp(const Instruction& in, unsigned warp);
   void Shuffle(const Instruction& in, unsigned warp);
   void Vote(const Instruction& in, unsigned warp);
@@ -128,6 +185,11 @@ class Machine {
   std::vector<BulkCopy> bulk_copies_;
   std::map<uint64_t, Mbarrier> mbarriers_;  // by address in shared memory
   uint64_t arrivals_[kBarriers] = {};       // of threads that did not wait
+  std::vector<WarpProducts> products_;      // by warp
+  // By 16 bytes of shared memory: 1 + the thread that has written them since its last fence of
+  // proxies; 0: none.
+  std::vector<uint32_t> unfenced_;
+  uint32_t random_ = 1;  // chooses the copy that is done next
   int64_t num_instructions_ = 0;
   std::map<std::string, Counts> counts_;
   Counts* count_ = nullptr;             // of the kernel that runs

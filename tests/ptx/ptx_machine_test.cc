@@ -177,10 +177,10 @@ TEST(PtxMachineTest, AnMbarrierCountsTheBytesOfBulkCopies) {
   // Without the wait, the bytes are not there yet.
   std::string hasty = Without(kBulkCopy, "@!%p2 bra AGAIN;");
   hasty = Without(hasty, "mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2+1024], 0;");
-  EXPECT_EXIT(RunTiny(hasty, 64), ::testing::ExitedWithCode(1), "copies under way");
+  EXPECT_EXIT(RunTiny(hasty, 64), ::testing::ExitedWithCode(1), "copy to it is under way");
   EXPECT_FOUND(Without(kBulkCopy, "_, [%r2+1024], 256", "_, [%r2+1024], 272"), 64, "never ends");
   EXPECT_FOUND(Without(kBulkCopy, "%p2, [%r2+1024], 0", "%p2, [%r2+1024], 1"), 64,
-               "copies under way");
+               "copy to it is under way");
   EXPECT_FOUND(Without(kBulkCopy, "[%rd1], 256,", "[%rd1+4], 256,"), 64, "aligned pieces");
   EXPECT_FOUND(Without(kBulkCopy, "[%rd1], 256, [%r2+1024]", "[%rd1], 256, [%r2+1032]"), 64,
                "no mbarrier");
@@ -192,7 +192,7 @@ TEST(PtxMachineTest, AnMbarrierCountsTheBytesOfBulkCopies) {
       RunTiny(Without(kBulkCopy, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2+1024], 256",
                       "mbarrier.arrive.shared::cta.b64 _, [%r2+1024]"),
               64),
-      ::testing::ExitedWithCode(1), "copies under way");
+      ::testing::ExitedWithCode(1), "copy to it is under way");
 }
 
 // Phases alternate: each thread's number passes through shared memory twice.

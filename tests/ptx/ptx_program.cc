@@ -290,7 +290,8 @@ class Reader {
       for (const std::string& part : Split(text.substr(1, text.size() - 2), ','))
         to.push_back(ReadOperand(part));
     } else if (text[0] == '[') {
-      const std::string inside = text.substr(1, text.size() - 2);
+      const std::vector<std::string> parts = Split(text.substr(1, text.size() - 2), ',');
+      const std::string& inside = parts.at(0);
       const size_t plus = inside.find('+');
       to.push_back(ReadOperand(inside.substr(0, plus)));
       Operand offset;
@@ -298,6 +299,8 @@ class Reader {
       if (plus != std::string::npos)
         offset.value = static_cast<uint64_t>(strtoll(inside.c_str() + plus + 1, nullptr, 0));
       to.push_back(offset);
+      // Coordinates in a tensor.
+      for (size_t i = 1; i < parts.size(); ++i) AddOperands(parts[i], to);
     } else if (const size_t bar = text.find('|'); bar != std::string::npos) {
       to.push_back(ReadOperand(text.substr(0, bar)));
       to.push_back(ReadOperand(text.substr(bar + 1)));
@@ -319,6 +322,11 @@ class Reader {
       case Op::kCommit:
       case Op::kWaitGroup:
       case Op::kBulkCopy:
+      case Op::kTensorCopy:
+      case Op::kProductCommit:
+      case Op::kProductFence:
+      case Op::kProductWait:
+      case Op::kProxyFence:
       case Op::kMbarrierInit:
       case Op::kMbarrierInvalidate:
       case Op::kSetMaxRegisters: return false;
@@ -376,14 +384,37 @@ class Reader {
     }
     if (name == "fence.proxy.async" || name == "fence.proxy.async.shared::cta" ||
         name == "fence.mbarrier_init.release.cluster") {
-      instruction.op = Op::kMembar;
+      instruction.op = Op::kProxyFence;
       return;
     }
+    if (name == "prefetch.tensormap") {
+      instruction.op = Op::kMembar;  // changes nothing but the speed
+      return;
+    }
+    if (name == "cvta.param.u64") {
+      instruction.op = Op::kParamAddress;
+      return;
+    }
+    if (starts("wgmma.")) return ReadProduct(name, instruction);
     if (starts("stmatrix.")) {
       instruction.op = Op::kStmatrix;
       instruction.is_transposed = name == "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16";
       if (name != "stmatrix.sync.aligned.m8n8.x4.shared.b16" && !instruction.is_transposed)
         Die("unknown instruction " + name);
+      return;
+    }
+    if (starts("cp.async.bulk.tensor.")) {
+      instruction.op = Op::kTensorCopy;
+      bool is_known = false;
+      for (const char* rank : {"2d", "3d"}) {
+        for (const char* to : {".shared::cluster", ".shared::cta"}) {
+          for (const char* mode : {".global", ".global.tile"}) {
+            is_known |= name == std::string("cp.async.bulk.tensor.") + rank + to + mode +
+                                    ".mbarrier::complete_tx::bytes";
+          }
+        }
+      }
+      if (!is_known) Die("unknown instruction " + name);
       return;
     }
     if (starts("cp.async.bulk.")) {
@@ -444,6 +475,32 @@ class Reader {
     }
     if (!is_in_shared || name.find("noComplete") != std::string::npos)
       Die("unknown instruction " + name);
+  }
+
+  void ReadProduct(const std::string& name, Instruction& instruction) {
+    kernel_.has_products = true;
+    static const std::map<std::string, Op> kOthers = {
+        {"wgmma.fence.sync.aligned", Op::kProductFence},
+        {"wgmma.commit_group.sync.aligned", Op::kProductCommit},
+        {"wgmma.wait_group.sync.aligned", Op::kProductWait}};
+    if (const auto found = kOthers.find(name); found != kOthers.end()) {
+      instruction.op = found->second;
+      return;
+    }
+    instruction.op = Op::kProduct;
+    instruction.type = Type::kF32;
+    int columns = 0, depth = 0, length = 0;
+    const char* const shape = "wgmma.mma_async.sync.aligned.m64n%dk%d.%n";
+    if (sscanf(name.c_str(), shape, &columns, &depth, &length) != 2 || length == 0)
+      Die("unknown instruction " + name);
+    const std::string types = name.substr(static_cast<size_t>(length));
+    instruction.from = types == "f32.e4m3.e4m3"   ? Type::kE4m3
+                       : types == "f32.bf16.bf16" ? Type::kBf16
+                                                  : Type::kNone;
+    if (instruction.from == Type::kNone || depth != (instruction.from == Type::kE4m3 ? 32 : 16) ||
+        columns < 8 || columns > 256 || columns % 8 != 0)
+      Die("unknown instruction " + name);
+    instruction.columns = static_cast<uint32_t>(columns);
   }
 
   void ReadMma(const std::string& name, Instruction& instruction) const {

@@ -51,8 +51,14 @@ enum class Op : uint8_t {
   kNeg,
   kNot,
   kOr,
+  kParamAddress,
   kPopc,
   kPrmt,
+  kProduct,  // of a warpgroup
+  kProductCommit,
+  kProductFence,
+  kProductWait,
+  kProxyFence,
   kRcp,
   kRem,
   kRet,
@@ -67,6 +73,7 @@ enum class Op : uint8_t {
   kSt,
   kStmatrix,
   kSub,
+  kTensorCopy,
   kVote,
   kWaitGroup,
   kWarpBarrier,
@@ -155,7 +162,8 @@ struct Instruction {
   bool is_transposed = false, shifts_amount = false, flushes = false;
   Operand guard;                           // a predicate; kNone: always
   std::vector<Operand> to, from_operands;  // results; arguments (of an address: register, constant)
-  uint32_t target = 0;  // for a branch: the number of the instruction to continue at
+  uint32_t target = 0;   // for a branch: the number of the instruction to continue at
+  uint32_t columns = 0;  // of the result of a warpgroup's product
   int line = 0;
 };
 
@@ -169,6 +177,7 @@ struct Kernel {
   std::string symbol;
   uint32_t num_registers = 0;
   uint32_t local_bytes = 0;
+  bool has_products = false;  // of warpgroups, whose registers need fences and waits
   std::vector<Instruction> instructions;
 };
 
