@@ -34,7 +34,8 @@ if(CMAKE_CROSSCOMPILING)
   set(CMAKE_CUDA_COMPILER ${CMAKE_SOURCE_DIR}/build/arm-cuda/bin/nvcc)
 endif()
 
-# No kernel needs features specific to one chip (as 90a would be), so code for 10.0 runs on 10.3, and for 12.0 on 12.1.
+# Code for 10.0 runs on 10.3, and for 12.0 on 12.1. Kernels that need features of a single chip are compiled for 9.0a
+# alone (SLUICE_HOPPER_FLAGS).
 set(default_architectures "80;89;90;100;110;120")
 if(CMAKE_CROSSCOMPILING)
   # The GPUs beside Arm processors: GH200, GB200 and GB300, Thor, DGX Spark (GB10).
@@ -71,4 +72,9 @@ set(SLUICE_CUDA_FLAGS -Xcompiler=-Wall,-Wextra -Werror=all-warnings)
 foreach(architecture ${SLUICE_CUDA_ARCHITECTURES})
   list(APPEND SLUICE_CUDA_FLAGS -gencode=arch=compute_${architecture},code=sm_${architecture})
 endforeach()
+# Without 9.0 among the architectures, these kernels are compiled without contents, and never launched.
+set(SLUICE_HOPPER_FLAGS ${SLUICE_CUDA_FLAGS})
+if("${SLUICE_CUDA_ARCHITECTURES}" MATCHES "(^|;)90a?(;|$)")
+  set(SLUICE_HOPPER_FLAGS -Xcompiler=-Wall,-Wextra -Werror=all-warnings -gencode=arch=compute_90a,code=sm_90a)
+endif()
 message(STATUS "CUDA ${nvcc_found} for ${architectures}: ${CMAKE_CUDA_COMPILER}")

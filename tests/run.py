@@ -563,15 +563,15 @@ def cuda(tally):
         return result.returncode, result.stdout
 
     tool = cuobjdump(folder)
-    compiled = ".sm_%s.cubin" % CUDA_ARCHITECTURE
+    compiled = re.compile(r"\.sm_%sa?\.cubin" % CUDA_ARCHITECTURE)
     kernels = sorted((ROOT / "src" / "kernels" / "cuda").glob("*.cu"))
     for kernel in kernels:
         _, listed = output(tool, "--list-elf", next(folder.rglob(kernel.name + ".o")))
-        check("expected code of %s for sm_%s alone" % (kernel.name, CUDA_ARCHITECTURE),
-              compiled in listed and listed.count(".sm_") == 1, listed)
+        own = ".sm_%s.cubin" % architecture_of(kernel)
+        check("expected code of %s for sm_%s alone" % (kernel.name, architecture_of(kernel)), own in listed and listed.count(".sm_") == 1, listed)
     _, listed = output(tool, "--list-elf", program)
     check("expected %d files of code in the program" % len(kernels),
-          listed.count(compiled) == len(kernels) == listed.count(".sm_"), listed)
+          len(compiled.findall(listed)) == len(kernels) == listed.count(".sm_"), listed)
     _, listed = output(tool, "--list-ptx", program)
     check("expected no PTX, which a driver would compile at run time", ".ptx" not in listed, listed)
     code, said = output("tools/machine_code.py", "check", folder, "--tools", tool.parent)
@@ -597,7 +597,7 @@ def cuda(tally):
 def machine_code(tally):
     """The machine code of all kernels for all architectures; `cuda` checks one architecture."""
     run(["tools/cuda_toolkit.sh"], check=True)
-    folder = build("cuda", ["sluice_cuda_kernels"], CUDA_FOLDER + "-all")
+    folder = build("cuda", ["sluice_cuda_kernels", "sluice_hopper_kernels"], CUDA_FOLDER + "-all")
     start = time.time()
     result = run(["tools/machine_code.py", "check", folder, "--tools", cuobjdump(folder).parent], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     kernels = re.match(r"(\d+) kernels as planned", result.stdout)
@@ -616,6 +616,9 @@ INPUTS = """  SLUICE_UNROLL
     AsyncCommit();
   }
 """
+WARPGROUPS = "linear_f8_groups"
+ENDS = "    AwaitProducts<0>();\n    PinRegisters(part);\n"
+EMPTIES = "    if (threadIdx.x % 32 == 0) Arrive(ring.Empty(turn.slot));\n"
 PTX_MUTANTS = [
     ("chunks of shared memory are not mixed: bank conflicts", "linear_formats.h", "return row * kRowBytes + (chunk ^ mixed) * 16;",
      "return row * kRowBytes + (chunk + 0 * mixed) * 16;", "linear_f8"),
@@ -624,12 +627,27 @@ PTX_MUTANTS = [
      "return tile + row % 32 * 4 + row % kNvF4TileRows / 32 * 128;", "linear_nvf4"),
     ("a product that does not wait for earlier kernels", "linear_tile.h", AWAITS + INPUTS, INPUTS, "linear_f8"),
     ("a product that reads its inputs before earlier kernels have ended", "linear_tile.h", AWAITS + INPUTS, INPUTS + AWAITS, "linear_f8"),
+    ("operands of a warpgroup's product without their swizzle", "warpgroup_code.h", " | kSwizzle128 << 62;", " | (kSwizzle128 & 0) << 62;", WARPGROUPS),
+    ("a wait for an mbarrier that is not repeated", "warpgroup_code.h", "} while (is_over == 0);", "} while (is_over > 1);", WARPGROUPS),
+    ("a warpgroup's product without a fence", WARPGROUPS + ".cu", "    FenceProducts();\n", "", WARPGROUPS),
+    ("a stage that is empty before its products have ended", WARPGROUPS + ".cu", ENDS + EMPTIES, EMPTIES + ENDS, WARPGROUPS),
+    ("a stage that is filled before it is empty", WARPGROUPS + ".cu", "    AwaitPhase(ring.Empty(turn.slot), turn.parity);\n", "", WARPGROUPS),
+    ("an mbarrier that does not expect the inputs' bytes", WARPGROUPS + ".cu", "ArriveForBytes(full, Shape::kStageBytes);",
+     "ArriveForBytes(full, Shape::kWeightBytes);", WARPGROUPS),
+    ("mbarriers that copies cannot see", WARPGROUPS + ".cu", "    FenceMbarriers();\n", "", WARPGROUPS),
+    ("a tile of inputs that is copied before earlier kernels have ended", WARPGROUPS + ".cu", "  AwaitEarlierKernels();\n  for (int i = 0; i < ahead; ++i)",
+     "  for (int i = 0; i < ahead; ++i)", WARPGROUPS),
 ]
+
+
+def architecture_of(kernel):
+    """What a kernel's file is compiled for: products of warpgroups are instructions of 9.0a alone."""
+    return CUDA_ARCHITECTURE + ("a" if kernel.stem.endswith("_groups") else "")
 
 
 def compile_ptx(compiler, kernel, folder, *first):
     """Compiled like the emulator's source: no product and sum are fused unless the source says so."""
-    return run([compiler, "-ptx", "-std=c++20", "-fmad=false", "-arch=compute_%s" % CUDA_ARCHITECTURE, *first, "-I%s" % (ROOT / "src"), kernel,
+    return run([compiler, "-ptx", "-std=c++20", "-fmad=false", "-arch=compute_%s" % architecture_of(kernel), *first, "-I%s" % (ROOT / "src"), kernel,
                 "-o", "%s/%s.ptx" % (folder, kernel.stem)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -668,7 +686,7 @@ def check_mutants(tally, program, compiler, folder):
         changed.parent.mkdir(parents=True, exist_ok=True)
         changed.write_text(text.replace(line, fault))
         right = (folder / (kernel + ".ptx")).read_bytes()
-        compiled = compile_ptx(compiler, source, folder, "-I%s" % (folder / "changed"))
+        compiled = compile_ptx(compiler, changed if header == source.name else source, folder, "-I%s" % (folder / "changed"))
         if text.count(line) != 1 or compiled.returncode:
             faults.append("%s: the line is not there once, or does not compile:\n%s" % (what, compiled.stdout))
         elif counted(what) == (code, usual):

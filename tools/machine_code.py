@@ -79,6 +79,11 @@ def linear_plan(architecture, arguments):
     return Plan(256 if tokens == 128 else 128, blocks, ["LDGSTS.128", "LDS", product])
 
 
+def groups_plan(_, arguments):
+    # Two blocks share a multiprocessor, each with half of the shared memory. With several ranges of k, one has enough registers.
+    return Plan(288, 1 if arguments[1] else 2, ["UTMALDG.2D", "QGMMA", "SYNCS"])
+
+
 def attention_plan(architecture, arguments):
     is_e4m3, dim, rows, _ = arguments
     blocks = 2 if dim > 256 else 1 if rows == 64 else 4 if is_e4m3 else 3
@@ -88,6 +93,7 @@ def attention_plan(architecture, arguments):
 # The plan of each kernel. A kernel without a plan, and a plan without a kernel, are errors.
 PLANS = {
     "LinearTileKernel": overlapping(linear_plan),
+    "LinearGroupsKernel": overlapping(groups_plan),
     "AttentionKernel": overlapping(attention_plan),
     "MergeKernel": overlapping(lambda *_: Plan(128, 4, ["LDG.64"])),  # a thread loads several partial results at once
     # arguments[0]: maximum number of vectors of a row that a thread keeps in registers; 0: none.
@@ -173,6 +179,8 @@ def display_name(name):
     if base == "LinearTileKernel":
         form, tokens, multiplies = arguments
         return "linear, %s, %d rows%s" % (FORMATS[form], tokens, "" if multiplies or FORMATS[form] != "fp8 x fp8" else ", as bf16")
+    if base == "LinearGroupsKernel":
+        return "linear, fp8 x fp8 by warpgroups, %d rows%s" % (arguments[0], ", several ranges" if arguments[1] else "")
     if base == "AttentionKernel":
         is_e4m3, dim, rows, caps = arguments
         heads = "latent vectors" if dim == LATENT_DIM else "heads of %s" % (dim or "other sizes")

@@ -17,6 +17,7 @@
 #include "device/library_failure.h"
 #include "device/overlapping_launch.h"
 #include "device/shared_memory_grant.h"
+#include "device/tensor_map.h"
 #include "device/uploader.h"
 #include "fake_cuda_runtime.h"
 
@@ -214,6 +215,31 @@ TEST_F(CudaDeviceTest, NamesWhatDidNotFit) {
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, ErrorCode::kInternal);
   EXPECT_THAT(other.error().message, HasSubstr("the workspace: cudaErrorInvalidValue (in words)"));
+}
+
+TEST_F(CudaDeviceTest, TheDriverDescribesTensors) {
+  alignas(64) device::TensorMap map;
+  alignas(16) static unsigned char memory[16];
+  const uint64_t sizes[2] = {256, 40}, strides[1] = {256};
+  const uint32_t box[2] = {128, 64}, too_wide[2] = {144, 64};
+  const auto encode = [&](const uint32_t(&tile)[2]) {
+    return EncodeTensorMap(&map, memory, sizes, strides, tile);
+  };
+  TheMachine().driver_version = 11080;
+  EXPECT_EQ(encode(box), cudaErrorNotSupported);
+  TheMachine().driver_version = 13010;
+  TheMachine().next["cudaGetDriverEntryPointByVersion"] = cudaErrorInitializationError;
+  EXPECT_EQ(encode(box), cudaErrorInitializationError);
+  ASSERT_EQ(encode(box), 0);
+  device::PlainTensorMap plain;
+  memcpy(&plain, &map, sizeof(plain));
+  EXPECT_EQ(plain.magic, device::PlainTensorMap::kMagic);
+  EXPECT_EQ(plain.address, reinterpret_cast<uint64_t>(memory));
+  EXPECT_EQ(plain.sizes[1], 40u);
+  EXPECT_EQ(plain.strides[1], 256u);
+  EXPECT_EQ(plain.box[1], 64u);
+  EXPECT_EQ(plain.swizzle, device::TensorSwizzle::k128);
+  EXPECT_EQ(encode(too_wide), 1);
 }
 
 TEST_F(CudaDeviceTest, SelectsItsDeviceInEveryThread) {

@@ -5,10 +5,12 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "device/emulated_queue.h"
+#include "device/plain_tensor_map.h"
 
 namespace fake_cuda {
 namespace {
@@ -249,6 +251,20 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = TheMachine().runtime_version;
   return cudaSuccess;
 }
+// The only function of the driver that the program asks for. The maps have our own encoding.
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
+                                             unsigned long long /*flags*/,
+                                             cudaDriverEntryPointQueryResult* result) {
+  BEGIN();
+  const bool is_known = std::string_view(symbol) == "cuTensorMapEncodeTiled" && version >= 12000;
+  const bool is_there = is_known && TheMachine().driver_version >= 12000;
+  *function = is_there ? reinterpret_cast<void*>(&sluice::device::EncodePlainTensorMap) : nullptr;
+  *result = is_there    ? cudaDriverEntryPointSuccess
+            : !is_known ? cudaDriverEntryPointSymbolNotFound
+                        : cudaDriverEntryPointVersionNotSufficent;
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceCount(int* count) {
   if (TheMachine().count_error != cudaSuccess) return Answer(TheMachine().count_error);
   *count = TheMachine().num_devices;

@@ -23,7 +23,11 @@ void Machine::Run(const Kernel& kernel, const Extent& grid, unsigned threads, un
   overlap_ = overlap;
   grid_ = grid;
   num_threads_ = threads;
-  args_ = static_cast<const unsigned char*>(args);
+  constexpr uint64_t kAlignment = 64;
+  args_copy_.resize(args_bytes + kAlignment);
+  const uint64_t begin = std::bit_cast<uint64_t>(args_copy_.data());
+  args_ = args_copy_.data() + (kAlignment - begin % kAlignment) % kAlignment;
+  memcpy(const_cast<unsigned char*>(args_), args, args_bytes);
   args_bytes_ = args_bytes;
   threads_.resize(threads);
   requests_.resize(threads / kLanes);

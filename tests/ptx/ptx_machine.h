@@ -177,10 +177,10 @@ class Machine {
   const Overlap* overlap_ = nullptr;
   Extent grid_, block_;
   unsigned num_threads_ = 0;
-  unsigned index_ = 0;  // of the thread that runs
-  const unsigned char* args_ = nullptr;
+  unsigned index_ = 0;                   // of the thread that runs
+  const unsigned char* args_ = nullptr;  // aligned for tensor maps
   uint64_t args_bytes_ = 0;
-  std::vector<unsigned char> shared_;
+  std::vector<unsigned char> args_copy_, shared_;
   std::vector<Thread> threads_;
   std::vector<BulkCopy> bulk_copies_;
   std::map<uint64_t, Mbarrier> mbarriers_;  // by address in shared memory

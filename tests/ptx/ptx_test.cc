@@ -20,6 +20,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 
+#include "device/plain_tensor_map.h"
 #include "kernels/cuda/checks/check_run.h"
 #include "kernels/cuda/emulator.h"
 #include "kernels/cuda/linear_plan.h"
@@ -96,9 +97,13 @@ bool MayDiffer(const checks::CheckRow& row) {
 
 // The memory that a launch reads before it waits for earlier kernels: the weights of a product.
 Overlap OverlapOf(const emulator::KernelLaunch& launch) {
-  if (std::string_view(launch.name) != "linear") return {};
-  device::GroupedLinearArgs product;  // the first member of the kernel's arguments
-  memcpy(static_cast<void*>(&product), launch.args, sizeof(product));
+  const bool is_by_groups = std::string_view(launch.name) == "linear_groups";
+  if (std::string_view(launch.name) != "linear" && !is_by_groups) return {};
+  // The first member of the kernel's arguments, or behind two tensor maps.
+  device::GroupedLinearArgs product;
+  const size_t offset = is_by_groups ? 2 * sizeof(device::TensorMap) : 0;
+  memcpy(static_cast<void*>(&product), static_cast<const unsigned char*>(launch.args) + offset,
+         sizeof(product));
   const device::Weights& w = product.linear.w;
   const auto address = [](const void* data) { return reinterpret_cast<uint64_t>(data); };
   const auto code_bytes = static_cast<uint64_t>(w.n * w.k * device::LinearCodeBits(w.type) / 8);

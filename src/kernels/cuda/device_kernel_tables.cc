@@ -5,23 +5,23 @@
 namespace sluice::device {
 namespace {
 
-#define SLUICE_KERNEL_TABLE(backend)                                                           \
-  {                                                                                            \
-    backend::LaunchEmbedding, backend::LaunchAddEmbeddings, backend::LaunchLayerNorm,          \
-        backend::LaunchActivate, backend::LaunchRmsNorm, backend::LaunchRopeTable,             \
-        backend::LaunchRopeAppend, backend::LaunchAttention, backend::LaunchSiluMul,           \
-        backend::LaunchConvertRows, backend::LaunchPackNvF4, backend::LaunchPackMxF4,          \
-        backend::LaunchTakeRows, backend::LaunchTakeColumns, backend::LaunchJoinColumns,       \
-        backend::LaunchLinear, backend::LaunchGroupedLinear, backend::LaunchExpandWeights,     \
-        backend::LaunchScaleResults, backend::LaunchRouter, backend::LaunchGroupByExpert,      \
-        backend::LaunchGatherRows, backend::LaunchCombineExperts, backend::LaunchAddLora,      \
-        backend::LaunchSampleRows, backend::LaunchRandomCodes, backend::LaunchRandomScales,    \
-        backend::LaunchInstruction, backend::LaunchLayerEmbeddings, backend::LaunchCapLogits,  \
-        backend::LaunchHeadSquares, backend::LaunchClampedSwiglu, backend::LaunchLatentAppend, \
-        backend::LaunchHeadProducts, backend::LaunchConvolve, backend::LaunchUpdateState,      \
-        backend::LaunchGateStates, backend::LaunchGateRows, backend::LaunchPlaceRows,          \
-        backend::LaunchStandardize, backend::LaunchMergePatches, backend::LaunchIndexAppend,   \
-        backend::LaunchSelectPositions                                                         \
+#define SLUICE_KERNEL_TABLE(backend)                                                             \
+  {                                                                                              \
+    backend::LaunchEmbedding, backend::LaunchAddEmbeddings, backend::LaunchLayerNorm,            \
+        backend::LaunchActivate, backend::LaunchRmsNorm, backend::LaunchRopeTable,               \
+        backend::LaunchRopeAppend, backend::LaunchAttention, backend::LaunchSiluMul,             \
+        backend::LaunchConvertRows, backend::LaunchPackNvF4, backend::LaunchPackMxF4,            \
+        backend::LaunchTakeRows, backend::LaunchTakeColumns, backend::LaunchJoinColumns,         \
+        backend::LaunchLinear, backend::LaunchGroupedLinear, backend::LaunchLinearGroups,        \
+        backend::LaunchExpandWeights, backend::LaunchScaleResults, backend::LaunchRouter,        \
+        backend::LaunchGroupByExpert, backend::LaunchGatherRows, backend::LaunchCombineExperts,  \
+        backend::LaunchAddLora, backend::LaunchSampleRows, backend::LaunchRandomCodes,           \
+        backend::LaunchRandomScales, backend::LaunchInstruction, backend::LaunchLayerEmbeddings, \
+        backend::LaunchCapLogits, backend::LaunchHeadSquares, backend::LaunchClampedSwiglu,      \
+        backend::LaunchLatentAppend, backend::LaunchHeadProducts, backend::LaunchConvolve,       \
+        backend::LaunchUpdateState, backend::LaunchGateStates, backend::LaunchGateRows,          \
+        backend::LaunchPlaceRows, backend::LaunchStandardize, backend::LaunchMergePatches,       \
+        backend::LaunchIndexAppend, backend::LaunchSelectPositions                               \
   }
 
 constexpr DeviceKernels kEmulated = SLUICE_KERNEL_TABLE(emulated);

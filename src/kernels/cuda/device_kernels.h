@@ -695,6 +695,8 @@ struct DeviceKernels {
   void (*join_columns)(const StreamHandle&, const JoinColumnsArgs&);
   void (*linear)(const StreamHandle&, const LinearArgs&);
   void (*grouped_linear)(const StreamHandle&, const GroupedLinearArgs&);
+  // `linear` by warpgroups' products, for what CanMultiplyByGroups (linear_shapes.h) allows.
+  void (*linear_groups)(const StreamHandle&, const LinearArgs&);
   void (*expand_weights)(const StreamHandle&, const ExpandWeightsArgs&);
   void (*scale_results)(const StreamHandle&, const ScaleResultsArgs&);
   void (*router)(const StreamHandle&, const RouterArgs&);
@@ -745,6 +747,7 @@ struct DeviceKernels {
   void LaunchJoinColumns(const StreamHandle&, const device::JoinColumnsArgs&);         \
   void LaunchLinear(const StreamHandle&, const device::LinearArgs&);                   \
   void LaunchGroupedLinear(const StreamHandle&, const device::GroupedLinearArgs&);     \
+  void LaunchLinearGroups(const StreamHandle&, const device::LinearArgs&);             \
   void LaunchExpandWeights(const StreamHandle&, const device::ExpandWeightsArgs&);     \
   void LaunchScaleResults(const StreamHandle&, const device::ScaleResultsArgs&);       \
   void LaunchRouter(const StreamHandle&, const device::RouterArgs&);                   \

@@ -140,12 +140,16 @@ void Machine::Run(const char* name, const Grid& grid, const std::function<void()
   unsigned running = used_blocks_;
   while (running > 0) {
     if (is_seeded() && Chance(8)) LandSome();
-    if (!PickThread()) Die("some lanes of a warp wait for lanes that never arrive");
+    if (!PickThread()) {
+      if (LandAnyTile()) continue;
+      Die("lanes wait for lanes that never arrive, or for an mbarrier's phase that never ends");
+    }
     const unsigned place = self_->block;
     Resume(*self_);
     Block& block = blocks_[place];
     if (block.num_alive > 0) continue;
     CheckGuards(block);
+    if (!block.tiles.empty()) Die("a block ended with copies of tiles under way");
     if (next < count) {
       if (global_.is_watching()) global_.BeginBlock(place);
       Begin(block, BlockAt(next++));
@@ -196,6 +200,9 @@ void Machine::Begin(Block& block, Index3 index) {
     thread.copies.clear();
     thread.copies.reserve(64);
     thread.next_group = 0;
+    thread.products.clear();
+    thread.product_group = 0;
+    thread.awaits = false;
     if (finds_races_ && thread.race_fiber == nullptr) thread.race_fiber = races::CreateFiber();
     if (!thread.fiber) {
       thread.fiber = boost::context::fiber(std::allocator_arg, stacks_,
@@ -206,6 +213,7 @@ void Machine::Begin(Block& block, Index3 index) {
                                            });
     }
   }
+  block.mbarriers.clear();
   block.num_alive = grid_.threads;
   block.num_at_barrier = 0;
 }
@@ -301,6 +309,7 @@ void Machine::Resume(Thread& thread) {
 
 void Machine::EndThread(const Thread& thread) {
   if (!thread.copies.empty()) Die("a thread ended with asynchronous copies under way");
+  if (!thread.products.empty()) Die("a thread ended with products under way");
   Block& block = blocks_[thread.block];
   --block.warps[thread.index / kLanes].num_lanes;
   if (--block.num_alive > 0 && block.num_at_barrier == block.num_alive) PassBarrier(block);

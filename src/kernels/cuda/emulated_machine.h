@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -13,6 +14,7 @@
 #include <boost/context/fiber.hpp>
 #include <boost/context/pooled_fixedsize_stack.hpp>
 
+#include "device/plain_tensor_map.h"
 #include "kernels/cuda/emulated_global.h"
 #include "kernels/cuda/emulator.h"
 
@@ -38,6 +40,15 @@ class Machine {
   void AsyncCopy16(void* shared, const void* global, bool is_valid);
   void AsyncCommit();
   void AsyncWait(int pending);
+  // Copies of tiles and products of warpgroups (warpgroup_code.h).
+  uint32_t SharedAddress(const void* shared);
+  void InitMbarrier(uint32_t address, int count);
+  void ArriveAtMbarrier(uint32_t address, int bytes);
+  void AwaitMbarrier(uint32_t address, int parity);
+  void CopyTile(uint32_t shared, const void* map, int column, int row, uint32_t mbarrier);
+  void MultiplyGroup(float* d, int columns, uint64_t a, uint64_t b, bool accumulates);
+  void CommitProducts();
+  void AwaitProducts(int pending);
   void Fence();
   void BeginAtomic(const void* address, size_t bytes);
   void EndAtomic(const void* address, size_t bytes);
@@ -70,14 +81,37 @@ class Machine {
     uint64_t group;
     char issued, landed;  // addresses for races::Acquire and Release
   };
+  // A product of a warpgroup in progress: this thread's part of it.
+  struct Product {
+    float* d;
+    int columns;
+    uint64_t a, b;
+    bool accumulates;
+    uint64_t group;
+  };
+  // An object in shared memory. A phase ends when neither arrivals nor bytes are pending.
+  struct Mbarrier {
+    int count, pending;
+    int64_t pending_bytes;
+    uint64_t phase;
+  };
+  struct TileCopy {
+    uint32_t shared, mbarrier;
+    int column, row;
+    device::PlainTensorMap map;
+  };
   struct Thread {
     boost::context::fiber fiber;  // where the thread resumes
     unsigned block = 0;           // index in blocks_ of the thread's block
     unsigned index = 0;
     bool is_done = true;
-    int num_barriers = 0;      // number of barriers reached; only counted if one is left out
-    std::vector<Copy> copies;  // in progress, the oldest first
-    uint64_t next_group = 0;   // the group that the next commit ends
+    int num_barriers = 0;           // number of barriers reached; only counted if one is left out
+    std::vector<Copy> copies;       // in progress, the oldest first
+    uint64_t next_group = 0;        // the group that the next commit ends
+    std::vector<Product> products;  // in progress, the oldest first
+    uint64_t product_group = 0;     // the group that the next commit of products ends
+    bool awaits = false;            // a phase of the mbarrier at `awaited`
+    uint32_t awaited = 0;
     // State of race detection.
     void* race_fiber = nullptr;
     std::vector<std::unique_ptr<CopyFiber>> copy_fibers;
@@ -113,7 +147,9 @@ class Machine {
     std::vector<Warp> warps;
     std::vector<Wave> waves;
     unsigned char* shared = nullptr;
-    uint64_t run = 0;  // number of blocks that have run in this slot
+    std::map<uint32_t, Mbarrier> mbarriers;  // by address in shared memory
+    std::vector<TileCopy> tiles;             // in progress
+    uint64_t run = 0;                        // number of blocks that have run in this slot
     // Addresses that only races::Acquire and races::Release use. arrived[i]: barriers with number %
     // 2 == i; each thread releases it when it arrives and acquires it when it leaves. There are
     // two, because a thread may reach the next barrier before others have left this one.
@@ -143,6 +179,12 @@ class Machine {
   void OrderAcrossBarrier(Block& block);
   void Land(Thread& thread, Copy& copy);
   void LandSome();
+  Mbarrier& MbarrierAt(Block& block, uint32_t address);
+  void CompleteMbarrier(Block& block, uint32_t address, int arrivals, int64_t bytes);
+  bool LandTile(Block& block);
+  bool LandAnyTile();
+  void Multiply(const Product& product);
+  void EndProducts(Thread& thread, uint64_t group);
   CopyFiber& FiberOf(Thread& thread, uint64_t group);
   unsigned PickBit(uint32_t mask);
   bool Chance(unsigned one_in) { return random_() % one_in == 0; }

@@ -159,7 +159,8 @@ void Machine::Land(Thread& thread, Copy& copy) {
 
 // Completes some copies of a random thread.
 void Machine::LandSome() {
-  const Block& block = blocks_[random_() % used_blocks_];
+  Block& block = blocks_[random_() % used_blocks_];
+  if (!block.tiles.empty() && Chance(4)) LandTile(block);
   Thread& thread = *block.threads[random_() % grid_.threads];
   for (Copy& copy : thread.copies) {
     if (!copy.has_landed && Chance(2)) Land(thread, copy);

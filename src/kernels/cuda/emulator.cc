@@ -139,6 +139,42 @@ void WaveGather(const void* input, int bytes, void* outputs) {
   TheMachine().WaveCollective(input, bytes, outputs, 0, nullptr);
 }
 
+uint32_t SharedAddress(const void* shared) {
+  return TheMachine().SharedAddress(shared);
+}
+
+void InitMbarrier(uint32_t mbarrier, int count) {
+  TheMachine().InitMbarrier(mbarrier, count);
+}
+
+void ArriveForBytes(uint32_t mbarrier, int bytes) {
+  TheMachine().ArriveAtMbarrier(mbarrier, bytes);
+}
+
+void Arrive(uint32_t mbarrier) {
+  TheMachine().ArriveAtMbarrier(mbarrier, 0);
+}
+
+void AwaitPhase(uint32_t mbarrier, int parity) {
+  TheMachine().AwaitMbarrier(mbarrier, parity);
+}
+
+void CopyTile(uint32_t shared, const void* map, int column, int row, uint32_t mbarrier) {
+  TheMachine().CopyTile(shared, map, column, row, mbarrier);
+}
+
+void CommitProducts() {
+  TheMachine().CommitProducts();
+}
+
+void AwaitProductGroups(int pending) {
+  TheMachine().AwaitProducts(pending);
+}
+
+void MultiplyGroup(float* d, int columns, uint64_t a, uint64_t b, bool accumulates) {
+  TheMachine().MultiplyGroup(d, columns, a, b, accumulates);
+}
+
 void AsyncCopy16(void* shared, const void* global, bool is_valid) {
   TheMachine().AsyncCopy16(shared, global, is_valid);
 }

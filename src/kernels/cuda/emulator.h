@@ -26,6 +26,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define threadIdx (::sluice::emulator::Current().thread)
 #define blockIdx (::sluice::emulator::Current().block)
 #define blockDim (::sluice::emulator::Current().threads)
@@ -160,6 +161,18 @@ template <int kPending>
 void AsyncWait() {
   AsyncWaitGroups(kPending);
 }
+// The instructions of warpgroup_code.h.
+uint32_t SharedAddress(const void* shared);
+void InitMbarrier(uint32_t mbarrier, int count);
+inline void FenceMbarriers() {}
+void ArriveForBytes(uint32_t mbarrier, int bytes);
+void Arrive(uint32_t mbarrier);
+void AwaitPhase(uint32_t mbarrier, int parity);
+void CopyTile(uint32_t shared, const void* map, int column, int row, uint32_t mbarrier);
+inline void FenceProducts() {}
+void CommitProducts();
+void AwaitProductGroups(int pending);
+void MultiplyGroup(float* d, int columns, uint64_t a, uint64_t b, bool accumulates);
 void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row);
 void LoadMatrix4Transposed(uint32_t (&registers)[4], const void* shared_row);
 void MmaBf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);

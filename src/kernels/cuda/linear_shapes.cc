@@ -143,4 +143,12 @@ Status CheckGroupedLinear(const GroupedLinearArgs& args) {
   return {};
 }
 
+bool CanMultiplyByGroups(const LinearArgs& args) {
+  const auto is_aligned = [](const void* data) {
+    return reinterpret_cast<uintptr_t>(data) % 16 == 0;
+  };
+  return args.w.type == ElementType::kF8E4M3 && args.w.group_type == GroupScales::kNone &&
+         args.x_type == ElementType::kF8E4M3 && is_aligned(args.w.codes) && is_aligned(args.x);
+}
+
 }  // namespace sluice::device

@@ -25,4 +25,8 @@ Status CheckLinearWeights(const Weights& w);
 Status CheckLinear(const LinearArgs& args);
 Status CheckGroupedLinear(const GroupedLinearArgs& args);
 
+// Returns whether LaunchLinearGroups accepts the arguments: E4M3 weights with scales of rows and
+// E4M3 inputs, at addresses that are multiples of 16. REQUIRES: CheckLinear(args).
+bool CanMultiplyByGroups(const LinearArgs& args);
+
 }  // namespace sluice::device

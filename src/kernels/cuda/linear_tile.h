@@ -370,11 +370,11 @@ __device__ __forceinline__ bool IsLastOfTile(const device::LinearArgs& args) {
   return *is_last != 0;
 }
 
-// Block. Adds up the partial sums of a tile's ranges in ascending order.
-template <int kThreads>
+// Adds up the partial sums of a tile's ranges in ascending order: kThreads threads of a block, for
+// kRows rows of W.
+template <int kThreads, int kRows = device::kLinearTileRows>
 __device__ __forceinline__ void CombineRanges(const LinearTileArgs& args, const TokenRange& tokens,
                                               int64_t first_n, const ResultScales& result) {
-  constexpr int kRows = device::kLinearTileRows;
   constexpr int kAtOnce = 4;  // number of sums per thread whose parts are read together
   static_assert(kThreads % kRows == 0);
   const device::LinearArgs& linear = args.product.linear;

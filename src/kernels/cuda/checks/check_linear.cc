@@ -47,6 +47,7 @@ struct ProductCase {
   ElementType y_type = ElementType::kF32;
   bool has_bias = false;
   int64_t gap = 8;  // elements between the rows of y
+  LinearKernel kernel = &DeviceKernels::linear;
 };
 
 void CheckProduct(CaseMemory& memory, Comparison& comparison, const ProductCase& test) {
@@ -57,14 +58,21 @@ void CheckProduct(CaseMemory& memory, Comparison& comparison, const ProductCase&
   if (test.has_bias) bias = TestNumbers(63).Integers(shape.n, 9);
   device::LinearArgs args = LinearArgsOf(weights.Upload(memory), x, 0, shape.m);
   args.bias = test.has_bias ? memory.In(bias) : nullptr;
-  const ProductOutput y = Multiply(memory, args, test.y_type, shape.n + test.gap);
+  const ProductOutput y = Multiply(memory, args, test.y_type, shape.n + test.gap, test.kernel);
   // A row computed alone must have the same bits as when it is computed with other rows.
   const int64_t alone = shape.m / 2;
   device::LinearArgs one = LinearArgsOf(args.w, x, alone, 1);
   one.bias = args.bias;
-  const ProductOutput single = Multiply(memory, one, test.y_type, y.stride());
+  const ProductOutput single = Multiply(memory, one, test.y_type, y.stride(), test.kernel);
 
-  const ProductRows rows{weights, 0, x, shape.k, bias, test.kind, test.format.e4m3_inputs};
+  const ProductRows rows{weights,
+                         0,
+                         x,
+                         shape.k,
+                         bias,
+                         test.kind,
+                         test.format.e4m3_inputs,
+                         test.kernel == &DeviceKernels::linear_groups};
   const SampledPlaces places(shape.m, shape.n);
   for (const int64_t n : places.columns()) {
     rows.ForColumn(memory.device(), n, places.rows(),
@@ -95,12 +103,13 @@ void CheckEdges(CaseMemory& memory, Comparison& comparison, const WeightFormat& 
 // Checks that a row's bits do not depend on the tile size, nor on how ranges of k are computed: in
 // parallel (up to 64 rows) or in one block.
 void CheckBatches(CaseMemory& memory, Comparison& comparison, const WeightFormat& format, int64_t n,
-                  int64_t k) {
+                  int64_t k, LinearKernel kernel = &DeviceKernels::linear) {
   constexpr int64_t kRows = 200;
   const TestWeights weights(format, NumberKind::kFree, 1, n, k);
   const TestInputs x = MakeInputs(memory, format, NumberKind::kFree, kRows, k);
   const device::Weights w = weights.Upload(memory);
-  const ProductOutput all = Multiply(memory, LinearArgsOf(w, x, 0, kRows), ElementType::kF32, n);
+  const ProductOutput all =
+      Multiply(memory, LinearArgsOf(w, x, 0, kRows), ElementType::kF32, n, kernel);
   for (const auto& [first, m] : {std::pair<int64_t, int64_t>{0, 1},
                                  {5, 1},
                                  {199, 1},
@@ -109,7 +118,8 @@ void CheckBatches(CaseMemory& memory, Comparison& comparison, const WeightFormat
                                  {9, 40},
                                  {120, 70}}) {
     comparison.SetSubject(fmt::format("rows {} to {}", first, first + m - 1));
-    const ProductOutput some = Multiply(memory, LinearArgsOf(w, x, first, m), ElementType::kF32, n);
+    const ProductOutput some =
+        Multiply(memory, LinearArgsOf(w, x, first, m), ElementType::kF32, n, kernel);
     for (int64_t row = 0; row < m; ++row) {
       for (int64_t column = 0; column < n; ++column)
         comparison.AddEqual(some.BitsAt(row, column), all.BitsAt(first + row, column));
@@ -303,6 +313,51 @@ void CheckEdgesOf(CheckRun& run, const WeightFormat& format) {
   }
 }
 
+// Shapes of the products of warpgroups: tiles of 16, 32 and 64 rows, several of them, tiles beyond
+// W, x and k, more stages than the ring has, and several ranges of k, in blocks of their own and in
+// one block.
+constexpr ProductShape kGroupShapes[] = {
+    {"", 1, 128, 128},  {"", 5, 96, 1040}, {"", 17, 130, 2064}, {"", 33, 72, 160},
+    {"", 70, 192, 256}, {"", 64, 17, 32},  {"", 16, 256, 4096}, {"", 70, 40, 2064}};
+
+void CheckGroups(CheckRun& run) {
+  const char* const name = "linear_groups";
+  for (const WeightFormat& format : WeightFormats()) {
+    if (!format.e4m3_inputs) continue;
+    if (!run.device().has_group_products()) {
+      run.Skip(name, std::string(format.name), "needs an NVIDIA GPU of compute capability 9.0");
+      continue;
+    }
+    int turn = 0;
+    const auto check = [&](const ProductShape& shape, const char* layer) {
+      for (const NumberKind kind : {NumberKind::kIntegers, NumberKind::kFree}) {
+        const bool is_bf16 = ++turn % 4 < 2, has_bias = turn % 3 == 0;
+        run.Case(
+            fmt::format("{}{}", name, layer),
+            fmt::format("{} x {} x {}, {}, {}{}{}", shape.m, shape.n, shape.k, format.name,
+                        NumberKindName(kind), is_bf16 ? ", to bf16" : "", has_bias ? ", bias" : ""),
+            [&](CaseMemory& memory, Comparison& comparison) {
+              CheckProduct(memory, comparison,
+                           {shape, format, kind, is_bf16 ? ElementType::kBF16 : ElementType::kF32,
+                            has_bias, 8, &DeviceKernels::linear_groups});
+            });
+      }
+    };
+    for (const ProductShape& shape : kGroupShapes) check(shape, "");
+    if (run.with_large_shapes()) {
+      for (const ProductShape& shape : kLarge) {
+        if (shape.m <= 128) check(shape, fmt::format(" {}", shape.name).c_str());
+      }
+    }
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{20, 4096}, {140, 96}}) {
+      run.SlowCase(name, fmt::format("200 x {} x {} in parts, {}", n, k, format.name),
+                   [&](CaseMemory& memory, Comparison& comparison) {
+                     CheckBatches(memory, comparison, format, n, k, &DeviceKernels::linear_groups);
+                   });
+    }
+  }
+}
+
 }  // namespace
 
 void CheckLinear(CheckRun& run) {
@@ -326,6 +381,7 @@ void CheckLinear(CheckRun& run) {
       }
     }
   }
+  CheckGroups(run);
   for (const ResultShape& shape : kResultShapes) {
     for (const ElementType y_type : {ElementType::kF32, ElementType::kBF16}) {
       for (int which = 0; which < 8; ++which) {

@@ -37,6 +37,12 @@ class DeviceUnderTest {
   bool has_e4m3_products() const {
     return is_emulated() || device_->info().compute_capability() >= 89;
   }
+  // Returns whether DeviceKernels::linear_groups runs.
+  bool has_group_products() const {
+    const DeviceInfo& info = device_->info();
+    return info.kind == DeviceKind::kEmulated ||
+           (info.kind == DeviceKind::kCuda && info.compute_capability() == 90);
+  }
   // Returns whether the library multiplies NVFP4 weights by NVFP4 inputs.
   bool has_nvf4_products() const { return device_->info().compute_capability() >= 100; }
   // Returns whether kernels multiply MXFP4 weights by codes of MXFP4 inputs.

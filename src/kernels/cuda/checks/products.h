@@ -99,9 +99,14 @@ inline void PackInputs(CaseMemory& memory, device::LinearArgs& args) {
   args.x_group_scales = scales;
 }
 
-// Returns the results of `args` by our own kernels, with type `y_type` and stride `y_stride`.
+using LinearKernel = void (*device::DeviceKernels::*)(const StreamHandle&,
+                                                      const device::LinearArgs&);
+
+// Returns the results of `args` by one of our own kernels, with type `y_type` and stride
+// `y_stride`.
 inline ProductOutput Multiply(CaseMemory& memory, device::LinearArgs args, ElementType y_type,
-                              int64_t y_stride) {
+                              int64_t y_stride,
+                              LinearKernel kernel = &device::DeviceKernels::linear) {
   ProductOutput y(memory, y_type, args.m, args.w.n, y_stride);
   args.y = y.data();
   args.y_type = y_type;
@@ -109,7 +114,7 @@ inline ProductOutput Multiply(CaseMemory& memory, device::LinearArgs args, Eleme
   args.scratch = memory.Out<uint8_t>(device::LinearScratchBytes(args.w, args.m));
   PackInputs(memory, args);
   memory.Require(device::CheckLinear(args));
-  memory.Launch(&device::DeviceKernels::linear, args);
+  memory.Launch(kernel, args);
   y.Read();
   return y;
 }
@@ -143,6 +148,7 @@ struct ProductRows {
   const std::vector<float>& bias;
   NumberKind kind;
   bool e4m3_inputs;
+  bool by_groups = false;  // DeviceKernels::linear_groups
 
   // Calls visit(m, expected, error) for each of `rows` and output n.
   template <typename Visit>
@@ -153,10 +159,12 @@ struct ProductRows {
     const double row_scale = weights.RowScale(expert, n);
     // The bound counts these roundings: those of the sum, of its separately scaled parts, of the
     // scales of row and input, and of the bias.
-    const double relative = kind == NumberKind::kIntegers
-                                ? 0
-                                : ProductError(device, static_cast<double>(k), e4m3_inputs) +
-                                      Gamma(2.0 * static_cast<double>(weights.scaled_sums()) + 4);
+    const double relative =
+        kind == NumberKind::kIntegers
+            ? 0
+            : (by_groups ? GroupProductError(device, static_cast<double>(k))
+                         : ProductError(device, static_cast<double>(k), e4m3_inputs)) +
+                  Gamma(2.0 * static_cast<double>(weights.scaled_sums()) + 4);
     for (const int64_t m : rows) {
       double sum = 0, size = 0;
       const double* from = x.values.data() + m * k;

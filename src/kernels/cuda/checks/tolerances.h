@@ -1,6 +1,7 @@
 // Bounds of a device's arithmetic errors, derived from its own rules.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cuda/checks/checked_device.h"
@@ -19,6 +20,14 @@ inline double ProductError(const DeviceUnderTest& device, double depth, bool is_
   const bool is_short =
       is_e4m3 && !device.is_emulated() && (capability == 89 || capability / 10 == 12);
   return Gamma(depth * (1 + 2.0 / 8) + 2, is_short ? 0x1p-13 : 0x1p-23);
+}
+
+// The bound for E4M3 products of a warpgroup (linear_f8_groups.cu). Their sums of up to 128
+// products keep about 14 bits (13 are assumed); these sums are added in F32.
+inline double GroupProductError(const DeviceUnderTest& device, double depth) {
+  if (device.is_emulated()) return Gamma(depth + 2, 0x1p-24);
+  const double in_group = std::min(depth, 128.0);
+  return Gamma(in_group * (1 + 2.0 / 8) + 2, 0x1p-13) + Gamma(depth / 128 + 2, 0x1p-24);
 }
 
 // Bound of the error of a function of CUDA's math library (exp, 1 / sqrt, sin, cos, log1p): at most
