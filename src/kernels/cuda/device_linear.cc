@@ -19,6 +19,7 @@ namespace sluice::device {
 namespace {
 
 constexpr int kFirstWithNvF4 = 100;    // compute capability
+constexpr int kHopper = 90;            // compute capability
 constexpr int kFirstAmdWithE4m3 = 95;  // gfx950, as a compute capability
 constexpr int kFirstAmdWithScaledProducts = 95;
 // Rows of a chunk of expanded weights are a multiple of this, to fill whole tiles.
@@ -158,6 +159,7 @@ Result<std::unique_ptr<DeviceLinear>> DeviceLinear::Create(Device& device,
     abilities.row_scales = result->library_->HasRowScales();
     abilities.nvf4 = result->library_->HasNvF4();
     abilities.fast_sums = options.fast_accumulation && !is_amd;  // hipBLASLt has none
+    abilities.groups = !is_amd && device.info().compute_capability() == kHopper;
     LOG_INFO("kernels",
              "matrix products by own kernels or {}, whichever is measured to be faster{}",
              result->library(), abilities.fast_sums ? "; FP8 with fast accumulation, too" : "");
@@ -213,7 +215,7 @@ const DeviceLinear::Choice& DeviceLinear::ChoiceOf(const Kind& kind, int64_t m) 
     const auto way = static_cast<LinearWay>(i);
     if ((kind.ways >> i & 1) == 0) continue;
     if (tactic != nullptr && tactic->way == NameOf(way)) return choice = {way, /*measured=*/true};
-    if (m > kMaxSkinnyRows) choice.way = way;
+    if (m > kMaxSkinnyRows && way != LinearWay::kGroups) choice.way = way;
   }
   return choice;
 }
@@ -248,11 +250,11 @@ void DeviceLinear::Run(DeviceStream& stream, const LinearArgs& args, const Packe
   const Choice choice = ChoiceOf(KindOf(args, ways), args.m);
   bool is_done = TryRun(choice.way, handle, args, packed);
   LinearWay way = choice.way;
-  // If the library refuses, tries the other ways, except fast sums, which only a measurement can
-  // select.
+  // If the library refuses, tries the other ways, except those that only a measurement can select.
   for (int i = 0; !is_done; ++i) {
     way = static_cast<LinearWay>(i);
-    if (way != choice.way && ways.Has(way) && !HasFastSums(way))
+    const bool is_measured = HasFastSums(way) || way == LinearWay::kGroups;
+    if (way != choice.way && ways.Has(way) && !is_measured)
       is_done = TryRun(way, handle, args, packed);
   }
   if (way == LinearWay::kOwn && choice.way != way) NoteRefused(args, "", "own kernels serve it");
@@ -283,6 +285,7 @@ std::vector<LibraryProduct> DeviceLinear::ProductsFor(LinearWay way, const Linea
     return product;
   };
   switch (way) {
+    case LinearWay::kGroups:
     case LinearWay::kOwn: break;
     case LinearWay::kPlain:
     case LinearWay::kFastPlain: add(0, w.n); break;
@@ -328,11 +331,11 @@ std::vector<LibraryProduct> DeviceLinear::ProductsFor(LinearWay way, const Linea
 
 bool DeviceLinear::TryRun(LinearWay way, const StreamHandle& stream, const LinearArgs& args,
                           const PackedRows& packed) {
-  if (way == LinearWay::kOwn) {
+  if (way == LinearWay::kOwn || way == LinearWay::kGroups) {
     ++counts_.own;
     LinearArgs product = args;
     PackForOwn(stream, product);
-    kernels_.linear(stream, product);
+    (way == LinearWay::kOwn ? kernels_.linear : kernels_.linear_groups)(stream, product);
     return true;
   }
   const std::vector<LibraryProduct> products = ProductsFor(way, args, packed);

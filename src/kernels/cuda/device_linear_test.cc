@@ -47,11 +47,16 @@ const WeightFormat& kNvF4 = FormatNamed("nvfp4");
 const WeightFormat& kNvF4Inputs = FormatNamed("nvfp4 x nvfp4");
 
 // Duration of our own kernels on the fake library's clock. Outlives their launches.
-double own_seconds;
+double own_seconds, warpgroups_seconds;
 double* own_clock;
 void LinearByClock(const StreamHandle& stream, const LinearArgs& args) {
   emulated::LaunchLinear(stream, args);
   static_cast<EmulatedQueue*>(stream.native)->Enqueue([] { *own_clock += own_seconds; });
+}
+
+void GroupsByClock(const StreamHandle& stream, const LinearArgs& args) {
+  emulated::LaunchLinearGroups(stream, args);
+  static_cast<EmulatedQueue*>(stream.native)->Enqueue([] { *own_clock += warpgroups_seconds; });
 }
 
 // All numbers are integers, so that every way of computing a product has the same exact result.
@@ -64,9 +69,10 @@ class DeviceLinearTest : public ::testing::Test {
   void Open(const DeviceLinearOptions& options = Options(),
             const EmulatedDeviceOptions& device = {}) {
     linear_.reset();
-    own_seconds = 1;
+    own_seconds = warpgroups_seconds = 1;
     own_clock = &fake_.seconds;
     kernels_.linear = LinearByClock;
+    kernels_.linear_groups = GroupsByClock;
     device_.emplace(*DeviceUnderTest::Of(std::make_unique<ClockDevice>(device, &fake_.seconds)));
     fake_.compute_capability = device_->device().info().compute_capability();
     auto linear = DeviceLinear::Create(device_->device(), kernels_, options);
@@ -410,7 +416,7 @@ struct TunedCase {
   bool in_parts = false;  // W has two different scales
   bool fast = false;      // fast sums are allowed
   EmulatedDeviceOptions device = {};
-  double own = 1;  // seconds of our own kernels
+  double own = 1, warpgroups = 1;  // seconds of our own kernels
   double plain = 1, rows = 1, groups = 1, fast_factor = 0.5;
 };
 
@@ -421,6 +427,7 @@ class TunedProductTest : public DeviceLinearTest, public ::testing::WithParamInt
     const TunedCase& test = GetParam();
     Open(options, test.device);
     own_seconds = test.own;
+    warpgroups_seconds = test.warpgroups;
     fake_.plain_slowdown = test.plain;
     fake_.rows_slowdown = test.rows;
     fake_.groups_slowdown = test.groups;
@@ -446,7 +453,9 @@ class TunedProductTest : public DeviceLinearTest, public ::testing::WithParamInt
     Comparison comparison;
     product.Run(*linear_, comparison);
     EXPECT_TRUE(comparison.passed()) << comparison.first_failure();
-    EXPECT_EQ(linear_->counts().own, expected == LinearWay::kOwn ? 1 : 0) << fake_.complaint;
+    EXPECT_EQ(linear_->counts().own,
+              expected == LinearWay::kOwn || expected == LinearWay::kGroups ? 1 : 0)
+        << fake_.complaint;
     EXPECT_EQ(linear_->counts().refused, 0);
   }
 };
@@ -479,6 +488,20 @@ INSTANTIATE_TEST_SUITE_P(
         TunedCase{.name = "OwnKernels", .expected = LinearWay::kOwn, .own = 1e-9},
         TunedCase{
             .name = "OwnKernelsForManyRows", .expected = LinearWay::kOwn, .m = 80, .own = 1e-9},
+        TunedCase{.name = "Warpgroups", .expected = LinearWay::kGroups, .warpgroups = 1e-9},
+        TunedCase{.name = "WarpgroupsForManyRows",
+                  .expected = LinearWay::kGroups,
+                  .m = 80,
+                  .warpgroups = 1e-9},
+        TunedCase{.name = "NoWarpgroupsForMoreRows",
+                  .expected = LinearWay::kOneScale,
+                  .m = 129,
+                  .warpgroups = 1e-9,
+                  .rows = 2},
+        TunedCase{.name = "NoWarpgroupsOnBlackwell",
+                  .expected = LinearWay::kOneScale,
+                  .device = kBlackwell,
+                  .warpgroups = 1e-9},
         TunedCase{.name = "OneScale", .expected = LinearWay::kOneScale, .rows = 2},
         TunedCase{.name = "ScalesOfRows", .expected = LinearWay::kRowScales, .plain = 2},
         TunedCase{.name = "FastSumsWhereAllowed",

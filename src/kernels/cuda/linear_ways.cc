@@ -1,5 +1,6 @@
 #include "kernels/cuda/linear_ways.h"
 
+#include "kernels/cuda/linear_shapes.h"
 #include "kernels/cuda/nvf4_scales.h"
 
 namespace sluice::device {
@@ -53,6 +54,7 @@ std::string_view NameOf(LinearWay way) {
     case LinearWay::kFastRowScales: return "library, scales of rows, fast sums";
     case LinearWay::kFastPartScales: return "library, a call a part, fast sums";
     case LinearWay::kFastPlain: return "library, fast sums";
+    case LinearWay::kGroups: return "own kernels, warpgroups";
     case LinearWay::kOwn: return "own kernels";
   }
   return "";
@@ -89,6 +91,9 @@ LinearWays WaysOf(const LinearArgs& args, const LinearAbilities& abilities) {
     else
       ways.Add(args.w.type == ElementType::kBF16 ? LinearWay::kPlain : LinearWay::kExpanded);
   }
+  if (abilities.groups && args.m >= kMinLibraryRows && args.m <= kMostGroupRows &&
+      CanMultiplyByGroups(args))
+    ways.Add(LinearWay::kGroups);
   ways.Add(LinearWay::kOwn);
   return ways;
 }

@@ -23,7 +23,8 @@ enum class LinearWay : uint8_t {
   kFastRowScales,
   kFastPartScales,
   kFastPlain,
-  kOwn,  // our own kernels; always possible
+  kGroups,  // our own kernels for compute capability 9.0 (linear_f8_groups.cu)
+  kOwn,     // our own kernels; always possible
 };
 constexpr int kNumLinearWays = static_cast<int>(LinearWay::kOwn) + 1;
 
@@ -52,12 +53,15 @@ struct LinearAbilities {
   bool row_scales = false;  // whether it applies row scales in E4M3 products
   bool nvf4 = false;
   bool fast_sums = false;  // allowed by the options
+  bool groups = false;     // whether the device has our own products of warpgroups
   int compute_capability = 0;
 };
 
 // Products of fewer rows use our own kernels, except for NVFP4. They read each weight once, and
 // nothing else affects their time.
 constexpr int64_t kMinLibraryRows = 9;
+// Products of more rows do not use kGroups, whose tiles have up to 64 rows.
+constexpr int64_t kMostGroupRows = 128;
 
 // Returns the ways that the product allows, always including kOwn. Does not ask whether the library
 // has an algorithm.
