@@ -9,7 +9,7 @@
 //     Its contents are undefined when a block begins.
 //   - Shuffles and the functions below marked "Warp" must be called by all 32 lanes together.
 //     Blocks have whole warps.
-//   - Instructions beyond CUDA C++ are the functions below. No other file has inline assembly.
+//   - Instructions beyond CUDA C++, and inline assembly, are only here and in warpgroup_code.h.
 //   - Includes: this file, device_kernels.h, and C headers.
 #pragma once
 

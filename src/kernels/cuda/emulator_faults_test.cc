@@ -8,6 +8,7 @@
 #include "kernels/cuda/device_kernel_tables.h"
 #include "kernels/cuda/linear_plan.h"
 #include "kernels/cuda/seeded_faults_testing.h"
+#include "kernels/cuda/warpgroup_faults_testing.h"
 
 namespace sluice::emulated::faults {
 namespace {
@@ -37,6 +38,13 @@ TEST_F(SeededOrders, FindFaultsOfAPipelineOfCopies) {
   EXPECT_GT(CountWrong(RunPipeline<Fault::kCopyBeforeBarrier>), 0);
   EXPECT_GT(CountWrong(RunPipeline<Fault::kWaitTooFew>), 0);
   EXPECT_GT(CountWrong(RunPipeline<Fault::kNoBarrier>), 0);
+}
+
+TEST_F(SeededOrders, FindFaultsOfARingOfTiles) {
+  EXPECT_TRUE(RunGroupRing<GroupFault::kNone>());
+  EXPECT_EQ(CountWrong(RunGroupRing<GroupFault::kNone>), 0);
+  EXPECT_GT(CountWrong(RunGroupRing<GroupFault::kEmptyTooEarly>), 0);
+  EXPECT_GT(CountWrong(RunGroupRing<GroupFault::kReadTooEarly>), 0);
 }
 
 // Fixed orders cannot show this fault, because in them copies complete only when a thread waits for
