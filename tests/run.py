@@ -635,6 +635,7 @@ PTX_MUTANTS = [
     ("an mbarrier that does not expect the inputs' bytes", WARPGROUPS + ".cu", "ArriveForBytes(full, Shape::kStageBytes);",
      "ArriveForBytes(full, Shape::kWeightBytes);", WARPGROUPS),
     ("mbarriers that copies cannot see", WARPGROUPS + ".cu", "    FenceMbarriers();\n", "", WARPGROUPS),
+    ("sums of more than 128 products in the precision of tensor cores", WARPGROUPS + ".cu", ", step != 0);", ", stage != begin || step != 0);", WARPGROUPS),
     ("a tile of inputs that is copied before earlier kernels have ended", WARPGROUPS + ".cu", "  AwaitEarlierKernels();\n  for (int i = 0; i < ahead; ++i)",
      "  for (int i = 0; i < ahead; ++i)", WARPGROUPS),
 ]

@@ -254,6 +254,7 @@ void Machine::UseRegisters(const Instruction& in, Thread& thread) {
       Die(in, "a register is used before the product that writes it is waited for");
     thread.written_by[to] = thread.written_by[from];
     thread.used_at[to] = thread.used_at[from];
+    thread.summed[to] = thread.summed[from];
     return;
   }
   for (const std::vector<Operand>* operands : {&in.to, &in.from_operands}) {
@@ -313,6 +314,7 @@ void Machine::MultiplyGroup(const Instruction& in, unsigned warp) {
   for (size_t i = 0; i < num_signs; ++i) {
     if (from[3 + i].value != (i < 2 ? 1 : 0)) Die(in, "a negated or transposed operand");
   }
+  const unsigned depth = in.from == Type::kE4m3 ? 32 : 16;
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     index_ = warp * kLanes + lane;
     Thread& thread = lanes[lane];
@@ -321,13 +323,16 @@ void Machine::MultiplyGroup(const Instruction& in, unsigned warp) {
       if (thread.used_at[operand.index] > thread.fenced_at)
         Die(in, "a product uses a register after other instructions, without a fence");
       thread.written_by[operand.index] = products.group;
+      uint32_t& summed = thread.summed[operand.index];
+      summed = (args[2] != 0 ? summed : 0) + depth;
+      if (in.from == Type::kE4m3 && summed > most_e4m3_products_)
+        Die(in, "a sum of more E4M3 products than its precision allows");
     }
   }
   index_ = warp * kLanes;
   products.is_open = true;
   ++products.count;
   count_->products += in.columns / 8;
-  const unsigned depth = in.from == Type::kE4m3 ? 32 : 16;
   std::vector<std::array<float, 32>> a(16), b(in.columns);
   for (unsigned row = 0; row < 16; ++row)
     ReadOperandRow(in, warp, args[0], warp % 4 * 16 + row, a[row].data());

@@ -71,6 +71,7 @@ void Machine::RunBlock() {
     if (!kernel_->has_products) continue;
     thread.written_by.assign(kernel_->num_registers, 0);
     thread.used_at.assign(kernel_->num_registers, 0);
+    thread.summed.assign(kernel_->num_registers, 0);
     thread.time = thread.fenced_at = 0;
   }
   while (true) {

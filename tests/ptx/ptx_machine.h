@@ -48,6 +48,8 @@ class Machine {
   // null if the kernel begins after all earlier ones.
   void Run(const Kernel& kernel, const Extent& grid, unsigned threads, unsigned shared_bytes,
            const void* args, uint64_t args_bytes, const Overlap* overlap = nullptr);
+  // Refuses longer sums of E4M3 products of warpgroups, whose precision is lower than F32.
+  void LimitE4m3Sums(uint32_t most_products) { most_e4m3_products_ = most_products; }
   int64_t num_instructions() const { return num_instructions_; }
   // Returns the counts by the name of the kernel.
   const std::map<std::string, Counts>& counts() const { return counts_; }
@@ -105,9 +107,10 @@ class Machine {
     uint64_t barrier_threads = 0;        // that meet there; 0: all of the block
     const Instruction* tried = nullptr;  // the wait for an mbarrier that failed
     // In kernels with products of warpgroups, by register: the group of products that writes it,
-    // and when it was last used otherwise.
+    // when it was last used otherwise, and the length of its sum.
     std::vector<uint32_t> written_by;
     std::vector<uint64_t> used_at;
+    std::vector<uint32_t> summed;  // products in the sum
     uint64_t time = 0, fenced_at = 0;
   };
 
@@ -191,6 +194,7 @@ class Machine {
   std::vector<uint32_t> unfenced_;
   uint32_t random_ = 1;  // chooses the copy that is done next
   int64_t num_instructions_ = 0;
+  uint32_t most_e4m3_products_ = ~0u;
   std::map<std::string, Counts> counts_;
   Counts* count_ = nullptr;             // of the kernel that runs
   std::vector<WarpRequests> requests_;  // by warp of the block

@@ -222,7 +222,8 @@ TensorSwizzle SwizzleOf(unsigned span) {
   return span == 128 ? TensorSwizzle::k128 : span == 64 ? TensorSwizzle::k64 : TensorSwizzle::k32;
 }
 
-std::vector<float> RunKernel(const Shape& shape, const std::string& text, TensorSwizzle swizzle) {
+std::vector<float> RunKernel(const Shape& shape, const std::string& text, TensorSwizzle swizzle,
+                             uint32_t most_products = ~0u) {
   const std::string path = std::filesystem::temp_directory_path() /
                            ("sluice-ptx-product-" + std::to_string(getpid()) + ".ptx");
   std::ofstream(path) << text;
@@ -235,7 +236,9 @@ std::vector<float> RunKernel(const Shape& shape, const std::string& text, Tensor
   Describe(args.a, shape, a, shape.rows, 64, swizzle);
   Describe(args.b, shape, b, shape.columns, shape.columns, swizzle);
   args.out = out.data();
-  Machine().Run(program.kernels.at("product"), {}, 160, kSharedBytes, &args, sizeof(args));
+  Machine machine;
+  machine.LimitE4m3Sums(most_products);
+  machine.Run(program.kernels.at("product"), {}, 160, kSharedBytes, &args, sizeof(args));
   return out;
 }
 std::vector<float> RunKernel(const Shape& shape, const std::string& text) {
@@ -331,6 +334,16 @@ TEST(PtxProductsTest, WrongExpectedBytesAreFound) {
   EXPECT_FOUND(With(right, "131072], 10240;", "131072], 8192;"),
                "while a copy to it is under way|never ends");
   EXPECT_FOUND(With(right, "131072], 10240;", "131072], 10256;"), "never ends");
+}
+
+TEST(PtxProductsTest, LongSumsInLowPrecisionAreFound) {
+  const Shape shape, of_bf16{.is_bf16 = true};  // 5 stages of 128 or 64 products
+  const auto run = [](const Shape& of, uint32_t most) {
+    return RunKernel(of, KernelOf(of), TensorSwizzle::k128, most);
+  };
+  EXPECT_EQ(run(shape, 5 * 128), Expected(shape));
+  EXPECT_EXIT(run(shape, 4 * 128), ::testing::ExitedWithCode(1), "than its precision allows");
+  EXPECT_EQ(run(of_bf16, 1), Expected(of_bf16));
 }
 
 TEST(PtxProductsTest, AWaitWithoutALoopIsFound) {
