@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from arguments import arguments  # noqa: E402
 from decode_weights import decode, load  # noqa: E402
 from make_variants import golden_case  # noqa: E402
 
@@ -206,8 +207,9 @@ def split(source, folder):
 
 def main():
     torch.set_num_threads(1)
-    checkpoints, target = map(pathlib.Path, sys.argv[1:3])
-    for name in sys.argv[3:] or [*ADAPTERS, *SPLIT]:
+    given = arguments(__doc__, least=2)
+    checkpoints, target = map(pathlib.Path, given[:2])
+    for name in given[2:] or [*ADAPTERS, *SPLIT]:
         if name in SPLIT:
             split(target / SPLIT[name], target / name)
         else:

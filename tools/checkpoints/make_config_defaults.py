@@ -9,8 +9,8 @@ derives.
 """
 import json
 import pathlib
-import sys
 
+from arguments import arguments
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from transformers import AutoConfig
 
@@ -235,6 +235,7 @@ def derived(model_type, fields):
 
 
 def main():
+    folder = pathlib.Path(arguments(__doc__)[0])
     families = {}
     for model_type, own in FAMILIES.items():
         fields = {EPSILON.get(model_type, name) if name == "rms_norm_eps" else name: value for name, value in {**COMMON, **own}.items()
@@ -254,7 +255,6 @@ def main():
         if model_type not in LEFT_OUT and model_type != "glm4_moe":
             families[model_type]["nothing"] = derived(model_type, {})
     lines = ",\n".join(json.dumps(name) + ": " + json.dumps(value, separators=(",", ":")) for name, value in families.items())
-    folder = pathlib.Path(sys.argv[1])
     (folder / "defaults.json").write_text("{\n" + lines + "\n}\n")
     published = json.loads((folder / "published.json").read_text())
     for entry in published.values():

@@ -8,9 +8,9 @@ encoder-decoder models, and assistants of another model. tools/decoder_types.py 
 """
 import json
 import pathlib
-import sys
 
 import transformers
+from arguments import arguments
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
@@ -39,6 +39,7 @@ def trimmed(config):
 
 
 def main():
+    target = arguments(__doc__)[0]
     classes = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     encoders = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
     types = {}
@@ -52,7 +53,7 @@ def main():
         architecture = classes[name] if isinstance(classes[name], str) else classes[name][0]
         types[name] = {"architectures": [architecture], **fields, **PUBLISHED.get(name, {})}
     lines = ",\n".join(json.dumps(name) + ": " + json.dumps(value, separators=(",", ":")) for name, value in types.items())
-    pathlib.Path(sys.argv[1]).write_text('{"transformers": "%s", "types": {\n%s\n}}\n' % (transformers.__version__, lines))
+    pathlib.Path(target).write_text('{"transformers": "%s", "types": {\n%s\n}}\n' % (transformers.__version__, lines))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from arguments import arguments  # noqa: E402
 from make_variants import (  # noqa: E402
     COMMON,
     DELTA,
@@ -539,8 +540,9 @@ def make_dflash(name, folder):
 
 def main():
     torch.set_num_threads(1)
-    folder = pathlib.Path(sys.argv[1])
-    for name in sys.argv[2:] or [*TARGETS, *EAGLE3, *EAGLE1, *DFLASH]:
+    place, *names = arguments(__doc__)
+    folder = pathlib.Path(place)
+    for name in names or [*TARGETS, *EAGLE3, *EAGLE1, *DFLASH]:
         if name in DFLASH:
             make_dflash(name, folder / name)
         elif name in EAGLE1:

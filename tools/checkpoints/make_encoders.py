@@ -14,9 +14,9 @@ tiny-modernbert-score: a ModernBERT classifier, on the mean or the first hidden 
 """
 import json
 import pathlib
-import sys
 
 import torch
+from arguments import arguments
 from tokenizers import Tokenizer
 from transformers import (
     BertConfig,
@@ -250,6 +250,7 @@ def main(root):
 
 
 if __name__ == "__main__":
-    if sys.argv[2:] != ["dense"]:
-        main(pathlib.Path(sys.argv[1]))
-    dense(pathlib.Path(sys.argv[1]))
+    folder, *names = arguments(__doc__)
+    if names != ["dense"]:
+        main(pathlib.Path(folder))
+    dense(pathlib.Path(folder))

@@ -13,9 +13,9 @@ import itertools
 import json
 import pathlib
 import re
-import sys
 
 import torch
+from arguments import arguments
 from safetensors.torch import save_file
 
 SPECIAL = ["<|startoftext|>", "<|endoftext|>", "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>", "<|message|>", "<|call|>"]
@@ -156,4 +156,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    main(pathlib.Path(arguments(__doc__)[0]))

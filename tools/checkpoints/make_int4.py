@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from arguments import arguments  # noqa: E402
 from make_variants import COMMON, PROMPT_LENGTHS, golden_case, randomize  # noqa: E402
 
 DENSE = {**COMMON, "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "hidden_size": 128, "intermediate_size": 192,
@@ -250,8 +251,9 @@ def make(name, folder):
 
 
 def main():
-    target = pathlib.Path(sys.argv[1])
-    for name in sys.argv[2:] or VARIANTS:
+    folder, *names = arguments(__doc__)
+    target = pathlib.Path(folder)
+    for name in names or VARIANTS:
         make(name, target / name)
 
 

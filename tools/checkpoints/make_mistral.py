@@ -24,6 +24,7 @@ from transformers import (
 )
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from arguments import arguments  # noqa: E402
 from make_variants import PROMPT_LENGTHS, golden_case, randomize  # noqa: E402
 
 SPECIAL = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]",
@@ -210,7 +211,7 @@ def make_large3(folder, generator):
 
 
 def main():
-    target = pathlib.Path(sys.argv[1])
+    target = pathlib.Path(arguments(__doc__)[0])
     for name, make in (("tiny-mistral-own", make_dense), ("tiny-mistral-large3", make_large3)):
         make(target / name, torch.Generator().manual_seed(zlib.crc32(name.encode())))
 

@@ -10,15 +10,15 @@ after the last token.
 import json
 import pathlib
 import random
-import sys
 
 import torch
+from arguments import arguments
 from transformers import AutoModel, AutoModelForCausalLM
 
 
 def main():
     torch.set_num_threads(1)
-    for folder in map(pathlib.Path, sys.argv[1:]):
+    for folder in map(pathlib.Path, arguments(__doc__)):
         config = json.loads((folder / "config.json").read_text())
         is_decoder = config["architectures"][0].endswith("ForCausalLM")
         load = (AutoModelForCausalLM if is_decoder else AutoModel).from_pretrained

@@ -7,9 +7,9 @@ Independent of the program's arithmetic: rounding searches a table of all number
 Divisions and products are in float32. Numbers are written as the eight hexadecimal digits of their float32 bits.
 """
 import json
-import sys
 
 import numpy as np
+from arguments import arguments
 
 F32 = np.float32
 COLS = 160
@@ -118,6 +118,7 @@ def words(row):
 
 
 def main():
+    target = arguments(__doc__)[0]
     data = rows()
     cases = []
 
@@ -137,7 +138,7 @@ def main():
         integers = [int8(row) for row in data]
     out = {"cols": COLS, "rows": [words(row) for row in data], "rounded": cases,
            "int8": [{"values": values.tolist(), "scale": words(np.array([scale]))} for values, scale in integers]}
-    with open(sys.argv[1], "w") as file:
+    with open(target, "w") as file:
         json.dump(out, file, indent=0)
         file.write("\n")
 

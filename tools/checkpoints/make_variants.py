@@ -23,6 +23,7 @@ from transformers import (
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from arguments import arguments  # noqa: E402
 from further_variants import FURTHER, FURTHER_PUBLISHED, as_published  # noqa: E402
 from reduce_golden import reduce_case  # noqa: E402
 
@@ -807,8 +808,9 @@ def make_windowed(folder):
 
 
 def main():
-    target = pathlib.Path(sys.argv[1])
-    for name in sys.argv[2:] or [*VARIANTS, *SCALINGS, "window"]:
+    folder, *names = arguments(__doc__)
+    target = pathlib.Path(folder)
+    for name in names or [*VARIANTS, *SCALINGS, "window"]:
         if name in VARIANTS:
             make(name, target / name)
         elif name == "window":

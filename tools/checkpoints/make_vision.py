@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from arguments import arguments  # noqa: E402
 from reduce_golden import reduce_case  # noqa: E402
 
 VOCAB, IMAGE, BEGIN, END = 120, 100, 101, 102
@@ -441,8 +442,9 @@ def make(name, folder):
 
 
 def main():
-    target = pathlib.Path(sys.argv[1])
-    for name in sys.argv[2:] or [*VARIANTS, *(name + "-wide" for name in WIDE)]:
+    folder, *names = arguments(__doc__)
+    target = pathlib.Path(folder)
+    for name in names or [*VARIANTS, *(name + "-wide" for name in WIDE)]:
         make(name, target / name)
 
 
