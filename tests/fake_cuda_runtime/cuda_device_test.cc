@@ -555,20 +555,18 @@ TEST_P(CopyTimeTest, GraphsReplayKernelsThatOverlap) {
   ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
   ASSERT_EQ(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking), cudaSuccess);
   int total = 0;
-  const int waiting = 0, hasty = 0;  // their addresses identify kernels
-  TheMachine().kernels[&waiting] = {RunAdd, sizeof(AddArgs)};
-  TheMachine().kernels[&hasty] = {RunAdd, sizeof(AddArgs), /*waits=*/false};
-  const auto launch = [&](const void* kernel, unsigned threads = 32) {
+  const int kernel = 0;  // its address identifies the kernel
+  TheMachine().kernels[&kernel] = {RunAdd, sizeof(AddArgs)};
+  const auto launch = [&](unsigned threads = 32) {
     const AddArgs args{&total, 1};
-    return LaunchOverlapping({kernel, 1, 1, 1, threads, 0, native, &args});
+    return LaunchOverlapping({&kernel, 1, 1, 1, threads, 0, native, &args});
   };
-  EXPECT_EQ(launch(&waiting), cudaSuccess);
+  EXPECT_EQ(launch(), cudaSuccess);
   EXPECT_EQ(TheMachine().num_overlapping, 1);
-  EXPECT_EQ(launch(&hasty), cudaErrorInvalidValue);
-  EXPECT_EQ(launch(&waiting, 2048), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(launch(2048), cudaErrorInvalidConfiguration);
   EXPECT_EQ(fake_cuda::LeftBehind(), cudaSuccess) << "a failure is returned, not left behind";
   ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  EXPECT_EQ(launch(&waiting), cudaSuccess);
+  EXPECT_EQ(launch(), cudaSuccess);
   cudaGraph_t recorded = nullptr;
   ASSERT_EQ(cudaStreamEndCapture(native, &recorded), cudaSuccess);
   cudaGraphExec_t graph = nullptr;
@@ -579,7 +577,7 @@ TEST_P(CopyTimeTest, GraphsReplayKernelsThatOverlap) {
   ASSERT_EQ(cudaStreamSynchronize(native), cudaSuccess);
   EXPECT_EQ(total, 2);
   TheMachine().compute_major = 8;
-  EXPECT_EQ(launch(&waiting), cudaErrorNotSupported);
+  EXPECT_EQ(launch(), cudaErrorNotSupported);
   cudaGraphDestroy(recorded);
   cudaGraphExecDestroy(graph);
   cudaStreamDestroy(native);

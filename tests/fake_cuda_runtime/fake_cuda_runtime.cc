@@ -350,9 +350,6 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ke
   if (TheMachine().compute_major < 9) return Answer(cudaErrorNotSupported);
   if (config->stream->recording && TheMachine().driver_version < 12030)
     return Answer(cudaErrorStreamCaptureUnsupported);
-  const auto found = TheMachine().kernels.find(kernel);
-  if (found != TheMachine().kernels.end() && !found->second.waits)
-    return Answer(cudaErrorInvalidValue);
   ++TheMachine().num_overlapping;
   return cudaLaunchKernel(kernel, config->gridDim, config->blockDim, args, config->dynamicSmemBytes,
                           config->stream);

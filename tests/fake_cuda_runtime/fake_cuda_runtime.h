@@ -22,9 +22,6 @@ namespace fake_cuda {
 struct FakeKernel {
   void (*run)(const void* args);
   size_t args_bytes;
-  // Whether it waits for the kernels before it. One that does not must not be launched so that it
-  // may begin before they end.
-  bool waits = true;
 };
 
 struct Machine {
