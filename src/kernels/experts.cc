@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kernels/row_parts.h"
+#include "kernels/sigmoid.h"
 #include "tensor/bfloat16.h"
 
 namespace sluice::kernels {
@@ -26,10 +27,6 @@ void TopK(const float* logits, int64_t num_experts, int64_t top_k, int32_t* chos
     for (int64_t i = count - 1; i > at; --i) chosen[i] = chosen[i - 1];
     chosen[at] = static_cast<int32_t>(expert);
   }
-}
-
-float Sigmoid(float x) {
-  return 1.0f / (1.0f + std::exp(-x));
 }
 
 // Source: transformers' "sqrtsoftplus" of ACT2FN.

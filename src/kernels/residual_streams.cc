@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "kernels/sigmoid.h"
 
 namespace sluice::kernels {
 namespace {
@@ -29,10 +30,6 @@ float Dot(const float* a, const float* b, int64_t count) {
   }
   for (int lane = 0; i < count; ++i, ++lane) lanes[static_cast<size_t>(lane)] += a[i] * b[i];
   return SumOf(lanes);
-}
-
-float Sigmoid(float x) {
-  return 1.0f / (1.0f + std::exp(-x));
 }
 
 // Makes the sums of the rows and columns of a matrix [count, count] nearly 1.

@@ -38,6 +38,22 @@ Status ReadStepLimits(const JsonFields& fields, const char* name, MixerSpec& mix
   return {};
 }
 
+MixerSpec StateSpaceMixer(const char* module, const StateSpaceSizes& sizes, double norm_eps) {
+  return {.kind = MixerSpec::Kind::kStateSpace,
+          .module = module,
+          .conv_width = static_cast<int>(sizes.taps),
+          .conv_bias = sizes.conv_bias.value_or(true),
+          .has_bias = sizes.bias.value_or(false),
+          .output_bias = sizes.bias.value_or(false),
+          .num_heads = static_cast<int>(sizes.heads),
+          .num_key_heads = static_cast<int>(sizes.groups),
+          .head_dim = static_cast<int>(sizes.head_dim),
+          .key_dim = static_cast<int>(sizes.state),
+          .norm = MixerSpec::Norm::kOfGroups,
+          .norms_before_gate = false,
+          .norm_eps = static_cast<float>(norm_eps)};
+}
+
 // Source: transformers' BambaMixer.
 Result<MixerSpec> ReadStateSpace(const JsonFields& fields, const ModelConfig& config,
                                  int64_t width) {
@@ -68,19 +84,15 @@ Result<MixerSpec> ReadStateSpace(const JsonFields& fields, const ModelConfig& co
   }
   ASSIGN_OR_RETURN(const auto conv_bias, fields.Bool("mamba_conv_bias"));
   ASSIGN_OR_RETURN(const auto bias, fields.Bool("mamba_proj_bias"));
-  MixerSpec mixer{.kind = MixerSpec::Kind::kStateSpace,
-                  .module = "mamba",
-                  .conv_width = static_cast<int>(taps),
-                  .conv_bias = conv_bias.value_or(true),
-                  .has_bias = bias.value_or(false),
-                  .output_bias = bias.value_or(false),
-                  .num_heads = static_cast<int>(heads),
-                  .num_key_heads = static_cast<int>(groups),
-                  .head_dim = static_cast<int>(head_dim),
-                  .key_dim = static_cast<int>(state),
-                  .norm = MixerSpec::Norm::kOfGroups,
-                  .norms_before_gate = false,
-                  .norm_eps = static_cast<float>(config.rms_norm_eps)};
+  MixerSpec mixer = StateSpaceMixer("mamba",
+                                    {.taps = taps,
+                                     .heads = heads,
+                                     .groups = groups,
+                                     .head_dim = head_dim,
+                                     .state = state,
+                                     .conv_bias = conv_bias,
+                                     .bias = bias},
+                                    config.rms_norm_eps);
   RETURN_IF_ERROR(ReadStepLimits(fields, "time_step_limit", mixer));
   RETURN_IF_ERROR(CheckMixer(
       fields, {.width = "mamba_d_conv", .heads = "mamba_n_heads", .key_heads = "mamba_n_groups"},

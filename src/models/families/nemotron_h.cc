@@ -82,19 +82,15 @@ Result<MixerSpec> ReadMixer(const JsonFields& fields, const ModelConfig& config)
                             ShortName(*activation)),
                 "mamba_hidden_act");
   }
-  MixerSpec mixer{.kind = MixerSpec::Kind::kStateSpace,
-                  .module = "mixer",
-                  .conv_width = static_cast<int>(taps),
-                  .conv_bias = conv_bias.value_or(true),
-                  .has_bias = bias.value_or(false),
-                  .output_bias = bias.value_or(false),
-                  .num_heads = static_cast<int>(heads),
-                  .num_key_heads = static_cast<int>(groups),
-                  .head_dim = static_cast<int>(head_dim),
-                  .key_dim = static_cast<int>(state),
-                  .norm = MixerSpec::Norm::kOfGroups,
-                  .norms_before_gate = false,
-                  .norm_eps = static_cast<float>(config.rms_norm_eps)};
+  MixerSpec mixer = StateSpaceMixer("mixer",
+                                    {.taps = taps,
+                                     .heads = heads,
+                                     .groups = groups,
+                                     .head_dim = head_dim,
+                                     .state = state,
+                                     .conv_bias = conv_bias,
+                                     .bias = bias},
+                                    config.rms_norm_eps);
   RETURN_IF_ERROR(CheckMixer(
       fields, {.width = "conv_kernel", .heads = "mamba_num_heads", .key_heads = "n_groups"},
       mixer));
