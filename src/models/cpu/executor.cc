@@ -68,21 +68,6 @@ int64_t CpuExecutor::Run(int32_t begin, int32_t end, int64_t rows, const CpuStep
   return CpuWalk(*this, step, rows).Run(begin, end);
 }
 
-int64_t CpuWalk::Run(int32_t begin, int32_t end) {
-  for (int32_t index = begin; index < end;) {
-    const Op& op = program_.ops[static_cast<size_t>(index)];
-    if (const auto* skip = std::get_if<program::SkipUnless>(&op)) {
-      index = GoesOn(skip->condition) ? index + 1 : skip->to;
-    } else if (std::holds_alternative<program::Parts>(op)) {
-      index = RunParts(index);
-    } else {
-      RunAt(index);
-      ++index;
-    }
-  }
-  return rows_;
-}
-
 void CpuWalk::RunAt(int32_t index) {
   const auto at = static_cast<size_t>(index);
   if (executor_.counts_.empty()) return RunOne(program_.ops[at]);
@@ -90,36 +75,6 @@ void CpuWalk::RunAt(int32_t index) {
   RunOne(program_.ops[at]);
   executor_.counts_[at]->Add((std::chrono::steady_clock::now() - begin) /
                              std::chrono::nanoseconds(1));
-}
-
-bool CpuWalk::GoesOn(program::SkipUnless::Condition condition) {
-  using Condition = program::SkipUnless::Condition;
-  if (condition == Condition::kTakesTarget || condition == Condition::kTakesOwn)
-    return step_.input.takes_target == (condition == Condition::kTakesTarget);
-  const bool has_rows =
-      condition == Condition::kHasRows ? rows_ > 0 : !step_.input.logit_rows.empty();
-  if (!has_rows) rows_ = 0;
-  return has_rows;
-}
-
-int32_t CpuWalk::RunParts(int32_t index) {
-  const auto& parts = std::get<program::Parts>(program_.ops[static_cast<size_t>(index)]);
-  const int32_t end = index + 1 + parts.count;
-  is_part_ = true;
-  pairs_each_ = parts.pairs_each;
-  for (first_ = 0; first_ < rows_; first_ += parts.rows) {
-    part_rows_ = std::min(parts.rows, rows_ - first_);
-    for (int32_t i = index + 1; i < end; ++i) RunAt(i);
-  }
-  is_part_ = false;
-  first_ = 0;
-  return end;
-}
-
-int64_t CpuWalk::CountOf(BufferId buffer) const {
-  const int64_t rows = is_part_ ? part_rows_ : rows_;
-  return program_.buffers[static_cast<size_t>(buffer)].extent == Extent::kPairs ? rows * pairs_each_
-                                                                                : rows;
 }
 
 std::byte* CpuWalk::At(BufferId buffer, int64_t row_bytes) const {

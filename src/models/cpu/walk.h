@@ -9,32 +9,36 @@
 #include "base/check.h"
 #include "models/cpu/executor.h"
 #include "models/input_rounding.h"
+#include "models/program/walk.h"
 
 namespace sluice {
 
-class CpuWalk {
+class CpuWalk : private program::Walk<CpuWalk> {
  public:
   CpuWalk(const CpuExecutor& executor, const CpuStep& step, int64_t rows)
-      : executor_(executor),
-        program_(executor.program_),
+      : Walk(executor.program_, rows, !step.input.logit_rows.empty(), step.input.takes_target),
+        executor_(executor),
         options_(executor.options_),
         place_(executor.surroundings_.place),
         ranks_(executor.surroundings_.ranks),
         step_(step),
         pool_(step.pool),
-        step_rows_(rows),
-        rows_(rows) {}
+        step_rows_(rows) {}
 
-  int64_t Run(int32_t begin, int32_t end);
+  // Returns the number of remaining rows.
+  int64_t Run(int32_t begin, int32_t end) {
+    RunOps(begin, end);
+    return rows_;
+  }
 
  private:
+  friend class program::Walk<CpuWalk>;
+
   using Op = program::Op;
   using BufferId = program::BufferId;
 
-  // Returns the number of the buffer's rows that are computed now. Row 0 is the first row of the
-  // current part.
-  int64_t CountOf(BufferId buffer) const;
-  // Returns the memory of these rows; a row of the step has `row_bytes` bytes. Null for kNone.
+  // Returns the memory of the buffer's current rows; a row of the step has `row_bytes` bytes. Null
+  // for kNone.
   std::byte* At(BufferId buffer, int64_t row_bytes) const;
   float* F32At(BufferId buffer, int64_t width) const {
     return reinterpret_cast<float*>(At(buffer, width * int64_t{sizeof(float)}));
@@ -65,14 +69,9 @@ class CpuWalk {
   }
   // Runs the operator with this index. Measures its time if requested.
   void RunAt(int32_t index);
-  // Returns whether the condition is true, so that no operator is skipped. If the condition is
-  // false because there are no rows, sets the number of rows to 0.
-  bool GoesOn(program::SkipUnless::Condition condition);
-  // Returns the index of the operator after the parts.
-  int32_t RunParts(int32_t index);
 
-  // Never called. The operators are those that only devices have, and those that Run and RunParts
-  // execute themselves.
+  // Never called. The operators are those that only devices have, and those that RunOps
+  // executes itself.
   template <typename Other>
   void operator()(const Other& /*op*/) {
     CHECK(false, "{} is no operator of the CPU", Other::kName);
@@ -217,17 +216,12 @@ class CpuWalk {
                       int64_t width, std::byte* out, ElementType type) const;
 
   const CpuExecutor& executor_;
-  const program::Program& program_;
   const ModelOptions& options_;
   const RankPlace& place_;
   TensorRanks* const ranks_;
   const CpuStep& step_;
   ThreadPool& pool_;
   const int64_t step_rows_;  // number of rows at the beginning of the step
-  int64_t rows_;             // number of rows that are still computed
-  // The part of the step that is computed now:
-  bool is_part_ = false;
-  int64_t first_ = 0, part_rows_ = 0, pairs_each_ = 1;
 };
 
 }  // namespace sluice

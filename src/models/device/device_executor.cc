@@ -209,14 +209,13 @@ int64_t DeviceExecutor::Run(const DeviceStep& step) {
 }
 
 DeviceWalk::DeviceWalk(DeviceExecutor& executor, const DeviceStep& step)
-    : executor_(executor),
-      program_(executor.program_),
+    : Walk(executor.program_, step.rows, step.wanted > 0, step.takes_target),
+      executor_(executor),
       weights_(executor.weights_),
       parts_(executor.parts_),
       step_(step),
       kernels_(parts_.kernels),
-      handle_(parts_.stream.handle()),
-      rows_(step.rows) {
+      handle_(parts_.stream.handle()) {
   for (size_t i = 0; i < executor_.addresses_.size(); ++i) {
     Move(static_cast<BufferId>(i), executor_.BufferAt(static_cast<BufferId>(i)));
     executor_.moved_[i] = false;
@@ -225,28 +224,8 @@ DeviceWalk::DeviceWalk(DeviceExecutor& executor, const DeviceStep& step)
 
 int64_t DeviceWalk::Run() {
   if (parts_.ranks != nullptr) parts_.ranks->BeginStep(step_.is_recorded);
-  const auto end = static_cast<int32_t>(program_.ops.size());
-  for (int32_t index = 0; index < end;) {
-    const program::Op& op = program_.ops[static_cast<size_t>(index)];
-    if (const auto* skip = std::get_if<program::SkipUnless>(&op)) {
-      index = GoesOn(*skip) ? index + 1 : skip->to;
-    } else if (std::holds_alternative<program::Parts>(op)) {
-      index = RunParts(index);
-    } else {
-      RunAt(index);
-      ++index;
-    }
-  }
+  RunOps(0, static_cast<int32_t>(program_.ops.size()));
   return rows_;
-}
-
-bool DeviceWalk::GoesOn(const program::SkipUnless& skip) {
-  using Condition = program::SkipUnless::Condition;
-  if (skip.condition == Condition::kTakesTarget) return step_.takes_target;
-  if (skip.condition == Condition::kTakesOwn) return !step_.takes_target;
-  const bool goes_on = skip.condition == Condition::kHasRows ? rows_ > 0 : step_.wanted > 0;
-  if (!goes_on) rows_ = 0;
-  return goes_on;
 }
 
 void DeviceWalk::RunAt(int32_t index) {
@@ -259,27 +238,6 @@ void DeviceWalk::RunAt(int32_t index) {
     throw std::runtime_error(status.error().message);
   executor_.counts_[at]->Add((std::chrono::steady_clock::now() - begin) /
                              std::chrono::nanoseconds(1));
-}
-
-int32_t DeviceWalk::RunParts(int32_t index) {
-  const auto& parts = std::get<program::Parts>(program_.ops[static_cast<size_t>(index)]);
-  const int32_t end = index + 1 + parts.count;
-  is_part_ = true;
-  pairs_each_ = parts.pairs_each;
-  for (first_ = 0; first_ < rows_; first_ += parts.rows) {
-    part_rows_ = std::min(parts.rows, rows_ - first_);
-    for (int32_t i = index + 1; i < end; ++i) RunAt(i);
-  }
-  is_part_ = false;
-  first_ = 0;
-  return end;
-}
-
-int64_t DeviceWalk::CountOf(BufferId buffer) const {
-  const int64_t rows = is_part_ ? part_rows_ : rows_;
-  return program_.buffers[static_cast<size_t>(buffer)].extent == program::Extent::kPairs
-             ? rows * pairs_each_
-             : rows;
 }
 
 std::byte* DeviceWalk::At(BufferId buffer, int64_t row_bytes) const {

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "models/device/device_executor.h"
+#include "models/program/walk.h"
 
 namespace sluice {
 
@@ -15,7 +16,7 @@ inline int64_t DeviceElementBytes(ElementType type) {
   return type == ElementType::kF32 ? 4 : type == ElementType::kBF16 ? 2 : 1;
 }
 
-class DeviceWalk {
+class DeviceWalk : private program::Walk<DeviceWalk> {
  public:
   DeviceWalk(DeviceExecutor& executor, const DeviceStep& step);
 
@@ -24,9 +25,9 @@ class DeviceWalk {
   Status Tune();
 
  private:
+  friend class program::Walk<DeviceWalk>;
   using BufferId = program::BufferId;
 
-  int64_t CountOf(BufferId buffer) const;
   // Uses another place for the buffer's rows for the rest of the step.
   void Move(BufferId buffer, std::byte* to) {
     executor_.addresses_[static_cast<size_t>(buffer)] = to;
@@ -73,18 +74,14 @@ class DeviceWalk {
   device::PackedRows PackedFor(const program::Project& op, int64_t rows) const;
   Status TuneExperts(const program::ProjectExperts& op) const;
 
-  // Returns whether the operators after it run. If there are no rows for them, sets the number of
-  // rows to 0.
-  bool GoesOn(const program::SkipUnless& skip);
   // Runs the operator with this index. If times are measured, waits until the operator has
   // finished.
   void RunAt(int32_t index);
-  int32_t RunParts(int32_t index);
   void RunOne(const program::Op& op) {
     std::visit([this](const auto& one) { (*this)(one); }, op);
   }
   // Never called. Operators that exist only on the CPU are not emitted for devices; the other ones
-  // are handled by Run and RunParts.
+  // are handled by RunOps.
   template <typename Other>
   void operator()(const Other& /*op*/) {
     CHECK(false, "{} is no operator of devices", Other::kName);
@@ -139,17 +136,14 @@ class DeviceWalk {
                       device::RopeAppendArgs& args);
 
   DeviceExecutor& executor_;
-  const program::Program& program_;
   const DeviceProgramWeights& weights_;
   const DeviceExecutor::Parts& parts_;
   const DeviceStep& step_;
   const device::DeviceKernels& kernels_;
   const StreamHandle handle_;
-  int64_t rows_;
   bool are_wanted_ = false;  // whether the current rows are only those that have results
-  // The current part of the rows, if operators run in parts:
-  int32_t index_ = 0;       // of the current operator
-  int32_t converted_ = -1;  // the Convert that the operator before it has done
+  int32_t index_ = 0;        // of the current operator
+  int32_t converted_ = -1;   // the Convert that the operator before it has done
   // The rows that were packed last.
   struct {
     int32_t by = -1;             // operator
@@ -157,8 +151,6 @@ class DeviceWalk {
     int64_t count = 0;
     device::PackedRows at = {};
   } packed_;
-  bool is_part_ = false;
-  int64_t first_ = 0, part_rows_ = 0, pairs_each_ = 1;
   // For the current part's experts: whether the host has read the number of rows per expert and, if
   // each expert's product runs separately, where the rows of each expert begin.
   bool has_looked_ = false;
