@@ -102,6 +102,7 @@ class DeviceExecutor {
   Status Tune();
 
   const program::Program& program() const { return program_; }
+  const DeviceProgramWeights& weights() const { return weights_; }
   std::byte* BufferAt(program::BufferId buffer) const {
     return workspace_ + plan_.offsets[static_cast<size_t>(buffer)];
   }

@@ -2,34 +2,19 @@
 
 #include <algorithm>
 
+#include "models/device/device_launches.h"
 #include "models/device/device_step.h"
 
 namespace sluice {
-namespace {
 
-// Returns an upper estimate of the number of operations in a step that DeviceDecoder launches.
-// cuBLASLt may launch several kernels per product.
-int64_t OperationsOf(const DecoderSpec& spec) {
-  constexpr int64_t kOfLayer = 16, kMoreOfExperts = 12, kMoreOfEmbeddings = 8, kBesides = 16;
-  constexpr int64_t kMoreOfLatent = 8, kMoreOfIndexer = 8, kMoreOfMixer = 16;
-  const int64_t of_layer = kOfLayer + (spec.layer_embeddings.width > 0 ? kMoreOfEmbeddings : 0);
-  int64_t of_mixing = 0;
-  for (const LayerSpec& layer : spec.layers) {
-    of_mixing += layer.mixer ? kMoreOfMixer : 0;
-    if (layer.attention.latent)
-      of_mixing += kMoreOfLatent + (layer.attention.latent->indexer ? kMoreOfIndexer : 0);
+int64_t GraphBytes(const program::Program& program, const DeviceProgramWeights& weights,
+                   const DecoderSpec& spec, const ModelOptions& options) {
+  int64_t operations = 0;
+  for (const int64_t sequences : options.recorded.sequences) {
+    operations += DeviceStepInputs::NumLevels(spec, options, sequences) *
+                  LaunchesOf(program, weights, sequences, options.max_context);
   }
-  return of_mixing + std::ssize(spec.layers) * of_layer + spec.NumMoeLayers() * kMoreOfExperts +
-         kBesides;
-}
-
-}  // namespace
-
-int64_t GraphBytes(const DecoderSpec& spec, const ModelOptions& options) {
-  int64_t graphs = 0;
-  for (const int64_t sequences : options.recorded.sequences)
-    graphs += DeviceStepInputs::NumLevels(spec, options, sequences);
-  return graphs * OperationsOf(spec) * kGraphOperationBytes;
+  return operations * kGraphOperationBytes;
 }
 
 StepGraphs::StepGraphs(const RecordedSteps& steps, const void* keys)

@@ -7,17 +7,21 @@
 
 #include "device/device.h"
 #include "models/decoder_spec.h"
+#include "models/device/device_weights.h"
 #include "models/model.h"
+#include "models/program/program.h"
 
 namespace sluice {
 
 // Returns the estimated device memory of the graphs for options.recorded, which the driver
-// allocates during capture. CUDA documents only that a graph stores its kernels' parameters. So
-// each operation counts as kGraphOperationBytes, the parameter limit of all CUDA versions.
-// Parameters of sluice's kernels take some hundred bytes of it; the rest allows for the driver's
-// other data.
+// allocates during capture: the operations of `program` (LaunchesOf) for each size and level. CUDA
+// documents only that a graph stores its kernels' parameters. So each operation counts as
+// kGraphOperationBytes, the parameter limit of all CUDA versions. Parameters of sluice's kernels
+// take some hundred bytes of it; the rest allows for the driver's other data. `spec`: of the model
+// or of this rank's share.
 inline constexpr int64_t kGraphOperationBytes = 4096;
-int64_t GraphBytes(const DecoderSpec& spec, const ModelOptions& options);
+int64_t GraphBytes(const program::Program& program, const DeviceProgramWeights& weights,
+                   const DecoderSpec& spec, const ModelOptions& options);
 
 // Ownership: owns its graphs. Destroy it before the memory that their steps use.
 class StepGraphs {

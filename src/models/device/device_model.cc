@@ -459,11 +459,11 @@ Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOption
   // A dummy address: only sizes are computed.
   auto* const nowhere = std::bit_cast<std::byte*>(DevicePool::kAlignment);
   ASSIGN_OR_RETURN(const DeviceTables tables, PlannedTables(options, device, nowhere));
-  memory.workspace_bytes =
+  const PlacedProgram placed =
       ProgramFor(spec, options, place, device, list, unfilled, layout, lora ? &*lora : nullptr,
-                 RoundsWholeRows(list, *config.scheme, rounding), nowhere, tables)
-          .plan.total_bytes;
-  memory.graph_bytes = GraphBytes(share, options);
+                 RoundsWholeRows(list, *config.scheme, rounding), nowhere, tables);
+  memory.workspace_bytes = placed.plan.total_bytes;
+  memory.graph_bytes = GraphBytes(placed.program, placed.weights, share, options);
   memory.kv_groups = KvGroups::For(spec, options.max_context);
   memory.state_bytes_per_slot = StateLayout::For(share).slot_bytes();
   const kernels::KvLayout kv = KvLayoutOf(share, options);

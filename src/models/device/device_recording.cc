@@ -141,7 +141,8 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
   const int64_t taken = std::max<int64_t>(0, free_before - free_after);
   ModelOptions options = options_;
   options.recorded = steps;
-  const int64_t planned = GraphBytes(spec_, options);
+  const int64_t planned =
+      GraphBytes(parts_.executor->program(), parts_.executor->weights(), spec_, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   LOG_INFO("models",
            "{} graphs of {} operations are recorded, for steps that continue {} sequences{}; that "
