@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <thread>
 #include <unordered_set>
@@ -15,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "base/hex.h"
+#include "base/work_budget.h"
 #include "cache/cache_salt.h"
 #include "cache/prefix_index.h"
 
@@ -292,6 +294,38 @@ TEST(DiskTier, AFullDiskEndsWritingAlone) {
   for (const auto& entry : std::filesystem::directory_iterator(FileOf(folder, 0).parent_path()))
     files += entry.path().extension() == ".kv" || entry.path().filename() != "lock";
   EXPECT_EQ(files, 1);
+}
+
+// The block of bytes calls `then` on the thread that gives it up last.
+HeldBytes WithEnd(const HeldBytes& bytes, std::function<void()> then) {
+  return {bytes.get(), [bytes, then = std::move(then)](std::byte*) { then(); }};
+}
+
+// A write for which memory runs out, at whichever allocation, costs that block alone.
+TEST(DiskTier, LackOfMemoryCostsABlockAlone) {
+  static thread_local std::optional<WorkBudget> budget;  // of the tier's thread
+  const Folder folder;
+  const auto memory = Memory(256);
+  const auto disk = OpenDisk(OptionsIn(folder));
+  const auto count = [&] { return disk->counts().written + disk->counts().dropped; };
+  int number = 0;
+  for (int64_t limit = 0; limit < 8192; limit += 64) {
+    // After the first block, `limit` bytes can be allocated for the second one.
+    const WorkLimits limits = {.cpu_seconds = 1e9, .bytes = limit};
+    disk->Write(Name(number), WithEnd(BytesOf(*memory, 1), [limits] { budget.emplace(limits); }));
+    WaitFor([&] { return count() == static_cast<uint64_t>(number + 1); });
+    disk->Write(Name(number + 1), WithEnd(BytesOf(*memory, 1), [] { budget.reset(); }));
+    WaitFor([&] { return count() == static_cast<uint64_t>(number + 2); });
+    number += 2;
+    ASSERT_TRUE(disk->counts().writes) << limit << " bytes";
+  }
+  EXPECT_GT(disk->counts().dropped, 0u);
+  EXPECT_GT(disk->counts().written, static_cast<uint64_t>(number / 2));
+  // What the tier does not know of is not in its folder, either.
+  uint64_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(FileOf(folder, 0).parent_path()))
+    files += entry.path().filename() != "lock";
+  EXPECT_EQ(files, disk->counts().written);
 }
 
 TEST(DiskTier, AFolderInThePlaceOfAFileCostsThatBlockAlone) {

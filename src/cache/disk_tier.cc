@@ -466,13 +466,13 @@ void DiskTier::WriteNext(MutexLock& lock) {
     ++counts_.dropped;
     return;
   }
+  const std::filesystem::path path = folder / TierFileName(job.name);
   Status written;
   {
+    // An exception, such as lack of memory, is no failure of the disk: it drops this block only.
     const MutexUnlock unlock(mutex_, lock);
-    written = CatchToResult([&] {
-      return WriteTierFile(folder, identity, job.name,
-                           {job.bytes.get(), static_cast<size_t>(options_.block_bytes)});
-    });
+    written = WriteTierFile(folder, identity, job.name,
+                            {job.bytes.get(), static_cast<size_t>(options_.block_bytes)});
   }
   if (options_.write_bytes_per_second > 0) {
     next_write_ =
@@ -481,13 +481,23 @@ void DiskTier::WriteNext(MutexLock& lock) {
   }
   if (generation != generation_) {
     // The block was dropped meanwhile; remove its file.
-    if (written) doomed_.push_back(folder / TierFileName(job.name));
+    if (written) doomed_.push_back(path);
     return;
   }
   // kInvalidData: the path of this one file is blocked by something else, but other files can still
   // be written.
   const bool is_blocked = !written && written.error().code == ErrorCode::kInvalidData;
   if (!written && !is_blocked) return EndWrites(written.error().message);
+  Files made;
+  if (written) {
+    try {
+      made.push_back({job.name, bytes, {}});
+      places_.emplace(job.name, made.begin());
+    } catch (...) {
+      ::unlink(path.c_str());  // the block is dropped, so nothing would account for its file
+      throw;
+    }
+  }
   written_.NotifyAll();
   queued_.erase(job.name);
   // Meanwhile Write() may have dropped the entry from the queue, and Tell() may have added entries.
@@ -501,11 +511,8 @@ void DiskTier::WriteNext(MutexLock& lock) {
     LOG_WARNING("cache", "a block was not written: {}", written.error().message);
     return;
   }
-  Files made;
-  made.push_back({job.name, bytes, {}});
   const auto file = made.begin();
-  places_.emplace(job.name, file);
-  files_.splice(files_.end(), made);  // last, because the calls above may throw
+  files_.splice(files_.end(), made);
   ++counts_.written;
   used_bytes_ += bytes;
   for (const std::weak_ptr<TierChanges>& changes : told) TellStored(*file, changes.lock());

@@ -130,6 +130,8 @@ Status WriteTierFile(const std::filesystem::path& folder, const TierIdentity& id
   static std::atomic<uint64_t> next_temporary{0};
   const std::filesystem::path temporary =
       folder / fmt::format("{}{}-{}", kTierTemporary, ::getpid(), next_temporary.fetch_add(1));
+  // Before the file exists, because it may throw.
+  const std::filesystem::path path = folder / TierFileName(name);
   const Header header = HeaderOf(identity, name, bytes);
   {
     const OwnedFd file(
@@ -142,7 +144,6 @@ Status WriteTierFile(const std::filesystem::path& folder, const TierIdentity& id
       return WriteFailed(temporary, number);
     }
   }
-  const std::filesystem::path path = folder / TierFileName(name);
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
     const int number = errno;
     ::unlink(temporary.c_str());
