@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -16,6 +15,7 @@
 #include <fmt/ranges.h>
 
 #include "base/firewall.h"
+#include "base/log.h"
 #include "base/write_error.h"
 #include "cli/write_file.h"
 
@@ -83,19 +83,38 @@ bool IsBlank(const std::string& line) {
   return line.find_first_not_of(" \t\r") == std::string::npos;
 }
 
-// Passes lines to the workers and writes their answers in input order.
+// The answer of a request that failed with this message; empty if there is no memory for it.
+std::string ErrorOrNothing(const std::string& message) noexcept {
+  try {
+    return BatchError("", 500, message);
+  } catch (...) {
+    return {};
+  }
+}
+
+// Passes lines to the workers and writes their answers in input order. A line that was taken is
+// always answered, and if memory runs out while a line is read, reading ends with an error.
 class Lines {
  public:
-  Lines(std::istream& in, std::ostream& out, int64_t ahead) : in_(in), out_(out), ahead_(ahead) {}
+  Lines(std::istream& in, std::ostream& out, int64_t ahead)
+      : in_(in), out_(out), no_memory_(BatchError("", 500, "out of memory")) {
+    answers_.resize(static_cast<size_t>(ahead));
+  }
 
   // Returns the next line and its number; false at the end. Blocks while too many answers wait for
   // an earlier one.
-  bool Next(std::string& line, int64_t& number) {
+  bool Next(std::string& line, int64_t& number) noexcept {
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return next_read_ - next_written_ < ahead_; });
+    room_.wait(lock, [&] { return next_read_ - next_written_ < std::ssize(answers_); });
     // After a write error, further answers would be lost.
-    while (out_ && too_long_ == 0) {
-      const LineEnd end = ReadLine(in_, line);
+    while (out_ && too_long_ == 0 && !has_no_memory_) {
+      LineEnd end = LineEnd::kInput;
+      try {
+        end = ReadLine(in_, line);
+      } catch (...) {
+        has_no_memory_ = true;  // the line is lost, so the file is not answered as a whole
+        break;
+      }
       if (end == LineEnd::kInput) break;
       ++lines_;
       if (end == LineEnd::kTooLong) too_long_ = lines_;
@@ -106,16 +125,18 @@ class Lines {
     return false;
   }
 
-  void Put(int64_t number, std::string answer, bool failed) {
+  // `answer`: empty if there was no memory for it.
+  void Put(int64_t number, std::string answer, bool failed) noexcept {
     const std::lock_guard lock(mutex_);
     totals_.requests += 1;
     totals_.failed += failed;
-    waiting_.emplace(number, std::move(answer));
-    while (!waiting_.empty() && waiting_.begin()->first == next_written_) {
+    AnswerOf(number) = {.text = std::move(answer), .is_there = true};
+    while (AnswerOf(next_written_).is_there) {
+      const std::string& text = AnswerOf(next_written_).text;
       errno = 0;
-      out_ << waiting_.begin()->second << '\n';
+      out_ << (text.empty() ? no_memory_ : text) << '\n';
       if (!out_ && write_error_ == 0) write_error_ = errno;
-      waiting_.erase(waiting_.begin());
+      AnswerOf(next_written_) = {};
       ++next_written_;
     }
     room_.notify_all();
@@ -126,11 +147,22 @@ class Lines {
   int write_error() const { return write_error_; }
   // Number of the line that exceeded the limit and therefore ended reading; 0 if none did.
   int64_t too_long() const { return too_long_; }
+  // Number of the line that could not be read for lack of memory, which ended reading; 0: none.
+  int64_t unread() const { return has_no_memory_ ? lines_ + 1 : 0; }
 
  private:
+  struct Answer {
+    std::string text;
+    bool is_there = false;
+  };
+  // The answers from next_written_ on take turns in the places.
+  Answer& AnswerOf(int64_t number) {
+    return answers_[static_cast<size_t>(number % std::ssize(answers_))];
+  }
+
   std::istream& in_;
   std::ostream& out_;
-  const int64_t ahead_;
+  const std::string no_memory_;
   std::mutex mutex_;
   std::condition_variable room_;
   int64_t lines_ = 0;
@@ -138,7 +170,8 @@ class Lines {
   int write_error_ = 0;
   int64_t next_read_ = 0;
   int64_t next_written_ = 0;
-  std::map<int64_t, std::string> waiting_;
+  bool has_no_memory_ = false;
+  std::vector<Answer> answers_;
   BatchTotals totals_;
 };
 
@@ -229,13 +262,23 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
         text = answer(line, failed);
       } catch (...) {
         failed = true;
-        text = BatchError("", 500, CaughtMessage());
+        text = ErrorOrNothing(CaughtMessage());
       }
       lines.Put(number, std::move(text), failed);
     }
   };
   std::vector<std::thread> threads;
-  for (int i = 0; i < workers; ++i) threads.push_back(StartThread("batch", work));
+  threads.reserve(static_cast<size_t>(workers));
+  try {
+    for (int i = 0; i < workers; ++i) threads.push_back(StartThread("batch", work));
+  } catch (const std::exception& refused) {
+    if (threads.empty()) {
+      return Fail(ErrorCode::kResourceExhausted,
+                  fmt::format("no thread for requests can be started: {}", refused.what()));
+    }
+    LOG_WARNING("batch", "only {} of {} threads for requests can be started: {}", threads.size(),
+                workers, refused.what());
+  }
   for (std::thread& thread : threads) thread.join();
 
   errno = 0;
@@ -258,6 +301,14 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
         fmt::format("--input-file {}: line {} has more than {} bytes; expected one JSON object a "
                     "line; what was answered is in {}",
                     input, lines.too_long(), kMaxLineBytes, unfinished),
+        "input-file");
+  }
+  if (lines.unread() != 0) {
+    return Fail(
+        ErrorCode::kResourceExhausted,
+        fmt::format("--input-file {}: memory ran out while line {} was read; what was answered is "
+                    "in {}",
+                    input, lines.unread(), unfinished),
         "input-file");
   }
   error.clear();

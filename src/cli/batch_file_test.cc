@@ -4,15 +4,19 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <new>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "base/work_budget.h"
 
 namespace sluice::cli {
 namespace {
@@ -114,6 +118,40 @@ TEST_F(BatchFolder, AFullDiskEndsTheWorkAtOnce) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out.jsonl"));
   // Only as many lines as fit into file buffers.
   EXPECT_LT(answered, kLines / 2);
+}
+
+// Lets the calling thread allocate nothing from now on.
+void RunOutOfMemory() {
+  static thread_local std::optional<WorkBudget> budget;
+  budget.emplace(WorkLimits{.cpu_seconds = 1e9, .bytes = 0});
+}
+
+TEST_F(BatchFolder, WithoutMemoryEachLineGetsAnError) {
+  std::ofstream(folder_ / "in.jsonl") << "1\n2\n3\n";
+  const auto totals = RunBatchFile(folder_ / "in.jsonl", folder_ / "out.jsonl", 2,
+                                   [](const std::string&, bool&) -> std::string {
+                                     RunOutOfMemory();
+                                     throw std::bad_alloc();
+                                   });
+  ASSERT_TRUE(totals) << totals.error().message;
+  EXPECT_EQ(totals->requests, 3);
+  EXPECT_EQ(totals->failed, 3);
+  const std::string text = *ReadFile(folder_ / "out.jsonl", 1 << 20);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 3);
+  EXPECT_THAT(text, HasSubstr("out of memory"));
+}
+
+TEST_F(BatchFolder, ALineThatMemoryHasNoRoomForIsNotPassedOver) {
+  std::ofstream(folder_ / "in.jsonl") << "1\n" << std::string(1000, '2') << "\n3\n";
+  const auto totals =
+      RunBatchFile(folder_ / "in.jsonl", folder_ / "out.jsonl", 1, [](const std::string&, bool&) {
+        RunOutOfMemory();
+        return std::string("x");
+      });
+  ASSERT_FALSE(totals);
+  EXPECT_EQ(totals.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(totals.error().message, HasSubstr("while line 2 was read"));
+  EXPECT_EQ(*ReadFile(folder_ / "out.jsonl.part", 1 << 20), "x\n");
 }
 
 // Reading a device must end: time and memory are limited.
