@@ -68,6 +68,10 @@ Result<std::string> WeightsDigest(const std::filesystem::path& folder,
     if (is_weights || name == "config.json" || name == kMistralParams)
       files.push_back(entry->path());
   }
+  if (error) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
+  }
   if (!any_weights) {
     return Fail(ErrorCode::kNotFound,
                 fmt::format("{}: expected *.safetensors files, found none", folder.string()));
