@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/firewall.h"
+
 namespace sluice {
 
 RoutedSink::RoutedSink(OpenRequests& open, Router& router, const Router::Route& route,
@@ -81,8 +83,10 @@ void RoutedSink::Fail(Error error) {
   RequestStats stats;
   stats.reason = FinishReason::kError;
   stats.prompt_tokens = prompt_size_;
-  inner_->OnStats(stats, /*observer=*/nullptr);
-  inner_->OnError(std::move(error));
+  // The request ends, whatever fails before.
+  RunGuarded("engine", "to report the statistics of a failed request",
+             [&] { inner_->OnStats(stats, /*observer=*/nullptr); });
+  RunGuarded("engine", "to fail a request", [&] { inner_->OnError(std::move(error)); });
 }
 
 void OpenRequests::Add(const std::shared_ptr<RoutedSink>& sink) {
@@ -110,7 +114,9 @@ void OpenRequests::FailAt(int engine, const Error& error) {
       if (auto held = entry.sink.lock()) failed.push_back(std::move(held));
     }
   }
-  for (const auto& sink : failed) sink->Fail(error);
+  // A sink that is not told for lack of memory is still open, and is told in the next call.
+  for (const auto& sink : failed)
+    RunGuarded("engine", "to fail a request", [&] { sink->Fail(error); });
 }
 
 }  // namespace sluice

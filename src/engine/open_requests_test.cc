@@ -1,7 +1,10 @@
 #include "engine/open_requests.h"
 
 #include <atomic>
+#include <memory>
+#include <new>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -38,6 +41,36 @@ TEST(OpenRequests, EndWhileOthersFail) {
   EXPECT_EQ(open.size(), 0);
   EXPECT_EQ(router.unfinished_tokens(0), 0);
   EXPECT_EQ(router.unfinished_tokens(1), 0);
+}
+
+// Has no memory for statistics.
+class SinkWithoutStats final : public RequestSink {
+ public:
+  void OnPrompt(PromptResult) override {}
+  void OnUpdate(SequenceUpdate) override {}
+  void OnError(Error) override { ++num_errors; }
+  bool OnStats(const RequestStats&, EngineObserver*) override { throw std::bad_alloc(); }
+
+  int num_errors = 0;
+};
+
+TEST(OpenRequests, ASinkThatThrowsHidesNoFailure) {
+  Router router(1, 4, 0);
+  OpenRequests open;
+  constexpr bool kOne[] = {true};
+  std::vector<std::shared_ptr<SinkWithoutStats>> inner;
+  std::vector<std::shared_ptr<RoutedSink>> sinks;
+  for (int i = 0; i < 3; ++i) {
+    Request request;
+    request.prompt = {1, 2, 3};
+    request.sink = inner.emplace_back(std::make_shared<SinkWithoutStats>());
+    sinks.push_back(
+        std::make_shared<RoutedSink>(open, router, router.Choose(request, kOne), request));
+    open.Add(sinks.back());
+  }
+  open.FailAt(0, {ErrorCode::kUnavailable, "gone", ""});
+  for (const auto& sink : inner) EXPECT_EQ(sink->num_errors, 1);
+  EXPECT_EQ(open.size(), 0);
 }
 
 TEST(OpenRequests, WhoHasFailedHearsNoMore) {
