@@ -11,6 +11,8 @@ TEST_P(RandomEngine, KeepsTheContract) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomEngine, ::testing::Range(0u, 120u));
+// Seeds with rare events, such as a token that is drawn although it is hardly probable.
+INSTANTIATE_TEST_SUITE_P(RareSeeds, RandomEngine, ::testing::Values(4648u, 10076u));
 
 }  // namespace
 }  // namespace sluice

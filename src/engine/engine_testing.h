@@ -9,6 +9,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -94,7 +95,7 @@ class FakeModel final : public Model {
     ++steps;
     if (lost) throw std::runtime_error(CheckAlive().error().message);
     for (const int32_t token : input.tokens) {
-      if (token == kPoison) throw std::runtime_error("poison");
+      if (token == kPoison) FailByPoison();
     }
     largest_step = std::max<int64_t>(largest_step, static_cast<int64_t>(input.tokens.size()));
     size_t next_row = 0;
@@ -163,20 +164,17 @@ class FakeModel final : public Model {
     ASSERT_FALSE(in_flight_.empty());
     const Step step = std::move(in_flight_.front());
     in_flight_.pop_front();
-    if (step.fails) throw std::runtime_error("poison");
+    if (step.fails) FailByPoison();
     std::ranges::copy(step.computed, step.results);
     std::ranges::copy(step.computed_draws, step.draws.begin());
   }
-  bool fails_in_flight() const {
-    return std::ranges::any_of(in_flight_, [](const Step& step) { return step.fails; });
-  }
-
   Status CheckAlive() override {
     if (!lost) return {};
     return Fail(ErrorCode::kUnavailable, "rank 1 (process 7 on node3) has ended");
   }
 
-  bool draws = false;  // whether it draws tokens, if asked to
+  std::function<void()> on_poison;  // called before a step throws because of kPoison
+  bool draws = false;               // whether it draws tokens, if asked to
   std::atomic<int64_t> num_drawn{0};
   std::chrono::microseconds delay{0};
   std::atomic<bool> hang{false};
@@ -192,6 +190,10 @@ class FakeModel final : public Model {
   int64_t largest_step = 0;
 
  private:
+  [[noreturn]] void FailByPoison() {
+    if (on_poison) on_poison();
+    throw std::runtime_error("poison");
+  }
   int32_t& Slot(const kernels::AttentionSlice& slice, int32_t position) {
     const int32_t slot =
         slice.block_table[position / block_size_] * block_size_ + position % block_size_;
