@@ -67,14 +67,13 @@ BenchReport MakeReport(const EngineInfo& info, std::optional<MachineLimits> limi
                   model.architecture, model.num_hidden_layers, model.hidden_size,
                   model.intermediate_size, model.num_attention_heads, model.num_key_value_heads,
                   model.head_dim, model.vocab_size, DtypeName(info.dtype));
-  report.work = WorkOf(model);
   report.token_weight_bytes = info.token_weight_bytes;
   report.limits = limits;
   report.num_threads = info.num_threads;
   report.num_prompts = num_prompts;
   report.input_len = input_len;
   report.output_len = output_len;
-  report.prefill_flops = PrefillFlops(model, report.work, input_len);
+  report.prefill_flops = PrefillFlops(WorkOf(model), input_len);
   return report;
 }
 

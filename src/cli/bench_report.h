@@ -12,8 +12,7 @@
 namespace sluice::cli {
 
 struct BenchReport {
-  std::string shape;  // shape of the model, in one line
-  ModelWork work;
+  std::string shape;               // shape of the model, in one line
   int64_t token_weight_bytes = 0;  // weights that a step of one token reads
   std::optional<MachineLimits> limits;
   int num_threads = 0;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json_testing.h"
 #include "base/source_path_testing.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
@@ -16,6 +17,7 @@
 namespace sluice::cli {
 namespace {
 
+using sluice::testing::Json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
@@ -168,38 +170,49 @@ TEST(Metrics, ThePageListsEveryFamilyWithItsType) {
 
 // The shape of Llama-3.2-1B: 1.24 billion weights, each of which is read for each token.
 TEST(Limits, WorkOfAKnownShape) {
-  ModelConfig config;
-  config.num_hidden_layers = 16;
-  config.hidden_size = 2048;
-  config.intermediate_size = 8192;
-  config.num_attention_heads = 32;
-  config.num_key_value_heads = 8;
-  config.head_dim = 64;
-  config.vocab_size = 128256;
-  const ModelWork work = WorkOf(config);
-  EXPECT_EQ(work.matrix_weights, 16 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192));
-  EXPECT_EQ(work.matrix_weights + work.logit_weights, 1235746816);
-  EXPECT_NEAR(PrefillFlops(config, work, 512),
-              2.0 * 512 * 973078528 + 2.0 * 262668288 + 2.0 * 512 * 512 * 2048 * 16, 1);
+  const auto config = ParseModelConfig(Json(R"({
+      "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 16,
+      "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32,
+      "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128256, "rms_norm_eps": 1e-5,
+      "max_position_embeddings": 4096, "tie_word_embeddings": true})"));
+  ASSERT_TRUE(config) << config.error().message;
+  const ModelWork work = WorkOf(*config);
+  EXPECT_EQ(work.row_operations, 2 * 16 * (2 * 2048 * 2048 + 2 * 2048 * 512 + 3 * 2048 * 8192));
+  EXPECT_EQ(work.row_operations + work.head_operations, 2 * 1235746816LL);
+  // A prompt of n tokens has n (n + 1) / 2 pairs of a token and a position that it sees.
+  EXPECT_NEAR(PrefillFlops(work, 512),
+              2.0 * 512 * 973078528 + 2.0 * 262668288 + 2.0 * 512 * 513 * 2048 * 16, 1);
 }
 
+ModelWork WorkOfCheckpoint(const std::string& name) {
+  const auto config = LoadModelConfig(SourcePath("tests/data/checkpoints/" + name));
+  EXPECT_TRUE(config) << config.error().message;
+  return config ? WorkOf(*config) : ModelWork();
+}
+
+// Three layers: the first has a dense MLP, the others have experts.
 TEST(Limits, ATokenMeetsTheChosenExperts) {
-  ModelConfig config;
-  config.num_hidden_layers = 3;
-  config.hidden_size = 100;
-  config.intermediate_size = 70;
-  config.num_attention_heads = config.num_key_value_heads = 2;
-  config.head_dim = 50;
-  config.spec.layers.resize(3);
-  for (const size_t layer : {0u, 2u}) {
-    MoeSpec& moe = config.spec.layers[layer].moe.emplace();
-    moe.num_experts = 8;
-    moe.top_k = 2;
-    moe.intermediate_size = 30;
-    config.spec.layers[layer].mlp.intermediate_size = 30;
-  }
-  EXPECT_EQ(WorkOf(config).matrix_weights,
-            3 * 4 * 100 * 100 + 3 * 100 * 70 + 2 * (3 * 3 * 100 * 30 + 8 * 100));
+  EXPECT_EQ(WorkOfCheckpoint("tiny-qwen3-moe-mixed").row_operations,
+            2 * (3 * (64 * 256 + 128 * 64) + 3 * 64 * 96 + 2 * (3 * 3 * 64 * 48 + 6 * 64)));
+}
+
+// Four layers: the second has attention, the others have short convolutions of three tokens.
+TEST(Limits, LayersAreCountedByTheirKind) {
+  const ModelWork work = WorkOfCheckpoint("tiny-lfm2");
+  const int64_t attention = 60 * 120 + 60 * 60, convolution = 60 * 180 + 60 * 60;
+  const int64_t mlp = 3 * 60 * 96;
+  EXPECT_EQ(work.row_operations, 2 * (attention + 3 * convolution + 4 * mlp) + 3 * 2 * 3 * 60);
+  ASSERT_EQ(work.attention.size(), 1u);
+  EXPECT_EQ(work.attention[0].position_operations, 4 * 60);
+}
+
+// A window of 24 in every layer.
+TEST(Limits, AttentionSeesNoMoreThanItsWindow) {
+  const ModelWork work = WorkOfCheckpoint("tiny-mistral-window");
+  const double fixed =
+      100.0 * static_cast<double>(work.row_operations) + static_cast<double>(work.head_operations);
+  const double pairs = 24 * 25 / 2 + 76 * 24;
+  EXPECT_EQ(PrefillFlops(work, 100), fixed + pairs * 2 * 4 * 4 * 32);
 }
 
 TEST(Report, FiguresStandBesideTheirBounds) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "base/attention_span.h"
 #include "models/model_config.h"
 
 namespace sluice::cli {
@@ -21,14 +23,22 @@ struct MachineLimits {
 };
 MachineLimits MeasureLimits(int num_threads);
 
-// The arithmetic of a model, independent of the implementation.
+// The floating-point operations of a model, counted operator by operator (models/program/cost.h).
 struct ModelWork {
-  int64_t matrix_weights =
-      0;  // number of weights that one token uses in all layers, with only the chosen experts
-  int64_t logit_weights = 0;  // number of weights of the output matrix
+  // Attention of all layers that see the same positions.
+  struct Attention {
+    AttentionSpan span;
+    int64_t most_chosen = 0;          // maximum number of positions that are chosen; 0: all
+    int64_t position_operations = 0;  // per token and position that it attends to
+  };
+
+  int64_t row_operations = 0;   // per token, in all layers, without `attention`
+  int64_t head_operations = 0;  // per token whose logits are computed
+  std::vector<Attention> attention;
 };
+// Returns the work of a decoder; zeros for a model without a decoder.
 ModelWork WorkOf(const ModelConfig& config);
 // Floating-point operations for a prompt of `tokens` tokens and the logits of its last token.
-double PrefillFlops(const ModelConfig& config, const ModelWork& work, int64_t tokens);
+double PrefillFlops(const ModelWork& work, int64_t tokens);
 
 }  // namespace sluice::cli

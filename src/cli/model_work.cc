@@ -1,53 +1,60 @@
+#include <algorithm>
+#include <variant>
+
 #include "cli/limits.h"
+#include "models/program/build_decoder.h"
+#include "models/program/cost.h"
+#include "models/weights.h"
 
 namespace sluice::cli {
-
 namespace {
 
-// Number of weights in a layer's attention projections.
-int64_t AttentionWeightsOf(const ModelConfig& config) {
-  if (!config.spec.layers.empty() && config.spec.layers.front().attention.latent) {
-    const AttentionSpec& spec = config.spec.layers.front().attention;
-    const LatentSpec& latent = *spec.latent;
-    const int64_t heads = spec.num_heads;
-    const int64_t plain = config.hidden_size * (spec.first_width() + spec.output_width()) +
-                          heads * latent.qk_dim() * latent.q_rank;
-    if (latent.compressed) return plain + spec.q_width() * latent.compressed->output_rank;
-    return plain + heads * latent.kv_rank * (latent.nope_dim + latent.value_dim);
-  }
-  const int64_t query = config.num_attention_heads * config.head_dim;
-  const int64_t key_value = config.num_key_value_heads * config.head_dim;
-  return config.hidden_size * (2 * query + 2 * key_value);
+void AddAttention(const program::Program& program, const program::Attend& op, int64_t operations,
+                  std::vector<ModelWork::Attention>& attention) {
+  const AttentionSpan& span = program.attentions[static_cast<size_t>(op.attention)].span;
+  const int64_t most_chosen = op.chosen == program::kNone ? 0 : op.most_chosen;
+  const auto is_same = [&](const ModelWork::Attention& one) {
+    return one.span == span && one.most_chosen == most_chosen;
+  };
+  auto found = std::ranges::find_if(attention, is_same);
+  if (found == attention.end())
+    found = attention.insert(found, {.span = span, .most_chosen = most_chosen});
+  found->position_operations += operations;
 }
 
 }  // namespace
 
 ModelWork WorkOf(const ModelConfig& config) {
-  const int64_t attention = AttentionWeightsOf(config);
-  int64_t moe_layers = 0, moe = 0;
-  for (const LayerSpec& layer : config.spec.layers) {
-    if (!layer.moe) continue;
-    ++moe_layers;
-    moe += config.hidden_size *
-           (3 * (layer.moe->top_k * layer.moe->intermediate_size + layer.mlp.intermediate_size) +
-            layer.moe->num_experts);
-  }
-  const int64_t mlp = 3 * config.hidden_size * config.intermediate_size;
   ModelWork work;
-  work.matrix_weights =
-      config.num_hidden_layers * attention + (config.num_hidden_layers - moe_layers) * mlp + moe;
-  work.logit_weights = config.vocab_size * config.hidden_size;
+  if (config.spec.layers.empty()) return work;
+  DecoderWeights weights;
+  ListParameters(config.spec, weights, {});
+  const program::Program program =
+      program::BuildDecoder({.spec = config.spec, .options = {}, .weights = weights});
+  const auto no_bytes = [](const kernels::PackedMatrix&) -> int64_t { return 0; };
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const program::Op& op = program.ops[i];
+    const program::Cost cost = program::CostOf(program, op, no_bytes, /*kv_bytes=*/0);
+    const bool is_head = static_cast<int32_t>(i) >= program.results_begin;
+    (is_head ? work.head_operations : work.row_operations) += cost.row_operations;
+    if (const auto* attend = std::get_if<program::Attend>(&op))
+      AddAttention(program, *attend, cost.position_operations, work.attention);
+  }
   return work;
 }
 
-double PrefillFlops(const ModelConfig& config, const ModelWork& work, int64_t tokens) {
-  const double n = static_cast<double>(tokens);
-  // For scores and values: on average each token attends to half of the tokens.
-  const double attention = 2.0 * n * n *
-                           static_cast<double>(config.num_attention_heads * config.head_dim) *
-                           static_cast<double>(config.num_hidden_layers);
-  return 2.0 * n * static_cast<double>(work.matrix_weights) +
-         2.0 * static_cast<double>(work.logit_weights) + attention;
+double PrefillFlops(const ModelWork& work, int64_t tokens) {
+  double flops = static_cast<double>(tokens) * static_cast<double>(work.row_operations) +
+                 static_cast<double>(work.head_operations);
+  for (const ModelWork::Attention& attention : work.attention) {
+    int64_t pairs = 0;  // of a token and a position that it attends to
+    for (int64_t token = 0; token < tokens; ++token) {
+      const int64_t seen = token + 1 - attention.span.FirstSeen(token);
+      pairs += attention.most_chosen > 0 ? std::min(seen, attention.most_chosen) : seen;
+    }
+    flops += static_cast<double>(pairs) * static_cast<double>(attention.position_operations);
+  }
+  return flops;
 }
 
 }  // namespace sluice::cli
