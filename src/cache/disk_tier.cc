@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/firewall.h"
 #include "base/hex.h"
+#include "base/list_folder.h"
 #include "base/log.h"
 #include "base/mutex_unlock.h"
 #include "base/write_error.h"
@@ -46,14 +47,12 @@ struct Found {
 std::vector<Found> ListFiles(const std::filesystem::path& folder) {
   std::vector<Found> files;
   std::error_code error;
-  const std::filesystem::directory_iterator end;
-  for (std::filesystem::directory_iterator entry(folder, error); !error && entry != end;
-       entry.increment(error)) {
+  for (const std::filesystem::path& path : ListFolder(folder, error)) {
     struct stat info {};
-    if (::lstat(entry->path().c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
     files.push_back(
-        {.path = entry->path(),
-         .file = entry->path().filename().string(),
+        {.path = path,
+         .file = path.filename().string(),
          .bytes = info.st_size,
          .used_at = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec});
   }
@@ -189,10 +188,7 @@ Status DiskTier::Scan(const TierIdentity& identity) {
     places_.emplace(*name, files_.insert(files_.end(), {*name, bytes, {}}));
     used_bytes_ += bytes;
   }
-  const std::filesystem::directory_iterator end;
-  for (std::filesystem::directory_iterator entry(options_.folder, error); !error && entry != end;
-       entry.increment(error)) {
-    const std::filesystem::path& other = entry->path();
+  for (const std::filesystem::path& other : ListFolder(options_.folder, error)) {
     if (other == own || !IsIdentityFolder(other)) continue;
     const auto other_lock = LockFolder(other);
     if (!other_lock || !*other_lock)

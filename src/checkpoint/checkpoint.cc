@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/json_count.h"
 #include "base/json_fields.h"
+#include "base/list_folder.h"
 #include "base/log.h"
 #include "checkpoint/foreign_format.h"
 #include "checkpoint/mistral_format.h"
@@ -56,9 +57,8 @@ Result<std::vector<std::pair<std::string, bool>>> FindNumberedShards(
   std::set<std::string> found;
   int count = 0;
   std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
+  for (const std::filesystem::path& path : ListFolder(folder, error)) {
+    const std::string name = path.filename().string();
     int number = 0, of = 0, length = 0;
     if (!name.starts_with(stem + "-")) continue;
     const std::string rest = name.substr(stem.size());

@@ -8,6 +8,7 @@
 
 #include "base/json_fields.h"
 #include "base/json_file.h"
+#include "base/list_folder.h"
 
 namespace sluice {
 namespace {
@@ -73,9 +74,7 @@ Status RefuseForeignFormat(const fs::path& model) {
   if (fs::is_regular_file(model, error)) return RefuseFile(model);
   bool has_config = false, has_adapter = false, has_safetensors = false;
   std::optional<fs::path> gguf, pickle;
-  for (fs::directory_iterator entry(model, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const fs::path path = entry->path();
+  for (const fs::path& path : ListFolder(model, error)) {
     const fs::path name = path.filename();
     has_config |= name == "config.json";
     has_adapter |= name == "adapter_config.json";

@@ -8,6 +8,7 @@
 
 #include "base/json_fields.h"
 #include "base/json_file.h"
+#include "base/list_folder.h"
 #include "checkpoint/checkpoint.h"
 
 namespace sluice {
@@ -316,9 +317,8 @@ bool IsMistralFormat(const fs::path& folder) {
   if (!fs::exists(folder / kMistralParams, error)) return false;
   if (!fs::exists(folder / "config.json", error)) return true;
   bool has_own = false;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
+  for (const fs::path& path : ListFolder(folder, error)) {
+    const std::string name = path.filename().string();
     if (!name.ends_with(".safetensors") && !name.ends_with(".safetensors.index.json")) continue;
     if (name.starts_with("model")) return false;
     has_own |= name.starts_with(kMistralWeights);

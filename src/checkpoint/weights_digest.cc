@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/hex.h"
+#include "base/list_folder.h"
 #include "checkpoint/mistral_format.h"
 
 namespace sluice {
@@ -59,17 +60,15 @@ Result<std::string> WeightsDigest(const std::filesystem::path& folder,
   std::vector<std::filesystem::path> files;
   std::error_code error;
   bool any_weights = false;
-  const std::filesystem::directory_iterator end;
-  for (std::filesystem::directory_iterator entry(folder, error); !error && entry != end;
-       entry.increment(error)) {
-    const bool is_weights = entry->path().extension() == ".safetensors";
+  for (const std::filesystem::path& path : ListFolder(folder, error)) {
+    const bool is_weights = path.extension() == ".safetensors";
     any_weights = any_weights || is_weights;
-    const std::filesystem::path name = entry->path().filename();
-    if (is_weights || name == "config.json" || name == kMistralParams)
-      files.push_back(entry->path());
+    const std::filesystem::path name = path.filename();
+    if (is_weights || name == "config.json" || name == kMistralParams) files.push_back(path);
   }
   if (error) {
-    return Fail(ErrorCode::kInvalidData,
+    const bool is_there = error != std::errc::no_such_file_or_directory;
+    return Fail(is_there ? ErrorCode::kInvalidData : ErrorCode::kNotFound,
                 fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
   }
   if (!any_weights) {

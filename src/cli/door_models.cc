@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/list_folder.h"
 #include "base/log.h"
 #include "checkpoint/weights_digest.h"
 #include "cli/adapter_settings.h"
@@ -107,9 +108,10 @@ Result<EngineConfig> EngineConfigOf(const Settings& settings, const ModelArgumen
 std::string FilesOf(const std::filesystem::path& folder) {
   std::set<std::string> files;
   std::error_code ignored;
-  for (const auto& file : std::filesystem::directory_iterator(folder, ignored)) {
-    files.insert(fmt::format("{} {} {}", file.path().string(), file.file_size(ignored),
-                             file.last_write_time(ignored).time_since_epoch().count()));
+  for (const std::filesystem::path& file : ListFolder(folder, ignored)) {
+    files.insert(
+        fmt::format("{} {} {}", file.string(), std::filesystem::file_size(file, ignored),
+                    std::filesystem::last_write_time(file, ignored).time_since_epoch().count()));
   }
   return fmt::format("{}\n{}", folder.string(), fmt::join(files, "\n"));
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/firewall.h"
+#include "base/list_folder.h"
 #include "base/log.h"
 #include "base/owned_fd.h"
 #include "engine/engine_loop.h"
@@ -18,11 +19,9 @@ namespace {
 // Asks the system to drop cached pages of the weight files. Pages that it cannot drop stay.
 void DropFilePages(const std::filesystem::path& folder) {
   std::error_code error;
-  const std::filesystem::directory_iterator end;
-  for (std::filesystem::directory_iterator entry(folder, error); !error && entry != end;
-       entry.increment(error)) {
-    if (entry->path().extension() != ".safetensors") continue;
-    const OwnedFd file(open(entry->path().c_str(), O_RDONLY | O_CLOEXEC));
+  for (const std::filesystem::path& path : ListFolder(folder, error)) {
+    if (path.extension() != ".safetensors") continue;
+    const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (file) posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
   }
 }

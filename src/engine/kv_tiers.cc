@@ -17,6 +17,7 @@
 
 #include "base/hex.h"
 #include "base/json.h"
+#include "base/list_folder.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/plan_text.h"
@@ -251,10 +252,8 @@ Result<TierIdentity> TierIdentityOf(const EnginePlan& plan, const ModelConfig& m
     text += fmt::format("layer {} {}\n", place.group, place.slot);
   std::vector<std::filesystem::path> files;
   std::error_code error;
-  const std::filesystem::directory_iterator end;
-  for (std::filesystem::directory_iterator entry(folder, error); !error && entry != end;
-       entry.increment(error)) {
-    if (HoldsWeights(entry->path())) files.push_back(entry->path());
+  for (const std::filesystem::path& path : ListFolder(folder, error)) {
+    if (HoldsWeights(path)) files.push_back(path);
   }
   if (error) {
     return Fail(ErrorCode::kNotFound, fmt::format("{}: {}", folder.string(), error.message()));

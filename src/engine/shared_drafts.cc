@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "base/list_folder.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "models/decoder.h"
@@ -39,13 +40,11 @@ std::string KeyOf(const std::filesystem::path& folder, const ModelOptions& optio
                   std::string_view quantization) {
   std::error_code error;
   std::vector<std::string> files;
-  const std::filesystem::directory_iterator end;
-  for (std::filesystem::directory_iterator entry(folder, error); !error && entry != end;
-       entry.increment(error)) {
+  for (const std::filesystem::path& path : ListFolder(folder, error)) {
     struct stat info {};
-    if (::stat(entry->path().c_str(), &info) != 0) continue;
-    files.push_back(fmt::format("{} {} {} {} {}.{}\n", entry->path().filename().string(),
-                                info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
+    if (::stat(path.c_str(), &info) != 0) continue;
+    files.push_back(fmt::format("{} {} {} {} {}.{}\n", path.filename().string(), info.st_dev,
+                                info.st_ino, info.st_size, info.st_mtim.tv_sec,
                                 info.st_mtim.tv_nsec));
   }
   std::ranges::sort(files);

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/firewall.h"
+#include "base/list_folder.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "recording/event_journal.h"
@@ -79,13 +80,11 @@ void Trim(const std::filesystem::path& folder, uint64_t max_bytes,
   std::error_code error;
   std::vector<std::pair<std::filesystem::path, uint64_t>> files;
   uint64_t total = 0;
-  const std::filesystem::directory_iterator end;
-  for (std::filesystem::directory_iterator entry(folder, error); !error && entry != end;
-       entry.increment(error)) {
-    if (entry->path().extension() != kExtension) continue;
-    const uint64_t size = entry->file_size(error);
+  for (const std::filesystem::path& path : ListFolder(folder, error)) {
+    if (path.extension() != kExtension) continue;
+    const uint64_t size = std::filesystem::file_size(path, error);
     if (error) continue;
-    files.emplace_back(entry->path(), size);
+    files.emplace_back(path, size);
     total += size;
   }
   std::ranges::sort(files);

@@ -10,6 +10,7 @@
 
 #include "base/ascii.h"
 #include "base/hex.h"
+#include "base/list_folder.h"
 #include "checkpoint/checkpoint.h"
 namespace sluice {
 namespace {
@@ -28,10 +29,8 @@ ApiStatus CheckFolder(const std::string& folder) {
   std::error_code error;
   if (!path.is_absolute() || !std::filesystem::is_directory(path, error))
     return BadParameter("expected the absolute path of a folder of this machine", "path", folder);
-  const std::filesystem::directory_iterator end;
-  for (std::filesystem::directory_iterator entry(path, error); !error && entry != end;
-       entry.increment(error)) {
-    if (entry->path().extension() == ".safetensors") return {};
+  for (const std::filesystem::path& file : ListFolder(path, error)) {
+    if (file.extension() == ".safetensors") return {};
   }
   return BadParameter("the folder has no safetensors files", "path", folder);
 }
