@@ -8,6 +8,7 @@ import time
 
 import pytest
 from faults import Switch
+from start_faults import STARTS, fail_each_at_start
 from survival import Survival
 from test_traces import collecting
 from thread_faults import fail_each
@@ -213,4 +214,21 @@ def test_f01_each_allocation_of_a_thread_in_a_scene_fails_once(fault_shim, tmp_p
 @pytest.mark.parametrize("name, thread", [one for one in SCENE_THREADS if one[0] not in ("idle sleep", "keep alive", "matchers", "recorder")])
 def test_f02_each_call_of_a_thread_in_a_scene_fails_once(fault_shim, tmp_path, name, thread):
     tried, _ = fail_each(fault_shim, tmp_path, name, thread, "system", MOST.get(name, MOST_FAULTS))
+    assert tried
+
+
+START_THREADS = [(name, thread) for name, start in STARTS.items() for thread in start.threads]
+# Each run takes a second or two.
+MOST_STARTS = 60
+
+
+@pytest.mark.parametrize("name, thread", START_THREADS)
+def test_f01_each_allocation_of_a_thread_at_start_fails_once(fault_shim, tmp_path, name, thread):
+    tried, noticed = fail_each_at_start(fault_shim, tmp_path, name, thread, "new", MOST_STARTS)
+    assert tried and noticed
+
+
+@pytest.mark.parametrize("name, thread", [one for one in START_THREADS if not STARTS[one[0]].only_allocations])
+def test_f02_each_call_of_a_thread_at_start_fails_once(fault_shim, tmp_path, name, thread):
+    tried, _ = fail_each_at_start(fault_shim, tmp_path, name, thread, "system", MOST_STARTS)
     assert tried
