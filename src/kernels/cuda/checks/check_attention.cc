@@ -109,8 +109,8 @@ void CompareRowBits(Comparison& comparison, const std::vector<uint16_t>& bits,
     comparison.AddEqual(bits[i], whole[static_cast<size_t>(first_element) + i]);
 }
 
-// Checks that the codes of a step without wide items are those that convert_rows makes of its
-// results, which are at args.out.
+// Checks that the codes of all rows and heads of a step without wide items are those that
+// convert_rows makes of its results, which are at args.out.
 void CompareNarrow(CaseMemory& memory, Comparison& comparison, const AttentionShape& shape,
                    device::AttentionArgs args, int64_t rows) {
   constexpr float kScale = 0.0371f;
@@ -129,12 +129,35 @@ void CompareNarrow(CaseMemory& memory, Comparison& comparison, const AttentionSh
   args.narrow_scales = memory.Out<float>(rows);
   args.narrow_scale = kScale;
   memory.Launch(&DeviceKernels::attention, args);
-  comparison.SetSubject("codes of the last row of a slice alone");
+  comparison.SetSubject("codes of the last rows of all slices");
   const auto codes = memory.Read(args.narrow, rows * cols),
              others = memory.Read(expected, rows * cols);
   for (size_t i = 0; i < codes.size(); ++i) comparison.AddEqual(codes[i], others[i]);
   for (const float scale : memory.Read(args.narrow_scales, rows))
     comparison.AddF32(scale, kScale, 0);
+}
+
+// Checks a step of the last token of each slice, as in decoding: that rows have the bits of
+// `whole`, the results of all tokens, and the codes of all rows.
+void CheckSingleTokens(CaseMemory& memory, Comparison& comparison, const AttentionStep& step,
+                       const device::AttentionArgs& args, const std::vector<uint16_t>& whole) {
+  const AttentionShape& shape = step.shape();
+  const int64_t row_elements = int64_t{shape.heads.num_heads} * shape.value_dim();
+  std::vector<AttentionStep::Part> parts;
+  for (size_t slice = 0; slice < shape.slices.size(); ++slice)
+    parts.push_back({slice, shape.slices[slice].num_tokens - 1, 1});
+  const auto rows = std::ssize(parts);
+  const auto last_rows = step.UploadParts(memory, args, parts);
+  const std::vector<uint16_t> got = Run(memory, shape, last_rows, rows);
+  comparison.SetSubject("the last rows of all slices");
+  int64_t end = 0;
+  auto from = got.begin();
+  for (const auto& slice : shape.slices) {
+    end += slice.num_tokens;
+    CompareRowBits(comparison, {from, from + row_elements}, whole, (end - 1) * row_elements);
+    from += row_elements;
+  }
+  if (last_rows.num_wide_items == 0) CompareNarrow(memory, comparison, shape, last_rows, rows);
 }
 
 void CheckStep(CaseMemory& memory, Comparison& comparison, const AttentionShape& shape) {
@@ -177,9 +200,8 @@ void CheckStep(CaseMemory& memory, Comparison& comparison, const AttentionShape&
     end += tokens;
     const auto alone = step.UploadParts(memory, args, {{slice, tokens - 1, 1}});
     CompareRowBits(comparison, Run(memory, shape, alone, 1), got, (end - 1) * row_elements);
-    if (alone.num_wide_items == 0) CompareNarrow(memory, comparison, shape, alone, 1);
-    comparison.SetSubject("the last row of a slice alone");
   }
+  CheckSingleTokens(memory, comparison, step, args, got);
   comparison.SetSubject("results that were not written");
   for (const uint16_t bits : got) {
     if (bits == 0xFFFF) comparison.AddEqual(bits, 0);
