@@ -679,9 +679,10 @@ class Writer : public ResponseWriter {
         response.status == 304 ? "" : fmt::format("content-length: {}\r\n", response.body.size()));
     if (response.status >= 400) connection_->SetErrorBody(exchange_, response.body);
     if (head_only_) response.body.clear();
-    started_ = complete_ = true;
+    started_ = true;
     connection_->Append(exchange_, head, 0, false);
     connection_->AppendBody(exchange_, std::move(response.body));
+    complete_ = true;  // last: if memory runs out before, the destructor cuts the connection
   }
 
   void SendRefusal(uint64_t bytes) { Send(Refused(bytes)); }
@@ -704,9 +705,12 @@ class Writer : public ResponseWriter {
                               false);
   }
   void EndStream() override {
+    if (started_) {
+      connection_->Append(exchange_, http10_ || head_only_ ? "" : "0\r\n\r\n", 0, true);
+    } else {
+      connection_->Abort(exchange_);
+    }
     complete_ = true;
-    if (!started_) return connection_->Abort(exchange_);
-    connection_->Append(exchange_, http10_ || head_only_ ? "" : "0\r\n\r\n", 0, true);
   }
 
   void Describe(AnswerNotes notes) override { connection_->SetNotes(exchange_, std::move(notes)); }

@@ -7,12 +7,14 @@
 #include <latch>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/work_budget.h"
 #include "server/http/raw_client_testing.h"
 
 namespace sluice {
@@ -55,6 +57,17 @@ class TestHandler : public HttpHandler {
     }
     HttpResponse response;
     response.content_type = "text/plain";
+    if (request.path.starts_with("/memory/")) {
+      response.body = std::string(500, 'x');
+      const WorkLimits limits = {.cpu_seconds = 1e9, .bytes = std::stoi(request.path.substr(8))};
+      try {
+        const WorkBudget budget(limits);
+        writer->Send(std::move(response));
+      } catch (const std::bad_alloc&) {
+        ++refused;
+      }
+      return;
+    }
     if (request.path == "/large") {
       response.body = std::string(1'000'000, 'x');
       return writer->Send(std::move(response));
@@ -85,6 +98,7 @@ class TestHandler : public HttpHandler {
   std::mutex mutex;
   std::shared_ptr<ResponseWriter> held;
   std::atomic<int> handled{0}, closed{0}, headed{0};
+  std::atomic<int> refused{0};  // answers for which memory ran out
   std::atomic<size_t> flooded{0};
 };
 
@@ -135,6 +149,22 @@ class HttpServerTest : public ::testing::Test {
   std::vector<int> statuses_;
   std::unique_ptr<HttpServer> server_;
 };
+
+// At whichever allocation memory runs out, the client gets an answer, or the connection is cut.
+TEST_F(HttpServerTest, LackOfMemoryLeavesNoClientWaiting) {
+  Start();
+  int answered = 0;
+  for (int limit = 0; limit < 4096; limit += 32) {
+    RawClient client(server_->port());
+    client.Send("GET /memory/" + std::to_string(limit) +
+                " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    const std::string reply = client.ReadAll();
+    ASSERT_TRUE(client.closed()) << limit << " bytes: " << reply;
+    answered += reply.starts_with("HTTP/1.1 200") && reply.ends_with(std::string(500, 'x'));
+  }
+  EXPECT_GT(handler_.refused, 0);
+  EXPECT_GT(answered, 0);
+}
 
 TEST_F(HttpServerTest, AnswersAndKeepsTheConnection) {
   Start();
