@@ -251,6 +251,9 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
   errno = 0;
   std::ofstream out(unfinished, std::ios::trunc);
   if (!out) return tl::unexpected<Error>(WriteFailure("output-file", unfinished, errno));
+  // The first use of the JSON library allocates in functions that are noexcept. On a thread, lack
+  // of memory would end the program there instead of one request.
+  static_cast<void>(json::Parse("{}"));
   Lines lines(in, out, int64_t{workers} * kLinesAhead);
   const auto work = [&] {
     std::string line;
