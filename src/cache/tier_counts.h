@@ -8,7 +8,8 @@ namespace sluice {
 
 struct DiskTierCounts {
   uint64_t written = 0, read = 0;  // number of blocks
-  // Blocks dropped because the write queue was full: eviction was faster than writing.
+  // Blocks not written: the write queue was full (eviction was faster than writing), memory ran
+  // out, or a folder has the file's name.
   uint64_t dropped = 0;
   uint64_t damaged = 0;  // files removed because they were truncated, damaged or foreign
   int64_t used_bytes = 0;
