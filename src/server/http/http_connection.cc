@@ -705,8 +705,8 @@ class Writer : public ResponseWriter {
                               false);
   }
   void EndStream() override {
-    const char* const end = http10_ || head_only_ ? "" : "0\r\n\r\n";
-    started_ ? connection_->Append(exchange_, end, 0, true) : connection_->Abort(exchange_);
+    if (!started_) connection_->Abort(exchange_);
+    if (started_) connection_->Append(exchange_, http10_ || head_only_ ? "" : "0\r\n\r\n", 0, true);
     complete_ = true;
   }
 
