@@ -14,7 +14,7 @@ namespace {
 
 float ActivationOf(const ActivationRule& rule, float z) {
   switch (rule.kind) {
-    case ActivationKind::kSilu: return z / (1.0f + std::exp(-z));
+    case ActivationKind::kSilu: return z / (1.0f + std::exp(-rule.gain * z));
     case ActivationKind::kGeluTanh:
       return z / (1.0f + std::exp(z * (-1.5957691216f - 0.0713548163f * (z * z))));
     case ActivationKind::kQuickGelu: return z / (1.0f + std::exp(-1.702f * z));
@@ -39,6 +39,7 @@ void ActivationRow(const ActivationRule& rule, const float* x, const float* gate
       if (!limits_input) value = std::min(value, rule.limit);
       factor = std::clamp(factor, -rule.limit, rule.limit);
     }
+    if (rule.factor_offset != 0) factor += rule.factor_offset;
     StoreResult(y, i, gated == nullptr ? value : value * factor, y_bf16);
   }
 }

@@ -4,7 +4,7 @@
 namespace sluice::kernels {
 
 enum class ActivationKind {
-  kSilu,       // z / (1 + exp(-z))
+  kSilu,       // z / (1 + exp(-gain z))
   kGeluTanh,   // as in kernels/gelu_mul.h
   kQuickGelu,  // z / (1 + exp(-1.702 z)): CLIP's
   kRelu,       // max(z, 0)
@@ -21,6 +21,8 @@ struct ActivationRule {
   float limit = 0;
   bool limits_input = false;
   float alpha_p = 0, alpha_n = 0, beta = 0, eps = 0;  // for kXielu
+  float gain = 1;                                     // for kSilu
+  float factor_offset = 0;  // added to the factor, after it is clamped; only with a gate
 };
 
 }  // namespace sluice::kernels

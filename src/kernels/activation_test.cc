@@ -12,7 +12,7 @@ namespace {
 
 double Expected(const ActivationRule& rule, double z) {
   switch (rule.kind) {
-    case ActivationKind::kSilu: return z / (1 + std::exp(-z));
+    case ActivationKind::kSilu: return z / (1 + std::exp(-double{rule.gain} * z));
     case ActivationKind::kGeluTanh:
       return z / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (z + 0.044715 * z * z * z)));
     case ActivationKind::kQuickGelu: return z / (1 + std::exp(-1.702 * z));
@@ -25,10 +25,19 @@ double Expected(const ActivationRule& rule, double z) {
 }
 
 constexpr ActivationRule kRules[] = {
-    {ActivationKind::kSilu},       {ActivationKind::kGeluTanh},
-    {ActivationKind::kQuickGelu},  {ActivationKind::kRelu},
-    {ActivationKind::kRelu2},      {ActivationKind::kXielu, 0, false, 0.8f, 0.7f, 0.5f, -1e-6f},
-    {ActivationKind::kSilu, 1.5f}, {ActivationKind::kSilu, 1.5f, true},
+    {ActivationKind::kSilu},
+    {ActivationKind::kGeluTanh},
+    {ActivationKind::kQuickGelu},
+    {ActivationKind::kRelu},
+    {ActivationKind::kRelu2},
+    {ActivationKind::kXielu, 0, false, 0.8f, 0.7f, 0.5f, -1e-6f},
+    {ActivationKind::kSilu, 1.5f},
+    {ActivationKind::kSilu, 1.5f, true},
+    {.kind = ActivationKind::kSilu,
+     .limit = 1.5f,
+     .limits_input = true,
+     .gain = 1.7f,
+     .factor_offset = 1},
 };
 
 class ActivationTest : public KernelTest {};
@@ -54,7 +63,8 @@ TEST_P(ActivationTest, AgreesWithDoublePrecision) {
             const double limit = rule.limit > 0 ? rule.limit : 1e30;
             const double value = rule.limits_input ? Expected(rule, std::min<double>(*from, limit))
                                                    : std::min(Expected(rule, *from), limit);
-            const double factor = gated ? std::clamp<double>(from[width], -limit, limit) : 1;
+            const double factor =
+                gated ? std::clamp<double>(from[width], -limit, limit) + rule.factor_offset : 1;
             const float got = y[static_cast<size_t>(row * width + i)];
             ASSERT_NEAR(got, value * factor,
                         1e-6 * (1 + std::abs(factor) * (1 + std::abs(*from) + std::abs(value))))

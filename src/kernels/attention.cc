@@ -8,6 +8,7 @@
 #include "base/integer.h"
 #include "kernels/attention_layout.h"
 #include "kernels/attention_panels.h"
+#include "kernels/attention_scratch.h"
 #include "kernels/bidirectional_attention.h"
 #include "kernels/float_result.h"
 #include "kernels/kernel_table.h"
@@ -25,8 +26,6 @@ SLUICE_VECTOR_KERNEL(AddScaled);
 
 namespace {
 
-constexpr int kMaxTileRows =
-    128;  // query rows (tokens x heads of the group) that share one pass over the cache
 // A decoding slice is divided into chunks for several threads if its work exceeds a thread's share
 // divided by this number.
 constexpr int64_t kUnitsPerThread = 8;
@@ -42,46 +41,6 @@ bool IsFp8(const KvLayout& layout) {
 bool HasWholeCodes(const KvLayout& layout) {
   return layout.head_dim % 8 == 0;
 }
-
-// Returns whether the kernels read the cache without conversion.
-bool IsReadInPlace(const KvLayout& layout) {
-  return HasPanels(layout) &&
-         (layout.type == ElementType::kBF16 || layout.type == ElementType::kF32);
-}
-
-// The scratch of one thread: queries, scores, a chunk's result, the running result, and panels for
-// caches that are not read in place.
-struct ThreadScratch {
-  float* q;          // [kMaxTileRows, head_dim]
-  float* scores;     // [kMaxTileRows, kAttentionChunk]
-  float* chunk_out;  // [kMaxTileRows, value_dim]
-  float* out;        // [kMaxTileRows, value_dim]
-  std::byte* k_panels;
-  std::byte* v_panels;
-
-  static int64_t TileBytes(int dim) { return RoundUp(int64_t{kMaxTileRows} * dim * 4, 64); }
-  static int64_t Bytes(const KvLayout& layout) {
-    const int64_t panels = IsReadInPlace(layout) ? 0 : layout.head_dim + layout.value_dim();
-    return TileBytes(layout.head_dim) + 2 * TileBytes(layout.value_dim()) +
-           int64_t{kMaxTileRows} * kAttentionChunk * 4 + int64_t{kAttentionChunk} * panels * 4;
-  }
-
-  static ThreadScratch At(std::byte* memory, const KvLayout& layout) {
-    ThreadScratch scratch;
-    const auto take = [&](int64_t bytes) {
-      std::byte* taken = memory;
-      memory += bytes;
-      return taken;
-    };
-    scratch.q = reinterpret_cast<float*>(take(TileBytes(layout.head_dim)));
-    scratch.scores = reinterpret_cast<float*>(take(int64_t{kMaxTileRows} * kAttentionChunk * 4));
-    scratch.chunk_out = reinterpret_cast<float*>(take(TileBytes(layout.value_dim())));
-    scratch.out = reinterpret_cast<float*>(take(TileBytes(layout.value_dim())));
-    scratch.k_panels = take(int64_t{kAttentionChunk} * layout.head_dim * 4);
-    scratch.v_panels = memory;
-    return scratch;
-  }
-};
 
 // The state of a row after some chunks: softmax numerators relative to exp(largest), their sum, and
 // the weighted values.
@@ -137,6 +96,10 @@ struct Call {
   // Returns the number of positions to which a row attends, if it sees `positions` positions.
   int Attended(int64_t row, int positions) const {
     if (chosen.counts != nullptr) return chosen.counts[row];
+    if (chosen.block > 0) {
+      const int before = (positions - 1) / chosen.block;  // blocks before the row's own
+      return positions - std::max(0, before + 1 - chosen.most) * chosen.block;
+    }
     return chosen.positions != nullptr ? std::min(positions, chosen.most) : positions;
   }
   // Returns the list of chosen positions for a row that sees `positions` positions; null: the row
@@ -144,6 +107,12 @@ struct Call {
   const int32_t* ListOf(int64_t row, int positions) const {
     const bool has_all = chosen.counts == nullptr && Attended(row, positions) == positions;
     return has_all ? nullptr : chosen.positions + row * chosen.stride;
+  }
+  // Returns the list of chosen blocks for a KV head of a row that sees `positions` positions; null:
+  // it attends to all positions.
+  const int32_t* BlocksOf(int64_t row, int kv_head, int positions) const {
+    if (chosen.block == 0 || Attended(row, positions) == positions) return nullptr;
+    return chosen.positions + row * chosen.stride + int64_t{kv_head} * chosen.most;
   }
 
   // Returns the end of the positions that a token at `position` sees, without regard to `reach`.
@@ -273,6 +242,31 @@ void FindPanels(const Call& call, const Tile& tile, int first, int begin, int en
   }
 }
 
+// Like FindPanels, for a tile of one token and its chosen blocks: position i of a chunk is the
+// position with number `first` + i of all positions of the list.
+template <typename T, typename P>
+void FindChosenPanels(const Call& call, const Tile& tile, const int32_t* blocks, int first,
+                      int begin, int end, const ThreadScratch& scratch, AttentionChunkArgs& args) {
+  const KvLayout& layout = call.cache.layout;
+  const int block = call.chosen.block;
+  const int64_t panel_elements = int64_t{kAttentionPanelPositions} * layout.head_dim;
+  for (int i = (begin - first) / kAttentionPanelPositions;
+       first + i * kAttentionPanelPositions < end; ++i) {
+    // The positions of a panel are consecutive in the sequence. The copies of its arguments make
+    // them the first positions of a chunk.
+    const int at = first + i * kAttentionPanelPositions;
+    const int position = blocks[at / block] * block + at % block;
+    const int count = std::min(kAttentionPanelPositions, end - at);
+    ThreadScratch own = scratch;
+    own.k_panels += i * panel_elements * int64_t{sizeof(P)};
+    own.v_panels += i * panel_elements * int64_t{sizeof(P)};
+    AttentionChunkArgs found;
+    FindPanels<T, P>(call, tile, position, position, position + count, own, found);
+    args.k_panels[i] = found.k_panels[0];
+    args.v_panels[i] = found.v_panels[0];
+  }
+}
+
 // Like FindPanels, for a latent cache, whose rows are copied into panels.
 template <typename T, typename P>
 void MakePanels(const Call& call, const Tile& tile, int first, int begin, int end,
@@ -309,6 +303,10 @@ void TakePanels(const Call& call, const Tile& tile, int first, int begin, int en
     if (call.cache.layout.is_latent())
       return MakePanels<T, P>(call, tile, first, begin, end, scratch, args);
   }
+  const int32_t* const blocks = call.BlocksOf(tile.slice->first_row + tile.token, tile.kv_head,
+                                              tile.slice->context + tile.token + 1);
+  if (blocks != nullptr)
+    return FindChosenPanels<T, P>(call, tile, blocks, first, begin, end, scratch, args);
   FindPanels<T, P>(call, tile, first, begin, end, scratch, args);
 }
 
@@ -338,7 +336,7 @@ void FindNextPanels(const Call& call, const Tile& tile, int chunk, bool is_split
   std::fill(std::begin(args.next_k_panels), std::end(args.next_k_panels), args.q);
   std::fill(std::begin(args.next_v_panels), std::end(args.next_v_panels), args.q);
   const KvLayout& layout = call.cache.layout;
-  if (!HasPanels(layout)) return;
+  if (!HasPanels(layout) || call.chosen.block > 0) return;
   Tile next = tile;
   const bool has_more = (chunk + 1) * kAttentionChunk < tile.positions(call);
   const bool has_heads = tile.kv_head + 1 < layout.num_kv_heads;
@@ -373,6 +371,7 @@ int KvHeadsAtOnce(const Call& call) {
   const bool has_blocks = HasPanels(layout) &&
                           kAttentionHeadsPanels * kAttentionPanelPositions % layout.block_size == 0;
   if (Kernels().attention_heads == nullptr || !has_blocks || !call.rounds() ||
+      call.chosen.block > 0 ||
       (IsFp8(layout) && (!HasWholeCodes(layout) || call.group() > Kernels().attention_code_rows))) {
     return 1;
   }
@@ -621,8 +620,10 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
         "head_dim is 2 to {} and even, not {}", widest, layout.head_dim);
   CHECK(layout.value_dim() <= layout.head_dim && layout.value_dim() % 2 == 0,
         "values are an even part of keys of {}, not {}", layout.head_dim, layout.value_dim());
-  CHECK(chosen.positions == nullptr || (layout.is_latent() && span.sees_all() && !both_ways),
-        "positions are chosen of all of a latent cache");
+  CHECK(chosen.positions == nullptr || (layout.is_latent() == (chosen.block == 0) &&
+                                        span.sees_all() && !both_ways && !scores.sees_spans),
+        "positions are chosen of all of a latent cache, blocks of all of another cache");
+  CHECK(chosen.block % kBlockUnit == 0, "blocks of {} positions", chosen.block);
   CHECK_EQ(num_heads % layout.num_kv_heads, 0);
   CHECK(out_type == ElementType::kF32 || out_type == ElementType::kBF16,
         "the result is F32 or BF16, not {}", ElementTypeName(out_type));
@@ -655,7 +656,7 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
 
   // For the amount of work, chosen positions count like a window of the same size.
   AttentionSpan read = span;
-  if (chosen.positions != nullptr) read.window = chosen.most;
+  if (chosen.positions != nullptr) read.window = chosen.most * std::max(1, chosen.block);
   int64_t total_work = 0;
   for (const AttentionSlice& slice : slices) total_work += Work(slice, read);
 

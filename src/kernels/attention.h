@@ -15,6 +15,8 @@ namespace sluice::kernels {
 // The maximum head_dim of a cache, and of a latent cache.
 inline constexpr int kMaxHeadDim = 512;
 inline constexpr int kMaxKeyDim = 576;
+// Chosen blocks of positions (ChosenPositions::block) are multiples of this number of positions.
+inline constexpr int kBlockUnit = 16;
 
 // Shape of one layer's KV cache. K and V are separate arrays, each [num_blocks, num_kv_heads,
 // block_size, head_dim] of `type` (BF16, F16, F32 or F8_E4M3), with `block_stride` elements from a
@@ -31,6 +33,9 @@ struct KvLayout {
   // contain `side_dim` other elements per position (0: none), which AppendSide writes and Attention
   // does not read.
   int latent_dim = 0;
+  // In other caches with `side_dim`, which is even, a block of K has the first half of the side
+  // elements of each of its positions after all heads, [block_size, side_dim / 2], and a block of V
+  // the second half.
   int side_dim = 0;
   // Only latent caches with one KV head: rows of head_dim elements that a block of K has after
   // those of its tokens, for entries that stand for several tokens. There are as many groups of
@@ -42,7 +47,8 @@ struct KvLayout {
   int value_dim() const { return is_latent() ? latent_dim : head_dim; }
   // Returns the number of elements per block of K, and of V.
   int64_t BlockElements() const {
-    return int64_t{num_kv_heads} * (block_size + entries) * head_dim;
+    const int64_t side = is_latent() ? 0 : int64_t{block_size} * (side_dim / 2);
+    return int64_t{num_kv_heads} * (block_size + entries) * head_dim + side;
   }
   int64_t ValueBlockElements() const {
     if (!is_latent()) return BlockElements();
@@ -118,9 +124,8 @@ struct AttentionScores {
 void AppendKv(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
               const float* k, const float* v, int64_t stride);
 
-// Like AppendKv, for the side elements of a latent cache (KvLayout::side_dim). x: F32, row i at x +
-// i
-// * stride, [num_kv_heads, side_dim]. Scaled by k_scale.
+// Like AppendKv, for the side elements of a cache (KvLayout::side_dim). x: F32, row i at x + i *
+// stride, [num_kv_heads, side_dim], or [side_dim] if the cache is not latent. Scaled by k_scale.
 void AppendSide(ThreadPool& pool, const KvCacheView& cache, std::span<const AttentionSlice> slices,
                 const float* x, int64_t stride);
 
@@ -135,6 +140,12 @@ struct ChosenPositions {
   int64_t stride = 0;
   int32_t most = 0;
   const int32_t* counts = nullptr;  // [rows], or null
+  // If not 0, the lists contain blocks of `block` consecutive positions, which is a multiple of
+  // kBlockUnit, and each KV head has its own list: KV head h of row i attends to the positions up
+  // to the row's own of the blocks positions[i * stride + h * most + [0, most)), ascending, of
+  // which the last is the row's own block. A row that sees at most `most` blocks attends to all,
+  // and its lists are not read.
+  int32_t block = 0;
 };
 
 // Returns the bytes of scratch memory that Attention needs for any step of up to `max_rows` rows
@@ -152,11 +163,11 @@ int64_t AttentionScratchBytes(const KvLayout& layout, int num_heads, int64_t max
 // Positions are processed in chunks at fixed multiples, and each row combines its chunks in
 // ascending order of position: the result of a row depends only on its own position and cache,
 // never on the rest of the step or the number of threads. With chosen positions (latent caches
-// only), the row's list is divided into chunks, so a list of all positions gives the same bits as
-// no list. F8_E4M3 codes are converted exactly; k_scale is multiplied into the score scale, and the
-// divisor of the result (the sum of weights) is divided by v_scale (k_scale in a latent cache). The
-// keys of a chunk of a latent cache are rearranged into panels of keys and of values once per tile
-// of query rows.
+// only) or blocks (other caches only), the row's list is divided into chunks, so a list of all
+// positions gives the same bits as no list. F8_E4M3 codes are converted exactly; k_scale is
+// multiplied into the score scale, and the divisor of the result (the sum of weights) is divided by
+// v_scale (k_scale in a latent cache). The keys of a chunk of a latent cache are rearranged into
+// panels of keys and of values once per tile of query rows.
 //
 // REQUIRES: head_dim is even, from 2 to kMaxHeadDim, or up to kMaxKeyDim in a latent cache;
 // latent_dim is even and at most head_dim; num_heads a multiple of num_kv_heads.

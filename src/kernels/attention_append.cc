@@ -106,10 +106,22 @@ void AppendSide(ThreadPool& pool, const KvCacheView& cache, std::span<const Atte
                 const float* x, int64_t stride) {
   // The side elements are stored as the keys of a latent cache of their width.
   KvCacheView side = cache;
-  side.layout.head_dim = side.layout.latent_dim = cache.layout.side_dim;
-  side.layout.block_stride = 0;
-  side.k = cache.v;
-  AppendKv(pool, side, slices, x, nullptr, stride);
+  if (cache.layout.is_latent()) {
+    side.layout.head_dim = side.layout.latent_dim = cache.layout.side_dim;
+    side.layout.block_stride = 0;
+    side.k = cache.v;
+    return AppendKv(pool, side, slices, x, nullptr, stride);
+  }
+  const int half = cache.layout.side_dim / 2;
+  side.layout.num_kv_heads = 1;
+  side.layout.head_dim = side.layout.latent_dim = half;
+  side.layout.block_stride = cache.layout.BlockStride();
+  const int64_t bytes = SideOffset(cache.layout, 0) * BitsPerElement(cache.layout.type) / 8;
+  for (void* const blocks : {cache.k, cache.v}) {
+    side.k = static_cast<std::byte*>(blocks) + bytes;
+    AppendKv(pool, side, slices, x, nullptr, stride);
+    x += half;
+  }
 }
 
 }  // namespace sluice::kernels

@@ -84,4 +84,10 @@ inline int64_t HeadOffset(const KvLayout& layout, int64_t block, int kv_head) {
   return block * layout.BlockStride() + int64_t{kv_head} * layout.block_size * layout.head_dim;
 }
 
+// Returns the offset, in elements, of the side elements of a block of a cache that is not latent,
+// in K and in V.
+inline int64_t SideOffset(const KvLayout& layout, int64_t block) {
+  return HeadOffset(layout, block, layout.num_kv_heads);
+}
+
 }  // namespace sluice::kernels

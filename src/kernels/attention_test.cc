@@ -141,6 +141,11 @@ class Sequences {
     lists_ = std::move(lists);
     counts_ = std::move(counts);
   }
+  // The same for lists of `most` blocks of `block` positions per token and KV head.
+  void ChooseBlocks(int most, int block, std::vector<int32_t> lists) {
+    Choose(most, std::move(lists));
+    block_ = block;
+  }
   // `type`: type of the products and of the result.
   std::vector<std::vector<float>> Step(ThreadPool& pool, const std::vector<Part>& parts,
                                        ElementType type = ElementType::kF32) {
@@ -195,10 +200,11 @@ class Sequences {
                                  .bf16_products = bf16_products};
     Attention(pool, cache, slices, shape_.span, qkv.data(), stride, shape_.num_heads, scores,
               out.data(), out_type, scratch,
-              {.positions = most_ == 0 ? nullptr : lists_.data() + parts.front().context * most_,
-               .stride = most_,
+              {.positions = most_ == 0 ? nullptr : lists_.data() + parts.front().context * Lists(),
+               .stride = Lists(),
                .most = most_,
-               .counts = counts_.empty() ? nullptr : counts_.data() + parts.front().context});
+               .counts = counts_.empty() ? nullptr : counts_.data() + parts.front().context,
+               .block = block_});
     if (out_type == ElementType::kBF16) {
       for (int64_t i = rows * out_width - 1; i >= 0; --i) {
         BFloat16 value;
@@ -241,7 +247,12 @@ class Sequences {
     std::vector<int32_t> seen;
     for (int position = shape_.span.FirstSeen(token); position <= token; ++position)
       seen.push_back(position);
-    if (most_ != 0 && token >= most_)
+    if (block_ != 0 && token / block_ >= most_) {
+      const auto list = lists_.begin() + token * Lists() + kv_head * most_;
+      std::erase_if(seen, [&](int32_t position) {
+        return !std::binary_search(list, list + most_, position / block_);
+      });
+    } else if (block_ == 0 && most_ != 0 && token >= most_)
       seen.assign(lists_.begin() + token * most_, lists_.begin() + (token + 1) * most_);
     std::vector<double> scores;
     for (const int position : seen) {
@@ -295,8 +306,11 @@ class Sequences {
   KvLayout layout_;
   std::vector<std::vector<int32_t>> tables_;
   std::vector<std::vector<float>> q_, k_, v_;
+  // Returns the number of elements of a token's lists.
+  int64_t Lists() const { return int64_t{most_} * (block_ == 0 ? 1 : shape_.num_kv_heads); }
+
   Buffer k_cache_, v_cache_;
-  int most_ = 0;
+  int most_ = 0, block_ = 0;
   std::vector<int32_t> counts_;
   std::vector<int32_t> lists_;
 };
@@ -439,6 +453,58 @@ TEST_P(AttentionTest, AttendsToChosenPositions) {
     }
     std::vector<int32_t> lists(static_cast<size_t>(kLength * (kLength - 1)));
     sequences.Choose(kLength, lists);
+    EXPECT_EQ(all, sequences.RunInChunks(pool3, 0, 257));
+  }
+}
+
+// The same for blocks of positions, which each KV head of a row chooses for itself.
+TEST_P(AttentionTest, AttendsToChosenBlocks) {
+  Random random(10);
+  ThreadPool pool1(1), pool3(3);
+  constexpr int kLength = 700, kBlock = 32, kBlocks = kLength / kBlock + 1;
+  const double tolerance = GetParam() == Isa::kAmx ? 1e-4 : 2e-5;
+  for (const Shape& shape : kShapes) {
+    if (shape.latent_dim != 0 || !shape.span.sees_all()) continue;
+    if (shape.num_heads * shape.head_dim > (GetParam() == Isa::kReference ? 200 : 1000)) continue;
+    Sequences sequences(random, shape, {kLength});
+    const std::vector<float> all = sequences.RunInChunks(pool1, 0, kLength);
+    for (const int most : {1, 3, 12}) {
+      const int lists_size = shape.num_kv_heads * most;
+      std::vector<int32_t> lists(static_cast<size_t>(kLength * lists_size));
+      for (int token = most * kBlock; token < kLength; ++token) {
+        for (int head = 0; head < shape.num_kv_heads; ++head) {
+          const int own = token / kBlock;
+          std::vector<int32_t> before(static_cast<size_t>(own));
+          std::iota(before.begin(), before.end(), 0);
+          std::shuffle(before.begin(), before.end(), random.engine());
+          const auto list = lists.begin() + token * lists_size + head * most;
+          std::copy_n(before.begin(), most - 1, list);
+          list[most - 1] = own;
+          std::sort(list, list + most);
+        }
+      }
+      sequences.ChooseBlocks(most, kBlock, lists);
+      const std::vector<float> out = sequences.RunInChunks(pool1, 0, kLength);
+      EXPECT_EQ(out, sequences.RunInChunks(pool3, 0, 257));
+      const int width = shape.num_heads * shape.value_dim();
+      EXPECT_EQ(
+          0, std::memcmp(all.data(), out.data(), static_cast<size_t>(most * kBlock * width) * 4));
+      for (const int head : {0, shape.num_heads - 1}) {
+        for (const int token : {0, most * kBlock, 255, 256, kLength - 1}) {
+          const std::vector<double> expected = sequences.Exact(0, token, head);
+          const auto at = static_cast<size_t>(token * width + head * shape.value_dim());
+          for (size_t d = 0; d < expected.size(); ++d)
+            ASSERT_NEAR(out[at + d], expected[d], tolerance) << token << " of " << most;
+        }
+      }
+      // A decoding step that is split between threads.
+      const size_t last = out.size() - static_cast<size_t>(width);
+      const auto step = sequences.Step(pool3, {{0, kLength - 1, 1}})[0];
+      EXPECT_EQ(0, std::memcmp(out.data() + last, step.data(), step.size() * 4));
+    }
+    sequences.ChooseBlocks(kBlocks, kBlock,
+                           std::vector<int32_t>(static_cast<size_t>(kLength * kBlocks) *
+                                                static_cast<size_t>(shape.num_kv_heads)));
     EXPECT_EQ(all, sequences.RunInChunks(pool3, 0, 257));
   }
 }

@@ -10,7 +10,7 @@ namespace {
 inline Floats ActivationOf(const ActivationRule& rule, Floats z) {
   const Floats one = Set(1.0f);
   switch (rule.kind) {
-    case ActivationKind::kSilu: return Div(z, Add(one, Exp(Sub(Zero(), z))));
+    case ActivationKind::kSilu: return Div(z, Add(one, Exp(Mul(Set(-rule.gain), z))));
     case ActivationKind::kGeluTanh: {
       const Floats cubic = Mul(Set(0.0713548163f), Mul(z, z));
       return Div(z, Add(one, Exp(Mul(z, Sub(Set(-1.5957691216f), cubic)))));
@@ -44,6 +44,7 @@ void ActivationRow(const ActivationRule& rule, const float* x, const float* gate
     if (gated != nullptr) {
       Floats factor = Load(gated + i, lanes);
       if (rule.limit > 0) factor = Max(least, Min(most, factor));
+      if (rule.factor_offset != 0) factor = Add(factor, Set(rule.factor_offset));
       value = Mul(value, factor);
     }
     StoreAs(y, i, value, lanes, y_bf16);
