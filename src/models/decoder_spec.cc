@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace sluice {
 
@@ -50,7 +51,11 @@ int64_t DecoderSpec::NumKvLayers() const {
 const AttentionSpec& DecoderSpec::WidestKeys() const {
   return std::max_element(layers.begin(), layers.end(),
                           [](const LayerSpec& a, const LayerSpec& b) {
-                            return a.attention.kv_width() < b.attention.kv_width();
+                            const auto width = [](const AttentionSpec& attention) {
+                              return std::pair(attention.kv_width(),
+                                               attention.block_indexer.has_value());
+                            };
+                            return width(a.attention) < width(b.attention);
                           })
       ->attention;
 }

@@ -61,6 +61,19 @@ struct IndexerSpec {
   float norm_eps = 1e-6F;  // epsilon of the layer norm of the keys
 };
 
+// An indexer that chooses blocks of positions (MiniMax M3): positions [i * block, (i + 1) * block)
+// are block i. Each head makes a choice for one KV head: the blocks with the largest q . k of any
+// position that the row sees. The indexer caches its own keys, one for all heads; heads of q and
+// the key have RMS norms, and RoPE like those of attention.
+struct BlockIndexerSpec {
+  int num_heads = 0;  // number of KV heads
+  int head_dim = 0;   // even
+  int block = 0;      // a multiple of kernels::kBlockUnit
+  int top_k = 0;      // number of blocks; a row that sees no more blocks attends to all of them
+  int local = 1;      // the row's own block and those before it that are always chosen, at least 1
+  std::string prefix = {};  // of the names of its modules, after the attention's name
+};
+
 // Attention to a window and to entries that stand for several earlier tokens each (DeepSeek V4).
 // The vector of a token is the key and the value of all heads, as is an entry. An entry is made of
 // the tokens [i * rate, (i + 1) * rate): with projections c and z of each, and B a bias for each
@@ -192,6 +205,7 @@ struct AttentionSpec {
   // layer has its own.
   int kv_layer = -1;
   std::optional<LatentSpec> latent = {};
+  std::optional<BlockIndexerSpec> block_indexer = {};  // only without `latent`
 
   // If false (num_heads is 0), the layer has no attention, and no keys and values.
   bool exists() const { return num_heads > 0; }
@@ -242,6 +256,7 @@ struct MlpSpec {
   float gate_factor = 1, output_factor = 1;  // multiply the outputs of gate and down
   float limit = 0;                           // ActivationRule::limit
   bool limits_input = false;                 // ActivationRule::limits_input
+  float gain = 1, up_offset = 0;             // ActivationRule::gain and factor_offset
   std::string inner_norm = {};  // an RMS norm of the input of down_projection; "": none
   // After the layer's name: the module with one output, whose sigmoid multiplies the MLP's result;
   // "": none. Only for an MLP in parallel with experts.
@@ -280,6 +295,7 @@ struct MoeSpec {
   kernels::SwigluClamp clamp = {};  // for kClampedSwiglu
   float limit = 0;                  // ActivationRule::limit
   bool limits_input = false;        // ActivationRule::limits_input
+  float gain = 1, up_offset = 0;    // ActivationRule::gain and factor_offset
   bool router_bias = false;
   // Names of tensors with the biases of all experts: "gate_up_proj_bias" [experts, out].
   bool has_bias = false;

@@ -134,6 +134,14 @@ const LatentSpec* LatentOf(const ModelConfig& config) {
   return &*config.spec.layers.front().attention.latent;
 }
 
+// Null if no layer attends to chosen blocks. All layers that do have equal indexers.
+const BlockIndexerSpec* BlockIndexerOf(const ModelConfig& config) {
+  for (const LayerSpec& layer : config.spec.layers) {
+    if (layer.attention.block_indexer) return &*layer.attention.block_indexer;
+  }
+  return nullptr;
+}
+
 void AppendConfig(const ModelConfig& config, std::string& text) {
   Line(text, "layers", fmt::format("{}", config.num_hidden_layers));
   Line(text, "hidden size",
@@ -160,6 +168,15 @@ void AppendConfig(const ModelConfig& config, std::string& text) {
          fmt::format("{} of {}, {} for keys and values", config.num_attention_heads,
                      config.head_dim, config.num_key_value_heads));
   }
+  if (const BlockIndexerSpec* indexer = BlockIndexerOf(config)) {
+    const auto layers = std::count_if(
+        config.spec.layers.begin(), config.spec.layers.end(),
+        [](const LayerSpec& layer) { return layer.attention.block_indexer.has_value(); });
+    Line(
+        text, "indexer",
+        fmt::format("{} heads of {} choose {} blocks of {} positions in {} layers",
+                    indexer->num_heads, indexer->head_dim, indexer->top_k, indexer->block, layers));
+  }
   Line(text, "vocabulary",
        fmt::format("{}, head {}", config.vocab_size,
                    config.tie_word_embeddings ? "tied to the embedding" : "of its own"));
@@ -183,6 +200,10 @@ json::Value ConfigJson(const ModelConfig& config) {
   value.Set("head_dim", config.head_dim);
   if (const LatentSpec* latent = LatentOf(config); latent != nullptr && !latent->compressed)
     value.Set("kv_lora_rank", int64_t{latent->kv_rank});
+  if (const BlockIndexerSpec* indexer = BlockIndexerOf(config)) {
+    value.Set("index_topk_blocks", int64_t{indexer->top_k});
+    value.Set("index_block_size", int64_t{indexer->block});
+  }
   value.Set("vocab_size", config.vocab_size);
   value.Set("max_position_embeddings", config.max_position_embeddings);
   value.Set("tie_word_embeddings", config.tie_word_embeddings);

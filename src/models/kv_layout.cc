@@ -6,6 +6,7 @@ namespace sluice {
 namespace {
 
 int SideDim(const AttentionSpec& attention) {
+  if (attention.block_indexer) return attention.block_indexer->head_dim;
   if (!attention.latent) return 0;
   if (attention.latent->compressed) return attention.latent->compressed->index_dim;
   return attention.latent->indexer ? attention.latent->indexer->head_dim : 0;

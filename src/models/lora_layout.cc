@@ -47,8 +47,8 @@ int64_t SumOf(const std::vector<RowRange>& ranges) {
 }
 
 // Returns whether adapters may replace the vector. RMS norms, biases and scores are replaceable;
-// scalar or per-expert scales and sinks are not. Layer norms (including an indexer's) and mixers'
-// gated norms always use the base's values.
+// scalar or per-expert scales and sinks are not. Norms of indexers, layer norms and mixers' gated
+// norms always use the base's values.
 bool IsReplaceable(const VectorParameter& vector, const std::vector<const void*>& biases,
                    const DecoderSpec& spec, const DecoderWeights& weights) {
   if (vector.target == &weights.scores) return true;
@@ -58,6 +58,7 @@ bool IsReplaceable(const VectorParameter& vector, const std::vector<const void*>
       return vector.target == &layer.mixer.norm;
     };
     return name.ends_with(".weight") && name.find(".indexer.") == std::string::npos &&
+           name.find(".index_") == std::string::npos &&
            name.find(".compressor.") == std::string::npos &&
            spec.norm.kind == NormSpec::Kind::kRms &&
            std::none_of(weights.layers.begin(), weights.layers.end(), is_gated);

@@ -91,6 +91,15 @@ Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages) {
                             param, std::max(tensor_size, num_stages)),
                 param);
   }
+  if (std::any_of(spec.layers.begin(), spec.layers.end(),
+                  [](const LayerSpec& layer) { return layer.attention.block_indexer; })) {
+    const char* param = tensor_size > 1 ? "tensor_parallel_size" : "pipeline_parallel_size";
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} {}: a model that attends to chosen blocks of positions is computed "
+                            "by one rank; leave the option out",
+                            param, std::max(tensor_size, num_stages)),
+                param);
+  }
   const auto num_layers = static_cast<int64_t>(spec.layers.size());
   if (num_stages > num_layers)
     return TooMany("pipeline_parallel_size", num_stages, num_layers, "layers");

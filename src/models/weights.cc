@@ -238,6 +238,18 @@ void AddIndexer(ParameterList& list, const std::string& prefix, const LatentSpec
   AddVector(list, prefix + ".k_norm.bias", indexer.head_dim, weights.index_norm_bias);
 }
 
+// One rank has the whole model.
+void AddBlockIndexer(ParameterList& list, const std::string& prefix, const BlockIndexerSpec& spec,
+                     const DecoderSpec& decoder, AttentionWeights& weights) {
+  const std::string name = fmt::format("{}.{}", prefix, spec.prefix);
+  AddLinear(list, {{name + "q_proj", int64_t{spec.num_heads} * spec.head_dim}}, decoder.hidden_size,
+            /*has_bias=*/false, weights.index_q);
+  AddLinear(list, {{name + "k_proj", spec.head_dim}}, decoder.hidden_size, /*has_bias=*/false,
+            weights.index_k);
+  AddNorm(list, name + "q_norm", spec.head_dim, decoder.norm_weight_offset, weights.index_q_norm);
+  AddNorm(list, name + "k_norm", spec.head_dim, decoder.norm_weight_offset, weights.index_norm);
+}
+
 // Adds a vector that is stored as a matrix [rows, width].
 void AddTable(ParameterList& list, const std::string& tensor, int64_t rows, int64_t width,
               std::vector<float>& target) {
@@ -429,6 +441,7 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
                             {cut.EachQuery(prefix + "." + spec.sinks_tensor, spec)},
                             &weights.sinks});
   }
+  if (spec.block_indexer) AddBlockIndexer(list, prefix, *spec.block_indexer, decoder, weights);
   // The scales of the keys and values that the layer reads. They may belong to another layer.
   list.kv_scales.push_back(
       {.attention = spec.has_own_kv()

@@ -68,6 +68,9 @@ struct AttentionWeights {
   LinearWeights index_k;                           // [head_dim, hidden]
   LinearWeights index_weights;                     // [heads, hidden]
   std::vector<float> index_norm, index_norm_bias;  // [head_dim] each
+  // For BlockIndexerSpec: index_q is [heads * head_dim, hidden], and there are index_k, index_norm
+  // and the norm of the heads of q, [head_dim].
+  std::vector<float> index_q_norm;
   // For CompressedSpec, else empty. k_norm and index_norm are then [qk_dim] and [index_dim], there
   // are no key_up, value_up, index_k and index_norm_bias, and `output` is [hidden, output_groups *
   // output_rank].

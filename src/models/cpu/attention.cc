@@ -172,7 +172,9 @@ void CpuWalk::operator()(const program::Attend& op) {
     return kernels::Attention(pool_, rows, slices, spec.span, q, stride, spec.num_heads, scores,
                               out, op.type, scratch, chosen);
   }
-  if (op.chosen != program::kNone) {
+  if (spec.block_indexer) {
+    chosen = ChosenBlocksOf(op, *spec.block_indexer, slices);
+  } else if (op.chosen != program::kNone) {
     const int top_k = spec.latent->indexer->top_k;
     chosen = {.positions = I32At(op.chosen, top_k), .stride = top_k, .most = top_k};
   }

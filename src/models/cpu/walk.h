@@ -101,6 +101,7 @@ class CpuWalk : private program::Walk<CpuWalk> {
   void operator()(const program::Attend& op);
   void operator()(const program::LatentAppend& op);
   void operator()(const program::ChoosePositions& op);
+  void operator()(const program::ChooseBlocks& op);
   void operator()(const program::AbsorbQueries& op);
   void operator()(const program::ExpandValues& op);
   void operator()(const program::RotateHeads& op);
@@ -198,6 +199,10 @@ class CpuWalk : private program::Walk<CpuWalk> {
   void NormQk(const program::RopeAppend& op, const AttentionSpec& spec, float* q) const;
   void NormWholeRows(const program::RopeAppend& op, const AttentionSpec& spec, float* q) const;
   void MakeValues(const program::RopeAppend& op, const AttentionSpec& spec, float* k) const;
+  // Returns the lists of blocks that rows attend to, or none if all rows attend to all positions.
+  kernels::ChosenPositions ChosenBlocksOf(const program::Attend& op,
+                                          const BlockIndexerSpec& indexer,
+                                          std::span<const kernels::AttentionSlice> slices) const;
   // `stride`: number of elements from one row of q to the next.
   void TuneTemperature(const AttentionSpec& spec, float* q, int64_t stride) const;
   // Adds position embeddings only, without type embeddings.

@@ -46,6 +46,7 @@ std::string MissingKernel(const DecoderSpec& spec) {
   if (spec.final_norm_eps_factor != 1) return "norms with separate epsilons";
   if (spec.placeholders[0] >= 0) return "tokens that stand for parts of images";
   for (const LayerSpec& layer : spec.layers) {
+    if (layer.attention.block_indexer) return "attention to chosen blocks of positions";
     if (layer.attention.latent && layer.attention.latent->compressed)
       return "attention to entries that stand for several tokens";
     if (layer.moe && layer.moe->score == kernels::RouterScore::kSqrtSoftplus)
@@ -86,6 +87,9 @@ std::string MissingKernel(const DecoderSpec& spec) {
     if ((has_mlp && is_plain(layer.mlp.is_gated(), layer.mlp.activation)) ||
         (layer.moe && is_plain(layer.moe->is_gated(), layer.moe->activation)))
       return "an MLP without a gate";
+    const auto has_factors = [](const auto& spec) { return spec.gain != 1 || spec.up_offset != 0; };
+    if (has_factors(layer.mlp) || (layer.moe && has_factors(*layer.moe)))
+      return "a gain or an offset of an MLP's activation";
     if (layer.mlp.limit != 0 || (layer.moe && layer.moe->limit != 0))
       return "clamped inputs of an MLP's product";
     const auto missing_activation = [](Activation activation) -> std::string {

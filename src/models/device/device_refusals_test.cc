@@ -89,6 +89,8 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
                 attention.temperature_tuning = {.floor_scale = 8, .power = 0.5};
               }),
               HasSubstr("a power of the position"));
+  EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.block_indexer.emplace(); }),
+              HasSubstr("attention to chosen blocks of positions"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.positions.module = "positions"; }),
               HasSubstr("learnt embeddings of positions"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.final_norm_eps_factor = 2; }),
@@ -106,6 +108,8 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
   };
   EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.is_parallel = true; }),
               HasSubstr("attention and MLP side by side"));
+  EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.gain = 1.5F; }), HasSubstr("a gain"));
+  EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.up_offset = 1; }), HasSubstr("an offset"));
   EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.gate_projection = ""; }),
               HasSubstr("an MLP without a gate"));
   EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.limit = 7; }),

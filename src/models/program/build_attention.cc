@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "kernels/attention.h"
+#include "kernels/select_blocks.h"
 #include "models/kv_layout.h"
 #include "models/program/decoder_builder.h"
 
@@ -130,7 +131,14 @@ void DecoderBuilder::BeginAttention(size_t index, int64_t cache_layer) {
     to_.program().states.push_back({.name = fmt::format("keys and values of layer {}", index),
                                     .layer = cache_layer,
                                     .bytes_per_token = 2 * spec.kv_width() * bits / 8});
+    // All layers have room for an indexer's keys if one has an indexer.
+    if (const int side = KvLayoutOf(spec_, options_).side_dim; side > 0) {
+      to_.program().states.push_back({.name = fmt::format("keys of the indexer of layer {}", index),
+                                      .layer = cache_layer,
+                                      .bytes_per_token = side * bits / 8});
+    }
   }
+  if (spec.block_indexer) EmitBlockIndexer(index, cache_layer);
   const StageRows::Keys* const keys = stage_rows_.Find(append.model_layer);
   if (keys == nullptr) return;
   to_.Emit(CopyColumns{.from = {.buffer = qkv,
@@ -138,6 +146,42 @@ void DecoderBuilder::BeginAttention(size_t index, int64_t cache_layer) {
                                 .stride = spec.row_width()},
                        .to = MessageOf(*keys),
                        .width = 2 * keys->width});
+}
+
+BufferId DecoderBuilder::ChosenBlocks(const AttentionSpec& spec) {
+  if (!spec.block_indexer) return kNone;
+  const int64_t count = int64_t{spec.block_indexer->num_heads} * spec.block_indexer->top_k;
+  return to_.Array("chosen_blocks", Extent::kStep, count * int64_t{sizeof(int32_t)});
+}
+
+void DecoderBuilder::EmitBlockIndexer(size_t index, int64_t cache_layer) {
+  const AttentionSpec& spec = share_.layers[index].attention;
+  const AttentionWeights& weights = weights_.layers[index].attention;
+  const BlockIndexerSpec& indexer = *spec.block_indexer;
+  // The layers share these rows, so their input types must be equal: F32 in models with experts
+  // (DecoderSpec::SplitsInputs).
+  for (const LinearWeights* one : {&weights.index_q, &weights.index_k})
+    CHECK(to_.InputType(one->inputs) == to_.InputType(weights.qkv.inputs));
+  const int64_t width = int64_t{indexer.num_heads} * indexer.head_dim;
+  const BufferId q = to_.F32("index_queries", Extent::kStep, width);
+  const BufferId k = to_.F32("index_keys", Extent::kStep, indexer.head_dim);
+  to_.Multiply(weights.index_q, Normed(), q, width, hidden_);
+  to_.Multiply(weights.index_k, Normed(), k, indexer.head_dim, hidden_);
+  const int64_t scratch_bytes =
+      kernels::SelectBlocksScratchBytes(KvLayoutOf(spec, options_), indexer.num_heads,
+                                        indexer.block, options_.max_context, num_threads_);
+  to_.Emit(ChooseBlocks{.attention = to_.Attention(spec),
+                        .cache_layer = cache_layer,
+                        .q = q,
+                        .k = k,
+                        .q_norm = to_.Vector(weights.index_q_norm, true),
+                        .k_norm = to_.Vector(weights.index_norm, true),
+                        .cos_sin = RopeTableOf(spec.rope_table),
+                        .chosen = ChosenBlocks(spec),
+                        .scratch = to_.Array("choice_scratch", Extent::kOnce, scratch_bytes),
+                        .scratch_bytes = scratch_bytes,
+                        .k_scale = weights.kv_scales.k,
+                        .v_scale = weights.kv_scales.v});
 }
 
 void DecoderBuilder::PrepareHeads(const AttentionSpec& spec, const AttentionWeights& weights,
@@ -283,6 +327,7 @@ DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
                            .out = out,
                            .type = type,
                            .allows_bf16 = type == ElementType::kBF16,
+                           .chosen = ChosenBlocks(spec),
                            .scratch = to_.Array("attention_scratch", Extent::kOnce, scratch_bytes),
                            .scratch_bytes = scratch_bytes,
                            .sinks = to_.Vector(weights.sinks, spec.sinks),

@@ -18,10 +18,10 @@ GateMul RuleOf(kernels::ActivationKind kind, bool is_gated, float limit) {
   return {.gate = Gate::kRule, .rule = {.kind = kind, .limit = limit}, .is_gated = is_gated};
 }
 
-// `limit`: as ActivationRule::limit.
-GateMul GateOf(Activation activation, bool is_gated, float limit) {
+// `limit`: as ActivationRule::limit. `has_factors`: whether its gain and offset have effect.
+GateMul GateOf(Activation activation, bool is_gated, float limit, bool has_factors) {
   using kernels::ActivationKind;
-  const bool is_common = is_gated && limit == 0;
+  const bool is_common = is_gated && limit == 0 && !has_factors;
   switch (activation) {
     case Activation::kSilu:
       return is_common ? GateMul{.gate = Gate::kSilu}
@@ -43,8 +43,11 @@ GateMul GateOf(Activation activation, bool is_gated, float limit) {
 // Returns the gate of an MLP or of experts.
 template <typename Spec>
 GateMul GateOf(const Spec& spec) {
-  GateMul gate = GateOf(spec.activation, spec.is_gated(), spec.limit);
+  const bool has_factors = spec.gain != 1 || spec.up_offset != 0;
+  GateMul gate = GateOf(spec.activation, spec.is_gated(), spec.limit, has_factors);
   gate.rule.limits_input = spec.limits_input;
+  gate.rule.gain = spec.gain;
+  gate.rule.factor_offset = spec.up_offset;
   return gate;
 }
 

@@ -60,6 +60,12 @@ struct Coster {
     return {.position_bytes = spec.head_dim * kv_bytes,
             .position_operations = 2 * int64_t{spec.num_heads} * spec.head_dim};
   }
+  Cost operator()(const ChooseBlocks& op) const {
+    const BlockIndexerSpec& spec =
+        *program.attentions[static_cast<size_t>(op.attention)].block_indexer;
+    return {.position_bytes = spec.head_dim * kv_bytes,
+            .position_operations = 2 * int64_t{spec.num_heads} * spec.head_dim};
+  }
   Cost operator()(const AbsorbQueries& op) const {
     const LatentSpec& spec = *program.attentions[static_cast<size_t>(op.attention)].latent;
     return Heads(op.key_up, spec.kv_rank, spec.nope_dim);

@@ -139,6 +139,9 @@ class DecoderBuilder {
 
   // Computes gates from the input of q, k and v, in the type that the gate's own product reads.
   void MakeAttentionGates(size_t index);
+  // Return the buffer of the blocks that rows attend to, or kNone, and emit the choice of them.
+  BufferId ChosenBlocks(const AttentionSpec& spec);
+  void EmitBlockIndexer(size_t index, int64_t cache_layer);
   static int64_t NumGates(const AttentionSpec& spec) {
     return spec.gate == AttentionGate::kEachHead ? spec.num_heads : spec.q_width();
   }

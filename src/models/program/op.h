@@ -675,14 +675,16 @@ struct Classify {
   }
 };
 
-using Op = std::variant<
-    SkipUnless, Parts, Embed, MixTable, AddEmbeddings, RopeTable, Receive, Send, Progress, Norm,
-    LayerNorm, NormRows, Scale, Add, Mix, CopyColumns, TakeHidden, JoinNorms, HandRows, KeepRows,
-    Gather, Convert, Project, GateMul, RopeAppend, AppendReceived, Attend, GateAttended, LimitRows,
-    NormHeads, CopyHeads, NormTo, LatentAppend, ChoosePositions, AbsorbQueries, ExpandValues,
-    RotateHeads, CompressKeys, ListPositions, ProjectGroups, CollapseStreams, ExpandStreams,
-    Convolve, UpdateState, GateStates, Route, GateShared, GroupExperts, ProjectExperts,
-    CombineExperts, FinishLogits, CopyResults, Score, MeanTexts, Classify, PlaceImages, AddImages,
-    TakePatches, AddPositions, Regroup, MergePatches, Clamp, Standardize, StoreImage>;
+using Op =
+    std::variant<SkipUnless, Parts, Embed, MixTable, AddEmbeddings, RopeTable, Receive, Send,
+                 Progress, Norm, LayerNorm, NormRows, Scale, Add, Mix, CopyColumns, TakeHidden,
+                 JoinNorms, HandRows, KeepRows, Gather, Convert, Project, GateMul, RopeAppend,
+                 AppendReceived, Attend, GateAttended, LimitRows, NormHeads, CopyHeads, NormTo,
+                 LatentAppend, ChoosePositions, ChooseBlocks, AbsorbQueries, ExpandValues,
+                 RotateHeads, CompressKeys, ListPositions, ProjectGroups, CollapseStreams,
+                 ExpandStreams, Convolve, UpdateState, GateStates, Route, GateShared, GroupExperts,
+                 ProjectExperts, CombineExperts, FinishLogits, CopyResults, Score, MeanTexts,
+                 Classify, PlaceImages, AddImages, TakePatches, AddPositions, Regroup, MergePatches,
+                 Clamp, Standardize, StoreImage>;
 
 }  // namespace sluice::program

@@ -63,7 +63,8 @@ struct Attend {
   BufferId out = kNone;  // `type` [rows, heads, value_dim]
   ElementType type = ElementType::kF32;
   bool allows_bf16 = false;  // whether queries and attention weights may be rounded to BF16
-  BufferId chosen = kNone;   // from ChoosePositions; kNone: rows attend to all positions
+  // From ChoosePositions or ChooseBlocks; kNone: rows attend to all positions.
+  BufferId chosen = kNone;
   // From ListPositions, with `chosen`: I32 [rows], the lengths of the lists, which hold up to
   // `most_chosen` rows of the cache (KvLayout::Rows).
   BufferId counts = kNone;
@@ -137,6 +138,31 @@ struct ChoosePositions {
     use(cos_sin, Access::kRead);
     use(scratch, Access::kScratch);
     use(narrow_q, Access::kScratch);
+    use(chosen, Access::kWrite);
+  }
+};
+
+// Chooses the blocks of positions to which each KV head of each row attends (BlockIndexerSpec).
+// Heads of q, and k, are RMS-normalized and rotated; k is appended to the cache next to keys and
+// values.
+struct ChooseBlocks {
+  static constexpr const char* kName = "ChooseBlocks";
+  AttentionId attention = kNone;
+  int64_t cache_layer = 0;
+  BufferId q = kNone;  // F32 [rows, heads, head_dim]
+  BufferId k = kNone;  // F32 [rows, head_dim]
+  VectorId q_norm = kNone, k_norm = kNone;
+  BufferId cos_sin = kNone;
+  BufferId chosen = kNone;  // I32 [rows, heads, top_k]
+  BufferId scratch = kNone;
+  int64_t scratch_bytes = 0;
+  float k_scale = 1, v_scale = 1;
+  template <typename Use>
+  void Operands(Use&& use) const {
+    use(q, Access::kUpdate);
+    use(k, Access::kUpdate);
+    use(cos_sin, Access::kRead);
+    use(scratch, Access::kScratch);
     use(chosen, Access::kWrite);
   }
 };

@@ -44,11 +44,11 @@ const OpCheck kOpChecks[] = {
 // operands to a single kernel, which has its own check, or they need ranks.
 const char* const kCheckedByModels[] = {
     "SkipUnless", "Embed", "AddEmbeddings", "Receive", "Send", "Progress", "Gather", "Project",
-    "RopeAppend", "AppendReceived", "Attend", "LatentAppend", "ChoosePositions", "AbsorbQueries",
-    "ExpandValues", "RotateHeads", "CompressKeys", "ListPositions", "ProjectGroups",
-    "CollapseStreams", "ExpandStreams", "Route", "GateShared", "GroupExperts", "ProjectExperts",
-    "CombineExperts", "CopyResults", "Score", "MeanTexts", "Classify", "TakeHidden", "JoinNorms",
-    "HandRows",
+    "RopeAppend", "AppendReceived", "Attend", "LatentAppend", "ChoosePositions", "ChooseBlocks",
+    "AbsorbQueries", "ExpandValues", "RotateHeads", "CompressKeys", "ListPositions",
+    "ProjectGroups", "CollapseStreams", "ExpandStreams", "Route", "GateShared", "GroupExperts",
+    "ProjectExperts", "CombineExperts", "CopyResults", "Score", "MeanTexts", "Classify",
+    "TakeHidden", "JoinNorms", "HandRows",
     // Checked by tower_golden_test.cc.
     "PlaceImages", "AddImages", "TakePatches", "AddPositions", "StoreImage",
     // Operators of devices, checked by kernels/cuda/checks and device_golden_test.cc.
