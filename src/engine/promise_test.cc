@@ -322,19 +322,18 @@ TEST_P(Promise, HoldsHoweverTheWorkIsCut) {
 
 // The later checkpoints have layers with a chunk or a window, and so groups of blocks, or recurrent
 // states. Llama 4 also has experts and an FP8 cache.
-INSTANTIATE_TEST_SUITE_P(Models, Promise,
-                         ::testing::Values(Subject{"llama-bf16", 20}, Subject{"qwen3-bf16", 20},
-                                           Subject{"llama4-quark-fp8", 10, 3},
-                                           Subject{"tiny-qwen2-window", 10},
-                                           Subject{"tiny-deepseek-v3", 20},
-                                           Subject{"tiny-deepseek-v32", 20},
-                                           Subject{"tiny-lfm2", 20}, Subject{"tiny-qwen3-next", 20},
-                                           Subject{"tiny-deepseek-v4", 20, 1}),
-                         [](const auto& info) {
-                           std::string name = info.param.folder;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Promise,
+    ::testing::Values(Subject{"llama-bf16", 20}, Subject{"qwen3-bf16", 20},
+                      Subject{"llama4-quark-fp8", 10, 3}, Subject{"tiny-qwen2-window", 10},
+                      Subject{"tiny-deepseek-v3", 20}, Subject{"tiny-deepseek-v32", 20},
+                      Subject{"tiny-minimax-m3", 20, 1}, Subject{"tiny-lfm2", 20},
+                      Subject{"tiny-qwen3-next", 20}, Subject{"tiny-deepseek-v4", 20, 1}),
+    [](const auto& info) {
+      std::string name = info.param.folder;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 class HeadPromise : public Promise {};
 

@@ -224,7 +224,8 @@ INSTANTIATE_TEST_SUITE_P(Recurrent, DefaultModeTest,
 // Checkpoints of tools/checkpoints/further_variants.py.
 INSTANTIATE_TEST_SUITE_P(
     Further, Float32ModeTest,
-    ::testing::Values("tiny-laguna", "tiny-laguna-numbers", "tiny-kolibri", "tiny-cohere2-moe",
+    ::testing::Values("tiny-laguna", "tiny-laguna-numbers", "tiny-minimax-m3",
+                      "tiny-minimax-m3-text", "tiny-kolibri", "tiny-cohere2-moe",
                       "tiny-cohere2-moe-sum", "tiny-cohere-heads", "tiny-gptj", "tiny-codegen",
                       "tiny-nanochat", "tiny-lara-mini", "tiny-axk1", "tiny-axk1-unbiased",
                       "tiny-nemotron-h-latent", "tiny-gpt2", "tiny-gpt-bigcode",
@@ -235,7 +236,8 @@ INSTANTIATE_TEST_SUITE_P(
     TestName);
 INSTANTIATE_TEST_SUITE_P(
     Further, DefaultModeTest,
-    ::testing::Values("tiny-laguna", "tiny-laguna-numbers", "tiny-kolibri", "tiny-cohere2-moe-sum",
+    ::testing::Values("tiny-laguna", "tiny-laguna-numbers", "tiny-minimax-m3",
+                      "tiny-minimax-m3-text", "tiny-kolibri", "tiny-cohere2-moe-sum",
                       "tiny-cohere-heads", "tiny-gptj", "tiny-codegen", "tiny-nanochat",
                       "tiny-axk1-unbiased", "tiny-nemotron-h-latent", "tiny-gpt2",
                       "tiny-gpt-bigcode", "tiny-gpt-neo", "tiny-opt", "tiny-biogpt",

@@ -106,6 +106,8 @@ Result<Activation> ReadActivation(const JsonFields& fields, const ModelFamily& f
     if (!name) continue;
     // Only families with xIELU have its parameters.
     if (*name == "xielu" && activation == Activation::kXielu) continue;
+    if (!family.defaults.own_activation.empty() && *name == family.defaults.own_activation)
+      continue;
     const auto known = std::find_if(std::begin(kActivations), std::end(kActivations),
                                     [&](const auto& entry) { return entry.first == *name; });
     if (known == std::end(kActivations)) {

@@ -52,7 +52,8 @@ TEST_P(PromiseTest, LayersThatDiffer) {
   for (const char* name :
        {"tiny-gemma4-shared", "tiny-gemma4-experts", "tiny-deepseek-v3", "tiny-deepseek-v2",
         "tiny-mistral4", "tiny-minicpm3", "tiny-deepseek-v32", "tiny-glm-dsa", "tiny-afmoe",
-        "tiny-apertus", "tiny-cohere2", "tiny-muse-glimmer", "tiny-phimoe", "tiny-step3p7"}) {
+        "tiny-apertus", "tiny-cohere2", "tiny-muse-glimmer", "tiny-phimoe", "tiny-step3p7",
+        "tiny-minimax-m3"}) {
     const LogitRows expected = MakeRunner(name, 1)->RunAlone(tokens, tokens.size());
     for (const int num_threads : {1, 3}) {
       const auto runner = MakeRunner(name, num_threads);

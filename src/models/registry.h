@@ -50,6 +50,8 @@ struct ConfigDefaults {
   bool attention_bias = false;
   bool mlp_bias = false;
   Activation activation = Activation::kSilu;
+  // Another name of `activation` in config.json; "": none.
+  std::string_view own_activation = {};
   bool is_nested = false;    // the decoder's fields are in text_config
   bool may_be_flat = false;  // whether older files have them at the top level instead
   // max_position_embeddings is the length after RoPE scaling, not before.
@@ -193,6 +195,8 @@ struct ModelFamily {
   FAMILY(kMimoV2Flash)                \
   FAMILY(kMiniCpm3)                   \
   FAMILY(kMiniMaxM2)                  \
+  FAMILY(kMiniMaxM3)                  \
+  FAMILY(kMiniMaxM3Text)              \
   FAMILY(kMinistral)                  \
   FAMILY(kMinistral3)                 \
   FAMILY(kMistral)                    \

@@ -47,13 +47,14 @@ bool IsSuperfluous(std::string_view name, const DecoderSpec& spec) {
 
 // Returns whether a tensor belongs to the image or audio part of a model, which text does not use.
 bool IsOfImages(std::string_view name) {
-  constexpr std::array<std::string_view, 28> kPrefixes = {"vision_model.",
+  constexpr std::array<std::string_view, 29> kPrefixes = {"vision_model.",
                                                           "visual.",
                                                           "model.visual.",
                                                           "multi_modal_projector.",
                                                           "model.vision_model.",
                                                           "vision_tower.",
                                                           "model.multi_modal_projector.",
+                                                          "patch_merge_mlp.",
                                                           "model.vision_tower.",
                                                           "audio_tower.",
                                                           "model.audio_tower.",

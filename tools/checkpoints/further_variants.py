@@ -32,6 +32,28 @@ FURTHER = {
     "tiny-laguna-numbers": {**COMMON, **TINY, **EXPERTS, "model_type": "laguna", "architectures": ["LagunaForCausalLM"],
                             "intermediate_size": 48, "shared_expert_intermediate_size": 24, "num_hidden_layers": 2,
                             "gating": "per-element", "attention_bias": True, "tie_word_embeddings": True},
+    # Blocks of 16 positions, of which a row of the last two layers attends to 3; limits that take effect.
+    "tiny-minimax-m3": {"model_type": "minimax_m3_vl", "architectures": ["MiniMaxM3SparseForConditionalGeneration"], "tie_word_embeddings": False,
+                        "text_config": {**{key: value for key, value in COMMON.items() if key != "hidden_act"}, **TINY,
+                                        "model_type": "minimax_m3_vl_text", "num_hidden_layers": 3, "intermediate_size": 16,
+                                        "dense_intermediate_size": 48, "shared_intermediate_size": 24, "num_local_experts": 6,
+                                        "num_experts_per_tok": 2, "routed_scaling_factor": 1.4, "rotary_dim": 8, "swiglu_alpha": 1.3,
+                                        "swiglu_limit": 0.7, "index_n_heads": 2, "index_head_dim": 12, "index_block_size": 16,
+                                        "index_topk_blocks": 3, "index_local_blocks": 1,
+                                        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+                                        "layer_types": ["full_attention", "minimax_m3_sparse", "minimax_m3_sparse"],
+                                        "mlp_layer_types": ["dense", "sparse", "sparse"], "tie_word_embeddings": False},
+                        "vision_config": {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+                                          "image_size": 28, "patch_size": 14}, "image_token_index": 1000, "video_token_index": 1001,
+                        "projector_hidden_size": 16},
+    # The text part alone, whose modules have other names; two local blocks, the default limits.
+    "tiny-minimax-m3-text": {**{key: value for key, value in COMMON.items() if key != "hidden_act"}, **TINY,
+                             "model_type": "minimax_m3_vl_text", "architectures": ["MiniMaxM3VLForCausalLM"], "num_hidden_layers": 2,
+                             "intermediate_size": 16, "dense_intermediate_size": 24, "shared_intermediate_size": 24,
+                             "num_local_experts": 4, "num_experts_per_tok": 2, "rotary_dim": 16, "index_n_heads": 2, "index_head_dim": 16,
+                             "index_block_size": 16, "index_topk_blocks": 3, "index_local_blocks": 2, "rope_theta": 10000.0,
+                             "layer_types": ["minimax_m3_sparse"] * 2, "mlp_layer_types": ["dense", "sparse"],
+                             "tie_word_embeddings": False},
     "tiny-kolibri": {**COMMON, **TINY, **EXPERTS, "model_type": "kolibri1", "architectures": ["Kolibri1ForCausalLM"],
                      "shared_expert_intermediate_size": 24, "num_hidden_layers": 3, "sliding_window": 20, "norm_topk_prob": True,
                      "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_theta": 10000.0,
@@ -147,7 +169,8 @@ FURTHER = {
                                                 "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
 }
 # Families whose transformers models use other tensor names than published checkpoints.
-FURTHER_PUBLISHED = ("laguna", "kolibri1", "cohere2_moe", "lara_mini", "axk1", "mimo_v2_flash", "beam", "aria_text", "apertus1p5_text")
+FURTHER_PUBLISHED = ("laguna", "kolibri1", "cohere2_moe", "lara_mini", "axk1", "mimo_v2_flash", "beam", "aria_text", "apertus1p5_text",
+                     "minimax_m3_vl")
 
 
 def as_published(name, state):

@@ -126,6 +126,7 @@ FAMILIES |= {
     "beam": {**SILU, **WINDOW, **MOE, "num_experts": 8, "n_group": 2, "topk_group": 1, "routed_scaling_factor": 2.0},
     "apertus1p5_text": {"hidden_act": "xielu"}, "gemma4_unified_text": {**GELU, **WINDOW, "global_head_dim": 32},
     "nanochat": {"hidden_act": "relu2", "final_logit_softcapping": 3.0}, "bitnet": {"hidden_act": "relu2"},
+    "minimax_m3_vl_text": {**SILU, "num_local_experts": 8, "num_experts_per_tok": 3, "dense_intermediate_size": 40, "shared_intermediate_size": 40},
     "aria_text": {**SILU, "moe_num_experts": 6, "moe_topk": 3, "moe_num_shared_experts": 1},
     "persimmon": {"hidden_act": "relu2", "partial_rotary_factor": 0.25, "qk_layernorm": False},
     "gptj": {"activation_function": "gelu_new", "rotary_dim": 8, "n_inner": 80, "tie_word_embeddings": False},

@@ -28,6 +28,8 @@ PUBLISHED = {
     "glm4_moe": {"head_dim": 128},
     "granitemoehybrid": {"num_hidden_layers": 40, "layer_types": (["mamba"] * 5 + ["attention"] + ["mamba"] * 4) * 4},
     "llama4": {"architectures": ["Llama4ForConditionalGeneration"]},
+    "minimax_m3_vl_text": {"layer_types": ["full_attention"] * 3 + ["minimax_m3_sparse"] * 57, "mlp_layer_types": ["dense"] * 3 + ["sparse"] * 57,
+                           "rope_parameters": {"rope_theta": 5000000.0, "rope_type": "default", "partial_rotary_factor": 0.5}},
     "qwen3_5": {"architectures": ["Qwen3_5ForConditionalGeneration"]},
     "qwen3_5_moe": {"architectures": ["Qwen3_5MoeForConditionalGeneration"]},
     "starcoder2": {"bos_token_id": 0, "eos_token_id": 0},
