@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// If arrays are kept apart, a gap follows each array and no two share memory, so that writes beyond
-// an array are detected (DevicePool). The planned size does not change.
+// If arrays are kept apart, a gap follows each array and no two arrays share memory, so that writes
+// beyond an array are detected (DevicePool). The planned size does not change.
 class ArrayCutter {
  public:
   explicit ArrayCutter(bool keeps_apart = false) : keeps_apart_(keeps_apart) {}
@@ -27,8 +27,8 @@ class ArrayCutter {
     return offset;
   }
 
-  // Arrays taken after this call are never used at the same time as those taken since planned_end()
-  // was `end`, so they may share memory.
+  // Lets arrays taken after this call share memory with those taken since planned_end() was `end`.
+  // REQUIRES: they are never used at the same time.
   void ShareFrom(int64_t end) { planned_end_ = end; }
   int64_t planned_end() const { return planned_end_; }
 

@@ -34,7 +34,7 @@ cudaGraph_t Recorded(void* recorded) {
 cudaGraphExec_t Graph(void* graph) {
   return static_cast<cudaGraphExec_t>(graph);
 }
-// Has the runtime make a handle.
+// Creates a handle with a function of the runtime.
 template <typename Handle, typename Make>
 int Made(void** handle, const Make& make) {
   Handle made = nullptr;
@@ -190,7 +190,7 @@ bool IsIntegratedCudaDevice(int ordinal) {
 }
 
 Result<bool> OverlapsKernels(const DeviceInfo& info) {
-  // Graphs have it from the driver of CUDA 12.3 on.
+  // CUDA graphs support overlapping launches since the driver of CUDA 12.3.
   constexpr int kFirstCapability = 90, kFirstDriver = 12030;
   const char* const value = std::getenv("SLUICE_KERNEL_OVERLAP");
   const std::string_view wanted = value == nullptr || *value == '\0' ? "1" : value;

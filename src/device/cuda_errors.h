@@ -17,8 +17,8 @@ bool IsFatalCudaError(cudaError_t code);
 Error CudaFailure(const std::string& purpose, cudaError_t code);
 
 // Returns kUnsupported with the reason why no device can be used. `code`: result of
-// cudaGetDeviceCount. The versions: the one that the driver supports (0: no driver), and the one
-// that the program was built with.
+// cudaGetDeviceCount. `driver_version`: the version that the driver supports (0: no driver).
+// `runtime_version`: the version that the program was built with.
 Error NoCudaDevice(cudaError_t code, int driver_version, int runtime_version);
 
 }  // namespace sluice

@@ -22,7 +22,7 @@ enum class DeviceKind : uint8_t { kCuda, kEmulated, kHip };
 constexpr bool IsGpu(DeviceKind kind) {
   return kind != DeviceKind::kEmulated;
 }
-// The name as in --device.
+// Returns the name that --device accepts.
 constexpr const char* DeviceKindName(DeviceKind kind) {
   return kind == DeviceKind::kCuda ? "cuda" : kind == DeviceKind::kHip ? "hip" : "emulated";
 }
@@ -32,9 +32,9 @@ struct DeviceInfo {
   int ordinal = 0;
   std::string name;  // "NVIDIA H200"
   std::string uuid;
-  int compute_major = 0, compute_minor = 0;  // 9, 0: Hopper; of AMD 9, 4: gfx942; 9, 5: gfx950
+  int compute_major = 0, compute_minor = 0;  // 9, 0: Hopper; on AMD 9, 4: gfx942, and 9, 5: gfx950
   int num_multiprocessors = 0;
-  int64_t total_bytes = 0;  // of memory
+  int64_t total_bytes = 0;  // size of the device's memory
   int64_t l2_bytes = 0;
   int64_t max_shared_bytes = 0;  // maximum for one block of threads
   int64_t memory_bus_bits = 0;
@@ -63,7 +63,7 @@ class DeviceBuffer {
   }
   ~DeviceBuffer();
 
-  // A device address, not accessible here, unless the memory is the host's.
+  // A device address. The host can use it only if this is host memory.
   void* data() const { return data_; }
   template <typename T>
   T* As() const {
@@ -85,13 +85,14 @@ class DeviceEvent {
   virtual ~DeviceEvent() = default;
   // Waits until the stream has passed the last Record. Returns immediately if there was none.
   virtual Status Synchronize() = 0;
-  // Time between the last Record of `begin` and that of this event, both passed. 0 if emulated.
+  // Returns the time between the last Record of `begin` and the last Record of this event. 0 if
+  // emulated. REQUIRES: the stream has passed both.
   virtual Result<double> SecondsSince(DeviceEvent& begin) = 0;
 };
 
-// Recorded work of a stream, which can be enqueued again as a whole: a CUDA graph. It uses the
-// recorded addresses and numbers, and reads the memory at those addresses when it runs. Ownership:
-// the memory it uses must outlive it, and it must outlive its runs.
+// Recorded work of a stream, which can be enqueued again as a whole: a CUDA graph. A replay uses
+// the recorded addresses and numbers, and reads the memory at those addresses when it runs.
+// Ownership: the memory must outlive the graph, and the graph must outlive its replays.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
@@ -122,17 +123,17 @@ class DeviceStream {
   // For kernel launchers.
   virtual StreamHandle handle() = 0;
 
-  // Like Synchronize, for the work before the event's last Record by this stream; the error may be
-  // that of later work.
+  // Like Synchronize, but waits only for the work before this stream's last Record of the event.
+  // The returned error may come from later work.
   virtual Status SynchronizeUntil(DeviceEvent& /*event*/) { return Synchronize(); }
 
-  // Until EndCapture, work is recorded instead of run. Allowed are launches, copies on the device
-  // and fills; waiting, copying from or to the host, or recording an event fails the recording.
+  // Until EndCapture, work is recorded instead of run. Launches, copies on the device and fills are
+  // allowed. Waiting, copying from or to the host, or recording an event makes the recording fail.
   // kUnsupported if the stream cannot record.
   virtual Status BeginCapture();
-  // The recorded work, ready to run: Replay allocates nothing. Waits for the stream. Returns the
-  // error of anything that failed since BeginCapture; the stream then remains usable. REQUIRES:
-  // BeginCapture succeeded.
+  // Returns the recorded work, ready to run: Replay allocates nothing. Waits for the stream.
+  // Returns the error of anything that failed since BeginCapture; the stream then remains usable.
+  // REQUIRES: BeginCapture succeeded.
   virtual Result<std::unique_ptr<DeviceGraph>> EndCapture();
   // Enqueues a graph that this stream recorded.
   virtual void Replay(DeviceGraph& graph);
@@ -144,7 +145,7 @@ class Device {
   virtual ~Device() = default;
 
   virtual const DeviceInfo& info() const = 0;
-  // The error after which the device is lost: it stays unusable until the process is restarted.
+  // Returns the error after which the device is lost: unusable until the process is restarted.
   virtual Status CheckAlive() const = 0;
   // Free memory.
   virtual Result<int64_t> FreeBytes() = 0;
@@ -158,8 +159,8 @@ class Device {
   virtual void Unpin(void* data) = 0;
   virtual Result<std::unique_ptr<DeviceStream>> CreateStream() = 0;
   virtual Result<std::unique_ptr<DeviceEvent>> CreateEvent() = 0;
-  // Lets kernels of this device address the memory of `other`, allocated before or after. Returns
-  // whether they can.
+  // Lets kernels of this device address the memory of `other`, including memory allocated later.
+  // Returns whether they can.
   virtual bool LetAddress(const Device& /*other*/) { return false; }
 
  protected:
@@ -170,13 +171,13 @@ class Device {
 // Whether the program was built with the CUDA backend (make build-cuda).
 bool BuiltWithCuda();
 
-// The CUDA devices that the driver shows, as restricted by CUDA_VISIBLE_DEVICES. kUnsupported gives
-// the reason why there are none: a program built without CUDA, no driver, a driver too old for the
-// runtime (with both versions), or no device.
+// Returns the CUDA devices that the driver reports, as restricted by CUDA_VISIBLE_DEVICES.
+// kUnsupported gives the reason why there are none: a program built without CUDA, no driver, a
+// driver too old for the runtime (with both versions), or no device.
 Result<std::vector<DeviceInfo>> ListCudaDevices();
 
-// Like the function above for AMD GPUs, as restricted by HIP_VISIBLE_DEVICES: whether the program
-// was built with their kernels (make build-hip), and which devices HIP's runtime shows.
+// Like the two functions above, for AMD GPUs: whether the program was built with their kernels
+// (make build-hip), and which devices HIP's runtime reports, as restricted by HIP_VISIBLE_DEVICES.
 bool BuiltWithHip();
 Result<std::vector<DeviceInfo>> ListHipDevices();
 

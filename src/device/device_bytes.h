@@ -19,7 +19,7 @@ inline std::string CudaVersionText(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// HIP's: 60342134 is "6.3".
+// Formats HIP's version numbers: 60342134 is "6.3".
 inline std::string HipVersionText(int version) {
   return fmt::format("{}.{}", version / 10000000, version / 100000 % 100);
 }

@@ -36,7 +36,8 @@ Result<DevicePool> DevicePool::Allocate(Device& device, int64_t bytes, const cha
   DevicePool pool;
   pool.size_ = Padded(bytes);
   if (auto* emulated = dynamic_cast<EmulatedDevice*>(&device); emulated != nullptr) {
-    // Room for a gap of kAlignment after each piece; the smallest piece has kAlignment bytes.
+    // Reserves room for a gap of kAlignment after each piece; the smallest piece has kAlignment
+    // bytes.
     pool.emulated_ = emulated;
     ASSIGN_OR_RETURN(pool.memory_, emulated->AllocateSpaced(pool.size_, 2 * pool.size_, what));
   } else {

@@ -1,8 +1,10 @@
 // A model's device memory: a single allocation, of the size in the memory plan, which is divided
 // into pieces once, at startup. Pieces are not freed individually, so a plan that adds up Padded
-// sizes is exact. On an emulated device, a gap that must not be written follows each piece; gaps do
-// not count as used memory. After a write to a gap, the pool's destructor ends the program with the
-// piece's name; an address sanitizer reports any access immediately. With
+// sizes is exact.
+//
+// On an emulated device, a gap that must not be written follows each piece; gaps do not count as
+// used memory. After a write to a gap, the pool's destructor aborts the program and names the
+// piece. An address sanitizer reports any access immediately. With
 // EmulatedDeviceOptions::keeps_arrays_apart there are also gaps between the arrays of a piece.
 #pragma once
 
@@ -16,7 +18,7 @@ namespace sluice {
 
 class EmulatedDevice;
 
-// The gap after an array of a piece: its offset from the piece's begin.
+// The gap after an array of a piece. The offset counts from the start of the piece.
 struct ArrayGap {
   int64_t offset;
   int64_t bytes;
@@ -28,7 +30,7 @@ class DevicePool {
  public:
   static constexpr int64_t kAlignment = 256;
 
-  // Allocates `bytes` bytes, which may be any number. kResourceExhausted as Device::Allocate; the
+  // Allocates `bytes` bytes; any size is allowed. kResourceExhausted as Device::Allocate; the
   // message names `what`.
   static Result<DevicePool> Allocate(Device& device, int64_t bytes, const char* what);
 

@@ -1,4 +1,4 @@
-// For tests: the device that they use.
+// Selects the device that tests use.
 #pragma once
 
 #include <cstdlib>
@@ -11,8 +11,8 @@
 
 namespace sluice::testing {
 
-// The kind that SLUICE_TESTED_DEVICE names: "hip" in a program that was built for AMD GPUs, with
-// the stand-in of HIP's runtime. Default: the emulated device.
+// Returns the device kind that SLUICE_TESTED_DEVICE names. "hip" requires a program built for AMD
+// GPUs, and the fake HIP runtime. Default: the emulated device.
 inline DeviceKind TestedKind() {
   const char* named = std::getenv("SLUICE_TESTED_DEVICE");
   const std::string_view name = named == nullptr ? "emulated" : named;
@@ -20,7 +20,8 @@ inline DeviceKind TestedKind() {
   return name == "hip" ? DeviceKind::kHip : DeviceKind::kEmulated;
 }
 
-// `options` count for the emulated device, which also detects writes outside of arrays.
+// Opens the tested device. `options` apply to the emulated device, which also detects writes
+// outside of arrays.
 inline std::unique_ptr<Device> OpenTestedDevice(const EmulatedDeviceOptions& options = {}) {
   if (TestedKind() == DeviceKind::kEmulated) return std::make_unique<EmulatedDevice>(options);
   auto device = OpenDevice(TestedKind(), options.ordinal);

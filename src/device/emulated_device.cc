@@ -66,14 +66,14 @@ class EmulatedGraph final : public DeviceGraph {
   EmulatedQueue::Recorded work_;
 };
 
-// The addresses of a copy that are device addresses.
+// Which addresses of a copy are device addresses.
 enum class CopyKind { kToDevice, kToHost, kOnDevice };
 
 class EmulatedStream final : public DeviceStream {
  public:
   EmulatedStream(EmulatedDevice* device, std::atomic<int>* launch_fault, bool runs_at_once)
       : device_(device), queue_(std::make_shared<EmulatedQueue>(launch_fault, runs_at_once)) {}
-  // Drops work for which nobody waited, because its memory may have been freed.
+  // Drops work that no caller waited for, because its memory may have been freed.
   ~EmulatedStream() override { queue_->Drop(); }
 
   void CopyToDevice(void* to, const void* host, int64_t bytes) override {

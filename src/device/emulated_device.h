@@ -1,8 +1,8 @@
 // A device emulated on the CPU. Its memory is host memory, its streams are queues whose work runs
 // when a caller waits for it (emulated_queue.h), and its kernels run in kernels/cuda/emulator.h. It
-// is designed to expose mistakes: unwritten memory contains 0xFF bytes (NaNs), and a copy fails if
-// its device addresses are not allocated device memory, or if its memory was freed (or, for host
-// memory, unpinned) before the copy ran.
+// is designed to expose mistakes: unwritten memory contains 0xFF bytes (NaNs). A copy fails if its
+// device addresses are not allocated device memory, or if its memory was freed or unpinned before
+// the copy ran.
 #pragma once
 
 #include <atomic>

@@ -37,7 +37,7 @@ TEST(EmulatedDevice, RunsNothingBeforeItIsWaitedFor) {
   stream->CopyToDevice(memory.data(), &host, 4);
   stream->CopyToHost(&back, memory.data(), 4);
   EXPECT_EQ(back, 0);
-  host = 8;  // too early: the copy has not read it
+  host = 8;  // too early: the copy has not run yet
   ASSERT_TRUE(stream->Synchronize());
   EXPECT_EQ(back, 8);
 }
@@ -49,7 +49,7 @@ TEST(EmulatedDevice, RunsAllAtOnceWhereItIsTold) {
   int32_t host = 7;
   int32_t back = 0;
   stream->CopyToDevice(memory.data(), &host, 4);
-  host = 8;  // too late
+  host = 8;  // too late: the copy has run
   stream->CopyToHost(&back, memory.data(), 4);
   EXPECT_EQ(back, 7);
   stream->CopyToDevice(&host, &host, 4);
@@ -139,7 +139,7 @@ TEST(EmulatedDevice, WaitsForTheEventsLastRecordAlone) {
   writer->Fill(memory.data(), 2, 1);
   reader->WaitFor(*event);
   writer->Fill(memory.data(), 3, 1);
-  writer->Record(*event);  // later than the wait: not waited for
+  writer->Record(*event);  // recorded after WaitFor, so the wait ignores it
   reader->CopyToHost(&seen, memory.data(), 1);
   ASSERT_TRUE(reader->Synchronize());
   EXPECT_EQ(seen, 1);
@@ -186,7 +186,7 @@ TEST(EmulatedDevice, CountsItsMemoryAndRefusesMore) {
   EXPECT_THAT(refused.error().message,
               HasSubstr("the KV cache: 5.00 MiB of device memory are needed, and of the 10.00 MiB "
                         "of emulated only 4.00 MiB are free"));
-  EXPECT_TRUE(device.AllocatePinned(64 * kMiB, "pinned"));  // host memory does not count
+  EXPECT_TRUE(device.AllocatePinned(64 * kMiB, "pinned"));  // does not use device memory
   first = DeviceBuffer();
   EXPECT_EQ(Must(device.FreeBytes()), 10 * kMiB);
 }
@@ -236,7 +236,8 @@ TEST(EmulatedDevice, FindsPageLockedMemoryThatGoesTooEarly) {
   stream->CopyToHost(host.data() + 10, memory.data(), 20);
   device.Unpin(host.data());
   EXPECT_THAT(stream->Synchronize().error().message, HasSubstr("page-locked memory went before"));
-  stream->CopyToHost(host.data(), memory.data(), 64);  // like any host memory
+  stream->CopyToHost(host.data(), memory.data(), 64);  // allowed: unpinned memory is ordinary host
+                                                       // memory
   EXPECT_TRUE(stream->Synchronize());
   {
     const DeviceBuffer pinned = Must(device.AllocatePinned(64, "test"));
@@ -397,8 +398,8 @@ TEST(DevicePool, NamesWhatDidNotFit) {
   EXPECT_TRUE(pool.Take(1000, "all"));
 }
 
-// Some work waits for another event. IsIdle runs the work that can run; Synchronize waits for all
-// of it.
+// A piece of work waits for another thread. IsIdle runs the work that can run; Synchronize waits
+// for all of it.
 TEST(EmulatedDevice, WorkThatCannotRunYetKeepsWhatFollowsWaiting) {
   EmulatedDevice device;
   const auto stream = Must(device.CreateStream());

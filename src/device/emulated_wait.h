@@ -22,8 +22,9 @@ inline void Pause(unsigned look) {
     std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
-// While it lives, kernels that wait on the calling thread call `look`, which may end their waiting:
-// without a GPU beside it, the thread cannot look while a kernel runs.
+// While this object lives, kernels that wait on the calling thread also call `look`, which may end
+// their wait. An emulated kernel occupies its host thread, so the thread itself cannot look while
+// the kernel runs.
 class Scope {
  public:
   explicit Scope(std::function<void()> look) : look_(std::move(look)), before_(between_looks) {

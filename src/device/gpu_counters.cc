@@ -28,7 +28,7 @@ struct NvmlMemory {
 
 }  // namespace
 
-// The functions that are used. Initialized while it lives.
+// The functions of NVML that this program uses. NVML is initialized while the object lives.
 struct GpuCounters::Library {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;

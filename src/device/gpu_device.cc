@@ -232,7 +232,8 @@ class GpuStream final : public DeviceStream {
     if (home_.runtime->is_fatal(code)) purpose += Suspects(failure);
     return home_.Report(purpose.c_str(), code);
   }
-  // A launch or a wait can report the failure of an earlier kernel, unless every launch waits.
+  // Returns whether every launch waits for its kernel. Otherwise a launch or a wait can report the
+  // failure of an earlier kernel.
   bool LaunchesWait() const {
     const char* value = std::getenv(home_.runtime->blocking_variable);
     return value != nullptr && std::string_view(value) == home_.runtime->blocking_value;
@@ -250,8 +251,8 @@ class GpuStream final : public DeviceStream {
         home_.runtime->blocking_variable, home_.runtime->blocking_value);
   }
 
-  // `code`: the error that the stream reported after the launch. If it is fatal for the device, it
-  // is reported instead, because it says more.
+  // `code`: the error that the stream reported after the launch. A fatal one is reported instead of
+  // the launch failure, because it is more specific.
   Status ReportLaunch(const LaunchFailure& failure, int code) const {
     std::string purpose = fmt::format("launching kernel {}", failure.kernel);
     const int launch_code = failure.code;

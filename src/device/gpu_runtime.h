@@ -28,7 +28,7 @@ struct GpuRuntime {
   int (*allocate)(void** data, size_t bytes);
   int (*free)(void* data);
   int (*can_address)(int* can, int ordinal, int other);
-  // Lets the thread's current device address the memory of `other`; also if it can already.
+  // Lets the thread's current device address the memory of `other`. Succeeds if it already can.
   int (*let_address)(int other);
   int (*allocate_host)(void** data, size_t bytes);  // page-locked for all devices
   int (*free_host)(void* data);
@@ -38,7 +38,7 @@ struct GpuRuntime {
   int (*create_stream)(void** stream);  // does not wait for the default stream
   int (*destroy_stream)(void* stream);
   int (*wait_for_stream)(void* stream);
-  int (*query_stream)(void* stream);  // kGpuNotReady: work is left
+  int (*query_stream)(void* stream);  // kGpuNotReady: work is pending
   int (*have_stream_wait)(void* stream, void* event);
   int (*copy_to_device)(void* to, const void* from, size_t bytes, void* stream);
   int (*copy_to_host)(void* to, const void* from, size_t bytes, void* stream);

@@ -21,7 +21,7 @@ std::string HipUuidText(const HipUuid& uuid) {
 }  // namespace
 
 // HIP reports 9.4 for gfx942 and 9.5 for gfx950 as the compute capability. MI300A, MI300X and
-// MI325X are the only 9.4 that were sold, all of stepping 2.
+// MI325X are the only products that report 9.4; all of them have stepping 2.
 std::string HipArchitecture(const DeviceInfo& info) {
   return fmt::format("gfx{}{}{}", info.compute_major, info.compute_minor,
                      info.compute_major == 9 && info.compute_minor == 4 ? "2" : "0");

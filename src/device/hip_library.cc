@@ -123,7 +123,7 @@ Result<HipLibrary> Open() {
                 fmt::format("{} has no function {}: expected HIP 6.0 or later; install a later "
                             "ROCm, or name another file with SLUICE_HIP_RUNTIME",
                             from.file(), from.missing()));
-  // Ranks on AMD GPUs exchange by RCCL alone.
+  // Ranks on AMD GPUs exchange data only through RCCL.
   runtime.can_address = [](int* can, int /*ordinal*/, int /*other*/) {
     *can = 0;
     return kGpuSuccess;

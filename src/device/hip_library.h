@@ -73,8 +73,8 @@ Result<const HipLibrary*> OpenHipLibrary();
 bool IsFatalHipError(int code);
 // kInternal, like GpuRuntime::failure. REQUIRES: the library is open.
 Error HipFailure(const std::string& purpose, int code);
-// kUnsupported: why there is no usable device. `code`: of hipGetDeviceCount. REQUIRES: the library
-// is open.
+// kUnsupported: why there is no usable device. `code`: result of hipGetDeviceCount. REQUIRES: the
+// library is open.
 Error NoHipDevice(int code);
 
 }  // namespace sluice

@@ -21,14 +21,14 @@ constexpr int kMostDevices = 64;
 
 struct Kernel {
   const void* host;  // the address that represents it on the host
-  const char* name;  // in the code object
+  const char* name;  // name in the code object
 };
 // The data that Clang registers for one file of kernels.
 struct Module {
   const char* bundle;
   std::vector<Kernel> kernels;
 };
-// The functions of a device, by the host's address.
+// The functions of a device, keyed by host address.
 using Functions = std::unordered_map<const void*, void*>;
 
 struct Registry {

@@ -109,7 +109,7 @@ Result<std::unique_ptr<Device>> OpenUnwatched(DeviceKind kind, int ordinal) {
 
 Result<std::unique_ptr<Device>> OpenDevice(DeviceKind kind, int ordinal) {
   Result<std::unique_ptr<Device>> device = OpenUnwatched(kind, ordinal);
-  // NVML knows NVIDIA's GPUs only.
+  // NVML supports NVIDIA GPUs only.
   if (device && kind != DeviceKind::kHip) GpuCounters::OfProcess().Watch((*device)->info().uuid);
   return device;
 }

@@ -4,9 +4,9 @@
 
 namespace sluice {
 
-// A stream's first failed launch since its last Synchronize, and the launches before it, because
-// the failure of an earlier kernel may be reported by a later call. Names live as long as the
-// program.
+// A stream's first failed launch since its last Synchronize, and the launches before it. Those are
+// recorded because a later call may report the failure of an earlier kernel. Names live as long as
+// the program.
 struct LaunchFailure {
   static constexpr unsigned kRemembered = 8;
 
@@ -21,7 +21,7 @@ struct LaunchFailure {
 struct StreamHandle {
   void* native = nullptr;  // cudaStream_t, or the EmulatedQueue
   LaunchFailure* failure = nullptr;
-  // Whether kernels that say so (LaunchShape::overlaps) begin before those launched earlier end.
+  // Whether kernels with LaunchShape::overlaps may begin before kernels launched earlier end.
   bool overlaps = false;
 };
 

@@ -48,8 +48,8 @@ class UploaderTest : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(, UploaderTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Early" : "Late"; });
 
-// The emulated device reads a chunk only when a caller waits for it, so a chunk that is refilled
-// too early would arrive twice.
+// The emulated device reads a chunk only when a caller waits for it. A chunk that is refilled too
+// early would therefore arrive with its later contents.
 TEST_P(UploaderTest, NeverRefillsWhatIsOnItsWay) {
   for (const int64_t chunk : {1, 256, 1000, 65536}) {
     for (const size_t size : {0, 1, 255, 256, 257, 512, 1024, 10'001, 300'007}) {
@@ -84,7 +84,7 @@ TEST_P(UploaderTest, PiecesOfAnySizeFollowEachOther) {
     ASSERT_TRUE(uploader.Copy(pool_, memory.As<char>() + at, source.data() + at, size));
     at += size;
     if (size % 5 == 0) {
-      ASSERT_TRUE(uploader.Finish());  // in between as well
+      ASSERT_TRUE(uploader.Finish());  // also between pieces
     }
   }
   ASSERT_TRUE(
@@ -99,7 +99,8 @@ TEST_P(UploaderTest, NeverCutsAnElement) {
   std::vector<uint8_t> expected(10'000);
   std::iota(reinterpret_cast<uint32_t*>(expected.data()),
             reinterpret_cast<uint32_t*>(expected.data() + 10'000), 0u);
-  ASSERT_TRUE(uploader.Copy(pool_, memory.data(), expected.data(), 12));  // the next shares a chunk
+  ASSERT_TRUE(uploader.Copy(pool_, memory.data(), expected.data(), 12));  // the next piece shares a
+                                                                          // chunk
   int64_t next = 0;
   ASSERT_TRUE(uploader.Fill(memory.data(), 10'000,
                             [&](std::byte* chunk, int64_t offset, int64_t size) -> Status {
@@ -152,7 +153,7 @@ TEST_P(UploaderTest, TellsWhatWentWrong) {
   EXPECT_EQ(Bytes(memory), source);
 
   device_.Lose();
-  EXPECT_FALSE(uploader.Copy(pool_, memory.data(), source.data(), 2000));  // stops
+  EXPECT_FALSE(uploader.Copy(pool_, memory.data(), source.data(), 2000));  // fails immediately
   EXPECT_FALSE(uploader.Finish());
 }
 

@@ -29,8 +29,9 @@ void AddPackageFolders(const fs::path& prefix, Packages packages,
   }
 }
 
-// The prefixes whose packages `python3` in `folder` may see. It is often a link into a virtual
-// environment, whose python3 is a link to the Python that made it, so each step counts.
+// Returns the prefixes whose packages `python3` in `folder` may see. It is often a link into a
+// virtual environment, where python3 is a link to the base Python, so the prefix of each link
+// counts.
 std::vector<fs::path> PrefixesOf(const fs::path& folder) {
   constexpr int kMostLinks = 8;
   std::vector<fs::path> prefixes;
@@ -49,8 +50,8 @@ std::vector<fs::path> PrefixesOf(const fs::path& folder) {
   return prefixes;
 }
 
-// Adds the package folders of each python3 in PATH, the one that a shell would start first, and of
-// the user's own packages.
+// Adds the package folders of each python3 in PATH, in PATH's order, and the folders of the user's
+// own packages.
 void AddPythonFolders(Packages packages, std::vector<std::string>& folders) {
   std::vector<fs::path> prefixes;
   const char* value = std::getenv("PATH");

@@ -24,7 +24,7 @@ Result<VendorLibrary> VendorLibrary::Open(const Names& names, const std::string&
   for (const std::string& file : files) {
     void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) return VendorLibrary(library, file);
-    // Reports the error for a file that exists; it says more than that other files do not exist.
+    // Reports the error of the first file that was tried.
     const char* message = dlerror();
     if (reason.empty() && message != nullptr) reason = message;
   }

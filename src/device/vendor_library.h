@@ -10,7 +10,7 @@ namespace sluice {
 
 class VendorLibrary {
  public:
-  // Names that messages contain.
+  // Names for error messages.
   struct Names {
     const char* library;
     const char* variable;  // environment variable that names the file

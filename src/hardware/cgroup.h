@@ -10,7 +10,7 @@ namespace sluice {
 struct CgroupLimits {
   std::optional<double> cpus;                // quota / period
   std::optional<int64_t> memory_bytes;       // the lowest limit of the group and its ancestors
-  std::optional<int64_t> memory_free_bytes;  // free memory in the group that has least; page cache
+  std::optional<int64_t> memory_free_bytes;  // free memory of the group with the least; page cache
                                              // counts as free
 };
 
