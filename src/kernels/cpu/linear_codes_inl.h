@@ -10,10 +10,10 @@
 //   AreUsual(p, count): whether this arithmetic is correct for the scales at p;
 //   Ready, Prepare(words): a vector of words, prepared for NumbersOf;
 //   NumbersOf<i>(ready, scales): the numbers of input i, times kTimes, a power of two. The sums are
-//   scaled alike meanwhile; sums beyond 2^104 would overflow F32;
+//   scaled by kTimes, too; sums beyond 2^104 would overflow F32;
 //   kRescales: whether the scales are powers of two that multiply the sums instead of the numbers:
-//   before each group, FactorOf(from, to) takes the sums from the previous group's scale to that of
-//   the group. This changes no bits if AreUsual, AreUsualInputs and AreUsualSums hold (they do
+//   before each group, FactorOf(from, to) converts the sums from the previous group's scale to
+//   this group's. This changes no bits if AreUsual, AreUsualInputs and AreUsualSums hold (they do
 //   unless a number is extremely large or small), as no rounding depends on a power of two;
 //   kHasUnusual: whether there are codes that only PrepareAny converts, not Prepare. Then
 //   Unusual, with Add(words) and Found(): detects such codes among the words added.
@@ -131,7 +131,7 @@ __attribute__((noinline)) void PrepareUnusualLine(const SegmentCodes<Codes, kPan
     ready[v] = Codes::PrepareAny(codes.WordsAt(line, v));
 }
 
-// Returns whether most lines have such codes. This is so for random codes, but not for those of
+// Returns whether most lines have such codes: true for random codes, but not for codes of real
 // checkpoints. Examines only some lines.
 template <typename Codes, int kPanels>
 inline bool AreMostlyUnusual(const SegmentCodes<Codes, kPanels>& codes, int64_t lines) {

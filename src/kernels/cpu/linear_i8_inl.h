@@ -1,5 +1,5 @@
-// linear with 8-bit integers, in the vector operations of a simd.h and the dot product of the file
-// that includes this, which defines:
+// linear with 8-bit integers. Uses the vector operations of a simd.h and the dot product of the
+// file that includes this one, which defines:
 //   Weights, WeightsOf(Words): four consecutive weights of each row, prepared for Dot; Inputs,
 //   InputsAt(const int8_t*): four inputs for all rows, prepared for Dot; Sums: a vector of 32-bit
 //   integers. Not Words, which GCC 12 treats as 64-bit integers: sums that change their type at

@@ -1,9 +1,9 @@
 // linear with F32 multiply-adds. Uses the vector operations of a simd.h included before.
 //
-// Every output element is one chain of fused multiply-adds over k in ascending order, in whatever
-// tile it is computed. If blocks of inputs have scales, each block is such a chain, and another
-// chain adds the sums of the blocks times their scales. A tile is kRows activation rows by kPanels
-// weight panels; x is broadcast, the lanes are output rows.
+// Every output element is one chain of fused multiply-adds over k in ascending order, regardless of
+// the tile that computes it. If blocks of inputs have scales, each block is such a chain, and
+// another chain adds the sums of the blocks times their scales. A tile is kRows activation rows by
+// kPanels weight panels; x is broadcast, the lanes are output rows.
 //
 // Inputs are processed in segments. In each, BF16 inputs are converted to F32 and codes to BF16 in
 // the cache, once for all tiles. For many rows of BF16 inputs: linear_widened_inl.h.

@@ -1,6 +1,7 @@
-// A tile of a product with F32 multiply-adds, in the vector operations of a simd.h included before:
-// kRows rows of inputs by kPanels panels of weights. Inputs are broadcast, the lanes are output
-// rows, and every sum is one chain of fused multiply-adds over the inputs in ascending order.
+// A tile of a product with F32 multiply-adds: kRows rows of inputs by kPanels panels of weights.
+// Uses the vector operations of a simd.h included before. Inputs are broadcast, the lanes are
+// output rows, and every sum is one chain of fused multiply-adds over the inputs in ascending
+// order.
 #pragma once
 
 #include <stdint.h>

@@ -3,8 +3,8 @@
 // ascending.
 //
 // Inputs are processed in segments. In each, the weights of a group of panels are converted to F32
-// once for all rows, and the inputs of a few tiles of rows, so that all operands of a tile are in
-// L1 and its loop has multiply-adds and loads alone.
+// once for all rows; the inputs of a few tiles of rows are converted as well. So all operands of a
+// tile are in L1, and its loop contains only multiply-adds and loads.
 #pragma once
 
 #include "kernels/cpu/linear_inl.h"
@@ -25,9 +25,9 @@ constexpr int kWidenedTiles = 2;
 // for each tile.
 constexpr int64_t kWidenedRows = 16;
 
-// The order in which a sum adds the two products of a pair of inputs, and how the processor rounds
-// meanwhile: `Control` lives during the multiply-adds. This order: ascending, with the thread's
-// usual rounding.
+// An order: how a sum adds the two products of a pair of inputs, and how the processor rounds while
+// a `Control` object exists, during the multiply-adds. Ascending: first input first, with the
+// thread's usual rounding.
 struct Ascending {
   static constexpr bool kSecondFirst = false;
   struct Control {};
@@ -47,7 +47,7 @@ inline void WidenLines(const uint8_t* lines, int64_t pairs, float* widened) {
 }
 
 // Converts `count` inputs of some rows to F32, rows kWidenedRowStride apart: [2][kWidenedPairs],
-// where 2 are the first and the second inputs of the pairs. After an odd last input comes a zero.
+// the first inputs of all pairs and then the second ones. An odd last input is followed by a zero.
 inline void WidenPairs(const uint16_t* x, int64_t x_stride, int64_t rows, int64_t count,
                        float* widened) {
   for (int64_t row = 0; row < rows; ++row) {
@@ -66,9 +66,8 @@ inline void WidenPairs(const uint16_t* x, int64_t x_stride, int64_t rows, int64_
   }
 }
 
-// Adds a tile's products of `count` inputs; x, w: of WidenPairs and WidenLines. Not
-// inlined: in the loops over tiles, GCC 12 would keep sums on the
-// stack.
+// Adds a tile's products of `count` inputs; x, w: outputs of WidenPairs and WidenLines. Not
+// inlined: in the loops over tiles, GCC 12 would keep sums on the stack.
 template <typename Order, int kRows, int kPanels>
 __attribute__((noinline)) void AddWidened(const float* x, const float* w, int64_t count,
                                           const TileSums<kRows, kPanels>& sums) {
@@ -159,7 +158,7 @@ inline void AddWidenedSegment(const LinearArgs& args, const Segment& segment, co
   });
 }
 
-// The product of some rows and panels, for at least kWidenedRows rows.
+// Computes the product of some rows and panels, for at least kWidenedRows rows.
 template <typename Order, int kMaxRows, int kWidePanels>
 inline void MultiplyWidened(const LinearArgs& args, int64_t row_begin, int64_t row_end,
                             int64_t panel_begin, int64_t panel_end) {

@@ -12,7 +12,8 @@ extern const KernelTable kAvx2VnniEvexKernels;  // the same in AVX-512's encodin
 extern const KernelTable kAvx512Kernels;
 extern const KernelTable kAvx512VnniKernels;  // AVX-512 with dot products of 8-bit integers
 extern const KernelTable kAvx512Bf16Kernels;  // also with dot products of BF16
-// The same bits, for CPUs on which dot products of BF16 are slower than F32 multiply-adds.
+// Bit-identical to kAvx512Bf16Kernels, for CPUs on which dot products of BF16 are slower than F32
+// multiply-adds.
 extern const KernelTable kAvx512SlowBf16Kernels;
 extern const KernelTable kAmxKernels;  // AVX-512 with AMX tiles for products of BF16 matrices
 

@@ -261,7 +261,7 @@ void AttendTile(const AttentionChunkArgs& args, int row, int rows) {
   }
 
   // The first and the last panel may contain values of other sequences, or positions that no row
-  // may see. So copies of these panels are used that have zeros in those places.
+  // may see. Copies of these panels with zeros in those places are used instead.
   const void* v_panels[kAttentionPanels];
   for (int i = first_panel; i < panels; ++i) v_panels[i] = args.v_panels[i];
   alignas(64) uint16_t copies[2][kPositions * kMostHeadDim];

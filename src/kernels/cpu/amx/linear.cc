@@ -75,7 +75,7 @@ class StoredLines {
   const uint8_t* panels_[2];
 };
 
-// As above, with lines expanded from narrow codes one chunk ahead.
+// Like the class above, but expands the lines from narrow codes, one chunk ahead.
 template <int kPanels>
 class ExpandedLines {
  public:

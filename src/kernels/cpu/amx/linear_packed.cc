@@ -2,8 +2,9 @@
 //
 // Layout of the packed activations: [block of 1024 bytes of inputs][tile of 16 rows][step of 64
 // bytes][16][64], padded with zeros. Narrow codes of the panels are expanded once for all rows.
-// Within a block of inputs, the lines of some panels stay in L2 while all rows pass; the sums wait
-// in memory between blocks. Every output element is the same chain of tile steps as in linear.cc.
+// Within a block of inputs, the lines of some panels stay in L2 while all rows are processed.
+// Between blocks, the sums are kept in memory. Every output element is the same chain of tile steps
+// as in linear.cc.
 //
 // Measured on a Granite Rapids core, with the operands in L1: 3.17 TFLOP/s for tile products of
 // zeros, 2.55 for other numbers. With both operands in L2 it is 1.9: a core has few buffers for
@@ -74,11 +75,11 @@ namespace {
 
 enum class Fetch { kToL2, kToWrite };
 
-// Prefetches ranges of memory, some lines at each step.
+// Prefetches ranges of memory, a few lines per step.
 template <Fetch kFetch>
 class Prefetcher {
  public:
-  // Prefetches `count` ranges of `bytes` bytes, whose begins are `stride` bytes apart, over `steps`
+  // Prefetches `count` ranges of `bytes` bytes, whose starts are `stride` bytes apart, over `steps`
   // steps.
   Prefetcher(const void* begin, int64_t bytes, int64_t stride, int64_t count, int64_t steps)
       : next_(static_cast<const char*>(begin)),
@@ -105,7 +106,7 @@ class Prefetcher {
 
  private:
   const char* next_;
-  int64_t bytes_;  // bytes per stretch
+  int64_t bytes_;  // bytes per range
   int64_t skip_;   // bytes from the end of a range to the next range
   int64_t stretches_;
   int64_t lines_;  // cache lines per step
@@ -136,13 +137,13 @@ struct PanelPair {
   const uint8_t* last[2];
 };
 
-// Loads tile `tile` with the sums with which a pair begins. Before that, it stores the sums of the
-// previous pair, which are still in the tile unless `before` is null. A macro, because tiles must
-// be literals.
+// Loads the initial sums of a pair into tile `tile`. Before that, stores the sums of the previous
+// pair, which the tile still contains unless `before` is null. A macro, because tiles must be
+// literals.
 //
-// A tile's store waits for its last product and then occupies the unit of the products for 16
-// cycles. Between the first products of the next pair, this costs 8 cycles a tile, including loads;
-// all four stores and loads in a row cost 30.
+// Storing a tile waits for its last product and then occupies the matrix unit for 16 cycles.
+// Between the first products of the next pair, this costs 8 cycles a tile, including loads; all
+// four stores and loads in a row cost 30.
 #define SLUICE_AMX_CHANGE_SUMS(tile)                                \
   do {                                                              \
     if (before != nullptr) _tile_stored(tile, (*before)[tile], 64); \

@@ -1,8 +1,8 @@
 // Expands codes of narrow formats to lines of BF16 pairs; panel_layout.h defines the order of the
 // codes.
 //
-// All values are exact in BF16, so the upper half of an F32 is its BF16: nothing is rounded off. A
-// vector holds the words of 8 rows: half of a panel's line.
+// All values are exact in BF16, so the BF16 number is the upper half of the F32, without rounding.
+// A vector holds the words of 8 rows: half of a panel's line.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx2/kernels.h"
@@ -32,8 +32,7 @@ inline void StorePairs(uint8_t* p, __m256 first, __m256 second) {
 
 // Converts E4M3 codes in the upper bytes of 16-bit words to BF16. `codes`: the same codes in the
 // lower bytes; upper bytes arbitrary. The formula for normal numbers reads a code with a zero
-// exponent as 2^-7 * 1.mmm; a table contains what must be added to correct these. NaN is not
-// handled.
+// exponent as 2^-7 * 1.mmm; a table contains the corrections to add. NaN is not handled.
 inline __m256i Bf16OfE4M3(__m256i upper, __m256i codes) {
   constexpr short kBase = 120 << 7;
   const __m256i differences = _mm256_broadcastsi128_si256(_mm_setr_epi16(

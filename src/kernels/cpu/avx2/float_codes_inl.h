@@ -99,7 +99,7 @@ struct F8Floats : PairCodes {
   }
 };
 
-// The half bytes of words as bytes: lower contains inputs 0 4 1 5, upper contains 2 6 3 7, from the
+// The nibbles of words as bytes: lower contains inputs 0 4 1 5, upper contains 2 6 3 7, from the
 // lowest byte on.
 struct HalfBytes {
   Words lower;
@@ -117,7 +117,7 @@ inline Words BytesOf(const HalfBytes& bytes) {
 template <int kInput>
 constexpr int kPlaceOf = kInput / 4 + kInput % 2 * 2;
 
-// Looks up each half byte in `table`.
+// Looks up each nibble in `table`.
 inline HalfBytes LookUp(__m128i table, Words words) {
   const Words numbers = _mm256_broadcastsi128_si256(table);
   const HalfBytes places = HalfBytesOf(words);

@@ -93,7 +93,7 @@ inline bool Any(Mask mask) {
 }
 inline Mask AndNot(Mask a, Mask b) {
   return {_mm256_andnot_si256(a.lanes, b.lanes)};
-}  // b without a
+}  // ~a & b
 inline Mask And(Mask a, Mask b) {
   return {_mm256_and_si256(a.lanes, b.lanes)};
 }

@@ -12,7 +12,7 @@
 //   that this arithmetic gets wrong (NaN, scales at the ends of their range). Then the caller must
 //   compute all lines again in another way.
 //
-// All values are exact in BF16, so the upper half of an F32 is its BF16: nothing is rounded off.
+// All values are exact in BF16, so the BF16 number is the upper half of the F32, without rounding.
 #pragma once
 
 #include <immintrin.h>
@@ -28,8 +28,8 @@ inline __m512i LoadVector(const uint8_t* p) {
   return _mm512_loadu_si512(p);
 }
 
-// The resource that a conversion should save. If there are few dot products per line, that is
-// instructions; if there are many, it is the execution units that the products use.
+// The resource that a conversion should save: instructions if there are few dot products per line,
+// else the execution units that the products use.
 enum class Among { kFewProducts, kManyProducts };
 
 // Combines F32 numbers (exact in BF16) into pairs (first, second) of BF16.
@@ -40,8 +40,7 @@ inline __m512i Pairs(__m512 first, __m512 second) {
 
 // Converts E4M3 codes in the upper bytes of 16-bit words to BF16. `codes`: the same codes in the
 // lower bytes; upper bytes arbitrary. The formula for normal numbers reads a code with a zero
-// exponent as 2^-7 * 1.mmm; a table contains what must be added to correct these. NaN is not
-// handled.
+// exponent as 2^-7 * 1.mmm; a table contains the corrections to add. NaN is not handled.
 template <Among kAmong>
 inline __m512i Bf16OfE4M3(__m512i upper, __m512i codes, __m512i subnormals) {
   const __m512i shifted =
@@ -53,8 +52,8 @@ inline __m512i Bf16OfE4M3(__m512i upper, __m512i codes, __m512i subnormals) {
     return _mm512_mask_add_epi16(normal, _mm512_testn_epi16_mask(upper, exponents), normal,
                                  difference);
   }
-  // Comparisons run on the units of the products, so a value of all ones is computed where the
-  // exponent is not zero:
+  // Comparisons run on the execution units of the products. So this computes the mask of nonzero
+  // exponents without a comparison.
   const __m512i is_normal =
       _mm512_srai_epi16(_mm512_add_epi16(_mm512_and_si512(upper, exponents), exponents), 15);
   return _mm512_add_epi16(normal, _mm512_andnot_si512(is_normal, difference));
@@ -155,7 +154,7 @@ struct I8Codes {
   bool IsUnusual(const uint8_t* /*scales*/, int64_t /*count*/) const { return false; }
 
   // Line writes code + 128 into those mantissa bits of an F32 that have unit weight, and subtracts
-  // the excess. This avoids shifts, which have the fewest execution units.
+  // the excess. This avoids shifts, which run on the fewest execution units.
   __m512i Load(const uint8_t* codes, NoScales /*scales*/) const {
     return _mm512_xor_si512(LoadVector(codes), _mm512_set1_epi8(static_cast<char>(0x80)));
   }
@@ -236,8 +235,9 @@ struct Mxfp4Codes {
   __m512i numbers = _mm512_load_si512(kNumbers.words);
 };
 
-// Indexed by the three mantissa bits of a scale, repeated four times. An entry is what multiplying
-// by 1.5 adds to the bits of the scale, in the place of a BF16 mantissa, with all higher bits set.
+// Indexed by the three mantissa bits of a scale; repeated four times. An entry is the difference of
+// the bits of 1.5 * scale and of the scale, in the place of a BF16 mantissa, with all higher bits
+// set.
 struct HalfMoreTable {
   alignas(64) uint16_t words[32] = {};
   constexpr HalfMoreTable() {
@@ -253,10 +253,10 @@ struct HalfMoreTable {
 };
 constexpr HalfMoreTable kHalfMore;
 
-// Like Mxfp4Codes, for scales with a mantissa: its bits are added to the number's power of two. A
-// number whose mantissa is 1.5 has all mantissa bits set. The mask keeps only the bits that 1.5
-// times the scale adds. A scale of zero subtracts everything. IsUnusual reports NaN and negative
-// scales.
+// Like Mxfp4Codes, for scales with a mantissa, whose bits are added to the number's power of two. A
+// number whose mantissa is 1.5 has all mantissa bits set; the mask keeps only the bits by which 1.5
+// * scale differs from the scale. With a scale of zero, the subtraction gives zero. IsUnusual
+// reports NaN and negative scales.
 template <Among kAmong>
 struct Nvfp4Codes {
   static constexpr int kVectors = 4, kLines = 4, kScaleVectors = 2;

@@ -90,7 +90,7 @@ inline bool Any(Mask mask) {
 }
 inline Mask AndNot(Mask a, Mask b) {
   return static_cast<Mask>(b & ~a);
-}  // b without a
+}  // ~a & b
 inline Mask And(Mask a, Mask b) {
   return a & b;
 }

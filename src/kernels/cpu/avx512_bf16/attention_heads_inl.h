@@ -1,5 +1,5 @@
 // One chunk of attention of one token for all KV heads together. Same arithmetic as
-// attention_inl.h, with the same bits.
+// attention_inl.h, with bit-identical results.
 //
 // A block contains the panels of one head after another. Prefetching head by head would read pieces
 // of 1 to 4 KiB with gaps between them, which halves the memory bandwidth. Instead, groups of whole

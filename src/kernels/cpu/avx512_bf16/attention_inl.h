@@ -58,7 +58,7 @@ class Fetcher {
   Fetcher(const AttentionChunkArgs& args, int64_t panel_bytes)
       : args_(args), panel_bytes_(panel_bytes) {}
 
-  // The next `times` calls of Some prefetch the bytes before `share_end` together.
+  // The next `times` calls of Some together prefetch the bytes before `share_end`.
   void Begin(int64_t share_end, int times) {
     const int64_t lines = (share_end - next_ + 63) / 64;
     lines_at_once_ = static_cast<int>((lines + times - 1) / times);

@@ -10,7 +10,8 @@ constexpr int64_t kExpandRows = 48;  // a multiple of the number of rows of a ti
 // Number of panels of a tile that has one row, with codes of 4 bits.
 constexpr int kOneRowPanels = 8;
 LinearFunction LinearBf16;
-// The same bits, by F32 multiply-adds for many rows: faster where dot products are slow.
+// Bit-identical to LinearBf16, but uses F32 multiply-adds for many rows: faster where dot products
+// are slow.
 LinearFunction LinearBf16MultiplyAdds;
 AttentionFunction AttentionChunk;
 AttentionHeadsFunction AttentionHeads;

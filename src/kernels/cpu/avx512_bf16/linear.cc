@@ -1,9 +1,9 @@
 // linear with BF16 dot products (vdpbf16ps).
 //
 // Every output element is one chain of dot-product steps over pairs of inputs in ascending order,
-// in whatever tile it is computed. The instruction rounds each of a pair's two sums to nearest and
-// flushes subnormal inputs and results to zero. If blocks of inputs have scales, each block is a
-// separate chain, and another chain adds their sums times the scales.
+// regardless of the tile that computes it. The instruction rounds each of a pair's two sums to
+// nearest and flushes subnormal inputs and results to zero. If blocks of inputs have scales, each
+// block is a separate chain, and another chain adds their sums times the scales.
 //
 // Narrow codes are converted to BF16 in registers for few rows, segment by segment in L1 for more
 // rows, and before the product for many rows (linear_unit.cc). For an intermediate number of rows,
@@ -31,8 +31,8 @@ constexpr int kWidePanels = 4;
 constexpr int kFewRows = 8;
 constexpr int kFewPanels = 2;
 constexpr int kFewestRows = 4;
-// Maximum number of rows for which expanding codes in registers is faster: for formats that need
-// few instructions, and for the others.
+// Maximum number of rows for which expanding codes in registers is faster: kShortCodeRows for
+// formats that need few instructions, kLongCodeRows for the others.
 constexpr int64_t kShortCodeRows = 24;
 constexpr int64_t kLongCodeRows = 16;
 constexpr int64_t kLineBytes = 64;  // 16 pairs: one pair of inputs for each row of a panel
@@ -227,8 +227,7 @@ __attribute__((always_inline)) inline void AddCodes(const LinearArgs& args, cons
               _MM_HINT_T0);
         }
       }
-      // Not unrolled, because the instructions of a whole step exceed the cache of decoded
-      // instructions.
+      // Not unrolled, because the instructions of a whole step exceed the micro-op cache.
 #pragma GCC unroll 1
       for (int v = 0; v < Codes::kScaleVectors; ++v) {
         // One row: each pair is loaded once for all panels, because load units are the scarcest
@@ -323,7 +322,7 @@ bool MultiplyCodes(const LinearArgs& args, int64_t row, int64_t panel) {
   return true;
 }
 
-// --- More rows, or block scales: sums wait in memory between segments -------------------------
+// --- More rows, or block scales: sums stay in memory between segments -------------------------
 
 constexpr int64_t kSegmentSteps = 4;  // of four panels: 16 KiB
 
@@ -597,10 +596,10 @@ constexpr bool kIsNvfp4<Nvfp4Codes<kAmong>> = true;
 template <Among kAmong>
 constexpr bool kIsNvfp4<Nvfp4Permutations<kAmong>> = true;
 
-// Panels of a tile of up to kMaxRows rows. A sum waits for its previous dot product (6 cycles on
-// Zen 5), so few sums would leave the units idle: with four lines per vector of codes, which need
-// the most products for their bytes, one row takes twice as many panels. The scales of NVFP4 leave
-// no registers for more sums.
+// Panels of a tile of up to kMaxRows rows. Each dot product waits for the previous one of the same
+// sum (6 cycles on Zen 5), so few sums would leave the units idle. Formats with four lines per
+// vector of codes need the most products per byte, so one row takes twice as many panels. The
+// scales of NVFP4 leave no registers for more sums.
 template <typename Codes, int kMaxRows>
 constexpr int kPanelsOfFew = kIsNvfp4<Codes> ? (kMaxRows == 1 ? kWidePanels : kFewPanels)
                              : kMaxRows == 1 && Codes::kLines == 4 ? kOneRowPanels

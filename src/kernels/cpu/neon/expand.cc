@@ -1,8 +1,8 @@
 // Expands codes of narrow formats to lines of BF16 pairs; panel_layout.h defines the order of the
 // codes.
 //
-// All values are exact in BF16, so the upper half of an F32 is its BF16: nothing is rounded off. A
-// vector holds the words of 4 rows: a quarter of a panel's line.
+// All values are exact in BF16, so the BF16 number is the upper half of the F32, without rounding.
+// A vector holds the words of 4 rows: a quarter of a panel's line.
 #include "kernels/cpu/neon/simd.h"
 
 #include "kernels/cpu/neon/kernels.h"
@@ -35,7 +35,7 @@ inline uint32x4_t Bytes(const uint8_t* p) {
   return vmovl_u16(vget_low_u16(halves));
 }
 
-// Converts E4M3 codes in the lowest bytes of the lanes to F32, by way of BF16.
+// Converts E4M3 codes in the lowest bytes of the lanes to F32, through BF16.
 inline Floats FloatsOfE4M3(uint32x4_t codes) {
   const uint16x8_t bf16 = Bf16OfE4M3(vreinterpretq_u16_u32(codes));
   return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_u16(bf16), 16));
@@ -48,7 +48,7 @@ inline Floats FloatsOfE8M0(uint32x4_t codes) {
   return vreinterpretq_f32_u32(bits);
 }
 
-// Returns the highest bytes of the E2M1 numbers as F32, then the second highest.
+// Returns two tables: the highest bytes of the E2M1 numbers as F32, and the second highest bytes.
 inline uint8x16x2_t TableOfE2M1() {
   const uint8x16_t first = {0,    0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40,
                             0x80, 0xBF, 0xBF, 0xBF, 0xC0, 0xC0, 0xC0, 0xC0};
@@ -57,7 +57,7 @@ inline uint8x16x2_t TableOfE2M1() {
   return {{first, second}};
 }
 
-// Returns the code at half byte `kPlace` of each lane.
+// Returns the code at nibble `kPlace` of each lane.
 template <int kPlace>
 inline uint32x4_t CodesAt(uint32x4_t words) {
   if constexpr (kPlace == 0)

@@ -102,7 +102,7 @@ inline Floats Select(Mask mask, Floats yes, Floats no) {
 }
 inline Mask AndNot(Mask a, Mask b) {
   return vbicq_u32(b, a);
-}  // b without a
+}  // ~a & b
 inline Mask And(Mask a, Mask b) {
   return vandq_u32(a, b);
 }

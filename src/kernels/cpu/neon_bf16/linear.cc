@@ -1,6 +1,6 @@
-// linear with BF16 dot products (bfdot) and matrix products (bfmmla). Both instructions round each
-// sum of two products to odd, and then its sum with the accumulator. They flush subnormal inputs
-// and results to zero. bfmmla is defined as two steps of bfdot.
+// linear with BF16 dot products (bfdot) and matrix products (bfmmla). Both instructions round to
+// odd twice: the sum of two products, then its sum with the accumulator. They flush subnormal
+// inputs and results to zero. bfmmla is defined as two steps of bfdot.
 #include "kernels/cpu/neon_bf16/words_inl.h"
 
 #include "kernels/cpu/neon_bf16/kernels.h"

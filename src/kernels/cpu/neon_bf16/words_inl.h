@@ -10,8 +10,8 @@
 //   ToFloats(sums, args, row)  before row scales
 //   kBytes                     bytes per input
 //
-// Every output element is one chain of Dot steps over words in ascending order, whatever tile it
-// belongs to; an odd number of words is padded with a step of zeros.
+// Every output element is one chain of Dot steps over words in ascending order, regardless of its
+// tile; an odd number of words is padded with a step of zeros.
 #pragma once
 
 #include "kernels/cpu/neon/simd.h"
