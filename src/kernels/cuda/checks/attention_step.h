@@ -22,7 +22,7 @@ struct AttentionShape {
     int32_t context = 0;  // tokens before the slice
   };
   AttentionHeads heads = {};
-  ElementType type = ElementType::kBF16;  // of the cache
+  ElementType type = ElementType::kBF16;  // of the cache's elements
   AttentionSpan span = {};
   std::vector<Slice> slices = {};
   int block_size = 16;

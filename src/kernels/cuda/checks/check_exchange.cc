@@ -17,7 +17,7 @@ using device::ExchangeState;
 constexpr uint32_t kNumber = ~uint32_t{0};  // number of the previous exchange; the next number is 0
 constexpr uint32_t kNext = 0;
 
-// The memory of ranks that exchange.
+// The memory of the ranks of an exchange.
 struct Ranks {
   std::vector<int64_t> widths;  // bytes of each rank's columns
   int64_t rows = 0;
@@ -71,7 +71,8 @@ void Launch(CaseMemory& memory, const ExchangeColumnsArgs& args) {
 }
 
 // The ranks exchange one after another. The flags for which a rank waits are already raised. If
-// `moves`, the rows of a rank go to other rows of the arrays, and every third row is not stored.
+// `moves`, the rows of a rank are written to other rows of the arrays, and every third row is not
+// stored.
 void CheckExchange(CaseMemory& memory, Comparison& comparison, Ranks ranks, int root,
                    bool waits_first, bool moves) {
   ranks.Allocate(memory, kNext + 1);
@@ -119,7 +120,7 @@ void CheckExchange(CaseMemory& memory, Comparison& comparison, Ranks ranks, int 
   }
 }
 
-// The others wait for the flags of a rank that no longer exists, and the host ends their waiting.
+// The other ranks wait for the flags of a rank that has exited, until the host ends their wait.
 void CheckStop(CaseMemory& memory, Comparison& comparison, bool waits_first) {
   Ranks ranks = {.widths = {16, 32, 16}, .rows = 70};
   ranks.Allocate(memory, kNumber);
@@ -129,7 +130,7 @@ void CheckStop(CaseMemory& memory, Comparison& comparison, bool waits_first) {
   Launch(memory, args);
   ExchangeState state = memory.Read(ranks.states[1], 1).front();
   comparison.AddEqual(state.has_stopped, 1);
-  // If it waits first, it stores nothing, because no other rank is ready. Later launches do
+  // If the kernel waits first, it stores nothing, because no other rank is ready. Later launches do
   // nothing.
   const std::vector<uint8_t> stored = memory.Read(ranks.all[0], ranks.rows * ranks.row_bytes());
   for (int64_t i = 0; i < std::ssize(stored); ++i) {

@@ -140,8 +140,8 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
       weights[i] *= factors[static_cast<size_t>(chosen[i])];
   }
   comparison.SetSubject("choice");
-  // The bound counts these roundings on both sides: exp, the sum of all, the division, the sum of
-  // the chosen, another division, the scale.
+  // The bound counts these roundings on the device and on the CPU: exp, the sum of all, the
+  // division, the sum of the chosen, another division, the scale.
   const double roundings =
       2 * (2 * kMathUnits + static_cast<double>(shape.experts) + shape.top_k + 6);
   for (size_t i = 0; i < chosen.size(); ++i) {

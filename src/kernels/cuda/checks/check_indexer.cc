@@ -135,7 +135,7 @@ struct SelectShape {
   std::vector<Slice> slices;
   int heads, dim, top_k;
   ElementType type = ElementType::kBF16;
-  int64_t max_context = 0;  // 0: that of the longest slice
+  int64_t max_context = 0;  // 0: the end of the longest slice
   int padding = 0;          // number of rows after the last one, at the same position
   bool has_nan = false;     // one key of each sequence is NaN
 };
@@ -176,7 +176,7 @@ class SelectStep {
   std::vector<int32_t> Run(CaseMemory& memory, int64_t first, int64_t count) const {
     const bool is_f8 = shape_.type == ElementType::kF8E4M3;
     const int64_t key_bytes = int64_t{shape_.dim} * (is_f8 ? 1 : 2);
-    // NaN wherever no key is.
+    // NaN wherever there is no key.
     std::vector<uint8_t> keys(static_cast<size_t>(num_blocks_ * kBlockSize * key_bytes), 0xFF);
     std::vector<int32_t> tables, begins;
     int64_t max_context = shape_.max_context;

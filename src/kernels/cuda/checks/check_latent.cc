@@ -1,5 +1,5 @@
 // Checks the rows of latent attention: the rows written to the cache, and the products of heads
-// with the heads' own matrices. (check_attention.cc checks attention over latent vectors.).
+// with the heads' own matrices. check_attention.cc checks attention over latent vectors.
 #include <cmath>
 
 #include <fmt/format.h>

@@ -30,8 +30,8 @@ constexpr LibraryShape kLargeLibraryShapes[] = {{"Llama 3 70B qkv", 256, 10240, 
 constexpr double kRoundingBf16 = 0x1p-8;
 
 // Returns a bound of the error of a sum by the library, relative to its terms' magnitudes. For E4M3
-// products, tensor cores may keep only 13 fractional bits, for sums of at most 128 terms, which the
-// library then adds in F32 (without fast accumulation).
+// products, tensor cores may keep only 13 fractional bits in sums of at most 128 terms. Without
+// fast accumulation, the library then adds these sums in F32.
 double LibraryError(const DeviceUnderTest& device, const WeightFormat& format, int64_t k) {
   const double f32 = ProductError(device, static_cast<double>(k), /*is_e4m3=*/false);
   if (!format.e4m3_inputs || device.is_emulated()) return f32;
@@ -40,9 +40,10 @@ double LibraryError(const DeviceUnderTest& device, const WeightFormat& format, i
 }
 
 // Like LibraryError, with fast accumulation, for numbers with random signs. Each added term is
-// truncated 13 bits below the sum so far, which grows as the square root of the number of terms.
-// The sum stays below five of its standard deviations, and so do the accumulated errors of k terms.
-// The bound is relative to the sum of their magnitudes, k times 0.8 of a term's standard deviation.
+// truncated 13 bits below the sum so far; that sum grows as the square root of the number of terms.
+// The bound assumes that the sum and the accumulated errors of k terms stay below five standard
+// deviations. It is relative to the sum of the terms' magnitudes, which is k times 0.8 of a term's
+// standard deviation.
 double FastError(int64_t k) {
   return 5 / 0.8 * std::sqrt(static_cast<double>(k)) * 0x1p-13;
 }
@@ -149,7 +150,7 @@ void ModelProduct::Run(DeviceLinear& products, Comparison& comparison) {
   y_->Read();
   const device::DeviceLinearCounts& after = products.counts();
   LinearWay way = products.Choose(args_);
-  // The way that replaced the requested one, if the library refused that.
+  // The replacement of the requested way, if the library refused that way.
   if (after.own > before.own) way = LinearWay::kOwn;
   if (case_.format.nvf4_inputs && after.library > before.library && after.nvf4 == before.nvf4)
     way = LinearWay::kExpanded;

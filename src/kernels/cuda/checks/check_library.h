@@ -24,7 +24,7 @@ struct ModelProductCase {
   // The first `first_rows` rows of W have the scale first_scale instead.
   int64_t first_rows = 0;
   float first_scale = 1;
-  // Whether the product's arguments name scales that are equal, as for a checkpoint
+  // Whether the product's arguments state which scales are equal, as for a checkpoint
   // (Weights::same_row_scale and parts).
   bool tells_scales = false;
 };
@@ -40,8 +40,8 @@ class ModelProduct {
   void Tune(device::DeviceLinear& products);
   // Runs the product and compares sampled results.
   void Run(device::DeviceLinear& products, Comparison& comparison);
-  // Runs and compares the product in each way that it allows. Returns the names of the ways that
-  // the library refused.
+  // Runs and compares the product in each way that is possible for it. Returns the names of the
+  // ways that the library refused.
   std::vector<std::string> RunInEveryWay(device::DeviceLinear& products, Comparison& comparison);
 
  private:

@@ -15,7 +15,8 @@ device::DeviceLinearOptions WithStandIn() {
 // A shape with odd sizes and a shape with few rows are enough to reveal errors.
 constexpr size_t kFewShapes = 2;
 
-// Heavy: the tests of DeviceLinear show a sanitizer the same accesses in seconds.
+// Marked heavy, because the tests of DeviceLinear cover the same accesses under a sanitizer in
+// seconds.
 TEST(CheckLibrary, HeavyPassesWithTheStandIn) {
   auto device = DeviceUnderTest::Open(DeviceKind::kEmulated, 0);
   ASSERT_TRUE(device);
@@ -55,7 +56,8 @@ TEST(CheckLibrary, HeavyMultipliesNvF4AsItIsOnBlackwell) {
         // The shapes with 130 rows, which is not a multiple of 16.
         const bool is_way = row.message == "refused in the way 'library, NVFP4'";
         refused += is_way;
-        // The stand-in supports row scales where the library's documentation says so: only on 9.0.
+        // The fake library supports row scales only on 9.0, like the real library according to its
+        // documentation.
         if (row.message == "refused in the way 'library, scales of rows'") continue;
         EXPECT_TRUE(is_way ? row.shape.starts_with("65 x 130 x 128, nvfp4 x nvfp4")
                            : row.shape == "2 products")
@@ -82,7 +84,7 @@ TEST(CheckLibrary, SaysThatThereIsNone) {
   EXPECT_TRUE(run.rows()[0].skipped);
 }
 
-// Kernels that omit the bias, or expand one row too few.
+// Faulty kernels that omit the bias, or expand one row too few.
 void WithoutBias(const StreamHandle& stream, const device::ScaleResultsArgs& args) {
   device::ScaleResultsArgs less = args;
   less.bias = nullptr;

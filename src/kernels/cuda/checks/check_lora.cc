@@ -64,7 +64,7 @@ class LoraCase {
       for (size_t i = 0; i < part.size(); ++i)
         comparison.AddF32(part[i], got[static_cast<size_t>(first * y_stride_) + i], 0);
     };
-    // With experts, all pairs are needed, because their order is that of the whole step.
+    // With experts, all pairs are needed, because they are ordered across the whole step.
     if (shape_.experts > 1) return;
     compare_alone("a part of the rows", shape_.rows / 3, (shape_.rows + 1) / 2);
     for (int64_t row = 0; row < std::min<int64_t>(shape_.rows, 6); ++row)
@@ -129,7 +129,7 @@ class LoraCase {
 
   void MakeRows() {
     for (int64_t row = 0; row < shape_.rows; ++row) {
-      // The rows have runs with the same adapter, as in prompts, and single rows.
+      // Some adapters apply to runs of rows, as in prompts, and some to single rows.
       const bool goes_on = row % 7 > 2 && row > 1;
       slots_.push_back(goes_on ? slots_.back()
                                : static_cast<int32_t>(numbers_.Integer(-1, num_slots() - 1)));

@@ -59,9 +59,9 @@ NvF4Rows NotFiniteRows() {
   return x;
 }
 
-// Checks rows of BF16 that convert_rows rounds in place against the CPU's, if scales are powers of
-// two. Also checks that pack_nvf4 packs them without changing their values, and convert_rows, if it
-// packs what it rounds, alike.
+// Compares BF16 rows that convert_rows rounds in place with the CPU's, if scales are powers of two.
+// Also checks that pack_nvf4 packs these rows without changing their values, and that convert_rows
+// gives the same result if it packs the rows itself.
 void CheckRoundAndPack(CaseMemory& memory, Comparison& comparison, NvF4Rows x, float static_scale) {
   const int64_t count = x.rows * x.cols, groups = x.cols / device::kNvF4Group;
   for (float& value : x.values) value = FromBf16Bits(ToBFloat16(value).bits);

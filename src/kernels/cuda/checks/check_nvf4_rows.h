@@ -5,8 +5,8 @@
 
 namespace sluice::checks {
 
-// Compares rounding by convert_rows, in place, with the CPU's, and pack_nvf4 with the rows that it
-// packs. All comparisons are exact.
+// Compares in-place rounding by convert_rows with the CPU's rounding, and the rows packed by
+// pack_nvf4 with its inputs. All comparisons are exact.
 void CheckNvF4Rows(CheckRun& run);
 
 }  // namespace sluice::checks

@@ -184,8 +184,8 @@ void CheckSiluMul(CaseMemory& memory, Comparison& comparison, const RowShape& sh
       /*packs=*/true);
 }
 
-// The activations of towers: z * sigmoid(c z) with c = 1 or 1.702, and GELU with tanh; alone, or
-// multiplied by the second half of a row.
+// Checks the activations of image encoders: z * sigmoid(c z) with c = 1 or 1.702, and GELU with
+// tanh; alone, or multiplied by the second half of a row.
 void CheckActivations(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
                       bool is_plain) {
   TestNumbers numbers(54);
@@ -224,7 +224,7 @@ void CheckActivations(CaseMemory& memory, Comparison& comparison, const RowShape
   }
 }
 
-// max(factor * x, 0)^2, alone or multiplied by the second half of a row.
+// Checks max(factor * x, 0)^2, alone or multiplied by the second half of a row.
 void CheckRelu2(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
                 ElementType x_type, bool is_plain) {
   constexpr float kGateFactor = 0.7f;
@@ -287,7 +287,7 @@ void CheckNotFinite(CaseMemory& memory, Comparison& comparison) {
   CompareConverted(memory, comparison, {2, 16}, std::move(values), ElementType::kF32);
 }
 
-// Addresses at which wide loads and stores are not possible.
+// Checks addresses that do not allow wide loads and stores.
 void CheckUnaligned(CaseMemory& memory, Comparison& comparison) {
   constexpr int64_t kRows = 3, kCols = 64;
   const std::vector<float> x = TestNumbers(48).Normals(kRows * kCols + 1);
@@ -304,7 +304,7 @@ void CheckUnaligned(CaseMemory& memory, Comparison& comparison) {
   for (size_t i = 1; i < got.size(); ++i) comparison.AddEqual(got[i], ToBFloat16(x[i]).bits);
 }
 
-// Rows that are dense (0), or `stride` bytes apart.
+// Checks rows that are dense (0), or `stride` bytes apart.
 void CheckTakeRows(CaseMemory& memory, Comparison& comparison, int64_t row_bytes,
                    int64_t stride = 0) {
   constexpr int64_t kFrom = 50, kRows = 9;

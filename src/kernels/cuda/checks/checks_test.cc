@@ -84,8 +84,9 @@ TEST_P(KernelChecks, PassInSeededOrders) {
   emulator::SetOrder(emulator::Order::kSeeded, /*seed=*/1);
   ExpectEqual(forward, Run(CheckExtent::kSome));
 }
-// Compute capability 8.0 encodes and decodes E4M3 by arithmetic, and multiplies in BF16. Rows have
-// the same bits. Sums do not, nor do the NaNs to which codes are converted.
+// Compute capability 8.0 encodes and decodes E4M3 by arithmetic, and multiplies in BF16. Operators
+// on rows give the same bits. Sums of products differ, and so do the NaNs to which codes are
+// converted.
 TEST_P(KernelChecks, PassWithoutE4m3Instructions) {
   const std::string_view part = GetParam();
   const bool makes_rows = part == "rows" || part == "rope" || part == "latent";

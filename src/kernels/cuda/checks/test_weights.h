@@ -36,7 +36,7 @@ std::span<const WeightFormat> WeightFormats();
 // How elements are generated.
 //   kIntegers: small integers, with scales that are powers of two. Every sum of products with small
 //   integers is exact in F32, in any order, and also in narrower sums of tensor cores. So there is
-//   a single correct result, and a wrong index shows.
+//   a single correct result, and a wrong index is detected.
 //   kFree: all codes, and scales of both signs.
 enum class NumberKind { kIntegers, kFree };
 const char* NumberKindName(NumberKind kind);
