@@ -29,8 +29,8 @@ namespace {
 // A decoding slice is divided into chunks for several threads if its work exceeds a thread's share
 // divided by this number.
 constexpr int64_t kUnitsPerThread = 8;
-// A unit of a split slice is a chunk of several KV heads: as many as leave each thread this number
-// of units.
+// A unit of a split slice is a chunk of several KV heads, so many that each thread still gets this
+// number of units.
 constexpr int64_t kSplitUnitsPerThread = 4;
 
 bool IsFp8(const KvLayout& layout) {
@@ -78,8 +78,8 @@ struct Call {
   bool out_bf16;
   ChosenPositions chosen;
 
-  // Returns whether keys and values are read as BF16. F8_E4M3 codes are read as the type of the
-  // products, or of the result.
+  // Returns whether keys and values are read as BF16. F8_E4M3 codes are read as BF16 if the
+  // products or the result are BF16.
   bool reads_bf16() const {
     return cache.layout.type == ElementType::kBF16 ||
            (IsFp8(cache.layout) && (out_bf16 || scores.bf16_products));
@@ -127,8 +127,8 @@ struct Call {
     return position + 1;
   }
 
-  // For bidirectional attention: returns the end of the tokens of a slice that tokens before `end`
-  // see.
+  // For bidirectional attention: returns the end of the tokens of a slice to which the tokens
+  // before `end` attend.
   int Seen(const AttentionSlice& slice, int end) const {
     return reach == 0 ? slice.num_tokens : std::min(slice.num_tokens, end + reach);
   }
@@ -163,7 +163,7 @@ struct Tile {
   }
   int first_seen(const AttentionSpan& span) const {
     return span.FirstSeen(slice->context + token);
-  }  // value of the first row, which is the smallest of all rows
+  }  // of the first row, which has the smallest value of all rows
 };
 
 // Walks over the panels of one KV head of a slice in order, starting with the panel of `position`.
@@ -568,7 +568,7 @@ int64_t MaxSplits(const KvLayout& layout, int num_threads) {
   return num_threads == 1 ? 0 : kUnitsPerThread * num_threads / layout.num_kv_heads;
 }
 
-// Returns the number of positions that the rows of a slice read together; an upper bound if there
+// Returns the total number of positions that the rows of a slice attend to; an upper bound if there
 // are several rows.
 int64_t Work(const AttentionSlice& slice, const AttentionSpan& span) {
   if (slice.num_tokens == 1) return int64_t{slice.context} + 1 - span.FirstSeen(slice.context);
@@ -580,7 +580,7 @@ int64_t Work(const AttentionSlice& slice, const AttentionSpan& span) {
   return work;
 }
 
-// Returns the number of a slice's KV heads that make a fair unit of the step's work.
+// Returns how many of a slice's KV heads make up a fair unit of the step's work.
 int64_t FairHeads(const KvLayout& layout, const AttentionSpan& span, const AttentionSlice& slice,
                   int64_t total_work, int num_threads) {
   if (num_threads == 1) return layout.num_kv_heads;
@@ -589,7 +589,7 @@ int64_t FairHeads(const KvLayout& layout, const AttentionSpan& span, const Atten
 }
 
 // Returns whether to split a slice: it has one token and more than a chunk of positions, and
-// `least` of its heads are more than a fair unit.
+// `least` of its heads exceed a fair unit of work.
 bool IsSplit(const KvLayout& layout, const AttentionSpan& span, const AttentionSlice& slice,
              int64_t total_work, int num_threads, int least) {
   return slice.num_tokens == 1 && Work(slice, span) > kAttentionChunk &&
@@ -675,9 +675,9 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
     part.out = part.states + int64_t{part.chunks} * num_heads * 2;
     split_memory += SplitBytes(layout, num_heads, part.chunks);
   };
-  // First splits the slices of which a single head is more than a fair unit of work. Then, while
-  // scratch remains, splits those of which `kv_heads_at_once` heads are, so that blocks are read
-  // contiguously.
+  // First splits slices in which a single head exceeds a fair unit of work. Then, while scratch
+  // remains, splits slices in which `kv_heads_at_once` heads together exceed one, so that blocks
+  // are read contiguously.
   for (size_t i = 0; i < slices.size(); ++i) {
     const AttentionSlice& slice = slices[i];
     SliceUnits& part = *new (&parts[i]) SliceUnits{.slice = &slice};

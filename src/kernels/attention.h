@@ -37,10 +37,9 @@ struct KvLayout {
   // elements of each of its positions after all heads, [block_size, side_dim / 2], and a block of V
   // the second half.
   int side_dim = 0;
-  // Only latent caches with one KV head: rows of head_dim elements that a block of K has after
-  // those of its tokens, for entries that stand for several tokens. There are as many groups of
-  // side elements per block then, one per entry instead of one per position. See Rows() and
-  // Entries().
+  // Only latent caches with one KV head: number of additional rows of head_dim elements in a block
+  // of K, after its tokens' rows, for entries that stand for several tokens. If not 0, a block has
+  // one group of side elements per entry instead of one per position. See Rows() and Entries().
   int entries = 0;
 
   bool is_latent() const { return latent_dim != 0; }
@@ -65,7 +64,7 @@ struct KvLayout {
     return rows;
   }
   // Returns the layout in which each entry is a position, for AppendSide and SelectPositions: entry
-  // e of the i-th block of a sequence is position i * entries + e. K has no such positions.
+  // e of the i-th block of a sequence is position i * entries + e. Does not apply to K.
   KvLayout Entries() const {
     KvLayout entry = *this;
     entry.block_size = entries;
@@ -108,10 +107,11 @@ struct AttentionScores {
   float scale = 1;     // multiplies q . k
   float soft_cap = 0;  // c: a scaled score s becomes c * tanh(s / c); 0: none
   // [num_heads], or null: none. A row's softmax for head h has an additional score sinks[h] whose
-  // value is zero, so it only takes a part of the weight.
+  // value is zero, so it only reduces the other weights.
   const float* sinks = nullptr;
-  // Whether, with keys and values in BF16 or F8_E4M3, queries and softmax weights may be rounded to
-  // BF16, so that BF16 products can be used. This is faster, with relative errors of 2^-9 in each.
+  // Whether queries and softmax weights may be rounded to BF16 if keys and values are BF16 or
+  // F8_E4M3, so that BF16 products can be used. This is faster, with relative errors of 2^-9 in
+  // each.
   bool bf16_products = false;
   // Whether tokens in a slice's span also attend to later tokens of that span.
   bool sees_spans = false;
@@ -133,8 +133,8 @@ void AppendSide(ThreadPool& pool, const KvCacheView& cache, std::span<const Atte
 // stride, i * stride + most), ascending. A row that sees at most `most` positions attends to all of
 // them, and its list is not read.
 //
-// With `counts`, every row's list is read, in its order: row i attends to the first counts[i] of
-// its positions, from 1 to `most`, whatever its own position is.
+// With `counts`, every row's list is read, in the list's order: row i attends to its first
+// counts[i] positions (1 to `most`), regardless of its own position.
 struct ChosenPositions {
   const int32_t* positions = nullptr;  // null: every row attends to all positions that it sees
   int64_t stride = 0;

@@ -8,7 +8,7 @@
 // except that each whole group of 64 codes has the order of CodePlace; F16 is laid out like F32.
 // Both are converted when read. With other block sizes, blocks contain plain rows [block_size,
 // head_dim], which are copied into panels when read; this is slower. Latent caches also contain
-// plain rows, because each row becomes part of a panel of keys and of one of values, and chosen
+// plain rows, because each row is copied to both a panel of keys and a panel of values, and chosen
 // positions are read as single rows.
 #pragma once
 

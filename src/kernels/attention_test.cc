@@ -329,9 +329,10 @@ std::vector<std::pair<Shape, ElementType>> ShapesAndResults() {
 }
 
 // Scores are sums of head_dim products and results are averages of values of magnitude one: a few
-// hundred roundings of numbers near one have errors below 2e-5. AMX splits queries and weights into
-// two BF16 numbers with 16 bits: 2^-16 of scores of up to five. If bf16_products allows it, AMX and
-// BF16 dot products round each of them once: 2^-9 of each.
+// hundred roundings of numbers near one have errors below 2e-5. AMX splits each query and weight
+// into two BF16 numbers, which hold 16 bits: an error of 2^-16 of scores of up to five. If
+// bf16_products allows it, AMX and BF16 dot products round queries and weights once: an error of
+// 2^-9 of each.
 TEST_P(AttentionTest, AgreesWithExactSoftmax) {
   Random random(1);
   ThreadPool pool(2);
@@ -343,7 +344,7 @@ TEST_P(AttentionTest, AgreesWithExactSoftmax) {
     Sequences sequences(random, shape, {length});
     const std::vector<float> out = sequences.RunInChunks(pool, 0, 200);
     const std::vector<float> narrow =
-        sequences.RunInChunks(pool, 0, 200, ElementType::kBF16);  // reads codes by another kernel
+        sequences.RunInChunks(pool, 0, 200, ElementType::kBF16);  // another kernel reads codes
     for (int token :
          {0, 1, 15, 16, 63, 64, 99, 100, 128, 199, 200, 255, 256, 271, 272, length - 1}) {
       for (int head : {0, shape.num_heads - 1}) {
@@ -534,7 +535,7 @@ TEST_P(AttentionTest, Bf16ProductsAreNearlyExact) {
       size += std::pow(exact[i], 2);
     }
     EXPECT_LT(std::sqrt(error / size), 0x1p-8f) << shape.head_dim;
-    if (GetParam() == Isa::kAmx) continue;  // splits numbers in two
+    if (GetParam() == Isa::kAmx) continue;  // AMX splits numbers in two
     const bool rounds = GetParam() == Isa::kAvx512Bf16 && shape.span.window != 1 &&
                         (shape.type == ElementType::kBF16 || shape.type == ElementType::kF8E4M3);
     EXPECT_EQ(error != 0, rounds) << shape.head_dim;

@@ -8,7 +8,7 @@ namespace {
 
 // Adds c with score z to a softmax of one element.
 void Add(float z, float c, float& largest, float& sum, float& weighted) {
-  if (sum == 0) {  // empty: otherwise the largest score alone has weight 1
+  if (sum == 0) {  // empty: the first score has weight 1
     largest = z;
     sum = 1;
     weighted = c;
@@ -42,7 +42,8 @@ void CompressRows(const CompressRule& rule, float* x, int64_t stride, int64_t ro
     const float* const z = c + width;
     const int64_t place = (first + row) % rule.rate;
     const float* const bias = rule.bias + place * width;
-    const int64_t own = rule.overlaps ? dim : 0;  // of the projection for the token's own entry
+    const int64_t own = rule.overlaps ? dim : 0;  // offset of the projection for the token's own
+                                                  // entry
     for (int i = begin; i < end; ++i)
       Add(z[own + i] + bias[own + i], c[own + i], state[i], state[dim + i], state[2 * dim + i]);
     if (rule.overlaps) {

@@ -9,8 +9,8 @@ namespace sluice::kernels {
 
 // The entry of tokens [i * rate, (i + 1) * rate) is, for each element, the sum of c over its tokens
 // with the softmax of z + bias as weights. If groups overlap, a token has two projections c and z:
-// its first counts for the entry after its own, its second for its own; the first entry has no
-// tokens before its own.
+// the first contributes to the next entry, the second to the token's own entry. The first entry has
+// no preceding tokens.
 struct CompressRule {
   int rate = 1;
   bool overlaps = false;
@@ -29,7 +29,7 @@ struct CompressSnapshot {
   float* state = nullptr;
 };
 
-// Reads rows of consecutive tokens of a sequence, the first of which has position `first`. A row
+// Reads rows of consecutive tokens of a sequence; the first token has position `first`. A row
 // consists of c [projections, dim], then z [projections, dim]; rows are `stride` elements apart. In
 // the last row of each group, the entry replaces the first `dim` elements of c.
 //

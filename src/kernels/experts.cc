@@ -34,12 +34,12 @@ float SqrtSoftplus(float x) {
   return std::sqrt(x > 20 ? x : std::log1p(std::exp(x)));
 }
 
-// Returns the score of a logit that does not depend on the others.
+// Returns the score of a logit, for scores that depend on no other logit.
 float OwnScore(RouterScore score, float logit) {
   return score == RouterScore::kSqrtSoftplus ? SqrtSoftplus(logit) : Sigmoid(logit);
 }
 
-// Computes the weights of chosen experts, if their scores do not depend on the others'.
+// Computes the weights of chosen experts, for scores that depend on no other logit.
 void WeighRow(const float* logits, int64_t top_k, const RouterRule& rule, const int32_t* chosen,
               float* weights) {
   for (int64_t i = 0; i < top_k; ++i) weights[i] = OwnScore(rule.score, logits[chosen[i]]);
@@ -220,7 +220,7 @@ void GroupByExpert(const int32_t* chosen, int64_t rows, int64_t top_k, int64_t n
   std::fill_n(row_begin, num_experts + 1, 0);
   for (int64_t pair = 0; pair < pairs; ++pair) ++row_begin[chosen[pair] + 1];
   for (int64_t e = 0; e < num_experts; ++e) row_begin[e + 1] += row_begin[e];
-  // Uses each expert's begin as its cursor. Afterwards the cursor equals the begin of the next
+  // Uses each expert's start as its cursor. Afterwards, the cursor equals the start of the next
   // expert.
   for (int64_t pair = 0; pair < pairs; ++pair) {
     const int32_t at = row_begin[chosen[pair]]++;

@@ -50,7 +50,7 @@ constexpr int64_t kMostBiasedExperts = 4096;  // limit with a choice_bias, group
 void SelectExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
                    int64_t top_k, const RouterRule& rule, int32_t* chosen, float* weights);
 
-// Computes the weights, as SelectExperts does, of experts that are given: chosen [rows, top_k].
+// Like SelectExperts, but only computes the weights of given experts: chosen [rows, top_k].
 // REQUIRES: the score is kSigmoid or kSqrtSoftplus, and there are no soft_cap and no groups.
 void WeighExperts(ThreadPool& pool, const float* logits, int64_t rows, int64_t num_experts,
                   int64_t top_k, const RouterRule& rule, const int32_t* chosen, float* weights);

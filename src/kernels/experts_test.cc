@@ -117,7 +117,8 @@ TEST(SelectExpertsTest, ASoftCapBoundsWhatIsWeighed) {
   EXPECT_NEAR(weights[1], 1 / (1 + std::exp(-1.5 * std::tanh(2.0 / 1.5))), 1e-6);
 }
 
-// The square root of the softplus, whether experts are chosen by it, by it and a bias, or given.
+// Tests the score sqrt(softplus): experts are chosen by the score, by the score plus a bias, or
+// given.
 TEST(SelectExpertsTest, SquareRootsOfSoftplusWeigh) {
   ThreadPool pool(1);
   const std::vector<float> logits = {0.5f, 3.0f, -1.0f, 25.0f};
@@ -159,7 +160,7 @@ TEST(SelectExpertsTest, TheSparseMixerWeighsAmongWhatIsNear) {
   EXPECT_NEAR(weights[3], 1 / (1 + std::exp(-0.01)), 1e-6);
 }
 
-// Chooses the two of four groups of three experts whose best two scores have the largest sums; the
+// Keeps two of four groups of three experts: those whose best two scores have the largest sums. The
 // group with the largest single score may be excluded.
 TEST(SelectExpertsTest, ChoosesWithinTheBestGroups) {
   Random random(4);

@@ -23,7 +23,7 @@ using ExpandFunction = void(const uint8_t* codes, const uint8_t* scales, int64_t
 struct LinearArgs {
   const void* x;          // [rows, cols], F32, BF16 bits or I8, as in the function's name
   int64_t x_stride;       // elements
-  int64_t x_bytes;        // of an element
+  int64_t x_bytes;        // bytes of an element
   const float* x_scales;  // [rows]; I8 only
   const void* w;          // panels of 16 output rows
   int64_t panel_bytes;    // bytes from one panel to the next
@@ -54,8 +54,8 @@ struct LinearArgs {
   uint8_t* lines;     // scratch memory of the calling thread, packed_lines_bytes bytes
 };
 
-// Maximum number of products, of a number in [-128, 127] and one in [-127, 127], whose sum fits 32
-// bits.
+// Maximum number of products whose sum fits in 32 bits; one factor is in [-128, 127], the other in
+// [-127, 127].
 constexpr int64_t kMaxInt8Cols = 131072;
 
 // Maximum rows of a unit of work; a multiple of every kernel's tile height. With larger units, a

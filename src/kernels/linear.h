@@ -55,7 +55,8 @@ void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float
 // the product with any one matrix.
 void ReserveLinearScratch(const ThreadPool& pool, int64_t max_rows, int64_t max_cols,
                           bool orders_inputs = false);
-// Returns the bytes of this scratch memory on a pool of `num_threads` threads.
+// Returns the bytes of the scratch memory of Linear and GroupedLinear on a pool of `num_threads`
+// threads.
 int64_t LinearScratchBytes(int num_threads, int64_t max_rows, int64_t max_cols,
                            bool orders_inputs = false);
 

@@ -253,8 +253,8 @@ TEST_P(LinearFormatsTest, ARowsResultDoesNotDependOnTheBatch) {
   }
 }
 
-// The same near the ends of the range of inputs, scales and sums. Some kernels multiply sums by
-// powers of two, which must not change the results.
+// Repeats the comparison near the ends of the ranges of inputs, scales and sums. Some kernels
+// multiply sums by powers of two, which must not change the results.
 TEST_P(LinearFormatsTest, ExtremeNumbersDoNotDependOnTheBatch) {
   constexpr int64_t kRows = 96, kCols = 1088, kPart = 64, kBatch = 70;
   constexpr std::array<int, 12> kExponents = {0, 0, 0, 0, -20, -57, -59, -61, -70, 21, 25, 35};
@@ -467,7 +467,7 @@ TEST(PackingNarrow, WordsOfOutputsKeepTheirValues) {
 
 TEST(PackingNarrow, TakesLittleMoreThanTheStoredBytes) {
   for (const NamedFormat& format : NarrowFormats()) {
-    if (format.name == "fp8_small_block") continue;  // it has many scales
+    if (format.name == "fp8_small_block") continue;  // this format has many scales
     const int64_t rows = 2000, cols = 3840;  // a number of cols that is a multiple of 96 and of 128
     const StoredMatrix stored = StoredSample(format.format, rows, cols).view();
     int64_t bytes = rows * cols * BitsPerElement(stored.format.type) / 8;
@@ -476,7 +476,8 @@ TEST(PackingNarrow, TakesLittleMoreThanTheStoredBytes) {
       if (format.format.group_size != 0) bytes += rows * (cols / format.format.group_size) * 4;
       if (format.format.has_zero_points) bytes += rows * cols / 32;
     } else if (format.format.scale_layout == DataFormat::ScaleLayout::kPerGroup) {
-      const int64_t scale_bytes = format.format.type == ElementType::kI8 ? 4 : 1;  // I8: F32
+      const int64_t scale_bytes = format.format.type == ElementType::kI8 ? 4 : 1;  // I8 has F32
+                                                                                   // scales
       bytes += rows * cols / format.format.group_size * scale_bytes;
     }
     EXPECT_LE(static_cast<double>(PackedBytes(format.format, rows, cols)),

@@ -1,4 +1,4 @@
-// Tests that products by F32 multiply-adds have the bits of those by BF16 dot products.
+// Tests that products by F32 multiply-adds give the same bits as products by BF16 dot products.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -15,10 +15,10 @@
 namespace sluice::kernels {
 namespace {
 
-constexpr int64_t kRows = 100;  // more than a chunk's
+constexpr int64_t kRows = 100;  // more rows than a chunk
 constexpr int64_t kOutputs = 70;
 
-// Random BF16 numbers whose exponents' bits are between `low` and `high`; 0: subnormal or zero.
+// Random BF16 numbers whose exponent fields are between `low` and `high`; 0: subnormal or zero.
 std::vector<BFloat16> NumbersOf(Random& random, int64_t count, int low, int high) {
   std::vector<BFloat16> numbers;
   for (int64_t i = 0; i < count; ++i) {
@@ -48,7 +48,7 @@ class LinearMultiplyAddsTest : public ::testing::Test {
     for (int64_t rows : {16, 17, 23, 48, 100}) {
       const Activations inputs{x.data(), ElementType::kBF16, rows, cols, cols};
       const LinearPlan plan = PlanLinear(w, inputs);
-      if (plan.block_inputs != 0 && !plan.folds_blocks) return;  // neither function is for these
+      if (plan.block_inputs != 0 && !plan.folds_blocks) return;  // unsupported format
       const auto multiply = [&](LinearFunction* function) {
         std::vector<float> y(static_cast<size_t>(rows * kOutputs),
                              std::numeric_limits<float>::quiet_NaN());

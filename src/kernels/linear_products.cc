@@ -16,9 +16,9 @@ namespace {
 // whole tiles.
 constexpr int64_t kMaxPackedRows = 512;
 constexpr int64_t kPackedRowMultiple = 32;
-// Up to this many rows, units have half as many panels as the kernels prefer. The larger units
-// would be computed before the weights of all their panels have arrived: 5 to 17 % faster on 64 and
-// 128 rows (Granite Rapids).
+// Up to this many rows, units have half as many panels as the kernels prefer, because a larger unit
+// would have to wait for the weights of all its panels. This is 5 to 17 % faster on 64 and 128 rows
+// (Granite Rapids).
 constexpr int64_t kFewPackedRows = 192;
 // Maximum number of rows of permuted inputs at a time.
 constexpr int64_t kMaxOrderedRows = 512;

@@ -42,8 +42,8 @@ int64_t LoraBBytes(int64_t rank, int64_t rows, ElementType type);
 int64_t LoraTableBytes(int64_t rank, int64_t vocab_size, ElementType type);
 
 // The functions below pack row-major elements of a checkpoint (F32, F16 or BF16, possibly
-// unaligned). `out` is written completely. Each returns whether all elements are finite. a: [rank,
-// cols] to [rank / 16][cols / 2][16][2]; in F32 [rank / 16][cols][16].
+// unaligned). `out` is written completely. Each returns whether all elements are finite. PackLoraA
+// packs a [rank, cols] to [rank / 16][cols / 2][16][2]; in F32 [rank / 16][cols][16].
 bool PackLoraA(const std::byte* a, ElementType stored, int64_t rank, int64_t cols, ElementType type,
                void* out);
 // Packs b [rows, rank] to [rank / 2][rows][2]; in F32 [rank][rows].

@@ -26,7 +26,7 @@ T LoadWord(const std::byte* address) {
 uint32_t ToPanelOrder8(uint32_t codes) {
   return (codes & 0xFF0000FFu) | (codes & 0x0000FF00u) << 8 | (codes & 0x00FF0000u) >> 8;
 }
-uint32_t Narrow(uint32_t half_bytes) {  // gathers the low halves of four bytes
+uint32_t Narrow(uint32_t half_bytes) {  // gathers the low nibbles of four bytes
   half_bytes = (half_bytes | half_bytes >> 4) & 0x00FF00FFu;
   return (half_bytes | half_bytes >> 8) & 0xFFFFu;
 }

@@ -6,7 +6,7 @@
 // to expand to lines of BF16 pairs, or for a dot product of 8-bit integers:
 //   INT8  k0 k1 k2 k3                      from the lowest byte on
 //   E4M3  k0 k2 k1 k3                      from the lowest byte on
-//   E2M1, INT4  k0 k2 k4 k6 k1 k3 k5 k7    from the lowest half byte
+//   E2M1, INT4  k0 k2 k4 k6 k1 k3 k5 k7    from the lowest nibble
 // Scales are laid out as [panel][group][16 rows]: bytes for groups of E2M1, F32 for blocks and for
 // groups of INT4 and INT8. Zero points of INT4 are bytes [panel][step][16 rows], repeated for all
 // steps of a group. If the format has an input order, codes, scales and zero points are all in that

@@ -23,10 +23,9 @@ struct StreamRule {
 // products of `matrix` and the streams, divided by r, the weights are:
 //   of the sum     sigmoid(scale[0] d + base) + eps, [count]
 //   of the result  2 sigmoid(scale[1] d + base), [count]
-//   of the mix     softmax(scale[2] d + base) + eps over each row of [count, count], then divided
-//   by
-//                  eps plus the sums of its columns, and `iterations` - 1 times by those of its
-//                  rows and of its columns
+//   of the mix     softmax(scale[2] d + base) + eps over each row of [count, count]; then its
+//                  columns are divided by (eps + their sums); then, `iterations` - 1 times, its
+//                  rows and its columns
 // F32, contiguous.
 struct StreamParameters {
   const float* matrix = nullptr;  // [count * (2 + count), count * width]; or [count, ...]: sum only

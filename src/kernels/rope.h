@@ -35,7 +35,7 @@ std::vector<float> RopeFrequencies(int head_dim, double theta,
 void ApplyRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads,
                int head_dim, int rotary_dim, RopeStyle style, const float* cos_sin);
 
-// Like ApplyRope, but turns backwards: undoes its rotation, except for rounding.
+// The inverse of ApplyRope, except for rounding: rotates in the opposite direction.
 void UndoRope(ThreadPool& pool, float* x, int64_t stride, int64_t rows, int num_heads, int head_dim,
               int rotary_dim, RopeStyle style, const float* cos_sin);
 

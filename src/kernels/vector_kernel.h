@@ -10,7 +10,6 @@
 //
 // cpu/ops/silu_mul.cc defines SLUICE_ISA::SiluMulRow with the same parameters; the linker reports
 // one that is missing or differs.
-#pragma once
 //
 // SLUICE_LANE_SUM_KERNEL declares an operator whose vector versions add numbers of different lanes,
 // so that bits depend on the number of lanes; the portable kernels (portable/portable.h) use its

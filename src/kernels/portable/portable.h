@@ -3,8 +3,8 @@
 //
 // Products are chains of multiply-adds in F32 in ascending order of inputs (linear_inl.h), never
 // dot products of BF16; operators that add lanes use their scalar versions (vector_kernel.h), and
-// attention adds the weights of a row here. NumericFingerprint() samples the functions that the
-// math library computes (exp of the scalar versions, sin and cos of rotary positions).
+// attention adds the weights of a row by SumWeights. NumericFingerprint() samples the functions
+// that the math library computes (exp of the scalar versions, sin and cos of rotary positions).
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -20,8 +20,8 @@ namespace portable {
 // Weights are added in eight lanes by position; then the lanes are added in order.
 void SumWeights(const AttentionChunkArgs& args);
 
-// Computes attention with kBase, and sums the weights in the order that all instruction sets use
-// here.
+// Computes attention with kBase, and sums the weights by SumWeights, in the same order on all
+// instruction sets.
 template <AttentionFunction* kBase>
 void AttentionChunk(const AttentionChunkArgs& args) {
   kBase(args);
