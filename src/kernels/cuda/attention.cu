@@ -133,7 +133,8 @@ template <bool kIsE4m3, int kDim, bool kCaps = false>
 void LaunchItems(const StreamHandle& stream, const AttentionLaunch& launch) {
   const int num_wide = launch.attention.num_wide_items;
   const int num_narrow = launch.attention.num_items - num_wide;
-  // AMD's GPUs move the operands of products from lane to lane, so only heads of 64 fit.
+  // AMD's GPUs move the operands of products from lane to lane, so only heads of 64 elements fit in
+  // registers.
   constexpr bool kFits = KvTile<kIsE4m3, kDim>::kFitsRegisters && (!kWarpsGoInPairs || kDim <= 64);
   if constexpr (kFits) {
     LaunchTiles<kIsE4m3, kDim, kWideTileRows, kCaps>(stream, launch, 0, num_wide);

@@ -149,21 +149,22 @@ class AttentionBlock {
   // heads so wide that two stages would not fit in a block's shared memory; then other blocks
   // compute while one block copies.
   static constexpr int kStages = kDim > 256 || !kCopiesRunAside ? 1 : 2;
-  // AMD's GPUs have 512 registers per lane, but gfx942 has only 64 KB of shared memory. So the
-  // blocks of wide heads keep half of the sums of earlier ranges in registers there. Where keys and
-  // values still do not fit together, the values overwrite the keys, which all warps have read when
-  // they know the largest scores.
+  // AMD's GPUs have 512 registers per lane, but gfx942 has only 64 KB of shared memory. On these
+  // GPUs, blocks of wide heads keep half of the sums of earlier ranges in registers. If keys and
+  // values still do not fit together, the values overwrite the keys: all warps have read the keys
+  // when they know the largest scores.
   static constexpr bool kSavesMemory = kWarpsGoInPairs && kDim > 256;
   static constexpr bool kValuesOverwriteKeys = kSavesMemory && !kIsE4m3 && !Tile::kIsLatent;
   // Tiles of a stage: keys and values, or both in one.
   static constexpr int kTiles = Tile::kIsLatent || kValuesOverwriteKeys ? 1 : 2;
-  // Whether weights overwrite the keys, which all warps have read when they know the largest
+  // Whether weights overwrite the keys. All warps have read the keys when they know the largest
   // scores.
   static constexpr bool kOverwritesKeys = kStages == 1 && kTiles == 2;
   static constexpr int kLoads = Tile::kStepsOfLoad;
   // Number of rows of a tile that a warp copies.
   static constexpr int kOwnRows = kPositions / kWarps;
-  static constexpr int kOwnGroups = kPositions / 8 / (kIsWide ? 1 : kWarps);  // of 8 positions
+  static constexpr int kOwnGroups = kPositions / 8 / (kIsWide ? 1 : kWarps);  // groups of 8
+                                                                              // positions
   static constexpr int kOwnSteps =
       kIsWide ? Tile::kMaxValueSteps : (Tile::kMaxValueSteps + kWarps - 1) / kWarps;
   static constexpr int kStepsInRegisters = kSavesMemory ? kOwnSteps / 2 : 0;
@@ -182,7 +183,8 @@ class AttentionBlock {
     return kIsWide ? tile.value_steps() : (tile.value_steps() + kWarps - 1) / kWarps;
   }
   __device__ int NumOwnSteps() const { return OwnSteps(tile_); }
-  // Own steps whose sums of earlier ranges are in shared memory: those from kStepsInRegisters on.
+  // Number of own steps whose sums of earlier ranges are in shared memory: those from
+  // kStepsInRegisters on.
   static __host__ __device__ constexpr int StepsInMemory(const Tile& tile) {
     const int own = OwnSteps(tile);
     return own < kStepsInRegisters ? 0 : own - kStepsInRegisters;
@@ -230,7 +232,7 @@ class AttentionBlock {
   __device__ float* Folded() const {
     return reinterpret_cast<float*>(Keys(0) + kStages * kTiles * tile_.bytes()) + threadIdx.x;
   }
-  // Number r: the largest score of row r of two; number 2 + r: its sum of weights.
+  // Number r (0 or 1): the largest score of row r; number 2 + r: its sum of weights.
   __device__ float& FoldedOfRow(int number) {
     return Folded()[(StepsInMemory(tile_) * 8 + number) * kThreads];
   }
@@ -476,7 +478,7 @@ class AttentionBlock {
       Tile::Multiply(weight_sums_, weights[k + 1], ones);
       SLUICE_UNROLL
       for (int j = 0; j < kOwnSteps; ++j) {
-        // Where warps work in pairs, a warp may compute products whose results are not used.
+        // If warps work in pairs, a warp may compute products whose results are not used.
         const int step = kWarpsGoInPairs ? min(Step(j), tile_.value_steps() - 1) : Step(j);
         if ((kWarpsGoInPairs && !kIsWide ? Step(j) / 2 * 2 : step) >= tile_.value_steps()) break;
         uint32_t b[2][2][2];
@@ -488,8 +490,8 @@ class AttentionBlock {
     }
   }
 
-  // Folds the results of the range that ended with those of earlier ranges; stores them for the
-  // next range and in the members.
+  // Combines the results of the range that just ended with those of earlier ranges. Stores the
+  // combined results for the next range, and in the members.
   __device__ __forceinline__ void Fold(bool is_first) {
     float factor[2] = {0, 0}, new_factor[2] = {1, 1};
     SLUICE_UNROLL

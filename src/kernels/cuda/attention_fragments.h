@@ -9,10 +9,10 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
 // Layout of one head's keys (or values) of consecutive positions in shared memory, as stored: one
 // row per position, in pieces of 16 bytes; the pieces of eight rows at the same place are in
-// different banks. Products are of BF16; with E4M3 they are of F16, to which one instruction
-// converts two codes, and queries are scaled to F16's range by a power of two per row. kDim is the
-// head size, which must fill whole loads and, in a wide tile, fit in registers. Special values: 0:
-// any head size up to 256, in whole steps of 16, with zeros beyond head_dim. kLatentDim: latent
+// different banks. Operands of products are BF16. With E4M3 they are F16, because one instruction
+// converts two codes to F16; queries are scaled to F16's range by a power of two per row. kDim is
+// the head size, which must fill whole loads and, in a wide tile, fit in registers. Special values:
+// 0: any head size up to 256, in whole steps of 16, with zeros beyond head_dim. kLatentDim: latent
 // vectors of any size up to kLatentDim, each followed by a shared key; values are the first
 // elements of the keys, so there is one tile for both.
 constexpr int kLatentDim = device::kMostLatentKeyDim;
@@ -51,9 +51,9 @@ struct KvTile {
     return tile + (row * row_pieces() + (kIsSwizzled ? piece ^ (row & 7) : piece)) * 16;
   }
 
-  // Warp. Copies rows [first_row, first_row + kRows) of keys, of values if they are apart, or both.
-  // Lane l gives the array row of tile row first_row + l, the same in both arrays; kNoRow makes a
-  // row of zeros.
+  // Called by all lanes of a warp. Copies rows [first_row, first_row + kRows) of keys, of values if
+  // they are separate, or of both. Lane l passes the array row of tile row first_row + l, the same
+  // in both arrays; kNoRow gives a row of zeros.
   static constexpr int32_t kNoRow = -1;
   template <int kRows, bool kWithKeys = true, bool kWithValues = true>
   __device__ void Copy(unsigned char* keys, unsigned char* values, const unsigned char* all_keys,
@@ -83,9 +83,10 @@ struct KvTile {
     }
   }
 
-  // Warp. Loads keys for the scores of 16 query rows against the eight positions from `position`
-  // on: steps [step, step + kStepsOfLoad) as operand b of Multiply; steps beyond steps() are
-  // unspecified. The 16 elements of a step have the order of LoadQuery. `lane`: this thread's lane.
+  // Called by all lanes of a warp. Loads keys for the scores of 16 query rows against the eight
+  // positions from `position` on: steps [step, step + kStepsOfLoad) as operand b of Multiply; steps
+  // beyond steps() are unspecified. The 16 elements of a step have the order of LoadQuery. `lane`:
+  // this thread's lane.
   __device__ void LoadKeys(uint32_t (&b)[kStepsOfLoad][2], unsigned char* tile, int position,
                            int step, int lane) const {
     uint32_t codes[4];
@@ -102,7 +103,7 @@ struct KvTile {
     }
   }
 
-  // Pair of warps. d += a b.
+  // Called by a pair of warps together: d += a b.
   static __device__ __forceinline__ void Multiply(float (&d)[4], const uint32_t (&a)[4],
                                                   const uint32_t (&b)[2]) {
     if constexpr (kIsE4m3)
@@ -148,10 +149,10 @@ struct KvTile {
       exponents[i % 2] = max(exponents[i % 2], a[i] >> 7 & 0xFFu);
     }
   }
-  // Warp. Combines the largest exponents of a row's four lanes.
+  // Called by all lanes of a warp. Combines the largest exponents of a row's four lanes.
   static __device__ __forceinline__ void ShareQueryExponents(uint32_t (&exponents)[2]) {
-    // Below this exponent, the power of two or its inverse would not be a normal number. Scores are
-    // 0 there anyway.
+    // Below this exponent, the power of two or its inverse would not be a normal number. Such
+    // scores are 0 anyway.
     constexpr uint32_t kLeast = 15;
     SLUICE_UNROLL
     for (int r = 0; r < 2; ++r) {
@@ -178,9 +179,9 @@ struct KvTile {
     }
   }
 
-  // Warp. Loads step `step` of the values for sums over the 16 positions from `position` + 16 * i
-  // on, i < 2, as operands b of Multiply for two groups n of eight columns. Neighbours() gives the
-  // columns of the results d[n]. `lane`: this thread's lane.
+  // Called by all lanes of a warp. Loads step `step` of the values for sums over the 16 positions
+  // from `position` + 16 * i on, i < 2, as operands b of Multiply for two groups n of eight
+  // columns. Neighbours() gives the columns of the results d[n]. `lane`: this thread's lane.
   __device__ void LoadValues(uint32_t (&b)[2][2][2], unsigned char* tile, int position, int step,
                              int lane) const {
     uint32_t codes[4];

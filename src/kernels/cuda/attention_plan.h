@@ -34,8 +34,8 @@ int64_t MaxAttentionItems(const AttentionLimits& limits);
 int64_t MaxAttentionMerges(const AttentionLimits& limits);
 int64_t AttentionPartialsBytes(const AttentionLimits& limits);
 
-// These functions are for steps with one token for each of `slices` sequences, within the limits,
-// whose launches must not depend on the sequences' lengths. PadPlan fills a plan with empty items
+// These functions are for steps within the limits with one token for each of `slices` sequences.
+// Their launches must not depend on the sequences' lengths. PadPlan fills a plan with empty items
 // and merges up to the counts of its level. At level 0 no tile is split; the last level has room
 // for all steps. The levels in between have room for fewer partial results, because empty items and
 // merges take time.

@@ -125,7 +125,7 @@ class CublasLtLibrary {
   static const char* NameFor(DeviceKind kind);
 
   const cublaslt::Functions& functions() const { return functions_; }
-  int64_t version() const { return version_; }  // 130002: 13.0.2; of hipBLASLt 100200: 1.2.0
+  int64_t version() const { return version_; }  // 130002: 13.0.2; for hipBLASLt 100200: 1.2.0
   std::string Describe() const;                 // "cuBLASLt 13.0.2 (libcublasLt.so.13)"
 
  private:

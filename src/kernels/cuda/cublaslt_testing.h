@@ -40,7 +40,7 @@ constexpr int kFakeSlow = 0, kFakeFast = 1, kFakeLarge = 2;
 constexpr double kFakeSeconds[] = {3e-6, 1e-6, 0.5e-6};
 constexpr uint64_t kFakeWorkspace[] = {0, 64 << 10, 64 << 20};
 
-// The fake's function of this name, `extern "C"`, returns the state.
+// The type of the fake's `extern "C"` function kFakeCublasLtName, which returns the fake's state.
 using FakeCublasLtFunction = FakeCublasLtState* (*)();
 constexpr const char* kFakeCublasLtName = "FakeCublasLt";
 

@@ -7,7 +7,7 @@
 //     by Launch<kernel>(). Everything is in namespace sluice::SLUICE_DEVICE_NAMESPACE.
 //   - Shared memory is only SharedMemory(), of the size given to the launch, never `__shared__`.
 //     Its contents are undefined when a block begins.
-//   - Shuffles and the functions below marked "Warp" must be called by all 32 lanes together.
+//   - Shuffles, and functions whose comment requires it, are called by all lanes of a warp.
 //     Blocks have whole warps.
 //   - Instructions beyond CUDA C++, and inline assembly, are only here and in warpgroup_code.h.
 //   - Includes: this file, device_kernels.h, and C headers.
@@ -57,9 +57,9 @@ struct LaunchShape {
   unsigned threads = 32;  // threads per block; a multiple of 32, at most 1024
   unsigned grid_z = 1;
   unsigned shared_bytes = 0;
-  // Whether the kernel may begin before those launched earlier on the stream end, where the stream
-  // allows it (programmatic dependent launch). REQUIRES: every thread calls AwaitEarlierKernels()
-  // before it reads what they write, before it writes, and before it ends.
+  // Whether the kernel may begin before the stream's earlier kernels end, if the stream allows it
+  // (programmatic dependent launch). REQUIRES: every thread calls AwaitEarlierKernels() before it
+  // reads results of earlier kernels, before it writes, and before it ends.
   bool overlaps = false;
 };
 
@@ -80,8 +80,8 @@ constexpr bool kCopiesRunAside = true;
 
 #if defined(SLUICE_EMULATED_HIP)
 
-// The program launches kernels through HIP's runtime. Here they are only named for the stand-in of
-// that runtime.
+// The program launches kernels through HIP's runtime. Here, kernels are only registered by name for
+// the fake HIP runtime.
 template <auto kKernel, typename Args>
 void Launch(const StreamHandle&, const char*, const LaunchShape&, const Args&) {
   static_cast<void>(emulator::Named<kKernel, Args>::kIsKnown);
@@ -182,9 +182,9 @@ __device__ __forceinline__ void AsyncWait() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
 }
 
-// Warp. Loads four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address
-// of row l % 8 (16 bytes, aligned) of matrix l / 8. registers[m] of lane l holds elements 2 * (l %
-// 4) and 2 * (l % 4) + 1 of row l / 4 of matrix m.
+// Called by all lanes of a warp. Loads four 8 x 8 matrices of 16-bit elements from shared memory:
+// lane l gives the address of row l % 8 (16 bytes, aligned) of matrix l / 8. registers[m] of lane l
+// holds elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 of matrix m.
 __device__ __forceinline__ void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared_row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
@@ -192,8 +192,8 @@ __device__ __forceinline__ void LoadMatrix4(uint32_t (&registers)[4], const void
                : "r"(address)
                : "memory");
 }
-// Warp. LoadMatrix4 with each matrix transposed: registers[m] of lane l holds rows 2 * (l % 4) and
-// 2 * (l % 4) + 1 of column l / 4.
+// Called by all lanes of a warp. LoadMatrix4 with each matrix transposed: registers[m] of lane l
+// holds rows 2 * (l % 4) and 2 * (l % 4) + 1 of column l / 4.
 __device__ __forceinline__ void LoadMatrix4Transposed(uint32_t (&registers)[4],
                                                       const void* shared_row) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared_row));
@@ -203,7 +203,8 @@ __device__ __forceinline__ void LoadMatrix4Transposed(uint32_t (&registers)[4],
                : "memory");
 }
 
-// Warp. d += a b: a [16, 16] and b [16, 8] BF16, d [16, 8] F32. With g = lane / 4, t = lane % 4:
+// Called by all lanes of a warp. Computes d += a b: a [16, 16] and b [16, 8] BF16, d [16, 8] F32.
+// With g = lane / 4, t = lane % 4:
 //   a[0]: row g, columns 2t, 2t+1;  a[1]: row g+8;  a[2]: row g, columns 2t+8, 2t+9;  a[3]: row g+8
 //   b[0]: rows 2t, 2t+1 of column g;  b[1]: rows 2t+8, 2t+9
 //   d[0], d[1]: row g, columns 2t, 2t+1;  d[2], d[3]: row g+8
@@ -217,7 +218,7 @@ __device__ __forceinline__ void MmaBf16(float (&d)[4], const uint32_t (&a)[4],
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Warp. MmaBf16 with F16 operands.
+// Like MmaBf16, with F16 operands.
 __device__ __forceinline__ void MmaF16(float (&d)[4], const uint32_t (&a)[4],
                                        const uint32_t (&b)[2]) {
   asm volatile(
@@ -438,8 +439,8 @@ __device__ __forceinline__ void BeginOverlapping() {
   AwaitEarlierKernels();
 }
 
-// Selected by the GPU. The emulator takes the branches of 9.0, or of the capability that a test
-// sets.
+// The compute capability selects the branches of these functions. The emulator uses the branches of
+// 9.0, or of the capability that a test sets.
 
 // Converts four E4M3 codes to F16, exactly: the two lower bytes to `low`, the first of them in its
 // low half. NaN stays NaN.
@@ -472,7 +473,8 @@ __device__ __forceinline__ bool HasE4m3Mma() {
   return ComputeCapability() >= 89;
 }
 
-// Warp. d += a b: a [16, 32] and b [32, 8] E4M3, d [16, 8] F32. With g = lane / 4, t = lane % 4:
+// Called by all lanes of a warp. Computes d += a b: a [16, 32] and b [32, 8] E4M3, d [16, 8] F32.
+// With g = lane / 4, t = lane % 4:
 //   a[0]: row g, columns 4t..4t+3;  a[1]: row g+8
 //   a[2]: row g, columns 4t+16..4t+19;  a[3]: row g+8
 //   b[0]: rows 4t..4t+3 of column g;  b[1]: rows 4t+16..4t+19
@@ -489,8 +491,8 @@ __device__ __forceinline__ void MmaE4m3(float (&d)[4], const uint32_t (&a)[4],
     instruction::MmaE4m3(d, a, b);
 }
 
-// Pair of warps. MmaBf16, MmaF16 and MmaE4m3, called by warps 2i and 2i + 1 of a block together. An
-// AMD GPU multiplies the operands of both warps by one instruction.
+// MmaBf16, MmaF16 and MmaE4m3 for a pair of warps: called by warps 2i and 2i + 1 of a block
+// together. An AMD GPU multiplies the operands of both warps by one instruction.
 #if defined(__HIP__) || defined(SLUICE_EMULATED_HIP)
 __device__ __forceinline__ void PairMmaE4m3(float (&d)[4], const uint32_t (&a)[4],
                                             const uint32_t (&b)[2]) {
@@ -560,8 +562,8 @@ __device__ __forceinline__ float E8m0ToFloat(uint8_t byte) {
   return FloatFromBits(byte == 0 ? 0x00400000u : static_cast<uint32_t>(byte) << 23);
 }
 
-// Warp. Returns the sum (or the maximum) of all lanes' values, to every lane. Always summed in the
-// same order.
+// Called by all lanes of a warp. Returns the sum (or the maximum) of all lanes' values, to every
+// lane. Always summed in the same order.
 __device__ __forceinline__ float WarpSum(float value) {
   for (int mask = 16; mask > 0; mask >>= 1) value += __shfl_xor_sync(0xFFFFFFFFu, value, mask);
   return value;

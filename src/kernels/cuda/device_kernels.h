@@ -3,11 +3,12 @@
 // attention.h and the model make the checks. A launch returns immediately; failures are recorded in
 // the stream.
 //
-// Free of large includes: the CUDA compiler reads this file with every kernel.
+// Has no large includes, because the CUDA compiler reads this file with every kernel.
 //
 // Rows are F32, BF16 or F8_E4M3; weights are BF16, F8_E4M3, I8, INT4 or F4_E2M1. Comments at the
-// fields say which of these a kernel takes. Two F4 codes share a byte. Rows are dense unless there
-// is a stride. Sums are F32. A row's result never depends on the other rows of the launch.
+// fields say which of these types a kernel accepts. Two F4 codes share a byte. Rows are dense
+// unless there is a stride. Sums are F32. A row's result never depends on the other rows of the
+// launch.
 #pragma once
 
 #include <stdint.h>
@@ -44,8 +45,8 @@ struct RowsOut {
   float* scales = nullptr;  // [rows]; written only for kF8E4M3 and kNvF4
   RowScale row_scale = RowScale::kStatic;
   float static_scale = 1;
-  // Where rms_norm, silu_mul and convert_rows write rows of kNvF4 once more, packed as pack_nvf4
-  // packs them, bit for bit; aligned as in PackNvF4Args. Null: nowhere. REQUIRES: null for other
+  // A second output of rms_norm, silu_mul and convert_rows for kNvF4: the same rows, packed bit for
+  // bit as by pack_nvf4; aligned as in PackNvF4Args. Null: not written. REQUIRES: null for other
   // kernels.
   uint8_t* codes = nullptr;
   uint8_t* group_scales = nullptr;
@@ -90,8 +91,8 @@ constexpr int64_t kMostLayerNormCols = 8192;
 
 // residual = (residual + delta * delta_factor) * sum_factor if delta is not null (this is written
 // back); then out = weight * residual * rsqrt(mean(residual^2) + eps), and a copy in F32 to out_f32
-// if that is not null. F32 rows of `out` may be those of `residual`, which are then overwritten by
-// the norm. Without a weight, out = residual. REQUIRES: cols <= 32768.
+// if that is not null. `out` may be `residual` if its rows are F32; the norm then overwrites them.
+// Without a weight, out = residual. REQUIRES: cols <= 32768.
 struct RmsNormArgs {
   float* residual;  // [rows, cols]
   const void* delta;
@@ -156,8 +157,8 @@ struct StandardizeArgs {
   int64_t rows, cols;
 };
 
-// Merges each row of x [rows, group, cols]: the mean of its pieces, [rows, cols]; or `by_number`
-// its transpose, [rows, cols, group].
+// Reduces each row of x [rows, group, cols] to the mean of its pieces, [rows, cols]; or, with
+// `by_number`, writes its transpose, [rows, cols, group].
 struct MergePatchesArgs {
   const float* x;
   int64_t rows, group, cols;
@@ -280,9 +281,9 @@ struct AttentionArgs {
   float soft_cap = 0;            // for scaled scores; 0: none
   const float* sinks = nullptr;  // [num_heads]; null: none
   int latent_dim = 0;
-  // Not null: instead of `out`, rows are written here as codes E4M3(x / narrow_scale) of the
-  // numbers x that `out` would get, and narrow_scale to narrow_scales [rows], as convert_rows does
-  // it. REQUIRES: no wide items.
+  // If not null, rows are written here instead of to `out`, as codes E4M3(x / narrow_scale) of the
+  // numbers x that `out` would receive. narrow_scale is written to narrow_scales [rows], as by
+  // convert_rows. REQUIRES: no wide items.
   uint8_t* narrow = nullptr;
   float* narrow_scales = nullptr;
   float narrow_scale = 1;
@@ -595,8 +596,8 @@ struct AddLoraArgs {
   float* h;           // scratch: [rows of x, num_modules, max_rank]
   int64_t num_tiles;  // only with experts: number of (row, expert) pairs, which are the rows of x
   const LoraTile* tiles;
-  // Row numbers, ascending in each tile. Those in [first_row, first_row + num_rows) are computed:
-  // row number - first_row of x and y.
+  // Row numbers, ascending in each tile. Only rows in [first_row, first_row + num_rows) are
+  // computed; row r is row r - first_row of x and y.
   const int32_t* rows;
   int64_t first_row, num_rows;
   // Only with experts; otherwise null. Row i of x is row order[i] / top_k of the step and belongs

@@ -24,11 +24,11 @@ constexpr int kFirstAmdWithE4m3 = 95;  // gfx950, as a compute capability
 constexpr int kFirstAmdWithScaledProducts = 95;
 // Rows of a chunk of expanded weights are a multiple of this, to fill whole tiles.
 constexpr int64_t kRowsMultiple = 128;
-// Maximum number of shapes that are logged as refused by the library; a model has fewer.
+// Maximum number of shapes whose refusal by the library is logged; a model has fewer.
 constexpr size_t kMaxRefusedShapes = 64;
-// Maximum number of shapes for which a refusal by the library is logged; a model has fewer.
+// Maximum number of cached choices; when it is reached, the cache is cleared.
 constexpr size_t kMostWaysKept = 4096;
-// Data of this many times the size of the cache is not found in the cache.
+// Launches that cycle through this many times the cache's size read their data from memory.
 constexpr int64_t kCaches = 3;
 
 const char* NameOf(ElementType codes) {
@@ -153,7 +153,7 @@ Result<std::unique_ptr<DeviceLinear>> DeviceLinear::Create(Device& device,
     result->library_ = std::move(*library);
     LinearAbilities& abilities = result->abilities_;
     abilities.library = true;
-    // gfx942's FP8 is another format, which the library multiplies in place of E4M3.
+    // gfx942 has another FP8 format, which the library multiplies instead of E4M3.
     const bool is_amd = device.info().kind == DeviceKind::kHip;
     abilities.e4m3 = !is_amd || device.info().compute_capability() >= kFirstAmdWithE4m3;
     abilities.row_scales = result->library_->HasRowScales();

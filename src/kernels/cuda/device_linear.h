@@ -54,8 +54,8 @@ struct DeviceLinearOptions {
   std::string library = {};
   // File that stores measured choices between starts; empty: none.
   std::filesystem::path tactics = {};
-  // Whether rows of NVFP4 are always packed by a kernel of its own. Results are the same: for
-  // tests.
+  // For tests: whether rows of NVFP4 are always packed by a separate kernel. Does not change
+  // results.
   bool packs_apart = false;
 };
 
@@ -179,12 +179,12 @@ class DeviceLinear {
   // inputs or expanding weights.
   void PrepareOperands(LinearWay way, const StreamHandle& stream, const LinearArgs& args,
                        const LibraryProduct& product, int64_t first_row);
-  // Returns those of `ways` that are worth measuring: without ways that round BF16 results twice,
-  // if another rounds once.
+  // Returns the elements of `ways` that are worth measuring. Omits ways that round BF16 results
+  // twice, if another way rounds once.
   LinearWays Candidates(const LinearArgs& args, LinearWays ways);
   Result<LinearWay> Measure(DeviceStream& stream, std::span<const LinearArgs> layers,
                             const PackedRows& packed, LinearWays candidates, double& seconds);
-  // Applies row scales and the bias where the library did not.
+  // Applies row scales and the bias if the library did not.
   void FinishResults(LinearWay way, const StreamHandle& stream, const LinearArgs& args);
   // Counts a refusal, and logs once per shape how the product is computed instead.
   void NoteRefused(const LinearArgs& args, const char* inputs, const char* instead);

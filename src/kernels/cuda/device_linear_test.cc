@@ -257,7 +257,7 @@ TEST_F(DeviceLinearTest, ExpandsNvF4WeightsWhereTheirInputsAreNot) {
   EXPECT_EQ(linear_->counts().refused, 0);
 }
 
-// The same numbers are computed in another way.
+// The same numbers are computed from expanded weights.
 TEST_F(DeviceLinearTest, ExpandsNvF4WeightsWhereTheLibraryRefusesThem) {
   const auto expect_expanded = [&](int64_t n) {
     for (int i = 1; i <= 2; ++i) {

@@ -43,7 +43,8 @@ __host__ __device__ __forceinline__ bool HasRowScales(const device::RowsOut& out
 __host__ __device__ __forceinline__ bool IsPacked(const device::RowsOut& out) {
   return IsNvF4(out) && out.codes != nullptr;
 }
-// Returns the number of rows of blocks to launch: with packed rows, those of whole tiles of scales.
+// Returns the number of rows of blocks to launch. If rows are packed, it is rounded up to whole
+// tiles of scales.
 inline int64_t LaunchedRows(const device::RowsOut& out, int64_t rows) {
   constexpr int64_t kTile = device::kNvF4TileRows;
   return IsPacked(out) ? (rows + kTile - 1) / kTile * kTile : rows;
@@ -194,9 +195,9 @@ __device__ __forceinline__ float PerTokenScale(uint32_t largest_bits) {
   return scale == 0 ? 1.0f : scale;
 }
 
-// Called by all threads of the blocks of row `row`, of a launch of LaunchedRows(out, rows). Writes
-// zeros to the scales of packed rows that belong to no group. Returns whether the row is one of
-// those after the last, for which nothing else is to be done.
+// For a launch of LaunchedRows(out, rows): called by all threads of the blocks of row `row`. Writes
+// zeros to the scales of packed rows that belong to no group. Returns whether the row is after the
+// last one, so that there is nothing else to do.
 __device__ __forceinline__ bool WritePadding(const device::RowsOut& out, int64_t row, int64_t rows,
                                              int64_t cols) {
   if (!IsPacked(out)) return false;
@@ -210,8 +211,8 @@ __device__ __forceinline__ bool WritePadding(const device::RowsOut& out, int64_t
 }
 
 // Called by all threads of a block of a RowsShape launch. Writes row `row` of `out`. load(col,
-// count, values) must give elements [col, col + count) of the row, followed by zeros, the same at
-// every call.
+// count, values) must set `values` to elements [col, col + count) of the row, followed by zeros,
+// and to the same values at every call.
 template <typename Load>
 __device__ __forceinline__ void WriteRow(const device::RowsOut& out, int64_t row, int64_t cols,
                                          bool wide, const Load& load) {

@@ -38,7 +38,7 @@ class WeakGlobalMemory {
   void Fence(size_t block, size_t thread);
   // Updates the block's view from the common values, but keeps the block's own pending stores.
   void Refresh(size_t block, size_t thread, const void* address, size_t bytes);
-  // Makes the memory's current value there visible to all blocks immediately.
+  // Makes the current value of these bytes visible to all blocks immediately.
   void Publish(const void* address, size_t bytes);
 
  private:

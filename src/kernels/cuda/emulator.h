@@ -184,8 +184,8 @@ uint32_t F16x2ToBf16x2(uint32_t pair);
 void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high);
 uint32_t PackE4m3(float low, float high);
 
-// Ends the program if a vector of kBytes is read or written at an address that is not a multiple of
-// kBytes.
+// Aborts the program if a vector of kBytes is read or written at an address that is not a multiple
+// of kBytes.
 [[noreturn]] void EndOfMisalignedVector();
 template <unsigned kBytes>
 void CheckVector(const void* to, const void* from) {

@@ -1,6 +1,6 @@
 // Gathers columns among devices that address each other's memory: each rank stores its columns of
 // all rows into the array of every rank, raises a flag there, and waits for the flags of the
-// others. The counterpart of an all-gather and JoinColumns in one launch. Free of large includes.
+// others. The counterpart of an all-gather and JoinColumns in one launch. Has no large includes.
 #pragma once
 
 #include <stdint.h>
@@ -9,7 +9,7 @@
 
 namespace sluice::device {
 
-// Maximum number of ranks that exchange.
+// Maximum number of ranks of an exchange.
 constexpr int kMostExchanging = 32;
 
 // The data that a rank's exchanges need between launches, in the rank's own device memory; all
@@ -38,9 +38,9 @@ struct ExchangeColumnsArgs {
   const void* own;        // [rows, own_bytes]
   const int32_t* places;  // [rows]: rows of `all`; negative: not stored. null: 0, 1, ...
   int64_t rows;       // number of rows of `own`; may differ between the ranks if there are places
-  int64_t own_bytes;  // of this rank's columns
+  int64_t own_bytes;  // width of this rank's columns
   int64_t begin;      // where this rank's columns begin in a row of `all`
-  int64_t row_bytes;  // of a row of `all`
+  int64_t row_bytes;  // width of a row of `all`
   int32_t rank, num_ranks;  // num_ranks <= kMostExchanging
   int32_t root;             // the only rank that receives; -1: all do
   bool waits_first;

@@ -1,6 +1,6 @@
-// The language that kernels are written in, for AMD's CDNA GPUs (gfx942: MI300X, MI325X; gfx950:
-// MI350X, MI355X), compiled by Clang with -x hip. Replaces HIP's own headers, as those of Debian 12
-// predate these GPUs.
+// The language of kernels for AMD's CDNA GPUs (gfx942: MI300X, MI325X; gfx950: MI350X, MI355X),
+// compiled by Clang with -x hip. Replaces HIP's own headers, as those of Debian 12 predate these
+// GPUs.
 //
 // A wave has 64 lanes. Kernels use warps of 32: the halves of a wave, which are separate in
 // shuffles, ballots and the functions of tiles. Both halves run the same instructions, because
@@ -260,10 +260,10 @@ __device__ __forceinline__ void MmaF16(float (&d)[4], const uint32_t (&a)[4],
 }
 
 // MmaBf16, MmaF16 and MmaE4m3 by whole waves: both halves call them together, each with its own
-// operands. `multiply` is a product of [16, k] by [k, 16], of machine::. The matrix instruction
-// receives columns of a (rows of b) in the order in which the halves hold them: quarter q of the
-// wave has the columns of all lanes with t = q, first those of the lower registers, then those of
-// the higher ones.
+// operands. `multiply`: the function of machine:: that multiplies [16, k] by [k, 16]. The matrix
+// instruction receives columns of a (rows of b) in the order in which the halves hold them: quarter
+// q of the wave has the columns of all lanes with t = q, first those of the lower registers, then
+// those of the higher ones.
 template <typename Multiply>
 __device__ __forceinline__ void MultiplyByWave(float (&d)[4], const uint32_t (&a)[4],
                                                const uint32_t (&b)[2], const Multiply& multiply) {

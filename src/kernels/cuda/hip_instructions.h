@@ -93,7 +93,7 @@ __device__ __forceinline__ float LoadPastCache(const float* address) {
 __device__ __forceinline__ int Lane() {
   return static_cast<int>(__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)));
 }
-// Half of a wave. The words that the lanes of this half pass to the constructor.
+// For one half of a wave: the words that the lanes of this half pass to the constructor.
 template <int kWords>
 class HalfWords {
  public:
@@ -108,15 +108,15 @@ class HalfWords {
  private:
   int own_[kWords];
 };
-// Half of a wave. Returns a bit for each lane of the wave that passes true. The bits of the other
-// half are undefined.
+// Called by one half of a wave. Returns a bit for each lane of the wave that passes true. The bits
+// of the other half are undefined.
 __device__ __forceinline__ uint64_t Ballot(bool predicate) {
   return __builtin_amdgcn_ballot_w64(predicate);
 }
 
 // Wave: all 64 lanes call the functions below together.
 
-// HalfWords of all lanes.
+// Like HalfWords, for all lanes of the wave.
 template <int kWords>
 using WaveWords = HalfWords<kWords>;
 
@@ -151,8 +151,8 @@ __device__ __forceinline__ constexpr bool HasMfmaE4m3() {
   return false;
 #endif
 }
-// The same with a [16, 32] and b [32, 16] E4M3: a lane has columns (rows) 8q..8q+7, the first in
-// the lowest byte. (CDNA 4 ISA, V_MFMA_F32_16X16X32_FP8_FP8.)
+// Like Mfma16Bf16, with a [16, 32] and b [32, 16] E4M3: a lane has columns (rows) 8q..8q+7, the
+// first in the lowest byte. (CDNA 4 ISA, V_MFMA_F32_16X16X32_FP8_FP8.)
 __device__ __forceinline__ void Mfma32E4m3([[maybe_unused]] float (&d)[4],
                                            [[maybe_unused]] const uint32_t (&a)[2],
                                            [[maybe_unused]] const uint32_t (&b)[2]) {

@@ -47,14 +47,14 @@ enum RawStatus : int {
   kRawArchMismatch = 8,
   kRawInvalidEnum = 10,
 };
-// Statuses that cuBLASLt does not have are this and their number.
+// A status that cuBLASLt does not have becomes this number plus the status.
 constexpr int kOtherStatus = 1000;
 
 constexpr int kRawComputeF32 = 2;
 constexpr int32_t kRawPlain = 111, kRawTransposed = 112;
 constexpr int kRawMaxWorkspace = 1;
 
-// Proposals among which an algorithm is looked for.
+// Maximum number of proposals that are searched for an algorithm.
 constexpr int kMostProposals = 32;
 
 struct RawFunctions {
@@ -114,7 +114,7 @@ RawAlgorithm RawOf(const Algorithm& algorithm) {
   return raw;
 }
 
-// Element types have cuBLASLt's numbers.
+// Element types have the same numbers as in cuBLASLt.
 int CreateLayout(Layout* layout, int type, uint64_t rows, uint64_t cols, int64_t ld) {
   return StatusOf(Raw().layout_create(layout, type, rows, cols, ld));
 }
@@ -138,7 +138,7 @@ int SetOperation(Operation operation, int attribute, const void* value, size_t b
     }
     case cublaslt::kScalePointerA: return set(5, value);
     case cublaslt::kScalePointerB: return set(6, value);
-    // These and their values have cuBLASLt's numbers.
+    // These attributes and their values have the same numbers as in cuBLASLt.
     case cublaslt::kScaleModeA:
     case cublaslt::kScaleModeB: return set(attribute, value);
     case cublaslt::kFastAccumulation:
@@ -180,7 +180,8 @@ int FindAlgorithms(Handle handle, Operation operation, Layout a, Layout b, Layou
   return cublaslt::kSuccess;
 }
 
-// The library's C interface cannot check an algorithm, so looks whether it is among the proposals.
+// The library's C interface cannot check an algorithm. Instead, this checks whether the library
+// proposes the algorithm.
 int CheckAlgorithm(Handle handle, Operation operation, Layout a, Layout b, Layout c, Layout d,
                    const Algorithm* algorithm, Heuristic* result) {
   const RawAlgorithm raw = RawOf(*algorithm);
@@ -272,7 +273,7 @@ Result<Library> OpenOnce() {
                 fmt::format("{}: expected hipBLASLt, found no function {}: install {}, or name "
                             "another file with {}",
                             from.file(), from.missing(), kNames.install, kNames.variable));
-  // Only a library that has started tells its version.
+  // The library reports its version only after it was initialized.
   Handle handle = nullptr;
   int version = 0;
   int status = StatusOf(raw.create(&handle));

@@ -97,7 +97,7 @@ __global__ void AsyncCopyKernel(InstructionArgs args) {
     fetch(step + 1);
     AsyncWait<1>();
     __syncthreads();
-    // Reads with another thread than the thread that copied.
+    // Each piece is read by another thread than the one that copied it.
     out[step * 128 + 127 - thread] = shared[step % 2 * 128 + 127 - thread];
     __syncthreads();
   }

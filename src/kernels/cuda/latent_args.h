@@ -26,10 +26,10 @@ struct TailRope {
   bool interleaved = false;        // pairs (x[2i], x[2i + 1]) instead of (x[i], x[i + dim / 2])
 };
 
-// Each row of x has at latent_begin a latent vector, followed by the key that all heads share. The
-// RMS norm of the vector, w * v * rsqrt(mean(v^2) + eps), and the rotated key are written to the
-// cache as one row. If q_dim > 0, q = the RMS norm of the row's first q_dim elements. REQUIRES: a
-// cache with one head of latent_dim + rope.dim numbers; even latent_begin and latent_dim.
+// Each row of x contains a latent vector at latent_begin, followed by the key that all heads share.
+// The RMS norm of the vector, w * v * rsqrt(mean(v^2) + eps), and the rotated key are written to
+// the cache as one row. If q_dim > 0, q = the RMS norm of the row's first q_dim elements. REQUIRES:
+// a cache with one head of latent_dim + rope.dim numbers; even latent_begin and latent_dim.
 struct LatentAppendArgs {
   const float* x;  // [rows, latent_begin + latent_dim + rope.dim]
   int64_t rows;
@@ -67,10 +67,10 @@ struct HeadProductsArgs {
   int temperature_first = 1;
 };
 
-// The queries and the key of an indexer (IndexerSpec of models/decoder_spec.h). The key becomes its
-// layer norm, (k - mean) * rsqrt(variance + eps) * k_norm + k_bias with the population variance.
-// Then the first rope.dim numbers of the key and of each head of q are rotated. REQUIRES: an even
-// dim of at most kMostIndexDim.
+// The queries and the key of an indexer (IndexerSpec of models/decoder_spec.h). The key is replaced
+// by its layer norm, (k - mean) * rsqrt(variance + eps) * k_norm + k_bias with the population
+// variance. Then the first rope.dim numbers of the key and of each head of q are rotated. REQUIRES:
+// an even dim of at most kMostIndexDim.
 constexpr int kMostIndexDim = 256;
 struct IndexAppendArgs {
   const float* q;  // [rows, heads, dim]
@@ -95,9 +95,9 @@ struct IndexRow {
   int32_t table;
 };
 
-// kernels/select_positions.h, with queries rounded to BF16. chosen[row, i] is the place of the
-// i-th selected position in the cache: block * block_rows + its row in the block. A row that sees
-// at most top_k positions gets all of them; the rest of its list is not written. REQUIRES: the
+// kernels/select_positions.h, with queries rounded to BF16. chosen[row, i] is the place of the i-th
+// selected position in the cache: block * block_rows + its row in the block. A row that sees at
+// most top_k positions gets all of them; the rest of its list is not written. REQUIRES: the
 // conditions of IndexAppendArgs, and positions below max_context.
 struct SelectPositionsArgs {
   const uint16_t* q;     // BF16 [rows, heads, dim]

@@ -26,7 +26,7 @@ Result<double> LaunchTimer::Seconds(DeviceStream& stream, int64_t turns, double 
   const int64_t launches = std::max(turns, kLaunchesPerRound);
   double best = kNever;
   for (int round = 0; round < kRounds; ++round) {
-    // The first launch of a round is not timed: it loads the code and raises the clock.
+    // The first launch of a round is not timed: it loads the code and raises the clock rate.
     for (int64_t i = 0; i <= launches; ++i) {
       if (i == 1) stream.Record(*begin_);
       if (!launch(i % turns)) {

@@ -115,9 +115,9 @@ class LibraryLinear {
   LibraryLinear(Device& device, Options options, std::unique_ptr<const CublasLtLibrary> library);
   static Kind KindOf(const LibraryProduct& product);
   static std::string KeyOf(const Kind& kind);
-  // The descriptors of the product. They are created at the first call for its shape and have the
-  // product's scales until the next call; null if the library does not support a part of the
-  // product.
+  // Returns the descriptors of the product, which are created at the first call for its shape. They
+  // contain the product's scales until the next call. Null if the library does not support a part
+  // of the product.
   const Description* DescriptionOf(const LibraryProduct& product);
   // The choice for exactly this product; it is valid for the product's m.
   const Choice& Choose(const LibraryProduct& product, const Description& description);

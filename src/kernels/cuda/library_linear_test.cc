@@ -168,8 +168,8 @@ TEST_F(LibraryLinearTest, TakesRowsFromTheMiddleOfABuffer) {
   Problem problem(*device_, 3, 16, 8, ElementType::kBF16, ElementType::kF32, 20, false);
   LibraryProduct product = problem.product;
   product.m = 2;
-  product.x = problem.x.As<uint16_t>() + 8;  // 16 bytes after the begin
-  product.y = problem.y.As<float>() + 20;    // 80 bytes after the begin
+  product.x = problem.x.As<uint16_t>() + 8;  // 16 bytes after the start
+  product.y = problem.y.As<float>() + 20;    // 80 bytes after the start
   ASSERT_EQ(library_->Run(stream_->handle(), product), LibraryOutcome::kEnqueued)
       << fake_.complaint;
   product = problem.product;
@@ -270,7 +270,8 @@ TEST_F(LibraryLinearTest, MultipliesNvF4OnBlackwellAlone) {
   EXPECT_FALSE(library_->HasNvF4());
 }
 
-// Methods that the library's documentation does not list for a compute capability.
+// The fake must refuse methods that the library's documentation does not list for a compute
+// capability.
 TEST_F(LibraryLinearTest, TheStandInRefusesWhatADeviceLacks) {
   const auto can_run = [&](int major, int minor, ElementType type) {
     Open({.workspace_bytes = kWorkspace}, {.compute_major = major, .compute_minor = minor});

@@ -64,8 +64,8 @@ struct TokenRange {
   int64_t count;  // 0: nothing to do
 };
 
-// Warp. Finds the rows of tile `tile`. For a grouped product, counts the tiles of the preceding
-// experts.
+// Called by all lanes of a warp. Finds the rows of tile `tile`. For a grouped product, counts the
+// tiles of the preceding experts.
 template <int kTokens>
 __device__ __forceinline__ TokenRange FindTokens(const device::GroupedLinearArgs& product,
                                                  int64_t tile) {

@@ -49,7 +49,7 @@ class LinearWays {
 // Capabilities of the vendor's library and of the device.
 struct LinearAbilities {
   bool library = false;
-  bool e4m3 = true;         // whether it multiplies E4M3 codes where the device does
+  bool e4m3 = true;         // whether it multiplies E4M3 codes if the device does
   bool row_scales = false;  // whether it applies row scales in E4M3 products
   bool nvf4 = false;
   bool fast_sums = false;  // allowed by the options
@@ -57,8 +57,8 @@ struct LinearAbilities {
   int compute_capability = 0;
 };
 
-// Products of fewer rows use our own kernels, except for NVFP4. They read each weight once, and
-// nothing else affects their time.
+// Products of fewer rows use our own kernels, except for NVFP4. Our kernels read each weight once,
+// and only these reads determine their time.
 constexpr int64_t kMinLibraryRows = 9;
 // Products of more rows do not use kGroups, whose tiles have up to 64 rows.
 constexpr int64_t kMostGroupRows = 128;

@@ -56,18 +56,16 @@ struct ConvolveArgs {
 // sqrt(key_dim): x * factor / sqrt(sum of squares + 1e-6).
 //
 // Gates, with softplus(x) = x above 20, else log1p(e^x):
-//   delta rule   rate = rate_scale * sigmoid(steps[h]); decay = exp(-e^a_log[h] * softplus(a +
-//                step_bias[h])) with a = steps[heads + h]
-//   decays_keys  the same rate; decay of key i = exp(decay_bound * sigmoid(e^a_log[h] * a)) if
-//   there
-//                is a bound, else exp(-e^a_log[h] * softplus(a)), with a = decays[h * key_dim + i]
-//                + step_bias[h * key_dim + i]
+//   delta rule   rate = rate_scale * sigmoid(steps[h]);
+//                decay = exp(-e^a_log[h] * softplus(steps[heads + h] + step_bias[h]))
+//   decays_keys  the same rate; with a = decays[h * key_dim + i] + step_bias[h * key_dim + i]:
+//                decay of key i = exp(decay_bound * sigmoid(e^a_log[h] * a)) if there is a bound,
+//                else exp(-e^a_log[h] * softplus(a))
 //   Mamba-2      rate = softplus(steps[h] * step_factor + step_bias[h]), at least least_step and,
-//   if
-//                most_step > 0, at most that; decay = exp(-e^a_log[h] * rate)
+//                if most_step > 0, at most most_step; decay = exp(-e^a_log[h] * rate)
 //
-// Sums over keys: each lane's own in ascending order, then those of four lanes. REQUIRES: key_dim
-// <= kMostStateKeys.
+// Sums over keys: each lane sums its own keys in ascending order; then the sums of four lanes are
+// added. REQUIRES: key_dim <= kMostStateKeys.
 struct UpdateStateArgs {
   float* x;
   int64_t x_stride;
@@ -88,10 +86,10 @@ struct UpdateStateArgs {
 };
 constexpr int kMostStateKeys = 256;
 
-// Norms and gates of a mixer's results: out = norm(x) * f(z), or norm(x * f(z)) if the gate comes
-// first, with f SiLU or, if `sigmoid`, the logistic function, of z * z_factor. The RMS norm is over
-// each group of group_width elements, with weights [group_width] for all groups, or, if
-// `weights_all`, [groups, group_width]. Without weights there is no norm.
+// Applies norms and gates to a mixer's results: out = norm(x) * f(z * z_factor), or norm(x * f(z *
+// z_factor)) if the gate comes first. f: SiLU or, if `sigmoid`, the logistic function. norm: the
+// RMS norm over each group of group_width elements, with weights [group_width] for all groups or,
+// if `weights_all`, [groups, group_width]. Without weights there is no norm.
 struct GateStatesArgs {
   const float* x;  // rows x_stride apart
   int64_t x_stride;

@@ -1,6 +1,6 @@
 // Rounds rows as RowScale::kNvF4, and packs rounded rows to the operands of tensor cores: codes,
-// and scales in the order of nvf4_scales.h. Shared by the kernels that write such rows and by the
-// one that packs rows in memory, so that both give the same bits.
+// and scales in the order of nvf4_scales.h. Shared by the kernels that write NVFP4 rows and by the
+// kernel that packs rows in memory, so that both give the same bits.
 //
 // A group's scale need not be stored with the rounded numbers: it is recovered from them.
 #pragma once
@@ -56,7 +56,7 @@ __device__ __forceinline__ uint32_t E2m1Code(float value) {
 }
 
 // Returns which of the two smallest scales make all values E2M1 numbers: bit 0 for the smallest,
-// bit 1 for twice as much. The bits of a group are those that all its values have.
+// bit 1 for twice as much. The bits of a group are the AND of the bits of its halves.
 __device__ __forceinline__ uint32_t FittingNvF4Scales(const float (&values)[kHalfGroup]) {
   uint32_t fitting = 0;
   SLUICE_UNROLL
@@ -73,8 +73,8 @@ __device__ __forceinline__ uint32_t FittingNvF4Scales(const float (&values)[kHal
 
 // Recovers a scale with which every number of the group is an E2M1 number times it, from the bits
 // of the largest magnitude and FittingNvF4Scales of the group. The largest number of a group is 6
-// times its scale. It is less if the scale is one of the three smallest, and so was rounded from a
-// distant number.
+// times its scale. It is less only if the scale is one of the three smallest, because their
+// rounding error is large.
 __device__ __forceinline__ float NvF4GroupScale(uint32_t largest_bits, uint32_t fitting) {
   const float largest = FloatFromBits(largest_bits);
   if (!(largest <= 12 * kLeastNvF4Scale)) return largest / 6.0f;
@@ -104,8 +104,8 @@ __device__ __forceinline__ void PackNvF4Group(uint8_t* codes, uint8_t* scales, i
       make_uint2(NvF4Codes(values[0], scale), NvF4Codes(values[1], scale));
 }
 
-// Warp. The same where the adjacent lane has the other half of the group. `count`: 0 if this lane's
-// half is beyond the row, else 8.
+// Called by all lanes of a warp. Like PackNvF4Group, if the adjacent lane has the other half of the
+// group. `count`: 0 if this lane's half is beyond the row, else 8.
 __device__ __forceinline__ void PackNvF4Half(uint8_t* codes, uint8_t* scales, int64_t row,
                                              int64_t cols, int64_t col, int count,
                                              const float (&values)[kHalfGroup]) {

@@ -1,7 +1,7 @@
 // Order of the E4M3 scales of NVFP4 on a device, for weights and for packed inputs: the order that
-// the tensor cores of Blackwell take (PTX ISA, tcgen05.mma with block scaling; the scale factors of
-// cuBLASLt's VEC16_UE4M3). A tile of 128 rows and 4 groups of 16 elements is 512 bytes; the scale
-// of row r and group g is byte r % 32 * 16 + r / 32 * 4 + g. Tiles of the same rows are
+// the tensor cores of Blackwell require (PTX ISA, tcgen05.mma with block scaling; the scale factors
+// of cuBLASLt's VEC16_UE4M3). A tile of 128 rows and 4 groups of 16 elements is 512 bytes; the
+// scale of row r and group g is byte r % 32 * 16 + r / 32 * 4 + g. Tiles of the same rows are
 // consecutive. Rows and groups of a tile beyond the matrix are zeros.
 //
 // Kernels read this order on every device, so that one copy of the scales serves them and the

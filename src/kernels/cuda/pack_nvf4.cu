@@ -1,4 +1,4 @@
-// Packs rows that were rounded as RowScale::kNvF4, where the kernel that wrote them did not
+// Packs rows that were rounded as RowScale::kNvF4, if the kernel that wrote them did not pack them
 // (RowsOut::codes).
 #include "kernels/cuda/device_rows.h"
 #include "kernels/cuda/nvf4_rows.h"

@@ -1,5 +1,5 @@
-// Loads and stores that other devices and the host see; an addition to device_code.h for the
-// kernels that exchange.
+// Loads and stores that are visible to other devices and the host. Extends device_code.h for
+// kernels that exchange data.
 #pragma once
 
 #include "kernels/cuda/device_code.h"

@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kRopeThreads)
   const int head = static_cast<int>(task % heads);
   const bool is_q = head < args.num_heads;
   const bool is_v = head >= args.num_heads + num_kv_heads;
-  // Where the head's projection is.
+  // Location of the head's projection.
   const bool is_key_too = is_v && args.kv == device::RowKv::kKeys;
   const int64_t row_heads =
       args.gate_heads + (args.kv == device::RowKv::kKeys ? heads - num_kv_heads : heads);

@@ -71,7 +71,7 @@ __device__ __forceinline__ uint64_t NextBest(const float* scores, int64_t num_ex
 }
 
 // Called by all lanes of a warp. Keeps the groups with the largest sums of their best scores. Each
-// lane looks at one group.
+// lane handles one group.
 __device__ __forceinline__ KeptGroups KeepGroups(const device::RouterArgs& args,
                                                  const float* scores) {
   KeptGroups groups;

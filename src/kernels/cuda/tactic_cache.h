@@ -1,5 +1,5 @@
-// Remembers the fastest way to compute each product. It is measured once and stored in a file:
-// whether and how to use a library, and with which of its algorithms.
+// Caches the fastest way to compute each product: whether and how to use a library, and which of
+// its algorithms. Each product is measured once; the results are stored in a file.
 #pragma once
 
 #include <array>
