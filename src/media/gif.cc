@@ -11,7 +11,7 @@ namespace {
 constexpr int kMaxCodeBits = 12;
 constexpr int kMaxCodes = 1 << kMaxCodeBits;
 
-// Describes the first frame, as the file does before the frame's data.
+// The description of the first frame that precedes the frame's data in the file.
 struct GifFrame {
   int64_t canvas_width = 0;
   int64_t canvas_height = 0;

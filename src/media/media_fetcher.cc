@@ -74,7 +74,8 @@ struct Exchange {
   bool is_large = false;
   bool is_refused = false;  // whether `reserve` returned false
   std::string body = "";
-  // What a callback threw: an exception must not pass through libcurl, which would leak.
+  // The exception that a callback threw. It must not propagate through libcurl, which would leak
+  // memory.
   std::exception_ptr thrown = nullptr;
 };
 
@@ -89,8 +90,8 @@ std::string TextOfAddress(const sockaddr& address) {
   return text;
 }
 
-// Checks the address when connecting, because an earlier lookup of the name could have given
-// another one.
+// Checks the address when connecting, because an earlier lookup of the name could have returned
+// another address.
 curl_socket_t OpenSocket(void* user, curlsocktype, curl_sockaddr* address) {
   auto* exchange = static_cast<Exchange*>(user);
   try {

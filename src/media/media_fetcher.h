@@ -58,9 +58,9 @@ class MediaFetcher {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns whether an IPv4 or IPv6 address, in inet_pton's format, is on the public internet: not of
-// this machine, a private or link-local network, a test range, multicast, or one of these embedded
-// in IPv6. False for invalid addresses.
+// Returns whether an IPv4 or IPv6 address, in inet_pton's format, is on the public internet. False
+// for addresses of this machine, of private and link-local networks, of test ranges and of
+// multicast groups, for any of these embedded in IPv6, and for invalid addresses.
 bool IsPublicAddress(const std::string& address);
 
 }  // namespace sluice

@@ -43,7 +43,7 @@ class LoopbackHost {
   std::string Url(std::string_view path, std::string_view host = "127.0.0.1") const {
     return fmt::format("http://{}:{}{}", host, port_, path);
   }
-  std::string requests() const { return requests_; }  // call after they are answered
+  std::string requests() const { return requests_; }  // call after the requests are answered
   int num_requests() const { return num_requests_; }
 
  private:

@@ -14,8 +14,8 @@ namespace sluice {
 
 struct TestImage {
   std::string name;   // "rgb.png"
-  std::string bytes;  // of the file
-  json::Value row;    // other data about it
+  std::string bytes;  // contents of the file
+  json::Value row;    // other data about the image
 };
 
 inline std::vector<TestImage> ReadTestImages() {

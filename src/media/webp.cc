@@ -27,7 +27,7 @@ void ReadWebpChunks(std::string_view bytes, StoredHeader& header) {
   }
 }
 
-// Decodes the first frame on its canvas, in the form in which libwebp's animation decoder shows it.
+// Decodes the first frame on its canvas, as libwebp's animation decoder outputs it.
 Result<StoredPixels> DecodeFirstFrame(std::string_view bytes, bool has_alpha) {
   const WebPData data{WebpData(bytes), bytes.size()};
   WebPAnimDecoderOptions options;

@@ -81,14 +81,14 @@ std::vector<Kind> AllKinds(int64_t cols) {
     kind.params.logit_bias = {{token(5), 50.0f}};
   });
   add([](Kind& kind) { kind.params.min_tokens = 20; });
-  add([](Kind& kind) {  // a constraint that allows only the end tokens overrules it
+  add([](Kind& kind) {  // overruled by a constraint that allows only the end tokens
     kind.params.min_tokens = 20;
     kind.constraint_step = std::numeric_limits<int32_t>::max();
     kind.constraint_alone = true;
   });
   add([&](Kind& kind) {
     constrain(kind);
-    kind.params.allowed_token_ids = std::vector<int32_t>{0};  // the constraint forbids it
+    kind.params.allowed_token_ids = std::vector<int32_t>{0};  // the constraint forbids this token
   });
   for (const LogprobsMode mode : {LogprobsMode::kRawLogprobs, LogprobsMode::kProcessedLogprobs,
                                   LogprobsMode::kRawLogits, LogprobsMode::kProcessedLogits}) {
@@ -98,7 +98,7 @@ std::vector<Kind> AllKinds(int64_t cols) {
     };
     add([&](Kind& kind) { logprobs(kind, 0); });
     add([&](Kind& kind) { logprobs(kind, 20); });
-    add([&](Kind& kind) {  // enough to include tokens with penalties
+    add([&](Kind& kind) {  // so many top logits that they include tokens with penalties
       logprobs(kind, kernels::kMostTopLogits);
       penalties(kind);
     });

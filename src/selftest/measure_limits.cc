@@ -125,7 +125,7 @@ void MeasureLimitsOfDevice(MeasureRun& run) {
       run.limits().bf16_teraflops = MeasurePeak(run, **products, format);
     if (format.e4m3_inputs && run.device().has_e4m3_products()) {
       run.limits().fp8_teraflops = MeasurePeak(run, **products, format);
-      if (kind != DeviceKind::kHip) MeasureFastSums(run, format);  // hipBLASLt has none
+      if (kind != DeviceKind::kHip) MeasureFastSums(run, format);  // hipBLASLt has no fast sums
     }
     if (format.nvf4_inputs && run.device().has_nvf4_products())
       run.limits().nvf4_teraflops = MeasurePeak(run, **products, format);

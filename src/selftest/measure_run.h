@@ -67,8 +67,8 @@ class MeasureRun {
     return device_.is_emulated() ? emulated : size;
   }
 
-  // Returns the number of copies of `bytes` of data with which launches that cycle through the
-  // copies do not find the data in the cache.
+  // Returns through how many copies of `bytes` bytes launches must cycle, so that a copy is not in
+  // the cache when its turn comes.
   int64_t CopiesBeyondCache(double bytes) const;
 
   const checks::DeviceUnderTest& device() const { return device_; }

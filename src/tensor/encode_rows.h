@@ -18,8 +18,8 @@ struct Encoding {
 };
 
 // How the scale of a group of 4-bit numbers is chosen. kAmax: from the group's largest magnitude,
-// as the usual tools do. kLeastSquares: the scale near that one which gives the least squared
-// error.
+// as the usual tools do. kLeastSquares: the scale with the least squared error, among scales near
+// kAmax's.
 enum class GroupScales { kAmax, kLeastSquares };
 
 // The scale of a whole tensor, computed in float32 from its largest magnitude `amax`: amax / 448

@@ -53,8 +53,8 @@ struct StoredMatrix {
 // The code of an element of a kI8 matrix with offset codes.
 int8_t OffsetInt8Code(const StoredMatrix& matrix, int64_t row, int64_t input);
 
-// The code of a kInt4 element. The zero point of group `group` of a row (group 0 if scales are per
-// row).
+// Return the code of a kInt4 element, and the zero point of group `group` of a row (group 0 if
+// scales are per row).
 int Int4Code(const StoredMatrix& matrix, int64_t row, int64_t input);
 int Int4ZeroPoint(const StoredMatrix& matrix, int64_t row, int64_t group);
 
@@ -71,7 +71,8 @@ inline StoredMatrix PlainMatrix(const void* data, ElementType type, int64_t rows
 // (checkpoint/schemes) produces.
 void DecodeStoredRow(const StoredMatrix& matrix, int64_t row, float* out);
 
-// Number of bytes of the data; number of scales and their bytes.
+// Return the number of bytes of the data, the number of scales, and the number of bytes of the
+// scales.
 int64_t DataBytes(const StoredMatrix& matrix);
 int64_t ScaleCount(const StoredMatrix& matrix);
 int64_t ScaleBytes(const StoredMatrix& matrix);

@@ -171,7 +171,7 @@ class Llama4Processor : public ImageProcessor {
     return {std::max(size.height, 1), std::max(size.width, 1)};
   }
 
-  // In the reference, min() returns the canvas, a tensor, only if it is smaller.
+  // In the reference, the canvas is a tensor, and min() returns it only if it is smaller.
   MixedNumber Limit(int side, int canvas) const {
     if (settings_.to_max_canvas) return {static_cast<double>(canvas), true};
     const int wanted = std::max(side, settings_.tile);

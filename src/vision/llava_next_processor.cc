@@ -1,5 +1,6 @@
-// LLaVA-NeXT: the whole image as a square, then tiles of a canvas, chosen from several, in whose
-// middle the image is. The tower's rows for the empty borders are dropped.
+// LLaVA-NeXT: the input is the whole image as a square, then the tiles of a canvas with the image
+// in its middle. The canvas is chosen among several sizes. The tower's rows for the empty borders
+// are dropped.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -71,8 +72,8 @@ class LlavaNextProcessor : public ImageProcessor {
   }
 
  private:
-  // Returns the canvas that keeps most of the image's pixels; among equal ones, the one that wastes
-  // least.
+  // Returns the canvas that keeps most of the image's pixels; among equal ones, the canvas with the
+  // fewest unused pixels.
   TileGrid CanvasOf(int width, int height) const {
     TileGrid best = settings_.canvases.front();
     int64_t most_kept = 0, least_wasted = std::numeric_limits<int64_t>::max();

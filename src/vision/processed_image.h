@@ -34,8 +34,8 @@ struct ProcessedImage {
   std::array<int, 2> tiles{1, 1};
 
   // LLaVA-NeXT: the part of the canvas for which there are rows, in patches: first row, first
-  // column, number of rows, number of columns. The first unit of `shape`, the whole image, comes
-  // before it. Others: zeros.
+  // column, number of rows, number of columns. The first unit of `shape` is the whole image, not a
+  // part of the canvas. Others: zeros.
   std::array<int, 4> kept{0, 0, 0, 0};
 
   // The image's tokens in the prompt: special tokens only, from the image's first marker to its

@@ -202,8 +202,8 @@ Image PadImage(const Image& image, int width, int height, int left, int top,
 }
 
 int64_t ResizeBytes(int64_t from_width, int64_t from_height, int64_t width, int64_t height) {
-  // The weights of both sides take, per side, two or four times its longer length, in float64 and
-  // in 16 bits. In addition there are rows of sums.
+  // Filter weights, float64 and 16 bits, take two to four times the longer length of each side. The
+  // sums of a row are counted separately.
   const int64_t taps = 10 * (8 * std::max(from_width, width) + 8 * std::max(from_height, height));
   return 3 * width * (from_height + height) + taps + 16 * width;
 }
