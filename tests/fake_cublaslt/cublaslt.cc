@@ -1,4 +1,4 @@
-// A stand-in for cuBLASLt on the CPU; see kernels/cuda/cublaslt_testing.h.
+// A fake cuBLASLt that computes on the CPU; see kernels/cuda/cublaslt_testing.h.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -116,8 +116,8 @@ std::vector<double> Columns(const void* data, const LayoutRecord& layout) {
   return values;
 }
 
-// Returns the columns of E2M1 numbers with scales of groups (the scales' signs are ignored). Scales
-// of rows and groups that only fill tiles must be zero; otherwise all results are NaN.
+// Returns the columns of E2M1 numbers with scales of groups (the scales' signs are ignored). The
+// scales of padding rows and groups must be zero; otherwise all results are NaN.
 std::vector<double> ScaledColumns(const void* data, const LayoutRecord& layout,
                                   const void* group_scales) {
   std::vector<double> values = Columns(data, layout);
@@ -152,13 +152,13 @@ double Dot(const double* a, const double* b, int64_t count) {
   return sum;
 }
 
-// A product, as its descriptors state it; all layouts are column-major.
+// A product as described by its descriptors; all layouts are column-major.
 struct Product {
   int64_t m, n, k;  // in the library's notation: D is m x n
   LayoutRecord a, b, d;
-  const float* scale_a;  // of rows
+  const float* scale_a;  // row scales
   const float* scale_b;
-  const void* groups_a;  // E4M3
+  const void* groups_a;  // E4M3 group scales
   const void* groups_b;
   bool is_fast;
 };

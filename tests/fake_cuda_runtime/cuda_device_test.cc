@@ -123,7 +123,7 @@ TEST_F(CudaDeviceTest, AContextThatCannotBeMadeIsAnError) {
   const auto device = OpenDevice(DeviceKind::kCuda, 0);
   ASSERT_FALSE(device);
   EXPECT_THAT(device.error().message, HasSubstr("selecting CUDA device 0 (Fake GPU 0)"));
-  // Other programs hold all of the memory.
+  // Other programs use all of the memory.
   TheMachine().next["cudaSetDevice"] = cudaErrorMemoryAllocation;
   const auto full = OpenDevice(DeviceKind::kCuda, 0);
   ASSERT_FALSE(full);
@@ -189,7 +189,7 @@ TEST_F(CudaDeviceTest, SelectsItsDeviceInEveryThread) {
   const auto memory = device->Allocate(4, "test");
   const auto stream = *device->CreateStream();
   const auto event = *device->CreateEvent();
-  std::thread([&] {  // begins with device 0
+  std::thread([&] {  // a new thread starts with device 0
     int32_t number = 7;
     int32_t back = 0;
     stream->CopyToDevice(memory->data(), &number, 4);
@@ -200,7 +200,7 @@ TEST_F(CudaDeviceTest, SelectsItsDeviceInEveryThread) {
   })
       .join();
   std::thread([&] {
-    stream->handle();  // a launch would come next
+    stream->handle();  // a launch would follow this call
     EXPECT_EQ(cudaStreamSynchronize(static_cast<cudaStream_t>(stream->handle().native)),
               cudaSuccess);
   }).join();
@@ -220,7 +220,7 @@ TEST_F(CudaDeviceTest, ReportsTheFirstLaunchThatFailed) {
   EXPECT_TRUE(stream->Synchronize());
 }
 
-// A launch reports only that a kernel before it failed, and which kernels those were.
+// The error of a launch states only that an earlier kernel failed, and names the earlier kernels.
 TEST_F(CudaDeviceTest, ALaunchIsNotBlamedForKernelsBeforeIt) {
   const auto names = [](LaunchFailure& failure, unsigned count) {
     constexpr const char* kNames[] = {"zero", "one", "two",   "three", "four",
@@ -268,7 +268,7 @@ TEST_F(CudaDeviceTest, AFailureOfALibraryIsNotTheDevicesEnd) {
   EXPECT_EQ(status.error().message, "cublasLtMatmul failed; the log tells its library's reason");
   EXPECT_TRUE(device->CheckAlive());
   EXPECT_TRUE(stream->Synchronize());
-  // Unless the device reports that the launch itself failed.
+  // If the device reports an error as well, the launch itself failed.
   *stream->handle().failure = {"cublasLtMatmul", kFailedInLibrary};
   TheMachine().next["cudaStreamSynchronize"] = cudaErrorIllegalAddress;
   EXPECT_THAT(stream->Synchronize().error().message,
@@ -292,7 +292,8 @@ TEST_F(CudaDeviceTest, ReportsTheFirstCopyThatFailed) {
 }
 
 TEST_F(CudaDeviceTest, ASmallerGrantOfSharedMemoryTakesBackNoLargerOne) {
-  // Kernels are identified by address. Grants outlive a test, so each run has separate kernels.
+  // Kernels are identified by address. Grants of shared memory outlive a test, so each run has
+  // separate kernels.
   static std::vector<std::unique_ptr<int>> kernels;
   const int* const first = kernels.emplace_back(std::make_unique<int>()).get();
   const int* const second = kernels.emplace_back(std::make_unique<int>()).get();

@@ -19,9 +19,9 @@ namespace {
 struct Transfer {
   void* to = nullptr;          // null: a kernel
   const void* from = nullptr;  // null: a fill
-  int byte = 0;                // of a fill
+  int byte = 0;                // the value of a fill
   size_t bytes = 0;
-  bool is_lost = false;  // memory of it is gone
+  bool is_lost = false;  // whether its memory was freed
   // The function of a kernel, and a copy of its arguments, made by the launch.
   void (*kernel)(const void* args) = nullptr;
   std::vector<unsigned char> args = {};
@@ -47,7 +47,7 @@ struct Transfer {
 // The work that a stream records instead of running it.
 struct Recording {
   std::vector<Transfer> transfers;
-  bool is_invalid = false;  // something happened that cannot be recorded
+  bool is_invalid = false;  // whether an operation could not be recorded
 };
 
 }  // namespace
@@ -100,7 +100,7 @@ std::map<uintptr_t, size_t>& Registered() {
   return registered;
 }
 
-// Copies and fills in progress that use this memory never arrive.
+// Marks the pending copies and fills that use this memory as lost: they never complete.
 void LoseTransfers(uintptr_t begin, size_t bytes) {
   for (const std::shared_ptr<Transfer>& transfer : Transfers()) {
     if (transfer->is_lost || !transfer->Touches(begin, bytes)) continue;
@@ -404,7 +404,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   BEGIN();
   if (stream->queue->num_done() < stream->queue->num_enqueued()) {
     ++TheMachine().num_gone_too_early;
-    stream->queue->RunAll();  // the runtime lets it end
+    stream->queue->RunAll();  // like the runtime, completes the pending work
   }
   delete stream;
   --TheMachine().num_alive;
@@ -422,7 +422,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   BelongsTo(stream->device);
   NOT_IN_GRAPHS(stream);
   const bool is_idle = stream->queue->num_done() == stream->queue->num_enqueued();
-  stream->queue->RunUntil(stream->queue->num_done() + 1);  // some of it is done with each look
+  stream->queue->RunUntil(stream->queue->num_done() + 1);  // each query completes one piece of work
   return is_idle ? cudaSuccess : Answer(cudaErrorNotReady);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
@@ -513,7 +513,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   BelongsTo(stream->device);
   if (!graph->is_uploaded) ++TheMachine().num_late_uploads;
   for (const fake_cuda::Transfer& transfer : graph->transfers) {
-    // The memory was freed before the graph ran.
+    // False if the memory was freed before the graph ran.
     const bool has_memory =
         transfer.kernel != nullptr ||
         (fake_cuda::DeviceOf(transfer.to, transfer.bytes) == stream->device &&

@@ -1,11 +1,14 @@
-// A stand-in for the CUDA runtime. With it, tests check without a GPU how the program handles the
-// runtime's results. It simulates a machine with two devices whose memory is the host's. Its calls
-// can be made to fail. It checks rules whose violation a real runtime reports late or never: a call
-// for a device comes from a thread whose current device it is, a copy is between the right kinds of
-// memory, and what a copy needs exists until the copy is done. Copies run either when somebody
-// waits for them, or immediately: a correct program cannot tell the difference. Work that a stream
-// records, including kernels with the arguments of their launch, runs each time when its graph is
-// launched, and not before.
+// A fake CUDA runtime, with which tests check without a GPU how the program handles the runtime's
+// results. It simulates a machine with two devices, whose memory is host memory. Tests can make its
+// calls fail.
+//
+// It checks rules whose violation a real runtime reports late or never. A call for a device must
+// come from a thread whose current device it is. A copy must be between the right kinds of memory.
+// The memory that a copy uses must exist until the copy is done.
+//
+// Copies run either when a caller waits for them, or immediately; a correct program cannot tell the
+// difference. Work that a stream records runs each time its graph is launched, and not before. This
+// includes kernels, with the arguments of their launch.
 #pragma once
 
 #include <cstdint>
@@ -27,23 +30,23 @@ struct FakeKernel {
 struct Machine {
   int driver_version = 13010;
   int runtime_version = 13000;
-  cudaError_t count_error = cudaSuccess;  // of cudaGetDeviceCount
+  cudaError_t count_error = cudaSuccess;  // result of cudaGetDeviceCount
   int num_devices = 2;
   int compute_major = 9, compute_minor = 0;
-  size_t total_bytes = size_t{1} << 20;  // of each device
-  bool is_integrated = false;            // each device's memory is the host's
-  bool copies_at_once = false;           // what is enqueued runs before the call returns
+  size_t total_bytes = size_t{1} << 20;  // memory of each device
+  bool is_integrated = false;            // whether each device's memory is host memory
+  bool copies_at_once = false;           // whether enqueued work runs before the call returns
 
   // Error of the next call of a function, by name.
   std::map<std::string, cudaError_t> next;
-  // Error of every call from now on, as after an illegal address.
+  // Error of every later call, as after an illegal address.
   cudaError_t sticky = cudaSuccess;
 
   bool has_links = true;  // whether devices may address each other's memory
   // Pairs (device, other) such that the device's kernels address the other's memory.
   std::set<std::pair<int, int>> peers;
 
-  // By the address that launches name.
+  // Kernels, keyed by the address that launches pass.
   std::map<const void*, FakeKernel> kernels;
   // Maximum shared memory that blocks of a kernel may use on a device.
   std::map<std::pair<const void*, int>, int> shared_bytes;
@@ -57,13 +60,13 @@ struct Machine {
   int64_t num_gone_too_early = 0;
 };
 Machine& TheMachine();
-// Makes a new machine, without work of the previous one.
+// Replaces the machine by a new one without pending work.
 void ResetMachine();
 
-// For kernels: whether kernels of the device may read and write these bytes.
+// For kernels: returns whether kernels of the device may read and write these bytes.
 bool Reaches(int device, const void* data, size_t bytes);
 
-// What the calling thread's cudaGetLastError would return.
+// Returns what the calling thread's cudaGetLastError would return.
 cudaError_t LeftBehind();
 
 }  // namespace fake_cuda

@@ -19,7 +19,7 @@ class Metadata {
  public:
   Metadata(const unsigned char* begin, size_t bytes) : at_(begin), end_(begin + bytes) {}
 
-  // Reads the whole note. Returns false if it is cut off or has a type that notes do not have.
+  // Reads the whole note. Returns false if it is truncated or has a type that notes do not have.
   bool Read(std::map<std::string, CodeKernel>& kernels) {
     return Map([&](const std::string& key) {
       if (key != "amdhsa.kernels") return Skip();
@@ -75,7 +75,7 @@ class Metadata {
     }
     return true;
   }
-  // Reads the size of a map or an array: a short one, or one of 16 or 32 bits.
+  // Reads the size of a map or an array, in the short form or in the forms of 16 or 32 bits.
   bool Count(unsigned small, unsigned wide, uint64_t& count) {
     if (at_ == end_) return false;
     const unsigned type = *at_++;

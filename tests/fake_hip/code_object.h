@@ -1,6 +1,5 @@
-// Reads the parts of an AMD code object that the stand-in of HIP's runtime needs. A code object is
-// an ELF file with a note in MessagePack ("Code Object V3 and Above" in LLVM's User Guide for
-// AMDGPU).
+// Reads the parts of an AMD code object that the fake HIP runtime needs. A code object is an ELF
+// file with a note in MessagePack ("Code Object V3 and Above" in LLVM's User Guide for AMDGPU).
 #pragma once
 
 #include <cstddef>
@@ -12,17 +11,18 @@
 namespace fake_hip {
 
 struct CodeKernel {
-  size_t args_bytes = 0;      // of all explicit arguments
-  unsigned num_args = 0;      // explicit ones
-  unsigned most_threads = 0;  // of a block
-  unsigned shared_bytes = 0;  // bytes that every block takes, besides those that a launch requests
+  size_t args_bytes = 0;      // size of all explicit arguments
+  unsigned num_args = 0;      // number of explicit arguments
+  unsigned most_threads = 0;  // maximum number of threads of a block
+  unsigned shared_bytes = 0;  // static shared memory of a block, in addition to what a launch
+                              // requests
   unsigned wave_lanes = 0;
 };
 
 struct CodeObject {
-  unsigned machine = 0;  // of the ELF header's flags
+  unsigned machine = 0;  // from the ELF header's flags
   std::map<std::string, CodeKernel> kernels;
-  std::vector<std::string> undefined;  // symbols that it has from elsewhere
+  std::vector<std::string> undefined;  // undefined symbols
   std::string fault;                   // "": the file is as expected
 };
 

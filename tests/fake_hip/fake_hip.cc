@@ -315,7 +315,7 @@ HIP int hipStreamQuery(void* stream) {
   NOT_IN_GRAPHS(stream);
   auto& queue = Of(stream)->queue;
   const bool is_idle = queue.num_done() == queue.num_enqueued();
-  queue.TryRunUntil(queue.num_done() + 1);  // some of it is done with each look
+  queue.TryRunUntil(queue.num_done() + 1);  // each query completes one piece of work
   return is_idle ? 0 : Answer(sluice::kGpuNotReady);
 }
 HIP int hipStreamWaitEvent(void* stream, void* event, unsigned /*flags*/) {
@@ -454,7 +454,7 @@ HIP int hipModuleLoadData(void** module, const void* image) {
     fprintf(stderr, "fake HIP: a code object lacks %s\n", loaded->code.undefined[0].c_str());
     return Answer(sluice::kHipSharedObjectInitFailed);
   }
-  *module = loaded.release();  // until the process ends
+  *module = loaded.release();  // remains loaded until the process ends
   const std::lock_guard lock(Lock());
   ++TheMachine().num_modules;
   return 0;

@@ -1,6 +1,6 @@
-// hipBLASLt's functions, by plain products on the CPU when the stream's work runs. Their numbers
-// are written out from hipblaslt.h and hipblas-common.h, apart from those that the program uses.
-// Refuses incomplete or inconsistent descriptions of a product.
+// Implements hipBLASLt's functions by plain products on the CPU, which are computed when the
+// stream's work runs. Its constants are copied from hipblaslt.h and hipblas-common.h, independently
+// of the program's constants. Refuses incomplete or inconsistent descriptions of a product.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -44,7 +44,7 @@ struct Preference {
   uint64_t max_workspace = 0;
 };
 struct Algorithm {
-  unsigned char data[16];  // an index, zeros
+  unsigned char data[16];  // the index, then zeros
   size_t max_workspace_bytes;
 };
 struct Heuristic {
@@ -55,7 +55,8 @@ struct Heuristic {
   int reserved[4];
 };
 
-// The algorithms, in the order in which they are proposed. The first takes only even columns.
+// The algorithms, in the order in which they are proposed. The first one accepts only even numbers
+// of columns.
 constexpr int kIndices[] = {1009, 7};
 constexpr size_t kWorkspace[] = {64 << 10, 0};
 
@@ -115,7 +116,7 @@ int Examine(const Operation* operation, const Layout* a, const Layout* b, const 
   if (a->type != b->type || (a->type != kBF16 && a->type != kE4M3))
     return Refuse("types of A and B");
   if (d->type != kBF16 && d->type != kF32) return Refuse("type of D");
-  // gfx942 multiplies HIP_R_8F_E4M3_FNUZ, number 1000, instead.
+  // gfx942 multiplies HIP_R_8F_E4M3_FNUZ, which is number 1000, instead.
   if (a->type == kE4M3 && TheMachine().architecture != "gfx950")
     return Refuse("an FP8 that the device does not multiply", kNotSupported);
   if (operation->mode_a != operation->mode_b) return Refuse("scale modes that differ");

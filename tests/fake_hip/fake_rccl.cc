@@ -1,4 +1,4 @@
-// RCCL's functions, by the exchanges between emulated devices.
+// Implements RCCL's functions by the exchanges between emulated devices.
 #include "parallel/emulated_nccl.h"
 #include "stream.h"
 

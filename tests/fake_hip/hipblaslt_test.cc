@@ -1,4 +1,4 @@
-// Products by hipBLASLt, with the stand-in's functions of it.
+// Tests products by hipBLASLt, with the fake library.
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -24,7 +24,7 @@ using fake_hip::TheMachine;
 using testing::HasSubstr;
 
 constexpr int64_t kWorkspace = 1 << 20;
-constexpr int64_t kN = 48, kK = 32;  // of W
+constexpr int64_t kN = 48, kK = 32;  // shape of W
 
 // Small integers and powers of two, so that sums are exact in any order.
 float WNumber(int64_t row, int64_t i) {
@@ -193,7 +193,7 @@ TEST_F(HipBlasLtTest, SaysWhenItDoesNotStart) {
                              HasSubstr("HIPBLAS_STATUS_ALLOC_FAILED"), HasSubstr("newer ROCm")));
 }
 
-// gfx942's FP8 is another format: the library would multiply other numbers.
+// gfx942 has a different FP8 format, so its library would misread E4M3 codes.
 TEST_F(HipBlasLtTest, MultipliesNoE4m3OnGfx942) {
   for (const char* architecture : {"gfx942", "gfx950"}) {
     TheMachine().architecture = architecture;

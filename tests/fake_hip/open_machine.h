@@ -1,4 +1,4 @@
-// Opens the stand-in of HIP's runtime and of hipBLASLt, for tests that also change its machine.
+// Opens the fake HIP runtime and hipBLASLt, for tests that also change the simulated machine.
 #pragma once
 
 #include <dlfcn.h>
@@ -9,8 +9,8 @@
 
 namespace fake_hip {
 
-// The machine of the library that the program opens in place of AMD's. Ends the program if the
-// library cannot be opened.
+// Returns the machine of the fake library, which the program opens instead of AMD's. Ends the
+// program if the library cannot be opened.
 inline Machine& TheMachine() {
   static Machine& machine = *[] {
     setenv("SLUICE_HIP_RUNTIME", SLUICE_FAKE_HIP_LIBRARY, 1);

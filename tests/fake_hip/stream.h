@@ -1,4 +1,4 @@
-// A stream of the stand-in of HIP's runtime.
+// A stream of the fake HIP runtime.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ struct Stream {
   int device;
   sluice::EmulatedQueue queue = {};
   std::optional<Graph> recording = {};
-  bool is_invalid = false;  // what it records cannot be recorded
+  bool is_invalid = false;  // whether an operation could not be recorded
 };
 
 // Work for a stream's queue, or for the graph that it records.

@@ -1,6 +1,6 @@
-// A library with NVML's functions, for tests. Its GPUs are the files in the folder
-// SLUICE_FAKE_NVML, named by UUID; a file contains millijoules, used bytes and total bytes.
-// Millijoules of -1 mean that the GPU does not measure energy.
+// A fake NVML library, for tests. Its GPUs are the files in the folder SLUICE_FAKE_NVML, named by
+// UUID; a file contains millijoules, used bytes and total bytes. Millijoules of -1 mean that the
+// GPU does not measure energy.
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>

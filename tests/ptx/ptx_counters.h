@@ -20,9 +20,9 @@ struct Counts {
   int64_t products = 0;        // matrix products of a warp
   int64_t global_bytes = 0;    // read and written, asynchronous copies included
   int64_t sectors = 0;         // sectors of 32 bytes that the requests for these bytes touch
-  int64_t shared_groups = 0;   // groups of lanes that asked for shared memory
-  int64_t shared_turns = 0;    // times that it served them; more than groups: bank conflicts
-  int64_t most_in_flight = 0;  // bytes of asynchronous copies of a block under way at once
+  int64_t shared_groups = 0;   // groups of lanes that accessed shared memory
+  int64_t shared_turns = 0;    // turns that served them; more turns than groups: bank conflicts
+  int64_t most_in_flight = 0;  // maximum bytes of a block's asynchronous copies in flight
 };
 
 // Collects the accesses of a warp's lanes, which run one after another between two points where the

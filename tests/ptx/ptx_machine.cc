@@ -233,7 +233,7 @@ uint64_t Machine::Special(uint64_t which) const {
     case kNctaidX: return grid_.x;
     case kNctaidY: return grid_.y;
     case kNctaidZ: return grid_.z;
-    default: return 0;  // the threads of a block are in one row
+    default: return 0;  // blocks are one-dimensional
   }
 }
 
@@ -351,9 +351,9 @@ void Machine::Execute(const Instruction& in, Thread& thread) {
     case Op::kSt: return Store(in, thread);
     case Op::kAtomAdd:
     case Op::kAtomExch: return Atomic(in, thread);
-    case Op::kMembar: return;  // there is one block at a time
+    case Op::kMembar: return;  // only one block runs at a time
     case Op::kAwaitGrids: thread.has_awaited = true; return;
-    case Op::kLetGrids: return;  // a later kernel begins when this one has ended
+    case Op::kLetGrids: return;  // a later kernel begins after this one has ended
     case Op::kBarrierArrive:
       Enter(in, thread);
       if (thread.barrier_threads == 0) Die(in, "an arrival at a barrier for no number of threads");

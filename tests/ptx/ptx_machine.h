@@ -7,9 +7,9 @@
 // Operations of a whole warp (shuffles, votes, matrix products) are done when all 32 lanes have
 // reached them.
 //
-// A launch may be one that begins before earlier kernels end (programmatic dependent launch). Then
-// each thread must wait for them (griddepcontrol.wait) before it ends, before it writes global
-// memory, and before it reads any except what is said to be constant.
+// A launch may begin before earlier kernels end (programmatic dependent launch). Then each thread
+// must wait for these kernels (griddepcontrol.wait) before it ends, before it writes global memory,
+// and before it reads global memory other than the constant pieces in Overlap.
 //
 // Matrix products of warpgroups (wgmma) compute at once, but waits for them end only when no thread
 // can go on without that. Until a thread has waited for their group, it must not use their
@@ -18,7 +18,7 @@
 // memory and a product that reads them a fence of proxies.
 //
 // Sums of matrix products are rounded to F32 after each product, in the order of the columns: the
-// ISA does not specify order and precision.
+// ISA specifies neither order nor precision.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct Extent {
   unsigned x = 1, y = 1, z = 1;
 };
 
-// A launch that begins before earlier kernels end: pieces of global memory (address, bytes) that no
-// kernel writes.
+// For a launch that begins before earlier kernels end: pieces of global memory (address, bytes)
+// that no kernel writes.
 struct Overlap {
   std::vector<std::pair<uint64_t, uint64_t>> constants;
 };
@@ -94,10 +94,10 @@ class Machine {
     unsigned by = 0;         // the thread that initialised it
     bool is_fenced = false;  // asynchronous copies see it
   };
-  static constexpr unsigned kBarriers = 16;  // of a block
+  static constexpr unsigned kBarriers = 16;  // barriers per block
   struct Thread {
     State state = State::kRunning;
-    uint32_t next = 0;  // instruction
+    uint32_t next = 0;  // index of the next instruction
     std::vector<uint64_t> registers;
     std::vector<unsigned char> local;
     std::vector<Copy> copies;
@@ -116,7 +116,7 @@ class Machine {
 
   void RunBlock();
   void RunThread(unsigned index);
-  // Lets threads go on whose barrier is complete. Returns whether there are any.
+  // Resumes threads whose barrier is complete. Returns whether there are any.
   bool EndBarriers();
   // Does one of the bulk copies under way. Returns whether there was any.
   bool EndBulkCopy();
@@ -171,7 +171,7 @@ class Machine {
   // Records an access of the running thread, unless it is to the thread's own memory or to the
   // arguments.
   void Note(const Instruction& in, Space space, uint64_t address, uint64_t bytes);
-  // Checks an access of global memory of a launch that overlaps others.
+  // Checks a global memory access in a launch that overlaps others.
   void CheckOverlap(const Instruction& in, const Thread& thread, uint64_t place, uint64_t bytes,
                     bool reads) const;
   [[noreturn]] void Die(const Instruction& in, const char* what) const;
@@ -196,9 +196,9 @@ class Machine {
   int64_t num_instructions_ = 0;
   uint32_t most_e4m3_products_ = ~0u;
   std::map<std::string, Counts> counts_;
-  Counts* count_ = nullptr;             // of the kernel that runs
+  Counts* count_ = nullptr;             // counts of the running kernel
   std::vector<WarpRequests> requests_;  // by warp of the block
-  int64_t in_flight_ = 0;               // bytes of the block's copies
+  int64_t in_flight_ = 0;               // bytes of the block's asynchronous copies in flight
 };
 
 }  // namespace sluice::ptx

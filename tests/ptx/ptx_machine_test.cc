@@ -1,5 +1,5 @@
-// Tiny kernels for instructions that only kernels of single GPUs use, each with faults that the
-// interpreter must find.
+// Tests the interpreter with tiny kernels for instructions that only some GPUs' kernels use. Each
+// kernel also has faulty versions that the interpreter must detect.
 #include "ptx_machine.h"
 
 #include <unistd.h>
@@ -68,7 +68,7 @@ std::string Without(std::string text, const std::string& piece, const std::strin
 #define EXPECT_FOUND(body, threads, message) \
   EXPECT_EXIT(RunTiny(body, threads), ::testing::ExitedWithCode(1), message)
 
-// Warp 0 stores, and arrives; warp 1 waits for it alone; warps 2 and 3 meet at a barrier of theirs.
+// Warp 0 stores and arrives. Only warp 1 waits for it. Warps 2 and 3 meet at their own barrier.
 const char* const kNamedBarriers = R"(
 shr.u32 %r5, %r1, 5;
 setp.ne.u32 %p1, %r5, 0;
@@ -154,7 +154,7 @@ st.global.u32 [%rd5], %r11;
                "no multiple");
 }
 
-// One thread has 256 bytes copied; all wait for them.
+// One thread starts a copy of 256 bytes, and all threads wait for it.
 const char* const kBulkCopy = R"(
 setp.ne.u32 %p1, %r1, 0;
 @%p1 bra WAIT;
@@ -174,7 +174,7 @@ st.global.u32 [%rd5], %r6;
 TEST(PtxMachineTest, AnMbarrierCountsTheBytesOfBulkCopies) {
   const std::vector<uint32_t> out = RunTiny(kBulkCopy, 64);
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], 1000 + i);
-  // Without the wait, the bytes are not there yet.
+  // Without the wait, the bytes have not arrived yet.
   std::string hasty = Without(kBulkCopy, "@!%p2 bra AGAIN;");
   hasty = Without(hasty, "mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2+1024], 0;");
   EXPECT_EXIT(RunTiny(hasty, 64), ::testing::ExitedWithCode(1), "copy to it is under way");
@@ -187,7 +187,7 @@ TEST(PtxMachineTest, AnMbarrierCountsTheBytesOfBulkCopies) {
   EXPECT_FOUND(Without(kBulkCopy, "_, [%r2+1024], 256;",
                        "_, [%r2+1024], 256;\nmbarrier.arrive.shared::cta.b64 _, [%r2+1024];"),
                64, "more arrivals");
-  // A phase that ends before its bytes have come: waiting does not help.
+  // A phase that ends before its bytes have arrived: waiting does not help.
   EXPECT_EXIT(
       RunTiny(Without(kBulkCopy, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2+1024], 256",
                       "mbarrier.arrive.shared::cta.b64 _, [%r2+1024]"),

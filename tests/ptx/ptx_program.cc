@@ -155,7 +155,7 @@ class Reader {
     kernel_.symbol = Until("(");
     kernel_.name = Demangled(kernel_.symbol);
     static_cast<void>(Until(")"));
-    static_cast<void>(Until("{"));  // behind hints of registers and blocks
+    static_cast<void>(Until("{"));  // skips hints about registers and blocks
     registers_.clear();
     labels_.clear();
     branches_.clear();
@@ -203,9 +203,9 @@ class Reader {
       kernel_.local_bytes += static_cast<uint32_t>(atoi(text.c_str() + bracket + 1) + 15) / 16 * 16;
       return;
     }
-    if (text.compare(0, 7, ".pragma") == 0) return;  // hints for the next compiler
+    if (text.compare(0, 7, ".pragma") == 0) return;  // hints for the assembler
     if (text.compare(0, 4, ".reg") != 0) Die("unknown declaration " + text);
-    if (scopes_.size() == 1) return;  // a register's name is enough
+    if (scopes_.size() == 1) return;  // names in the outermost scope stay as they are
     const std::string names = text.substr(text.find_first_of(" \t", text.find('.', 1)) + 1);
     for (const std::string& name : Split(names, ','))
       scopes_.back()[name] = name + "@" + std::to_string(num_scopes_++);
@@ -236,7 +236,7 @@ class Reader {
         {"%nctaid.z", kNctaidZ}};
     Operand operand;
     if (text.empty()) Die("an empty operand");
-    if (text == "_") return operand;  // a result that nobody needs
+    if (text == "_") return operand;  // a result that is discarded
     if (text[0] == '!') {
       operand = ReadOperand(text.substr(1));
       operand.is_negated = true;
@@ -588,7 +588,7 @@ class Reader {
   int line_ = 1;
   std::vector<std::string> shared_;
   std::map<std::string, Variable*> globals_;
-  // The kernel that is read:
+  // State of the kernel that is being read.
   Kernel kernel_;
   std::map<std::string, uint32_t> registers_, labels_, locals_;
   std::vector<std::pair<size_t, std::string>> branches_;

@@ -39,7 +39,7 @@ enum class Op : uint8_t {
   kMad,
   kMax,
   kMbarrierArrive,
-  kMbarrierExpect,  // and arrive
+  kMbarrierExpect,  // expects bytes, and arrives
   kMbarrierInit,
   kMbarrierInvalidate,
   kMbarrierWait,
@@ -132,8 +132,8 @@ enum class Compare : uint8_t {
 struct Operand {
   enum class Kind : uint8_t { kNone, kRegister, kConstant, kSpecial } kind = Kind::kNone;
   bool is_negated = false;  // a predicate
-  uint32_t index = 0;       // of the register
-  uint64_t value = 0;       // a constant's bits; what is added to an address; a special register
+  uint32_t index = 0;       // index of the register
+  uint64_t value = 0;       // a constant's bits; an address's offset; or a special register
 };
 
 // Special registers.
@@ -153,7 +153,7 @@ enum : uint64_t {
 struct Instruction {
   Op op;
   Type type = Type::kNone;  // the last type in its name; for cvt and mma, the type of the result
-  Type from = Type::kNone;  // of cvt: the type of the argument; of mma: the type of a and b
+  Type from = Type::kNone;  // for cvt: the type of the argument; for mma: the type of a and b
   Space space = Space::kNone;
   Rounding rounding = Rounding::kNearest;
   Shape shape = Shape::kNone;
@@ -182,7 +182,7 @@ struct Kernel {
 };
 
 struct Program {
-  std::map<std::string, Kernel> kernels;  // by `name`
+  std::map<std::string, Kernel> kernels;  // keyed by `name`
   // Variables of all files, in global memory until the program ends.
   std::map<std::string, std::unique_ptr<Variable>> globals;
 };

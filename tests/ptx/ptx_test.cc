@@ -72,7 +72,7 @@ class KernelNames {
     if (found == functions_.end()) return "";
     std::string name = Demangled(found->second);
     Replace(name, "sluice::emulated::", "sluice::cuda::");
-    for (const char* vector : {"uint2", "uint4", "float2", "float4"})  // CUDA's own
+    for (const char* vector : {"uint2", "uint4", "float2", "float4"})  // CUDA's own types
       Replace(name, std::string("sluice::cuda::") + vector, vector);
     return name;
   }
@@ -95,7 +95,8 @@ bool MayDiffer(const checks::CheckRow& row) {
   return kNames.contains(row.name) || (row.name + row.shape).find("NaN") != std::string::npos;
 }
 
-// The memory that a launch reads before it waits for earlier kernels: the weights of a product.
+// Returns the memory that a launch may read before it waits for earlier kernels: the weights of a
+// product.
 Overlap OverlapOf(const emulator::KernelLaunch& launch) {
   const bool is_by_groups = std::string_view(launch.name) == "linear_groups";
   if (std::string_view(launch.name) != "linear" && !is_by_groups) return {};

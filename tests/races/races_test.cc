@@ -1,7 +1,7 @@
 // Finds data races of kernels with ThreadSanitizer: each CUDA thread is a fiber of that tool
 // (kernels/cuda/emulated_races.h). Seeded faults must be reported. Correct kernels must not be
-// reported, nor the project's own kernels during their checks, except those that lack a barrier.
-// Built only with SLUICE_SANITIZE=thread.
+// reported. Neither must the project's own kernels during their checks, unless the test leaves out
+// one of their barriers. Built only with SLUICE_SANITIZE=thread.
 //
 // With RACES=all in the environment, all shapes of the checks run, otherwise only the most
 // important ones.
@@ -170,9 +170,9 @@ TEST_F(Races, OfAdaptersWithoutABarrierAreFound) {
   }
 }
 
-// Removes the barriers of a draw without which it reads numbers too early, but never outside its
-// memory: after each list, the sums of blocks and the weights of one block; after each list that is
-// undone; and in the row's statistics.
+// Leaves out, one at a time, the barriers of a draw without which it reads numbers too early, but
+// never outside its memory. They follow each list, the sums of blocks, the weights of one block,
+// and each list that is undone. Others are in the row's statistics.
 TEST_F(Races, OfADrawWithoutABarrierAreFound) {
   EXPECT_EQ(CountReports(RunDraw, /*seeds=*/1), 0);
   for (const int number : {0, 1, 8, 10, 12, 13, 14, 15}) {
