@@ -6,8 +6,8 @@
 namespace sluice {
 
 // Returns whether the kernels run on a GPU. `architectures`: the list for which CMake compiled,
-// such as "90a;80". Entries with 'a' run only on that compute capability, others also on later ones
-// of the same major version.
+// such as "90a;80". Entries with 'a' run only on that compute capability, other entries also on
+// later capabilities of the same major version.
 bool ArchitecturesCover(std::string_view architectures, int compute_major, int compute_minor);
 
 }  // namespace sluice

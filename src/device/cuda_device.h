@@ -13,9 +13,9 @@ Result<std::vector<DeviceInfo>> ExamineCudaDevices();         // implements List
 Result<std::unique_ptr<Device>> OpenCudaDevice(int ordinal);  // implements OpenDevice
 bool IsIntegratedCudaDevice(int ordinal);                     // implements IsIntegratedGpu
 
-// Whether kernels on this device begin before earlier ones end (StreamHandle::overlaps): from
-// compute capability 9.0 on, unless SLUICE_KERNEL_OVERLAP is 0. kInvalidArgument if it is neither 0
-// nor 1.
+// Returns whether kernels on this device may begin before earlier kernels end
+// (StreamHandle::overlaps): true from compute capability 9.0 on, unless SLUICE_KERNEL_OVERLAP is 0.
+// kInvalidArgument if the variable is neither 0 nor 1.
 Result<bool> OverlapsKernels(const DeviceInfo& info);
 
 }  // namespace sluice

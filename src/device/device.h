@@ -1,8 +1,8 @@
 // An accelerator: its memory, its queues of work, and its errors.
 //
-// kCuda is an NVIDIA GPU, accessed through the CUDA runtime, which loads the driver when the first
-// device is opened, so the program also starts on machines without a driver. kHip is an AMD GPU,
-// accessed through HIP's runtime, which is opened at run time. kEmulated runs the same kernel
+// kCuda is an NVIDIA GPU, accessed through the CUDA runtime. The runtime loads the driver when the
+// first device is opened, so the program also starts on machines without a driver. kHip is an AMD
+// GPU, accessed through HIP's runtime, which is opened at run time. kEmulated runs the same kernel
 // source on the CPU (kernels/cuda/emulator.h), for tests and for developers without a GPU.
 #pragma once
 
@@ -120,7 +120,7 @@ class DeviceStream {
   // wait.
   virtual bool IsIdle() = 0;
 
-  // For kernel launchers.
+  // Returns the handle that kernel launchers need.
   virtual StreamHandle handle() = 0;
 
   // Like Synchronize, but waits only for the work before this stream's last Record of the event.
@@ -149,8 +149,8 @@ class Device {
   virtual Status CheckAlive() const = 0;
   // Free memory.
   virtual Result<int64_t> FreeBytes() = 0;
-  // Not zeroed, aligned to 256 bytes. kResourceExhausted names `what`, the size and the free
-  // memory.
+  // Allocates memory that is not zeroed, aligned to 256 bytes. kResourceExhausted names `what`, the
+  // size and the free memory.
   virtual Result<DeviceBuffer> Allocate(int64_t bytes, const char* what) = 0;
   virtual Result<DeviceBuffer> AllocatePinned(int64_t bytes, const char* what) = 0;
   // Page-locks existing host memory until Unpin. Returns false if that is not possible; copies are

@@ -30,7 +30,7 @@ class DevicePool {
  public:
   static constexpr int64_t kAlignment = 256;
 
-  // Allocates `bytes` bytes; any size is allowed. kResourceExhausted as Device::Allocate; the
+  // Allocates `bytes` bytes; any size is allowed. kResourceExhausted as in Device::Allocate; the
   // message names `what`.
   static Result<DevicePool> Allocate(Device& device, int64_t bytes, const char* what);
 

@@ -8,7 +8,7 @@
 
 namespace sluice::emulated_wait {
 
-// Called between two checks of the value; null: nothing is called.
+// Called between two checks of the awaited value; null: nothing is called.
 inline thread_local const std::function<void()>* between_looks = nullptr;
 
 // A kernel calls this after check number `look` (counted from 0) if the value that it waits for has

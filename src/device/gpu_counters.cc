@@ -109,7 +109,7 @@ std::vector<GpuCounters::Gpu> GpuCounters::Read() {
     if (watched.handle == nullptr) continue;
     Gpu gpu{.number = static_cast<int>(i), .uuid = watched.uuid, .joules = {}};
     if (watched.first_millijoules) {
-      // The driver starts from zero when it is loaded again.
+      // The driver's counter restarts from zero when the driver is loaded again.
       const auto now = library_->MillijoulesOf(watched.handle);
       if (now && *now >= *watched.first_millijoules)
         watched.joules = static_cast<double>(*now - *watched.first_millijoules) / 1e3;

@@ -21,7 +21,8 @@ class GpuCounters {
   struct Gpu {
     int number = 0;  // in the order of Watch()
     std::string uuid;
-    std::optional<double> joules;  // since its first Read(); nullopt: the GPU has no energy counter
+    std::optional<double> joules;  // since the GPU's first Read(); nullopt: the GPU has no energy
+                                   // counter
     int64_t used_bytes = 0, total_bytes = 0;
   };
 

@@ -28,7 +28,7 @@ int Forget(const GpuRuntime& runtime, int code) {
 class Health {
  public:
   explicit Health(const GpuRuntime& runtime) : runtime_(runtime) {}
-  // The error to report; remembers fatal ones.
+  // Returns the error to report. Remembers it if it is fatal.
   Error Failure(const std::string& purpose, int code) {
     Error error = runtime_.failure(purpose, code);
     if (runtime_.is_fatal(code)) {

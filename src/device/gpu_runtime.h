@@ -16,8 +16,8 @@ constexpr int kGpuSuccess = 0;
 constexpr int kGpuOutOfMemory = 2;
 constexpr int kGpuNotReady = 600;
 
-// Thread safety: that of the runtime's functions. Handles (streams, events, graphs) are the
-// runtime's.
+// Thread safety: as documented for the runtime's functions. Handles (streams, events, graphs) are
+// the runtime's own.
 struct GpuRuntime {
   const char* name;  // "CUDA", in messages
 

@@ -13,7 +13,7 @@ namespace sluice {
 Result<std::vector<DeviceInfo>> ExamineHipDevices();         // implements ListHipDevices
 Result<std::unique_ptr<Device>> OpenHipDevice(int ordinal);  // implements OpenDevice
 
-// "gfx950". REQUIRES: info.kind is kHip.
+// Returns the name of the architecture, such as "gfx950". REQUIRES: info.kind is kHip.
 std::string HipArchitecture(const DeviceInfo& info);
 
 }  // namespace sluice

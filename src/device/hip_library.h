@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// The runtime's numbers of errors that the program distinguishes.
+// Error codes of the runtime that the program distinguishes.
 enum HipError : int {
   kHipInitializationError = 3,
   kHipInsufficientDriver = 35,
@@ -60,13 +60,13 @@ struct HipLibrary {
                        unsigned shared_bytes, void* stream, void** arguments,
                        void** extra) = nullptr;
   GpuRuntime runtime = {};
-  // Whether the library is the one of tests/fake_hip, whose GPUs are emulated.
+  // Whether this is the fake library of tests/fake_hip, whose GPUs are emulated.
   bool is_stand_in = false;
 };
 
 // Opens the library at the first call: the file that SLUICE_HIP_RUNTIME names, else the usual ones.
-// Later calls return the same library. kUnsupported lists the files that were tried, or the missing
-// function. Thread safe.
+// Later calls return the same library. kUnsupported lists the files that were tried, or names the
+// missing function. Thread safe.
 Result<const HipLibrary*> OpenHipLibrary();
 
 // Whether the device is unusable for this process after this error.

@@ -48,9 +48,9 @@ uint64_t ReadNumber(const char* from) {
   return value;
 }
 
-// The code object for an architecture in a bundle of Clang's format: a magic word, a count, then an
-// offset, a size and a name for each. Returns null if there is none; `names` receives the names in
-// the bundle.
+// Returns the code object for an architecture from a bundle in Clang's format: a magic word, a
+// count, then an offset, a size and a name for each. Returns null if there is none; `names`
+// receives the names in the bundle.
 const char* CodeOf(const char* bundle, std::string_view architecture,
                    std::vector<std::string>& names) {
   constexpr std::string_view kMagic = "__CLANG_OFFLOAD_BUNDLE__";

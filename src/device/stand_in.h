@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-// Whether the device is emulated: --device emulated, or a GPU of the stand-in of HIP's runtime
+// Whether the device is emulated: --device emulated, or a GPU of the fake HIP runtime
 // (tests/fake_hip). Its kernels are slow and their times mean nothing. Thread safe.
 bool RunsOnCpu(const DeviceInfo& info);
 

@@ -11,6 +11,7 @@ namespace sluice {
 // are written. kResourceExhausted if the host refuses; `what`: the memory's use, for the message.
 // REQUIRES: bytes > 0.
 Result<void*> AllocateUnwritten(int64_t bytes, const char* what);
-void FreeUnwritten(void* data, int64_t bytes);  // `bytes`: as allocated
+void FreeUnwritten(void* data, int64_t bytes);  // `bytes`: the size that was passed to
+                                                // AllocateUnwritten
 
 }  // namespace sluice

@@ -127,7 +127,7 @@ TEST_P(UploaderTest, MeasuresItsSpeed) {
   ASSERT_TRUE(uploader.Finish());
   const double speed = uploader.bytes_per_second();
   EXPECT_GT(speed, 1e4);
-  EXPECT_EQ(uploader.bytes_per_second(), speed);  // the clock stopped
+  EXPECT_EQ(uploader.bytes_per_second(), speed);  // Finish stopped the clock
 }
 
 TEST_P(UploaderTest, TellsWhatWentWrong) {

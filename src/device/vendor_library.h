@@ -33,7 +33,7 @@ class VendorLibrary {
   void Resolve(const char* name, Function& function) {
     function = reinterpret_cast<Function>(Find(name));
   }
-  // Returns whether the library has a symbol; does not count in missing().
+  // Returns whether the library has a symbol; does not affect missing().
   bool Has(const char* name) const;
   // Returns "" if all functions were found.
   const std::string& missing() const { return missing_; }

@@ -17,7 +17,7 @@ constexpr int64_t kNoLimit = int64_t{1} << 60;
 std::optional<int64_t> ReadInteger(const fs::path& path) {
   std::ifstream file(path);
   int64_t value = 0;
-  if (!(file >> value)) return std::nullopt;  // also for "max"
+  if (!(file >> value)) return std::nullopt;  // also if the file contains "max"
   return value;
 }
 

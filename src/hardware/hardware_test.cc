@@ -122,7 +122,7 @@ TEST(Memory, LimitsOfTheProcessLowerIt) {
   EXPECT_EQ(memory.total_bytes, 204800);
   EXPECT_EQ(memory.available_bytes, 150 * 1024);
   EXPECT_EQ(memory.limited_by, "RLIMIT_DATA");
-  // Less than the process already uses.
+  // The limit is less than the process already uses.
   EXPECT_EQ(limits("unlimited", "1024").available_bytes, 0);
   EXPECT_EQ(limits("unlimited", "unlimited").limited_by, "");
 }

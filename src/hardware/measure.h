@@ -1,4 +1,4 @@
-// Measures limits of this machine, to compare achieved speeds with.
+// Measures limits of this machine, with which achieved speeds are compared.
 #pragma once
 
 #include "base/thread_pool.h"

@@ -13,8 +13,8 @@ struct MemoryLimits {
   // Available now, without swapping: MemAvailable, or less if the control group or the limits of
   // this process (RLIMIT_AS, RLIMIT_DATA) leave less.
   int64_t available_bytes = 0;
-  // The limit that determines total_bytes: "control group", "RLIMIT_AS" or "RLIMIT_DATA"; "": the
-  // machine.
+  // The limit that determines total_bytes: "control group", "RLIMIT_AS" or "RLIMIT_DATA"; "" if the
+  // machine's memory is the limit.
   std::string_view limited_by = {};
 };
 

@@ -4,8 +4,9 @@
 
 namespace sluice::peak_loops {
 
-// 24 independent sums, all in registers: enough for four per cycle with a latency of up to four
-// cycles. The empty asm statements keep the compiler from computing the result in advance.
+// 24 independent sums, all in registers: enough for four multiply-adds per cycle with a latency of
+// up to four cycles. The empty asm statements keep the compiler from computing the result in
+// advance.
 double NeonFma(int64_t rounds) {
   float32x4_t sums[24];
 #pragma GCC unroll 24

@@ -4,8 +4,9 @@
 
 namespace sluice::peak_loops {
 
-// 12 independent sums, all in registers: enough for two per cycle with a latency of up to six
-// cycles. The empty asm statements keep the compiler from computing the result in advance.
+// 12 independent sums, all in registers: enough for two multiply-adds per cycle with a latency of
+// up to six cycles. The empty asm statements keep the compiler from computing the result in
+// advance.
 double Avx2Fma(int64_t rounds) {
   __m256 sums[12];
 #pragma GCC unroll 12

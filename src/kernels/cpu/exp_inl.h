@@ -1,4 +1,4 @@
-// exp of a vector. Uses the vector operations of a simd.h included before.
+// exp of a vector. Uses the vector operations of a simd.h, which must be included first.
 #pragma once
 
 namespace sluice::kernels {

@@ -1,6 +1,6 @@
 // linear for few rows of BF16 inputs with weights as codes, which are converted to F32 in
-// registers. Uses the vector operations of a simd.h included before. Same arithmetic as
-// linear_inl.h.
+// registers. Uses the vector operations of a simd.h, which must be included first. Same arithmetic
+// as linear_inl.h.
 //
 // Each format has a class that defines its conversion (float_codes_inl.h of an ISA); PlainCodes has
 // the defaults:

@@ -22,7 +22,7 @@ constexpr int64_t kI8BytesAhead = 2048;
 constexpr int64_t kI8SegmentLines = 64;  // lines of four panels: 16 KiB
 constexpr int64_t kI8SegmentRows = 48;
 
-// The sums of some rows of inputs with some panels.
+// The sums of products of some rows of inputs and some panels.
 template <int kRows, int kPanels>
 struct I8Tile {
   static constexpr int kVectors = kPanels * kI8PanelVectors;

@@ -1,4 +1,5 @@
-// linear with F32 multiply-adds. Uses the vector operations of a simd.h included before.
+// linear with F32 multiply-adds. Uses the vector operations of a simd.h, which must be included
+// first.
 //
 // Every output element is one chain of fused multiply-adds over k in ascending order, regardless of
 // the tile that computes it. If blocks of inputs have scales, each block is such a chain, and

@@ -1,7 +1,7 @@
 // A tile of a product with F32 multiply-adds: kRows rows of inputs by kPanels panels of weights.
-// Uses the vector operations of a simd.h included before. Inputs are broadcast, the lanes are
-// output rows, and every sum is one chain of fused multiply-adds over the inputs in ascending
-// order.
+// Uses the vector operations of a simd.h, which must be included first. Inputs are broadcast, the
+// lanes are output rows, and every sum is one chain of fused multiply-adds over the inputs in
+// ascending order.
 #pragma once
 
 #include <stdint.h>

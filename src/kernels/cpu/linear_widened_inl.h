@@ -1,6 +1,6 @@
 // linear of BF16 inputs and weights with F32 multiply-adds, for many rows. Uses the vector
-// operations of a simd.h included before. Same arithmetic as linear_inl.h, if the order is
-// ascending.
+// operations of a simd.h, which must be included first. Same arithmetic as linear_inl.h, if the
+// order is ascending.
 //
 // Inputs are processed in segments. In each, the weights of a group of panels are converted to F32
 // once for all rows; the inputs of a few tiles of rows are converted as well. So all operands of a

@@ -1,4 +1,5 @@
-// The soft cap of attention scores. Uses the vector operations of a simd.h included before.
+// The soft cap of attention scores. Uses the vector operations of a simd.h, which must be included
+// first.
 #pragma once
 
 #include "kernels/cpu/exp_inl.h"

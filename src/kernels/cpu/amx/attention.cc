@@ -125,7 +125,7 @@ inline void RoundedSoftmax(const AttentionChunkArgs& args, int row, int begin, i
   const int limit = args.limits[row];
   Softmax(scores, start, limit, args.soft_cap, args.largest[row], args.sum[row]);
   auto* weights = reinterpret_cast<uint16_t*>(scores);
-  constexpr int kStep = 2 * kLanes;  // Softmax has written whole steps
+  constexpr int kStep = 2 * kLanes;  // Softmax writes whole steps of this size
   for (int i = begin; i < start / kStep * kStep; i += kPositions)
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights + i), _mm256_setzero_si256());
   for (int i = (limit + kStep - 1) / kStep * kStep; i < end; i += kPositions)

@@ -9,7 +9,7 @@
 // Measured on a Granite Rapids core, with the operands in L1: 3.17 TFLOP/s for tile products of
 // zeros, 2.55 for other numbers. With both operands in L2 it is 1.9: a core has few buffers for
 // lines in transit to L1, and lines in transit from memory to L2 also occupy these buffers. So a
-// block of two tiles of rows is as long as fits L1, the weights bypass L1, and prefetches are
+// block of two tiles of rows is as long as fits in L1, the weights bypass L1, and prefetches are
 // spread evenly.
 #include <immintrin.h>
 
@@ -208,7 +208,7 @@ struct BlockInTiles {
   PairSums* sums = nullptr;  // where to store them; null: the tiles contain no block
   PairSums* totals;
   const float* scales[2];  // scales of the outputs of each panel
-  bool first;              // there are no totals yet
+  bool first;              // whether there are no totals yet
 
   void Fold(int64_t tile) const {
     FoldBlock((*sums)[tile], scales[tile % 2], kTileRows, first, (*totals)[tile]);

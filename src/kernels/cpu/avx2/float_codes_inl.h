@@ -109,7 +109,7 @@ inline HalfBytes HalfBytesOf(Words words) {
   const Words mask = _mm256_set1_epi8(0x0F);
   return {_mm256_and_si256(words, mask), _mm256_and_si256(_mm256_srli_epi16(words, 4), mask)};
 }
-// The vector that contains input kInput, and the byte place of this input.
+// The vector that contains input kInput, and the input's byte index in each lane.
 template <int kInput>
 inline Words BytesOf(const HalfBytes& bytes) {
   return kInput % 4 < 2 ? bytes.lower : bytes.upper;
@@ -172,8 +172,9 @@ inline bool AreWithin(const float* values, int64_t count) {
 
 // Multiplies sums by powers of two instead of multiplying elements by scales. Usual scales are from
 // 2^-40 to 2^20, usual inputs are zero or from 2^-60 to 2^24, and usual sums, before a segment, are
-// zero or from 2^-60 to 2^50. Then all sums are multiples of 2^-108 and, times kTimes over any
-// usual scale, at least 2^-103 and below 2^120: never subnormal, never infinite.
+// zero or from 2^-60 to 2^50. Then all sums are multiples of 2^-108. Multiplied by kTimes / scale
+// for any usual scale, they are at least 2^-103 and below 2^120, so they are never subnormal or
+// infinite.
 struct Mxfp4Floats : E2M1Floats {
   static constexpr bool kRescales = true;
   static constexpr int kTimesExponent = 25;  // 1 / kE2M1Unit

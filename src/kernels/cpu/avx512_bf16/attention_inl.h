@@ -6,13 +6,13 @@
 //   kVectors: vectors of 16 pairs of BF16 per read, 1 or 2;
 //   kTileRows: rows of a tile, whose sums, with Kv's constants, fit in the registers;
 //   Read(panel, pair, vectors): reads [kVectors] vectors of pairs from `pair` on, or one;
-//   Read(panel, pair, lanes, vectors): reads one masked vector of values, where they do not fill
+//   Read(panel, pair, lanes, vectors): reads one masked vector of values, if they do not fill
 //     kVectors.
 //
 // Per row: a score is one chain of dot-product steps over pairs of elements. The sum of the rounded
-// weights is taken in lanes of pairs of positions. An output element is one chain of steps over the
-// pairs of positions (2 i, 2 i + 1) that the row sees; within a pair, a position that it does not
-// see counts as zero. None of this depends on the other rows of the tile.
+// weights is computed in lanes of pairs of positions. An output element is one chain of steps over
+// the pairs of positions (2 i, 2 i + 1) that the row sees; within a pair, a position that it does
+// not see counts as zero. None of this depends on the other rows of the tile.
 #pragma once
 
 #include <algorithm>

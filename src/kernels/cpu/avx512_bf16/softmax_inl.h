@@ -14,7 +14,7 @@ inline __m256i RoundedBits(Floats values) {
   return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values));
 }
 
-// Returns 2^x for x <= 0, with a relative error of 5e-5, far below that of rounding to BF16;
+// Returns 2^x for x <= 0, with a relative error of 5e-5, far below the error of rounding to BF16;
 // exactly 1 for 0, 0 for x below -150, NaN for NaN.
 inline Floats PowerOfTwo(Floats x) {
   // This order of the operands propagates NaN.
