@@ -30,7 +30,7 @@ struct AttentionShape {
   // Positions of the first slice whose tokens see each other (AttentionArgs::last_seen).
   std::vector<kernels::SeenSpan> spans = {};
 
-  // The last position that a token of a slice sees.
+  // Returns the last position that a token of a slice sees.
   int32_t LastSeen(size_t slice, int32_t position) const {
     for (const kernels::SeenSpan& span : spans) {
       if (slice == 0 && position >= span.begin && position < span.end) return span.end - 1;
@@ -38,7 +38,7 @@ struct AttentionShape {
     const int32_t end = slices[slice].context + slices[slice].num_tokens;
     return std::min(position + ahead, end - 1);
   }
-  int spare_rows = 0;  // number of rows of head_dim elements after those of a block
+  int spare_rows = 0;  // number of additional rows of head_dim elements after a block's tokens
   float soft_cap = 0;  // this and has_sinks: as in AttentionArgs
   bool has_sinks = false;
   int latent_dim = 0;  // as in AttentionArgs
@@ -62,7 +62,7 @@ class AttentionStep {
   explicit AttentionStep(const AttentionShape& shape,
                          AttentionNumbers numbers = AttentionNumbers::kRandom);
 
-  // Makes an element of a value NaN, in later uploads.
+  // Makes one element of a value NaN in later uploads.
   void SetNanValue(size_t slice, int32_t position, int kv_head, int d);
 
   // Copies the cache to the device, with NaN wherever nothing was written, and then the whole step.

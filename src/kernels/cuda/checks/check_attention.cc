@@ -52,7 +52,8 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
     scores[i] = sum * step.score_scale();
     score_errors[i] = size * step.score_scale() * ProductError(device, dim, false);
     if (shape.soft_cap > 0) {
-      // The bound counts these roundings: the scaling; exp, two sums, the division, the product.
+      // The error bound includes these roundings: the scaling; exp, two sums, the division, the
+      // product.
       score_errors[i] += std::abs(scores[i]) * Gamma(4) + shape.soft_cap * Gamma(kMathUnits + 5);
       scores[i] = shape.soft_cap * std::tanh(scores[i] / shape.soft_cap);
     }
@@ -60,12 +61,12 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
   }
   double weights = 0;
   for (double& score : scores) weights += std::exp(score - largest);
-  double weight_error = 0;  // relative, of the worst weight
+  double weight_error = 0;  // relative error of the least accurate weight
   if (shape.has_sinks) {
     const double sink = step.Sink(head);
     weights += std::exp(sink - largest);
-    // Only relevant if it is not negligible. The bound counts these roundings: scaling the sink,
-    // and the difference of both scores.
+    // Only relevant if it is not negligible. The error bound includes these roundings: scaling the
+    // sink, and the difference of both scores.
     if (sink > largest - 40) weight_error = (std::abs(sink) + std::abs(largest)) * Gamma(4);
   }
   ExactAttention exact;

@@ -214,7 +214,8 @@ std::pair<double, double> ExactGelu(double x) {
   constexpr double kApproximation = 1.5e-7, kTerms = 4.5;
   const double half = std::abs(x) / 2, squares = x * x / 2;
   const double value = x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
-  // The bound counts these roundings: those of the polynomial, of exp, and of the argument of exp.
+  // The error bound includes these roundings: those of the polynomial, of exp, and of the argument
+  // of exp.
   const double erfc_error =
       kApproximation + kTerms * std::exp(-squares) * (Gamma(14 + kMathUnits) + squares * Gamma(2));
   const double tail = half * std::erfc(std::abs(x) / std::numbers::sqrt2);

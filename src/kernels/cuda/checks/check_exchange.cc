@@ -30,7 +30,7 @@ struct Ranks {
   std::vector<std::vector<uint8_t>> own = {};
   std::vector<const uint8_t*> own_on_device = {};
 
-  // `flag`: the flag that each rank has already raised on all others.
+  // `flag`: the flag that each rank has already raised on all other ranks.
   void Allocate(CaseMemory& memory, uint32_t flag) {
     TestNumbers numbers(53);
     for (const int64_t width : widths) {

@@ -115,8 +115,8 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
       }
       const auto at = static_cast<size_t>(row * shape.experts + expert);
       if (is_exact) logits[at] = static_cast<float>(sum);
-      // The bound counts these additions: a lane adds 1/32 of the products one by one, and at most
-      // 8 more; then 5 levels of lanes, and the bias.
+      // The error bound includes the roundings of these additions: a lane adds 1/32 of the products
+      // one by one, and at most 8 more; then 5 levels of lanes, and the bias.
       const double depth = static_cast<double>(shape.k) / 32 + 8 + 5 + 1;
       comparison.AddF32(got.logits[at], sum, is_exact ? 0 : size * Gamma(depth));
     }
@@ -140,7 +140,7 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
       weights[i] *= factors[static_cast<size_t>(chosen[i])];
   }
   comparison.SetSubject("choice");
-  // The bound counts these roundings on the device and on the CPU: exp, the sum of all, the
+  // The error bound includes these roundings on the device and on the CPU: exp, the sum of all, the
   // division, the sum of the chosen, another division, the scale.
   const double roundings =
       2 * (2 * kMathUnits + static_cast<double>(shape.experts) + shape.top_k + 6);
@@ -159,8 +159,8 @@ void CheckRouter(CaseMemory& memory, Comparison& comparison, const RouterShape& 
   }
 }
 
-// Checks that a row's experts are distinct for any logits. The first of equal logits are chosen;
-// NaN is chosen last.
+// Checks that a row's experts are distinct for any logits. Among equal logits, the first are
+// chosen; NaN is chosen last.
 void CheckRouterOfOddLogits(CaseMemory& memory, Comparison& comparison) {
   const RouterShape shape{"", 1, 8, 6, 4, true, false};
   const float* x = memory.In(std::vector<float>(8, 1.0f));
@@ -355,7 +355,7 @@ void CheckClampedSwiglu(CaseMemory& memory, Comparison& comparison, const Groupi
       const double value = (up + 1) * gate / (1 + std::exp(-kAlpha * gate));
       exact.values.push_back(value);
       // The rounding of the exponent causes a relative error of exp in proportion to the exponent's
-      // magnitude. Then come the roundings of exp, two sums, the division and the product.
+      // magnitude. The roundings of exp, two sums, the division and the product are added to it.
       exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4 + std::abs(kAlpha * gate)));
     }
   }

@@ -84,8 +84,8 @@ void CheckIndexAppend(CaseMemory& memory, Comparison& comparison, const IndexSha
     }
     for (int i = 0; i < dim; ++i) variance += (from[i] - mean) * (from[i] - mean) / dim;
     const double factor = 1 / std::sqrt(variance + kEps);
-    // The bound counts these roundings of a sum in a block: a thread's own elements, then ten
-    // levels, then the division.
+    // The error bound includes the roundings of a sum in a block: of a thread's own elements, of
+    // ten levels, and of the division.
     const double roundings = dim / 128.0 + 12;
     const double mean_error = size * Gamma(roundings);
     // An error of the mean shifts every difference. The variance changes by the square of that
@@ -311,7 +311,7 @@ void CheckIndexer(CheckRun& run) {
        .type = ElementType::kF8E4M3,
        .padding = 3,
        .has_nan = true},
-      // Two rows at once.
+      // With this max_context, two rows are computed at once.
       {.slices = {{5, 70}}, .heads = 2, .dim = 16, .top_k = 5, .max_context = int64_t{1} << 23},
       {.slices = {{2, 1200}}, .heads = 4, .dim = 16, .top_k = 600, .has_nan = true},
   };

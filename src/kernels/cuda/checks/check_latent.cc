@@ -77,8 +77,9 @@ void CheckLatentAppend(CaseMemory& memory, Comparison& comparison, const AppendS
     for (int i = 0; i < count; ++i) squares += double{from[i]} * from[i];
     return 1 / std::sqrt(squares / count + kEps);
   };
-  // The bound counts these roundings: half of those of the sum of squares (in a thread, then ten
-  // levels), of the mean, eps and root; then those of the factor and two products.
+  // The error bound includes half of the roundings of the sum of squares (in a thread, then over
+  // ten levels), of the mean, of eps and of the root. It also includes the roundings of the factor
+  // and of two products.
   const auto roundings = [](int count) { return (count / 128.0 + 8 + 10 + 3) / 2 + 4; };
   std::vector<bool> is_written(static_cast<size_t>(blocks * kBlockRows));
   for (int64_t row = 0; row < shape.rows; ++row) {

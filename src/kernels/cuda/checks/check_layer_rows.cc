@@ -56,8 +56,8 @@ void CheckLayerEmbeddings(CaseMemory& memory, Comparison& comparison, const Laye
     const int64_t token = std::max(tokens[static_cast<size_t>(layer / shape.layers)], 0);
     const uint16_t* own =
         table.data() + (token * shape.layers + layer % shape.layers) * shape.width;
-    // The bound counts these roundings: scaling, the sum of squares, its mean, eps, the root and
-    // its inverse, products, the sum.
+    // The error bound includes these roundings: scaling, the sum of squares, its mean, eps, the
+    // root and its inverse, products, the sum.
     const double roundings = static_cast<double>(shape.width) / 2 + kMathUnits + 10;
     for (int64_t i = 0; i < shape.width; ++i) {
       const double normed =
@@ -99,7 +99,8 @@ void CheckFactors(CaseMemory& memory, Comparison& comparison, const LayerShape& 
     const double value = z / (1 + std::exp(exponent)) * factor;
     exact.values.push_back(value);
     // The four roundings of the exponent cause a relative error of exp in proportion to the
-    // exponent's magnitude. Then come the roundings of exp, the sum, the division and the product.
+    // exponent's magnitude. The roundings of exp, the sum, the division and the product are added
+    // to it.
     exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4 + 4 * std::abs(exponent)));
   }
   CompareRows(memory, comparison, exact, [&](int64_t first, int64_t rows, const RowsOut& out) {
@@ -166,8 +167,8 @@ void CheckCapLogits(CaseMemory& memory, Comparison& comparison, int64_t count, f
   memory.Launch(&DeviceKernels::cap_logits, {logits, count, kCap, scale});
   const auto got = memory.Read<float>(logits, count);
   for (size_t i = 0; i < x.size(); ++i) {
-    // The bound counts these roundings: the product and the quotient in exp's argument, each of
-    // which changes exp by less than a unit; exp, two sums, a quotient, the product.
+    // The error bound includes these roundings: the product and the quotient in exp's argument,
+    // each of which changes exp by less than a unit; exp, two sums, a quotient, the product.
     comparison.AddF32(got[i], kCap * std::tanh(double{x[i]} * scale / kCap),
                       kCap * Gamma(kMathUnits + 7));
   }
@@ -203,7 +204,7 @@ void CheckSharedGate(CaseMemory& memory, Comparison& comparison, const LayerShap
   const auto got = memory.Read<float>(args.sum, rows * cols);
   for (size_t i = 0; i < got.size(); ++i) {
     const double factor = 1 / (1 + std::exp(-double{gates[i / static_cast<size_t>(cols)]}));
-    // The bound counts these roundings: exp, a sum, the division, the product, another sum.
+    // The error bound includes these roundings: exp, a sum, the division, the product, another sum.
     comparison.AddF32(
         got[i], sum[i] * factor + y[i],
         std::abs(sum[i] * factor) * Gamma(kMathUnits + 4) + std::abs(double{y[i]}) * Gamma(1));

@@ -53,7 +53,7 @@ TEST(CheckLibrary, HeavyMultipliesNvF4AsItIsOnBlackwell) {
     int64_t count = 0, refused = 0;
     for (const CheckRow& row : run.rows()) {
       if (row.skipped) {
-        // The shapes with 130 rows, which is not a multiple of 16.
+        // Only the shapes with 130 rows, because 130 is not a multiple of 16.
         const bool is_way = row.message == "refused in the way 'library, NVFP4'";
         refused += is_way;
         // The fake library supports row scales only on 9.0, like the real library according to its

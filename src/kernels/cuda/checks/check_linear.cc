@@ -179,8 +179,8 @@ void CheckExpandWeights(CaseMemory& memory, Comparison& comparison, const Weight
   if (!scales_rows) w.row_scales = nullptr;
   memory.Launch(&DeviceKernels::expand_weights, {w, shape.first, shape.rows, out});
   const auto got = memory.Read(out, shape.rows * shape.k);
-  // The products of code, group scale and row scale. Without the row scale they are exact in BF16,
-  // except with scales of blocks and of INT4.
+  // The products of code, group scale and row scale. Without a row scale they are exact in BF16,
+  // except with block scales and for INT4.
   const bool is_exact = !scales_rows && format.group_type != device::GroupScales::kBlock &&
                         format.group_type != device::GroupScales::kWithZeros;
   std::vector<double> values;

@@ -1,5 +1,5 @@
-// Checks the contributions of adapters against exact sums and against the CPU's operator, for rows
-// with several adapters and with none.
+// Checks the contributions of adapters against exact sums and against the CPU's operator, for steps
+// whose rows use different adapters or none.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -267,8 +267,8 @@ class LoraCase {
   }
 
   void CompareAll(Comparison& comparison, const std::vector<float>& got) {
-    // The bound counts these additions: a thread adds vectors of 8 one by one, then lanes and warps
-    // are added; then the ranks, three scales, and y.
+    // The error bound includes the roundings of these additions: a thread adds vectors of 8 one by
+    // one, then lanes and warps are added; then the ranks, three scales, and y.
     const int64_t vectors = CeilDiv(shape_.cols, int64_t{8});
     const int64_t threads = std::min<int64_t>(256, RoundUp(vectors, int64_t{32}));
     const double depth =

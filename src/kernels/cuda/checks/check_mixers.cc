@@ -306,7 +306,7 @@ class Recurrence {
     const double scale = shape_.corrects ? factor / std::sqrt(squares + double{1e-6f}) : 1;
     for (size_t i = 0; i < key.size(); ++i) {
       key[i].value = from[i] * scale;
-      // Counts half of the roundings of the sum of squares, and the roundings of the root, the
+      // Includes half of the roundings of the sum of squares, and the roundings of the root, the
       // factor, a division and a product.
       key[i].error =
           shape_.corrects ? std::abs(key[i].value) * Gamma((shape_.key_dim / 32.0 + 8) / 2 + 5) : 0;
@@ -503,8 +503,8 @@ void CheckGateStates(CaseMemory& memory, Comparison& comparison, const StateGate
   args.out = memory.Out<uint16_t>(kRows * width);
   memory.Launch(&DeviceKernels::gate_states, args);
   const std::vector<uint16_t> got = memory.Read(args.out, kRows * width);
-  // The bound counts these roundings: those of the gate, of the norm with its sum of squares, and
-  // of the products.
+  // The error bound includes the roundings of the gate, of the norm with its sum of squares, and of
+  // the products.
   const double roundings = 2 * (kMathUnits + 5) + (shape.group_width / 128.0 + 12) / 2 + 6;
   for (int64_t row = 0; row < kRows; ++row) {
     for (int group = 0; group < shape.groups; ++group) {

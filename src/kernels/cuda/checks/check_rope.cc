@@ -49,7 +49,7 @@ void CheckRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim, fl
   }
 }
 
-// Frequencies that use the positions on three axes.
+// Checks frequencies that use the positions on three axes.
 void CheckAxialRopeTable(CaseMemory& memory, Comparison& comparison, int head_dim) {
   TestNumbers numbers(55);
   const std::vector<float> frequencies = Frequencies(head_dim);
@@ -84,13 +84,13 @@ struct RopeModel {
   bool norms_before = false, norms_after = false;
   bool temperature = false;
   int temperature_first = 1;
-  // The part of a head that rope rotates, in 16ths; and whether the norm is over all heads
-  // together, of which this rank has only some.
+  // `turned_parts`: the part of a head that RoPE rotates, in 16ths. `norms_together`: whether the
+  // norm covers all heads together, of which this rank has only some.
   int turned_parts = 16;
   bool norms_together = false;
   device::RowKv kv = device::RowKv::kBoth;
   bool norms_values = false;
-  int spare_rows = 0;  // number of rows of head_dim elements after those of a block
+  int spare_rows = 0;  // number of additional rows of head_dim elements after a block's tokens
   int gate_heads = 0;
 
   int row_heads() const {
@@ -195,8 +195,8 @@ struct RopeSample {
 constexpr float kEps = 1e-6f, kFloor = 8192, kScale = 0.1f;
 constexpr float kRopeKScale = 0.0625f * 1.3f, kRopeVScale = 0.03125f * 1.7f;
 
-// The exact values of head `number` (of q, then k) after the kernel, and the bounds of their
-// errors.
+// Computes the exact values of head `number` (counted through q, then k) after the kernel, and the
+// bounds of their errors.
 void ExactHead(const RopeCase& c, const RopeSample& sample, int64_t row, const float* head,
                int number, std::vector<double>& values, std::vector<double>& errors) {
   const bool is_q = number < c.num_heads;
@@ -297,7 +297,7 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   return sample;
 }
 
-// A head of v as stored in the cache, and the bounds of its errors.
+// Computes the values of a head of v as stored in the cache, and the bounds of their errors.
 void ExactValues(const RopeCase& c, const float* head, std::vector<double>& values,
                  std::vector<double>& errors) {
   double squares = 0;
@@ -310,7 +310,7 @@ void ExactValues(const RopeCase& c, const float* head, std::vector<double>& valu
   }
 }
 
-// Compares the numbers in the cache. Where nothing was to be written, compares with the previous
+// Compares the numbers in the cache. Where the kernel must not write, compares with the previous
 // bytes.
 template <typename T>
 void CompareCache(const RopeCase& c, const std::vector<T>& got, const std::vector<double>& values,

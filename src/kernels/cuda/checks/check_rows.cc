@@ -123,8 +123,8 @@ void CheckRmsNorm(CaseMemory& memory, Comparison& comparison, const RowShape& sh
       squares += static_cast<double>(x[i]) * x[i];
     }
     const double factor = 1 / std::sqrt(squares / static_cast<double>(shape.cols) + kEps);
-    // The bound counts these roundings: the sum of squares (exact for integers), its mean, eps, the
-    // root and its inverse, two products.
+    // The error bound includes these roundings: the sum of squares (exact for integers), its mean,
+    // eps, the root and its inverse, two products.
     const double roundings = (is_exact ? 0 : static_cast<double>(shape.cols) / 2) + kMathUnits + 5;
     for (int64_t col = 0; col < shape.cols; ++col) {
       const auto i = static_cast<size_t>(row * shape.cols + col);
@@ -171,7 +171,7 @@ void CheckSiluMul(CaseMemory& memory, Comparison& comparison, const RowShape& sh
       const double z = x.values[gate], up = x.values[gate + static_cast<size_t>(shape.cols)];
       const double value = z / (1 + std::exp(-z)) * up;
       exact.values.push_back(value);
-      // The bound counts these roundings: exp, the sum, the division, the product.
+      // The error bound includes these roundings: exp, the sum, the division, the product.
       exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4));
     }
   }
@@ -206,8 +206,8 @@ void CheckActivations(CaseMemory& memory, Comparison& comparison, const RowShape
         const double up = is_plain ? 1 : x.values[at + static_cast<size_t>(shape.cols)];
         const double value = z / (1 + std::exp(-exponent)) * up;
         exact.values.push_back(value);
-        // The bound counts these roundings: up to four in the exponent, exp, the sum, the division,
-        // the product.
+        // The error bound includes these roundings: up to four in the exponent, exp, the sum, the
+        // division, the product.
         exact.errors.push_back(std::abs(value) * Gamma(kMathUnits + 4 + 4 * std::abs(exponent)));
       }
     }

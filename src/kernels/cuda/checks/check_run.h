@@ -34,8 +34,8 @@ struct CheckRow {
 // The cases that run on the emulated device. Other devices run all cases.
 enum class CheckExtent : uint8_t {
   kSome,   // quick cases, with some of their shapes
-  kQuick,  // all cases except those that take the emulator seconds
-  kSlow,   // only those that take the emulator seconds
+  kQuick,  // all cases except those that take seconds on the emulator
+  kSlow,   // only cases that take seconds on the emulator
 };
 
 struct CheckPart;

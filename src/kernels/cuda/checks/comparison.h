@@ -1,10 +1,10 @@
 // Compares a device's results with a reference, within the allowed error.
 //
-// Tolerances are derived where the reference is computed, never chosen. A check gives the exact
-// value and a bound of the arithmetic error before the last rounding; the rounding to the output's
-// type must be exactly as defined. A number is accepted if some value within the bound rounds to
-// it. So data with exact sums allow no deviation at all. A narrow code may differ only if the
-// distance of the value from the border between two codes is within the bound.
+// Tolerances are derived together with the reference, never chosen by hand. A check passes the
+// exact value and a bound of the arithmetic error before the last rounding; the rounding to the
+// output's type must be exactly as defined. A number is accepted if some value within the bound
+// rounds to it. So data with exact sums allow no deviation at all. A narrow code may differ only if
+// the distance of the value from the border between two codes is within the bound.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class Comparison {
   bool passed() const { return failed_ == 0 && count_ > 0; }
   int64_t count() const { return count_; }
   int64_t failed() const { return failed_; }
-  // For the output that is closest to its bound, or farthest beyond it: the least error before the
-  // last rounding that explains the output, and the bound.
+  // Return, for the output that is closest to its bound or farthest beyond it, the bound and the
+  // least error before the last rounding that explains the output.
   double worst_error() const { return worst_error_; }
   double worst_bound() const { return worst_bound_; }
   // Returns, for example, "fp8 static: number 17: got 3.5, expected 3.25"; "" if all outputs were

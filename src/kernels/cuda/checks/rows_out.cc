@@ -173,7 +173,7 @@ std::vector<float> CompareRows(CaseMemory& memory, Comparison& comparison, const
   if (cols % device::kNvF4Group == 0) {
     for (const float static_scale : {0x1p-8f, 0x1p3f, 0x1p-20f})
       CompareNvF4(memory, comparison, f32, cols, static_scale, launch);
-    // With the second, the groups of numbers about 1 have the smallest scales.
+    // With the second scale, groups of numbers near 1 have the smallest group scales.
     for (const float static_scale : {0x1p-8f, 0x1p7f})
       if (packs) ComparePacked(memory, comparison, rows, cols, static_scale, launch);
   }

@@ -17,7 +17,8 @@ struct TailShape {
   bool rotates = true, interleaved = false;
 };
 
-// Returns cosines and sines of a RoPE. They are not normalized, so that a wrong one is detected.
+// Returns cosines and sines of a RoPE. They are not normalized, so that the use of a wrong one is
+// detected.
 inline std::vector<float> TailCosSin(const TailShape& rope, int64_t rows) {
   return rope.rotates ? TestNumbers(41).Normals(rows * rope.dim) : std::vector<float>();
 }

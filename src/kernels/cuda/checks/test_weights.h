@@ -53,7 +53,8 @@ class TestWeights {
   int64_t group_scales_stride() const;
   int64_t row_scales_stride() const { return format_.has_row_scales ? n_ : 0; }
 
-  // Gives all rows, or the first `rows`, the same row scale. REQUIRES: a format with row scales.
+  // Sets the same row scale for all rows, or for the first `rows` rows. REQUIRES: a format with row
+  // scales.
   void SetRowScales(float scale);
   void SetRowScales(float scale, int64_t rows);
   // Makes a weight NaN by its code or by its group's scale, if the format has such codes or scales.
