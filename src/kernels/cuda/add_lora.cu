@@ -58,8 +58,7 @@ __device__ __forceinline__ LoraFactor LoraFactorOf(const AddLoraArgs& args,
   return module.factor[rows.slot * args.slot_factors + rows.expert * args.expert_factors];
 }
 
-// Returns the factors of the rows' slot and expert. The addresses in `args` are those for slot 0
-// and expert 0.
+// Returns the factors of the rows' slot and expert. `first`: the address for slot 0 and expert 0.
 __device__ __forceinline__ const uint16_t* LoraPlaceOf(const AddLoraArgs& args,
                                                        const uint16_t* first,
                                                        const LoraRows& rows) {

@@ -21,8 +21,7 @@ struct AttentionLaunch {
   device::AttentionArgs attention;
   int first_item;
   device::HeadTiles head_tiles;
-  // Factor from q . codes to exponents of 2. With a soft cap, it is the factor to the exponent of
-  // e^(2 s / cap).
+  // Converts q . codes to exponents of 2 or, with a soft cap, to the exponent of e^(2 s / cap).
   float score_scale;
   float cap_exponent;               // the soft cap, in units of exponents of 2
   float one_weight;                 // the amount that a weight of 1 adds to the sum of weights
@@ -149,10 +148,10 @@ class AttentionBlock {
   // heads so wide that two stages would not fit in a block's shared memory; then other blocks
   // compute while one block copies.
   static constexpr int kStages = kDim > 256 || !kCopiesRunAside ? 1 : 2;
-  // AMD's GPUs have 512 registers per lane, but gfx942 has only 64 KB of shared memory. On these
-  // GPUs, blocks of wide heads keep half of the sums of earlier ranges in registers. If keys and
-  // values still do not fit together, the values overwrite the keys: all warps have read the keys
-  // when they know the largest scores.
+  // AMD's GPUs have 512 registers per lane, but gfx942 has only 64 KB of shared memory. On AMD's
+  // GPUs, blocks of wide heads therefore keep half of the sums of earlier ranges in registers. If
+  // keys and values still do not fit together, the values overwrite the keys: all warps have read
+  // the keys when they know the largest scores.
   static constexpr bool kSavesMemory = kWarpsGoInPairs && kDim > 256;
   static constexpr bool kValuesOverwriteKeys = kSavesMemory && !kIsE4m3 && !Tile::kIsLatent;
   // Tiles of a stage: keys and values, or both in one.
@@ -214,11 +213,12 @@ class AttentionBlock {
     for (int r = 0; r < 2; ++r)
       score_scales_[r] = launch_.score_scale * Tile::InverseQueryScale(query_exponents_[r]);
   }
-  // Factor from products of a row to exponents of 2 or, with a soft cap, to the input of CapScores.
+  // Returns the factor that converts a row's products to exponents of 2 or, with a soft cap, to the
+  // input of CapScores.
   __device__ float ProductScale(int r) const {
     return kIsE4m3 ? score_scales_[r] : launch_.score_scale;
   }
-  // Factor from the scores that ComputeScores returns to exponents of 2.
+  // Returns the factor that converts the scores from ComputeScores to exponents of 2.
   __device__ float ScoreScale(int r) const { return kCaps ? 1.0f : ProductScale(r); }
 
   __device__ unsigned char* Keys(int index) const {

@@ -99,7 +99,7 @@ void ExpectSound(const AttentionLimits& limits, const std::vector<AttentionSlice
         item_of_partial[static_cast<size_t>(first) + static_cast<size_t>(token)] = -1;
     }
   }
-  for (const int item : item_of_partial) EXPECT_EQ(item, -1);  // all were merged
+  for (const int item : item_of_partial) EXPECT_EQ(item, -1);  // all partial results were merged
 }
 
 TEST(AttentionPlan, CoversEveryStep) {

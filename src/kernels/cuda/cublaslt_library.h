@@ -1,9 +1,9 @@
 // cuBLASLt, NVIDIA's library of matrix products, loaded at run time: the program is neither
-// compiled nor linked against it. On AMD's GPUs hipBLASLt takes its place, behind the same
-// functions (hipblaslt_library.h).
+// compiled nor linked against it. On AMD's GPUs, hipBLASLt replaces it, with the same functions
+// (hipblaslt_library.h).
 //
 // The types and numbers below are those of cublasLt.h; cublaslt_values_test.cc compares them with
-// the header where one is installed.
+// the header, if it is installed.
 #pragma once
 
 #include <cstddef>
@@ -121,7 +121,7 @@ class CublasLtLibrary {
   // Returns whether the user named the library that OpenFor(kind, "") opens; then a failure is an
   // error.
   static bool IsNamedByUser(DeviceKind kind);
-  // "cuBLASLt" or "hipBLASLt".
+  // Returns "cuBLASLt" or "hipBLASLt".
   static const char* NameFor(DeviceKind kind);
 
   const cublaslt::Functions& functions() const { return functions_; }

@@ -94,8 +94,8 @@ TEST(CublasLtLibrary, LooksAmongThePackagesOfThePythonInThePath) {
 }
 
 // The links are /usr/local/bin/python3 -> /opt/torch/bin/python3 -> /usr/bin/python3.11. In PATH,
-// they come after a python3 that is no link and has no packages. CUDA 12's wheel is in the virtual
-// environment, CUDA 13's with the system's Python.
+// they come after a python3 that is not a link and has no packages. CUDA 12's wheel is in the
+// virtual environment, CUDA 13's with the system's Python.
 TEST(CublasLtLibrary, LooksWhereAPython3ThatIsALinkHasItsPackages) {
   namespace fs = std::filesystem;
   const fs::path root = fs::path(::testing::TempDir()) / "cublaslt_links";

@@ -11,14 +11,15 @@ struct FakeCublasLtState {
   // Set by tests.
   int64_t version = 130002;
   // Compute capability of the device. The fake refuses products that the library's documentation
-  // does not list for it. outer_vectors_on_10: accepts products with row scales on 10.x anyway.
+  // does not list for it. `outer_vectors_on_10`: whether products with row scales are accepted on
+  // 10.x anyway.
   int compute_capability = 90;
   bool outer_vectors_on_10 = false;
-  bool refuse_all = false;     // no algorithm for any product
+  bool refuse_all = false;     // whether to propose no algorithm for any product
   bool refuse_scales = false;  // whether to propose no algorithm for products with row scales
-  bool refuse_f4 = false;      // none for products of E2M1
+  bool refuse_f4 = false;      // whether to propose no algorithm for products of E2M1
   uint64_t refuse_rows = 0;    // proposes no algorithm for products with this number of weight rows
-  bool fail = false;           // products fail when enqueued
+  bool fail = false;           // whether products fail when enqueued
   // A product takes kFakeSeconds times one of these factors: without scales, with row scales, or
   // with group scales. fast_slowdown multiplies the factor for fast accumulation.
   double plain_slowdown = 1, rows_slowdown = 1, groups_slowdown = 1, fast_slowdown = 1;

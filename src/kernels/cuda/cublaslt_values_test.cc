@@ -1,4 +1,4 @@
-// Compares the constants of cublaslt_library.h with cuBLASLt's own header, where one is installed.
+// Compares the constants of cublaslt_library.h with cuBLASLt's own header, if it is installed.
 #include <cstddef>
 #include <type_traits>
 

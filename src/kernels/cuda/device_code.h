@@ -267,13 +267,13 @@ __device__ __forceinline__ constexpr int ComputeCapability() {
 #endif
 }
 
-// Waits until all kernels that were launched earlier on the stream have ended and what they stored
-// can be read. Returns at once if this kernel began after them.
+// Waits until all kernels that were launched earlier on the stream have ended and their results can
+// be read. Returns immediately if this kernel began after them.
 __device__ __forceinline__ void AwaitEarlierKernels() {
   if (ComputeCapability() >= 90) asm volatile("griddepcontrol.wait;\n" ::: "memory");
 }
 // Lets the next kernel on the stream begin, if it overlaps, once every block has called this or
-// ended. What this kernel stores still reaches the next one only through AwaitEarlierKernels().
+// ended. The next kernel may still read this kernel's results only after AwaitEarlierKernels().
 __device__ __forceinline__ void LetLaterKernelsBegin() {
   if (ComputeCapability() >= 90) asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
 }
@@ -428,7 +428,7 @@ using arithmetic::PackE4m3;
 #endif
 
 #if defined(__HIP__) || defined(SLUICE_EMULATED_HIP)
-// Kernels begin one after another.
+// Kernels never overlap on these devices.
 __device__ __forceinline__ void AwaitEarlierKernels() {}
 __device__ __forceinline__ void LetLaterKernelsBegin() {}
 #endif
@@ -462,7 +462,7 @@ __device__ __forceinline__ void E4m3x4ToBf16(uint32_t codes, uint32_t& low, uint
 // beyond +-448 become +-448; NaN stays NaN, with its sign.
 __device__ __forceinline__ uint32_t PackE4m3(float low, float high) {
   if (ComputeCapability() < 89) return arithmetic::PackE4m3(low, high);
-  // Only the sign of a NaN is missing.
+  // The instruction loses only the sign of NaN, which is added here.
   return instruction::PackE4m3(low, high) | (BitsOf(low) >> 24 & 0x80u) |
          (BitsOf(high) >> 16 & 0x8000u);
 }

@@ -170,7 +170,7 @@ struct MergePatchesArgs {
 enum class RowKv : uint8_t {
   kBoth,
   kKeys,  // only keys; the values are the projected keys
-  kNone,  // none: nothing is written to the cache, of which only head_dim and type are used
+  kNone,  // no keys or values: nothing is written to the cache; only its head_dim and type are used
 };
 
 // Turns the projections of a row, [heads of q, of k, of v], into q in BF16 and the row's entry in
@@ -233,7 +233,7 @@ struct AttentionItem {
 };
 
 struct AttentionSliceInfo {
-  int32_t first_row;  // in the step
+  int32_t first_row;  // index among the step's rows
   int32_t num_tokens;
   int32_t context;
   int32_t table;  // where the slice's block table begins in `tables`
@@ -242,7 +242,7 @@ struct AttentionSliceInfo {
 // A tile whose ranges are combined in ascending order. The partial results of the ranges are
 // consecutive. If num_partials is 0, there is nothing to do.
 struct AttentionMerge {
-  int32_t first_row;  // in the step
+  int32_t first_row;  // index among the step's rows
   int32_t num_tokens;
   int32_t first_partial, num_partials;
 };
@@ -304,7 +304,7 @@ struct SiluMulArgs {
   const float* factors = nullptr;  // F32, rows factor_stride apart; or null
   int64_t factor_stride = 0;
   bool relu2 = false, plain = false;
-  float gate_factor = 1;  // multiplies the first half before the function
+  float gate_factor = 1;  // multiplies the first half before the activation function
   bool quick_gelu = false;
 };
 
@@ -399,7 +399,7 @@ enum class GroupScales : uint8_t {
 };
 constexpr uint32_t kInt4ZeroMask = 15;
 
-// Consecutive rows of a matrix that have the same scale, which the host knows.
+// Consecutive rows of a matrix that have the same scale, which is known on the host.
 struct ScaledPart {
   int64_t rows;
   float scale;
@@ -407,8 +407,9 @@ struct ScaledPart {
 constexpr int kMostScaledParts = 3;  // q, k and v
 
 // A weight matrix [n, k], row-major as in checkpoints; two 4-bit codes per byte, the even k in the
-// low half. Its value is code (INT4: code - its group's zero point) * its group's scale *
-// row_scales[n]. All addresses are aligned to 256 bytes; k * bits is a multiple of 128 bits.
+// low half. The value of an element is code (INT4: code - its group's zero point) * its group's
+// scale * row_scales[n]. All addresses are aligned to 256 bytes; k * bits is a multiple of 128
+// bits.
 struct Weights {
   const void* codes;
   ElementType type;
@@ -418,7 +419,7 @@ struct Weights {
   int block_rows;           // kBlock; kWithZeros: 1
   const float* row_scales;  // [n]; null: 1
   int64_t n, k;
-  // The value of all row_scales, if they are equal and the host knows the value; otherwise 0.
+  // The value of all row_scales, if they are equal and the value is known on the host; otherwise 0.
   // Kernels read row_scales.
   float same_row_scale = 0;
   // The scales of a few parts of the rows, if each part has a single scale; otherwise none.
@@ -494,7 +495,7 @@ struct RouterArgs {
   const uint16_t* weight;  // [num_experts, k]; null: `logits` already contains the logits
   int64_t rows, k, num_experts;
   int top_k;              // 0: no expert is chosen, and the logits are the result
-  bool sigmoid;           // else softmax over all experts
+  bool sigmoid;           // false: softmax over all experts
   bool normalize;         // whether a row's weights are divided by their sum
   float* logits;          // [rows, num_experts]
   int32_t* chosen;        // [rows, top_k]
@@ -577,7 +578,7 @@ struct LoraModulePlace {
 // Adds what adapters contribute to a linear layer or an embedding (kernels/lora.h): for each row i
 // that has an adapter, and each module, y[i, first_col + n] += scale * (sum over j of b[j, n] *
 // (sum over k of a[j, k] * x[i, k] * x_scales[i])). Other rows are not changed. `tiles` lists the
-// rows; with experts, the slots of all rows do.
+// rows; with experts, `slots` does.
 struct AddLoraArgs {
   const void* x;  // [.., cols], kF32, kBF16 or kF8E4M3; not read for an embedding
   ElementType x_type;
@@ -606,7 +607,7 @@ struct AddLoraArgs {
   const int32_t* order;
   const int32_t* chosen;
   int top_k;
-  int64_t expert_bytes, expert_factors;  // like slot_bytes, between experts
+  int64_t expert_bytes, expert_factors;  // like slot_bytes and slot_factors, but between experts
 };
 
 // tokens[i] = the token that DrawToken (sampler/draw.h) draws from logits[i, :], the same on every

@@ -44,7 +44,7 @@ struct DeviceLinearOptions {
   // Whether a row's result must be bit-identical for any other rows in its step. Then only our own
   // kernels are used, because their order of sums depends only on the weights' shape.
   bool batch_invariant = false;
-  // Whether the tensor cores may accumulate E4M3 products in their lower precision, where that is
+  // Whether the tensor cores may accumulate E4M3 products in their lower precision, if that is
   // faster.
   bool fast_accumulation = false;
   int64_t workspace_bytes = int64_t{32} << 20;  // scratch for the library

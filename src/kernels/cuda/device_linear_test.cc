@@ -218,7 +218,7 @@ void CountScaling(const StreamHandle& stream, const ScaleResultsArgs& args) {
   emulated::LaunchScaleResults(stream, args);
 }
 
-// A single scale of W and a single scale of x, which the host knows, become the factor of the
+// A single scale of W and a single scale of x, both known on the host, become the factor of the
 // product, so results are rounded once.
 TEST_F(DeviceLinearTest, LeavesOneScaleToTheLibrary) {
   kernels_.scale_results = CountScaling;
@@ -397,7 +397,7 @@ TEST_F(DeviceLinearTest, TunesWhatItWillRun) {
         .Tune(*linear_);
     ASSERT_TRUE(memory.ok()) << memory.status().error().message;
     const int64_t searches = fake_.num_searches;
-    // Another number of rows, which is of the same kind.
+    // Another number of rows in the same bucket.
     ExpectProduct({.m = 90, .n = 304, .k = 64, .format = format, .has_bias = true});
     EXPECT_EQ(fake_.last_algorithm, kFakeFast);
     EXPECT_EQ(fake_.num_searches, searches);

@@ -39,7 +39,7 @@ __host__ __device__ __forceinline__ bool HasRowScales(const device::RowsOut& out
   return out.type == ElementType::kF8E4M3 || IsNvF4(out);
 }
 
-// Whether rows of NVFP4 are packed, too.
+// Returns whether NVFP4 rows are also packed.
 __host__ __device__ __forceinline__ bool IsPacked(const device::RowsOut& out) {
   return IsNvF4(out) && out.codes != nullptr;
 }

@@ -29,7 +29,8 @@ __device__ __forceinline__ void ApplyLists(const kernels::DrawExtras& extras, ui
   ExchangeLogits(words + extras.biases, extras.num_biases, logits, [](float logit, uint32_t bias) {
     constexpr uint32_t kMinusInfinity = 0xFF800000u;
     if (bias != kMinusInfinity) return logit + FloatFromBits(bias);
-    return logit != logit ? logit : FloatFromBits(kMinusInfinity);  // NaN must stay visible
+    return logit != logit ? logit : FloatFromBits(kMinusInfinity);  // NaN must be kept, so that it
+                                                                    // is detected
   });
   ExchangeLogits(words + extras.counts, extras.num_counts, logits,
                  [&](float logit, uint32_t count) {

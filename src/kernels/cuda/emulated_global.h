@@ -4,9 +4,9 @@
 //
 // Every block has its own copy of the piece. The running block's copy is placed at the piece's
 // address, so kernels load and store normally. A thread's stores are found by comparing memory, so
-// watch only pieces of a few kilobytes, in tests. It is stricter than CUDA in one point: a fence
-// covers only the stores of the thread that calls it, not the stores that a barrier ordered before
-// it.
+// watch only pieces of a few kilobytes, in tests. The simulation is stricter than CUDA in one
+// point: a fence covers only the stores of the thread that calls it, not the stores that a barrier
+// ordered before it.
 #pragma once
 
 #include <cstddef>

@@ -33,8 +33,8 @@ class Machine {
   unsigned char* SharedMemory();
   void Collective(const char* what, const void* input, int input_bytes, void* output,
                   int output_bytes, Combine combine);
-  // The same for the 64 lanes of a wave, which is two warps. If combine is nullptr, every lane gets
-  // the inputs of all lanes.
+  // Like Collective, for the 64 lanes of a wave, which is two warps. If combine is nullptr, every
+  // lane gets the inputs of all lanes.
   void WaveCollective(const void* input, int input_bytes, void* output, int output_bytes,
                       Combine combine);
   void AsyncCopy16(void* shared, const void* global, bool is_valid);
@@ -65,7 +65,7 @@ class Machine {
 
  private:
   static constexpr unsigned kLanes = 32;
-  static constexpr int kMostBytes = 64;  // per lane of a collective
+  static constexpr int kMostBytes = 64;  // maximum bytes per lane of a collective operation
 
   struct Copy {
     void* shared;
@@ -199,7 +199,7 @@ class Machine {
   bool finds_races_ = false;
   std::string kernel_without_barrier_;
   int left_out_barrier_ = 0;         // index of the barrier in each thread
-  bool leaves_out_barrier_ = false;  // in this launch
+  bool leaves_out_barrier_ = false;  // whether this launch leaves out a barrier
   bool has_left_out_ = false;        // since LeaveOutBarrier
   bool ends_ = false;  // whether the machine is being destroyed, and its fibers with it
   std::minstd_rand random_;

@@ -55,14 +55,14 @@ struct KernelLaunch {
   const char* name;
   Grid grid;
   const void* kernel;  // the function
-  const void* args;    // of the kernel, one struct
+  const void* args;    // the kernel's argument, one struct
   size_t args_bytes;
   const unsigned char* member_bytes;  // MemberBytes of the arguments
   bool overlaps = false;              // LaunchShape::overlaps
 };
 
 // For each byte of a launch's arguments: 0xFF if it belongs to a member, 0 for padding, whose
-// values mean nothing. GCC 12 also reports some bytes of arrays of structs as padding. Null with
+// values are undefined. GCC 12 also reports some bytes of arrays of structs as padding. Null with
 // compilers that do not support it.
 #if __has_builtin(__builtin_clear_padding)
 template <typename Args>
@@ -145,9 +145,9 @@ unsigned char* SharedMemory();
 using Combine = void (*)(const unsigned char* inputs, unsigned char* outputs);
 void WarpCollective(const char* what, const void* input, int input_bytes, void* output,
                     int output_bytes, Combine combine);
-// Gives every lane the values of all lanes, by lane.
+// Gives every lane the values of all lanes, in the order of the lanes.
 void WarpGather(const void* input, int bytes, void* outputs);
-// The same for the 64 lanes of an AMD GPU's wave, which consists of two warps.
+// Like the functions above, for the 64 lanes of an AMD GPU's wave, which consists of two warps.
 void WaveCollective(const void* input, int input_bytes, void* output, int output_bytes,
                     Combine combine);
 void WaveGather(const void* input, int bytes, void* outputs);

@@ -75,7 +75,7 @@ TEST(DeviceNumbers, RoundToF16) {
   EXPECT_EQ(second & 0x7C007C00u, 0x7C007C00u);
 }
 
-// The same checks for E4M3.
+// Checks E4M3 in the same way as F16.
 TEST(DeviceNumbers, RoundToE4m3) {
   EXPECT_EQ(PackE4m3(1, -2), 0xC038u);
   EXPECT_EQ(PackE4m3(NAN, -NAN), 0xFF7Fu);

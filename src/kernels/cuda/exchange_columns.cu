@@ -22,7 +22,7 @@ __device__ ExchangeShared& SharedOfExchange() {
 }
 
 // Waits until the flag of every other rank has reached `number`. Returns false if the host has
-// given up. Called by all threads of the block, after a barrier.
+// ended the wait. Called by all threads of the block, after a barrier.
 __device__ bool AwaitRanks(const ExchangeColumnsArgs& args,
                            const uint32_t (*flags)[ExchangeState::kFlagWords], uint32_t number) {
   ExchangeState& state = *args.states[args.rank];
@@ -60,7 +60,7 @@ __global__ void ExchangeColumnsKernel(ExchangeColumnsArgs args) {
   ExchangeState& state = *args.states[args.rank];
   const int peer = static_cast<int>(threadIdx.x);
   const bool is_others = peer < args.num_ranks && peer != args.rank;
-  // Only the block that is done last changes it.
+  // Only the last block to finish changes state.number.
   const uint32_t number = state.number + 1;
   if (LoadShared(&state.has_stopped) != 0) return;
   ExchangeShared& shared = SharedOfExchange();

@@ -1,6 +1,6 @@
 // Gathers columns among devices that address each other's memory: each rank stores its columns of
 // all rows into the array of every rank, raises a flag there, and waits for the flags of the
-// others. The counterpart of an all-gather and JoinColumns in one launch. Has no large includes.
+// others. Does in one launch what an all-gather and JoinColumns do together. Has no large includes.
 #pragma once
 
 #include <stdint.h>
@@ -19,7 +19,7 @@ struct ExchangeState {
 
   uint32_t number;       // number of the last exchange, the same on all ranks
   uint32_t arrived;      // blocks of the current launch that have stored their rows
-  uint32_t has_stopped;  // whether an exchange was given up; later exchanges do nothing
+  uint32_t has_stopped;  // whether an exchange was aborted; later exchanges do nothing
   uint32_t unused[5];
   // Written by the other ranks, one entry per rank: the last exchange for which that rank was ready
   // to receive, and the last exchange whose columns it has stored here.
@@ -33,7 +33,7 @@ struct ExchangeState {
 //
 // A rank may store into the arrays as soon as it launches. With `waits_first`, every rank first
 // waits until all others have launched this exchange. This is needed unless every rank had finished
-// with its array before it launched the previous exchange.
+// using its array before it launched the previous exchange.
 struct ExchangeColumnsArgs {
   const void* own;        // [rows, own_bytes]
   const int32_t* places;  // [rows]: rows of `all`; negative: not stored. null: 0, 1, ...

@@ -16,8 +16,8 @@ constexpr int64_t kManyExpertRows = 64;
 LinearArgs ExpertProduct(const GroupedLinearArgs& args, int64_t expert, int64_t first,
                          int64_t rows);
 
-// Returns whether splitting is worth copying the experts' row counts to the host. This is so if
-// there are many rows and the library was measured to be faster for such products.
+// Returns whether splitting is worth copying the experts' row counts to the host. True if there are
+// many rows and the library was measured to be faster for the products.
 bool IsWorthTakingApart(DeviceLinear& linear, const GroupedLinearArgs& args);
 
 // Runs the products of all experts that have rows. `row_begin`: a host copy of args.row_begin.

@@ -1,6 +1,6 @@
 // The language of kernels for AMD's CDNA GPUs (gfx942: MI300X, MI325X; gfx950: MI350X, MI355X),
-// compiled by Clang with -x hip. Replaces HIP's own headers, as those of Debian 12 predate these
-// GPUs.
+// compiled by Clang with -x hip. Replaces HIP's own headers, because their versions in Debian 12
+// predate these GPUs.
 //
 // A wave has 64 lanes. Kernels use warps of 32: the halves of a wave, which are separate in
 // shuffles, ballots and the functions of tiles. Both halves run the same instructions, because
@@ -8,7 +8,7 @@
 // execute alike.
 //
 // Matrix instructions (MFMA) take operands of a whole wave, so they compute what the two warps of a
-// wave multiply together (PairMma...). Where the halves may take different branches, products are
+// wave multiply together (PairMma...). If the halves may take different branches, products are
 // computed lane by lane, with operands exchanged by shuffles. FP8 of gfx942 is a different format
 // (its bias is larger by one and it has no negative zero), so on gfx942 E4M3 codes are converted to
 // F16 by arithmetic.
@@ -234,7 +234,7 @@ template <typename Number>
 __device__ __forceinline__ void MultiplyTiles(float (&d)[4], const uint32_t (&a)[4],
                                               const uint32_t (&b)[2], const Number& number) {
   const int lane = machine::Lane() & (kWarp - 1), g = lane / 4, t = lane % 4;
-  const int first = machine::Lane() & kWarp;  // lane of this half
+  const int first = machine::Lane() & kWarp;  // first lane of this half
   const machine::HalfWords<6> operands({a[0], a[1], a[2], a[3], b[0], b[1]});
   for (int pair = 0; pair < 8; ++pair) {  // columns 2 * pair and 2 * pair + 1 of a, rows of b
     const int from = first + pair % 4, high = pair / 4;

@@ -45,7 +45,7 @@ SLUICE_ON_DEVICE_TOO inline double CosineNearZero(double r) {
   return __builtin_fma(p, s, 1.0);
 }
 
-// For |x| up to 2^30, which is more than any position times a frequency.
+// Valid for |x| up to 2^30, which is more than any position times a frequency.
 SLUICE_ON_DEVICE_TOO inline float Sine(float x) {
   const Reduced angle = ReduceAngle(x);
   const double value =
@@ -59,7 +59,7 @@ SLUICE_ON_DEVICE_TOO inline float Cosine(float x) {
   return static_cast<float>(((angle.quadrant + 1) & 2) != 0 ? -value : value);
 }
 
-// The logarithm of 1 + x.
+// Returns the logarithm of 1 + x.
 SLUICE_ON_DEVICE_TOO inline float LogOnePlus(float x) {
   const double wide = x;
   if (__builtin_fabs(wide) < 0x1p-20) return static_cast<float>(wide - wide * wide * 0.5);

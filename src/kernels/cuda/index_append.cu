@@ -5,10 +5,10 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 namespace {
 
 constexpr int kIndexThreads = 128;
-constexpr int kPairsPerThread = 4;  // of queries
+constexpr int kPairsPerThread = 4;  // pairs of query elements per thread
 
-// Visits two numbers of a head, given the rope and the index of the pair: visit(index, number).
-// Pairs after the rotated ones consist of adjacent numbers.
+// Calls visit(index, number) for the two numbers of a pair of a head, after its rotation. Pairs
+// after the rotated ones consist of adjacent numbers.
 template <typename Visit>
 __device__ __forceinline__ void VisitPair(const device::TailRope& rope, int64_t row, const float* x,
                                           int pair, const Visit& visit) {

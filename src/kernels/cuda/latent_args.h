@@ -49,7 +49,7 @@ struct LatentAppendArgs {
 //   y[row, head, j] = factor * sum over i < k of w[head, j, i] * bf16(x[row, head, i]), for j < n
 // and copies the rope.dim elements that follow these k elements in x, rotated and multiplied by
 // factor, after the n results. factor: temperature as in RopeAppendArgs, or 1. Sums over i are
-// taken in ascending steps of 16, independently of other rows. REQUIRES: even k, n, strides and
+// computed in ascending steps of 16, independently of other rows. REQUIRES: even k, n, strides and
 // begins; k * 2 bytes a multiple of 4.
 struct HeadProductsArgs {
   const void* x;  // kF32 or kBF16; head h of row r at r * x_stride + h * x_head
@@ -95,10 +95,10 @@ struct IndexRow {
   int32_t table;
 };
 
-// kernels/select_positions.h, with queries rounded to BF16. chosen[row, i] is the place of the i-th
-// selected position in the cache: block * block_rows + its row in the block. A row that sees at
-// most top_k positions gets all of them; the rest of its list is not written. REQUIRES: the
-// conditions of IndexAppendArgs, and positions below max_context.
+// Arguments for kernels/select_positions.h, with queries rounded to BF16. chosen[row, i] is the
+// place of the i-th selected position in the cache: block * block_rows + its row in the block. A
+// row that sees at most top_k positions gets all of them; the rest of its list is not written.
+// REQUIRES: the conditions of IndexAppendArgs, and positions below max_context.
 struct SelectPositionsArgs {
   const uint16_t* q;     // BF16 [rows, heads, dim]
   const float* weights;  // [rows, heads]
@@ -115,8 +115,8 @@ struct SelectPositionsArgs {
   int32_t* chosen;  // [rows, top_k]
 };
 
-// Scores are F32 [rows at once, stride]. With long contexts, they limit the number of rows that are
-// computed at once.
+// Scores are F32 [rows at once, stride]. With long contexts, the memory for scores limits the
+// number of rows that are computed at once.
 constexpr int kIndexTile = 64;  // number of positions that a thread block scores together
 constexpr int64_t SelectScoreStride(int64_t max_context) {
   return (max_context + kIndexTile - 1) / kIndexTile * kIndexTile;

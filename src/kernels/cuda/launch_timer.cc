@@ -10,7 +10,7 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kRounds = 2;
 constexpr int64_t kLaunchesPerRound = 4;
-// If the first round takes this multiple of `to_be_beaten`, the measurement ends.
+// If the first round takes more than this multiple of `to_be_beaten`, the measurement ends.
 constexpr double kHopeless = 1.5;
 
 }  // namespace

@@ -6,8 +6,8 @@ namespace {
 constexpr unsigned kNormThreads = 512;
 constexpr int kMostNormVectors = device::kMostLayerNormCols / (kNormThreads * kVector);
 
-// A block computes one row, which its registers hold: kVectors vectors per thread. The variance is
-// computed from differences to the mean, so that a large mean does not reduce the precision.
+// A block computes one row, which is kept in registers: kVectors vectors per thread. The variance
+// is computed from differences to the mean, so that a large mean does not reduce the precision.
 template <int kVectors>
 __global__ void __launch_bounds__(kNormThreads)
     LayerNormKernel(RowsLaunch<device::LayerNormArgs> launch) {

@@ -100,7 +100,8 @@ class LibraryLinear::Description {
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
 
-  // Names the kind of the product's scales, which can differ between products of the same shape.
+  // Sets the addresses of the product's scales, which can differ between products of the same
+  // shape.
   void SetScales(const LibraryProduct& product) {
     if (product.w_scales == w_scales_ && product.x_scales == x_scales_) return;
     Set(kScalePointerA, product.w_scales);

@@ -64,7 +64,8 @@ class LibraryLinear {
   LibraryLinear& operator=(const LibraryLinear&) = delete;
 
   // Whether the library may support kF8E4M3 products with row scales of W and of x. cuBLASLt's
-  // documentation names compute capability 9.0; on 10.x and gfx950, Run and CanRun find out.
+  // documentation lists only compute capability 9.0; on 10.x and gfx950, the results of Run and
+  // CanRun decide.
   bool HasRowScales() const;
   // Whether kF4E2M1 products are supported.
   bool HasNvF4() const;

@@ -206,7 +206,7 @@ TEST_F(LibraryLinearTest, RefusesWhatTensorCoresCannotRead) {
 TEST_F(LibraryLinearTest, AsksOnceForEachKindOfProduct) {
   Open();
   for (int i = 0; i < 3; ++i) {
-    for (const int64_t m : {40, 50, 64}) {  // in one bucket
+    for (const int64_t m : {40, 50, 64}) {  // all in one bucket
       Problem problem(*device_, m, 16, 16, ElementType::kBF16, ElementType::kF32, 16, false);
       ASSERT_EQ(library_->Run(stream_->handle(), problem.product), LibraryOutcome::kEnqueued);
       ASSERT_TRUE(stream_->Synchronize().has_value());

@@ -144,8 +144,8 @@ class StageCopier {
   // lowest bits of the row number.
   static_assert(kTileRows % kStep == 0 && kStep % 8 == 0);
 
-  const unsigned char* any_;   // a valid address, passed where nothing is read
-  const unsigned char* from_;  // in the next stage
+  const unsigned char* any_;   // a valid address, passed for copies that read nothing
+  const unsigned char* from_;  // source address in the next stage
   const int64_t step_;         // number of bytes between the rows of this thread
   int64_t left_;               // number of bytes left in a row, from from_ on
   int to_;
@@ -429,8 +429,10 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
-  const int row = warp / Shape::kTokenWarps * Shape::kRowTiles * 16 + g;  // in W, within the tile
-  const int token = warp % Shape::kTokenWarps * Shape::kTokenTiles * 8;   // in x, within the tile
+  const int row = warp / Shape::kTokenWarps * Shape::kRowTiles * 16 + g;  // row of W within the
+                                                                          // tile
+  const int token = warp % Shape::kTokenWarps * Shape::kTokenTiles * 8;   // row of x within the
+                                                                          // tile
 
   // Sums over the current unit of scaling (part, which is multiplied by its block's scale), over
   // the range (sums), and over all ranges (total).
@@ -458,7 +460,7 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
     weight_copier.Copy(to);
     input_copier.Copy(to + Shape::kWeightBytes);
   };
-  // No kernel writes weights, so the first of them are copied before the wait.
+  // No kernel writes weights, so the first weights are copied before the wait.
   SLUICE_UNROLL
   for (int i = 0; i < Shape::kStages - 1; ++i) {
     if (begin + i < end) weight_copier.Copy(shared + i * Shape::kStageBytes);

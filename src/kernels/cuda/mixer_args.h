@@ -31,7 +31,7 @@ struct StateSlices {
 
 // The convolution of a mixer (kernels/convolution.h): out[r, c] = bias[c] + the sum over j < width
 // of weight[j, c] * the input `width - 1 - j` rows earlier in the sequence, in this order, then
-// SiLU if `silu`. The input of a row is its number c; if `is_gated`, rows are [x, g, o], each
+// SiLU if `silu`. The input of a row is its element c; if `is_gated`, rows are [x, g, o], each
 // `channels` wide, the input is x * g, and out = o * the sum. Inputs before the slice are in the
 // tail [width - 1, channels] of the slice's slot, the latest last. The tail is overwritten by the
 // inputs of the slice's last rows. Rows of padding are not written. REQUIRES: 2 <= width <= 16.
@@ -52,8 +52,8 @@ struct ConvolveArgs {
 // The recurrences of kernels/state_update.h: Gated DeltaNet (`corrects`), Kimi Delta Attention
 // (also `decays_keys`) and Mamba-2. Rows are [q, k, v]: key_heads heads of key_dim elements of q,
 // and of k, then `heads` heads of head_dim of v, which the results replace. Value head h has key
-// head h / (heads / key_heads). For a delta rule, q and k get length 1 first, q divided by
-// sqrt(key_dim): x * factor / sqrt(sum of squares + 1e-6).
+// head h / (heads / key_heads). For a delta rule, q and k are first scaled to length 1, and q is
+// divided by sqrt(key_dim): x * factor / sqrt(sum of squares + 1e-6).
 //
 // Gates, with softplus(x) = x above 20, else log1p(e^x):
 //   delta rule   rate = rate_scale * sigmoid(steps[h]);

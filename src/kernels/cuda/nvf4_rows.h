@@ -71,9 +71,9 @@ __device__ __forceinline__ uint32_t FittingNvF4Scales(const float (&values)[kHal
   return fitting;
 }
 
-// Recovers a scale with which every number of the group is an E2M1 number times it, from the bits
-// of the largest magnitude and FittingNvF4Scales of the group. The largest number of a group is 6
-// times its scale. It is less only if the scale is one of the three smallest, because their
+// Recovers a scale such that every number of the group is the scale times an E2M1 number, from the
+// bits of the largest magnitude and FittingNvF4Scales of the group. The largest number of a group
+// is 6 times its scale. It is less only if the scale is one of the three smallest, because their
 // rounding error is large.
 __device__ __forceinline__ float NvF4GroupScale(uint32_t largest_bits, uint32_t fitting) {
   const float largest = FloatFromBits(largest_bits);

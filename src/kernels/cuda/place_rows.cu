@@ -1,4 +1,4 @@
-// Writes rows of images to their rows of a step.
+// Writes the rows of images to their places among the rows of a step.
 #include "kernels/cuda/device_code.h"
 #include "kernels/cuda/device_kernels.h"
 

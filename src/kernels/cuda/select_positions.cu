@@ -25,7 +25,7 @@ constexpr int kDigitValues = 256;
 struct SelectLaunch {
   SelectPositionsArgs args;
   int64_t first_row, num_rows;  // the part
-  int64_t stride;               // of scores
+  int64_t stride;               // row stride of the scores
 };
 
 // Number of elements of a key in shared memory: whole steps of 16, then 8 elements, so that the
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(kSelectThreads) SelectPositionsKernel(SelectLa
   const auto most_equal = static_cast<int32_t>(remaining);
   const int lane = thread % 32, warp = thread / 32;
   const unsigned lanes_before = (1u << lane) - 1;
-  int32_t above = 0, equal = 0;  // of earlier positions
+  int32_t above = 0, equal = 0;  // counts among earlier positions
   for (int32_t first = 0; first < count; first += kSelectThreads) {
     const int32_t position = first + thread;
     const uint32_t key = position < count ? KeyOfScore(scores[position]) : 0;

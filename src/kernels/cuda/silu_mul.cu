@@ -8,8 +8,8 @@ __global__ void SiluMulKernel(RowsLaunch<device::SiluMulArgs> launch) {
   const device::SiluMulArgs& args = launch.args;
   const int64_t row = blockIdx.x;
   if (WritePadding(args.out, row, args.rows, args.width)) return;
-  // A row's scale needs all its results before the first is written. They are computed twice, which
-  // costs less than storing a row of any width.
+  // The scale of a row depends on all its results, so it must be known before the first one is
+  // written. The results are computed twice, which costs less than storing a row of any width.
   WriteRow(
       args.out, row, args.width, launch.wide, [&](int64_t col, int count, float(&values)[kVector]) {
         const bool is_apart = args.factors != nullptr;
