@@ -1,5 +1,5 @@
-// activation: the activation function of an MLP, gated or not. silu_mul, gelu_mul and gelu have the
-// functions that this operator lacks.
+// activation: the activation function of an MLP, gated or not. silu_mul, gelu_mul and gelu compute
+// the functions that this operator does not support.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@ namespace sluice::kernels {
 enum class ActivationKind {
   kSilu,       // z / (1 + exp(-gain z))
   kGeluTanh,   // as in kernels/gelu_mul.h
-  kQuickGelu,  // z / (1 + exp(-1.702 z)): CLIP's
+  kQuickGelu,  // z / (1 + exp(-1.702 z)), as in CLIP
   kRelu,       // max(z, 0)
   kRelu2,      // max(z, 0)^2
   // alpha_p z^2 + beta z above zero, else alpha_n (exp(min(z, eps)) - 1 - z) + beta z.

@@ -54,7 +54,7 @@ struct RowState {
 void Combine(RowState& row, float* out, const RowState& chunk, const float* chunk_out,
              int head_dim) {
   const float largest = row.largest > chunk.largest ? row.largest : chunk.largest;
-  // At least one of the two factors is 1, without calling exp.
+  // At least one of the two factors is 1; exp is not called for it.
   const auto factor = [&](float of) { return of == largest ? 1.0f : std::exp(of - largest); };
   const float row_factor = factor(row.largest);
   const float chunk_factor = factor(chunk.largest);

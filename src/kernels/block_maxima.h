@@ -9,8 +9,8 @@
 
 namespace sluice::kernels {
 
-// Columns of a block; the last block of a row may have fewer. Blocks of 64 are slower: with many
-// rows, their maxima exceed the caches and slow down greedy sampling.
+// Number of columns per block; the last block of a row may have fewer. Blocks of 64 are slower:
+// with many rows, their maxima exceed the caches and slow down greedy sampling.
 constexpr int64_t kMaximaBlock = 256;
 
 constexpr int64_t NumMaxima(int64_t columns) {

@@ -13,7 +13,7 @@
 namespace sluice::kernels {
 
 // Logits are sorted into buckets by their distance from the largest: 32 buckets per unit; the last
-// bucket takes all distances from 31.97 on.
+// bucket contains all distances from 31.97 on.
 constexpr int kDrawBuckets = 1024;
 constexpr float kDrawBucketsPerNat = 32;
 // Number of weights per block sum.

@@ -105,7 +105,8 @@ TEST_P(ElementwiseTest, GeluMulAgreesWithDoublePrecision) {
       for (int64_t j = 0; j < width; ++j) {
         const double z = x[i * 2 * width + j], up = x[i * 2 * width + width + j];
         const double inner = std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z);
-        // The rounding of the exponent has an effect where the exponent is large.
+        // The tolerance includes the rounding of the exponent, which matters if the exponent is
+        // large.
         const double expected = z / (1 + std::exp(-2 * inner)) * up;
         ASSERT_NEAR(y[i * width + j], expected,
                     std::abs(expected) * (5e-7 + std::abs(inner) * 4e-7) + 1e-34)
@@ -133,7 +134,8 @@ TEST_P(ElementwiseTest, ClampedSwigluAgreesWithDoublePrecision) {
       const double gate = std::min<double>(x[2 * i], clamp.limit);
       const double up = std::clamp<double>(x[2 * i + 1], -clamp.limit, clamp.limit);
       const double expected = gate / (1 + std::exp(-clamp.alpha * gate)) * (up + 1);
-      // The rounding of the exponent has an effect where the exponent is large.
+      // The tolerance includes the rounding of the exponent, which matters if the exponent is
+      // large.
       ASSERT_NEAR(y[i], expected, std::abs(expected) * (1e-6 + std::abs(gate) * 2e-7) + 1e-20)
           << gate << " " << up;
       ASSERT_EQ(y_bf16[i].bits, sluice::ToBFloat16(y[i]).bits);

@@ -13,8 +13,9 @@ namespace sluice::kernels {
 
 // Expands `steps` steps of 32 inputs of a panel's codes to lines of BF16 pairs, 1024 bytes per step
 // ([16 pairs of inputs][16 rows][2]). Exact. codes and scales: layout of panel_layout.h. `scales`:
-// of the steps' groups, multiplied in, for formats with groups of 16 or 32 inputs; for INT4 the
-// zero points of the steps, subtracted, or null if they are all 8. lines: 64-byte aligned.
+// for formats with groups of 16 or 32 inputs, the scales of the steps' groups, which are multiplied
+// into the values; for INT4, the zero points of the steps, which are subtracted, or null if they
+// are all 8. lines: 64-byte aligned.
 using ExpandFunction = void(const uint8_t* codes, const uint8_t* scales, int64_t steps,
                             uint8_t* lines);
 
@@ -43,7 +44,7 @@ struct LinearArgs {
   // For weights stored as codes: the function that expands them (otherwise null), and the scales of
   // their groups or, for INT4, the zero points.
   ExpandFunction* expand;
-  int64_t code_step_bytes;  // of a step of 32 inputs
+  int64_t code_step_bytes;  // bytes of codes per step of 32 inputs
   const uint8_t* scales;
   int64_t scale_step_bytes;
   int64_t panel_scale_bytes;

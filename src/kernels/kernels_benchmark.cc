@@ -150,8 +150,8 @@ void Linear(benchmark::State& state, Isa isa, int64_t m, int64_t n, int64_t k,
   });
 }
 
-// The first product of a mixture of 32 experts, of which each token uses 4, in 16 layers. Bytes:
-// weights of the active experts.
+// Measures the first product of a mixture of 32 experts, of which each token uses 4, in 16 layers.
+// Bytes: weights of the active experts.
 void Experts(benchmark::State& state, Isa isa, int64_t tokens, const DataFormat& format) {
   constexpr int64_t kExperts = 32, kTop = 4, kLayers = 16, kOutputs = 1024, kInputs = 1024;
   SelectIsa(isa);
@@ -210,8 +210,8 @@ double OfReading(const auto& body, std::span<const Buffer> buffers) {
   return plain[kRuns / 2] / own[kRuns / 2];
 }
 
-// Attention for `tokens` new tokens of each sequence; sequence i has contexts[i] tokens in the
-// cache.
+// Measures attention for `tokens` new tokens of each sequence; sequence i has contexts[i] tokens in
+// the cache.
 void Attend(benchmark::State& state, Isa isa, int tokens, const std::vector<int>& contexts,
             ElementType type) {
   SelectIsa(isa);

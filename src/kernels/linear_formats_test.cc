@@ -20,7 +20,7 @@ PackedMatrix Pack(const StoredSample& sample) {
   return matrix;
 }
 
-// Activations in one of the types that products with narrow weights take.
+// Activations in one of the types that products with narrow weights accept.
 struct Inputs {
   std::vector<float> values;  // as the kernel sees them
   std::vector<BFloat16> bf16;
@@ -468,7 +468,8 @@ TEST(PackingNarrow, WordsOfOutputsKeepTheirValues) {
 TEST(PackingNarrow, TakesLittleMoreThanTheStoredBytes) {
   for (const NamedFormat& format : NarrowFormats()) {
     if (format.name == "fp8_small_block") continue;  // this format has many scales
-    const int64_t rows = 2000, cols = 3840;  // a number of cols that is a multiple of 96 and of 128
+    const int64_t rows = 2000, cols = 3840;  // a number of columns that is a multiple of 96 and of
+                                             // 128
     const StoredMatrix stored = StoredSample(format.format, rows, cols).view();
     int64_t bytes = rows * cols * BitsPerElement(stored.format.type) / 8;
     if (format.format.type == ElementType::kInt4) {

@@ -9,7 +9,7 @@
 namespace sluice::kernels {
 namespace {
 
-constexpr int64_t kStepBytes = 1024;    // of BF16 lines
+constexpr int64_t kStepBytes = 1024;    // bytes of BF16 lines per step
 constexpr int64_t kMaxBlockSteps = 16;  // see KernelTable::has_block_scales
 
 int64_t Steps(int64_t cols) {

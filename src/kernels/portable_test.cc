@@ -123,8 +123,8 @@ TEST_F(PortableTest, Int8ProductsScaleExactSums) {
   EXPECT_EQ(Hash(y), 0x70450C0CBDA27ED7ULL);
 }
 
-// Operators of a layer. The expected bits are those of the first machine on which they were
-// computed.
+// Runs the operators of a layer. The expected bits were computed on the first machine that ran this
+// test.
 TEST_F(PortableTest, HasTheBitsOfEveryMachine) {
   constexpr int kRows = 3, kCols = 203;
   std::vector<float> x = Numbers(2 * kRows * kCols);

@@ -23,8 +23,8 @@ inline float Widened(uint16_t bf16) {
 
 template <typename T>
 inline void QuantizeInt8(const T* x, int64_t cols, int8_t* out, float* scale) {
-  // Integers and numbers have the same order of magnitudes, so the magnitudes are compared as
-  // integers.
+  // As integers, the bits of magnitudes have the same order as the magnitudes, so they are compared
+  // as integers.
   int32_t largest = 0;
   for (int64_t i = 0; i < cols; ++i) {
     const float value = Widened(x[i]);

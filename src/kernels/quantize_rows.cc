@@ -31,8 +31,8 @@ float FromBits(uint32_t bits) {
 }
 constexpr uint32_t kSignBit = 0x80000000u;
 
-// Integers and numbers have the same order of magnitudes, so the magnitudes are compared as
-// integers.
+// As integers, the bits of magnitudes have the same order as the magnitudes, so they are compared
+// as integers.
 template <typename T>
 float AbsMax(const T* x, int64_t count) {
   int32_t largest = 0;

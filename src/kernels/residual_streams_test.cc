@@ -26,7 +26,8 @@ struct Streams {
   }
   StreamParameters Parameters() const { return {matrix.data(), base.data(), scale.data()}; }
 
-  // The input of weight `index` of a row, whose scale is `which`.
+  // Returns the input of the function that gives weight `index` of a row. `which`: index of the
+  // weight's scale.
   double Input(int64_t row, int index, int which) const {
     double dot = 0, squares = 0;
     for (int64_t i = 0; i < kAll; ++i) {
