@@ -99,7 +99,7 @@ bool ReadJpegRows(JpegReading& reading, uint8_t* out, size_t row_bytes) {
   return true;
 }
 
-// Chooses the output color space by the number of components; Pillow supports no others.
+// Chooses the output color space by the number of components; Pillow supports no other numbers.
 bool ChooseColors(jpeg_decompress_struct& decoder, StoredPixels& pixels) {
   using Mode = StoredPixels::Mode;
   switch (decoder.num_components) {

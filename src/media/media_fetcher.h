@@ -16,7 +16,8 @@ namespace sluice {
 
 struct MediaFetchConfig {
   // Allowed hosts: names or addresses as in URLs, in lower case; "*" allows all hosts with public
-  // addresses. A host that is listed itself may have a private address. Empty: nothing is fetched.
+  // addresses. A host that is listed explicitly may have a private address. Empty: nothing is
+  // fetched.
   std::vector<std::string> hosts;
   double timeout_seconds = 5;  // per image, including redirects
   uint64_t max_bytes = uint64_t{64} << 20;

@@ -47,7 +47,7 @@ void MeasureProduct(MeasureRun& run, device::DeviceLinear& products, MeasuredSha
       return;
     }
   }
-  // The way is chosen as when a model is loaded.
+  // How the product is computed is chosen as when a model is loaded.
   text += fmt::format(", by {}", NameOf(products.Choose(product.args(0))));
   // Codes whose inputs are not quantized are multiplied in BF16.
   // No library's product of MXFP4 inputs is measured to compare with.

@@ -1,5 +1,5 @@
-// Measures norms, fused kernels and draws. Their speed is the bytes that they move, compared with
-// the bandwidth.
+// Measures norms, fused kernels and draws. Their speed is given by the bytes that they move,
+// relative to the bandwidth.
 #include <fmt/format.h>
 
 #include "selftest/measure_run.h"
@@ -120,8 +120,8 @@ void MeasureRopeAppend(MeasureRun& run, int64_t rows) {
               });
 }
 
-// Adapters of rank 16 on q, k and v of Llama 3 8B, with the rows divided among them. Counts the
-// bytes of the factors and of y, which is read and written.
+// Measures adapters of rank 16 on q, k and v of Llama 3 8B, with the rows divided among them.
+// Counts the bytes of the factors and of y, which is read and written.
 void MeasureLora(MeasureRun& run, int64_t rows, int32_t adapters) {
   const int64_t hidden = run.Size(4096, 64), kv = run.Size(1024, 16);
   constexpr int64_t kRank = 16;

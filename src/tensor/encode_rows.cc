@@ -43,7 +43,7 @@ uint8_t EncodeByte(const Encoding& encoding, float w, float scale) {
   return static_cast<uint8_t>(static_cast<int8_t>(integer));
 }
 
-// The scale of a row or block, rounded to the type of its scales.
+// Returns the scale of a row or block, rounded to the type of its scales.
 float ByteScale(const Encoding& encoding, float amax) {
   if (amax == 0) return 1;
   const float top = encoding.format.type == ElementType::kI8 ? kInt8Range : kFloat8E4M3Max;

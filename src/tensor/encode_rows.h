@@ -11,8 +11,8 @@ namespace sluice {
 // The details of encoding in a format.
 struct Encoding {
   DataFormat format;  // its scale_type is the type of the written scales
-  // Round w / scale to BF16 before rounding it to a code, like tools that compute in the model's
-  // type.
+  // Whether to round w / scale to BF16 before rounding it to a code, like tools that compute in the
+  // model's type.
   bool rounds_quotient = false;
   bool keeps_negative_zero = true;  // only for E2M1
 };

@@ -1,5 +1,4 @@
-// Gemma 3: resizes an image to a square, whatever its shape. Pan and scan adds crops of long
-// images.
+// Gemma 3: resizes an image of any shape to a square. Pan and scan adds crops of long images.
 #include <algorithm>
 #include <cmath>
 #include <utility>

@@ -106,7 +106,7 @@ class InternVlProcessor : public TileProcessor {
   }
 };
 
-// Each tile is an input of its own, after its number as text.
+// Each tile is a separate input, preceded by its number as text.
 class AyaProcessor : public TileProcessor {
  public:
   AyaProcessor(TileSettings settings, std::string placeholder)

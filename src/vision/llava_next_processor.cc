@@ -108,7 +108,8 @@ class LlavaNextProcessor : public ImageProcessor {
                     (across - width) / 2, (down - height) / 2, {});
   }
 
-  // Returns the patches of the canvas that show the image. Equal numbers are cut off on both sides.
+  // Returns the patches of the canvas that show the image. Equal numbers of rows or columns are cut
+  // off on both sides.
   std::array<int, 4> KeptOf(int width, int height, const TileGrid& canvas) const {
     const int side = settings_.tile / settings_.patch;
     const int across = canvas.columns * side, down = canvas.rows * side;

@@ -61,8 +61,8 @@ int SizeOf(ResizeFilter filter) {
   return 6;
 }
 
-// Computes only the weights of outputs [first, first + count_of); the precision is that for all
-// `to` outputs.
+// Computes only the weights of outputs [first, first + count_of); the precision is chosen as for
+// all `to` outputs.
 FilterTaps TapsOf(int from, int to, int first, int count_of, ResizeFilter filter) {
   const double scale = static_cast<double>(from) / to;
   const int filter_size = SizeOf(filter);
@@ -202,8 +202,8 @@ Image PadImage(const Image& image, int width, int height, int left, int top,
 }
 
 int64_t ResizeBytes(int64_t from_width, int64_t from_height, int64_t width, int64_t height) {
-  // Filter weights, float64 and 16 bits, take two to four times the longer length of each side. The
-  // sums of a row are counted separately.
+  // A filter weight takes 10 bytes (as float64 and as 16 bits), with at most 8 weights per pixel of
+  // a side's longer length. The last term is for the sums of a row.
   const int64_t taps = 10 * (8 * std::max(from_width, width) + 8 * std::max(from_height, height));
   return 3 * width * (from_height + height) + taps + 16 * width;
 }

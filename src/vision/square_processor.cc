@@ -24,7 +24,7 @@ class SquareProcessor : public ImageProcessor {
     bool crops = false;
     SquareSize crop;
     int patch = 14;
-    int more_tokens = 0;  // tokens besides those of the patches; may be negative
+    int more_tokens = 0;  // tokens in addition to those of the patches; may be negative
     ResizeFilter filter = ResizeFilter::kBicubic;
     PixelTable::Settings pixels;
     MarkerToken image;
@@ -162,8 +162,8 @@ Status ReadSquareSize(const ProcessorSettings& settings, SquareProcessor::Settin
   return {};
 }
 
-// Reads the number of tokens besides those of the patches. "default" means one token less, because
-// the class token is not used.
+// Reads the number of tokens in addition to those of the patches. "default" means one token less,
+// because the class token is not used.
 Status ReadLlavaTokens(const ProcessorInputs& inputs, bool has_class,
                        SquareProcessor::Settings& out) {
   const json::Value* vision = inputs.config.Find("vision_config");

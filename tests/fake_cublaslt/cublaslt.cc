@@ -22,7 +22,7 @@ struct LayoutRecord {
   uint64_t rows, cols;
   int64_t ld;
 };
-// Attributes as bytes, by number.
+// Attributes as bytes, keyed by number.
 using Attributes = std::map<int, std::vector<unsigned char>>;
 struct OperationRecord {
   int compute_type, scale_type;

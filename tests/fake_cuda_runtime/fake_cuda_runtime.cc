@@ -78,7 +78,7 @@ namespace fake_cuda {
 namespace {
 
 struct Memory {
-  int device;  // -1: the host's
+  int device;  // -1: host memory
   size_t bytes;
 };
 

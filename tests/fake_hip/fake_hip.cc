@@ -33,7 +33,7 @@ enum : int {
 };
 
 struct Memory {
-  int device;  // -1: the host's
+  int device;  // -1: host memory
   size_t bytes;
 };
 struct Event {

@@ -24,7 +24,7 @@ struct Stream {
   bool is_invalid = false;  // whether an operation could not be recorded
 };
 
-// Work for a stream's queue, or for the graph that it records.
+// Adds work to the stream's queue, or to the graph that it records.
 inline void Enqueue(Stream* stream, std::function<void()> run, bool is_kernel) {
   if (stream->recording)
     stream->recording->work.push_back({std::move(run), is_kernel});

@@ -123,7 +123,7 @@ st.global.u32 [%rd5], %r6;
   EXPECT_FOUND(Without(body, "240", "241"), 64, "multiple of 8");
 }
 
-// What ldmatrix loads is what stmatrix stored, transposed or not.
+// ldmatrix must load what stmatrix stored, transposed or not.
 TEST(PtxMachineTest, MatricesAreStoredAsTheyAreLoaded) {
   const std::string body = R"(
 ld.global.u32 %r5, [%rd4];

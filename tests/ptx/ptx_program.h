@@ -1,6 +1,6 @@
-// Reads kernels in the PTX that nvcc writes into lists of instructions. Written only from NVIDIA's
-// "Parallel Thread Execution ISA". Supports what nvcc generates for this project's kernels, and
-// refuses everything else with a message that names it.
+// Reads kernels from the PTX that nvcc generates, as lists of instructions. Written only from
+// NVIDIA's "Parallel Thread Execution ISA". Supports what nvcc generates for this project's
+// kernels, and refuses everything else with a message that names it.
 #pragma once
 
 #include <cstdint>
