@@ -11,8 +11,8 @@ namespace sluice::SLUICE_DEVICE_NAMESPACE {
 // row per position, in pieces of 16 bytes; the pieces of eight rows at the same place are in
 // different banks. Operands of products are BF16. With E4M3 they are F16, because one instruction
 // converts two codes to F16; queries are scaled to F16's range by a power of two per row. kDim is
-// the head size, which must fill whole loads and, in a wide tile, fit in registers. Special values:
-// 0: any head size up to 256, in whole steps of 16, with zeros beyond head_dim. kLatentDim: latent
+// the head size. It must fill whole loads and, in a wide tile, fit in registers. Special values: 0:
+// any head size up to 256, in whole steps of 16, with zeros beyond head_dim. kLatentDim: latent
 // vectors of any size up to kLatentDim, each followed by a shared key; values are the first
 // elements of the keys, so there is one tile for both.
 constexpr int kLatentDim = device::kMostLatentKeyDim;
@@ -21,7 +21,7 @@ template <bool kIsE4m3, int kDim>
 struct KvTile {
   static constexpr bool kIsLatent = kDim == kLatentDim;
   static constexpr bool kHasAnyDim = kDim == 0 || kIsLatent;
-  // Whether the queries of a warp's 16 rows, and the sums that the warp computes alone, fit in
+  // Whether the queries of a warp's 16 rows, and the sums that a single warp computes, fit in
   // registers.
   static constexpr bool kFitsRegisters = kDim > 0 && kDim <= 128;
   static constexpr int kPositions = kFitsRegisters ? 64 : 32;

@@ -92,9 +92,9 @@ void VisitTiles(const TileTokens& tokens, bool narrow, std::span<const Attention
 constexpr int64_t kBusyBlocks = 512;
 
 // Returns how many ranges a tile must have to be split into one item per range. A split costs
-// writing, reading and combining partial results, so only tiles that would determine the kernel's
-// duration are split: those with more ranges than each of kBusyBlocks blocks processes if all
-// ranges are spread evenly. The threshold is higher if the partial results of these tiles would
+// writing, reading and combining partial results. So only tiles that would determine the kernel's
+// duration are split. These have more ranges than each of kBusyBlocks blocks would process if all
+// ranges were spread evenly. The threshold is higher if the partial results of these tiles would
 // exceed MaxPartialTokens.
 int32_t LeastRangesToSplit(const AttentionLimits& limits, const TileTokens& tokens,
                            std::span<const AttentionSliceInfo> slices, const SeenPositions& seen) {

@@ -106,9 +106,9 @@ struct Functions {
 // threads and exit handlers. Thread safety: const methods from any thread.
 class CublasLtLibrary {
  public:
-  // Opens `path`. If it is empty: the file named by SLUICE_CUBLASLT, if that is set; else the first
-  // of UsualFiles that exists. kNotFound names the files tried and what to install; kUnsupported if
-  // the library lacks a function or is older than 12.
+  // Opens `path`. If it is empty, opens the file named by SLUICE_CUBLASLT or, if the variable is
+  // not set, the first existing one of UsualFiles. kNotFound names the files tried and what to
+  // install; kUnsupported if the library lacks a function or is older than 12.
   static Result<std::unique_ptr<const CublasLtLibrary>> Open(const std::string& path);
   // Opens the library for a kind of devices: hipBLASLt for kHip (hipblaslt::Open), which requires
   // an empty path; Open(path) for others.

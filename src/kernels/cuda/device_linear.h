@@ -74,8 +74,8 @@ struct DeviceLinearCounts {
 };
 
 // Ownership: the device and the kernels outlive it. Thread safety: one thread at a time, and one
-// stream per device, because the blocks of a split product are counted in memory that all products
-// of a format share.
+// stream per device. All products of a format share the memory that counts the blocks of a split
+// product.
 class DeviceLinear {
  public:
   // Logs which library it found, or why it found none and how that affects speed. Fails if a
@@ -116,12 +116,13 @@ class DeviceLinear {
   // bucket in which there may be a choice. Empty if the library is not used.
   std::vector<int64_t> TuningRows(int64_t max_m) const;
   // Measures the ways that the product allows, each with the library's fastest algorithm, and
-  // stores the best for all products of its kind, unless it is already known. `layers`: the product
-  // with the weights of several layers, at least one. Launches cycle through the layers: enough to
-  // exceed the device's cache, at most kMostRotatedLayers, and only those of the same kind as the
-  // first. Runs the products many times. Waits for the stream; must not be called during graph
-  // capture. y and x as in Run, of args.m rows; their contents do not matter. `packed`: where the
-  // rows of x will be packed before Run, so that packing is not measured; nulls: Run packs them.
+  // stores the best for all products of its kind. Does nothing if the best is already known.
+  // `layers`: the product with the weights of several layers, at least one. Launches cycle through
+  // the layers: enough to exceed the device's cache, at most kMostRotatedLayers, and only those of
+  // the same kind as the first. Runs the products many times. Waits for the stream; must not be
+  // called during graph capture. y and x as in Run, of args.m rows; their contents do not matter.
+  // `packed`: where the rows of x will be packed before Run, so that packing is not measured;
+  // nulls: Run packs them.
   Status Tune(DeviceStream& stream, std::span<const LinearArgs> layers,
               const PackedRows& packed = {});
   Status Tune(DeviceStream& stream, const LinearArgs& args) { return Tune(stream, {&args, 1}); }

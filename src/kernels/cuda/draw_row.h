@@ -117,9 +117,9 @@ __device__ __forceinline__ void FindDigit(const T* sums, DrawShared& shared,
 }
 
 // Called by all threads of a block. Considers the keys key_of(i, logit) whose bits above `shift` +
-// 8 equal `prefix`. Appends to `prefix` the next digit of the `remaining`-th largest of them, and
-// makes `remaining` its rank among the counts[found] keys with this digit. REQUIRES: a barrier
-// since `counts` were read.
+// 8 equal `prefix`. Appends to `prefix` the next digit of the `remaining`-th largest of these keys.
+// Sets `remaining` to that key's rank among the counts[found] keys with this digit. REQUIRES: a
+// barrier since `counts` were read.
 template <typename KeyOf>
 __device__ __forceinline__ void NarrowKey(const DrawRow& row, int shift, const KeyOf& key_of,
                                           DrawShared& shared, uint64_t& prefix,

@@ -20,8 +20,9 @@ void* Machine::CreateCarrier() {
   return carrier;
 }
 
-// After a barrier, an atomic may publish to other blocks what fences covered before the barrier,
-// and a fence covers what an atomic made visible before the barrier.
+// Across a barrier, order continues: a later atomic publishes to other blocks the accesses that
+// fences covered before the barrier. A later fence covers the accesses that an atomic made visible
+// before the barrier.
 void Machine::OrderAcrossBarrier(Block& block) {
   bool has_any = false;
   for (const auto& thread : block.threads) has_any |= thread->has_fenced || thread->has_looked;

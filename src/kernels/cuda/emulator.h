@@ -5,9 +5,9 @@
 // and guarded after its end. Launches run only when a caller waits for the stream. The order of
 // blocks and threads can be chosen; a kernel whose result changes with it lacks a barrier.
 // Asynchronous copies complete only when a thread waits for them or, in seeded orders, at any
-// earlier time. In seeded orders, several blocks run concurrently. Aborts the program with the
-// kernel's name on a barrier that not all threads of a block reach, a misaligned vector access, or
-// a launch that a device would refuse. Thread safety: each host thread has its own emulator.
+// earlier time. In seeded orders, several blocks run concurrently. Aborts the program, and names
+// the kernel, if not all threads of a block reach a barrier, if a vector access is misaligned, or
+// if a device would refuse the launch. Thread safety: each host thread has its own emulator.
 #pragma once
 
 #include <math.h>
@@ -106,8 +106,9 @@ void WatchGlobal(void* memory, size_t bytes);
 // emulated_races.h. Returns false in builds without it. For seeded orders.
 bool FindRaces(bool finds);
 
-// Leaves one barrier out of the kernel that is launched with this name, to check that tests fail:
-// the `number`-th barrier that a thread reaches, counted from 0, in every block. "": none.
+// For checking that tests fail: leaves one barrier out of the kernel that is launched with this
+// name. It is the `number`-th barrier that a thread reaches, counted from 0, in every block. "":
+// none.
 void LeaveOutBarrier(const char* kernel, int number = 0);
 // Returns whether any launch since LeaveOutBarrier has reached the barrier that is left out.
 bool HasLeftOutBarrier();

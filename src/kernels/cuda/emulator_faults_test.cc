@@ -71,7 +71,7 @@ TEST_F(SeededOrders, FindFaultsOfASumByBlocks) {
 TEST_F(SeededOrders, LetSumsOfRangesOfARealProductPass) {
   constexpr int64_t kN = 64, kK = 2048, kM = 2;
   std::vector<uint16_t> w(kN * kK, 0x3F80), x(kM * kK, 0x3F80);  // ones
-  for (size_t i = 0; i < w.size(); i += 3) w[i] = 0x4000;        // and twos
+  for (size_t i = 0; i < w.size(); i += 3) w[i] = 0x4000;        // every third weight is two
   device::LinearArgs args = {};
   args.w.codes = w.data();
   args.w.type = ElementType::kBF16;
@@ -170,7 +170,7 @@ void MultiplyE4m3(ProductArgs args) {
   E4m3x4ToBf16(registers[0], out[6], out[7]);
 }
 
-// The branches for different compute capabilities give the same bits.
+// The branches for different compute capabilities must give bit-identical results.
 TEST_F(SeededOrders, BranchesOfAllComputeCapabilitiesAgree) {
   std::vector<uint8_t> codes(6 * 32 * 4);
   // All codes except NaN; the check of conversions covers NaN codes.

@@ -28,7 +28,7 @@ __device__ bool AwaitRanks(const ExchangeColumnsArgs& args,
   ExchangeState& state = *args.states[args.rank];
   const int peer = static_cast<int>(threadIdx.x);
   if (peer < args.num_ranks && peer != args.rank) {
-    // Compares by difference, because numbers start again at 0 after 2^32.
+    // Compares by difference, because numbers wrap around to 0 after 2^32.
     for (unsigned look = 0; static_cast<int32_t>(LoadFromPeer(flags[peer]) - number) < 0; ++look) {
       if (look % kLooksBeforeStop == kLooksBeforeStop - 1 && LoadFromPeer(args.stop) != 0) {
         StoreForPeer(&state.has_stopped, 1);

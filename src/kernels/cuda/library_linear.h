@@ -32,9 +32,9 @@ struct LibraryProduct {
   const void* w = nullptr;
   const void* x = nullptr;
   void* y = nullptr;
-  // Scales: both are null, or neither is. kF8E4M3, only if HasRowScales(): F32 [n] and [m]. kF4E2M1
-  // requires scales, and is allowed only if HasNvF4(): one E4M3 per 16 elements of a row, ordered
-  // as in nvf4_scales.h.
+  // Scales: both are null, or neither is. For kF8E4M3, F32 [n] and [m]; only if HasRowScales(). For
+  // kF4E2M1, one E4M3 per 16 elements of a row, ordered as in nvf4_scales.h; required, and only if
+  // HasNvF4().
   const void* w_scales = nullptr;
   const void* x_scales = nullptr;
   float factor = 1;

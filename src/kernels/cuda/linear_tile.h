@@ -585,7 +585,7 @@ void LaunchTiles(const StreamHandle& stream, int tokens, const LinearTileArgs& a
     case 32: return LaunchTile<kF, 32>(stream, args);
     case 64: return LaunchTile<kF, 64>(stream, args);
     default:
-      // Tiles of half the size, which give the same bits.
+      // Tiles of half the size, which give bit-identical results.
       if constexpr (Tile<kF, 128>::kSharedBytes > kMostSharedBytes)
         return LaunchTile<kF, 64>(stream, args);
       else

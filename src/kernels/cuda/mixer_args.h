@@ -4,7 +4,7 @@
 // A state is a slot of F32 elements; slots are `stride` elements apart. A slice of a step has the
 // rows [first_row, first_row + num_tokens) of one sequence. The state after a token depends only on
 // the previous state and on the token, and is computed by the same operations in the same order. So
-// results have the same bits wherever slices begin.
+// results are bit-identical for any division into slices.
 #pragma once
 
 #include <stdint.h>

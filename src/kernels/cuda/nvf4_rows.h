@@ -1,6 +1,6 @@
 // Rounds rows as RowScale::kNvF4, and packs rounded rows to the operands of tensor cores: codes,
 // and scales in the order of nvf4_scales.h. Shared by the kernels that write NVFP4 rows and by the
-// kernel that packs rows in memory, so that both give the same bits.
+// kernel that packs rows in memory, so that the results are bit-identical.
 //
 // A group's scale need not be stored with the rounded numbers: it is recovered from them.
 #pragma once

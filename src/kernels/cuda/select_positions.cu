@@ -1,6 +1,6 @@
 // Two kernels process each part of the rows. One computes scores; its tiles of keys in shared
 // memory are shared by consecutive rows of a sequence. The other selects each row's largest scores,
-// from the digits of their keys, and writes the places in order.
+// digit by digit of their keys, and writes the cache places of the selected positions in order.
 #include <math.h>
 
 #include "kernels/cuda/device_rows.h"

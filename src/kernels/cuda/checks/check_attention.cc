@@ -227,8 +227,8 @@ void CheckCounts(CaseMemory& memory, Comparison& comparison, const AttentionShap
   }
 }
 
-// Checks that a row always has the same bits: decoded, or in a prefill chunk of any size; alone or
-// among other rows; with or without a split of its positions.
+// Checks that a row's result is always bit-identical: decoded, or in a prefill chunk of any size;
+// alone or among other rows; with or without a split of its positions.
 void CheckParts(CaseMemory& memory, Comparison& comparison, AttentionShape shape) {
   shape.slices = {{70, 1000}, {200, 0}};
   const AttentionStep step(shape);
@@ -393,8 +393,8 @@ AttentionShape Shape(AttentionHeads heads, int block_size, ElementType type,
   return {.heads = heads, .type = type, .span = span, .slices = {}, .block_size = block_size};
 }
 
-// Head sizes that have separate kernels and head sizes that do not; groups that fill a tile, groups
-// that do not, and groups with more heads than a tile has rows; odd block sizes.
+// Shapes: head sizes with and without separate kernels; groups that fill a tile, groups that do
+// not, and groups with more heads than a tile has rows; odd block sizes.
 const AttentionShape kMixedShapes[] = {
     Shape({8, 1, 128}, 16, ElementType::kBF16),
     Shape({5, 1, 128}, 16, ElementType::kF8E4M3),

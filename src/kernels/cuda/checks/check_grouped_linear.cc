@@ -54,7 +54,7 @@ void CheckGrouped(CaseMemory& memory, Comparison& comparison, const GroupedShape
       });
     }
   }
-  // The first expert's rows must have the same bits as in a separate product.
+  // The first expert's rows must be bit-identical to a separate product.
   const int64_t first = shape.rows_of_expert.front();
   if (first == 0) return;
   const ProductOutput alone =

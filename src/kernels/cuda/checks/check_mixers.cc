@@ -1,6 +1,6 @@
 // Checks the layers that keep states: convolutions, recurrences, norms and gates of their results.
-// Computes exact results with bounds of their errors, token by token. A sequence that is divided at
-// any row must have the same bits as an undivided one.
+// Computes exact results with bounds of their errors, token by token. The results of a sequence
+// that is divided at any row must be bit-identical to those of the undivided sequence.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -441,7 +441,7 @@ void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase&
   CompareCache(c, got.k, k_values, k_errors, written, kRopeKScale, comparison);
   CompareCache(c, got.v, v_values, v_errors, written, kRopeVScale, comparison);
 
-  // A row computed alone must have the same bits, and write only its own slot.
+  // A row computed alone must be bit-identical, and write only its own slot.
   comparison.SetSubject("a row alone");
   constexpr T kUntouched = static_cast<T>(~T{0});
   const bool own_keys = c.kv != device::RowKv::kNone;

@@ -32,13 +32,13 @@ class KernelChecks : public ::testing::TestWithParam<std::string_view> {
     emulator::SetComputeCapability(90);
   }
 
-  // Runs the threads of a block, and the blocks of a grid, in both orders. All results must have
-  // the same bits.
+  // Runs the threads of a block, and the blocks of a grid, in both orders. All results must be
+  // bit-identical.
   void ExpectPassed(CheckExtent extent) {
     emulator::SetOrder(emulator::Order::kForward);
     const std::vector<CheckRow> forward = Run(extent);
     emulator::SetOrder(emulator::Order::kReverse);
-    // All results must also have the same bits with other instructions for E4M3 products.
+    // All results must also be bit-identical with other instructions for E4M3 products.
     emulator::SetComputeCapability(89);
     ExpectEqual(forward, Run(extent));
   }
@@ -85,8 +85,8 @@ TEST_P(KernelChecks, PassInSeededOrders) {
   ExpectEqual(forward, Run(CheckExtent::kSome));
 }
 // Compute capability 8.0 encodes and decodes E4M3 by arithmetic, and multiplies in BF16. Operators
-// on rows give the same bits. Sums of products differ, and so do the NaNs to which codes are
-// converted.
+// on rows give bit-identical results. Sums of products differ, and so do the NaNs to which codes
+// are converted.
 TEST_P(KernelChecks, PassWithoutE4m3Instructions) {
   const std::string_view part = GetParam();
   const bool makes_rows = part == "rows" || part == "rope" || part == "latent";

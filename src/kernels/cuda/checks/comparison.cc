@@ -12,8 +12,8 @@
 namespace sluice::checks {
 namespace {
 
-// Rounds to nearest through F32. This never moves a value across a tie: bounds are wider than half
-// a unit of F32 unless they are 0, and in that case the exact values are F32 numbers.
+// Rounds to nearest through F32. This never moves a value across a tie. Bounds are either 0, in
+// which case the exact values are F32 numbers, or wider than half a unit of F32.
 float NearestBf16(double value) {
   return ToFloat(ToBFloat16(static_cast<float>(value)));
 }
@@ -21,8 +21,8 @@ float NearestE4m3(double value) {
   return ToFloat(ToFloat8E4M3(static_cast<float>(value)));
 }
 
-// Returns the least distance from `expected` to a value that rounds to `got`, that is, one closer
-// to `got` than to the adjacent values of the result's type.
+// Returns the least distance from `expected` to a value that rounds to `got`. A value rounds to
+// `got` if it is closer to `got` than to the adjacent values of the result's type.
 double Needed(double below, double got, double above, double expected) {
   const double low = (below + got) / 2, high = (got + above) / 2;
   return expected < low ? low - expected : expected > high ? expected - high : 0;

@@ -23,8 +23,8 @@ using LaunchRows = std::function<void(int64_t first, int64_t count, const device
 
 // Compares rows of every type: F32, BF16, E4M3 with a static scale and with a scale per token, and
 // NVFP4 if rows consist of whole groups. If `packs`, the kernel also packs the NVFP4 rows
-// (RowsOut::codes). A row computed alone must have the same bits as among other rows. Returns the
-// F32 rows.
+// (RowsOut::codes). A row computed alone must be bit-identical to the same row among other rows.
+// Returns the F32 rows.
 std::vector<float> CompareRows(CaseMemory& memory, Comparison& comparison, const ExactRows& exact,
                                const LaunchRows& launch, bool packs = false);
 
