@@ -146,6 +146,7 @@ class Device {
 
   virtual const DeviceInfo& info() const = 0;
   // Returns the error after which the device is lost: unusable until the process is restarted.
+  // Success if there was none.
   virtual Status CheckAlive() const = 0;
   // Free memory.
   virtual Result<int64_t> FreeBytes() = 0;
@@ -181,9 +182,9 @@ Result<std::vector<DeviceInfo>> ListCudaDevices();
 bool BuiltWithHip();
 Result<std::vector<DeviceInfo>> ListHipDevices();
 
-// Opens a device and checks that it can run this program's kernels. kUnsupported: for the reasons
-// of ListCudaDevices, or because no kernel was compiled for the device's compute capability (the
-// error names both); kNotFound: no device has this ordinal.
+// Opens a device and checks that it can run this program's kernels. kUnsupported for the reasons of
+// ListCudaDevices, or if no kernel was compiled for the device's compute capability; the error then
+// names both. kNotFound if no device has this ordinal.
 Result<std::unique_ptr<Device>> OpenDevice(DeviceKind kind, int ordinal);
 
 }  // namespace sluice

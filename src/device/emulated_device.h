@@ -28,8 +28,8 @@ struct EmulatedDeviceOptions {
 };
 
 // Thread safety: like Device. Exception: streams that wait for each other's events must be used by
-// one thread at a time, because a stream that waits for an event runs the other stream's work in
-// the calling thread.
+// one thread at a time. A stream that waits for an event runs the other stream's work in the
+// calling thread.
 class EmulatedDevice final : public Device {
  public:
   explicit EmulatedDevice(const EmulatedDeviceOptions& options = {});

@@ -382,8 +382,8 @@ TEST_P(AttentionTest, HeavyChunksOfThePromptLeaveNoTrace) {
   }
 }
 
-// Sequences that decode and prefill in one step have the same bits as each sequence alone, with one
-// to three threads. Long sequences are split between threads.
+// Sequences that decode and prefill in one step must have results bit-identical to each sequence
+// run alone, with one to three threads. Long sequences are split between threads.
 TEST_P(AttentionTest, HeavyNeighboursAndThreadsLeaveNoTrace) {
   Random random(3);
   ThreadPool pool1(1), pool2(2), pool3(3), pool9(9);

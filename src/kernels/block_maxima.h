@@ -1,5 +1,5 @@
-// Computes maxima of blocks of a row. A search for large elements can skip blocks by their maxima,
-// which are computed while the block is still in the cache of the thread that wrote it.
+// Computes maxima of blocks of a row. A search for large elements can skip blocks by their maxima.
+// They are computed while the block is still in the cache of the thread that wrote it.
 #pragma once
 
 #include <cstdint>

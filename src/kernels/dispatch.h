@@ -22,10 +22,9 @@ enum class Isa {
   kNeonBf16,
 };
 
-// The values of --cpu-isa: "reference"; "portable", whose results have the same bits on AVX2 and
-// NEON (portable/portable.h); on x86-64 "avx2",
-// "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx"; on aarch64 "neon", "neon_dotprod",
-// "neon_bf16".
+// The values of --cpu-isa: "reference"; "portable", with bit-identical results on AVX2 and NEON
+// (portable/portable.h); on x86-64 "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16",
+// "amx"; on aarch64 "neon", "neon_dotprod", "neon_bf16".
 std::string_view IsaName(Isa isa);
 // Returns the instruction sets that this machine (CPU and operating system) and this build can run;
 // the best is last. Always contains kReference.

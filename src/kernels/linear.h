@@ -45,8 +45,8 @@ void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float* y,
             int64_t y_stride, const float* bias = nullptr, const RowMaxima& maxima = {});
 
-// If the weights have an input order, the inputs in x are first permuted to that order, which is
-// then also the order of the sum over k.
+// If the weights have an input order, the inputs in x are first permuted to that order, which then
+// is the order of the sum over k as well.
 //
 // Linear and GroupedLinear use scratch memory of the calling thread: 512 rows of BF16 activations
 // of the widest matrix (none if all products have few rows), some panels of BF16 weights for each

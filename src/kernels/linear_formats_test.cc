@@ -227,7 +227,7 @@ TEST_P(LinearFormatsTest, AgreesWithExactSums) {
   }
 }
 
-// Results have the same bits for every number of rows, position of the row and thread count.
+// Results must be bit-identical for every number of rows, position of the row and thread count.
 TEST_P(LinearFormatsTest, ARowsResultDoesNotDependOnTheBatch) {
   Random random(6);
   ThreadPool pool1(1), pool2(2), pool3(3);
@@ -287,7 +287,7 @@ TEST_P(LinearFormatsTest, ExtremeNumbersDoNotDependOnTheBatch) {
   }
 }
 
-// Integer sums are exact: every instruction set gives the same bits.
+// Integer sums are exact: every instruction set gives bit-identical results.
 TEST_P(LinearFormatsTest, Int8InputsGiveExactSums) {
   Random random(7);
   ThreadPool pool(2);

@@ -1,4 +1,4 @@
-// Tests that products by F32 multiply-adds give the same bits as products by BF16 dot products.
+// Tests that products by F32 multiply-adds are bit-identical to products by BF16 dot products.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -39,7 +39,7 @@ class LinearMultiplyAddsTest : public ::testing::Test {
   }
   void TearDown() override { ASSERT_TRUE(SelectIsa("auto").has_value()); }
 
-  // Multiplies by both functions, and expects the same bits.
+  // Multiplies by both functions, and expects bit-identical results.
   void ExpectSameBits(const PackedMatrix& w, int64_t cols) {
     // About half of the small inputs, and many of their products and sums, are subnormal.
     std::vector<BFloat16> x = NumbersOf(random_, kRows * cols, 0, 1);

@@ -113,7 +113,7 @@ TEST_P(LinearTest, FindsTheMaximaOfItsResults) {
   }
 }
 
-// Results have the same bits for every number of rows, position of the row, thread count and
+// Results must be bit-identical for every number of rows, position of the row, thread count and
 // alignment of x.
 TEST_P(LinearTest, ARowsResultDoesNotDependOnTheBatch) {
   Random random(2);

@@ -57,8 +57,8 @@ bool PackLoraRows(const std::byte* a, ElementType stored, int64_t rows, int64_t 
 bool PackLoraTable(const std::byte* a, ElementType stored, int64_t rank, int64_t vocab_size,
                    ElementType type, void* out);
 
-// Returns the number of F32 scratch elements that the functions below need for `rows` rows of
-// modules whose ranks, each rounded up to kLoraTile, add up to `ranks`.
+// Returns the number of F32 scratch elements that the functions below need for `rows` rows.
+// `ranks`: the sum of the modules' ranks, each rounded up to kLoraTile.
 constexpr int64_t LoraScratchSize(int64_t rows, int64_t ranks) {
   return rows * ranks;
 }

@@ -1,4 +1,4 @@
-// Determines whether two machines compute the same bits.
+// Determines whether two machines compute bit-identical results.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace sluice::kernels {
 
 // A hash of the results of some operators and of the math library, for fixed inputs, with the
 // instruction set in use. Ranks with different fingerprints (because of other libraries or
-// compilers) would not compute the same bits as a single rank.
+// compilers) would not compute results bit-identical to a single rank.
 uint64_t NumericFingerprint();
 // The fingerprint without log1p and tanh, whose results differ between the math libraries of x86-64
 // and aarch64. It is for models that use neither function.

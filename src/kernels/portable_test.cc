@@ -1,5 +1,5 @@
 // Compares the portable kernels with exact definitions, and with stored bits that were computed
-// once. Both tests run on x86-64 and aarch64, so the kernels give the same bits on both.
+// once. Both tests run on x86-64 and aarch64, so the kernels' results are bit-identical on both.
 #include <cmath>
 #include <cstring>
 #include <numeric>

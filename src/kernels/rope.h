@@ -47,7 +47,7 @@ void RopeTable(ThreadPool& pool, std::span<const int32_t> positions,
 
 // Like RopeTable, for rows with a position on each of several axes: positions [axes, rows];
 // frequency i uses the position on axis axes[i]. If a row's positions are equal on all axes, the
-// result has the same bits as that of RopeTable.
+// result is bit-identical to RopeTable's.
 void AxialRopeTable(ThreadPool& pool, std::span<const int32_t> positions, int64_t rows,
                     std::span<const float> frequencies, std::span<const int8_t> axes,
                     float* cos_sin, float amplitude = 1);

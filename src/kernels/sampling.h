@@ -33,7 +33,8 @@ struct DrawCut {
   float smallest = 0;
 };
 // Computes weights[i] = ExpOfMinus of the distance (draw_weights.h), or 0 if the logit cannot be
-// drawn. All instruction sets give the same bits. REQUIRES: no NaN; a finite largest logit.
+// drawn. Results are bit-identical on all instruction sets. REQUIRES: no NaN; a finite largest
+// logit.
 void DrawWeights(std::span<const float> logits, const DrawCut& cut, std::span<float> weights);
 // Computes the sums of blocks of kDrawSumBlock weights; the last block may be shorter. Eight lanes
 // are summed in F32 in ascending order; then the lanes, and the elements after the last whole

@@ -153,7 +153,7 @@ TEST_P(SamplingTest, ArgMaxByBlocksIsArgMax) {
   }
 }
 
-// Every vector version gives the bits of the scalar version.
+// Every vector version must be bit-identical to the scalar version.
 TEST_P(SamplingTest, WeightsOfADrawAreThoseOfThePlainForm) {
   Random random(7);
   for (int64_t count : {1, 7, 255, 256, 300, 1025, 20003}) {

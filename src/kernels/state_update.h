@@ -22,7 +22,7 @@ struct MatrixSnapshot {
 //   w = rate * (v - (decay * k) S);  S = decay * S + k w;  v = q S
 // (Kimi Delta Attention). Sums over the keys are in ascending order. The state after a token
 // depends only on the previous state and on that token, and each column only on its own elements.
-// So results have the same bits for any division of the work. All arrays are F32.
+// So results are bit-identical for any division of the work. All arrays are F32.
 void UpdateState(const StateTokens& tokens, bool corrects, float skip, int64_t key_dim,
                  int64_t head_dim, int64_t begin, int64_t end, float* state,
                  std::span<const MatrixSnapshot> snapshots = {});

@@ -8,13 +8,13 @@
 //   }
 //   SLUICE_VECTOR_KERNEL(SiluMulRow);  // kSiluMulRow(gate, ...) runs the version in use.
 //
-// cpu/ops/silu_mul.cc defines SLUICE_ISA::SiluMulRow with the same parameters; the linker reports
-// one that is missing or differs.
+// cpu/ops/silu_mul.cc defines SLUICE_ISA::SiluMulRow with the same parameters; the linker reports a
+// function that is missing or whose parameters differ.
 //
 // SLUICE_LANE_SUM_KERNEL declares an operator whose vector versions add numbers of different lanes,
-// so that bits depend on the number of lanes; the portable kernels (portable/portable.h) use its
-// scalar version. All other operators have the same bits for any number of lanes: an element of the
-// result depends on the same operations in the same order.
+// so its results depend on the number of lanes; the portable kernels (portable/portable.h) use its
+// scalar version. All other operators are bit-identical for any number of lanes, because an element
+// of the result is computed by the same operations in the same order.
 #pragma once
 
 namespace sluice::kernels {

@@ -52,7 +52,7 @@ struct Kind {
   bool constraint_alone = false;
 };
 
-// Returns every kind of change and of logprobs alone, and several combined.
+// Returns every kind of change and of logprobs separately, and some combinations.
 std::vector<Kind> AllKinds(int64_t cols) {
   const auto token = [cols](int64_t i) { return static_cast<int32_t>(i % cols); };
   std::vector<Kind> kinds;

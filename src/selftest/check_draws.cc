@@ -32,7 +32,7 @@ SamplingParams Params(double temperature, double top_p, int64_t top_k, double mi
   return params;
 }
 
-// Returns settings with no cut, every cut alone, and several combined.
+// Returns settings without cuts, with each kind of cut, and with several cuts.
 std::vector<SamplingParams> AllParams(int64_t cols) {
   std::vector<SamplingParams> all = {Params(1, 1, 0, 0),       Params(0, 1, 0, 0),
                                      Params(0.6, 0.95, 20, 0), Params(1, 0.9, 0, 0),

@@ -6,7 +6,7 @@ namespace sluice {
 namespace {
 
 // Scans numbers in 64-bit words. `kMask`: the exponent bits (for E4M3, all bits except the sign).
-// They are all set exactly if the number is not finite, and only then does adding `kStep` carry
+// They are all set if and only if the number is not finite. Only then does adding `kStep` carry
 // into the number's highest bit, which the mask has cleared.
 template <uint64_t kMask, uint64_t kStep>
 bool Scan(const std::byte* data, int64_t bytes) {

@@ -56,7 +56,7 @@ struct Machine {
   int64_t num_overlapping = 0;   // launches of kernels that may begin before earlier ones end
   int64_t num_wrong_device = 0;  // calls by a thread whose current device was another one
   // Counts memory that was freed, or no longer page-locked, before the copies and fills that use it
-  // were done, and streams that were destroyed before their work was done.
+  // were done. Also counts streams that were destroyed before their work was done.
   int64_t num_gone_too_early = 0;
 };
 Machine& TheMachine();

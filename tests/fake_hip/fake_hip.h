@@ -1,6 +1,6 @@
 // A fake HIP runtime, a library that the program opens instead of AMD's. It simulates a machine of
-// AMD GPUs whose memory is host memory. It reads the code objects that the program loads, checks
-// that they are for its GPU, and runs their kernels with the emulator, from the same source, in
+// AMD GPUs whose memory is host memory. It reads the code objects that the program loads and checks
+// that they are for its GPU. It runs their kernels with the emulator, from the same source, in
 // waves of 64 lanes. Work runs when a caller waits for it. The library also replaces RCCL
 // (SLUICE_RCCL), by the exchanges of emulated devices, and hipBLASLt (SLUICE_HIPBLASLT), by plain
 // products.

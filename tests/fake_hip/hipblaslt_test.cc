@@ -128,7 +128,8 @@ TEST_F(HipBlasLtTest, MultipliesBf16AndE4m3WithScalesOfRows) {
   EXPECT_EQ(library_->Describe(), fmt::format("hipBLASLt 1.2.0 ({})", SLUICE_FAKE_HIP_LIBRARY));
   EXPECT_TRUE(library_->HasRowScales());
   EXPECT_FALSE(library_->HasNvF4());
-  // Five rows use the algorithm of eight rows' bucket only if the library proposes it for five.
+  // Five rows share a bucket with eight rows, but use its algorithm only if the library proposes it
+  // for five rows.
   for (const int64_t m : {8, 5, 6, 64}) {
     for (const bool is_scaled : {false, true}) {
       SCOPED_TRACE(fmt::format("{} rows, scaled: {}", m, is_scaled));

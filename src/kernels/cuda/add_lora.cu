@@ -11,7 +11,7 @@ using device::LoraFactor;
 using device::LoraModulePlace;
 
 constexpr int kLoraRanks = 4;                 // number of rows of A per block
-constexpr unsigned kLoraShrinkThreads = 256;  // maximum; depends only on `cols`
+constexpr unsigned kLoraShrinkThreads = 256;  // maximum; the number in use depends only on `cols`
 constexpr unsigned kLoraExpandThreads = 64;
 constexpr int kLoraLookupThreads = 64;
 constexpr int kLoraShrinkWarps = kLoraShrinkThreads / 32;

@@ -183,8 +183,8 @@ __device__ __forceinline__ float FloatFromBits(uint32_t bits) {
 __device__ __forceinline__ uint32_t BitsOf(float value) {
   return __builtin_bit_cast(uint32_t, value);
 }
-// These GPUs copy at most 4 bytes at a time to shared memory without using registers (gfx950 copies
-// 16), so copies are synchronous here.
+// gfx942 copies at most 4 bytes at a time to shared memory without using registers (gfx950: 16). So
+// copies are synchronous here.
 __device__ __forceinline__ void AsyncCopy16(void* shared, const void* global, bool is_valid) {
   *static_cast<uint4*>(shared) = is_valid ? *static_cast<const uint4*>(global) : uint4{0, 0, 0, 0};
 }

@@ -6,7 +6,7 @@ namespace sluice::kernels::portable {
 namespace {
 
 constexpr int kSumLanes = 8;
-// With one register or several, the operations on each number are the same.
+// The operations on each number are the same, whether the compiler uses one register or several.
 typedef float Eight __attribute__((vector_size(32)));
 
 float SumOf(const float* weights, int begin, int end) {

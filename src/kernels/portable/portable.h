@@ -1,4 +1,4 @@
-// Kernels whose results have the same bits on every CPU with AVX2 and FMA and on every aarch64 CPU,
+// Kernels whose results are bit-identical on every CPU with AVX2 and FMA and on every aarch64 CPU,
 // for receipts that are verified elsewhere (docs/receipts.md).
 //
 // Products are chains of multiply-adds in F32 in ascending order of inputs (linear_inl.h), never

@@ -300,7 +300,7 @@ void AttendRows(const AttentionChunkArgs& args, const Panels& panels, int row, F
   }
 
   // Pairs of positions that all rows see are added for all rows together. The other pairs are added
-  // for each row alone, because a weight of zero would not cancel a NaN.
+  // row by row, because a weight of zero would not cancel a NaN.
   const auto rows = [&](int r) {
     return ValueRows{args.scores + (r - row) * kAttentionChunk,
                      args.out + int64_t{r} * args.value_dim, args.value_dim};

@@ -1,12 +1,11 @@
-// linear with F32 multiply-adds that give the same bits as BF16 dot products (vdpbf16ps), for many
-// rows.
+// linear with F32 multiply-adds, bit-identical to BF16 dot products (vdpbf16ps), for many rows.
 //
 // On Intel's cores (measured on Emerald Rapids), vdpbf16ps adds 32 products in two cycles. In that
 // time, the core starts four F32 multiply-adds of 16 products each: twice as many products.
 // vdpbf16ps first adds the product of the second numbers of a pair, then the product of the first
 // numbers. Each addition rounds to nearest; subnormal inputs count as zero, and subnormal results
 // become zero. A product of two BF16 numbers is exact in F32, so multiply-adds in this order, with
-// MXCSR's flush-to-zero and denormals-are-zero, give the same bits.
+// MXCSR's flush-to-zero and denormals-are-zero, give bit-identical results.
 #include "kernels/cpu/avx512/simd.h"
 #include "kernels/cpu/avx512_bf16/kernels.h"
 

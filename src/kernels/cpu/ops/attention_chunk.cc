@@ -158,8 +158,8 @@ void AttendRows(const AttentionChunkArgs& args, int row) {
   const int last_limit = args.limits[last];
   Score<kBf16, kRows>(args, row, first_start, last_limit);
   for (int r = row; r <= last; ++r) Softmax(args, r);
-  // Positions that all rows see are added for all rows together, the other positions for each row
-  // alone, because a weight of zero would not cancel a NaN.
+  // Positions that all rows see are added for all rows together. The other positions are added row
+  // by row, because a weight of zero would not cancel a NaN.
   if (last_start >= first_limit) {
     for (int r = row; r <= last; ++r)
       AddAllValues<kBf16, 1>(args, r, args.starts[r], args.limits[r], true);
