@@ -65,9 +65,9 @@ const ModelFamily kAfmoe = {
     afmoe::kDefaults,
     afmoe::Read,
     {.models = "Trinity Nano, Mini, Large",
-     .operators = "norms before and after sublayers, and of heads; a gate after attention; "
-                  "windows; no rope in layers without a window; scaled embeddings; experts chosen "
-                  "by sigmoids with a selection bias, with scaled weights; a shared expert",
+     .operators = "norms before and after sublayers; per-head norms; a gate after attention; "
+                  "windows; no rope in layers without a window; scaled embeddings; experts with a "
+                  "sigmoid router, a selection bias and scaled routing weights; a shared expert",
      .golden = "tiny-afmoe",
      .error = 7.8e-07}};
 

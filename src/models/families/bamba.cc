@@ -42,7 +42,7 @@ const ModelFamily kBamba = {
     bamba::kDefaults,
     bamba::Read,
     {.models = "Bamba 9B",
-     .operators = "Mamba-2 instead of most attention; rope on half of each head",
+     .operators = "Mamba-2 instead of attention in most layers; rope on half of each head",
      .golden = "tiny-bamba",
      .error = 7.2e-07}};
 

@@ -93,10 +93,10 @@ const ModelFamily kBeam = {
     beam::kDefaults,
     beam::Read,
     {.models = "Beam 1.0 501B-A23B",
-     .operators = "norms before and after sublayers, and of heads; a gate after attention; "
+     .operators = "norms before and after sublayers; per-head norms; a gate after attention; "
                   "windows; layers without a window have a temperature instead of rope; residual "
-                  "weights that decrease with depth; experts chosen by sigmoids with a selection "
-                  "bias, in groups; a soft cap of the logits",
+                  "weights that decrease with depth; experts with a group-limited sigmoid router "
+                  "and a selection bias; a soft cap of the logits",
      .golden = "tiny-beam",
      .error = 6.5e-07}};
 

@@ -176,8 +176,8 @@ const ModelFamily kCohere = {
     cohere::DefaultsOf(500000),
     cohere::ReadCohere,
     {.models = "Command R 35B, R+ 104B, Aya 23 and Expanse",
-     .operators = "layer norms without biases, in R+ also of heads; attention and MLP in parallel; "
-                  "interleaved rope; scaled logits",
+     .operators = "layer norms without biases; in R+ also per-head norms; attention and MLP in "
+                  "parallel; interleaved rope; scaled logits",
      .golden = "tiny-cohere, tiny-cohere-heads",
      .error = 7.6e-07}};
 const ModelFamily kCohere2 = {
@@ -194,27 +194,28 @@ const ModelFamily kCohereCompassText = {
     "cohere_compass_text",
     cohere::DefaultsOf(10000),
     cohere::ReadCompass,
-    {.models = "the text models",
-     .operators = "like Cohere 2, with rope over halves of a head; each kind of layer has its own "
-                  "rope or none",
+    {.models = "the text model of North Micro Vision",
+     .operators =
+         "like Cohere 2, with non-interleaved rope; each kind of layer has its own rope or none",
      .golden = "tiny-cohere-compass",
      .error = 4.1e-07}};
-const ModelFamily kCohereCompass = {.architecture = "CohereCompassForConditionalGeneration",
-                                    .model_type = "cohere_compass",
-                                    .defaults = {.tie_word_embeddings = true, .is_nested = true},
-                                    .read = nullptr,
-                                    .notes = {.models = "North Micro Vision",
-                                              .operators = "the text part: as "
-                                                           "CohereCompassForCausalLM"},
-                                    .text_types = cohere::kCompassTexts};
+const ModelFamily kCohereCompass = {
+    .architecture = "CohereCompassForConditionalGeneration",
+    .model_type = "cohere_compass",
+    .defaults = {.tie_word_embeddings = true, .is_nested = true},
+    .read = nullptr,
+    .notes = {.models = "North Micro Vision",
+              .operators = "the text part: like CohereCompassForCausalLM"},
+    .text_types = cohere::kCompassTexts};
 const ModelFamily kCohere2Moe = {
     "Cohere2MoeForCausalLM",
     "cohere2_moe",
     cohere::DefaultsOf(10000, 128),
     cohere::ReadCohere2Moe,
     {.models = "Command A+ (05-2026)",
-     .operators = "like Cohere 2, with RMS norms if configured; experts chosen by softmax or "
-                  "sigmoids, added to or averaged with shared experts",
+     .operators =
+         "like Cohere 2, with RMS norms if configured; experts with a softmax or sigmoid router; "
+         "their result is added to the shared experts' result, or averaged with it",
      .golden = "tiny-cohere2-moe, tiny-cohere2-moe-sum",
      .error = 4.2e-07}};
 

@@ -128,8 +128,8 @@ const ModelFamily kDbrx = {
     dbrx::kDefaults,
     dbrx::Read,
     {.models = "DBRX 132B-A36B",
-     .operators =
-         "layer norms; q, k and v in one tensor, clamped; experts chosen by softmax, normalized",
+     .operators = "layer norms; q, k and v in one tensor, with clamped values; experts with a "
+                  "softmax router and normalized routing weights",
      .golden = "tiny-dbrx",
      .error = 6e-07}};
 

@@ -194,23 +194,25 @@ constexpr ConfigDefaults NestedV3() {
 }  // namespace
 }  // namespace deepseek
 
-const ModelFamily kDeepseekV2 = {"DeepseekV2ForCausalLM",
-                                 "deepseek_v2",
-                                 deepseek::kV2Defaults,
-                                 deepseek::ReadV2,
-                                 {.models = "DeepSeek V2, V2-Lite, V2.5",
-                                  .operators = "latent attention; experts chosen by softmax, in "
-                                               "groups ranked by their best expert; shared experts",
-                                  .golden = "tiny-deepseek-v2",
-                                  .error = 8.7e-07}};
+const ModelFamily kDeepseekV2 = {
+    "DeepseekV2ForCausalLM",
+    "deepseek_v2",
+    deepseek::kV2Defaults,
+    deepseek::ReadV2,
+    {.models = "DeepSeek V2, V2-Lite, V2.5",
+     .operators = "latent attention; experts with a softmax router, limited to the groups with the "
+                  "best experts; shared experts",
+     .golden = "tiny-deepseek-v2",
+     .error = 8.7e-07}};
 const ModelFamily kDeepseekV3 = {
     "DeepseekV3ForCausalLM",
     "deepseek_v3",
     deepseek::kV3Defaults,
     deepseek::ReadV3,
     {.models = "DeepSeek V3, R1, V3.1; Kimi K2",
-     .operators = "latent attention with 576 numbers per token in the cache; experts chosen by "
-                  "sigmoids with a selection bias, in groups, with scaled weights; a shared expert",
+     .operators =
+         "latent attention with 576 numbers per token in the cache; experts with a group-limited "
+         "sigmoid router, a selection bias and scaled routing weights; a shared expert",
      .golden = "tiny-deepseek-v3",
      .error = 7.2e-07},
     nullptr,
@@ -221,8 +223,8 @@ const ModelFamily kGlm4MoeLite = {
     deepseek::kGlmLiteDefaults,
     deepseek::ReadGlmLite,
     {.models = "GLM-4.7-Flash",
-     .operators = "latent attention; experts chosen by sigmoids with a selection bias, with scaled "
-                  "weights; a shared expert",
+     .operators = "latent attention; experts with a sigmoid router, a selection bias and scaled "
+                  "routing weights; a shared expert",
      .golden = "tiny-glm4-lite",
      .error = 1e-06}};
 
@@ -232,9 +234,8 @@ const ModelFamily kKimiK25 = {
     deepseek::NestedV3(),
     deepseek::ReadV3,
     {.models = "Kimi K2.5 and later",
-     .operators =
-         "text like DeepseekV3ForCausalLM; images: MoonViT, a table by cubics and 2-D rope, "
-         "two norms, two matrices",
+     .operators = "text like DeepseekV3ForCausalLM; images: MoonViT, positions from a table with "
+                  "bicubic interpolation, 2-D rope, two norms, two projections",
      .golden = "tiny-kimi-k25",
      .error = 1.1e-06},
     nullptr,

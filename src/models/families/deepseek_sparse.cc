@@ -174,7 +174,7 @@ const ModelFamily kDeepseekV32 = {
     deepseek_sparse::kV32Defaults,
     deepseek_sparse::ReadV32,
     {.models = "DeepSeek V3.2",
-     .operators = "like DeepSeek V3, with attention to the positions that an indexer chooses; 128 "
+     .operators = "like DeepSeek V3, with attention only to positions that an indexer selects; 128 "
                   "more numbers per token in a layer's cache",
      .golden = "tiny-deepseek-v32",
      .error = 8.4e-07}};
@@ -184,7 +184,7 @@ const ModelFamily kGlmMoeDsa = {
     deepseek_sparse::kGlmDsaDefaults,
     deepseek_sparse::ReadGlmDsa,
     {.models = "GLM-5, 5.1, 5.2",
-     .operators = "like DeepSeek V3.2, with indexers that layers may share",
+     .operators = "like DeepSeek V3.2, in which several layers may share an indexer",
      .golden = "tiny-glm-dsa",
      .error = 9.7e-07}};
 

@@ -312,10 +312,11 @@ const ModelFamily kDeepseekV4 = {
     deepseek_v4::kDefaults,
     deepseek_v4::Read,
     {.models = "DeepSeek V4 Flash, V4 Pro",
-     .operators = "four residual streams; attention to a window and to entries of 4 tokens, which "
-                  "an indexer chooses, or of 128; output projections of groups of heads; sinks; "
-                  "experts given by the token, or chosen by the square root of softplus with a "
-                  "selection bias, with scaled weights; a shared expert",
+     .operators = "four residual streams; attention to a window, and to entries that summarize 4 "
+                  "or 128 tokens; an indexer selects the entries of 4 tokens; separate output "
+                  "projections for groups of heads; sinks; experts with a sqrt(softplus) router, a "
+                  "selection bias and scaled routing weights; in some layers the token id "
+                  "determines the experts; a shared expert",
      .golden = "tiny-deepseek-v4, tiny-deepseek-v4-fp8",
      .error = 1.4e-06}};
 

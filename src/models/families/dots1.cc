@@ -72,8 +72,8 @@ const ModelFamily kDots1 = {
     dots1::Read,
     {.models = "dots.llm1 142B-A14B",
      .operators =
-         "per-head norms; experts chosen by sigmoids with a selection bias, in groups, with scaled "
-         "weights; a shared expert; a window in the upper layers, if configured",
+         "per-head norms; experts with a group-limited sigmoid router, a selection bias and scaled "
+         "routing weights; a shared expert; a window in the upper layers, if configured",
      .golden = "tiny-dots1",
      .error = 7.1e-07}};
 

@@ -120,14 +120,15 @@ const ModelFamily kErnie4_5 = {"Ernie4_5ForCausalLM",
                                 .operators = "interleaved rope",
                                 .golden = "tiny-ernie",
                                 .error = 4.3e-07}};
-const ModelFamily kErnie4_5Moe = {"Ernie4_5_MoeForCausalLM",
-                                  "ernie4_5_moe",
-                                  ernie4_5::kMoeDefaults,
-                                  ernie4_5::ReadMoe,
-                                  {.models = "ERNIE 4.5 21B-A3B, 300B-A47B",
-                                   .operators = "interleaved rope; experts chosen by softmax with "
-                                                "a selection bias, normalized, and a shared expert",
-                                   .golden = "tiny-ernie-moe",
-                                   .error = 9.6e-07}};
+const ModelFamily kErnie4_5Moe = {
+    "Ernie4_5_MoeForCausalLM",
+    "ernie4_5_moe",
+    ernie4_5::kMoeDefaults,
+    ernie4_5::ReadMoe,
+    {.models = "ERNIE 4.5 21B-A3B, 300B-A47B",
+     .operators = "interleaved rope; experts with a softmax router, a selection bias and "
+                  "normalized routing weights; a shared expert",
+     .golden = "tiny-ernie-moe",
+     .error = 9.6e-07}};
 
 }  // namespace sluice

@@ -85,7 +85,7 @@ const ModelFamily kExaone4 = {
     exaone::ReadExaone4,
     {.models = "EXAONE 4.0 1.2B, 32B",
      .operators =
-         "norms only after sublayers, and of heads; windows; no rope in layers without a window",
+         "norms only after sublayers; per-head norms; windows; no rope in layers without a window",
      .golden = "tiny-exaone4, tiny-exaone4-full",
      .error = 1.1e-06}};
 const ModelFamily kExaoneMoe = {
@@ -94,8 +94,8 @@ const ModelFamily kExaoneMoe = {
     exaone::DefaultsOf(1, 53),
     exaone::ReadExaoneMoe,
     {.models = "K-EXAONE 236B-A23B",
-     .operators = "per-head norms; windows; no rope in layers without a window; experts chosen by "
-                  "sigmoids with a selection bias, with scaled weights; a shared expert",
+     .operators = "per-head norms; windows; no rope in layers without a window; experts with a "
+                  "sigmoid router, a selection bias and scaled routing weights; a shared expert",
      .golden = "tiny-exaone-moe",
      .error = 7e-07}};
 

@@ -117,7 +117,8 @@ const ModelFamily kFalconH1 = {
     falcon_h1::kDefaults,
     falcon_h1::Read,
     {.models = "Falcon-H1 0.5B, 1.5B, 3B, 7B, 34B",
-     .operators = "Mamba-2 in parallel with attention in every layer; factors on most activations",
+     .operators =
+         "Mamba-2 in parallel with attention in every layer; multipliers for most activations",
      .golden = "tiny-falcon-h1",
      .error = 8.6e-07}};
 

@@ -70,7 +70,7 @@ const ModelFamily kFlint = {
     flint::Read,
     {.models = "Flint",
      .operators = "per-head norms; attention sinks; windows; no rope in layers without a window; "
-                  "experts chosen by sigmoids, normalized, and a shared expert",
+                  "experts with a sigmoid router and normalized routing weights; a shared expert",
      .golden = "tiny-flint",
      .error = 1.8e-06}};
 

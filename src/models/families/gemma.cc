@@ -39,7 +39,7 @@ const ModelFamily kGemma = {"GemmaForCausalLM",
                             gemma::kDefaults,
                             gemma::Read,
                             {.models = "Gemma 2B, 7B; CodeGemma",
-                             .operators = "GELU; norms with 1 + w; scaled embeddings",
+                             .operators = "GELU; norms that scale by 1 + w; scaled embeddings",
                              .golden = "tiny-gemma",
                              .error = 2e-06}};
 

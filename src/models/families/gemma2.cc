@@ -76,8 +76,8 @@ const ModelFamily kGemma2 = {
     gemma2::kDefaults,
     gemma2::Read,
     {.models = "Gemma 2 2B, 9B, 27B",
-     .operators = "GELU; norms with 1 + w before and after sublayers; scaled embeddings; soft caps "
-                  "of scores and logits; a window in every second layer",
+     .operators = "GELU; norms that scale by 1 + w before and after sublayers; scaled embeddings; "
+                  "soft caps of scores and logits; a window in every second layer",
      .golden = "tiny-gemma2",
      .error = 1.8e-06}};
 

@@ -103,8 +103,8 @@ const ModelFamily kGemma3 = {
     gemma3::DefaultsOf(false),
     gemma3::Read,
     {.models = "Gemma 3 270M, 1B",
-     .operators = "GELU; norms with 1 + w before and after sublayers, and of heads; scaled "
-                  "embeddings; windows with their own rope",
+     .operators = "GELU; norms that scale by 1 + w before and after sublayers and per head; scaled "
+                  "embeddings; windows in some layers, with their own rope",
      .golden = "tiny-gemma3, tiny-gemma3-cap",
      .error = 5.3e-06}};
 const ModelFamily kGemma3Nested = {

@@ -293,11 +293,11 @@ const ModelFamily kGemma4 = {
     "gemma4_text",
     gemma4::DefaultsOf(false),
     gemma4::Read,
-    {.models = "the text models",
-     .operators = "GELU; norms before and after sublayers, and of the heads of q, k and v; scaled "
-                  "embeddings; windows with their own rope; wider heads in the other layers; "
-                  "per-layer embeddings; keys and values shared by layers; values equal to keys; "
-                  "experts in parallel with the MLP",
+    {.models = "the text models of Gemma 4",
+     .operators = "GELU; norms before and after sublayers; per-head norms of q, k and v; scaled "
+                  "embeddings; windows in some layers, with their own rope; wider heads in layers "
+                  "without a window; per-layer embeddings; layers that share keys and values; "
+                  "values equal to keys; experts in parallel with the MLP",
      .golden = "tiny-gemma4-shared, tiny-gemma4-experts",
      .error = 6.8e-06}};
 // Models for text and images whose text part this is.
@@ -307,7 +307,7 @@ const ModelFamily kGemma4Nested = {"Gemma4ForConditionalGeneration",
                                    gemma4::ReadNested,
                                    {.models = "Gemma 4 E2B, E4B, 26B-A4B, 31B",
                                     .operators = "like Gemma4ForCausalLM; images: two tables of "
-                                                 "positions, 2-D rope, means of patches",
+                                                 "positions, 2-D rope, average pooling of patches",
                                     .golden = "tiny-gemma4-vision, tiny-gemma4-e-vision",
                                     .error = 1.8e-06}};
 const ModelFamily kGemma4Unified = {

@@ -116,7 +116,7 @@ const ModelFamily kGlmOcr = {
     glm4::ReadGlmOcr,
     {.models = "GLM-OCR",
      .operators = "like GLM-4-0414 without biases; M-RoPE (time, row, column); images: RMS norms, "
-                  "also of heads, 2-D rope, a merging convolution",
+                  "per-head norms, 2-D rope, a merging convolution",
      .golden = "tiny-glm-ocr",
      .error = 3.3e-06}};
 

@@ -139,8 +139,8 @@ const ModelFamily kGlm4Moe = {
     glm4_moe::kDefaults,
     glm4_moe::Read,
     {.models = "GLM-4.5 Air, GLM-4.5, 4.6",
-     .operators = "rope on half of a head; experts chosen by sigmoids with a selection bias, in "
-                  "groups, with scaled weights; a shared expert",
+     .operators = "rope on half of a head; experts with a group-limited sigmoid router, a "
+                  "selection bias and scaled routing weights; a shared expert",
      .golden = "tiny-glm4-moe, tiny-glm4-moe-groups",
      .error = 8.7e-07}};
 const ModelFamily kGlm4vMoe = {

@@ -13,7 +13,7 @@ namespace {
 
 // Reads the fields that all these families share. `first`: row of position 0 in the table.
 Status ReadCommon(const JsonFields& fields, int64_t first, ModelConfig& config) {
-  RETURN_IF_ERROR(RefuseField(fields, "add_cross_attention", "attention to another sequence"));
+  RETURN_IF_ERROR(RefuseField(fields, "add_cross_attention", "cross-attention"));
   if (config.rope.scaling) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("rope_scaling is not supported by {}, whose positions are learnt",
@@ -169,7 +169,7 @@ Status ReadOpt(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto norm_before, fields.Bool("do_layer_norm_before"));
   if (!norm_before.value_or(true)) {
     return Fail(ErrorCode::kUnsupported,
-                "do_layer_norm_before false is not supported: norms of sums after sublayers",
+                "do_layer_norm_before false is not supported: norms after the residual sum",
                 "do_layer_norm_before");
   }
   ASSIGN_OR_RETURN(const auto width, fields.Integer("word_embed_proj_dim", 1, kMaxConfigWidth));

@@ -51,7 +51,7 @@ Result<int64_t> ReadFalconKeys(const JsonFields& fields, bool is_new, ModelConfi
 
 // Source: transformers' FalconConfig, FalconAttention and FalconDecoderLayer.
 Status ReadFalcon(const JsonFields& fields, ModelConfig& config) {
-  RETURN_IF_ERROR(RefuseField(fields, "alibi", "positions by ALiBi"));
+  RETURN_IF_ERROR(RefuseField(fields, "alibi", "ALiBi position biases"));
   ASSIGN_OR_RETURN(const auto new_decoder, fields.Bool("new_decoder_architecture"));
   ASSIGN_OR_RETURN(const auto parallel, fields.Bool("parallel_attn"));
   ASSIGN_OR_RETURN(const auto norms, fields.Integer("num_ln_in_parallel_attn", 1, 2));
@@ -257,7 +257,7 @@ const ModelFamily kPersimmon = {
     gpt_neox::kPersimmonDefaults,
     gpt_neox::ReadPersimmon,
     {.models = "Persimmon 8B",
-     .operators = "layer norms, also of heads; q, k and v in one tensor; rope on half of a head; "
+     .operators = "layer norms, also per head; q, k and v in one tensor; rope on half of a head; "
                   "an MLP without a gate, squared ReLU",
      .golden = "tiny-persimmon",
      .error = 6.3e-07}};

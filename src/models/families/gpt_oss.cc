@@ -64,7 +64,7 @@ const ModelFamily kGptOss = {"GptOssForCausalLM",
                              gpt_oss::Read,
                              {.models = "gpt-oss 20B, 120B",
                               .operators = "attention sinks; a window in every second layer; YaRN; "
-                                           "experts with biases, clamped SwiGLU",
+                                           "experts with biases and clamped SwiGLU",
                               .golden = "tiny-gpt-oss, tiny-gpt-oss-mxfp4",
                               .error = 7.7e-07}};
 

@@ -9,7 +9,7 @@ namespace {
 
 // Source: transformers' GPTJConfig, GPTJAttention and GPTJBlock.
 Status Read(const JsonFields& fields, ModelConfig& config) {
-  RETURN_IF_ERROR(RefuseField(fields, "add_cross_attention", "attention to another sequence"));
+  RETURN_IF_ERROR(RefuseField(fields, "add_cross_attention", "cross-attention"));
   ASSIGN_OR_RETURN(const auto width, fields.Integer("n_inner", 1, kMaxConfigWidth));
   config.intermediate_size = width.value_or(4 * config.hidden_size);
   if (config.spec.tied_head) {

@@ -237,8 +237,8 @@ const ModelFamily kGraniteSwa = {
     granite::kSwaDefaults,
     granite::ReadSwa,
     {.models = "Granite Swash 2B",
-     .operators = "like Granite 3; attention sinks; windows in three of "
-                  "four layers, with their own ropes or without rope",
+     .operators = "like Granite 3; attention sinks; windows in three of four layers, with their "
+                  "own rope or without rope",
      .golden = "tiny-granite-swa",
      .error = 3.4e-06}};
 const ModelFamily kGraniteMoeSwa = {
@@ -247,8 +247,8 @@ const ModelFamily kGraniteMoeSwa = {
     granite::kDefaults,
     granite::ReadMoeSwa,
     {.models = "Granite Swash 3B-A600M",
-     .operators =
-         "like Granite Swash; experts chosen by softmax, normalized, in parallel with an MLP",
+     .operators = "like Granite Swash; experts with a softmax router and normalized routing "
+                  "weights, in parallel with an MLP",
      .golden = "tiny-granitemoe-swa",
      .error = 8e-07}};
 const ModelFamily kHyperClovaX = {"HyperCLOVAXForCausalLM",
@@ -259,21 +259,22 @@ const ModelFamily kHyperClovaX = {"HyperCLOVAXForCausalLM",
                                    .operators = "like Granite 3; norms after sublayers",
                                    .golden = "tiny-hyperclovax",
                                    .error = 8.1e-07}};
-const ModelFamily kGranite = {"GraniteForCausalLM",
-                              "granite",
-                              granite::kDefaults,
-                              granite::Read,
-                              {.models = "Granite 3.0 to 3.3, 2B and 8B",
-                               .operators = "factors on embeddings, residual, scores and logits",
-                               .golden = "tiny-granite",
-                               .error = 2.7e-06}};
+const ModelFamily kGranite = {
+    "GraniteForCausalLM",
+    "granite",
+    granite::kDefaults,
+    granite::Read,
+    {.models = "Granite 3.0 to 3.3, 2B and 8B",
+     .operators = "multipliers for embeddings, residual, scores and logits",
+     .golden = "tiny-granite",
+     .error = 2.7e-06}};
 const ModelFamily kGraniteMoe = {
     "GraniteMoeForCausalLM",
     "granitemoe",
     granite::kDefaults,
     granite::ReadMoe,
     {.models = "Granite 3.0 and 3.1 1B-A400M, 3B-A800M",
-     .operators = "like Granite 3; experts chosen by softmax, normalized",
+     .operators = "like Granite 3; experts with a softmax router and normalized routing weights",
      .golden = "tiny-granitemoe",
      .error = 5.2e-06}};
 const ModelFamily kGraniteMoeShared = {
@@ -292,9 +293,8 @@ const ModelFamily kGraniteHybrid = {
     granite::ReadHybrid,
     {.models = "Granite 4.0 Micro, Tiny, Small, 1B, 350M, with "
                "and without H",
-     .operators =
-         "like Granite 3; Mamba-2 instead of most attention; with and without rope; experts "
-         "in parallel with the MLP",
+     .operators = "like Granite 3; Mamba-2 instead of attention in most layers; with and without "
+                  "rope; experts in parallel with the MLP",
      .golden = "tiny-granite4, tiny-granite4-experts, "
                "tiny-granite4-hybrid",
      .error = 8.1e-06}};

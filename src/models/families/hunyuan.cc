@@ -114,26 +114,27 @@ const ModelFamily kHunYuanDenseV1 = {
     hunyuan::kDefaults,
     hunyuan::ReadDense,
     {.models = "Hunyuan 0.5B, 1.8B, 4B, 7B",
-     .operators = "per-head norms after rope; rope whose base is raised by alpha",
+     .operators = "per-head norms after rope; rope with a base that `alpha` increases",
      .golden = "tiny-hunyuan",
      .error = 6.8e-07}};
-const ModelFamily kHunYuanMoeV1 = {
-    "HunYuanMoEV1ForCausalLM",
-    "hunyuan_v1_moe",
-    hunyuan::kDefaults,
-    hunyuan::ReadMoe,
-    {.models = "Hunyuan A13B",
-     .operators = "like Hunyuan; experts chosen by softmax, normalized, and a shared expert",
-     .golden = "tiny-hunyuan-moe",
-     .error = 7.7e-07}};
-const ModelFamily kHyV3 = {"HYV3ForCausalLM",
-                           "hy_v3",
-                           hunyuan::kHy3Defaults,
-                           hunyuan::ReadHy3,
-                           {.models = "Hy3",
-                            .operators = "per-head norms; experts chosen by sigmoids with a "
-                                         "selection bias, with scaled weights; a shared expert",
-                            .golden = "tiny-hy3",
-                            .error = 7.6e-07}};
+const ModelFamily kHunYuanMoeV1 = {"HunYuanMoEV1ForCausalLM",
+                                   "hunyuan_v1_moe",
+                                   hunyuan::kDefaults,
+                                   hunyuan::ReadMoe,
+                                   {.models = "Hunyuan A13B",
+                                    .operators = "like Hunyuan; experts with a softmax router and "
+                                                 "normalized routing weights; a shared expert",
+                                    .golden = "tiny-hunyuan-moe",
+                                    .error = 7.7e-07}};
+const ModelFamily kHyV3 = {
+    "HYV3ForCausalLM",
+    "hy_v3",
+    hunyuan::kHy3Defaults,
+    hunyuan::ReadHy3,
+    {.models = "Hy3",
+     .operators = "per-head norms; experts with a sigmoid router, a selection bias and scaled "
+                  "routing weights; a shared expert",
+     .golden = "tiny-hy3",
+     .error = 7.6e-07}};
 
 }  // namespace sluice
