@@ -33,7 +33,7 @@ Status RefuseOthers(const JsonFields& params) {
     return Another("model_type", fmt::format("expected transformer, found {}", ShortName(*type)));
   ASSIGN_OR_RETURN(const json::Value* multimodal, params.Object("multimodal"));
   if (multimodal != nullptr && multimodal->Find("whisper_model_args") != nullptr)
-    return Another("multimodal.whisper_model_args", "a tower of sound");
+    return Another("multimodal.whisper_model_args", "an audio tower");
   for (const char* key : {"ada_rms_norm_t_cond", "use_biases", "use_qk_norm", "attention_sinks"}) {
     ASSIGN_OR_RETURN(const auto is_set, params.Bool(key));
     if (is_set.value_or(false)) return Another(key, "expected false or no such key, found true");

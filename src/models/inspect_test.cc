@@ -82,15 +82,14 @@ TEST(InspectTest, NamesTheOperatorsThatAnUnknownArchitectureNeeds) {
   const auto report = InspectModel(folder.path());
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_THAT(report->missing_operators,
-              ::testing::ElementsAre("state space layers of the first Mamba (mamba_dt_rank)",
+              ::testing::ElementsAre("Mamba-1 state space layers (mamba_dt_rank)",
                                      "several residual streams (altup_num_inputs)",
                                      "another activation (hidden_act tanh)",
                                      "layers of kind linear_attention (layer_types)",
                                      "rope of another type (rope_parameters proportional)",
                                      "heads wider than 512 (head_dim)"));
-  EXPECT_THAT(
-      FormatText(*report),
-      HasSubstr("it needs          state space layers of the first Mamba (mamba_dt_rank)\n"));
+  EXPECT_THAT(FormatText(*report),
+              HasSubstr("it needs          Mamba-1 state space layers (mamba_dt_rank)\n"));
   EXPECT_EQ(ToJson(*report).Find("missing_operators")->as_array().size(), 6u);
 }
 
@@ -132,19 +131,19 @@ TEST(InspectTest, NamesTheModulesThatNoFamilyHas) {
               ::testing::ElementsAre("a module mlp.c_new (in its layers)"));
   EXPECT_THAT(MissingOperators(R"({"architectures": ["BloomForCausalLM"], "model_type": "bloom",
                 "layer_norm_epsilon": 1e-5})"),
-              ::testing::ElementsAre("positions by ALiBi (model_type bloom)"));
+              ::testing::ElementsAre("ALiBi position biases (model_type bloom)"));
 }
 
 TEST(InspectTest, NamesTowersAndUnevenHeads) {
-  EXPECT_THAT(MissingOperators(R"({"architectures": ["SomeVLForConditionalGeneration"],
+  EXPECT_THAT(
+      MissingOperators(R"({"architectures": ["SomeVLForConditionalGeneration"],
                 "model_type": "some_vl", "vision_config": {"hidden_size": 8}, "audio_config": {},
                 "text_config": {"model_type": "qwen3", "head_dim": 128, "v_head_dim": 192}})"),
-              ::testing::ElementsAre("values wider than keys (v_head_dim 192 beside head_dim 128)",
-                                     "a tower of images (vision_config)",
-                                     "a tower of sound (audio_config)"));
+      ::testing::ElementsAre("values wider than keys (v_head_dim 192 beside head_dim 128)",
+                             "an image tower (vision_config)", "an audio tower (audio_config)"));
   EXPECT_THAT(MissingOperators(R"({"architectures": ["SparseForCausalLM"], "model_type": "sparse",
                 "sparse_block_size": 16, "rnn_units": 8, "hidden_act": "gelu"})"),
-              ::testing::ElementsAre("attention to blocks of positions (sparse_block_size)",
+              ::testing::ElementsAre("block-sparse attention (sparse_block_size)",
                                      "recurrent layers (rnn_units)"));
   // The text part of this architecture is supported.
   EXPECT_THAT(MissingOperators(R"({"architectures": ["Gemma3ForConditionalGeneration"],
@@ -157,7 +156,7 @@ TEST(InspectTest, NamesWhatAnUnknownEncoderNeeds) {
   EXPECT_THAT(
       MissingOperators(R"({"architectures": ["MPNetModel"], "model_type": "mpnet",
                 "hidden_act": "gelu", "layer_norm_eps": 1e-5, "relative_attention_num_buckets": 32})"),
-      ::testing::ElementsAre("attention to relative positions (relative_attention_num_buckets)"));
+      ::testing::ElementsAre("attention with relative positions (relative_attention_num_buckets)"));
   EXPECT_THAT(MissingOperators(R"({"architectures": ["JinaBertModel"], "model_type": "other",
                 "type_vocab_size": 2, "hidden_act": "gelu", "position_embedding_type": "alibi"})"),
               ::testing::ElementsAre("positions of another kind (position_embedding_type alibi)"));
@@ -166,17 +165,17 @@ TEST(InspectTest, NamesWhatAnUnknownEncoderNeeds) {
 TEST(InspectTest, ReadsTheNumbersThatPythonWritesAndJsonDoesNotKnow) {
   EXPECT_THAT(MissingOperators(R"({"architectures": ["JambaForCausalLM"], "mamba_dt_rank": 16,
                 "time_step_limit": [0.0, Infinity], "note": "Infinity, \" NaN"})"),
-              ::testing::ElementsAre("state space layers of the first Mamba (mamba_dt_rank)"));
+              ::testing::ElementsAre("Mamba-1 state space layers (mamba_dt_rank)"));
 }
 
 TEST(InspectTest, TellsTheFirstMambaFromTheSecond) {
   EXPECT_THAT(
       MissingOperators(R"({"architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2",
                 "time_step_rank": 256, "num_heads": 128, "n_groups": 8, "state_size": 128})"),
-      ::testing::ElementsAre("layers that keep states, without any attention (state_size)"));
+      ::testing::ElementsAre("layers with a state, in a model without attention (state_size)"));
   EXPECT_THAT(
       MissingOperators(R"({"architectures": ["FalconMambaForCausalLM"], "time_step_rank": 48})"),
-      ::testing::ElementsAre("state space layers of the first Mamba (time_step_rank)"));
+      ::testing::ElementsAre("Mamba-1 state space layers (time_step_rank)"));
 }
 
 // The plan is made from the configuration and the headers of the existing files.

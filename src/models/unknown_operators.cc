@@ -21,52 +21,52 @@ struct Sign {
 };
 
 constexpr auto kSigns = std::to_array<Sign>({
-    {"mamba_dt_rank", "state space layers of the first Mamba"},
-    {"time_step_rank", "state space layers of the first Mamba"},
-    {"state_size", "layers that keep states, without any attention"},
-    {"kda_lower_bound", "linear attention of Kimi"},
-    {"linear_head_dim", "linear attention of Kimi"},
+    {"mamba_dt_rank", "Mamba-1 state space layers"},
+    {"time_step_rank", "Mamba-1 state space layers"},
+    {"state_size", "layers with a state, in a model without attention"},
+    {"kda_lower_bound", "Kimi's linear attention"},
+    {"linear_head_dim", "Kimi's linear attention"},
     {"lru_width", "recurrent layers"},
     {"rwkv_version", "recurrent layers"},
-    {"alibi", "positions by ALiBi"},
-    {"relative_attention", "attention to relative positions"},
-    {"relative_attention_num_buckets", "attention to relative positions"},
-    {"mrope_section", "rope of several dimensions"},
+    {"alibi", "ALiBi position biases"},
+    {"relative_attention", "attention with relative positions"},
+    {"relative_attention_num_buckets", "attention with relative positions"},
+    {"mrope_section", "multi-dimensional rope"},
     {"is_encoder_decoder", "an encoder"},
     {"num_zero_experts", "experts that compute nothing"},
     {"altup_num_inputs", "several residual streams"},
     {"hc_mult", "several residual streams"},
-    {"sparse_block_size", "attention to blocks of positions"},
-    {"sparse_mode", "attention to blocks of positions"},
-    {"sparse_attention", "attention to blocks of positions"},
-    {"sparse_config", "attention to blocks of positions"},
-    {"blocksparse_block_size", "attention to blocks of positions"},
-    {"compress_block", "attention to blocks of positions"},
-    {"index_topk_blocks", "attention to blocks of positions"},
-    {"block_per_row", "attention to blocks of positions"},
-    {"attention_window", "attention to windows on both sides and to chosen tokens"},
-    {"hash_code_len", "attention by hashes"},
-    {"num_hashes", "attention by hashes"},
-    {"keep_window_size", "attention to positions that values choose"},
-    {"lambda_std_dev", "the difference of two attentions"},
-    {"position_bias_num_buckets", "attention to relative positions"},
+    {"sparse_block_size", "block-sparse attention"},
+    {"sparse_mode", "block-sparse attention"},
+    {"sparse_attention", "block-sparse attention"},
+    {"sparse_config", "block-sparse attention"},
+    {"blocksparse_block_size", "block-sparse attention"},
+    {"compress_block", "block-sparse attention"},
+    {"index_topk_blocks", "block-sparse attention"},
+    {"block_per_row", "block-sparse attention"},
+    {"attention_window", "attention to two-sided windows and selected tokens"},
+    {"hash_code_len", "attention with hashing"},
+    {"num_hashes", "attention with hashing"},
+    {"keep_window_size", "attention to positions that the values select"},
+    {"lambda_std_dev", "differential attention"},
+    {"position_bias_num_buckets", "attention with relative positions"},
     {"max_2d_position_embeddings", "positions in two dimensions"},
     {"rotary_value", "rope on values"},
-    {"H_cycles", "layers that are run several times"},
-    {"add_cross_attention", "attention to another sequence"},
-    {"cross_attention_layers", "attention to another sequence"},
-    {"cross_attn_every_n_layers", "attention to another sequence"},
+    {"H_cycles", "layers that run several times"},
+    {"add_cross_attention", "cross-attention"},
+    {"cross_attention_layers", "cross-attention"},
+    {"cross_attn_every_n_layers", "cross-attention"},
     {"entity_vocab_size", "embeddings of entities"},
     {"pronunciation_vocab_size", "embeddings of pronunciations"},
     {"use_task_id", "embeddings of tasks"},
     {"use_bottleneck", "layers within layers"},
-    {"adapter_reduction_factor", "adapters of its own"},
-    {"q_groups", "matrices in groups"},
+    {"adapter_reduction_factor", "built-in adapters"},
+    {"q_groups", "grouped matrices"},
     {"head_ratio", "convolutions"},
     {"rnn_units", "recurrent layers"},
-    {"mm_vision_tower", "a tower of images"},
-    {"visual", "a tower of images"},
-    {"dynamic_routing", "layers that tokens leave early"},
+    {"mm_vision_tower", "an image tower"},
+    {"visual", "an image tower"},
+    {"dynamic_routing", "layers from which tokens exit early"},
 });
 
 // Parts of the names of "..._config" objects that describe models other than the decoder.
@@ -76,12 +76,12 @@ struct TowerSign {
 };
 
 constexpr auto kTowers = std::to_array<TowerSign>({
-    {"vision", "a tower of images"},
-    {"image", "a tower of images"},
-    {"video", "a tower of images"},
-    {"vq_", "a tower of images"},
-    {"audio", "a tower of sound"},
-    {"speech", "a tower of sound"},
+    {"vision", "an image tower"},
+    {"image", "an image tower"},
+    {"video", "an image tower"},
+    {"vq_", "an image tower"},
+    {"audio", "an audio tower"},
+    {"speech", "an audio tower"},
     {"encoder", "an encoder"},
     {"thinker", "a model of several parts"},
     {"talker", "a model of several parts"},
@@ -99,29 +99,29 @@ struct TypeSign {
 };
 
 constexpr auto kTypes = std::to_array<TypeSign>({
-    {"axk2", "norms with gates"},
-    {"bert-generation", "norms of sums after sublayers"},
-    {"bloom", "positions by ALiBi"},
-    {"ctrl", "positions by sines"},
-    {"deberta", "attention to relative positions"},
-    {"deberta-v2", "attention to relative positions"},
+    {"axk2", "gated norms"},
+    {"bert-generation", "norms after the residual sum"},
+    {"bloom", "ALiBi position biases"},
+    {"ctrl", "sinusoidal positions"},
+    {"deberta", "attention with relative positions"},
+    {"deberta-v2", "attention with relative positions"},
     {"dots3_note_text", "latent attention with a norm of the shared key"},
     {"esmc", "RMS norms of all heads in an encoder"},
     {"eurobert", "RMS norms in an encoder"},
-    {"jetmoe", "experts in attention"},
-    {"jina_bert_v3", "adapters of its own"},
-    {"jina_embeddings_v3", "adapters of its own"},
-    {"longcat_flash", "two attentions in a layer"},
-    {"modernbert-decoder", "a head of two layers"},
-    {"mpt", "positions by ALiBi"},
-    {"openai-gpt", "norms of sums after sublayers"},
-    {"qwen4_exp_text", "embeddings of several tokens together"},
+    {"jetmoe", "experts in the attention layers"},
+    {"jina_bert_v3", "built-in adapters"},
+    {"jina_embeddings_v3", "built-in adapters"},
+    {"longcat_flash", "two attention sublayers per layer"},
+    {"modernbert-decoder", "an output head with two layers"},
+    {"mpt", "ALiBi position biases"},
+    {"openai-gpt", "norms after the residual sum"},
+    {"qwen4_exp_text", "n-gram embeddings"},
     {"roberta-prelayernorm", "norms before sublayers in an encoder"},
     {"roformer", "rope in an encoder with biases"},
     {"rwkv", "recurrent layers"},
-    {"xglm", "positions by sines"},
+    {"xglm", "sinusoidal positions"},
     {"xlm-roberta-xl", "norms before sublayers in an encoder"},
-    {"xlnet", "attention to relative positions"},
+    {"xlnet", "attention with relative positions"},
     {"xlstm", "recurrent layers"},
 });
 
@@ -206,7 +206,7 @@ void FindLayerTypes(const json::Value& decoder, Findings& findings) {
 
 void FindRopes(const json::Value& decoder, Findings& findings) {
   const auto look = [&](const json::Value& block, std::string_view field) {
-    if (HasValue(block.Find("mrope_section"))) findings.Add("rope of several dimensions", field);
+    if (HasValue(block.Find("mrope_section"))) findings.Add("multi-dimensional rope", field);
     for (const char* key : {"rope_type", "type"}) {
       const json::Value* type = block.Find(key);
       if (type == nullptr || !type->is_string() ||
@@ -271,7 +271,7 @@ void FindTowers(const json::Value& config, Findings& findings) {
   }
   const json::Value* const kind = config.Find("attention_type");
   if (kind != nullptr && kind->is_string() && kind->as_string() == "block_sparse")
-    findings.Add("attention to blocks of positions", "attention_type", kind->as_string());
+    findings.Add("block-sparse attention", "attention_type", kind->as_string());
 }
 
 // Last parts of the names of modules that our families' layers have.

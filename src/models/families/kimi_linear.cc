@@ -209,8 +209,8 @@ const ModelFamily kKimiLinear = {
     kimi_linear::ReadKimi,
     {.models = "Kimi Linear 48B-A3B",
      .operators =
-         "a delta rule with a separate decay for each number of a key (KDA) instead of most "
-         "attention; latent attention without rope in the others; experts like DeepSeek V3",
+         "a delta rule with a separate decay for each key dimension (KDA) instead of attention in "
+         "most layers; latent attention without rope in the other layers; experts like DeepSeek V3",
      .golden = "tiny-kimi-linear",
      .error = 1.1e-06}};
 
@@ -220,7 +220,7 @@ const ModelFamily kBailingHybrid = {
     kimi_linear::kLingDefaults,
     kimi_linear::ReadLing,
     {.models = "Ling 3",
-     .operators = "like Kimi Linear, with bounded decays; latent attention whose heads have gates",
+     .operators = "like Kimi Linear, with bounded decays; latent attention with a gate per head",
      .golden = "tiny-bailing-hybrid",
      .error = 2.9e-06}};
 

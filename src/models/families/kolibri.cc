@@ -60,9 +60,9 @@ const ModelFamily kKolibri = {
     kolibri::kDefaults,
     kolibri::Read,
     {.models = "Kolibri 1",
-     .operators =
-         "norms before and after sublayers, and of heads; windows; no rope in layers without a "
-         "window; experts weighted by sigmoids and chosen by logits and a bias; a shared expert",
+     .operators = "norms before and after sublayers; per-head norms; windows; no rope in layers "
+                  "without a window; experts that the router selects by logits plus a bias, and "
+                  "weights by sigmoids; a shared expert",
      .golden = "tiny-kolibri",
      .error = 1.2e-06}};
 

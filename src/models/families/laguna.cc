@@ -113,9 +113,10 @@ const ModelFamily kLaguna = {
     laguna::kDefaults,
     laguna::Read,
     {.models = "Laguna XS.2",
-     .operators = "per-head norms; a gate after attention by softplus; windows with their own "
-                  "heads and rope; experts chosen by sigmoids of soft-capped logits with a "
-                  "selection bias, with scaled weights; a shared expert",
+     .operators =
+         "per-head norms; a softplus gate after attention; windows in some layers, with their own "
+         "number of heads and their own rope; experts with a sigmoid router of soft-capped logits, "
+         "a selection bias and scaled routing weights; a shared expert",
      .golden = "tiny-laguna, tiny-laguna-numbers",
      .error = 8.1e-07}};
 

@@ -66,8 +66,9 @@ const ModelFamily kLaraMini = {
     lara_mini::kDefaults,
     lara_mini::Read,
     {.models = "Lara 4 Mini",
-     .operators = "Gated DeltaNet in two of five layers; per-head norms; windows; no rope in "
-                  "attention layers without a window; experts chosen by softmax, a shared expert",
+     .operators =
+         "Gated DeltaNet in two of five layers; per-head norms; windows; no rope in attention "
+         "layers without a window; experts with a softmax router; a shared expert",
      .golden = "tiny-lara-mini",
      .error = 7.1e-07}};
 

@@ -192,19 +192,19 @@ const ModelFamily kLfm2 = {
     lfm2::DefaultsOf(2560, 12288),
     lfm2::Read,
     {.models = "LFM2 350M, 700M, 1.2B, 2.6B, LFM2.5 230M to 1.2B",
-     .operators = "short convolutions instead of most attention; per-head norms of q and k",
+     .operators =
+         "short convolutions instead of attention in most layers; per-head norms of q and k",
      .golden = "tiny-lfm2",
      .error = 8.5e-07}};
-const ModelFamily kLfm2Moe = {
-    "Lfm2MoeForCausalLM",
-    "lfm2_moe",
-    lfm2::DefaultsOf(2048, 7168),
-    lfm2::ReadMoe,
-    {.models = "LFM2 8B-A1B, LFM2.5 8B-A1B, LFM2 24B-A2B",
-     .operators =
-         "like Lfm2; experts chosen by sigmoids with a selection bias, after the first layers",
-     .golden = "tiny-lfm2-moe",
-     .error = 7.4e-07}};
+const ModelFamily kLfm2Moe = {"Lfm2MoeForCausalLM",
+                              "lfm2_moe",
+                              lfm2::DefaultsOf(2048, 7168),
+                              lfm2::ReadMoe,
+                              {.models = "LFM2 8B-A1B, LFM2.5 8B-A1B, LFM2 24B-A2B",
+                               .operators = "like Lfm2; experts with a sigmoid router and a "
+                                            "selection bias, except in the first layers",
+                               .golden = "tiny-lfm2-moe",
+                               .error = 7.4e-07}};
 
 const ModelFamily kLfm3 = {
     "Lfm3ForCausalLM",
@@ -212,8 +212,8 @@ const ModelFamily kLfm3 = {
     lfm2::kLfm3Defaults,
     lfm2::ReadLfm3,
     {.models = "LFM3 1.7B",
-     .operators = "like Lfm2; norms after sublayers; a gate per head; windows "
-                  "with their own rope in half of the layers with attention",
+     .operators = "like Lfm2; norms after sublayers; a gate per head; windows, with their own "
+                  "rope, in half of the attention layers",
      .golden = "tiny-lfm3",
      .error = 1e-06}};
 

@@ -206,7 +206,7 @@ const ModelFamily kLlama = {
     "llama",
     llama::kDefaults,
     llama::Read,
-    {.models = "Llama 1 to 3.3, 1B to 405B, and others of their shape",
+    {.models = "Llama 1 to 3.3, 1B to 405B, and other models of this architecture",
      .operators = "scaled rope; biases of attention and MLP",
      .golden = "llama-bf16, llama-tied-bf16-sharded, tiny-llama-bias, tiny-llama-wide, "
                "tiny-llama-narrow",
@@ -217,8 +217,8 @@ const ModelFamily kInternLm3 = {"LlamaForCausalLM",
                                 llama::kInternLm3Defaults,
                                 llama::Read,
                                 {.models = "InternLM 3 8B",
-                                 .operators = "dynamic NTK rope: beyond the original positions, a "
-                                              "larger base, that of the maximum context",
+                                 .operators = "dynamic NTK rope: beyond the original positions, "
+                                              "the base is the one for the maximum context",
                                  .golden = "tiny-internlm3",
                                  .error = 5.2e-07},
                                 nullptr,
@@ -276,7 +276,7 @@ const ModelFamily kBitNet = {"BitNetForCausalLM",
                              "bitnet",
                              llama::kBitNetDefaults,
                              llama::ReadBitNet,
-                             {.models = "BitNet b1.58 2B, with weights as plain numbers",
+                             {.models = "BitNet b1.58 2B, with unpacked weights",
                               .operators = "norms inside sublayers; squared ReLU",
                               .golden = "tiny-bitnet",
                               .error = 1.4e-06}};
@@ -285,8 +285,8 @@ const ModelFamily kAriaText = {
     "aria_text",
     llama::kAriaDefaults,
     llama::ReadAria,
-    {.models = "the text part of Aria, saved alone",
-     .operators = "experts chosen by softmax, normalized, and shared experts",
+    {.models = "the text part of Aria, saved separately",
+     .operators = "experts with a softmax router and normalized routing weights; shared experts",
      .golden = "tiny-aria",
      .error = 1.1e-06}};
 

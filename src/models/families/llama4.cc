@@ -126,8 +126,8 @@ const ModelFamily kLlama4Text = {
     llama4::DefaultsOf(false),
     llama4::Read,
     {.models = "the text part of Llama 4",
-     .operators = "interleaved rope; chunks; layers without rope with a temperature; experts whose "
-                  "inputs are scaled by sigmoids; a shared expert",
+     .operators = "interleaved rope; chunked attention; a temperature in layers without rope; "
+                  "experts whose inputs are scaled by the router's sigmoids; a shared expert",
      .golden = "tiny-llama4-mixed",
      .error = 1.3e-06}};
 

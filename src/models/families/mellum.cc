@@ -53,14 +53,14 @@ constexpr ConfigDefaults kDefaults = {.vocab_size = 98304,
 }  // namespace
 }  // namespace mellum
 
-const ModelFamily kMellum = {
-    "MellumForCausalLM",
-    "mellum",
-    mellum::kDefaults,
-    mellum::Read,
-    {.models = "Mellum 2 12B-A2.5B",
-     .operators = "per-head norms; experts chosen by softmax; windows with their own rope",
-     .golden = "tiny-mellum",
-     .error = 1.5e-06}};
+const ModelFamily kMellum = {"MellumForCausalLM",
+                             "mellum",
+                             mellum::kDefaults,
+                             mellum::Read,
+                             {.models = "Mellum 2 12B-A2.5B",
+                              .operators = "per-head norms; experts with a softmax router; windows "
+                                           "in some layers, with their own rope",
+                              .golden = "tiny-mellum",
+                              .error = 1.5e-06}};
 
 }  // namespace sluice

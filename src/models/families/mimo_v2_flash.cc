@@ -111,9 +111,9 @@ const ModelFamily kMimoV2Flash = {
     mimo_v2_flash::kDefaults,
     mimo_v2_flash::Read,
     {.models = "MiMo-V2-Flash",
-     .operators =
-         "narrower values, with a factor; rope on a third of a head; windows with more key heads, "
-         "their own rope and attention sinks; experts chosen by sigmoids with a selection bias",
+     .operators = "values narrower than keys, with a multiplier; rope on a third of a head; "
+                  "windows in some layers, with more key heads, their own rope and attention "
+                  "sinks; experts with a sigmoid router and a selection bias",
      .golden = "tiny-mimo-v2-flash",
      .error = 6.5e-07}};
 

@@ -47,14 +47,15 @@ constexpr ConfigDefaults kDefaults = {.vocab_size = 200064,
 }  // namespace
 }  // namespace minimax_m2
 
-const ModelFamily kMiniMaxM2 = {"MiniMaxM2ForCausalLM",
-                                "minimax_m2",
-                                minimax_m2::kDefaults,
-                                minimax_m2::Read,
-                                {.models = "MiniMax M2, M2.1, M2.5, M2.7",
-                                 .operators = "rope on a part of a head; a norm over all heads; "
-                                              "experts chosen by sigmoids with a selection bias",
-                                 .golden = "tiny-minimax-m2",
-                                 .error = 4.7e-07}};
+const ModelFamily kMiniMaxM2 = {
+    "MiniMaxM2ForCausalLM",
+    "minimax_m2",
+    minimax_m2::kDefaults,
+    minimax_m2::Read,
+    {.models = "MiniMax M2, M2.1, M2.5, M2.7",
+     .operators = "rope on a part of a head; norms of q and k over all heads; experts with a "
+                  "sigmoid router and a selection bias",
+     .golden = "tiny-minimax-m2",
+     .error = 4.7e-07}};
 
 }  // namespace sluice

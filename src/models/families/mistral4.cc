@@ -24,7 +24,7 @@ const ModelFamily kMistral4 = {
     ReadMistral4,
     {.models = "Mistral Large 3 and Small 4, text only",
      .operators = "latent attention; YaRN; a temperature that grows with the position; experts "
-                  "chosen by softmax; a shared expert",
+                  "with a softmax router; a shared expert",
      .golden = "tiny-mistral-large3",
      .error = 2.8e-06}};
 

@@ -44,13 +44,14 @@ constexpr ConfigDefaults kDefaults = {.vocab_size = 32000,
 }  // namespace
 }  // namespace mixtral
 
-const ModelFamily kMixtral = {"MixtralForCausalLM",
-                              "mixtral",
-                              mixtral::kDefaults,
-                              mixtral::Read,
-                              {.models = "Mixtral 8x7B, 8x22B",
-                               .operators = "experts chosen by softmax, normalized",
-                               .golden = "tiny-mixtral",
-                               .error = 9.6e-07}};
+const ModelFamily kMixtral = {
+    "MixtralForCausalLM",
+    "mixtral",
+    mixtral::kDefaults,
+    mixtral::Read,
+    {.models = "Mixtral 8x7B, 8x22B",
+     .operators = "experts with a softmax router and normalized routing weights",
+     .golden = "tiny-mixtral",
+     .error = 9.6e-07}};
 
 }  // namespace sluice

@@ -105,9 +105,9 @@ const ModelFamily kMuseGlimmer = {
     muse_glimmer::kDefaults,
     muse_glimmer::Read,
     {.models = "Muse Glimmer 30B",
-     .operators = "the text part: norms with 1 + w before and after sublayers, of embeddings and "
-                  "of heads; a gate after attention; windows; no rope in layers without a window; "
-                  "scaled logits, a soft cap",
+     .operators = "the text part: norms that scale by 1 + w before and after sublayers, after the "
+                  "embedding and per head; a gate after attention; windows; no rope in layers "
+                  "without a window; scaled logits with a soft cap",
      .golden = "tiny-muse-glimmer",
      .error = 3.2e-06}};
 

@@ -48,8 +48,8 @@ const ModelFamily kNanoChat = {
     nanochat::kDefaults,
     nanochat::Read,
     {.models = "nanochat d20, d32",
-     .operators = "norms without weights, also of embeddings and of heads after rope; an MLP "
-                  "without a gate, squared ReLU; a soft cap of the logits",
+     .operators = "norms without weights, also after the embedding, and per head after rope; an "
+                  "MLP without a gate, squared ReLU; a soft cap of the logits",
      .golden = "tiny-nanochat",
      .error = 5.7e-07}};
 

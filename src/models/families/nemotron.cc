@@ -56,8 +56,8 @@ const ModelFamily kNemotron = {"NemotronForCausalLM",
                                nemotron::kNemotronDefaults,
                                nemotron::ReadNemotron,
                                {.models = "Nemotron 3 and 4 8B, 15B, 340B; Minitron 4B, 8B",
-                                .operators = "layer norms with 1 + w; rope on half of a head; an "
-                                             "MLP without a gate, squared ReLU",
+                                .operators = "layer norms that scale by 1 + w; rope on half of a "
+                                             "head; an MLP without a gate, squared ReLU",
                                 .golden = "tiny-nemotron",
                                 .error = 2e-06}};
 const ModelFamily kJais2 = {"Jais2ForCausalLM",

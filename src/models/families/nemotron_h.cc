@@ -179,8 +179,8 @@ const ModelFamily kNemotronH = {
     {.models = "Nemotron-H 4B to 56B, Nemotron Nano 9B v2, 12B v2, Nemotron 3 Nano 30B-A3B, Super "
                "120B-A12B",
      .operators =
-         "layers of one sublayer each: Mamba-2, attention without rope, an MLP with squared ReLU "
-         "and no gate, or experts of this kind, which may read narrower vectors",
+         "each layer has one sublayer: Mamba-2, attention without rope, an MLP with squared ReLU "
+         "and no gate, or experts with such MLPs, which may have narrower inputs",
      .golden = "tiny-nemotron-h, tiny-nemotron-h-moe, tiny-nemotron-h-latent",
      .error = 4.6e-06}};
 

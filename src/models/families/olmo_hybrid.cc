@@ -76,7 +76,8 @@ const ModelFamily kOlmoHybrid = {
     olmo_hybrid::kDefaults,
     olmo_hybrid::Read,
     {.models = "OLMo Hybrid 7B",
-     .operators = "Gated DeltaNet instead of most attention; the other layers like OLMo 2",
+     .operators =
+         "Gated DeltaNet instead of attention in most layers; the other layers like OLMo 2",
      .golden = "tiny-olmo-hybrid",
      .error = 2.1e-06}};
 

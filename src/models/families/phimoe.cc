@@ -90,7 +90,7 @@ const ModelFamily kPhimoe = {"PhimoeForCausalLM",
                              phimoe::Read,
                              {.models = "Phi-3.5-MoE",
                               .operators = "layer norms; biases of attention and output head; "
-                                           "experts chosen by sparsemixer; longrope; a window",
+                                           "experts with a SparseMixer router; longrope; a window",
                               .golden = "tiny-phimoe",
                               .error = 6e-07}};
 

@@ -71,7 +71,7 @@ const ModelFamily kQwen2Moe = {
     qwen2_moe::kDefaults,
     qwen2_moe::Read,
     {.models = "Qwen1.5-MoE A2.7B, Qwen2 57B-A14B",
-     .operators = "like Qwen2; experts chosen by softmax, a shared expert with a gate",
+     .operators = "like Qwen2; experts with a softmax router; a shared expert with a gate",
      .golden = "tiny-qwen2-moe",
      .error = 9.8e-07}};
 

@@ -69,7 +69,7 @@ const ModelFamily kQwen3Vl = {
     qwen3::ReadVl,
     {.models = "Qwen3-VL 2B to 32B",
      .operators = "like Qwen3; M-RoPE (time, row, column), interleaved; images: interpolated "
-                  "positions, 2-D rope, rows added after the first layers",
+                  "positions, 2-D rope, image features also added after the first layers",
      .golden = "tiny-qwen3-vl",
      .error = 7.8e-07}};
 const ModelFamily kQwen3 = {"Qwen3ForCausalLM",

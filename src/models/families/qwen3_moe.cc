@@ -87,7 +87,7 @@ const ModelFamily kQwen3Moe = {"Qwen3MoeForCausalLM",
                                qwen3_moe::kDefaults,
                                qwen3_moe::Read,
                                {.models = "Qwen3 30B-A3B, 235B-A22B",
-                                .operators = "like Qwen3; experts chosen by softmax",
+                                .operators = "like Qwen3; experts with a softmax router",
                                 .golden = "tiny-qwen3-moe-mixed and four quantized ones",
                                 .error = 1.3e-05}};
 
@@ -97,7 +97,7 @@ const ModelFamily kQwen3VlMoe = {
     qwen3_moe::kVlDefaults,
     qwen3_moe::ReadVl,
     {.models = "Qwen3-VL 30B-A3B, 235B-A22B",
-     .operators = "like Qwen3-VL; experts chosen by softmax, normalized",
+     .operators = "like Qwen3-VL; experts with a softmax router and normalized routing weights",
      .golden = "tiny-qwen3-vl-moe",
      .error = 9.2e-07}};
 

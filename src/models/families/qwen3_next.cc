@@ -124,23 +124,24 @@ const ModelFamily kQwen3Next = {
     qwen3_next::kNextDefaults,
     qwen3_next::ReadNext,
     {.models = "Qwen3-Next 80B-A3B",
-     .operators = "Gated DeltaNet instead of most attention; a gate after attention; partial rope; "
-                  "experts chosen by softmax, a shared expert with a gate",
+     .operators = "Gated DeltaNet instead of attention in most layers; a gate after attention; "
+                  "partial rope; experts with a softmax router; a shared expert with a gate",
      .golden = "tiny-qwen3-next",
      .error = 5.8e-06}};
 const ModelFamily kQwen35 = {"Qwen3_5ForCausalLM",
                              "qwen3_5_text",
                              qwen3_next::DefaultsOf(false),
                              qwen3_next::Read,
-                             {.models = "the text models",
+                             {.models = "the text models of Qwen3.5 and 3.6",
                               .operators = "like Qwen3-Next, without experts",
                               .golden = "tiny-qwen3.5",
                               .error = 5.9e-06}};
-const ModelFamily kQwen35Moe = {"Qwen3_5MoeForCausalLM",
-                                "qwen3_5_moe_text",
-                                qwen3_next::MoeDefaultsOf(false),
-                                qwen3_next::ReadMoe,
-                                {.models = "the text models", .operators = "like Qwen3-Next"}};
+const ModelFamily kQwen35Moe = {
+    "Qwen3_5MoeForCausalLM",
+    "qwen3_5_moe_text",
+    qwen3_next::MoeDefaultsOf(false),
+    qwen3_next::ReadMoe,
+    {.models = "the text models of Qwen3.5 and 3.6 with experts", .operators = "like Qwen3-Next"}};
 const ModelFamily kQwen35Nested = {
     "Qwen3_5ForConditionalGeneration",
     "qwen3_5",

@@ -30,9 +30,8 @@ const ModelFamily kLlava = {
     .defaults = seeing::Nested(false),
     .read = nullptr,
     .notes = {.models = "LLaVA 1.5 7B and 13B, Pixtral 12B, LLaVA-Interleave",
-              .operators =
-                  "text like Llama, Mistral, Qwen2, Qwen3, Phi-3 or Granite; images: CLIP's tower, "
-                  "SigLIP's or Pixtral's, two matrices",
+              .operators = "text like Llama, Mistral, Qwen2, Qwen3, Phi-3 or Granite; images: the "
+                           "tower of CLIP, SigLIP or Pixtral, two projections",
               .golden = "tiny-llava-clip, tiny-llava-siglip, tiny-llava-pixtral",
               .error = 1.3e-06},
     .text_types = seeing::kLlavaTexts};
@@ -55,9 +54,8 @@ const ModelFamily kInternVl = {
     .defaults = seeing::Nested(true),
     .read = nullptr,
     .notes = {.models = "InternVL3 and 3.5 (-HF)",
-              .operators =
-                  "text like Qwen2, Qwen3, Qwen3-MoE, Llama or gpt-oss; images: InternViT, "
-                  "pixel shuffle, two matrices",
+              .operators = "text like Qwen2, Qwen3, Qwen3-MoE, Llama or gpt-oss; images: "
+                           "InternViT, pixel shuffle, two projections",
               .golden = "tiny-internvl",
               .error = 1.1e-06},
     .text_types = seeing::kInternVlTexts};
@@ -70,7 +68,7 @@ const ModelFamily kAyaVision = {
     .read = nullptr,
     .notes = {.models = "Aya Vision 8B and 32B",
               .operators = "text like Cohere 2; images in tiles: SigLIP's layers, pixel shuffle, a "
-                           "norm, a gated matrix and another one",
+                           "norm, a gated projection and a second projection",
               .golden = "tiny-aya-vision",
               .error = 1.1e-06},
     .text_types = seeing::kAyaTexts};
@@ -81,7 +79,7 @@ const ModelFamily kIdefics3 = {
     .defaults = seeing::Nested(false),
     .read = nullptr,
     .notes = {.models = "Idefics3 8B, Granite-Docling 258M",
-              .operators = "text like Llama; images: SigLIP's layers, pixel shuffle, a matrix",
+              .operators = "text like Llama; images: SigLIP's layers, pixel shuffle, a projection",
               .golden = "tiny-idefics3",
               .error = 1e-06},
     .text_types = seeing::kIdeficsTexts};
@@ -102,9 +100,8 @@ const ModelFamily kLfm2Vl = {
     .defaults = seeing::Nested(true),
     .read = nullptr,
     .notes = {.models = "LFM2-VL 450M, 1.6B, 3B, LFM2.5-VL",
-              .operators =
-                  "text like Lfm2 or Lfm2-MoE; images: SigLIP 2's tower of any size, pixel "
-                  "shuffle, two matrices",
+              .operators = "text like Lfm2 or Lfm2-MoE; images: SigLIP 2's tower for images of any "
+                           "size, pixel shuffle, two projections",
               .golden = "tiny-lfm2-vl",
               .error = 2.2e-06},
     .text_types = seeing::kLfm2Texts};

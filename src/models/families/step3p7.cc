@@ -201,10 +201,10 @@ const ModelFamily kStep3p7 = {
     step3p7::kDefaults,
     step3p7::Read,
     {.models = "Step 3.7 Flash",
-     .operators =
-         "the text part: norms with 1 + w, and of heads; a gate per head after attention; windows "
-         "with their own heads and rope; experts chosen by sigmoids with a selection bias, with "
-         "scaled weights; a shared expert; clamped activations of all experts",
+     .operators = "the text part: norms that scale by 1 + w, also per head; a gate per head after "
+                  "attention; windows in some layers, with their own number of heads and their own "
+                  "rope; experts with a sigmoid router, a selection bias and scaled routing "
+                  "weights; a shared expert; clamped activations of all experts",
      .golden = "tiny-step3p7",
      .error = 4.1e-06}};
 
