@@ -59,7 +59,7 @@ def loops_of(path):
 
 def main(words):
     folder = pathlib.Path(words[0]) if words else ROOT / "build" / "arm"
-    print("| kernels | source | product | loops | multiply-adds an instruction | the best: instructions, of which products and loads; stores to the stack |")
+    print("| kernels | source | product | loops | multiply-adds per instruction | the best loop: instructions, products and loads; stores to the stack |")
     print("|---|---|---|--:|--:|---|")
     missing = []
     for name, expected in SETS.items():
