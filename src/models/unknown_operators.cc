@@ -23,7 +23,7 @@ struct Sign {
 constexpr auto kSigns = std::to_array<Sign>({
     {"mamba_dt_rank", "Mamba-1 state space layers"},
     {"time_step_rank", "Mamba-1 state space layers"},
-    {"state_size", "layers with a state, in a model without attention"},
+    {"state_size", "a decoder without attention layers"},
     {"kda_lower_bound", "Kimi's linear attention"},
     {"linear_head_dim", "Kimi's linear attention"},
     {"lru_width", "recurrent layers"},
