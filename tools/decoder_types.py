@@ -43,8 +43,8 @@ def main():
 ## Decoders of transformers
 
 `tools/decoder_types.py` generates this list of the decoders among the types of AutoModelForCausalLM
-in transformers {data["transformers"]}. Each type is tested with its default configuration, or with a
-published configuration if the default one does not describe a complete model. {len(loads)} of {len(found)} types load:
+in transformers {data["transformers"]}. Each type is tested with its default configuration, or
+with a published one if the default does not describe a complete model. {len(loads)} of {len(found)} types load:
 
 {", ".join(f"`{name}`" for name in loads)}
 

@@ -248,7 +248,7 @@ const ModelFamily kSarvamMla = {
     deepseek::kSarvamDefaults,
     deepseek::ReadSarvam,
     {.models = "Sarvam 105B",
-     .operators = "like DeepSeek V3, with q computed directly from the hidden rows",
+     .operators = "like DeepSeek V3, with q computed directly from the hidden states",
      .golden = "tiny-sarvam-mla",
      .error = 1.6e-06},
     nullptr,
