@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Defined in the .cc so that it is compiled once: fmt::format_to() with an iterator would compile
-// all of fmt's formatting into each source that calls it.
+// Defined in the .cc so that it is compiled once: fmt::format_to() with an iterator would
+// instantiate fmt's formatting code in every source file that calls it.
 void AppendFormatted(std::string& out, fmt::string_view format, fmt::format_args args);
 
 // Appends to `out` what fmt::format() would return.

@@ -7,7 +7,7 @@
 namespace sluice {
 
 // A token at position p sees the positions up to p, but none before the start of its own chunk and
-// none before its window. 0 means no such limit.
+// none before its window. In each field, 0 means no limit.
 struct AttentionSpan {
   int32_t chunk = 0;   // sees positions >= p / chunk * chunk
   int32_t window = 0;  // sees the last `window` positions, including p

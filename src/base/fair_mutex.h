@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-// Goes to the thread that has waited longest. With a plain Mutex, a thread that unlocks and locks
-// again in a loop may starve the others. Clang's thread-safety analysis covers it like a Mutex.
+// Unlocking passes it to the thread that has waited longest. With a plain Mutex, a thread that
+// unlocks and locks again in a loop may starve the others. Clang's thread-safety analysis covers it
+// like a Mutex.
 class SLUICE_LOCK_ATTRIBUTE(capability("mutex")) FairMutex {
  public:
   FairMutex() = default;

@@ -1,6 +1,6 @@
 // The exception firewall: an exception fails the task that threw it, never the thread that ran the
-// task. Expected failures are a Result (base/result.h). Libraries and lack of memory may also
-// throw, at any place that allocates or calls the standard library.
+// task. Expected failures are a Result (base/result.h). Any code that allocates memory or calls a
+// library may also throw, for example std::bad_alloc.
 //
 // Thread safety: all functions may be called from any thread. None of them throws, except
 // StartThread.
@@ -28,8 +28,8 @@ Error CaughtError() noexcept;
 // a catch block.
 void LogCaught(std::string_view component, std::string_view task) noexcept;
 
-// Runs `work`. If it throws, logs "`task` failed: MESSAGE" and returns false. The caller may hold
-// mutexes, which `work` names with REQUIRES.
+// Runs `work`. If it throws, logs "`task` failed: MESSAGE" and returns false. If the caller holds
+// mutexes that `work` needs, `work` names them with REQUIRES.
 template <typename Work>
 bool RunGuarded(std::string_view component, std::string_view task, Work&& work) noexcept
     SLUICE_LOCK_ATTRIBUTE(no_thread_safety_analysis) {

@@ -66,7 +66,7 @@ namespace {
 
 std::atomic<uint64_t> num_names_compared{0};
 
-// The index of the member named `key`, or object.size().
+// The index of the member named `key`, or object.size() if there is none.
 size_t PlaceOfName(const Value::Object& object, std::string_view key) {
   size_t place = 0;
   while (place < object.size() && object[place].first != key) ++place;
@@ -371,7 +371,7 @@ Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, s
 
 TextPlace PlaceOf(std::string_view text, size_t offset) {
   const std::string_view before = text.substr(0, offset);
-  const size_t line_start = before.rfind('\n') + 1;  // Without a newline: npos + 1 is 0.
+  const size_t line_start = before.rfind('\n') + 1;  // If there is no newline, npos + 1 is 0.
   const auto starts_character = [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   };

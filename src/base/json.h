@@ -69,7 +69,7 @@ class Value {
   struct Digits {
     std::string text;
   };
-  // The alternatives have the order of Type.
+  // The alternatives are in the same order as the enumerators of Type.
   std::variant<std::monostate, bool, int64_t, Digits, double, std::string, Array, Object> data_;
 };
 
@@ -83,11 +83,12 @@ struct ParseLimits {
 };
 
 // Parses one JSON text (RFC 8259, UTF-8). kInvalidArgument for invalid JSON, with line and column
-// if known; kUnsupported for a number beyond double, an unpaired surrogate or an unknown escape.
+// if known; kUnsupported for a number outside the range of double, an unpaired surrogate or an
+// unknown escape.
 Result<Value> Parse(std::string_view text, const ParseLimits& limits = {});
 
-// Appends `text` as a JSON string with quotes. Non-ASCII stays as it is; invalid UTF-8 becomes
-// U+FFFD.
+// Appends `text` as a JSON string with quotes. Non-ASCII characters are not escaped; invalid UTF-8
+// becomes U+FFFD.
 void AppendString(std::string& out, std::string_view text);
 // Appends the shortest decimal that parses to the same double, spelled as in Python (1.0, 1e-05,
 // 1e+16). NaN and infinity, which JSON cannot express, become null.

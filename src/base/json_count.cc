@@ -37,8 +37,8 @@ TextSize Measure(std::string_view text) {
 }
 
 size_t ParseMemory(const TextSize& size, size_t bytes) {
-  // simdjson's index takes four bytes per byte of text and its string buffer 5/3. The strings of
-  // the resulting value take at most as many bytes as the text.
+  // simdjson's index takes 4 bytes per byte of text, and its string buffer 5/3 bytes. The strings
+  // of the resulting value take at most as many bytes as the text.
   const size_t work = 6 * bytes;
   // A growing list or object takes up to three times the space of its elements: the old capacity
   // and the new one, twice as large, exist at the same time.

@@ -24,7 +24,7 @@ TextSize Measure(std::string_view text);
 size_t ParseMemory(const TextSize& size, size_t bytes);
 
 // Number of names that Value::Find and Value::Set have compared so far, in all threads. Tests check
-// that it grows no faster than the size of a text.
+// that it grows at most linearly with the size of a text.
 uint64_t NumNamesCompared();
 
 }  // namespace sluice::json

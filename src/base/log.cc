@@ -97,7 +97,7 @@ void AppendTextField(std::string& out, const LogField& field) {
   text != nullptr ? AppendTextValue(out, *text) : AppendNumber(out, field);
 }
 
-// Escapes characters that JSON allows in strings, but that some readers take for line ends.
+// Escapes characters that JSON allows in strings, but that some programs treat as line ends.
 void EscapeLineSeparators(std::string& json) {
   constexpr std::pair<std::string_view, std::string_view> kSeparators[] = {
       {"\xC2\x85", "\\u0085"}, {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}};

@@ -1,7 +1,7 @@
 // Log lines. One line per call: control characters of a message are written as escapes.
 //
 // A call never waits long for the reader of the log: a line that a full pipe, terminal or socket
-// does not take within 200 ms is dropped. Later lines are dropped without a wait until there is
+// does not accept within 200 ms is dropped. Later lines are dropped without a wait until there is
 // room again; then the warning `N lines of this log were dropped` precedes the next line. Lines
 // written to a closed pipe or a full disk are dropped silently. Nothing is buffered: a line is
 // written when the call returns, even if the process ends immediately afterwards.

@@ -1,5 +1,5 @@
-// Formats log lines, optionally with additional fields. Thread safety: as base/log.h; call the
-// setter before other threads start.
+// Formats log lines, optionally with additional fields. Thread safety: the same as in base/log.h;
+// call the setter before other threads start.
 #pragma once
 
 #include <cstdint>

@@ -94,7 +94,7 @@ TEST(LogTest, DropsLinesThatNobodyReadsAndCountsThemLater) {
   ASSERT_EQ(dup2(standard_error, STDERR_FILENO), STDERR_FILENO);
   for (const int fd : {ends[0], ends[1], standard_error}) close(fd);
 
-  // Waits 200 ms once, for 2000 lines; waiting for each line would take minutes.
+  // The log waits 200 ms only once for 2000 lines; a wait for each line would take minutes.
   EXPECT_LT(time, std::chrono::seconds(60));
   EXPECT_THAT(before, ::testing::EndsWith("x\n")) << "whole lines";
   const auto taken = std::count(before.begin(), before.end(), '\n');

@@ -26,7 +26,7 @@ enum class ErrorCode {
 };
 
 // `message` is for people: what was expected, what was found, what to do. `param` names the request
-// field, option, file or tensor at fault where there is one ("" otherwise).
+// field, option, file or tensor at fault; "" if there is none.
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;

@@ -61,7 +61,8 @@ void Pin(int cpu) {
   ::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set);
 }
 
-// A word that some threads change and another waits for, first spinning, then asleep.
+// An atomic integer that some threads change while another thread waits for the change: the waiting
+// thread first spins, then sleeps.
 struct alignas(64) Event {
   std::atomic<uint32_t> word{0};
   std::atomic<uint32_t> sleepers{0};
@@ -153,8 +154,8 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int num_threads, std::vector<int> cpus)
     : num_threads_(num_threads), state_(std::make_unique<State>()) {
   CHECK_GE(num_threads, 1);
-  // With fewer cores than threads, a spinning thread would occupy a core that another thread needs,
-  // for which the spinning thread waits.
+  // With fewer cores than threads, a spinning thread would occupy a core that the thread it waits
+  // for needs.
   const int usable = cpus.empty() ? UsableCpus() : static_cast<int>(cpus.size());
   state_->spin = num_threads <= usable;
   state_->cpus = std::move(cpus);

@@ -118,7 +118,8 @@ TEST(ThreadPool, AnIdlePoolUsesNoCpu) {
   EXPECT_LT(used, 0.005);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // Both need address space.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // both sanitizers reserve much
+                                                                     // address space
 TEST(ThreadPoolDeathTest, AThreadThatIsRefusedEndsThoseBeforeIt) {
   const auto try_it = [] {
     long pages = 0;
@@ -126,7 +127,8 @@ TEST(ThreadPoolDeathTest, AThreadThatIsRefusedEndsThoseBeforeIt) {
       if (std::fscanf(file, "%ld", &pages) != 1) pages = 0;
       std::fclose(file);
     }
-    // The stacks of some threads still fit into memory, those of hundreds of threads do not.
+    // Limits the address space so that the stacks of some threads still fit, but not those of
+    // hundreds.
     rlimit limit{};
     ::getrlimit(RLIMIT_STACK, &limit);
     const auto stack = limit.rlim_cur == RLIM_INFINITY ? rlim_t{2} << 20 : limit.rlim_cur;
@@ -154,7 +156,7 @@ TEST(ThreadPool, PinsWorkersAndCaller) {
   }
   ThreadPool pool(3, cpus);
   std::vector<int> ran_on(3, -1);
-  std::thread([&] {  // A separate thread, so that the test's own thread stays free.
+  std::thread([&] {  // a separate thread, so that the test's own thread is not pinned
     pool.PinCaller();
     pool.Run([&](int thread) {
       cpu_set_t set;

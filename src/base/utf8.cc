@@ -59,8 +59,8 @@ std::string EscapeControls(std::string_view text, std::string_view kept) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
-    // Also escapes U+0080 to U+009F, which control some terminals, and U+2028 and U+2029, which end
-    // a line for some readers.
+    // Also escapes U+0080 to U+009F, which control some terminals, and U+2028 and U+2029, which
+    // some programs treat as line ends.
     const std::string_view rest = text.substr(i);
     if (byte == 0xC2 && rest.size() > 1 && static_cast<unsigned char>(rest[1]) >= 0x80 &&
         static_cast<unsigned char>(rest[1]) < 0xA0) {

@@ -124,8 +124,8 @@ double WorkBudget::cpu_seconds() const {
 
 }  // namespace sluice
 
-// The program's global operators, and those that the standard library's other forms call. Without
-// these definitions, a sanitizer would provide its own array and nothrow forms.
+// The global operators of the program. The standard library's other forms call these. The array and
+// nothrow forms are defined too, because a sanitizer would otherwise provide its own.
 void* operator new(size_t size) {
   return sluice::Allocate(size, alignof(std::max_align_t));
 }

@@ -48,8 +48,8 @@ class WorkBudget {
 // The lowest address that this thread's stack may reach; null outside a budget. `__thread`, because
 // a `thread_local` of another source file costs a function call.
 extern __thread const void* lowest_frame;
-// Throws StackLimitExceeded, unless an exception is already unwinding: destructors may go a little
-// deeper.
+// Throws StackLimitExceeded, unless an exception is already unwinding: destructors may use a little
+// more stack.
 void RefuseStack();
 
 // For recursive third-party code that may not allocate: throws StackLimitExceeded if little stack

@@ -202,8 +202,8 @@ TEST(OpenAiClient, CanBeCancelled) {
 constexpr auto kPatience = std::chrono::seconds(60);
 
 // Accepts one connection, reads up to `wanted` bytes of the request, calls `then` with the socket,
-// and reads no more. Closes when it is destroyed, or after a while, so that a client that hangs
-// fails.
+// and reads no more. Closes the connection when destroyed or after a while, so that the test of a
+// client that hangs fails.
 class StuckServer {
  public:
   StuckServer(size_t wanted, std::function<void(int client)> then) {
@@ -265,7 +265,7 @@ TEST(HttpClient, CanBeCancelledWhileItSends) {
 }
 
 TEST(HttpClient, CanBeCancelledWhileItConnects) {
-  // Once its queue is full, a listener does not even refuse connections.
+  // Once its queue is full, a listener neither accepts nor refuses connections.
   Url url;
   const int listener = ListenAt(&url, 0);
   std::vector<int> waiting;
@@ -274,7 +274,7 @@ TEST(HttpClient, CanBeCancelledWhileItConnects) {
     sockaddr_in address = LoopbackAt(url.port);
     (void)connect(waiting.back(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
   }
-  // Closes after a while, so that a client that cannot be cancelled fails here in the end.
+  // Closes the connection after a while, so that the test fails if the client cannot be cancelled.
   std::promise<void> done;
   std::thread patience([&, over = done.get_future()] {
     over.wait_for(kPatience);
@@ -290,7 +290,7 @@ TEST(HttpClient, CanBeCancelledWhileItConnects) {
   EXPECT_EQ(answer.error().code, ErrorCode::kCancelled) << answer.error().message;
 }
 
-// A server that refuses a request need not read all of it.
+// A server that refuses a request does not have to read all of it.
 TEST(HttpClient, ReadsAnAnswerThatComesBeforeAllIsSent) {
   StuckServer server(1, [&](int client) {
     const std::string text = Plain("413 Content Too Large", "{}");

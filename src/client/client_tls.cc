@@ -18,7 +18,8 @@
 namespace sluice {
 namespace {
 
-// The reason of this thread's last OpenSSL error, which is the final result of any earlier ones.
+// Returns the reason of this thread's most recent OpenSSL error; earlier errors in the queue led to
+// it.
 std::string LastTlsReason() {
   const unsigned long code = ERR_peek_last_error();
   ERR_clear_error();

@@ -9,9 +9,9 @@ namespace sluice {
 
 class EventStream {
  public:
-  // Takes the next bytes, cut anywhere. Calls `on_event` with the data of each complete event
-  // (several data lines are joined by newlines). Returns false as soon as `on_event` does; do not
-  // call Take again after that.
+  // Takes the next bytes, which may be split anywhere. Calls `on_event` with the data of each
+  // complete event (several data lines are joined by newlines). Returns false as soon as `on_event`
+  // does; do not call Take again after that.
   bool Take(std::string_view bytes, const std::function<bool(std::string_view data)>& on_event);
 
  private:

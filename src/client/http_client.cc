@@ -30,7 +30,7 @@ class OneRequest : public StreamHandler {
     over_ = true;
   }
   bool over() const { return over_; }
-  // Throws what the callback threw.
+  // Rethrows the callback's exception, if there was one.
   StreamEnd& end() {
     if (exception_) std::rethrow_exception(exception_);
     return end_;

@@ -31,8 +31,8 @@ class HttpClient {
   explicit HttpClient(Url url, const std::map<std::string, std::string>& headers = {},
                       std::shared_ptr<const ClientTls> tls = {});
 
-  // kUnavailable if the server cannot be reached or breaks off. An answer with any status counts as
-  // success.
+  // kUnavailable if the server cannot be reached or closes the connection early. An answer with any
+  // status counts as success.
   Result<ClientResponse> Get(std::string_view path) const;
   Result<ClientResponse> Post(std::string_view path, std::string_view body) const;
 

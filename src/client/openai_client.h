@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Parameters that every request has. For absent ones the server's default applies.
+// Parameters of every request. The server's default applies to absent ones.
 struct AnswerSettings {
   std::string model;
   std::optional<int64_t> max_tokens;

@@ -107,7 +107,7 @@ Status ResponseParser::ReadHead() {
   status_ = 0;
   std::from_chars(head.data() + space + 1, head.data() + std::min(head.size(), space + 4), status_);
   keep_alive_ = head.starts_with("HTTP/1.1");
-  std::string_view coding;  // of the transfer
+  std::string_view coding;  // the transfer coding
   std::optional<uint64_t> length;
   for (size_t line = head.find("\r\n"); line != std::string_view::npos; line = head.find("\r\n")) {
     head.remove_prefix(line + 2);
@@ -133,9 +133,9 @@ Status ResponseParser::ReadHead() {
     }
   }
   if (status_ >= 100 && status_ < 200) {
-    state_ = State::kHead;  // an interim answer, which the real one follows
+    state_ = State::kHead;  // an interim (1xx) response; the final one follows
   } else if (status_ == 204 || status_ == 304) {
-    state_ = State::kDone;  // without a body, even if the head has a length
+    state_ = State::kDone;  // has no body, even if the head contains a length
   } else if (!coding.empty()) {
     state_ = State::kChunkSize;
   } else if (length) {

@@ -34,8 +34,8 @@ constexpr size_t kMaxBodyBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 64 << 10;
 // Connections that wait for a request; more are closed.
 constexpr size_t kMaxIdle = 64;
-// How long a connection to a unix socket waits for room in the listener's queue. No event reports
-// that room.
+// How long a connection to a unix socket waits for room in the listener's queue. epoll does not
+// report when there is room.
 constexpr time_t kSocketQueueSeconds = 5;
 
 struct Address {
@@ -288,9 +288,10 @@ class StreamClient::Loop {
     }
   }
 
-  // If it throws, no descriptor is lost, and the exchange is that of a connection or nobody's.
+  // If this throws, no descriptor leaks, and the exchange belongs either to a connection or to
+  // nobody.
   void Connect(Exchange exchange, size_t address) {
-    // Memory comes first: between socket() and the new connection, nothing may throw.
+    // Allocates memory first: nothing may throw between socket() and the new connection.
     auto made = std::make_unique<Connection>();
     connections_.reserve(Grown(connections_.size() + 1, connections_.capacity()));
     dead_.reserve(Grown(dead_.size() + connections_.size() + 1, dead_.capacity()));
@@ -428,7 +429,7 @@ class StreamClient::Loop {
     return true;
   }
 
-  // Closes a connection. Its memory is kept until all events of the batch are handled.
+  // Closes a connection. Its memory is kept until all events of the epoll batch are handled.
   void Close(Connection& connection) {
     connection.tls.reset();
     close(connection.fd);
@@ -449,7 +450,7 @@ class StreamClient::Loop {
     return false;
   }
 
-  // Keeps a connection without an exchange for the next one.
+  // Keeps an idle connection for the next exchange.
   void Keep(Connection& connection) {
     connection.body = {};
     connection.exchange = {};
@@ -497,7 +498,8 @@ class StreamClient::Loop {
     }
   }
 
-  // Ends an exchange whose handler has not been told its end, wherever it is now.
+  // Ends the exchange of `handler`, whether or not it has a connection, unless its failure is
+  // already queued.
   void EndAfterException(StreamHandler& handler, std::string message) {
     const double now = MonotonicSeconds();
     if (Connection* connection = Find(handler)) return End(*connection, now, std::move(message));

@@ -29,8 +29,8 @@ struct StreamEnd {
   std::string unreachable;  // why no connection was made; "" if one was made
 };
 
-// Receives one answer. `now`: MonotonicSeconds() after the bytes were read. An exception ends the
-// request with its message as the error; one of OnEnd is logged.
+// Receives one answer. `now`: MonotonicSeconds() after the bytes were read. If a callback throws,
+// the request ends with the exception's message as its error; an exception of OnEnd is only logged.
 class StreamHandler {
  public:
   virtual ~StreamHandler() = default;
@@ -80,8 +80,8 @@ class StreamClient {
   // Stops or continues reading the answer of the handler's request. A handler may call it; bytes
   // that were already read are still passed on. Does nothing if the request has ended.
   void Pause(const StreamHandler& handler, bool paused);
-  // Waits for data until `until` (MonotonicSeconds; infinity: no limit) and handles them; may
-  // return earlier. Returns false once `cancel_fd` (-1: none) is readable.
+  // Waits for data until `until` (MonotonicSeconds; infinity: no limit) and handles it; may return
+  // earlier. Returns false once `cancel_fd` (-1: none) is readable.
   bool Poll(double until, int cancel_fd);
 
   // Number of requests that have not ended.

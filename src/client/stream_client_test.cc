@@ -102,11 +102,11 @@ TEST(ResponseParser, RefusesWhatIsNoHttp) {
   EXPECT_THAT(cut.End().error().message, HasSubstr("in the middle of its answer"));
 }
 
-// Answers one connection after another. `answer` receives the number of the connection and of the
-// request in it, and returns the text to send; "" closes the connection.
+// Answers one connection after another. `answer` receives the number of the connection and the
+// number of the request on it, and returns the text to send; "" closes the connection.
 class ScriptedServer {
  public:
-  // Counts connections that the client closed in `num_closed`, unless it is null.
+  // Counts in `num_closed`, unless null, the connections that the client closed.
   explicit ScriptedServer(std::function<std::string(int connection, int request)> answer,
                           std::atomic<int>* num_closed = nullptr)
       : answer_(std::move(answer)), num_closed_(num_closed) {
@@ -400,7 +400,7 @@ TEST(StreamClient, RequestsThatTakeTooLongFail) {
   EXPECT_THAT(recorder.end.error, HasSubstr("within 0.05 s"));
 }
 
-// Takes an answer byte by byte, as a proxy does.
+// Receives the raw bytes of an answer, as a proxy does.
 struct Copier : StreamHandler {
   bool wants_bytes() const override { return true; }
   void OnEvent(double, std::string_view) override { ++events; }
@@ -507,7 +507,7 @@ TEST(StreamClient, KeepsFewIdleConnections) {
   EXPECT_EQ(num_closed, 16);
 }
 
-// The whole answer may come with the bytes at which its reader stalls.
+// The handler pauses at the first bytes, which may already contain the whole answer.
 TEST(StreamClient, APauseEndsWithItsRequest) {
   ScriptedServer server([](int, int) { return kStreamAnswer; });
   const auto client = *StreamClient::Create({.url = server.url(), .timeout_seconds = 5});
