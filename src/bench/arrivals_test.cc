@@ -50,7 +50,8 @@ TEST(Arrivals, BurstinessIsTheShapeOfTheIntervals) {
     EXPECT_NEAR(interval, 0.25, 1e-12);
 }
 
-// numpy.random.seed(7); [numpy.random.gamma(1.0, 0.5) for _ in range(3)], cumulated and scaled.
+// Expected values: scaled cumulative sums of [numpy.random.gamma(1.0, 0.5) for _ in range(3)] after
+// numpy.random.seed(7).
 TEST(Arrivals, AreNumpysForTheSameSeed) {
   const double drawn[] = {0.039688454760722254, 0.7568793372793934, 0.2884909320782579};
   const double total = drawn[0] + drawn[1] + drawn[2];

@@ -70,7 +70,8 @@ TEST(RandomDataset, HasExactlyTheTokensAskedFor) {
   }
 }
 
-// From vLLM 0.33 with seed 5: if vLLM's own method reaches the length, the texts are identical.
+// Expected values: vLLM 0.33 with seed 5. Where vLLM's own method reaches the requested length, the
+// texts are identical.
 TEST(RandomDataset, IsVllmsForTheSameSeed) {
   const auto data = MakeDataset({.num_prompts = 12, .seed = 5, .input_len = 40}, &Llama3());
   ASSERT_TRUE(data);

@@ -56,7 +56,8 @@ struct RequestRecord {
   double start = 0;           // on the monotonic clock, just before the request was sent
   double queue_time = 0;      // from its planned time to `start`
   double ttft = 0;            // from `start` to the first event with a choice
-  double latency = 0;         // from `start` to the last event with a choice (chat: or usage)
+  double latency = 0;         // from `start` to the last event with a choice (in a chat, or with
+                              // usage)
   double in_flight = 0;       // from `start` to the request's end, successful or not
   std::vector<Chunk> chunks;  // the chunks of a stream
   int64_t prompt_tokens = 0;  // number that the server reports, or else the number in the data set

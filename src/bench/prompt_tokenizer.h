@@ -27,10 +27,10 @@ class PromptTokenizer {
   virtual int64_t NumTokens() const = 0;
   virtual int32_t Token(int64_t place) const = 0;
   virtual bool IsSpecial(int32_t id) const = 0;
-  // Whether these tokens are the whole vocabulary. If not, prompts draw them at random, because
-  // prompts of consecutive tokens would soon repeat.
+  // Whether the NumTokens() tokens are the whole vocabulary. If not, prompts draw tokens at random,
+  // because prompts of consecutive tokens would soon repeat.
   virtual bool has_all_tokens() const = 0;
-  // Short texts, some of which may always be a single token.
+  // Returns short texts, to search for one that is a single token in every context.
   virtual std::vector<std::string> ShortTexts() const = 0;
   // The first failure. Results of the other functions after it are meaningless.
   virtual Status status() const { return {}; }

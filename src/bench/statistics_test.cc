@@ -81,7 +81,7 @@ TEST(Statistics, PeaksAreOfASecondThatBeginsAnywhere) {
   Metrics metrics = ComputeMetrics(load, {99}, {}, CountBytes);
   EXPECT_DOUBLE_EQ(metrics.max_output_tokens_per_s, 4);
   EXPECT_EQ(metrics.max_concurrent_requests, 2);
-  load.records[1].start = 101.5;  // when the other request ended
+  load.records[1].start = 101.5;  // starts when the other request ends
   metrics = ComputeMetrics(load, {99}, {}, CountBytes);
   EXPECT_DOUBLE_EQ(metrics.max_output_tokens_per_s, 3);
   EXPECT_EQ(metrics.max_concurrent_requests, 1);

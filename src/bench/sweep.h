@@ -16,11 +16,12 @@ struct SweepStep {
 };
 
 struct Sweep {
-  bool of_rates = false;  // whether steps are requests per second instead of concurrent requests
+  bool of_rates = false;  // whether the steps vary requests per second instead of concurrent
+                          // requests
   std::string model, date;
   std::vector<SweepStep> steps;
 
-  // The head and a line of the table, which is printed while the sweep runs.
+  // The header and one line of the table, which is printed while the sweep runs.
   static std::string TableHead(bool of_rates);
   static std::string TableLine(const SweepStep& step);
 

@@ -27,7 +27,7 @@ std::optional<double> StandardError(int64_t right, int64_t count) {
 
 // Wilson's interval, which lies within [0, 1] even for few questions.
 std::pair<double, double> Confidence(int64_t right, int64_t count) {
-  constexpr double kZ = 1.959963985;  // for 95 %
+  constexpr double kZ = 1.959963985;  // quantile of the normal distribution for 95 %
   const auto n = static_cast<double>(count);
   const double mean = static_cast<double>(right) / n, z2 = kZ * kZ;
   const double centre = (mean + z2 / (2 * n)) / (1 + z2 / n);

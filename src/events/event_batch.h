@@ -18,8 +18,9 @@ struct CacheEvent {
   int32_t group = 0;
   BlockId anchor = kNoBlock;  // see CacheListener
   BlockId parent = kNoBlock;  // for kStored and kTierName
-  size_t first_token = 0;     // for these two: index into CacheEventBatch::tokens
-  int32_t salt = -1;          // for these two: index into CacheEventBatch::salts; -1: none
+  size_t first_token = 0;     // for kStored and kTierName: index into CacheEventBatch::tokens
+  int32_t salt = -1;          // for kStored and kTierName: index into CacheEventBatch::salts; -1:
+                              // none
   size_t tier_change = 0;     // for kTierName and kTier: index into CacheEventBatch::tier_changes
 };
 
@@ -36,7 +37,7 @@ struct CacheEventBatch {
   std::vector<CacheEvent> events;
   std::vector<int32_t> tokens;
   std::vector<std::string> salts;
-  std::vector<TierChange> tier_changes;  // of kTierName, only the name
+  std::vector<TierChange> tier_changes;  // for kTierName, only the name is set
 };
 
 }  // namespace sluice

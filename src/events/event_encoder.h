@@ -91,7 +91,8 @@ class CacheEventEncoder {
   CacheShape shape_;
   std::vector<Named> blocks_;
   std::unordered_map<TierName, TierBlock, TierNameHash> tiers_;
-  std::deque<TierName> absent_;  // named, or removed from a tier; may be there again
+  std::deque<TierName> absent_;  // blocks just named or removed from a tier; a tier may have them
+                                 // again
 };
 
 }  // namespace sluice

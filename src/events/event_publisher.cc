@@ -240,7 +240,7 @@ CacheEventCounts CacheEventPublisher::counts() const {
 
 void CacheEventPublisher::Wake() {
   const uint64_t one = 1;
-  // Fails only if the thread is already woken.
+  // Fails only if a wake-up of the thread is already pending.
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
 }
 

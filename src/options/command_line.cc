@@ -221,7 +221,7 @@ class Reader {
                        flag);
   }
 
-  // For abbreviated flags: the end of an error message. It names the option that the abbreviated
+  // Returns the end of an error message about an abbreviated flag: it names the option that the
   // flag matched.
   static std::string Taken(const Option& option, const std::string& flag) {
     const std::string taken = TakenFor(flag.substr(0, flag.find_first_of(".=")), option);

@@ -62,7 +62,7 @@ std::span<const DialectFile> DialectFiles();
 // The table parsed from DialectFiles(). CHECKs that these files are valid.
 const DialectTable& Dialects();
 
-// Returns whether the option is in that table. None of the values of such an option has an effect.
+// Returns whether the option is in Dialects(). No value of such an option has an effect.
 bool IsForeign(const Option& option);
 
 }  // namespace sluice::options

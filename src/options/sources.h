@@ -27,8 +27,8 @@ struct CommandLine {
 // - Dashes and underscores in names are the same.
 // - --option value and --option=value; --x, --no-x and --x=false for flags; unambiguous prefixes of
 //   names.
-// - Lists take words up to the next option. Of repeated options the last one counts, with a note;
-//   lists are joined.
+// - Lists take words up to the next option. If an option is repeated, its last value counts, with a
+//   note; lists are joined.
 // - --json-option.key value sets one key, and all such keys together replace the value given for
 //   the whole option. --json-option.list+ value appends.
 // - -O3 is a level of vLLM's compiler, and -O{...} its settings. `--` ends the options.

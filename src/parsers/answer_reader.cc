@@ -264,8 +264,8 @@ std::vector<ParserEvent> AnswerReader::Finish(bool is_cut) {
   }
   if (is_cut) content_.Clear();
   if (tools_ != nullptr) tools_->Cut(content_, output_);
-  // A channel reader may hold back the beginning of its first mark. If the answer is cut, that is
-  // dropped.
+  // A channel reader may hold back the beginning of its first mark. If the answer was cut off, the
+  // held text is dropped.
   if (!is_cut || !constrained_ || !searches_events_) {
     content_.End();
     GiveContent("");

@@ -92,7 +92,7 @@ class AnswerReader {
   void GiveContent(std::string_view text);
   bool SearchEvent(ParserEvent& event);
 
-  const ReasoningFormat* format_ = nullptr;  // null if thoughts are not looked for
+  const ReasoningFormat* format_ = nullptr;  // null if thoughts are not recognized
   std::shared_ptr<const ToolTypes> types_;
   std::unique_ptr<ToolReader> tools_;
   std::vector<std::string> inside_marks_;   // marks that matter inside a thought: ends, starts,

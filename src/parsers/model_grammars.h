@@ -1,5 +1,5 @@
-// Grammars for constrained calls in the formats of tool_parsers.cc. The text between the marks of a
-// format is that of the models' chat templates.
+// Grammars for constrained calls in the formats of tool_parsers.cc. The text between a format's
+// marks is the same as in the models' chat templates.
 #pragma once
 
 #include "parsers/call_grammar.h"

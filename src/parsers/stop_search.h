@@ -17,9 +17,9 @@ struct StopRules {
   int64_t min_tokens = 0;  // the text of the first `min_tokens` tokens is not searched
 };
 
-// The stop string that is completed first ends the text, at its begin or, with `include_in_output`,
-// at its end. Keeps the text that has not been taken and, before it, as many bytes as the longest
-// stop string. Thread safety: one thread.
+// The stop string that is completed first ends the text, at its beginning or, with
+// `include_in_output`, at its end. Keeps the text that has not been taken and, before it, as many
+// bytes as the longest stop string. Thread safety: one thread.
 class StopSearch {
  public:
   explicit StopSearch(StopRules rules);

@@ -13,8 +13,8 @@ namespace sluice {
 // Holds back only text that may become a marker, so it stays short. Thread safety: one thread.
 class TextInput {
  public:
-  static constexpr int kMore = -1;  // no marker yet: passed on everything except the possible
-                                    // beginning of one
+  static constexpr int kMore = -1;  // no marker yet: all text was passed on, except a possible
+                                    // beginning of a marker
   static constexpr int kEnd = -2;   // no marker: the text has ended
 
   void Add(std::string_view text) { text_ += text; }

@@ -15,8 +15,8 @@ std::string Hex(std::string_view bytes) {
   return hex;
 }
 
-// The same bytes as from protobuf's own library, with which tests/e2e/test_traces.py reads such
-// messages.
+// The expected bytes are those that protobuf's own library writes; tests/e2e/test_traces.py reads
+// such messages with that library.
 TEST(SpanTest, IsWrittenAsProtobuf) {
   TraceSpan span;
   span.trace_id.fill(0x11);
