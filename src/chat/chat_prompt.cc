@@ -245,9 +245,9 @@ Result<json::Value> NormalizeAll(const json::Value& messages, ContentFormat form
   return json::Value(std::move(result));
 }
 
-// Adds `thinking` to assistant messages with reasoning. Such a template accepts only one of
-// `thinking` and content in a message with calls, and renders both in the same way. So the content
-// is appended to `thinking`.
+// Adds `thinking` to assistant messages with reasoning. Templates that read `thinking` accept only
+// one of `thinking` and content in a message with calls, and render both in the same way. So the
+// content is appended to `thinking`.
 void NameThinking(json::Value& messages) {
   for (json::Value& message : messages.as_array()) {
     const json::Value* reasoning = message.Find("reasoning");

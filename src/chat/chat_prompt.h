@@ -21,8 +21,8 @@ struct ChatPromptOptions {
   bool continue_final_message = false;
   // How message contents are passed; absent: as the template itself reads them.
   std::optional<ChatTemplate::ContentFormat> content_format;
-  // Replaces each image if contents are strings; empty: images are refused. A template that reads
-  // parts receives {"type": "image"}.
+  // The text that replaces each image if contents are strings; empty: images are refused. A
+  // template that reads parts receives {"type": "image"}.
   std::string image_text;
   RenderOptions render;
 };
@@ -35,9 +35,9 @@ json::Value SpecialTokens(const json::Value& tokenizer_config,
 
 // Converts messages to the form that templates expect. Contents become strings joined with "\n"
 // (kString) or lists of parts (kParts); null becomes empty. Arguments of tool calls become objects,
-// or text if they are not the JSON of an object. If either is given, both `reasoning` and
-// `reasoning_content` are set. kInvalidArgument names the message that is not an object, lacks a
-// role, or has a part that is neither text nor, with `image_text`, an image.
+// or text if they are not the JSON of an object. If a message has `reasoning` or
+// `reasoning_content`, both are set. kInvalidArgument names the message that is not an object,
+// lacks a role, or has a part that is neither text nor, with `image_text`, an image.
 Result<json::Value> NormalizeMessages(const json::Value& messages,
                                       ChatTemplate::ContentFormat format,
                                       const std::string& image_text = "");

@@ -90,7 +90,7 @@ TEST(NormalizeMessages, ArgumentsThatAreNoObjectStayText) {
   }
 }
 
-// Any arguments that a model may write, with each form in which templates use them.
+// Renders arguments of many kinds that models may write, with templates for each form of arguments.
 TEST(RenderChatPrompt, ArgumentsNeverEndAConversation) {
   const std::string before =
       "{% for m in messages %}{% for c in m.tool_calls or [] %}{% set a = c.function.arguments %}";
@@ -128,7 +128,7 @@ TEST(RenderChatPrompt, ArgumentsNeverEndAConversation) {
   EXPECT_EQ(RenderChatPrompt(*broken, {}, message).error().message, "no calls");
 }
 
-// A text of brackets takes a hundred times its size when parsed.
+// A text of brackets takes a hundred times its size in memory once it is parsed.
 TEST(NormalizeMessages, ArgumentsHoldALimitedNumberOfValues) {
   const auto normal = [](size_t lists) {
     std::string text = "[";

@@ -173,8 +173,8 @@ TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
   }
 }
 
-// Each expression does much work for few nodes of the template. The work is counted where it is
-// done. So the loop around it ends, and no single iteration takes long.
+// Each expression does much work although it has few nodes. The work is counted where it is done.
+// So the surrounding loop reaches the limit, and no single iteration takes long.
 TEST(ChatTemplate, WorkIsCountedByTheBytesItTouches) {
   RenderOptions options;
   options.limits.max_steps = 2'000'000;
@@ -314,7 +314,7 @@ TEST(ChatTemplate, MemoryOfTextsIsCountedBeforeTheyAreMade) {
   }
 }
 
-// The parts of a text are counted once, not again with each part that follows.
+// Each part of a text is counted once, not again with every later part.
 TEST(ChatTemplate, LongTextsOfManyPartsAreMade) {
   for (const char* source : {
            "{{ (['abcdefgh'] * 200000) | tojson | length }}",

@@ -35,9 +35,9 @@ class ThoughtTokens {
  public:
   using BytesOf = std::function<std::string(int32_t)>;
 
-  // `bytes_of`: returns the text that a token adds, for ids below `num_tokens`; it is kept.
-  // `end_tokens` end an answer. Those in `call_ends` may also do so inside a thought, where `marks`
-  // allow a call to end.
+  // `bytes_of`: returns the text that a token adds, for ids below `num_tokens`; this object keeps
+  // it. `end_tokens` end an answer. Those in `call_ends` may also do so inside a thought, where
+  // `marks` allow a call to end.
   ThoughtTokens(ThoughtMarks marks, int32_t num_tokens, BytesOf bytes_of,
                 std::vector<int32_t> end_tokens, std::vector<int32_t> call_ends);
 
@@ -46,7 +46,7 @@ class ThoughtTokens {
   const std::vector<int32_t>& end_tokens() const { return end_tokens_; }
   size_t longest_message_mark() const {
     return longest_message_mark_;
-  }  // those of ThoughtMarks::messages
+  }  // the marks are those in ThoughtMarks::messages
   bool EndsAnswer(int32_t token) const;
   bool EndsCall(int32_t token) const;
 

@@ -9,11 +9,11 @@
 
 namespace sluice {
 
-// kInvalidArgument, naming the rules, if a rule derives itself and nothing else (`a ::= b`,
-// `b ::= a*`), or if a rule is a repetition of a rule that is a repetition of it. Also for brackets
+// kInvalidArgument, naming the rules, if a rule derives itself and nothing else (`a ::= b`, `b ::=
+// a*`), or if rules are repetitions of each other (`a ::= b+`, `b ::= a+`). Also for brackets
 // nested deeper than kMaxConstraintDepth. Left recursion that matches a character is allowed. Text
-// that cannot be parsed counts as characters: the engine reports syntax errors. REQUIRES: `kind` is
-// kEbnf or kLark.
+// that cannot be parsed counts as matching characters; the engine reports syntax errors. REQUIRES:
+// `kind` is kEbnf or kLark.
 Status CheckGrammarRules(ConstraintKind kind, std::string_view grammar);
 
 }  // namespace sluice

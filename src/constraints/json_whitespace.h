@@ -1,6 +1,6 @@
 // Limits the white space between the parts of JSON (kMaxWhitespace), because a model that writes
-// only white space would never end its answer. If the grammar counted it, compiling would take
-// twice as long.
+// only white space would never end its answer. If the grammar counted the white space, compiling
+// would take twice as long.
 #pragma once
 
 #include <cstdint>

@@ -36,7 +36,7 @@ class MatcherQueue {
   // !matcher->is_away().
   void Submit(const std::shared_ptr<SequenceMatcher>& matcher, std::span<const int32_t> output,
               uint64_t client);
-  // Waits until a matcher has come back since the last call, for at most `seconds`.
+  // Waits, for at most `seconds`, until a matcher has come back since the last call.
   void WaitForOne(double seconds);
 
  private:

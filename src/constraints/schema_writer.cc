@@ -338,7 +338,7 @@ Value SchemaRewriter::WriteObject(Part part) {
   Value::Object properties;
   for (const Part::Property& property : part.properties) {
     Value value = Rewrite(property.schemas);
-    // The engine also accepts a name that is written with escapes as the name of another property.
+    // If a name needs escapes, the engine also accepts it as the name of an additional property.
     if (!is_closed && NeedsEscapes(property.name)) Note("properties", part.place);
     if (!value.is_bool()) {
       properties.emplace_back(property.name, std::move(value));

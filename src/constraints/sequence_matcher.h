@@ -49,15 +49,17 @@ class RequestBudget {
 };
 
 // Does work within the step if it fits. A matcher that takes longer is stopped and handed to a
-// MatcherQueue (matcher_queue.h), which starts it again from the output and leaves the next mask
-// here. The allowed tokens do not depend on where they were computed. Thread safety: one thread at
-// a time; while is_away(), only the queue's thread, except for methods that state otherwise.
+// MatcherQueue (matcher_queue.h), which starts it again from the output and stores the next mask in
+// this object. The allowed tokens do not depend on where they were computed. Thread safety: one
+// thread at a time; while is_away(), only the queue's thread, except for methods that state
+// otherwise.
 class SequenceMatcher {
  public:
   enum class Answer {
     kYes,
     kNo,    // forbidden, or error(): the constraint cannot be followed
-    kLate,  // did not fit into this step: call MatcherQueue::Submit, and ask again when it is back
+    kLate,  // did not fit into this step: call MatcherQueue::Submit, and call again when the
+            // matcher is back
   };
   // Maximum time of one call within a step.
   static constexpr double kCallSeconds = 0.004;

@@ -15,8 +15,8 @@ namespace {
 
 using Answer = SequenceMatcher::Answer;
 
-// Allows every token except 7. Masks take a given time, which is only reported, and allow only the
-// token whose id is the number of tokens so far.
+// Advance accepts every token except 7. A mask allows only the token whose id is the number of
+// tokens so far. Masks take no real time, but `mask_seconds` are reported.
 class CostlyMatcher final : public TokenMatcher {
  public:
   explicit CostlyMatcher(double mask_seconds) : mask_seconds_(mask_seconds) {}
@@ -88,7 +88,7 @@ TEST(SequenceMatcherTest, WhatTakesLongerThanAStepHasIsLateAndDoneByTheQueue) {
   EXPECT_EQ(matcher->CatchUp(output), Answer::kYes);
   EXPECT_EQ(matcher->FillMask({&mask, 1}), Answer::kLate);
   EXPECT_TRUE(matcher->is_slow());
-  // It was interrupted: it is unusable until the queue has started it again.
+  // The matcher was interrupted: it is unusable until the queue has started it again.
   EXPECT_EQ(matcher->CatchUp(output), Answer::kLate);
   EXPECT_EQ(matcher->FillMask({&mask, 1}), Answer::kLate);
   queue.Submit(matcher, output, /*client=*/1);

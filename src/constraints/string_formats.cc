@@ -33,7 +33,7 @@ constexpr std::string_view kIpv4 =
 std::string Ipv6Pattern() {
   const std::string group = "[0-9a-fA-F]{1,4}";
   std::string pattern = fmt::format("(({0}:){{7}}{0}|({0}:){{6}}{1}", group, kIpv4);
-  // "::" stands after `before` groups, and replaces at least one of the eight groups.
+  // "::" follows `before` groups, and replaces at least one of the eight groups.
   for (int before = 0; before <= 7; ++before) {
     const std::string head = before == 0   ? std::string(":")
                              : before == 1 ? group + ":"

@@ -79,7 +79,7 @@ TEST(StringFormatsTest, DatesFollowTheCalendar) {
   }
 }
 
-// Repetitions at the ends of optional groups and of alternatives, among others.
+// The regexes include repetitions at the ends of optional groups and of alternatives.
 TEST(StringPatternTest, AcceptsWhatTheRegexAccepts) {
   std::mt19937 random(1);
   std::vector<std::string> patterns = {"(x[0-9]+)?b",      "((ab|b){1,2}|c)",   "a(b(c+)?)?",

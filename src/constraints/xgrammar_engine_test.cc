@@ -370,8 +370,8 @@ TEST_F(XgrammarEngineTest, CompilingStopsAtItsLimits) {
 }
 
 TEST_F(XgrammarEngineTest, AMatcherThatWasStoppedSaysSoAndStaysStopped) {
-  // Enough for the first steps; the memory for the history of an answer grows in larger and larger
-  // pieces.
+  // This limit is enough for the first steps; the memory for the history of an answer grows in
+  // larger and larger pieces.
   engine_ = MakeXgrammarEngine(vocabulary_, {.step = {.cpu_seconds = 100, .bytes = 1 << 16}});
   const auto matcher = Compile(ConstraintKind::kEbnf, "root ::= \"a\" root | \"b\"")->NewMatcher();
   std::vector<uint32_t> mask(MaskWords(vocabulary_.size));
@@ -398,7 +398,7 @@ TEST_F(XgrammarEngineTest, CallsKeepToTheTimeThatTheyAreGiven) {
     longest = std::max(longest, matcher->cpu_seconds() - before);
   }
   EXPECT_TRUE(matcher->is_stopped());
-  // Covers two calls, and the time between two readings of the clock.
+  // This bound allows for two calls, and for the time between two readings of the clock.
   EXPECT_LT(longest, 0.1);
 }
 

@@ -58,7 +58,7 @@ class ContentWriter {
   const std::unique_ptr<char[]> ring_;  // byte `i` of the file is at index i % kRingBytes
   int64_t appended_;
   int64_t written_;
-  int64_t told_;      // the value of `written_` that the digest's thread was last told
+  int64_t told_;      // the value of `written_` at the last notification of the digest's thread
   int64_t room_end_;  // file offset up to which the ring may be overwritten
 
   Mutex mutex_;

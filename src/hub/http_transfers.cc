@@ -20,8 +20,8 @@ namespace {
 constexpr long kReceiveBytes = 512 * 1024;
 constexpr size_t kMaxHeaders = 200;
 
-// Looks for the trusted authorities in the systems' usual places, because libcurl may have been
-// built for another system.
+// Looks for the trusted certificate authorities in the systems' usual places, because libcurl may
+// have been built for another system.
 std::string SystemCertificates() {
   constexpr std::array<const char*, 4> kPlaces = {"/etc/ssl/certs/ca-certificates.crt",
                                                   "/etc/pki/tls/certs/ca-bundle.crt",
@@ -117,7 +117,8 @@ class HttpTransfers::Impl {
     curl_slist* headers = nullptr;
     HttpOutcome outcome;
     bool told_head = false;
-    // What a callback threw: an exception must not pass through libcurl, which would leak.
+    // The exception that a callback threw. It must not pass through libcurl, which would leak
+    // memory.
     std::exception_ptr thrown = nullptr;
     std::array<char, CURL_ERROR_SIZE> message = {};
   };
@@ -174,7 +175,7 @@ class HttpTransfers::Impl {
       AddHeader(transfer.outcome.head, AsciiTrim({data, size}));
     } catch (...) {
       transfer.thrown = std::current_exception();
-      return size == 0 ? 1 : 0;  // any other number is an error for libcurl
+      return size == 0 ? 1 : 0;  // any result other than `size` is an error for libcurl
     }
     return size;
   }
@@ -207,7 +208,7 @@ class HttpTransfers::Impl {
       transfer.thrown = std::current_exception();
     }
     transfer.outcome.ended_by_caller = true;
-    return size == 0 ? 1 : 0;  // any other number is an error for libcurl
+    return size == 0 ? 1 : 0;  // any result other than `size` is an error for libcurl
   }
 
   void Remove(Transfer& transfer) {
@@ -217,7 +218,8 @@ class HttpTransfers::Impl {
     transfers_.erase(transfer.place);
   }
 
-  // Names where the trusted authorities come from, for an error that they caused.
+  // For a certificate error: returns a note that names the source of the trusted certificate
+  // authorities.
   std::string AboutCertificates(CURL* easy, CURLcode code) const {
     if (code == CURLE_SSL_CACERT_BADFILE)
       return " (SSL_CERT_FILE, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names it)";

@@ -34,7 +34,7 @@ struct TransferRequest {
 };
 
 // Minimum speed of a transfer, averaged over Settings::timeout_seconds. A slower sender could block
-// a download forever. (A modem is five times as fast.)
+// a download forever.
 inline constexpr int64_t kSlowestBytesPerSecond = 1024;
 
 struct HttpOutcome {
@@ -52,9 +52,10 @@ struct HttpOutcome {
 class HttpTransfers {
  public:
   struct Settings {
-    int timeout_seconds = 10;       // limit for connecting, and for being slower than
+    int timeout_seconds = 10;       // time limit for connecting, and for transfers below
                                     // kSlowestBytesPerSecond
-    std::string certificates = "";  // file or folder with the trusted authorities; "": the system's
+    std::string certificates = "";  // file or folder with the trusted certificate authorities; "":
+                                    // the system's
     std::string http_proxy = "";    // proxy for http URLs; libcurl reads the other proxy variables
                                     // itself
   };

@@ -18,7 +18,7 @@ struct HubEnvironment {
   std::string hf_endpoint = "";            // HF_ENDPOINT
   std::string hf_token = "";               // HF_TOKEN, or the older name HUGGING_FACE_HUB_TOKEN
   std::string hf_token_path = "";          // HF_TOKEN_PATH
-  // File or folder with the trusted authorities: SSL_CERT_FILE, or REQUESTS_CA_BUNDLE,
+  // File or folder with the trusted certificate authorities: SSL_CERT_FILE, or REQUESTS_CA_BUNDLE,
   // CURL_CA_BUNDLE or SSL_CERT_DIR.
   std::string certificates = "";
   std::string http_proxy = "";     // http_proxy or HTTP_PROXY; libcurl reads the other proxy
@@ -26,7 +26,7 @@ struct HubEnvironment {
   bool offline = false;            // HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE
   bool no_implicit_token = false;  // HF_HUB_DISABLE_IMPLICIT_TOKEN
   bool no_symlinks = false;        // HF_HUB_DISABLE_SYMLINKS
-  int timeout_seconds = 10;        // HF_HUB_DOWNLOAD_TIMEOUT: longest time below the minimum speed
+  int timeout_seconds = 10;        // HF_HUB_DOWNLOAD_TIMEOUT: maximum time below the minimum speed
 
   static HubEnvironment OfProcess();
 

@@ -106,7 +106,7 @@ class ModelDownload {
                 "model");
   }
 
-  // Downloads those of the files that are not in the snapshot.
+  // Downloads the files that the snapshot lacks.
   Status Bring(const std::vector<std::string>& names) {
     std::vector<RemoteFile> files;
     for (const std::string& name : names) {
@@ -252,7 +252,7 @@ class ModelDownload {
   ModelInfo info_;
   FetchProgress progress_;
   std::string last_;                   // ETag of the last downloaded blob, which is not flushed yet
-  std::future<Result<bool>> settled_;  // flush result of the blob before it
+  std::future<Result<bool>> settled_;  // flush result of the blob before last_
 };
 
 }  // namespace

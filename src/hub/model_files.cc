@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 5> kTokenizerNames = {
 // Files of sentence-transformers; each module also has a configuration in its own folder.
 constexpr std::array<std::string_view, 3> kSentenceNames = {
     "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"};
-// Mistral's own files. tekken.json is read where there is no tokenizer.json.
+// Mistral's own files. tekken.json is read if there is no tokenizer.json.
 constexpr std::string_view kParamsName = "params.json";
 constexpr std::string_view kTekkenName = "tekken.json";
 constexpr std::string_view kGenerationName = "generation_config.json";
@@ -104,7 +104,7 @@ int ShardCount(std::string_view name, std::string_view stem) {
       return 0;
     } else {
       count = count * 10 + (name[i] - '0');
-      if (i < 6) count = 0;  // ignore the shard's own number
+      if (i < 6) count = 0;  // drops the digits of the shard's own number
     }
   }
   return count;

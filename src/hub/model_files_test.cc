@@ -53,12 +53,12 @@ TEST(ModelFilesTest, MistralsOwnFormat) {
   EXPECT_THAT(ChooseFiles(own, ModelPart::kTokenizer), ElementsAre("tekken.json"));
   EXPECT_THAT(UnindexedWeights(own), ElementsAre("consolidated-00001-of-00002.safetensors",
                                                  "consolidated-00002-of-00002.safetensors"));
-  // The other format is preferred.
+  // If a repository has both formats, Hugging Face's is preferred.
   std::vector<std::string> both = own;
   both.insert(both.end(), {"config.json", "model.safetensors", "tokenizer.json"});
   EXPECT_THAT(ChooseFiles(both, ModelPart::kAll), ElementsAre("config.json", "tokenizer.json"));
   EXPECT_THAT(UnindexedWeights(both), ElementsAre("model.safetensors"));
-  // Its tokenizer alone may be of this format.
+  // A repository may have only its tokenizer in Mistral's format.
   EXPECT_THAT(ChooseFiles({"config.json", "model.safetensors", "params.json", "tekken.json"},
                           ModelPart::kAll),
               ElementsAre("config.json", "tekken.json"));

@@ -26,7 +26,7 @@ struct ResolvedModel {
   bool from_cache = false;
 };
 
-// The kind of object that a model argument refers to.
+// The folder or hub model that a model argument refers to.
 struct ModelPlace {
   std::filesystem::path folder = {};  // the argument if it is a folder; "" for a model of the hub
   std::string name;

@@ -26,7 +26,7 @@ struct CallArguments {
   ExpressionPointer star_star;  // **values
 };
 
-// A variable: slot `slot` of the function `hops` levels further out.
+// A variable: slot `slot` of the function `hops` levels outside the current one.
 struct Reference {
   int hops = 0;
   int slot = -1;
@@ -52,7 +52,7 @@ struct Expression {
     kBinary,  // operands: left, right; operator in `binary`.
     kAnd,
     kOr,
-    kConcatenate,  // operands: those of `~`
+    kConcatenate,  // operands: the values that `~` joins.
     kCompare,      // operands: first, second, ...; comparisons between them.
     kConditional,  // operands: test, value, else value (null if absent).
   };

@@ -7,8 +7,8 @@ namespace sluice::jinja {
 
 namespace {
 
-// Iterates over the items of `input`. There are none if `input` is false, even if it is not
-// iterable. The first Next creates the iterator.
+// Iterates over the items of `input`. A false `input` has no items, even if it is not iterable. The
+// first Next creates the iterator.
 class LazyItems {
  public:
   explicit LazyItems(Value input) : input_(std::move(input)) {}

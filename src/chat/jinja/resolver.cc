@@ -125,7 +125,7 @@ class Resolver {
   }
 
  private:
-  // The place of a statement.
+  // The context of a statement.
   struct Place {
     bool in_loop = false;  // Inside a loop, where `break` is allowed.
     // Inside a condition. There, unknown filters fail only when they are evaluated.

@@ -1,6 +1,6 @@
 // Python's str methods on UTF-8. Everything that counts, cuts or classifies works on code points.
 // Functions that read a whole text count their work (budget.h). Exceptions are NextCodePoint,
-// CountCodePoints and ByteOffset, whose callers count it.
+// CountCodePoints and ByteOffset; their callers count the work.
 #pragma once
 
 #include <cstdint>

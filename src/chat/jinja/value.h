@@ -107,8 +107,9 @@ class DictData final : public Heap {
   void GrowIndex();
 
   std::vector<Entry> entries_;
-  // Hash table with open addressing and a power of two of slots: 1 + the index of an entry, or 0 if
-  // free. Like `hashes_`, empty while there are few entries, which are searched linearly.
+  // Hash table with open addressing; its size is a power of two. A slot contains 1 + the index of
+  // an entry, or 0 if free. This table and `hashes_` are empty while there are few entries, which
+  // are searched linearly.
   std::vector<uint32_t> slots_;
   std::vector<size_t> hashes_;  // hash of each entry
 };
