@@ -56,8 +56,8 @@ std::string Finish(json::Value record, json::Value body, json::Value error) {
 
 enum class LineEnd { kLine, kInput, kTooLong };
 
-// Like std::getline, but stops at kMaxLineBytes, because a line without an end, such as a device's,
-// must not fill the memory.
+// Like std::getline, but stops at kMaxLineBytes, because a line without an end, such as one read
+// from a device, must not fill the memory.
 LineEnd ReadLine(std::istream& in, std::string& line) {
   line.clear();
   std::streambuf& bytes = *in.rdbuf();

@@ -116,7 +116,7 @@ TEST_F(BatchFolder, AFullDiskEndsTheWorkAtOnce) {
   ASSERT_FALSE(totals);
   EXPECT_THAT(totals.error().message, HasSubstr("could not be written"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out.jsonl"));
-  // Only as many lines as fit into file buffers.
+  // After the failed write, no more lines are answered than fit into file buffers.
   EXPECT_LT(answered, kLines / 2);
 }
 

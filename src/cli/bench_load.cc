@@ -70,7 +70,7 @@ class LoadProgress {
   StatusLine line_;
 };
 
-// Returns the first error of `count` copies of a request; "" if all succeed.
+// Sends `count` copies of a request. Returns the first error; "" if all succeed.
 Result<std::string> TryRequests(const BenchPlan& plan, const bench::Prompt& prompt, int64_t count,
                                 int cancel_fd) {
   const std::vector<bench::Prompt> prompts(static_cast<size_t>(count), prompt);

@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Limit of an image, more than a server accepts by default.
+// Size limit of an image; higher than a server's default limit.
 
 struct ChatCommand {
   std::string_view name;

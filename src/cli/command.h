@@ -32,7 +32,7 @@ std::span<const Command> Commands();
 // if there is none.
 std::string_view SynonymOf(std::string_view word);
 
-// Names to suggest instead of an unknown command. Never one that removes something.
+// Names to suggest instead of an unknown command. None of them removes anything.
 std::vector<std::string> SuggestedCommands();
 
 // Each is defined in its own file.

@@ -99,7 +99,7 @@ TEST(ManPage, ListsCommandsAndOptions) {
   EXPECT_THAT(page, HasSubstr("\\fBSLUICE_PORT\\fR"));
   for (const Command& command : Commands())
     EXPECT_THAT(page, HasSubstr(std::string(command.summary.substr(0, 8)))) << command.name;
-  // A line that begins with . or ' is a roff request; all of ours must be known.
+  // A line that begins with . or ' is a roff request; the page may use only known ones.
   size_t begin = 0;
   while (begin < page.size()) {
     const size_t end = page.find('\n', begin);

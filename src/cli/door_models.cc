@@ -99,7 +99,8 @@ Result<EngineConfig> EngineConfigOf(const Settings& settings, const ModelArgumen
   config.loop.drain_seconds = *settings.Number("shutdown-timeout");
   config.memory_budget_bytes = memory.budget_bytes;
   config.memory_sharers = static_cast<int>(num_models);
-  // For this model's images. The memory that requests hold is planned for all models together.
+  // This limit is only for the model's images. The memory that requests hold is planned for all
+  // models together.
   config.request_memory_bytes = std::min(int64_t{64} << 20, memory.budget_bytes / 64);
   return config;
 }
@@ -175,7 +176,7 @@ class EntryLoader final : public ModelLoader {
     digest_files_ = std::move(files);
   }
 
-  // Begins a recording of the model's next engine, with --record.
+  // With --record, begins a recording of the model's next engine.
   Status Record(Engine::Hooks& hooks, ModelText& text) {
     if (!settings_.Given("record")) return {};
     // The last engine no longer exists: this writes its recording to the file.

@@ -24,8 +24,8 @@ tl::unexpected<Error> BadFit(std::string_view option, std::string message) {
               std::string(option));
 }
 
-// Returns the rows of a table that are about the device and to be fitted, or the result of a bench
-// run.
+// From a table: returns the device's rows whose `set` is "fit". From another file: returns the
+// result of a bench run.
 Result<std::vector<Measurement>> RowsOf(const std::filesystem::path& file,
                                         const DeviceProfile& device,
                                         const options::Settings& settings) {
@@ -52,8 +52,8 @@ Result<std::vector<Measurement>> RowsOf(const std::filesystem::path& file,
   return rows;
 }
 
-// Takes the factors of `file`, if it is a report of kernel-bench. Runs of servers are fitted after
-// all of them, and start from these factors.
+// Uses the factors in `file` if it is a report of kernel-bench. Server runs are fitted after all
+// such reports, starting from these factors.
 Result<bool> UseKernelReport(const std::filesystem::path& file, DeviceProfile& device,
                              std::vector<std::string>& sources) {
   if (file.extension() == ".csv") return false;

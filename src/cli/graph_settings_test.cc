@@ -39,7 +39,7 @@ TEST(GraphSettings, OffUntilAskedFor) {
   }
 }
 
-// vllm and trtllm-serve record graphs unless told otherwise.
+// vllm and trtllm-serve capture graphs by default.
 TEST(GraphSettings, OnUnderNamesWhoseDefaultTheyAre) {
   const auto records = [](std::vector<std::string> words, Dialect dialect) {
     words.insert(words.begin(), "m");
@@ -60,7 +60,7 @@ TEST(GraphSettings, OnUnderNamesWhoseDefaultTheyAre) {
   EXPECT_FALSE(records({"-cc", R"({"cudagraph_mode":"NONE"})"}, Dialect::kVllm));
 }
 
-// Where the plan has no graphs, it warns only those who asked for them.
+// If the plan has no graphs, it logs a warning only if graphs were requested explicitly.
 TEST(GraphSettings, TellsADefaultFromAWish) {
   const auto is_default = [](std::vector<std::string> words, Dialect dialect = Dialect::kVllm) {
     words.insert(words.begin(), "m");
@@ -94,7 +94,7 @@ TEST(GraphSettings, TheWordsOfVllm) {
   EXPECT_THAT(sizes->sizes, ElementsAre(1, 2, 16));
   EXPECT_EQ(Graphs({"m", "--max-cudagraph-capture-size", "64"})->largest, 64);
   EXPECT_THAT(Graphs({"m", "-cc.cudagraph_capture_sizes", "[4,8]"})->sizes, ElementsAre(4, 8));
-  // The older option.
+  // --cuda-graph-sizes is the older option.
   EXPECT_EQ(Graphs({"m", "--cuda-graph-sizes", "256"})->largest, 256);
   EXPECT_THAT(Graphs({"m", "--cuda-graph-sizes", "1", "256"})->sizes, ElementsAre(1, 256));
 }

@@ -107,8 +107,8 @@ std::string ProgramLine() {
   return fmt::format("{} ({})", Version(), Commit());
 }
 
-// Returns how a machine introduces itself: program, its number, number of machines, number of
-// ranks, one per line.
+// Returns the first message of a machine: program version, its number, number of machines, number
+// of ranks, one per line.
 std::string HelloOf(const NodeSettings& node) {
   return fmt::format("{}\n{}\n{}\n{}", ProgramLine(), node.node, node.num_nodes, node.num_ranks);
 }
@@ -300,8 +300,8 @@ class NodeDesk {
         peer.uid != geteuid()) {
       return;
     }
-    // mpirun's agent sends its arguments at once and closes its sending side. A client that has not
-    // done so within kAgentTime is ignored.
+    // mpirun's agent sends its arguments immediately and closes its sending side. A client that has
+    // not done so within kAgentTime is ignored.
     const auto text = ReceiveToEndBy(agent, kMostAgentBytes, LaunchClock::now() + kAgentTime);
     if (!text) return;
     const Status passed = PassOn(*text);

@@ -16,8 +16,9 @@ bool IsOnSeveralNodes(const options::Settings& settings);
 
 // On the first machine, serves as LaunchRanks does; on the others, takes part until the first one
 // ends. Returns the ranks' exit code. kInvalidArgument if ranks cannot be divided evenly, if there
-// is no secret, or if a machine has another secret, version or number; kUnavailable if the machines
-// do not connect within --distributed-timeout-seconds.
+// is no secret, or if a machine's secret, version, --node-rank or numbers of machines and ranks do
+// not fit those of the first machine; kUnavailable if the machines do not connect within
+// --distributed-timeout-seconds.
 Result<int> LaunchOnNode(const options::Settings& settings, int num_ranks);
 
 // mpirun calls this instead of ssh: `launch-agent HOST COMMAND...`. Returns the exit code.

@@ -262,7 +262,7 @@ LineEditor::Line LineEditor::Read() {
 
 std::filesystem::path HistoryFile(std::string_view name) {
   const char* state = std::getenv("XDG_STATE_HOME");
-  // A relative path must be ignored.
+  // The XDG specification requires that a relative path is ignored.
   if (state != nullptr && state[0] == '/') return std::filesystem::path(state) / "sluice" / name;
   const char* home = std::getenv("HOME");
   if (home == nullptr || home[0] == '\0') return {};

@@ -210,7 +210,7 @@ int Main(const std::vector<std::string>& arguments) {
     return code != 0 ? code : written;
   } catch (const std::system_error& problem) {  // fmt::print on a full disk, or no more threads
     return ReportSystemError(problem);
-  } catch (const std::bad_alloc&) {  // outside the memory that the plan counts
+  } catch (const std::bad_alloc&) {  // for memory that the plan does not count
     PrintError(
         "error: the system refuses memory to this process: raise its limit (ulimit -v, or its "
         "control group)\n");

@@ -70,7 +70,7 @@ class MarkdownStream {
   std::vector<size_t> widths_;     // column widths of the table being printed
   size_t table_bytes_ = 0;
   Style current_ = 0;  // the terminal's current style
-  char before_ = ' ';  // the character before the next one
+  char before_ = ' ';  // the last character rendered
 };
 
 }  // namespace sluice::cli

@@ -117,7 +117,7 @@ TEST(MarkdownStreamTest, WithoutStylesMarksStay) {
             "# H\n**a** *b* `c` ~~d~~ e (f)\n• g\n");
 }
 
-// Certain text is returned immediately; little text is held back.
+// Text whose appearance is certain is returned immediately; little text is held back.
 TEST(MarkdownStreamTest, ComesAsItStreams) {
   MarkdownStream stream({});
   EXPECT_EQ(stream.Add("Some wor"), "Some wor");

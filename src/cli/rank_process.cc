@@ -23,7 +23,7 @@
 namespace sluice::cli {
 namespace {
 
-// Until the steps begin, all ranks take part at the same time.
+// Timeout of exchanges before the steps begin, in which all ranks take part at the same time.
 constexpr std::chrono::seconds kHandshakeDeadline(20);
 constexpr size_t kMostShownOptions = 150;  // in characters
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kEngineGroups[] = {
     "Model",       "Cache and memory", "Scheduling",      "Speculative decoding",
     "CUDA graphs", "Machine",          "Several devices", "Images"};
-// Options in these groups that are not recorded, because they name places or secrets.
+// Options in these groups that are not recorded, because they contain paths or secrets.
 constexpr std::string_view kNotRecorded[] = {"model", "hf-token", "download-dir",
                                              "kv-offloading-path"};
 

@@ -43,7 +43,8 @@ namespace {
 constexpr std::chrono::seconds kEndTime(60);
 // Maximum time from a launcher's signal until the rank that caused it reports its failure.
 constexpr std::chrono::milliseconds kTimeToHear(300);
-// After a rank is lost: time for requests to fail, then for their last bytes and for /health.
+// After a rank is lost: the time in which requests fail, and then the time to send their last bytes
+// and to answer /health.
 constexpr std::chrono::seconds kTimeToFail(2);
 constexpr std::chrono::seconds kTimeToTell(2);
 

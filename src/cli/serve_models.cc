@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// As kEndTime in serve.cc.
+// Has the same purpose as kEndTime in serve.cc.
 constexpr std::chrono::seconds kDoorEndTime(60);
 constexpr std::chrono::milliseconds kLookForModels(20);
 

@@ -91,7 +91,7 @@ Result<std::unique_ptr<Serving>> Serving::Bind(ServerConfig config) {
 Serving::~Serving() {
   if (server_) {
     server_->Stop();
-    server_->Run();  // returns at once; its threads have been joined
+    server_->Run();  // returns immediately, after joining the server's threads
   }
   engine_.reset();
 }

@@ -89,7 +89,7 @@ Status MakeReportFolder(const std::filesystem::path& folder) {
   return {};
 }
 
-// The end after the first signal: waits for requests in progress and waiting comparisons.
+// The shutdown after the first signal: waits for requests in progress and waiting comparisons.
 class Ending {
  public:
   void Begin() {
@@ -97,7 +97,7 @@ class Ending {
     has_begun_ = true;
     changed_.NotifyAll();
   }
-  // Returns whether the end has begun.
+  // Returns whether the shutdown has begun.
   bool WaitUntil(Clock::time_point until) {
     MutexLock lock(mutex_);
     while (!has_begun_) {
@@ -139,7 +139,8 @@ class Workers {
   std::vector<std::thread> threads_;
 };
 
-// Writes reports until the end begins; then waits for requests in progress and waiting comparisons.
+// Writes reports until the shutdown begins; then waits for requests in progress and waiting
+// comparisons.
 Status Watch(const options::Settings& settings, Ending& ending, shadow::Relay& relay,
              shadow::ExchangeQueue& queue, const Workers& workers,
              const shadow::Findings& findings) {

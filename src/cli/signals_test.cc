@@ -137,7 +137,7 @@ TEST(SignalWatcherDeathTest, ASecondSignalEndsWhateverTheFirstOneWaitsFor) {
 TEST(SignalWatcherDeathTest, TheFirstSignalIsTheProgramsOwnMatter) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
-    std::signal(SIGHUP, SIG_DFL);  // nohup ignores it
+    std::signal(SIGHUP, SIG_DFL);  // nohup may have set it to be ignored
     BlockSignals(kWatched);
     std::promise<int> told;
     int signal = 0;
@@ -154,7 +154,7 @@ TEST(SignalWatcherDeathTest, TheFirstSignalIsTheProgramsOwnMatter) {
 TEST(SignalWatcherDeathTest, AHangupEndsNothing) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto end = [] {
-    std::signal(SIGHUP, SIG_DFL);  // nohup ignores it
+    std::signal(SIGHUP, SIG_DFL);  // nohup may have set it to be ignored
     BlockSignals(kWatched);
     std::promise<int> told;
     std::counting_semaphore<> hangups(0);
@@ -168,7 +168,7 @@ TEST(SignalWatcherDeathTest, AHangupEndsNothing) {
       }
       kill(getpid(), SIGTERM);
       signal = told.get_future().get();
-      kill(getpid(), SIGHUP);  // also while it ends
+      kill(getpid(), SIGHUP);  // must be handled even after a SIGTERM
       hangups.acquire();
     }
     std::exit(signal);

@@ -273,8 +273,8 @@ std::string UnknownSpeculation(const options::Settings& settings, const options:
   if (!object || object->as_object().empty()) return "";
   Keys keys(*object);
   const auto choice = ReadMethod(keys);
-  // Errors are reported when the method is read. In that case, a model without a method is
-  // examined.
+  // SpeculationOf reports errors. It also derives the method from a model that is given without
+  // one.
   if (!choice || IsKnown(choice->method) || (choice->method.empty() && !choice->model.empty()))
     return "";
   return UnknownMethod(choice->method);

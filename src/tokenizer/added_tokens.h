@@ -23,8 +23,8 @@ struct AddedToken {
   bool special = false;      // Decode with skip_special_tokens omits it.
 };
 
-// Finds a set of added tokens in a text: the leftmost match, and the longest of several there.
-// Thread safety: immutable after construction.
+// Finds a set of added tokens in a text: the leftmost match and, of several at the same position,
+// the longest. Thread safety: immutable after construction.
 class AddedTokenFinder {
  public:
   AddedTokenFinder() = default;

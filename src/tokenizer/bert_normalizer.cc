@@ -10,7 +10,7 @@ namespace {
 
 using unicode::IsInRanges;
 
-// Uses the blocks listed in BERT's own code, which are not all of Han.
+// Uses the blocks listed in BERT's own code, which do not cover all Han characters.
 bool IsChinese(char32_t c) {
   constexpr char32_t kBlocks[][2] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
                                      {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F},

@@ -29,8 +29,8 @@ struct BpeSpec {
   bool fuse_unk = false;
   bool byte_fallback = false;
   bool ignore_merges = false;
-  // Affixes that the vocabulary's spellings contain: the prefix precedes all characters of a piece
-  // but the first, the suffix follows its last: "##b", "c</w>".
+  // Affixes in the vocabulary's spellings. The prefix precedes each character of a piece except the
+  // first ("##b"); the suffix follows the last character ("c</w>").
   std::string continuing_prefix;
   std::string word_suffix;
 
@@ -111,7 +111,7 @@ class BpeModel {
   std::vector<Found> byte_merges_;               // byte_level: indexed by left byte * 256 + right
                                                  // byte
   PieceTable pieces_;                            // Pieces that are a single token.
-  // As pieces_, for pieces longer than PieceKey::kMaxBytes.
+  // Like pieces_, for pieces longer than PieceKey::kMaxBytes.
   TokenTable long_pieces_;
 };
 

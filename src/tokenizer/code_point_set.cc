@@ -231,8 +231,8 @@ std::string CodePointSet::ToPcre2() const {
     return out;
   };
   std::string out;
-  constexpr size_t kPlain = 16;  // With few ranges, categories make the class neither shorter nor
-                                 // faster.
+  constexpr size_t kPlain = 16;  // with so few ranges, category names would not make the class
+                                 // shorter or faster
   if (set.ranges_.size() <= kPlain) {
     for (const auto& [first, last] : set.ranges_) out += write(first, last);
     return out;

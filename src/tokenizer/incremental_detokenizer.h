@@ -36,7 +36,7 @@ class IncrementalDetokenizer {
 
   // Returns the argument for the constructor: the shortest tail of `prompt` that decodes without
   // U+FFFD and has at least 4 tokens (if the prompt does). Returns all of `prompt` if no tail of
-  // less than 24 tokens qualifies. This is vLLM's rule.
+  // fewer than 24 tokens qualifies. This is vLLM's rule.
   static std::span<const int32_t> PromptTail(const Tokenizer& tokenizer,
                                              std::span<const int32_t> prompt);
 

@@ -13,7 +13,7 @@ class PreTokenizer::Step {
  public:
   virtual ~Step() = default;
   virtual void Run(Pieces& pieces) const = 0;
-  // The known pattern if it alone determines this step's pieces.
+  // The known pattern if nothing else affects this step's pieces; otherwise nullopt.
   virtual std::optional<SplitPattern> pattern() const { return std::nullopt; }
 };
 

@@ -40,7 +40,7 @@ class PreTokenizer {
   // Sets whether the last step leaves the pieces as raw bytes. Must be called once before use.
   void SetKeepBytes(bool keep);
 
-  // The known pattern if it alone determines the pieces, so that Run need not be called; else
+  // The known pattern if nothing else affects the pieces; callers can then skip Run. Otherwise
   // nullopt.
   std::optional<SplitPattern> only_pattern() const { return only_pattern_; }
   // Whether every text is a single unchanged piece.

@@ -15,10 +15,10 @@ namespace sluice {
 enum class SplitPattern {
   kGpt2,    // Case-sensitive contractions, runs of digits of any length.
   kLlama3,  // Contractions first, up to three digits per piece.
-  kQwen,    // As kLlama3, with single digits.
+  kQwen,    // Like kLlama3, but each digit is a piece.
   kLlama4,  // Splits words between a lower and an upper case letter; contractions belong to the
             // word; up to three digits per piece.
-  kTekken,  // As kLlama4 without contractions, with single digits.
+  kTekken,  // Like kLlama4, but without contractions, and each digit is a piece.
 };
 
 // Returns the known pattern that equals `regex`; nullopt if there is none.

@@ -19,11 +19,11 @@ namespace {
 
 constexpr int64_t kMostTokens = kMaxTokenId;
 constexpr int64_t kMostSpecial = 1 << 16;
-// Maximum number of bytes that are compared to find how tokens are composed of others: the squares
-// of their lengths. Published files stay below a fiftieth of it.
+// Maximum number of bytes compared to find how tokens are composed of other tokens: the sum of the
+// tokens' squared lengths. Published files need less than a fiftieth of this.
 constexpr size_t kMostComparedBytes = size_t{1} << 30;
 
-// The special tokens of files that do not list them, which are of version 7 or before.
+// The special tokens of files that do not list them, which have version 7 or lower.
 constexpr const char* kSpecialTokens[] = {"<unk>",
                                           "<s>",
                                           "</s>",
@@ -73,7 +73,7 @@ Result<Settings> ReadSettings(const JsonFields& file) {
   return settings;
 }
 
-// Returns the file's special tokens by rank, filled up to `settings.num_special` tokens.
+// Returns the file's special tokens by rank, padded to `settings.num_special` tokens.
 Result<std::vector<std::string>> ReadSpecialTokens(const JsonFields& file,
                                                    const Settings& settings) {
   std::vector<std::string> tokens;
@@ -235,7 +235,7 @@ Result<TekkenTokenizer> Read(std::string_view text) {
   BpeSpec spec;
   spec.ignore_merges = true;
   const auto first_id = static_cast<int32_t>(settings.num_special);
-  // In the vocabulary, so that they keep their ids.
+  // Adds the special tokens to the vocabulary, so that they keep their ids.
   for (size_t id = 0; id < special.size(); ++id) {
     if (spec.vocabulary.Add(special[id], static_cast<int32_t>(id)) != TokenTable::AddResult::kAdded)
       return Damaged(fmt::format("special_tokens[{}]", id), "the text of a token before");

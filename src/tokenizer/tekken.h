@@ -13,7 +13,7 @@ namespace sluice {
 struct TekkenTokenizer {
   TokenizerJson parts;
   // The content that tokenizer_config.json would have: the named special tokens and, for a known
-  // version, the chat template that mistral-common's renderer of that version amounts to.
+  // version, a chat template equivalent to mistral-common's renderer of that version.
   json::Value config{json::Value::Object{}};
 };
 

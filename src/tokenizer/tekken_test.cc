@@ -35,7 +35,7 @@ TEST(TekkenTest, EncodesAsMistralCommon) {
     EXPECT_EQ((*tokenizer)->Encode(text, false), ids) << text;
     EXPECT_EQ((*tokenizer)->Decode(ids, false), text);
   }
-  // Special tokens, whose ids are first.
+  // Texts with special tokens, which have the lowest ids.
   for (const json::Value& row : recorded.Find("chats")->as_array())
     EXPECT_EQ((*tokenizer)->Encode(row.Find("text")->as_string(), false), Ids(*row.Find("ids")));
   EXPECT_EQ((*tokenizer)->vocab_size(), 360);
@@ -46,7 +46,7 @@ TEST(TekkenTest, EncodesAsMistralCommon) {
   EXPECT_TRUE((*tokenizer)->IsSpecial(3));
 }
 
-// The recorded file after `change`, which gets its text.
+// Returns the error of reading the recorded file with `from` replaced by `to`; "" if there is none.
 std::string ProblemOf(const std::string& from, const std::string& to) {
   std::string text = ReadFile(fs::path(kFolder) / "tekken.json").value();
   const size_t at = text.find(from);
@@ -76,7 +76,7 @@ TEST(TekkenTest, TokensThatTakeTooLongToReadAreRefused) {
                          "default_num_special_tokens": 1},
                          "special_tokens": [{"rank": 0, "token_str": "<unk>"}], "vocab": [)";
   for (int rank = 0; rank < 5; ++rank) {
-    // 16,002 bytes each.
+    // Each token has 16,002 bytes.
     text += fmt::format(R"({}{{"rank": {}, "token_bytes": "{}"}})", rank == 0 ? "" : ", ", rank,
                         std::string(21332, 'A') + std::string(4, static_cast<char>('B' + rank)));
   }

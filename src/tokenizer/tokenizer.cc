@@ -96,7 +96,7 @@ std::optional<std::string> TokenContent(const json::Value* value) {
   return value->as_string();
 }
 
-// Turns an error of reading kFile into one with advice if the file does not exist.
+// Adds advice to an error of reading kFile if the file does not exist.
 Error WithWayOut(Error error, const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -116,7 +116,7 @@ Error WithWayOut(Error error, const std::filesystem::path& folder) {
   return error;
 }
 
-// The keys of `config` that tokenizer_config.json lacks.
+// Copies to `own`, the content of tokenizer_config.json, the keys of `config` that it lacks.
 void Complete(const json::Value& config, json::Value& own) {
   for (const auto& [key, value] : config.as_object())
     if (own.Find(key) == nullptr) own.Set(key, value);

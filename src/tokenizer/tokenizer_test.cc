@@ -288,7 +288,8 @@ TEST(TokenizerTest, WorkOnATextIsBounded) {
 }
 
 TEST(TokenizerTest, LongRunsAreEncoded) {
-  // One word; marks that must be sorted; text that a decoder rewrites.
+  // Each of these inputs could take quadratic time: one long word, a long search pattern, marks
+  // that must be sorted, and text that a decoder rewrites.
   const auto words = Tokenizer::Parse(Json("pre_tokenizer", Split("a*b|a+")));
   EXPECT_TRUE((*words)->EncodeWithin(std::string(1'000'000, 'a'), false).has_value());
   const auto searched =
