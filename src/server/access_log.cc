@@ -20,7 +20,7 @@ constexpr auto kLastLines = std::chrono::seconds(1);
 // Maximum logged length of a target. A target may be as long as a request's head.
 constexpr size_t kMaxTargetBytes = 2048;
 
-// How long a write waits for a reader that does not read: in practice until the process ends.
+// Maximum time that a write waits for a blocked reader: in practice, until the process ends.
 constexpr auto kPatience = std::chrono::hours(24 * 7);
 
 // Maximum number of bytes of an id and of an error message.

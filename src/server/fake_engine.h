@@ -112,7 +112,7 @@ class FakeEngine : public Engine {
   void BeginShutdown() override { shutting_down_ = true; }
   bool ResetPrefixCache() override { return true; }
   void ResetImageRows() override { ++num_resets; }
-  std::atomic<int> num_resets{0};  // of the rows of images
+  std::atomic<int> num_resets{0};  // number of ResetImageRows() calls
 
   // Returns the submitted requests, without sinks.
   std::vector<Request> requests() const {

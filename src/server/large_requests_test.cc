@@ -116,7 +116,7 @@ TEST_F(LargeRequestsTest, WholeAnswersAreBounded) {
   EXPECT_EQ(answer.status, 400);
   EXPECT_THAT(answer.body, HasSubstr("The answer is larger than the 100000 bytes"));
   EXPECT_EQ(Complete(more + "true").status, 200);
-  // Data of the request that each choice of a chat repeats.
+  // Each choice of a chat repeats the request's tokens.
   for (const char* stream : {"false", "true"}) {
     EXPECT_EQ(Chat(std::string(R"("return_token_ids":true,"n":2,"stream":)") + stream).status, 200);
     EXPECT_EQ(Chat(std::string(R"("return_token_ids":true,"n":2000,"stream":)") + stream).status,
@@ -159,7 +159,7 @@ TEST_F(LargeRequestsTest, WhatRequestsHoldIsTakenFromTheirMemory) {
   const ServerAnswer values =
       Ask("POST", "/v1/completions", R"({"prompt":"a","x":[)" + Repeat("1", 100'000) + "]}");
   EXPECT_EQ(values.status, 413) << values.body;
-  // Each of the sequences has state.
+  // Each sequence has its own state, which takes memory.
   const ServerAnswer wide = Complete(R"("n":10000)");
   EXPECT_EQ(wide.status, 413) << wide.body;
   EXPECT_EQ(metric("sluice:request_memory_refusals_total"), 4);

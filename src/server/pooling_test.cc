@@ -237,7 +237,8 @@ TEST_F(PoolingRoutesTest, ScoresOfAClassifier) {
 
 TEST_F(PoolingRoutesTest, RankingsComeBestFirst) {
   StartPooling(Embedding());
-  // The cosine of (n, 1) with others grows with the similarity of their lengths.
+  // The fake engine's vector for n tokens is (n, 1), so texts of similar lengths have a high
+  // cosine.
   const char* body =
       R"({"query":"the","documents":["the abacus counts the beads on its wires","the"],"top_n":5})";
   for (const char* path : {"/rerank", "/v1/rerank", "/v2/rerank"}) {

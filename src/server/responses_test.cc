@@ -151,7 +151,7 @@ TEST_F(ResponsesTest, PagesInputItems) {
 TEST_F(ResponsesTest, ContinuesAConversation) {
   Start();
   const json::Value first = Create(R"("input":"a","instructions":"Be brief.")").json();
-  // Equivalent to the whole conversation, without the earlier instructions.
+  // previous_response_id is equivalent to the whole conversation without the earlier instructions.
   const std::string told = json::Write(json::Value(TextOf(first)));
   Create(R"("input":"b","previous_response_id":")" + IdOf(first) + '"');
   Create(R"("input":[{"role":"user","content":"a"},{"role":"assistant","content":)" + told +
@@ -210,7 +210,7 @@ TEST_F(ResponsesTest, CancelsWhatRunsInTheBackground) {
   engine_.Hold(false);
   EXPECT_EQ(StatusOf(Ask("GET", path).json()), "cancelled");
   EXPECT_EQ(Types(Ask("GET", path + "?stream=true")).back(), "cancelled");
-  // A running response that is removed also ends.
+  // Removing a running response also ends its generation.
   engine_.Hold(true);
   const std::string other =
       "/v1/responses/" + IdOf(Create(R"("input":"beads","background":true)").json());
@@ -319,7 +319,7 @@ TEST_F(ResponsesTest, AnIdOfAnotherKeyIsRefused) {
   EXPECT_EQ(Ask("GET", "/v1/responses/" + IdOf(made), "", one).json(), made);
   EXPECT_EQ(Create(same, one).status, 200);  // replaces the same owner's response
   EXPECT_NE(Ask("GET", "/v1/responses/" + IdOf(made), "", one).json(), made);
-  // An id of a running response that is not stored yet.
+  // The id of a running response is taken although the response is not stored yet.
   engine_.Hold(true);
   const std::string body = R"({"input":"a","request_id":"mine"})";
   TestSocket running(server_->port());

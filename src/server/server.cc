@@ -24,7 +24,7 @@ namespace sluice {
 namespace {
 
 constexpr auto kDrainPoll = std::chrono::milliseconds(20);
-// Interval between upkeeps of the server's memory and statistics.
+// Interval between maintenance of the server's memory and statistics.
 constexpr auto kUpkeep = std::chrono::milliseconds(1000);
 // How long a drained server waits for clients that read slowly.
 constexpr auto kLastBytes = std::chrono::seconds(5);

@@ -32,8 +32,9 @@ class Server {
   virtual void SetDownload(int64_t done_bytes, int64_t total_bytes) = 0;
   // The observer to which the i-th engine reports.
   virtual EngineObserver* observer(int i) = 0;
-  // Connects the engine. With listen_when_ready, also starts to listen and returns errors of that.
-  // REQUIRES: `text` was loaded with the server's configuration, for the engine's model.
+  // Connects the engine. With listen_when_ready, also starts to listen, and returns an error if
+  // that fails. REQUIRES: `text` was loaded with the server's configuration, for the engine's
+  // model.
   virtual Status Attach(Engine* engine, ModelText text) = 0;
 
   // Reads the API key file and the TLS files again. If one is unusable, the old contents stay in
@@ -48,7 +49,7 @@ class Server {
   // Refuses new connections; requests on open ones are served. REQUIRES: BeginLeaving() was called.
   virtual void StopAccepting() = 0;
   // Answers new requests with 503. Running requests may finish within the engine's grace time; then
-  // Run returns 0. (C9 in docs/engine-contract.md.).
+  // Run returns 0 (C9 in docs/engine-contract.md).
   virtual void BeginDrain() = 0;
   // Ends immediately: Run returns or, if it was never called, everything is closed when this
   // returns.

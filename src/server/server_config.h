@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// The server whose API is imitated where they differ. kVllm: `vllm serve`; kTrtllm: `trtllm-serve`;
-// kSluice: `vllm serve` plus a few routes that it does not have.
+// The server whose API is imitated where the APIs differ. kVllm: `vllm serve`; kTrtllm:
+// `trtllm-serve`; kSluice: `vllm serve` plus a few routes that it does not have.
 enum class ApiDialect { kSluice, kVllm, kTrtllm };
 
 // TLS settings. Without a certificate the server speaks plain HTTP.
@@ -70,8 +70,8 @@ struct ServerConfig {
   // Maximum bytes of an answer that is kept as a whole instead of streamed. A larger one fails.
   uint64_t max_answer_bytes = uint64_t{512} << 20;
   uint64_t response_store_bytes = uint64_t{256} << 20;  // memory for stored responses
-  std::string response_store;                           // folder in which they are also stored;
-                                                        // empty: none
+  std::string response_store;                           // folder in which responses are also
+                                                        // stored; empty: none
   int io_threads = 1;
   int worker_threads = 2;  // for rendering, encoding and detokenizing
 
@@ -92,7 +92,7 @@ struct ServerConfig {
   bool enable_prompt_tokens_details = false;
   bool enable_force_include_usage = false;
   bool enable_request_id_headers = false;
-  std::string simulated;  // EngineInfo::simulated, which answers state; "": not simulated
+  std::string simulated;  // EngineInfo::simulated, shown in answers; "": not simulated
   double simulate_speed = 1;
   bool enable_server_load_tracking = false;
   bool enable_tokenizer_info_endpoint = false;

@@ -62,7 +62,8 @@ TEST_F(ServerLifeTest, IsReadyWhenARequestWouldBeAnswered) {
   EXPECT_EQ(Ask("GET", "/metrics").body.find("/ready"), std::string::npos);
 }
 
-// A proxy sends its requests elsewhere, and those that it still sends here are not lost.
+// While the server leaves, a proxy starts to send requests elsewhere; requests that still arrive at
+// this server are answered.
 TEST_F(ServerLifeTest, ServesRequestsWhileItLeaves) {
   Start();
   server_->BeginLeaving();

@@ -316,7 +316,7 @@ void ModelSlots::RunLoad(Slot& slot) {
   Notify();
 }
 
-// If it throws on the way, the slot's state is already that after the load.
+// If this throws, the slot's state already reflects the finished load.
 void ModelSlots::LoadAndTell(Slot& slot) {
   Status status = CatchToResult([&] { return LoadSlot(slot); });
   std::vector<Waiting> refused;
@@ -557,7 +557,7 @@ Status ModelSlots::Fill(Slot& slot) {
     slot.was_tried = true;
     ++slot.num_loads;
     CountRequestMemory();
-    // The model is loaded: an exception from here on is not one of the load.
+    // The model is loaded, so a later exception must not count as a failed load.
     RunGuarded("models", "to report a load", [&] {
       LOG_INFO("models", "{} is loaded in {:.1f} s and takes {}", slot.model.name,
                std::chrono::duration<double>(slot.load_time).count(), MemoryText(slot.bytes));

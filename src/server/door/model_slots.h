@@ -152,8 +152,8 @@ class ModelSlots {
       REQUIRES(mutex_);
   Status Fill(Slot& slot);
   void PutOut(Slot& slot);
-  // Lets the models that were closed to requests for `slot` take requests again, except those in
-  // `but`. Returns the requests to hand over.
+  // Reopens the models that were closed to requests to make room for `slot`, except those in `but`.
+  // Returns the requests to hand over.
   using Admitted = std::vector<std::pair<Slot*, std::vector<Waiting>>>;
   Admitted Reopen(const Slot& slot, const std::vector<int>& but) REQUIRES(mutex_);
   static void HandOver(Admitted admitted);

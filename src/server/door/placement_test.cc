@@ -38,7 +38,7 @@ TEST(Placement, TheLeastRecentlyUsedLeavesFirst) {
 }
 
 TEST(Placement, NoneLeavesWithoutNeed) {
-  // Model 1 alone is large enough, although model 0 would be unloaded first.
+  // Unloading only model 1 is enough, although model 0 would be unloaded first.
   EXPECT_THAT(
       Place(100, {Idle(0, 10, 1), Idle(1, 60, 2), Idle(2, 30, 3)}, {.model = 3, .bytes = 50})
           .put_out,

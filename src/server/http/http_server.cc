@@ -30,7 +30,7 @@ using Acceptor = asio::basic_socket_acceptor<Socket::protocol_type>;
 
 // Interval between checks of the connections' deadlines.
 constexpr auto kTick = std::chrono::milliseconds(250);
-// Pause after there was no memory to wait for the next connection.
+// Pause before another attempt to wait for a connection, if memory was lacking.
 constexpr auto kTimeForMemory = std::chrono::milliseconds(10);
 // Maximum number of connections in the system's queue.
 constexpr int kMaxWaiting = 4096;
@@ -118,7 +118,8 @@ class HttpServerImpl : public HttpServer {
 
   void Stop() override {
     if (core_->stopped.exchange(true)) return;
-    // Posted to the accepting thread, so that the last accepted connection is started before this.
+    // Posted to the accepting thread, so that it runs after the last accepted connection was
+    // started.
     asio::post(core_->threads[0]->context, [this] {
       error_code ignored;
       acceptor_->close(ignored);
@@ -270,7 +271,7 @@ class HttpServerImpl : public HttpServer {
       socket.non_blocking(true, ignored);
       socket.write_some(asio::buffer(kFull), ignored);
       socket.shutdown(Socket::shutdown_send, ignored);
-      // Only deadlines make room, so this tries again, too (see BeginTicking).
+      // Only expired deadlines make room, so this also retries BeginTicking if that failed before.
       asio::post(io->context, [this, io] {
         if (!core_->stopped && !io->ticking && !io->connections.empty()) BeginTicking(io);
       });
@@ -285,7 +286,7 @@ class HttpServerImpl : public HttpServer {
     });
   }
 
-  // Without memory for it, the next connection tries again.
+  // Starts the checks of deadlines. If memory is lacking, the next connection retries.
   static void BeginTicking(HttpIoThread* io) {
     io->ticking = RunGuarded("http", "to look at deadlines", [io] { Tick(io); });
   }

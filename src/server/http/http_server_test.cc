@@ -578,7 +578,7 @@ TEST_F(HttpServerTest, HoldsBackASlowReaderAndServesOthers) {
     std::this_thread::sleep_for(50ms);
     return stuck;
   }));
-  // The capacity of sockets and backlog, not the whole 32 MB.
+  // At most the capacity of sockets and backlog was written, not the whole 32 MB.
   EXPECT_LT(handler_.flooded, size_t{16} << 20);
   EXPECT_THAT(Exchange("GET /p HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
               HasSubstr("GET /p 0"));

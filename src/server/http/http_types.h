@@ -97,8 +97,8 @@ class HttpHandler {
   // missing.
   virtual std::optional<HttpResponse> CheckHead(const HttpRequest& head) = 0;
   virtual void Handle(HttpRequest request, std::shared_ptr<ResponseWriter> writer) = 0;
-  // Returns the JSON of an error that a connection itself answers. `target`: that of the request,
-  // "" if still unknown. In OpenAI's shape, unless overridden.
+  // Returns the JSON body of an error response that the connection itself sends. `target`: the
+  // request's target; "" if not known yet. The default is OpenAI's shape.
   virtual std::string ErrorBody(std::string_view target, int status, std::string_view type,
                                 std::string_view message) const;
   // Returns headers that every answer to this request has (CORS, request id).

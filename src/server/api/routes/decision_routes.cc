@@ -19,7 +19,7 @@ namespace {
 ApiResult<std::vector<int32_t>> TokensOf(const std::vector<std::string>& labels,
                                          const std::vector<int32_t>& prompt,
                                          const Tokenizer& tokenizer) {
-  // The text after the last added token determines how the text that follows is tokenized.
+  // Only the prompt's text after its last added token affects how a label is tokenized.
   auto begin = prompt.end();
   while (begin != prompt.begin() && !tokenizer.IsAdded(*(begin - 1))) --begin;
   const std::vector<int32_t> tail(begin, prompt.end());

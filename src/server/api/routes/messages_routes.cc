@@ -21,7 +21,7 @@ void NameFormat(const json::Value& body, std::string& text) {
 
 ApiResult<ChatRequest> ReadMessagesRequest(const RouteCall& call, const json::Value& body,
                                            MessagesEndpoint endpoint) {
-  // The chat request made from the body is about as large again.
+  // The chat request made from the body takes about as much memory as the body.
   if (const auto& memory = call.request.memory; memory != nullptr)
     API_RETURN_IF_ERROR(ReserveMemory(memory, 2 * memory->bytes()));
   API_ASSIGN_OR_RETURN(const json::Value chat, ChatBodyOf(body, call.api.config, endpoint));

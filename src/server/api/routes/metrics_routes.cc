@@ -16,7 +16,7 @@ ApiStatus Prometheus(const RouteCall& call) {
   const TierCounts tiers = call.model == nullptr ? TierCounts() : call.model->engine->tier_counts();
   HttpResponse response =
       JsonResponse(call.api.metrics->Text(is_idle, states, adapters, events, tiers));
-  // As in vLLM, the text is labelled with the newer version for a plain GET.
+  // As in vLLM, the content type of a plain GET names the newer version of the format.
   const bool newer = call.request.method == "GET" && !call.request.path.ends_with('/');
   response.content_type =
       fmt::format("text/plain; version={}; charset=utf-8", newer ? "1.0.0" : "0.0.4");

@@ -27,8 +27,9 @@ namespace {
 
 constexpr std::string_view kResponsesPath = "/v1/responses/";
 
-// Returns the owner of what a request stores. With an API key, only requests with the same key may
-// fetch it. Without a key, which only models without keys accept, it belongs to everybody.
+// Returns the owner of a response that a request stores. With an API key, only requests with the
+// same key may fetch the response. Without a key, which only models without keys accept, the
+// response belongs to everybody.
 std::string OwnerOf(const RouteCall& call) {
   if (!call.api.config.needs_key()) return "";
   const std::string_view key = PresentedKey(call.request, *call.api.keys);
@@ -152,7 +153,7 @@ ResponsesAnswer MakeAnswer(const RouteCall& call, ResponseFrame frame, Namespace
   return answer;
 }
 
-// Answers at once, with a queued response or with a stream of its events.
+// Answers immediately, with a queued response or with a stream of its events.
 ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesRequest& request,
                             ResponseFrame frame, Storing storing, std::shared_ptr<const TakenId> id,
                             std::string_view logged) {
@@ -161,7 +162,7 @@ ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesReq
   storing.content.body = body;
   auto response = std::make_shared<StoredResponse>(std::move(storing.content), /*is_over=*/false);
   // The response counts as a separate pending request and takes over the memory, because this
-  // request ends at once.
+  // request ends immediately.
   ++*api.pending;
   if (call.ticket != nullptr) call.ticket->Stay();
   auto client = std::make_shared<PendingWriter>(MakeBackgroundClient(response, api.responses),

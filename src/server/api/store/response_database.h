@@ -77,7 +77,7 @@ class ResponseDatabase {
   tl::unexpected<Error> Damaged(std::string_view what) const;
 
   const std::filesystem::path file_;
-  // How often SQLite may still run kStepsBetweenChecks steps until the file is checked.
+  // How many more times SQLite may run kStepsBetweenChecks steps before the check of the file ends.
   int64_t steps_left_ = 0;
   std::unique_ptr<sqlite3, Close> database_;
   std::vector<unsigned char> secret_;

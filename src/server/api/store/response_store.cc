@@ -209,7 +209,7 @@ void ResponseStore::Erase(Place place) {
   if (place.owner->entries.empty()) owners_.erase(response->owner());
 }
 
-// Returns the fraction of the store that such responses occupy.
+// Returns the fraction of the store that `count` responses of `bytes` in total occupy.
 double ResponseStore::LoadOf(uint64_t bytes, size_t count) const {
   return std::max(
       static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(max_bytes_, 1)),

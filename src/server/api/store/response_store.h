@@ -22,9 +22,9 @@ namespace sluice {
 
 // When the store is full, complete responses are removed: the oldest of the owner that holds most,
 // by bytes or by number. So responses of an owner that holds less than an equal share are never
-// removed for others. Even if all other complete responses of its owner were removed, an owner
-// might still hold more than every owner that has complete responses; then the new response is
-// refused. Nothing is removed for a refused response.
+// removed for others. A new response is refused if its owner, even without its other complete
+// responses, would hold more than any owner that has complete responses. Nothing is removed for a
+// refused response.
 //
 // With a file (KeepIn), each change is written before the call returns, so that a client that has
 // its answer finds it again after a crash. Events of a stream are not written. Find never waits for
@@ -47,8 +47,8 @@ class ResponseStore {
   // for the lifetime of the file, or of the store if there is no file.
   std::string OwnerOf(std::string_view key) const;
 
-  // Reserves an id for `owner` until ReleaseId() has been called once per call. Returns false if a
-  // response with this id is incomplete or belongs to another owner, or if another owner has
+  // Reserves an id for `owner`. Each successful call needs one call of ReleaseId(). Returns false
+  // if a response with this id is incomplete or belongs to another owner, or if another owner has
   // reserved the id.
   bool TakeId(const std::string& id, const std::string& owner);
   void ReleaseId(const std::string& id);
