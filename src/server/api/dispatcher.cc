@@ -78,7 +78,7 @@ bool DeferImages(ApiContext& api, const std::shared_ptr<WorkerRequest>& work,
   return true;
 }
 
-// Whether the model answers requests to this route. Others change the server's state.
+// Whether the model answers requests to this route. The other routes change the server's state.
 bool AsksForAnswer(const Route& route) {
   return route.with_body != nullptr && route.gate != RouteGate::kDev &&
          route.gate != RouteGate::kWeights && route.gate != RouteGate::kRuntimeLora;

@@ -46,7 +46,7 @@ int Try(const std::string& body) {
 }
 
 TEST(RequestFuzzTest, MutatedBodies) {
-  // Pieces of JSON, so that what comes out is often still JSON.
+  // Pieces of JSON to insert, so that the result is often still JSON.
   static constexpr const char* kPieces[] = {"null",      "[]", "{}", "5",  "\"\"", "true", ",",
                                             "\"type\":", "[",  "}",  "\"", "-1",   "1e9",  "\"x\""};
   std::mt19937 random(1);
@@ -56,7 +56,7 @@ TEST(RequestFuzzTest, MutatedBodies) {
       std::string body = seed;
       for (unsigned edits = 1 + random() % 3; edits > 0 && !body.empty(); --edits) {
         const size_t at = random() % body.size();
-        // Whole values are replaced as often as bytes.
+        // Replaces whole values as often as single bytes.
         const size_t end = random() % 2 == 0 ? at + random() % 3 : body.find_first_of(",}]", at);
         body.replace(at, end == std::string::npos ? 1 : end - at,
                      kPieces[random() % std::size(kPieces)]);

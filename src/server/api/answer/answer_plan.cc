@@ -81,7 +81,8 @@ struct ConstrainedStart {
   std::unique_ptr<AnswerWriter> writer;
 };
 
-// Starts at once if the constraint is cached, else later on a worker. No thread waits meanwhile.
+// Starts immediately if the constraint is cached, else later on a worker. No thread waits for the
+// compilation.
 void StartConstrained(const RouteCall& call, const RequestedConstraint& constraint,
                       GenerationRequest generation, std::unique_ptr<AnswerWriter> writer) {
   auto start = std::make_shared<ConstrainedStart>(

@@ -162,8 +162,8 @@ class GenerationImpl : public Generation {
     }
     if (LogsOutputs()) logged_id_ = std::move(asked->id);
     // Set only now, because the callbacks need all handles. If the client has left meanwhile, they
-    // are called at once. They keep the generation alive while a slow client catches up after the
-    // engine's end.
+    // are called immediately. They keep the generation alive while a slow client catches up after
+    // the engine has finished.
     SetCallbacks(self, *client);
     bool gone = false, drain = false;
     {
@@ -567,7 +567,7 @@ class GenerationImpl : public Generation {
     SettleLogprobs(choice, first, is_content, last);
   }
 
-  // Adds the unsettled logprobs to the events, from `first` on, of the content that the last token
+  // Adds the unsettled logprobs to the content events from index `first` on, which the last token
   // completed. Drops logprobs of reasoning, calls and marks. `is_content`: whether the reader was
   // in content both before and after that token.
   static void SettleLogprobs(Choice& choice, size_t first, bool is_content, bool last) {

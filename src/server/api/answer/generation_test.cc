@@ -86,7 +86,7 @@ class SlowClient : public ResponseWriter {
 struct Heard {
   std::vector<std::vector<int32_t>> deltas;  // tokens of each update
   std::vector<int32_t> tokens;
-  size_t most_tokens = 1'000'000;     // an answer with more is too large
+  size_t most_tokens = 1'000'000;     // an answer with more tokens is too large
   int32_t token_without_memory = -1;  // writing this token runs out of memory
   std::string failure;
   std::string text, reasoning, calls;  // calls: names and arguments

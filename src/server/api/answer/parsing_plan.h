@@ -17,8 +17,8 @@ namespace sluice {
 // - keeps special tokens that delimit calls or reasoning in the text, for the parsers.
 //
 // Errors: 400 for a tool's schema that cannot be enforced. REQUIRES: CheckToolSupport has passed;
-// plan.options.model is set; where tools may be called, `conversation.tools` is a list as
-// ReadConversation checks it.
+// plan.options.model is set; if tools may be called, `conversation.tools` is a list that
+// ReadConversation has checked.
 ApiStatus PlanParsing(const ToolFields& tools, const ConversationFields& conversation,
                       bool include_reasoning, AnswerPlan& plan);
 

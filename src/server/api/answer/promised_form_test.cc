@@ -66,8 +66,8 @@ Vocabulary VocabularyFor(const ReasoningFormat& format) {
 
 class PromisedFormTest : public testing::TestWithParam<std::string_view> {
  protected:
-  // Samples like a model that prefers marks and the end. Returns its tokens, including the end
-  // token if it was reached.
+  // Samples like a model that prefers marks and the end token. Returns the tokens, including the
+  // end token if it was reached.
   std::vector<int32_t> Generate(const Constraint& constraint) {
     const auto matcher = constraint.NewMatcher();
     std::vector<uint32_t> mask(MaskWords(vocabulary_.size));

@@ -12,7 +12,7 @@ void StartWithAdapter(Engine& engine, const std::shared_ptr<const AdapterUse>& a
   if (adapter == nullptr || adapter->is_ready()) return start(/*has_waited=*/false);
   engine.adapters()->WhenReady(adapter, [&pool, request = std::move(request),
                                          start = std::move(start)](const Status& status) {
-    // Continues on the pool, because other requests wait for this thread of the adapters.
+    // Continues on the pool, because this thread loads adapters, for which other requests wait.
     pool.Submit([request, start, status] {
       const std::shared_ptr<AbortableRequest> alive = request.lock();
       if (alive == nullptr) return;

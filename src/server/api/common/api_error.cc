@@ -109,7 +109,7 @@ ApiError FromError(const Error& error) {
 
 namespace {
 
-// Maximum number of bytes that messages quote of what a client sent.
+// Maximum number of bytes of a client's input that messages quote.
 constexpr size_t kMaxQuoted = 16384;
 
 // Error types of Anthropic's API.

@@ -1,4 +1,4 @@
-// Which of the two generation endpoints a request is for. Their fields differ.
+// The two generation endpoints. The fields of their requests differ.
 #pragma once
 
 namespace sluice {

@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-// FNV-1a. Fingerprints only have to differ where settings differ.
+// Computes FNV-1a: fingerprints only have to differ if the settings differ.
 uint32_t Hash(std::string_view text) {
   uint32_t hash = 2166136261u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
@@ -75,7 +75,7 @@ int64_t UnixSeconds() {
 }
 
 std::string RandomHex(int digits) {
-  // A cryptographic generator, because some numbers of other generators reveal the rest.
+  // Uses a cryptographic generator: with others, some numbers reveal the rest.
   std::array<unsigned char, 32> bytes{};
   CHECK(digits <= 2 * std::ssize(bytes) &&
             RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1,

@@ -16,9 +16,9 @@ namespace sluice {
 std::string_view PresentedKey(const HttpRequest& head, const ApiKeys& keys);
 
 // Whether a request may be answered. If `config` requires API keys, the request must present one of
-// `keys` (PresentedKey) for paths below /v1 and the other prefixes that vLLM guards, and for all
-// routes except the open ones; with protect_all, for everything except health. OPTIONS needs no key
-// if it only asks for a route's methods. `path` is without --root-path; `route` is the route of
+// `keys` (PresentedKey). Open routes are exempt, unless their path begins with /v1 or another
+// prefix that vLLM guards; with protect_all, only health probes are exempt. OPTIONS needs no key if
+// it only asks for a route's methods. `path` is without --root-path; `route` is the route of
 // `path`, or null.
 bool IsAuthorized(const HttpRequest& head, std::string_view path, const Route* route,
                   const ServerConfig& config, const ApiKeys& keys);

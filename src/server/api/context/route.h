@@ -1,4 +1,4 @@
-// A route: what the dispatcher, the metrics and /openapi.json need to know about it.
+// A route: its handler, and the data that the dispatcher, the metrics and /openapi.json need.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ enum class RouteGate {
   kRuntimeLora,    // with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
   kScaleOut,       // with --enable-scale-out
   kNoScaleOut,     // without --enable-scale-out
-  kNotVllm,        // unless the dialect is `vllm serve`, which does not have this convenience
+  kNotVllm,        // unless the dialect is `vllm serve`, which lacks this route
   kVllm,           // only in the dialect of `vllm serve`
   kTrtllm,         // only in the dialect of `trtllm-serve`
 };

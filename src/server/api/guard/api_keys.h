@@ -22,7 +22,7 @@ inline constexpr size_t kMaxApiKeys = 10000;
 // called from any thread.
 class ApiKeys {
  public:
-  // Accepts those of `keys` that are not empty.
+  // Accepts all non-empty `keys`.
   explicit ApiKeys(const std::vector<std::string>& keys = {});
   // Also accepts the keys in `file`, unless it is "". Each line is a key, or "sha256:" and 64
   // hexadecimal digits, which keeps the key itself out of the file. Blank lines and lines that

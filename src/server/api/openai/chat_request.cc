@@ -55,7 +55,7 @@ ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConf
     sampling.max_tokens_name = "max_completion_tokens";
   std::optional<std::string> effort;
   reader.Read("reasoning_effort", effort);
-  // vLLM has no such field.
+  // vLLM lacks the field, so its dialect ignores it.
   if (config.dialect != ApiDialect::kVllm)
     reader.Read("prompt_token_ids", request.prompt_ids, {.min = 0});
   if (!errors.empty()) return ValidationFailed(errors);

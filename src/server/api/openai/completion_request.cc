@@ -108,7 +108,7 @@ ApiResult<CompletionRequest> ReadCompletionRequest(const json::Value& body,
   request.sampling = ReadSamplingFields(reader, config);
   reader.Read("echo", request.echo, {.nullable = true});
   reader.Read("add_special_tokens", request.add_special_tokens);
-  // vLLM has no such field.
+  // vLLM lacks the field, so its dialect ignores it.
   if (config.dialect != ApiDialect::kVllm)
     reader.Read("detokenize", request.detokenize, {.nullable = true});
   reader.Read("logprobs", request.sampling.logprobs);

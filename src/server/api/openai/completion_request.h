@@ -15,8 +15,8 @@ struct CompletionRequest {
   // At most one of these is not empty: prompts as text, or as token ids.
   std::vector<std::string> texts;
   std::vector<std::vector<int64_t>> ids;
-  // Prompts given as embeddings, which come first. Base64 (see PromptFromRows), as views into the
-  // body.
+  // Prompts given as embeddings, which precede the other prompts. Base64 (see PromptFromRows), as
+  // views into the body.
   std::vector<std::string_view> rows;
   bool echo = false;
   bool add_special_tokens = true;

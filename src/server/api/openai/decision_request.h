@@ -54,8 +54,8 @@ inline constexpr size_t kMostLevels = 10;
 ApiResult<DecisionRequest> ReadSystemOneRequest(const json::Value& body);
 ApiResult<DecisionRequest> ReadDecisionRequest(const json::Value& body);
 
-// LabelsOf returns what a reply may begin with, one label per option. AliasesOf returns another
-// spelling of each label, or an empty list.
+// LabelsOf returns the labels with which a reply may begin, one per option. AliasesOf returns
+// another spelling of each label, or an empty list.
 std::vector<std::string> LabelsOf(const DecisionQuestion& question);
 std::vector<std::string> AliasesOf(const DecisionQuestion& question);
 

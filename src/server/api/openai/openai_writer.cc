@@ -190,7 +190,7 @@ void OpenAiWriter::Take(const UsageEvent& usage) {
 
 void OpenAiWriter::Take(const ErrorEvent& event) {
   if (!streaming_) return client_->Send(ErrorResponse(event.error, options_.model->config.dialect));
-  // Spaced as vLLM writes an error inside a stream.
+  // Puts spaces in the JSON, as vLLM does for an error inside a stream.
   client_->WriteChunk(
       fmt::format("data: {}{}{}", ErrorBody(event.error, /*spaced=*/true), kEventEnd, kDoneEvent));
   client_->EndStream();

@@ -94,7 +94,7 @@ class VllmChatWriter : public VllmWriter {
     }
     out += R"(,"reasoning":)";
     AppendString(out, choice.reasoning, /*shown=*/!choice.reasoning.empty());
-    // The name in vLLM 0.11, which vLLM 0.32 no longer has.
+    // vLLM 0.11 used this name for `reasoning`; vLLM 0.32 does not have it.
     if (!choice.reasoning.empty() && options_.model->config.dialect != ApiDialect::kVllm) {
       out += R"(,"reasoning_content":)";
       json::AppendString(out, choice.reasoning);

@@ -167,7 +167,7 @@ TEST_F(WritersTest, VllmChatTellsReasoningAndCalls) {
       << trtllm;
 }
 
-// Everything that a message can contain.
+// Returns the steps of an answer with everything that a message can contain.
 std::vector<AnswerStep> MessageSteps() {
   FinishEvent finish{0, FinishReason::kStop};
   finish.called_tools = true;

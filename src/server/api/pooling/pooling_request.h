@@ -28,8 +28,8 @@ struct PoolingFields {
 
 PoolingFields ReadPoolingFields(FieldReader& reader);
 
-// 400 if the model generates, or pools for another purpose than `task`, or does not support the
-// dimensions; 404 for a model that is not served. The error names the path of `call`.
+// 400 if the model generates text, pools for another purpose than `task`, or does not support the
+// requested dimensions; 404 for a model that is not served. The error names the path of `call`.
 ApiStatus CheckPooling(const RouteCall& call, const PoolingFields& fields,
                        std::optional<ModelTask> task);
 

@@ -33,7 +33,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
   }
 
   void Begin() {
-    // Called without the lock: if the client has left, the callback is called at once.
+    // Called without the lock: if the client has left, the callback is called immediately.
     Client()->SetCallbacks([self = shared_from_this()] { self->End(std::nullopt); }, [] {});
     const std::weak_ptr<PoolingRun> weak = weak_from_this();
     active_->Start(job_.id, weak, [weak] {
@@ -190,7 +190,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
   bool over_ GUARDED_BY(mutex_) = false;
 };
 
-// Approximate bytes of the prompts, here and in the engine, of sums in F64, of vectors and of their
+// Approximate bytes of the prompts (here and in the engine), the F64 sums, the vectors and their
 // text.
 size_t KeptBytes(const PoolingJob& job, int64_t vector_size) {
   constexpr size_t kSequence = 2048, kNumber = sizeof(double) + sizeof(float) + 16;

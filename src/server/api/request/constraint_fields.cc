@@ -253,7 +253,7 @@ Read ReadStructuredOutputs(const json::Value& outputs, EndpointKind endpoint) {
         "and "
         "structural_tag, found {}",
         given.empty() ? "none" : fmt::format("{}", fmt::join(given, ", ")));
-    // As in vLLM.
+    // As in vLLM, the error has a `param` only for completions with more than one kind.
     if (endpoint == EndpointKind::kCompletion && !given.empty())
       return BadParameter(message, field);
     return BadRequest(message);

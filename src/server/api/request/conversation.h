@@ -22,7 +22,8 @@ struct ConversationFields {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   bool add_special_tokens = false;
-  // The name of a given field that changes how images are read, which only options can; "": none.
+  // The name of a field in the request that would change how images are read, which only options
+  // may do; "": none.
   std::string image_settings;
   // Whether parts have a member kPlaceOfPart, which states where the part is in the request of
   // another API.

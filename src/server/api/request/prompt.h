@@ -43,7 +43,7 @@ ApiResult<Prompt> PromptFromIds(const std::vector<int64_t>& ids, const SamplingF
 // Reads a tensor [tokens, width] or [1, tokens, width] that torch.save wrote, in Base64. The
 // decoder reads its rows instead of token embeddings; the tokens are placeholders. Errors: 400 for
 // other contents, another width, too many rows, numbers that are not finite, and for a model that
-// takes no rows.
+// does not accept rows.
 ApiResult<Prompt> PromptFromRows(std::string_view base64, const ModelContext& model);
 
 // Encodes two texts as one prompt, with the special tokens that the tokenizer puts around both. If

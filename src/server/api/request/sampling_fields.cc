@@ -58,8 +58,8 @@ void ReadStop(FieldReader& reader, size_t most, std::vector<std::string>& stop) 
   }
 }
 
-// Reads the priority. In trtllm-serve it is 0 to 1 and the highest comes first; here the lowest
-// does.
+// Reads the priority. In trtllm-serve, priorities are between 0 and 1 and the highest is served
+// first; in the engine, the lowest is.
 void ReadPriority(FieldReader& reader, ApiDialect dialect, int64_t& priority) {
   if (dialect != ApiDialect::kTrtllm) {
     reader.Read("priority", priority);

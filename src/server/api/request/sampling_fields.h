@@ -38,7 +38,7 @@ struct SamplingFields {
 
   bool skip_special_tokens = true;
   std::optional<int64_t> truncate_prompt_tokens;
-  // Whether texts that are too long are refused where the model would truncate them by default.
+  // Whether texts that are too long are refused even if the model truncates them by default.
   bool refuses_long_texts = false;
   std::optional<std::string>
       truncation_side;  // "left" or "right"; absent: the default side. Special tokens are kept.

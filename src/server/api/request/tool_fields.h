@@ -1,6 +1,6 @@
-// Which tools the model may call in a request, and whether it must. Every API reads its JSON into
-// ToolFields and, as the chat API's list of tools, into ConversationFields::tools. answer_parsing.h
-// applies them to the answer.
+// The tools that the model may call in a request, and whether it must call one. Every API reads its
+// JSON into ToolFields and, as the chat API's list of tools, into ConversationFields::tools.
+// answer_parsing.h applies them to the answer.
 #pragma once
 
 #include <string>

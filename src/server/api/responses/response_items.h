@@ -1,4 +1,4 @@
-// The items of /v1/responses, which are a client's input, and their conversion to chat messages.
+// The items that make up a client's input to /v1/responses, and their conversion to chat messages.
 #pragma once
 
 #include <functional>
