@@ -20,7 +20,8 @@ tl::unexpected<Error> SystemError(const std::filesystem::path& path, const char*
   std::error_code ignored;
   const std::filesystem::path target = std::filesystem::read_symlink(path, ignored);
   if (number == ENOENT && !target.empty()) {
-    // A broken link is not kNotFound, because it shows that a file was meant to be here.
+    // A broken link is not kNotFound, because it shows that a file with this name was meant to
+    // exist.
     return Fail(ErrorCode::kInvalidData,
                 fmt::format("cannot {} {}: it is a link to {}, which does not exist; download or "
                             "link it again",

@@ -33,7 +33,7 @@ class MappedFile {
   // again.
   void Release(size_t offset, size_t size) const;
   // Turns off read-ahead: without this call, reading a page makes the kernel read some megabytes
-  // after it. For files of which only parts are read. Fetch still reads its whole range.
+  // after it. For files that are read only in parts. Fetch still reads its whole range.
   void ReadSparsely() const;
   // Makes the kernel start reading [offset, offset + size) from the disk. Does not wait for the
   // read.

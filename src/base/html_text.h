@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// Appends `text` as the text of an element, or as a value in double quotes.
+// Appends `text`, escaped for the text of an element or for an attribute's value in double quotes.
 inline void AppendHtmlText(std::string& out, std::string_view text) {
   for (const char c : text) {
     switch (c) {

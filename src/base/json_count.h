@@ -10,8 +10,7 @@ namespace sluice::json {
 struct TextSize {
   size_t values = 0;   // upper bound of the number of values; each takes some hundred bytes once
                        // parsed
-  size_t members = 0;  // upper bound of the number of object members, each of which also stores a
-                       // key
+  size_t members = 0;  // upper bound of the number of object members; each also stores a key
   size_t depth = 0;    // maximum nesting of arrays and objects
   size_t digits = 0;   // length of the longest number
 };

@@ -16,8 +16,8 @@ namespace {
 constexpr uint64_t kMaxConfigBytes = uint64_t{8} << 20;
 constexpr std::string_view kNonFinite[] = {"-Infinity", "Infinity", "NaN"};
 
-// Puts NaN, Infinity and -Infinity, which Python's json writes, in quotes. A reader that expects a
-// number in such a place then reports an error that names the field.
+// Puts NaN, Infinity and -Infinity, which Python's json writes, in quotes. So a reader that expects
+// a number reports an error that names the field.
 std::string QuoteNonFinite(std::string_view text) {
   std::string quoted;
   bool in_string = false;

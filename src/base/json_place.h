@@ -10,8 +10,7 @@
 namespace sluice::json {
 
 // Like Parse, but the error message does not contain the position. After an error, `fault` is the
-// offset of the first faulty byte (the length of the text if it ends too early), or npos if
-// unknown.
+// offset of the first faulty byte: the length of the text if it ends too early, npos if unknown.
 Result<Value> ParseWithPlace(std::string_view text, const ParseLimits& limits, size_t& fault);
 
 // Parses in place, without a copy of the text. REQUIRES: kTextPadding bytes after the text are

@@ -17,8 +17,8 @@ namespace sluice {
 
 enum class LogLevel { kTrace, kDebug, kInfo, kWarning, kError };
 
-// The format of log lines: Sluice's own, or that of another server for tools that parse its logs.
-// Default kSluice.
+// The format of log lines: Sluice's own, or another server's format for tools that parse that
+// server's logs. Default kSluice.
 enum class LogStyle {
   kSluice,  // on stderr, UTC: `2026-11-21T07:11:03.512Z INFO engine message`
   kVllm,    // on stdout, local time: `(APIServer pid=7) INFO 11-21 07:11:03 [engine] message`

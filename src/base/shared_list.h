@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// For lists that a request gives once and that all of its prompts and sequences keep: a copy takes
-// constant time. Thread safety: as a std::shared_ptr to a constant object.
+// For a request's lists, which all of its prompts and sequences keep: a copy takes constant time.
+// Thread safety: as a std::shared_ptr to a constant object.
 template <typename T>
 class SharedList {
  public:

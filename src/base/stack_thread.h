@@ -12,9 +12,9 @@ namespace sluice {
 // Like std::thread: join it before it is destroyed. Thread safety: used by one thread.
 class StackThread {
  public:
-  // Calls `run` on a new thread with `stack_bytes` of stack. As with StartThread (base/firewall.h),
-  // `name` is a string literal, an exception that leaves `run` is logged, and std::system_error is
-  // thrown if the system cannot start the thread.
+  // Calls `run` on a new thread with `stack_bytes` of stack. `name` is a string literal. As with
+  // StartThread (base/firewall.h), an exception that leaves `run` is logged. Throws
+  // std::system_error if the system cannot start the thread.
   StackThread(const char* name, size_t stack_bytes, std::function<void()> run);
   StackThread(StackThread&& other) noexcept;
   StackThread& operator=(StackThread&& other) = delete;

@@ -35,7 +35,7 @@ class ThreadPool {
   }
 
   // Cuts [0, count) into num_threads() contiguous parts of nearly equal length, each a multiple of
-  // `grain` except the last, and calls body(begin, end) for each part that is not empty.
+  // `grain` except the last. Calls body(begin, end) for each part that is not empty.
   template <typename Body>
   void ParallelFor(int64_t count, int64_t grain, Body&& body) {
     if (num_threads_ == 1 || count <= grain) {

@@ -16,7 +16,7 @@ bool IsValidUtf8(std::string_view text);
 void AppendUtf8(std::string& out, uint32_t code);
 
 // The size of the first sequence of a text. If the sequence is not `valid`: the size of the longest
-// part that could begin a sequence, at least one byte. Unicode recommends replacing such a part by
+// part that could begin a sequence, at least one byte. Unicode recommends replacing this part by
 // one U+FFFD.
 struct Utf8Sequence {
   size_t size;
@@ -28,8 +28,8 @@ Utf8Sequence FirstUtf8Sequence(std::string_view text);
 // Returns the longest prefix of at most `max_bytes` that does not split a sequence.
 std::string_view Utf8Prefix(std::string_view text, size_t max_bytes);
 
-// Writes control characters as escapes (newline as "\n", others as "\x1b"), so that `text` can
-// neither end a log line nor control a terminal. Characters in `kept` are left as they are.
+// Writes control characters as escapes (newline as "\n", others as "\x1b"), so that `text` cannot
+// end a log line or control a terminal. Characters in `kept` are left as they are.
 std::string EscapeControls(std::string_view text, std::string_view kept);
 
 }  // namespace sluice

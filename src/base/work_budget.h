@@ -25,7 +25,7 @@ class StackLimitExceeded : public WorkLimitExceeded {
   const char* what() const noexcept override;
 };
 
-// Stack reserved for unwinding and for code that neither allocates nor calls CheckStack.
+// Stack reserved for unwinding, and for code that does not allocate or call CheckStack.
 inline constexpr int64_t kStackReserve = int64_t{256} << 10;
 
 // During its lifetime, `operator new` on this thread throws once a limit is exceeded. Code that

@@ -8,8 +8,8 @@
 namespace sluice {
 
 // Converts errno of a call that failed to create or write a file: kResourceExhausted if the disk or
-// a quota is full; kUnsupported if writing is not permitted there (read-only file system,
-// permissions); kInvalidArgument if the path cannot be a file; else `otherwise`.
+// a quota is full; kUnsupported if writing is not permitted (read-only file system, permissions);
+// kInvalidArgument if the path cannot be a file; else `otherwise`.
 inline ErrorCode WriteErrorCode(int number, ErrorCode otherwise) {
   switch (number) {
     case ENOSPC:

@@ -25,9 +25,9 @@ struct Arrival {
   double rate = 0;     // requests per second at the time its interval was drawn
 };
 
-// Returns `count` arrivals in ascending order of time, identical to those of vLLM's generator with
-// the same seed. Draws intervals from a gamma distribution; without a ramp they are scaled so that
-// the last arrival is at count / rate. REQUIRES: rates and burstiness are positive.
+// Returns `count` arrivals in ascending order of time, identical to the arrivals of vLLM's
+// generator with the same seed. Draws intervals from a gamma distribution; without a ramp they are
+// scaled so that the last arrival is at count / rate. REQUIRES: rates and burstiness are positive.
 std::vector<Arrival> PlanArrivals(const ArrivalOptions& options, int64_t count);
 
 }  // namespace sluice::bench

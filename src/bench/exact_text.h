@@ -16,11 +16,11 @@ class ExactText {
  public:
   explicit ExactText(const PromptTokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // Returns a text, similar to that of `ids`, that the tokenizer encodes to exactly `count` tokens
-  // (without special ones). Uses vLLM's method: decode, encode, then truncate or fill with
-  // `random_ids(n)`, up to ten times. If that fails, replaces the last tokens by a filler that is
-  // always one token. Sets `ids` to the tokens of the text; their number differs from `count` only
-  // if the vocabulary has no filler.
+  // Returns a text that the tokenizer encodes to exactly `count` tokens (without special ones). The
+  // text is similar to the text of `ids`. Uses vLLM's method: decode, encode, then truncate or fill
+  // with `random_ids(n)`, up to ten times. If that fails, replaces the last tokens by a filler that
+  // is always one token. Sets `ids` to the tokens of the text; their number differs from `count`
+  // only if the vocabulary has no filler.
   std::string Make(std::vector<int32_t>& ids, int64_t count,
                    const std::function<std::vector<int64_t>(int64_t)>& random_ids);
 

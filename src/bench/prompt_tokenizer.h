@@ -32,7 +32,7 @@ class PromptTokenizer {
   virtual bool has_all_tokens() const = 0;
   // Returns short texts, to search for one that is a single token in every context.
   virtual std::vector<std::string> ShortTexts() const = 0;
-  // The first failure. Results of the other functions after it are meaningless.
+  // The first failure. After it, results of the other functions are meaningless.
   virtual Status status() const { return {}; }
 };
 

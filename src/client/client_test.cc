@@ -265,7 +265,7 @@ TEST(HttpClient, CanBeCancelledWhileItSends) {
 }
 
 TEST(HttpClient, CanBeCancelledWhileItConnects) {
-  // Once its queue is full, a listener neither accepts nor refuses connections.
+  // Once its queue is full, a listener does not accept or refuse connections.
   Url url;
   const int listener = ListenAt(&url, 0);
   std::vector<int> waiting;

@@ -244,7 +244,7 @@ class StreamClient::Loop {
     Connect(std::move(exchange), preferred_);
   }
 
-  // Returns whether an idle connection is still usable: the server has neither closed it nor sent
+  // Returns whether an idle connection is still usable: the server has not closed it or sent
   // unrequested data.
   static bool IsQuiet(const Connection& connection) {
     char byte = 0;
@@ -288,8 +288,7 @@ class StreamClient::Loop {
     }
   }
 
-  // If this throws, no descriptor leaks, and the exchange belongs either to a connection or to
-  // nobody.
+  // If this throws, no descriptor leaks. The exchange then belongs to a connection or was dropped.
   void Connect(Exchange exchange, size_t address) {
     // Allocates memory first: nothing may throw between socket() and the new connection.
     auto made = std::make_unique<Connection>();

@@ -70,8 +70,8 @@ class StreamClient {
   void Get(std::string_view path, std::string_view headers, StreamHandler& handler);
   void Post(std::string_view path, std::string_view headers, std::string_view body,
             StreamHandler& handler);
-  // Begins a request with any method for a handler that receives the response as bytes. `headers`
-  // as above, including those of the body.
+  // Begins a request with any method for a handler that receives the response as bytes. `headers`:
+  // as for Get, including the headers of the body.
   void Forward(std::string_view method, std::string_view path, std::string_view headers,
                std::string_view body, StreamHandler& handler);
   // Ends the handler's request and closes its connection. OnEnd is not called. Does nothing if the

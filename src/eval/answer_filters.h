@@ -15,8 +15,8 @@ std::string StrictMatch(std::string_view answer);
 // Returns the last match of a number-like pattern: `(-?[$0-9.,]{2,})|(-?[0-9]+)`.
 std::string FlexibleExtract(std::string_view answer);
 
-// Whether both are equal, ignoring commas, dollar signs, text up to the last "#### ", a final full
-// stop, and case.
+// Whether `found` and `reference` are equal, ignoring commas, dollar signs, text up to the last
+// "#### ", a final full stop, and case.
 bool ExactMatch(std::string_view found, std::string_view reference);
 
 }  // namespace sluice

@@ -83,7 +83,7 @@ bool Asks(const std::string& request, std::string_view prompt) {
 TEST(AskPrompts, AnswersComeInTheOrderOfThePrompts) {
   std::latch both(2);
   const AnsweringServer server([&](const std::string& request) {
-    both.arrive_and_wait();  // returns only once both requests are here
+    both.arrive_and_wait();  // returns only once both requests have arrived
     return std::pair(200, std::string(Asks(request, "one") ? R"({"choices":[{"text":"1"}]})"
                                                            : R"({"choices":[{"text":"2"}]})"));
   });

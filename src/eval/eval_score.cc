@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kTaskVersion = 3;  // the version of GSM8K's task whose rules are used here
+constexpr int kTaskVersion = 3;  // the version of GSM8K's task whose rules this program follows
 
 // The standard error of the mean of `count` values that are zero or one. It uses the sample's
 // standard deviation.

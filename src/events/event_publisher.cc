@@ -36,8 +36,8 @@ void SetOption(void* socket, int option, Value value) {
   CHECK_EQ(zmq_setsockopt(socket, option, &value, sizeof(value)), 0);
 }
 
-// Whether to bind the address: subscribers connect to local addresses; with a host name, the
-// publisher connects to a router that listens there.
+// Whether to bind the address. Subscribers connect to local addresses. If the address has a host
+// name, the publisher connects to the router that listens at it.
 bool IsBound(std::string_view endpoint) {
   return endpoint.find('*') != std::string_view::npos ||
          endpoint.find("::") != std::string_view::npos || endpoint.starts_with("ipc://");

@@ -62,7 +62,7 @@ class ProtobufMessage {
   std::string out_;
 };
 
-// The field numbers are those of opentelemetry/proto/{common,resource,trace}/v1.
+// The field numbers are from opentelemetry/proto/{common,resource,trace}/v1.
 
 ProtobufMessage KeyValue(const SpanAttribute& attribute) {
   ProtobufMessage value;
