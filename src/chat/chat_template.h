@@ -71,7 +71,7 @@ class ChatTemplate {
   // namespace, ...) are not included.
   const std::vector<std::string>& variables() const;
   const std::string& source() const;
-  // Whether the template reads reasoning from message.thinking, like that of gpt-oss.
+  // Whether the template reads reasoning from message.thinking, as gpt-oss's template does.
   bool reads_thinking() const;
 
  private:

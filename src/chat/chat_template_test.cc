@@ -98,7 +98,7 @@ TEST(ChatTemplate, ClockIsTheCallers) {
   EXPECT_EQ(Render("{{ strftime_now('%Y') | length }}").value(), "4");
 }
 
-// Without limits, each of these templates would take forever, all memory or the whole stack.
+// Without limits, each of these templates would run forever or use up the memory or the stack.
 TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
   const std::vector<std::string> sources = {
       "{{ 'a' * 10 ** 9 }}",
@@ -264,7 +264,7 @@ TEST(ChatTemplate, WorkIsCountedByTheBytesItTouches) {
 }
 
 TEST(ChatTemplate, WorkOfFewNodesIsCounted) {
-  // A macro with many variables, none of which is used.
+  // A macro with many unused variables.
   std::string macro = "{% macro m() %}{% if 0 %}";
   for (int i = 0; i < 15000; ++i)
     macro += "{% for i in [] %}{% set a" + std::to_string(i) + " = 1 %}{% endfor %}";

@@ -23,7 +23,8 @@ Result<std::chrono::local_time<std::chrono::microseconds>> ParseCivilTime(std::s
 Status RunRender(const ChatTemplate& chat_template, const RenderOptions& options,
                  const json::Value& defaults, std::istream& in, std::ostream& out);
 
-// As above, for a template that may have failed to compile. Then every line gives that error.
+// As above, for a template that may have failed to compile. In that case, every line gives the
+// error.
 Status RunRender(const Result<ChatTemplate>& chat_template, const RenderOptions& options,
                  const json::Value& defaults, std::istream& in, std::ostream& out);
 

@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// The kind of digest in a hub's ETag. Large files have the SHA-256 of the content; others the SHA-1
-// of git's blob, or on some mirrors of the content. kNone: the ETag is not a digest.
+// The kind of digest in a hub's ETag. Large files have the SHA-256 of the content. Other files have
+// the SHA-1 of git's blob or, on some mirrors, of the content. kNone: the ETag is not a digest.
 enum class DigestKind { kNone, kSha1, kSha256 };
 DigestKind DigestKindOf(std::string_view etag);
 

@@ -178,7 +178,7 @@ Result<RemoteFile> HubClient::Describe(const std::string& id, const std::string&
   const std::string_view linked_size = head.Find("x-linked-size");
   const auto file = ParseFileInfo(linked_etag.empty() ? head.Find("etag") : linked_etag,
                                   linked_size.empty() ? head.Find("content-length") : linked_size);
-  // The content-length of a redirect is that of the redirect itself.
+  // The content-length of a redirect is not the length of the file.
   if (!file || (elsewhere && linked_size.empty())) {
     return Fail(ErrorCode::kUnavailable,
                 fmt::format("{} does not answer as a hub does: expected the size and the ETag of "

@@ -16,7 +16,7 @@ namespace sluice {
 // Limits the number of retries, and waits between them. Logs each wait.
 class Retries {
  public:
-  // `what`: the action in the words of the log, such as "downloading model.safetensors".
+  // `what`: the action as the log describes it, such as "downloading model.safetensors".
   explicit Retries(std::string what) : what_(std::move(what)) {}
 
   // Waits before another attempt; returns false if there were too many. Respects the wait that the
@@ -51,7 +51,7 @@ std::string ProblemOf(const HttpOutcome& outcome);
 class HubClient {
  public:
   // kInvalidArgument if the endpoint or token in `environment` is invalid. A `token` that is not
-  // empty overrides that of the environment.
+  // empty overrides the environment's token.
   static Result<HubClient> Create(const HubEnvironment& environment, const std::string& token);
 
   const std::string& endpoint() const { return endpoint_; }

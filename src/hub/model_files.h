@@ -25,7 +25,7 @@ bool IsSafePath(std::string_view path);
 // Returns the files of a repository to read, except weights that an index names.
 std::vector<std::string> ChooseFiles(const std::vector<std::string>& files, ModelPart part);
 
-// Whether files are those of a model that has only Mistral's own format: params.json and
+// Whether `files` belong to a model that has only Mistral's own format: params.json and
 // consolidated*.safetensors, without model*.safetensors.
 bool IsInMistralFormat(const std::vector<std::string>& files);
 

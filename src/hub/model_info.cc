@@ -38,7 +38,7 @@ Result<ModelInfo> ParseModelInfo(std::string_view text) {
     const json::Value* name = file.Find("rfilename");
     if (name == nullptr || !name->is_string())
       return bad("expected the name of each file as \"rfilename\"");
-    // Ignores unsafe names; such files are never read.
+    // Ignores unsafe names; files with these names are never read.
     if (IsSafePath(name->as_string())) info.files.push_back(name->as_string());
   }
   return info;

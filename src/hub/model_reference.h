@@ -13,7 +13,7 @@ bool IsHubId(std::string_view text);
 // Whether `text` is a commit's hash: 40 hexadecimal digits, in lower case.
 bool IsCommit(std::string_view text);
 
-// Whether `text` is a valid name of a branch, tag or commit; such a name cannot lead outside a
+// Whether `text` is a valid name of a branch, tag or commit; a valid name cannot lead outside a
 // folder.
 bool IsRevisionName(std::string_view text);
 

@@ -42,7 +42,7 @@ class RepositoryCache {
   Status WriteReference(const std::string& revision, const std::string& commit) const;
 
   // Makes `file` (a relative path) of a snapshot a link to the blob. If links are not possible, or
-  // if `copy`, flushes the blob to the disk and moves it there, as huggingface_hub does.
+  // if `copy`, flushes the blob to the disk and moves it to `file`, as huggingface_hub does.
   Status LinkFile(std::string_view commit, const std::filesystem::path& file, std::string_view etag,
                   bool copy) const;
 

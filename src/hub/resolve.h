@@ -37,8 +37,8 @@ struct ModelPlace {
 
 // Finds the folder or hub model that the argument refers to. An existing folder takes precedence
 // over an id with the same name. If the folder is a snapshot of a cache, checks files whose data
-// the disk may have lost (hub/flush_mark.h). kInvalidArgument if the argument is neither a path nor
-// an id, or if the revision is not a valid name.
+// the disk may have lost (hub/flush_mark.h). kInvalidArgument if the argument is not a path or an
+// id, or if the revision is not a valid name.
 Result<ModelPlace> FindModelPlace(const ResolveOptions& options, const HubEnvironment& environment);
 
 // Returns a hub model's snapshot in the cache, complete or not; nullopt and the reason in `why_not`
@@ -47,8 +47,8 @@ Result<ModelPlace> FindModelPlace(const ResolveOptions& options, const HubEnviro
 Result<std::optional<ResolvedModel>> FindSnapshot(const ModelPlace& place, std::string& why_not);
 
 // Returns the folder that the argument names, or the snapshot of the hub model that it names.
-// kUnavailable if the cache has no such snapshot; the message names the folders searched and
-// explains how to get the model.
+// kUnavailable if the cache lacks the snapshot; the message names the folders searched and explains
+// how to get the model.
 Result<ResolvedModel> ResolveModel(const ResolveOptions& options);
 Result<ResolvedModel> ResolveModel(const ResolveOptions& options,
                                    const HubEnvironment& environment);

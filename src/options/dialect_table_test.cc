@@ -115,7 +115,7 @@ TEST(DialectTable, RetiredOptionsAreThoseThatTheRecordedReleaseLacks) {
   }
   for (const Option& option : Dialects().options) {
     if ((option.commands & kServe) == 0 || option.dialects != kAllDialects ||
-        option.name == "ep-size") {  // trtllm-serve's, known under all names
+        option.name == "ep-size") {  // an option of trtllm-serve that exists in all dialects
       continue;
     }
     const std::string flag = "--" + std::string(FlagName(option));

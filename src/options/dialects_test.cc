@@ -379,7 +379,8 @@ TEST(Environment, WhatActsHasAnOption) {
     if (!variable.name.starts_with("VLLM_")) continue;
     EXPECT_EQ(read.contains(variable.name), variable.effect == Effect::kActs) << variable.name;
   }
-  // Such a pattern would report that a variable has no effect although an option reads it.
+  // A pattern in the table must not match a variable that an option reads, because the variable
+  // would then be reported as having no effect.
   for (const std::string_view name : read) {
     const DialectKey* found = FindVariable(name);
     EXPECT_TRUE(!name.starts_with("VLLM_") || (found != nullptr && found->effect == Effect::kActs))

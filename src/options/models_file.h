@@ -32,8 +32,8 @@ inline constexpr size_t kMostModels = 256;
 //     pinned: true
 //     priority: 1
 //
-// kInvalidArgument, with file and line, for invalid YAML, unknown and duplicate keys, values of a
-// wrong type, an entry without name or path, duplicate names, and a file without models.
+// kInvalidArgument, with file and line, for: invalid YAML; an unknown or duplicate key; a value of
+// a wrong type; an entry without name or path; a duplicate name; a file without models.
 Result<std::vector<ModelEntry>> ReadModelsFile(const std::filesystem::path& file, Commands commands,
                                                Dialect dialect);
 

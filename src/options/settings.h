@@ -13,8 +13,8 @@
 
 namespace sluice::options {
 
-// In ascending precedence. kYamlOverFlags: a file of trtllm-serve. The keys of such a file override
-// flags.
+// In ascending precedence. kYamlOverFlags: a file of trtllm-serve. The keys in such a file take
+// precedence over flags.
 enum class Source { kDefault, kYaml, kEnvironment, kFlag, kYamlOverFlags };
 
 // Checked words for one option, from one source.
@@ -56,8 +56,8 @@ class Settings {
 
   // Whether a flag, a variable or a file has set the option.
   bool Given(std::string_view name) const;
-  // Returns the value, or the default; nullopt if there is neither. REQUIRES: the table contains
-  // the option with that type.
+  // Returns the value, or the default; nullopt if there is no value and no default. REQUIRES: the
+  // table contains the option with that type.
   std::optional<std::string> Text(std::string_view name) const;  // for kString, kChoice, kJson
   std::string TextOr(std::string_view name, std::string_view otherwise = "") const;
   std::optional<int64_t> Integer(

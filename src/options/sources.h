@@ -47,9 +47,9 @@ struct Found {
 Result<std::vector<Assignment>> ReadEnvironment(
     const std::map<std::string, std::string>& environment, Commands commands);
 
-// Reads a .yaml or .yml file whose keys are option names. true and false set flags (`no-x: true` is
-// also allowed), lists and mappings give lists and JSON objects, null means "not given", and a
-// dotted key sets one key of a JSON option. kInvalidArgument names file:line.
+// Reads a .yaml or .yml file whose keys are option names. true and false set flags; `no-x: true` is
+// also allowed. Lists and mappings set lists and JSON objects; null means "not given". A dotted key
+// sets one key of a JSON option. kInvalidArgument names file:line.
 Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, Commands commands,
                                          Dialect dialect);
 

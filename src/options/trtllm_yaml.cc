@@ -133,7 +133,7 @@ class Keys {
     return {};
   }
 
-  // As in trtllm-serve, both may be given if they are consistent.
+  // As in trtllm-serve, batch_sizes and max_batch_size may both be given if they are consistent.
   Status CheckGraphSizes() {
     const json::Value* sizes = graphs_.Find("batch_sizes");
     const json::Value* most = graphs_.Find("max_batch_size");

@@ -50,12 +50,12 @@ struct AnswerReaderOptions {
 // continues.
 bool LeavesThoughtOpen(const ReasoningFormat& format, std::string_view turn);
 
-// Returns enable_thinking or thinking of chat_template_kwargs if it is boolean, and false if either
-// is false; nullopt if neither is set.
+// Returns the boolean enable_thinking or thinking of chat_template_kwargs; false if at least one of
+// them is false; nullopt if there is none.
 std::optional<bool> ThinkingSwitch(const json::Value& template_kwargs);
 
-// Reads one answer. The inner readers receive one byte at a time, so the events (after adjacent
-// events of the same kind are joined) do not depend on how the text is cut into pieces. If the text
+// Reads one answer. The inner readers receive one byte at a time. So, once adjacent events of the
+// same kind are joined, the events do not depend on how the text is cut into pieces. If the text
 // ends inside a call, the call is reported only if its name is known, with the arguments so far.
 // Thread safety: one thread.
 class AnswerReader {
@@ -76,7 +76,7 @@ class AnswerReader {
   bool in_marked_thought() const { return inside_ && marked_; }
   // The stop string that ended the answer, if any.
   const std::optional<std::string>& stopped_by() const { return stopped_by_; }
-  // Whether the current text is content: neither a thought nor part of a call.
+  // Whether the current text is content, not a thought or part of a call.
   bool in_content() const { return !inside_ && (tools_ == nullptr || tools_->InText()); }
   // The number of calls returned so far.
   int calls() const { return calls_; }

@@ -147,7 +147,7 @@ TEST(AnswerReaderTest, OfACutCallNothingIsKnownBeforeItsName) {
             (Calls{{"f", R"({"a": [1]})"}, {"g", ""}}));
   EXPECT_EQ(read("ernie45", R"(<tool_call>{"name": "f", "arguments": {"a": 1)").calls,
             (Calls{{"f", R"({"a": 1)"}}));
-  // A mark that is cut off is neither text nor part of the arguments.
+  // A mark that is cut off is not returned as text or as part of the arguments.
   std::mt19937 again(1);
   EXPECT_EQ(ReadInPieces(ParserOptions("hermes", "qwen3"), "Hm.</thi", 2, again, true).reasoning,
             "Hm.");
@@ -161,9 +161,8 @@ TEST(AnswerReaderTest, OfACutCallNothingIsKnownBeforeItsName) {
       (Calls{{"f", "{}"}}));
 }
 
-// Cuts a call off at any byte. Every parser must return the same whether the text comes in one
-// piece or byte by byte. It must never return a mark as content, and the name only if it is
-// complete.
+// Cuts a call off at any byte. Every parser must return the same result whether the text comes in
+// one piece or byte by byte. It must never return a mark as content or an incomplete name.
 TEST(AnswerReaderTest, EveryCutOfEveryFormat) {
   std::mt19937 random(11);
   const std::string file = ReadFile(SourcePath("tests/data/parsers/cases.jsonl"), 1 << 24).value();

@@ -9,7 +9,7 @@
 namespace sluice {
 
 // Passes on arguments one by one. The type of a value without quotes comes from the tool's schema;
-// inside objects and lists such values are strings, as in vLLM.
+// inside objects and lists, values without quotes are strings, as in vLLM.
 class GemmaReader final : public ToolReader {
  public:
   // `types` must outlive the reader.

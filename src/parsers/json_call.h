@@ -25,7 +25,8 @@ class JsonCall {
   enum class Step {
     kInside,
     kDone,    // the object is complete and is a call
-    kBroken,  // the call has begun, but the object is invalid from this byte on; the call ends here
+    kBroken,  // the call has begun, but the object is invalid from this byte on; the call ends
+              // before the byte
     kNoCall   // the object is no call
   };
 

@@ -1,4 +1,4 @@
-// Reads calls that are JSON objects, alone or in a list, with or without a marker before them.
+// Reads calls that are JSON objects, single or in a list, with or without a marker before them.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // Fuzz target: passes arbitrary bytes through every parser. The result must not depend on how the
-// text is cut into pieces, calls must be in order, and the end of the text may begin at most one
-// call: the one that it cuts off.
+// text is cut into pieces. Calls must be in order. The end of the text may begin at most one call:
+// the one that it cuts off.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -348,7 +348,7 @@ constexpr std::string_view kListExample =
 constexpr std::string_view kGlmExample =
     "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>";
 
-// Ordered as in the documentation: formats of models that can be loaded here come first.
+// Ordered as in the documentation: formats of models that this program can load come first.
 constexpr ToolParser kToolParsers[] = {
     {"hermes", kHermesExample, true, Hermes, kHermesGrammar},
     {"qwen3_json", kHermesExample, true, Hermes, kHermesGrammar},

@@ -90,8 +90,8 @@ class Budget {
     memory_left_ -= bytes;
   }
   void GiveBack(size_t bytes) { memory_left_ += bytes; }
-  // Fails if fewer than `bytes` are left, but does not take them. Call it before building a large
-  // value.
+  // Fails if fewer than `bytes` are left, but does not reserve them. Call it before building a
+  // large value.
   void Require(size_t bytes) const {
     if (bytes > memory_left_) [[unlikely]]
       OutOfMemory();

@@ -60,7 +60,7 @@ std::string Loop::Repr() const {
 }
 
 IteratorPointer Loop::Iterate() {
-  // In Python this yields pairs of item and loop, which no template uses.
+  // In Python, iterating over `loop` yields pairs of item and loop, which no template uses.
   FailType("the loop itself cannot be iterated over in chat templates");
 }
 

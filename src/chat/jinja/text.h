@@ -26,7 +26,7 @@ std::string Encode(std::u32string_view text);
 size_t ByteOffset(std::string_view text, size_t index);
 
 bool IsSpace(char32_t c);      // Implements str.isspace; also white space for strip() and split().
-bool IsLineBreak(char32_t c);  // Whether splitlines() cuts here ("\r\n" counts once).
+bool IsLineBreak(char32_t c);  // Whether splitlines() cuts at this character ("\r\n" counts once).
 bool IsAlpha(char32_t c);
 bool IsDecimal(char32_t c);
 int DecimalValue(char32_t c);  // REQUIRES: IsDecimal(c).

@@ -53,7 +53,7 @@ ListData::ListData(std::vector<Value> values)
 
 namespace {
 
-// Spreads hashes whose low bits are equal, such as those of integers.
+// Spreads hashes whose low bits are equal, such as hashes of integers.
 size_t FirstSlot(size_t hash, size_t mask) {
   uint64_t mixed = (hash ^ hash >> 32) * 0x9E3779B97F4A7C15;
   mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9;
