@@ -16,7 +16,7 @@ namespace {
 // The character class of bounded strings in xgrammar's grammar, and the class that JSON allows.
 constexpr std::string_view kClass = R"([^\"\\\r\n])";
 constexpr std::string_view kJsonClass = R"([^\u0000-\u001f\"\\])";
-// The bodies of rules for exactly one, and for at most one, such character.
+// The bodies of rules for exactly one character of kClass, and for at most one.
 constexpr std::string_view kOne = R"( ::= (([^\"\\\r\n])))";
 constexpr std::string_view kOneAtMost = R"( ::= ("" | ([^\"\\\r\n])))";
 constexpr std::string_view kString = "basic_string_sub";

@@ -164,8 +164,8 @@ TEST(ConstraintFuzzTest, RandomConstraintsStayWithinTheirLimits) {
 }
 
 // The analysis of rules (grammar_rules.h) refuses most of these. The engine must survive these
-// grammars even without the analysis, because it also makes rules from parts of a structural tag
-// that grammar_rules.h does not check.
+// grammars even without the analysis: it also makes rules from parts of a structural tag that
+// grammar_rules.h does not check.
 TEST(ConstraintFuzzTest, WhatRecursesWithoutEndOrDeeplyIsRefused) {
   std::string chain = "root ::= r0\n", nested = "\"a\"",
               lists = "root ::= ", tag = R"({"type":"any_text"})";

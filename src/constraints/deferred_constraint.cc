@@ -121,8 +121,9 @@ class ThoughtMatcher final : public TokenMatcher {
   // may also be the beginning of the constrained text.
   enum class Stage { kStart, kThought, kConstrained };
 
-  // The position within a message of the thought: in its header, before or after the header named a
-  // tool as the recipient; or in the text after such a header.
+  // The position within a message of the thought. kHeader: in its header. kCallHeader: in its
+  // header, which has named a tool as the recipient. kText and kCallText: in the text after such
+  // headers.
   enum class Place : uint8_t { kHeader, kCallHeader, kText, kCallText };
 
   // If the prompt leaves a thought open, the answer begins in the thought's text; otherwise a

@@ -55,7 +55,7 @@ class ThoughtTokens {
   // Forbids in `mask` the tokens that, after `tail`, would complete a mark and add more text after
   // it.
   void ForbidOverrun(const std::string& tail, std::span<uint32_t> mask) const;
-  // Forbids in `mask` the tokens that end an answer. With `calls`, those of `call_ends` stay
+  // Forbids in `mask` the tokens that end an answer. With `calls`, the tokens in `call_ends` stay
   // allowed.
   void ForbidEnd(bool calls, std::span<uint32_t> mask) const;
 

@@ -228,7 +228,7 @@ TEST(DeferredConstraintTest, ACallEndsTheAnswerInAMessageToATool) {
     const auto matcher =
         AfterThought(std::make_shared<AbConstraint>(), tokens, start)->NewMatcher();
     for (const int32_t token : taken) EXPECT_TRUE(matcher->Advance(token)) << token;
-    // Undoes and redoes tokens: the state must be that of the remaining tokens.
+    // Undoes and redoes tokens: the state must be the one after the remaining tokens.
     if (!taken.empty()) {
       matcher->RollBack(1);
       EXPECT_TRUE(matcher->Advance(taken.back()));

@@ -271,7 +271,7 @@ class RuleReader {
       ASSIGN_OR_RETURN(size_t element, Element(depth));
       int64_t least = 1;
       bool is_repeated = false;
-      // One node represents all repetitions that follow, so that the depth of nodes is at most that
+      // One node represents all repetitions that follow. So the depth of nodes is at most the depth
       // of the brackets.
       while (const std::optional<int64_t> next = Repetition()) {
         is_repeated = true;

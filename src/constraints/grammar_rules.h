@@ -9,11 +9,11 @@
 
 namespace sluice {
 
-// kInvalidArgument, naming the rules, if a rule derives itself and nothing else (`a ::= b`, `b ::=
-// a*`), or if rules are repetitions of each other (`a ::= b+`, `b ::= a+`). Also for brackets
-// nested deeper than kMaxConstraintDepth. Left recursion that matches a character is allowed. Text
-// that cannot be parsed counts as matching characters; the engine reports syntax errors. REQUIRES:
-// `kind` is kEbnf or kLark.
+// kInvalidArgument, which names the rules, if a rule derives itself and nothing else (`a ::= b`, `b
+// ::= a*`). The same for rules that are repetitions of each other (`a ::= b+`, `b ::= a+`), and for
+// brackets nested deeper than kMaxConstraintDepth. Left recursion that matches a character is
+// allowed. Text that cannot be parsed counts as matching characters; the engine reports syntax
+// errors. REQUIRES: `kind` is kEbnf or kLark.
 Status CheckGrammarRules(ConstraintKind kind, std::string_view grammar);
 
 }  // namespace sluice

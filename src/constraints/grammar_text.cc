@@ -97,7 +97,7 @@ Result<json::Value> TagOf(const json::Value& structure, size_t index) {
       {"type", "tag"}, {"begin", *begin}, {"content", std::move(content)}, {"end", *end}});
 }
 
-// Checks grammars and regexes inside a structural tag. The engine checks schemas there.
+// Checks grammars and regexes inside a structural tag. The engine checks the schemas inside a tag.
 Status CheckTag(const json::Value& value, std::string_view place, int depth) {
   if (depth > kMaxTagDepth) {
     return Wrong(fmt::format("formats are nested more than {} deep", kMaxConstraintDepth));

@@ -25,11 +25,10 @@ bool IsLark(std::string_view grammar);
 // `structures` and `triggers`. kInvalidArgument names the place.
 Result<std::string> StructuralTagText(const json::Value& tag);
 
-// kInvalidArgument for parts that the engine would ignore or that could exhaust it: NUL, text that
-// is too long, brackets or formats nested too deeply, rules that lead to themselves without a
-// character (grammar_rules.h), and in a regex look-around, back-references, word boundaries and
-// inline flags. A structural tag is JSON; the grammars and regexes in it are checked in the same
-// way.
+// kInvalidArgument for parts that the engine would ignore or that could exhaust it: NUL; text that
+// is too long; brackets or formats nested too deeply; rules that lead to themselves without a
+// character (grammar_rules.h); look-around, back-references, word boundaries and inline flags of a
+// regex. A structural tag is JSON; the grammars and regexes in it are checked in the same way.
 Status CheckConstraintText(ConstraintKind kind, std::string_view text);
 
 }  // namespace sluice

@@ -17,10 +17,10 @@ struct CheckedSchema {
   std::vector<std::string> not_enforced;
 };
 
-// kInvalidArgument, naming keyword and place, for a keyword of the wrong type, a local reference
-// without a target, bounds that no value satisfies, an unknown type, `contains`, `uniqueItems` of
-// values that cannot be enumerated, nesting beyond kMaxConstraintDepth, and a schema that allows
-// nothing. With `strict`, also for any keyword that is not enforced.
+// kInvalidArgument, which names the keyword and its place, for: a keyword of the wrong type; a
+// local reference without a target; bounds that no value satisfies; an unknown type; `contains`;
+// `uniqueItems` of values that cannot be enumerated; nesting beyond kMaxConstraintDepth; a schema
+// that allows nothing. With `strict`, also for any keyword that is not enforced.
 Result<CheckedSchema> CheckJsonSchema(const json::Value& schema, bool strict);
 
 }  // namespace sluice

@@ -65,7 +65,7 @@ void IntersectArrays(const Part& a, const Part& b, Part& both) {
 
 // Adds the schemas that `part` has for a property that it does not list.
 void AddUnlisted(const Part& part, SchemaPieces& schemas, std::vector<std::string_view>& lost) {
-  // It is not known here whether the name matches a regex.
+  // This function cannot decide whether the name matches a regex.
   if (!part.patterns.empty()) {
     lost.push_back("patternProperties");
   } else {

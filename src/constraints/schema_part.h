@@ -23,7 +23,7 @@ struct SchemaPiece {
 using SchemaPieces = std::vector<SchemaPiece>;
 
 SchemaPieces NothingAt(std::string place);
-// Returns the pieces of both, without duplicates.
+// Returns the pieces of `a` and `b`, without duplicates.
 SchemaPieces Together(SchemaPieces a, const SchemaPieces& b);
 
 enum class PartKind { kNull, kBoolean, kNumber, kString, kArray, kObject, kValues };

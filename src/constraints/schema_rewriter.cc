@@ -156,8 +156,8 @@ Value SchemaRewriter::Rewrite(const SchemaPieces& pieces) {
   }
   const bool is_nothing = entry.is_done && entry.schema.is_bool();
   if (is_nothing) return Value(false);
-  // A schema that consists of a type only is written in place, not as a reference, because the
-  // engine treats an unconstrained object or list in a reference's target as an empty one.
+  // A schema that consists of a type only is written in place, not as a reference. If a reference's
+  // target is an unconstrained object or list, the engine treats it as an empty one.
   const bool is_type =
       entry.is_done && entry.schema.as_object().size() == 1 && entry.schema.Find("type") != nullptr;
   if (!entry.is_named || is_type) {

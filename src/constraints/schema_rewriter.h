@@ -1,9 +1,9 @@
 // Rewrites a JSON schema with the keywords that the engine enforces. Parts that cannot be expressed
 // are left out and named.
 //
-// At every position of a schema, the schemas that hold there together (SchemaPieces) are converted
-// to parts (schema_part.h), which resolves `allOf`, `not`, `oneOf`, `if` and the like. The parts
-// are then written as a schema.
+// At every position, all schemas that apply together (SchemaPieces) are converted to parts
+// (schema_part.h). This resolves `allOf`, `not`, `oneOf`, `if` and the like. The parts are then
+// written as a schema.
 #pragma once
 
 #include <map>

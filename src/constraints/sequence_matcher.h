@@ -49,9 +49,9 @@ class RequestBudget {
 };
 
 // Does work within the step if it fits. A matcher that takes longer is stopped and handed to a
-// MatcherQueue (matcher_queue.h), which starts it again from the output and stores the next mask in
-// this object. The allowed tokens do not depend on where they were computed. Thread safety: one
-// thread at a time; while is_away(), only the queue's thread, except for methods that state
+// MatcherQueue (matcher_queue.h). The queue starts it again from the output and stores the next
+// mask in this object. The allowed tokens do not depend on where they were computed. Thread safety:
+// one thread at a time; while is_away(), only the queue's thread, except for methods that state
 // otherwise.
 class SequenceMatcher {
  public:
@@ -68,7 +68,7 @@ class SequenceMatcher {
   explicit SequenceMatcher(std::unique_ptr<TokenMatcher> matcher,
                            std::shared_ptr<RequestBudget> request = nullptr);
 
-  // Charges calls within steps to `step`, which must outlive this. null: no such limit.
+  // Charges calls within steps to `step`, which must outlive this. null: no limit per step.
   void UseStepBudget(StepBudget* step) { step_ = step; }
 
   // Advances by the tokens of `output` that it has not accepted yet. On kNo, error() is set.
@@ -80,7 +80,8 @@ class SequenceMatcher {
   // Whether the next mask is already computed, so that FillMask only copies it.
   bool has_mask() const { return has_mask_; }
 
-  // Whether an end token was accepted. False while away. Thread safety: any thread.
+  // Whether an end token was accepted. False while the queue has the matcher. Thread safety: any
+  // thread.
   bool is_finished() const { return !is_away() && matcher_->is_finished(); }
   // Whether the queue has the matcher. Thread safety: any thread.
   bool is_away() const { return is_away_.load(std::memory_order_acquire); }

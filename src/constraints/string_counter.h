@@ -26,8 +26,7 @@ class StringCounter {
   // Returns false if the byte is the closing quote.
   bool Take(unsigned char byte);
   int32_t count() const { return count_; }
-  // Whether the position is neither inside an escape nor after an escape that may be half of a
-  // pair.
+  // Whether the position is outside of escapes, and not after an escape that may be half of a pair.
   bool is_plain() const { return stage_ == Stage::kPlain && !is_behind_high_; }
 
  private:

@@ -142,7 +142,8 @@ bool MayBreakStrings(std::string_view pattern) {
     } else if (c == '"' || c < 0x20) {
       if (!in_class) return true;
     } else if (c > 0x7e) {
-      // The engine does not compile such a regex to an automaton that respects JSON.
+      // The engine does not compile a regex with these characters to an automaton that respects
+      // JSON.
       if (pattern.find_first_of(".[\\") != std::string_view::npos) return true;
     } else if (c == '[') {
       in_class = true;

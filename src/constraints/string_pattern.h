@@ -15,10 +15,11 @@ std::optional<std::string> BoundedPattern(std::string_view pattern, int64_t leas
 // Returns the literal text with which every matching string begins: "x-" for "^x-[a-z]+$".
 std::string_view LiteralBeginning(std::string_view pattern);
 
-// Returns an equivalent regex that xgrammar 0.2.8 compiles correctly. Its automata accept wrong
-// strings for an optional group that ends or begins with a repetition ("(x[0-9]+)?" accepts "12"),
-// and for a bounded repetition at the end of an alternative: both leave an end state that has
-// further edges. Empty groups "()" give each of them its own start and end.
+// Returns an equivalent regex that xgrammar 0.2.8 compiles correctly. xgrammar's automata accept
+// wrong strings in two cases: for an optional group that ends or begins with a repetition
+// ("(x[0-9]+)?" accepts "12"), and for a bounded repetition at the end of an alternative. Both
+// leave an end state that has further edges. Empty groups "()" give each of them its own start and
+// end.
 std::string WithOwnEnds(std::string_view pattern);
 
 // Whether the engine could write an invalid JSON string for this pattern: one with an unescaped

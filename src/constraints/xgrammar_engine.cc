@@ -42,8 +42,8 @@ class XgrammarConstraint final : public Constraint {
   const WorkLimits step_;
 };
 
-// Limit of white space in the schemas of structural tags. The grammar counts it there, which takes
-// longer the higher the limit is.
+// Limit of white space in the schemas of structural tags. In structural tags the grammar counts the
+// white space, which takes longer the higher the limit is.
 constexpr int kMaxTagWhitespace = 16;
 
 // Returns the structural tag with a limit of white space in its schemas.
@@ -115,7 +115,8 @@ class XgrammarEngine final : public ConstraintEngine {
   }
 
   MatchedGrammar CompileText(const ConstraintSpec& spec) const {
-    // Uses a single thread, which the budget watches; its only state is the vocabulary.
+    // The compiler uses a single thread, which the budget watches, and keeps no state except the
+    // vocabulary.
     xgrammar::GrammarCompiler compiler(vocabulary_, /*max_threads=*/1, /*cache_enabled=*/false);
     switch (spec.kind) {
       case ConstraintKind::kJsonSchema: return CompileSchema(compiler, spec);

@@ -134,7 +134,7 @@ TEST_F(XgrammarEngineTest, WhiteSpaceInJsonHasAnEnd) {
   }
 }
 
-// Tokens of white space, alone and with other text, at every place up to the bound.
+// Tokens of white space, with and without other text, at every position up to the bound.
 TEST_F(XgrammarEngineTest, MasksAndStepsOfWhiteSpaceAgree) {
   const std::string many(kMaxWhitespace + 3, ' ');
   const Vocabulary vocabulary =

@@ -17,7 +17,7 @@ class Decoder::Step {
  public:
   virtual ~Step() = default;
   virtual void Run(std::vector<std::string>& tokens) const = 0;
-  // Decodes a token that is neither the first nor the last.
+  // Decodes a token that is not the first or the last one.
   virtual void RunInside(std::vector<std::string>& tokens) const { Run(tokens); }
 };
 

@@ -26,7 +26,7 @@ class Decoder {
 
   std::string Decode(std::vector<std::string> tokens) const;
 
-  // Returns the bytes of a token that is neither the first nor the last.
+  // Returns the bytes of a token that is not the first or the last one.
   std::string BytesOf(std::string_view spelling) const;
 
   class Step;

@@ -62,7 +62,7 @@ std::string IncrementalDetokenizer::PushWindow(int32_t id) {
   const bool complete = text.size() > prefix_.size() && !text.ends_with(unicode::kReplacement);
   if (!complete && !overdue) return {};
   if (!text.starts_with(prefix_)) {
-    // The new token changed earlier text: start again with this token alone, as vLLM does.
+    // The new token changed earlier text: starts again with only this token, as vLLM does.
     window_.assign(1, id);
     prefix_.clear();
     prefix_tokens_ = 0;

@@ -21,10 +21,10 @@ class IncrementalDetokenizer {
  public:
   static constexpr size_t kMaxPendingTokens = 256;
 
-  // `prompt_tail`: the last tokens of the prompt (see PromptTail), for decoders where the text of a
-  // token depends on earlier tokens (the space before a word in SentencePiece vocabularies). Their
-  // text is not emitted. If they end inside a character, that character is part of the first
-  // emitted text, as in DecodeStream.
+  // `prompt_tail`: the last tokens of the prompt (see PromptTail). With some decoders, a token's
+  // text depends on earlier tokens; an example is the space before a word in SentencePiece
+  // vocabularies. Their text is not emitted. If they end inside a character, that character is part
+  // of the first emitted text, as in DecodeStream.
   IncrementalDetokenizer(const Tokenizer& tokenizer, bool skip_special_tokens,
                          std::span<const int32_t> prompt_tail = {});
 

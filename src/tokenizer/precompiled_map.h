@@ -11,9 +11,9 @@
 
 namespace sluice {
 
-// Format of a map: the size of a double array in bytes (4 bytes), a double array over bytes (units
-// of 4 bytes), then texts that each end with a zero byte. All numbers are little-endian. Leaves of
-// the array are offsets into the texts. Thread safety: immutable.
+// Format of a map: the size in bytes of a double array (4 bytes); the double array over bytes
+// (units of 4 bytes); texts that each end with a zero byte. All numbers are little-endian. Leaves
+// of the array are offsets into the texts. Thread safety: immutable.
 class PrecompiledMap {
  public:
   // `base64`: the encoded map; "" for a map without replacements. kInvalidData if it is damaged.

@@ -326,7 +326,7 @@ class Translator {
     if (depth > kMaxDepth) return Unsupported("classes nested too deep");
     negated = Take("^");
     if (LooksAt("]")) return Unsupported("an empty class");
-    CodePointSet allowed;  // The set that the parts before the last && allow.
+    CodePointSet allowed;  // the set that the class allows before its last &&
     allowed.Complement();
     CodePointSet set;
     while (More() && !LooksAt("]")) {

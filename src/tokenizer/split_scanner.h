@@ -124,7 +124,7 @@ class Scanner {
   // to the end of the longest [U]*, for [U]+[L]*.
   const char* CasedBody(const char* p, const char** upper_end) const {
     const char* after_both =
-        nullptr;  // End of the last character in the upper-case run that is in both classes.
+        nullptr;  // End of the run's last character that is in both classes, upper and lower.
     const char* q = p;
     while (q < end_) {
       const Char c = At(q);

@@ -1,5 +1,5 @@
-// Compares every step of a tokenizer.json alone, and small complete tokenizers, with the results
-// that the library wrote to steps.jsonl (tools/tokenizers/make_step_cases.py).
+// Compares single steps of a tokenizer.json, and small complete tokenizers, with the results that
+// the library wrote to steps.jsonl (tools/tokenizers/make_step_cases.py).
 #include <fstream>
 #include <string>
 

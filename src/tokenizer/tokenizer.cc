@@ -219,7 +219,7 @@ const json::Value& Tokenizer::config() const {
 }
 
 std::optional<std::string> Tokenizer::named_token(std::string_view key) const {
-  // A null in tokenizer_config.json means that the tokenizer has no such token.
+  // A null in tokenizer_config.json means that the tokenizer lacks this special token.
   if (const json::Value* value = config_.Find(key)) return TokenContent(value);
   return TokenContent(special_tokens_map_.Find(key));
 }

@@ -65,8 +65,8 @@ class Tokenizer {
     size_t tokens = 0;
     bool keeps_ends = false;  // Keeps the ends of the texts instead of their beginnings.
   };
-  // A limit truncates the longer text first, like transformers' "longest_first". Errors: those of
-  // EncodeWithin.
+  // A limit truncates the longer text first, like transformers' "longest_first". Errors: the same
+  // as for EncodeWithin.
   Result<Pair> EncodePair(std::string_view first, std::string_view second,
                           const std::optional<PairLimit>& limit = std::nullopt) const;
 
@@ -78,7 +78,7 @@ class Tokenizer {
   // Returns the vocabulary's own spelling ("Ġthe"), or "" if the id is unknown. The view is valid
   // as long as the tokenizer.
   std::string_view IdToToken(int32_t id) const;
-  // Returns the bytes of this token alone, possibly incomplete UTF-8; "" if the id is unknown.
+  // Returns the bytes of this single token, possibly incomplete UTF-8; "" if the id is unknown.
   std::string TokenBytes(int32_t id) const;
   bool IsSpecial(int32_t id) const;
   bool IsAdded(int32_t id) const;
