@@ -7,8 +7,8 @@
 
 namespace sluice::cli {
 
-// kInvalidArgument for adapters that are neither name=folder nor a JSON object, for two adapters
-// with the same name or one with the model's name, and for adapters without --enable-lora.
+// kInvalidArgument for: an adapter that is not name=folder or a JSON object; a name that another
+// adapter or the model has; adapters without --enable-lora.
 Result<AdapterSettings> AdaptersOf(const options::Settings& settings);
 
 }  // namespace sluice::cli

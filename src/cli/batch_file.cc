@@ -23,8 +23,8 @@ namespace sluice::cli {
 namespace {
 
 constexpr size_t kMaxLineBytes = size_t{64} << 20;
-constexpr int64_t kLinesAhead = 4;  // number of lines, per worker, that may be read before
-                                    // earlier ones are written
+constexpr int64_t kLinesAhead = 4;  // maximum number of lines per worker that are read ahead of the
+                                    // written ones
 
 tl::unexpected<Error> Bad(std::string message) {
   return Fail(ErrorCode::kInvalidArgument, std::move(message));

@@ -1,4 +1,4 @@
-// Converts the options of `bench serve` and `bench sweep` to those of the load generator.
+// Converts the options of `bench serve` and `bench sweep` to options of the load generator.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,8 @@ struct BenchPlan {
   bench::ArrivalOptions arrivals;
   bench::Goodput goodput;
   bench::ReportOptions report;
-  std::unique_ptr<Tokenizer> tokenizer;  // the tokenizer in this process, if its files are here
+  std::unique_ptr<Tokenizer> tokenizer;  // the tokenizer in this process, if its files are on this
+                                         // machine
   // Creates prompts with `tokenizer` or with the server's tokenizer; null with
   // --skip-tokenizer-init.
   std::unique_ptr<bench::PromptTokenizer> prompts;

@@ -16,7 +16,7 @@ namespace {
 
 using options::Settings;
 
-// vLLM's names of quantization schemes, including those that are not supported here.
+// vLLM's names of quantization schemes, including schemes that this program does not support.
 constexpr std::string_view kQuantizations =
     "awq|auto_awq|fp8|fbgemm_fp8|fp_quant|modelopt|modelopt_fp4|modelopt_mxfp8|"
     "modelopt_mixed|auto_gptq|gptq|gptq_marlin|awq_marlin|humming|compressed-tensors|"
@@ -63,7 +63,7 @@ Status CheckEffortMap(const Settings& settings) {
 }
 
 Status CheckModel(const Settings& settings) {
-  // With --url, both words may be given: a text, and the model's name on the server.
+  // With --url, two words are allowed: a text, and the model's name on the server.
   if (settings.dialect() != options::Dialect::kSluice || settings.positionals().empty() ||
       !settings.Given("model") || settings.Given("url")) {
     return {};

@@ -24,8 +24,8 @@ std::string DeviceLine(const DeviceInfo& info);
 Status WriteReport(const options::Settings& settings, const json::Value& value);
 
 // Replaces the file of --json by `value`, the results so far, so that they survive an interrupt.
-// Does nothing if --json is not a regular file (such as a pipe), where only the complete report is
-// written. Ignores errors, which WriteReport will return.
+// Does nothing if --json is not a regular file: a pipe, for example, only gets the complete report.
+// Ignores errors, which WriteReport will return.
 void WriteReportSoFar(const options::Settings& settings, const json::Value& value);
 
 // Returns the parts that --part names, in the order of `all`; all of them if it is not given.

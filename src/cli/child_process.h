@@ -22,9 +22,9 @@ struct ChildOptions {
   std::map<std::string, std::string> variables = {};
 };
 
-// Starts `program` with default signal handling, in a separate process group, so that it does not
-// receive signals that a terminal sends to this process's group. `words` begin with the program's
-// name.
+// Starts `program` with default signal handling, in a separate process group. So it does not
+// receive the signals that a terminal sends to this process's group. `words` begin with the
+// program's name.
 Result<pid_t> StartProcess(const std::string& program, std::vector<std::string> words,
                            const ChildOptions& options);
 

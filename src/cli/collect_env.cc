@@ -24,7 +24,8 @@
 namespace sluice::cli {
 namespace {
 
-// The headings are those of `vllm collect-env`, whose output forms for bug reports ask for.
+// The headings are the same as in `vllm collect-env`, because forms for bug reports ask for its
+// output.
 void Heading(std::string_view title) {
   fmt::print("\n==============================\n{:^30}\n==============================\n", title);
 }

@@ -29,7 +29,7 @@ std::string ModelName(const options::Settings& settings) {
   return settings.positionals().empty() ? settings.TextOr("model") : settings.positionals()[0];
 }
 
-// Returns a model of which only the names are set.
+// Returns a ModelArgument with only its names set.
 ModelArgument NamesOf(std::string as_given) {
   ModelArgument model;
   model.name = as_given;
@@ -47,7 +47,7 @@ ApiDialect ApiDialectOf(options::Dialect dialect) {
   return ApiDialect::kSluice;
 }
 
-// A word that an option accepts, and the value for which it stands.
+// A word that an option accepts, and the value that the word denotes.
 template <typename T>
 struct Word {
   std::string_view word;

@@ -1,5 +1,5 @@
-// Converts resolved options to the configurations of the engine and the server. Words become enums
-// here.
+// Converts resolved options to the configurations of the engine and the server. Converts words to
+// enums.
 #pragma once
 
 #include <filesystem>

@@ -32,7 +32,7 @@ struct Deployment {
   int tensor_size = 1, num_stages = 1, num_engines = 1;
   std::string format;  // format of the weights: the scheme's name
   bool has_price = false;
-  double price = 0;  // price per hour; without known prices, the number of devices
+  double price = 0;  // price per hour; if no prices are given, the number of devices
   double error = 0;  // typical relative error of its times
   // Times, in seconds. ServiceLevel::share of the requests stay below these times.
   double ttft = 0, tpot = 0;

@@ -179,7 +179,7 @@ class EntryLoader final : public ModelLoader {
   // With --record, begins a recording of the model's next engine.
   Status Record(Engine::Hooks& hooks, ModelText& text) {
     if (!settings_.Given("record")) return {};
-    // The last engine no longer exists: this writes its recording to the file.
+    // The previous engine has been destroyed; this writes its recording to the file.
     recorder_.reset();
     ASSIGN_OR_RETURN(recorder_,
                      StartRecorder(settings_, model_,

@@ -11,9 +11,9 @@
 
 namespace sluice::cli {
 
-// Returns the settings of an entry: those of the command line, overridden by the entry's own.
-// kInvalidArgument, with the entry's place, for options that apply to the whole server, for options
-// that are refused with several models, and for settings that CheckSettings refuses.
+// Returns the settings of an entry: the command line's settings, overridden by the entry's own.
+// kInvalidArgument, with the entry's position in the file, for: an option that applies to the whole
+// server; an option that is refused with several models; settings that CheckSettings refuses.
 Result<options::Settings> SettingsOfEntry(const options::Settings& settings,
                                           const options::ModelEntry& entry);
 
@@ -27,8 +27,8 @@ struct DoorMemory {
 // it.
 Result<DoorMemory> DoorMemoryOf(const options::Settings& settings);
 
-// Returns the models of all entries. Errors: those of SettingsOfEntry. kInvalidArgument for: an
-// option that cannot be combined with --models; a path that is neither a folder nor a model id; an
+// Returns the models of all entries. Errors: the same as for SettingsOfEntry. kInvalidArgument for:
+// an option that cannot be combined with --models; a path that is not a folder or a model id; an
 // adapter with the name of another model or adapter; a model on a device without --models-memory.
 Result<std::vector<DoorModel>> DoorModelsOf(const options::Settings& settings,
                                             const std::vector<options::ModelEntry>& entries,

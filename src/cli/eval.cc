@@ -31,14 +31,14 @@ constexpr int64_t kPlainExamples = 5;  // as in lm_eval's gsm8k
 // Number of questions that are also asked in another form, to estimate the score of that form.
 constexpr size_t kHintQuestions = 8;
 
-// The server to ask: a remote one, or one started here.
+// The server that answers the questions: a remote one, or one that this command starts.
 struct Target {
   std::unique_ptr<Serving> serving;
   Remote remote;
   std::string model;
   std::string description;  // shown above the table
   // The endpoint that the address names: true for /chat/completions, false for /completions,
-  // nullopt for neither.
+  // nullopt if it names no endpoint.
   std::optional<bool> chat;
 };
 
@@ -235,7 +235,7 @@ Result<int> RunEval(const options::Settings& settings) {
                 "which questions? Give a file of JSON lines with \"question\" and \"answer\"",
                 "file");
   }
-  // Checks all files first, because the questions take minutes.
+  // Checks all files first, because answering the questions takes minutes.
   ASSIGN_OR_RETURN(std::vector<EvalQuestion> questions,
                    ReadEvalQuestions(settings.positionals()[0]));
   std::vector<EvalQuestion> pool = questions;

@@ -36,8 +36,9 @@ struct GpuFindings {
 GpuFindings ExamineGpus();
 
 std::string GpuLines(const GpuFindings& findings);
-// Adds "gpus" (an array), "gpus_reason" (null if there are GPUs), and the library as "cublaslt" if
-// there are NVIDIA GPUs, as "hipblaslt" if there are only AMD GPUs; null otherwise.
+// Adds "gpus" (an array), "gpus_reason" (null if there are GPUs), and two members for the library:
+// "cublaslt" is set if there are NVIDIA GPUs, "hipblaslt" if there are only AMD GPUs; otherwise
+// they are null.
 void AddGpuFields(const GpuFindings& findings, json::Value& object);
 
 }  // namespace sluice::cli

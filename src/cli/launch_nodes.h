@@ -14,11 +14,11 @@ namespace sluice::cli {
 // Whether --nnodes requests several machines.
 bool IsOnSeveralNodes(const options::Settings& settings);
 
-// On the first machine, serves as LaunchRanks does; on the others, takes part until the first one
-// ends. Returns the ranks' exit code. kInvalidArgument if ranks cannot be divided evenly, if there
-// is no secret, or if a machine's secret, version, --node-rank or numbers of machines and ranks do
-// not fit those of the first machine; kUnavailable if the machines do not connect within
-// --distributed-timeout-seconds.
+// On the first machine, serves as LaunchRanks does; on the other machines, takes part until the
+// first machine ends. Returns the ranks' exit code. kInvalidArgument if ranks cannot be divided
+// evenly, if there is no secret, or if a machine does not match the first one: in its secret,
+// version, --node-rank, or numbers of machines and ranks. kUnavailable if the machines do not
+// connect within --distributed-timeout-seconds.
 Result<int> LaunchOnNode(const options::Settings& settings, int num_ranks);
 
 // mpirun calls this instead of ssh: `launch-agent HOST COMMAND...`. Returns the exit code.

@@ -17,8 +17,8 @@ struct MachineLimits {
   double neon_bf16_flops_per_second = 0;  // matrix products of NEON
   double f32_flops_per_second = 0;
 
-  // The highest rate at which the CPU multiplies BF16 numbers: by BF16 instructions, or by those of
-  // FP32 where they are faster or the only ones.
+  // The highest rate at which the CPU multiplies BF16 numbers: by BF16 instructions, or by FP32
+  // instructions if those are faster or there are no BF16 ones.
   double bf16_flops_per_second() const;
 };
 MachineLimits MeasureLimits(int num_threads);

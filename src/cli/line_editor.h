@@ -26,8 +26,8 @@ class LineEditor {
   enum class End { kLine, kInterrupted, kEndOfInput };
   struct Line {
     End end = End::kEndOfInput;
-    // Without the final line break. Contains the line breaks of pasted text, and those of lines
-    // that a final backslash continued.
+    // Without the final line break. Contains the line breaks of pasted text and of lines that a
+    // final backslash continued.
     std::string text = {};
   };
 

@@ -147,7 +147,7 @@ TEST(MarkdownStreamTest, EndBeginsAnew) {
   EXPECT_EQ(stream.Add("text\n"), "text\n");
 }
 
-// Texts of marks and words, cut anywhere: the result equals that of the whole text.
+// Texts of marks and words, cut anywhere: the result is the same as for the whole text.
 TEST(MarkdownStreamTest, TheResultDoesNotDependOnTheCuts) {
   const std::vector<std::string> parts = {
       "*",

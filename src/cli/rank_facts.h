@@ -9,8 +9,8 @@
 
 namespace sluice::cli {
 
-// Returns the model's config.json and the headers of its files, the kernels' instruction set, which
-// this call selects, and a description of how this machine computes. Errors: kNotFound and
+// Returns the model's config.json, the headers of its files, the kernels' instruction set, and a
+// description of how this machine computes. Selects the instruction set. Errors: kNotFound and
 // kInvalidData from reading the files.
 Result<std::vector<Fact>> ModelFacts(const EngineConfig& config);
 

@@ -55,8 +55,8 @@ Fact OptionsFact(const options::Settings& settings) {
   return {"options", text, "start all ranks with the same options"};
 }
 
-// Returns the address at which rank 0 waits for ranks on other machines: the one from
-// `sluice serve`, if that started the ranks, else --master-addr; "" if neither is given.
+// Returns the address at which rank 0 waits for ranks on other machines: the address from `sluice
+// serve`, if that started the ranks, else --master-addr; "" if there is no address.
 Result<std::string> AddressOfGroup(const options::Settings& settings) {
   const char* const said = std::getenv(kListenAddressVariable);
   if (said != nullptr) return said;

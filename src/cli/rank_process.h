@@ -32,7 +32,7 @@ class RankProcess {
   virtual int ranks_here() const = 0;
   // for example "Open MPI v4.1.4".
   virtual std::string library() const = 0;
-  // Compares `facts` with those of the other ranks. Collective: all ranks must call it.
+  // Compares `facts` with the other ranks' facts. Collective: all ranks must call it.
   virtual Status Compare(const std::vector<Fact>& facts) = 0;
   // After this, operations of a step time out after --distributed-timeout-seconds.
   virtual void BeginSteps() = 0;
@@ -45,7 +45,7 @@ class RankProcess {
   // the thread that watches the other ranks, so it must return soon.
   virtual void OnWord(std::function<void(std::string_view word)> act) = 0;
 
-  // Tells the other ranks that this one cannot continue.
+  // Notifies the other ranks that this one cannot continue.
   virtual void Fail(const std::string& reason) = 0;
   // For ranks other than 0: waits until rank 0 ends, then ends this process.
   [[noreturn]] virtual void EndWithFirst() = 0;

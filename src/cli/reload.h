@@ -11,7 +11,7 @@ void UseLogLevelOf(const options::Settings& settings);
 // Reads the file of --config again and applies its --log-level, unless a flag or a variable has set
 // the level, which takes precedence. A warning names other options whose values have changed: they
 // take effect at the next start. If the file cannot be used, the level is unchanged, and an error
-// is logged. `settings`: those of the start. Thread safety: one call at a time.
+// is logged. `settings`: the settings at startup. Thread safety: one call at a time.
 void ReloadLogLevel(const options::Settings& settings);
 
 }  // namespace sluice::cli

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kMaxKeyFileBytes = 1 << 20;
 
-// Returns the first line that is neither blank nor a comment.
+// Returns the first line that is not blank or a comment.
 Result<std::string> FirstKeyIn(const std::string& file) {
   auto text = ReadFile(file, kMaxKeyFileBytes);
   if (!text) return tl::unexpected<Error>(std::move(text).error().In("--api-key-file"));

@@ -40,7 +40,7 @@ std::string TextFact(const Recording& recorded, std::string_view name) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// Returns the recorded options, followed by those of this command, as settings of `sluice serve`.
+// Returns the recorded options, followed by this command's options, as settings of `sluice serve`.
 Result<options::Settings> ServeSettings(const options::Settings& settings,
                                         const Recording& recorded) {
   std::vector<std::string> words;

@@ -149,8 +149,8 @@ Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
   return plan;
 }
 
-// Checks, before processes are started, everything that can be decided from config.json alone.
-// Downloads a model except for its weights.
+// Checks, before processes are started, everything that config.json is enough to decide. Downloads
+// a model except for its weights.
 Status CheckRankSizes(const options::Settings& settings, const RankSizes& sizes) {
   ASSIGN_OR_RETURN(const ModelArgument model,
                    ResolveModelArgument(settings, ModelPart::kAllButWeights));
@@ -212,7 +212,7 @@ class ServeRun {
         drain_seconds_(*settings.Number("shutdown-timeout")),
         server_config_(ServerConfigOf(settings)) {}
 
-  // Serves until it is asked to end. Returns the exit code.
+  // Serves until a signal, the launcher or a failure ends it. Returns the exit code.
   Result<int> Run() {
     const SignalWatcher watcher(
         [this](int) { OnSignal(); },
@@ -232,7 +232,7 @@ class ServeRun {
       process_->OnFailure(nullptr);
     }
     failure_thread.reset();  // ends the process if a rank was lost earlier
-    EndServing();            // tells the other ranks that there are no more steps
+    EndServing();            // notifies the other ranks that there are no more steps
     drain_thread.reset();
     if (process_ && code) process_->Leave();
     return code;
@@ -275,7 +275,8 @@ class ServeRun {
     Leave();
     const MutexLock lock(mutex_);
     if (!loaded_) {
-      // While the model is loaded there are no requests to finish, so the process may end at once.
+      // While the model is loaded there are no requests to finish, so the process may end
+      // immediately.
       LOG_INFO("serve", "stopped while loading");
       if (serving_) serving_->server().Stop();  // removes the file of a unix socket
       EndAtOnce(0);

@@ -8,7 +8,7 @@
 
 namespace sluice::cli {
 
-// Serves until it is asked to end. Returns the exit code. `start`: when the process started.
+// Serves until a signal ends it. Returns the exit code. `start`: when the process started.
 // REQUIRES: signals are blocked (BlockSignals).
 Result<int> RunServeModels(const options::Settings& settings,
                            std::chrono::steady_clock::time_point start);

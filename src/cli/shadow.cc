@@ -45,7 +45,8 @@ std::string SocketIn(const ScratchFolder& folder) {
   return (folder.path() / "model.sock").string();
 }
 
-// Answers are scored one after another, so that little memory suffices unless the user gives more.
+// Answers are scored one after another, so little memory suffices. The user's own limits take
+// precedence.
 void TakeLittleMemory(const options::Settings& settings, EngineConfig& config) {
   if (!config.max_num_seqs) config.max_num_seqs = kShadowSequences;
   for (const std::string_view name : {"gpu-memory-utilization", "kv-cache-memory-bytes",

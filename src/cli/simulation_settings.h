@@ -11,7 +11,7 @@
 namespace sluice::cli {
 
 // Parses "H200x8", "my.yaml" or "my.yamlx8": a device in the table, or one that a file describes.
-// kInvalidArgument if there is no such device, or if the device's YAML file is invalid.
+// kInvalidArgument if the device is unknown, or if the device's YAML file is invalid.
 Result<DeviceCount> DevicesOf(std::string_view text);
 
 // Returns no simulation if --simulate is not given.

@@ -203,8 +203,8 @@ Result<json::Value> SpeculationObject(const options::Settings& settings) {
   return object;
 }
 
-// Returns the number of tokens to propose at a time. The default for the model's own layers is one,
-// because there is one such layer.
+// Returns the number of tokens to propose at a time. The default is one for a model's own draft
+// layers, because only one such layer exists.
 Result<std::optional<int>> ReadNumTokens(Keys& keys, bool is_mtp) {
   constexpr int kMost = kMaxSpeculativeTokens;
   ASSIGN_OR_RETURN(std::optional<int> tokens,

@@ -22,8 +22,9 @@ std::string NonDefaultArguments(const options::Settings& settings);
 // Returns warnings such as "--cpu-offload-gb 4 has no effect: ...", one line per reason.
 std::vector<std::string> UnansweredLines(const OptionEffects& effects);
 
-// Lists the options that have an effect, that are mapped, or that have no effect and request
-// nothing, with the reasons, and how many have no effect. Empty if no options were given.
+// Lists the options that have an effect, those that are mapped, and those that have no effect and
+// request nothing. Includes the reasons, and the number of options without effect. Empty if no
+// options were given.
 std::vector<std::string> EffectBlock(const OptionEffects& effects);
 
 }  // namespace sluice::cli

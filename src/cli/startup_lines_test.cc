@@ -88,7 +88,7 @@ TEST(StartupLines, EveryOptionThatAsksInVainIsAWarning) {
       continue;
     }
     const std::string name(FlagName(option));
-    // A flag is given by its name alone.
+    // A flag is given by its name, without a value.
     const auto words_of = [&](std::string_view value) {
       if (option.type == options::Type::kFlag) return (value == "true" ? "--" : "--no-") + name;
       return fmt::format("--{}={}", name, value);

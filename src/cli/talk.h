@@ -1,4 +1,5 @@
-// Shared by `chat` and `complete`: a connection to a server, remote or started here.
+// Shared by `chat` and `complete`: a connection to a server, which is remote or started by the
+// command.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,7 @@ namespace sluice::cli {
 class Talk {
  public:
   // Who may use a server that is started: only this process, at a free port of the loopback
-  // interface; or also others, at --host and --port.
+  // interface; or also other processes, at --host and --port.
   enum class Openness { kPrivate, kForOthers };
 
   // With a model and without --url, starts a server; otherwise connects to --url. Until this

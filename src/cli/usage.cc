@@ -29,7 +29,7 @@ std::string_view ProgramName(Dialect dialect) {
   return "sluice";
 }
 
-// Text from a damaged file must neither control nor fill the terminal.
+// Text from a damaged file must not control or fill the terminal.
 std::string Printable(std::string_view message) {
   constexpr size_t kLongest = 8000;
   std::string text = EscapeControls(Utf8Prefix(message, kLongest), "\n\t");

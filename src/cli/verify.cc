@@ -105,8 +105,8 @@ std::string ProfileText(const Receipt& receipt, std::string_view name) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-// Returns this command's options and, where they are not given, those that the receipt's profile
-// requires.
+// Returns this command's options. Options that are not given have the values that the receipt's
+// profile requires.
 Result<options::Settings> ProfileSettings(const options::Settings& settings,
                                           const Receipt& receipt) {
   constexpr std::pair<std::string_view, std::string_view> kOptions[] = {
@@ -195,7 +195,7 @@ Result<std::vector<std::vector<int32_t>>> Recompute(Engine& engine, const Receip
   return sink->Wait();
 }
 
-// Compares an answer with the one computed here; "" if they are equal.
+// Compares the receipt's answer with the recomputed one; "" if they are equal.
 std::string DifferenceOf(const ReceiptChoice& choice, const std::vector<int32_t>& computed) {
   const auto count = static_cast<size_t>(choice.num_tokens);
   if (computed.size() < count) {
