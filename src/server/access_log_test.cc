@@ -204,8 +204,8 @@ TEST(AccessLogTest, CanBeQuiet) {
   EXPECT_EQ(Written(config, 0, [](AccessLog& log) { log.Add(Record("/v1/models")); }), "");
 }
 
-// Nobody reads the pipe: lines are dropped, and neither the threads that add them nor the
-// destructor block.
+// Nobody reads the pipe: lines are dropped, and the threads that add them and the destructor do not
+// block.
 TEST(AccessLogTest, DoesNotBlockOnAFullPipe) {
   std::signal(SIGPIPE, SIG_IGN);
   int ends[2];
@@ -218,7 +218,7 @@ TEST(AccessLogTest, DoesNotBlockOnAFullPipe) {
   char buffer[64];
   ASSERT_GT(read(ends[0], buffer, sizeof buffer), 20);
   EXPECT_TRUE(std::string_view(buffer, 20).starts_with("INFO:     127.0.0.1"));
-  close(ends[0]);  // The other end belongs to the thread that is blocked writing to it.
+  close(ends[0]);  // The thread that is blocked writing to the other end still uses it.
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace sluice {
 
 // Measures the whole machine, not only this process. The system's counters wrap to zero after some
-// minutes of full load, so Read() must be called more often than that.
+// minutes of full load, so call Read() at shorter intervals.
 //
 // Thread safety: all methods may be called from any thread.
 class EnergyMeter {

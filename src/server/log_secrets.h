@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-// Returns `target` for the log: *** replaces the values of query parameters whose names indicate
-// secrets (api_key, token, password, ...), and each value, or the whole path, in which one of
-// `keys` is found (ApiKeys::FoundIn), percent-encoded or not.
+// Returns `target` for the log. *** replaces the values of query parameters whose names indicate
+// secrets (api_key, token, password, ...). It also replaces each value, or the whole path, that
+// contains one of `keys` (ApiKeys::FoundIn), percent-encoded or not.
 std::string WithoutSecrets(std::string_view target, const ApiKeys& keys);
 
 }  // namespace sluice

@@ -15,12 +15,12 @@ struct MediaConfig {
   MediaFetchConfig fetch;
   int64_t max_pixels = ImageLimits().max_pixels;  // of an image
   std::string local_path;  // the folder for file:// URLs; empty: none are allowed
-  // These are JSON objects or empty.
+  // The following three are JSON objects or empty.
   std::string limits;               // --limit-mm-per-prompt
   std::string io_settings;          // --media-io-kwargs
   std::string processor_overrides;  // --mm-processor-kwargs
-  std::string model_folder;         // folder with the processor's files; empty: that of the
-                                    // tokenizer
+  std::string model_folder;         // folder with the processor's files; empty: the tokenizer's
+                                    // folder
   // For the cache of processed images; at most a quarter of the memory for requests.
   int64_t cache_bytes = 0;
   bool text_only = false;  // --language-model-only

@@ -62,8 +62,9 @@ class Metrics {
   int64_t num_waiting() const;
   double cache_usage() const;
 
-  // Returns the whole text of /metrics. `idle`: nothing runs or waits now, whatever the last step
-  // reported (aborted requests cause no further step). `adapters`: null if none are served.
+  // Returns the whole text of /metrics. `idle`: the engine is idle now; this overrides the last
+  // step's report, because aborted requests cause no further step. `adapters`: null if none are
+  // served.
   std::string Text(bool idle, std::span<const EngineState> states = {},
                    const Adapters* adapters = nullptr, const CacheEventCounts& cache_events = {},
                    const TierCounts& tiers = {}) const;

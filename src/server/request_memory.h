@@ -16,7 +16,7 @@ class RequestMemory {
  public:
   // Leases up to this size are always granted, because the number of connections limits them.
   static constexpr uint64_t kTiny = uint64_t{4} << 10;
-  // Larger leases count as large.
+  // Leases above this size count as large.
   static constexpr uint64_t kSmall = uint64_t{64} << 10;
 
   explicit RequestMemory(uint64_t capacity) : capacity_(capacity) {}

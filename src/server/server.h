@@ -43,8 +43,8 @@ class Server {
 
   // Serves until BeginDrain() has completed or Stop() is called. Returns the exit code.
   virtual int Run() = 0;
-  // Makes /ready answer 503, so that proxies send no more requests here. Requests are still served.
-  // Answers announce that their connection will be closed.
+  // Makes /ready answer 503, so that proxies stop sending requests to this server. Requests are
+  // still served. Answers announce that their connection will be closed.
   virtual void BeginLeaving() = 0;
   // Refuses new connections; requests on open ones are served. REQUIRES: BeginLeaving() was called.
   virtual void StopAccepting() = 0;

@@ -48,7 +48,8 @@ struct ServerConfig {
   std::string model_argument;  // as the user gave it ("root" in /v1/models)
   std::string root_path;       // prefix that a proxy adds; paths with and without it are answered
 
-  // CORS, as in `vllm serve`: pages of other origins may call only if their origin is listed here.
+  // CORS, as in `vllm serve`: pages of other origins may call only if this list contains their
+  // origin.
   std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_methods = {"*"};
   std::vector<std::string> allowed_headers = {"*"};
@@ -97,9 +98,9 @@ struct ServerConfig {
   bool enable_server_load_tracking = false;
   bool enable_tokenizer_info_endpoint = false;
   bool enable_scale_out = false;  // enables /inference/v1/generate
-  // Whether trainers may send tensors (--weight-transfer-config with the backend http), where these
-  // are stored ("": the system's temporary folder), and their maximum total size (0: twice the
-  // bytes of the weights in use).
+  // Whether trainers may send tensors (--weight-transfer-config with the backend http). The folder
+  // for these tensors ("": the system's temporary folder), and their maximum total size (0: twice
+  // the bytes of the weights in use).
   bool takes_weight_uploads = false;
   std::string weight_upload_folder;
   uint64_t max_weight_upload_bytes = 0;
@@ -133,7 +134,7 @@ struct ServerConfig {
   bool enable_auto_tool_choice = false;  // whether the model may decide to call tools (as in vLLM)
   std::string tool_call_parser;          // "": none; "auto": chosen by the chat template
   std::string tool_strict_level = "auto";  // auto | function | parameter
-  // Whether the template gets no tools if tool_choice is "none".
+  // Whether tools are hidden from the template if tool_choice is "none".
   bool exclude_tools_when_tool_choice_none = false;
   std::string reasoning_parser;         // "": none
   bool enable_iteration_stats = false;  // whether GET /metrics lists every step, as in trtllm-serve

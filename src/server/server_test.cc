@@ -58,7 +58,7 @@ TEST_F(ServerTest, Completion) {
   EXPECT_EQ(request.sampling.max_tokens, 4);
 }
 
-// config.json may name another end token: vLLM stops at both.
+// config.json may name another end token: the answer ends at either token, as in vLLM.
 TEST_F(ServerTest, TheTokenizersEndTokenEndsAnswers) {
   engine_.mutable_info().end_tokens = {7};
   Start();

@@ -349,7 +349,7 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
     access_log_.Add(record);
   }
 
-  // Stops the models' threads after those of the connections, which give them requests.
+  // Stops the connections' threads first, because they pass requests to the models' threads.
   void Close() {
     BeginDrain();
     if (http_) http_->Stop();

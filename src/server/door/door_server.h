@@ -18,7 +18,8 @@ namespace sluice {
 // drain has ended. Thread safety: all methods may be called from any thread.
 class DoorServer {
  public:
-  // Errors: those of Server::Create and of the models' API keys. REQUIRES: names differ.
+  // Errors: the same as for Server::Create, and errors of the models' API keys. REQUIRES: names
+  // differ.
   static Result<std::unique_ptr<DoorServer>> Create(DoorConfig config,
                                                     std::vector<DoorModel> models);
   virtual ~DoorServer() = default;

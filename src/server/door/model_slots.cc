@@ -68,7 +68,8 @@ struct ModelSlots::Slot {
   ModelState state = ModelState::kOut;
   bool is_wanted = false;            // whether to load the model even if no request waits for it
   bool was_tried = false;            // whether it was loaded, or has failed, at least once
-  const Slot* closed_for = nullptr;  // kLoaded: takes no requests, to make room for this slot
+  const Slot* closed_for = nullptr;  // kLoaded: the slot for which this one is closed to requests
+                                     // and will be unloaded
   std::vector<Waiting> waiting;      // not a deque, whose moves allocate
   int64_t bytes = 0;                 // the part of the budget that it takes; 0: none
   int64_t needed = 0;                // kQueued: number of bytes that it waits for
@@ -265,7 +266,7 @@ bool ModelSlots::LookAtSlots() {
     for (const auto& slot : slots_) {
       if (std::vector<Waiting> waiting = TakeExpired(*slot); !waiting.empty())
         expired.emplace_back(std::move(waiting), WaitedTooLong(*slot));
-      // They still wait if there was no memory to admit them when the model was loaded.
+      // Requests still wait if there was no memory to admit them when the model was loaded.
       if (StateOf(*slot) == ModelState::kLoaded && !slot->waiting.empty())
         admitted.emplace_back(slot.get(), TakeAdmitted(*slot));
       const bool is_out = slot->state == ModelState::kOut || slot->state == ModelState::kFailed;
@@ -426,7 +427,8 @@ Result<std::optional<bool>> ModelSlots::TakeRoom(Slot& slot, Placement& placemen
         "models_memory");
   }
   const bool is_now = placement.answer == Placement::Answer::kNow;
-  // A model that fits in addition to all others delays none, so it need not wait its turn.
+  // A model that fits in addition to all other models delays none of them, so it does not wait its
+  // turn.
   if (is_now && placement.put_out.empty()) {
     slot.bytes = slot.needed;
     slot.state = ModelState::kLoading;

@@ -61,9 +61,9 @@ struct ModelFacts {
 
 // A request for a model that is not loaded waits until it is, at most DoorConfig::wait_seconds. To
 // make room, other models are unloaded as Place() decides; an engine is destroyed once none of its
-// requests is in flight. Each load has its own thread, so a download or load that hangs delays
-// other models only by the memory that it takes. After a failed load, requests get its error for
-// DoorConfig::retry_seconds; a later request starts another load.
+// requests is in flight. Each load has its own thread. So a download or load that hangs delays
+// other models only if they need the memory that it holds. After a failed load, requests get its
+// error for DoorConfig::retry_seconds; a later request starts another load.
 //
 // Thread safety: all methods may be called from any thread.
 class ModelSlots {
@@ -126,8 +126,8 @@ class ModelSlots {
   void Refuse(const std::vector<Waiting>& refused, const ApiError& error) const;
   // Takes the requests that have waited too long, and drops those whose clients have left.
   std::vector<Waiting> TakeExpired(Slot& slot) REQUIRES(mutex_);
-  // Returns the state to show. A model that takes no requests, so that another can be loaded, is
-  // shown as leaving from that moment.
+  // Returns the state to show. A model that is closed to requests, so that another can be loaded,
+  // is shown as leaving.
   static ModelState StateOf(const Slot& slot);
   ApiError WaitedTooLong(const Slot& slot) const REQUIRES(mutex_);
   // Wakes the keeper and the loads that wait for memory.

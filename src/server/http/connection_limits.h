@@ -15,8 +15,8 @@ inline constexpr size_t kBacklogLow = size_t{16} << 10;
 // Maximum bytes of following requests that are read while one is answered (pipelining). The rest
 // stays in the socket.
 inline constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
-// The body of a refused request is still read if it is at most this large, so that the client sees
-// the answer instead of a reset.
+// The body of a refused request is still read if it is at most this large. Without that, the client
+// would see a reset instead of the answer.
 inline constexpr uint64_t kMaxDiscardedBody = uint64_t{1} << 20;
 inline constexpr auto kLinger = std::chrono::seconds(1);
 // Approximate size of an answer's head.

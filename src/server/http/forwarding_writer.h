@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Forwards all calls to `writer`. Thread safety: like that of `writer`.
+// Forwards all calls to `writer`. Thread safety: the same as for `writer`.
 class ForwardingWriter : public ResponseWriter {
  public:
   explicit ForwardingWriter(std::shared_ptr<ResponseWriter> writer) : writer_(std::move(writer)) {}

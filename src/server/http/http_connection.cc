@@ -120,7 +120,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   // --- For writers, called on any thread
   // ------------------------------------------------------------------------------------
 
-  // Queues bytes to be sent, of which `body_bytes` belong to the body. Ignored unless `exchange` is
+  // Queues bytes to be sent; `body_bytes` of them belong to the body. Ignored unless `exchange` is
   // the current one.
   void Append(uint64_t exchange, std::string_view bytes, uint64_t body_bytes, bool end) {
     AppendPieces(exchange, {bytes}, body_bytes, end);
@@ -417,7 +417,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     return error ? "" : NameOf(local);
   }
 
-  // Returns false if the request ended here.
+  // Returns false if the head ended the request.
   bool OnHead() {
     HttpRequestParser& parser = incoming_->parser;
     if (!parser.known_method()) {
@@ -673,7 +673,7 @@ class Writer : public ResponseWriter {
     if (memory_ != nullptr) memory_->Shrink(0);
     if (!connection_->MayHold(response.body.size() + kHeadRoom))
       response = Refused(response.body.size());
-    // A 304 has no body. A content-length would state that of the file, which is not sent.
+    // A 304 has no body. A content-length would state the length of the file, which is not sent.
     const std::string head = Head(
         response,
         response.status == 304 ? "" : fmt::format("content-length: {}\r\n", response.body.size()));

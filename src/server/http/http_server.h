@@ -22,9 +22,9 @@ class HttpServer {
 
   // Binds and listens; connections wait in the system's queue until Start(). With
   // ServerConfig::listen_when_ready it does not listen, so connections are refused until
-  // OpenDoor(). kAddressInUse if the port or path is taken, kInvalidArgument if the host is not an
-  // address of this machine or a TLS file cannot be used. `handler` must outlive the server. The
-  // memory of requests and answers is taken from `memory`.
+  // OpenDoor(). kAddressInUse if the port or path is taken. kInvalidArgument if the host is not an
+  // address of this machine, or if a TLS file cannot be used. `handler` must outlive the server.
+  // The memory of requests and answers is taken from `memory`.
   static Result<std::unique_ptr<HttpServer>> Listen(const ServerConfig& config,
                                                     std::shared_ptr<RequestMemory> memory,
                                                     HttpHandler* handler, RecordFunction record);
@@ -34,8 +34,8 @@ class HttpServer {
   virtual void Start() = 0;
   // Reads the TLS files again. If they are unusable, the old ones stay in use. Logs the outcome.
   virtual void ReloadCertificates() = 0;
-  // Reads the TLS files again if they have changed and have stayed the same since the previous
-  // call.
+  // Reads the TLS files again if they have changed, once they are the same in two consecutive
+  // calls.
   virtual void RefreshCertificates() = 0;
   // With ServerConfig::listen_when_ready: starts to listen. Does nothing after StopAccepting().
   virtual Status OpenDoor() = 0;

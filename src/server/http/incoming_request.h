@@ -57,7 +57,7 @@ struct IncomingRequest {
 
   HttpRequestParser parser;
   HttpRequest head;                   // without the body
-  std::optional<HttpResponse> early;  // the answer, if the head alone determines it
+  std::optional<HttpResponse> early;  // the answer, if the head is enough to determine it
 };
 
 // A request's fields for the access log.

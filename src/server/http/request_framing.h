@@ -1,6 +1,6 @@
-// Checks the parts of a request's head that determine its end and its host. If a server and the
-// proxy in front of it interpret these parts differently, the server takes the body of one request
-// for the next request (request smuggling). So ambiguous heads are refused.
+// Checks the parts of a request's head that determine its end and its host. If the server and a
+// proxy in front of it interpret these parts differently, the server may read the body of one
+// request as the next request (request smuggling). So ambiguous heads are refused.
 #pragma once
 
 #include <optional>

@@ -16,9 +16,9 @@
 
 namespace sluice {
 
-// Uses Beast's grammar but its own storage: a field may be as long as the head (Beast's container
-// throws above 64 KiB), and the body grows with the received bytes, not with the announced length.
-// Thread safety: one thread at a time.
+// Uses Beast's grammar but its own storage. A field may be as long as the head, while Beast's
+// container throws above 64 KiB. The body grows with the received bytes, not with the announced
+// length. Thread safety: one thread at a time.
 class HttpRequestParser : public boost::beast::http::basic_parser<true> {
  public:
   // Reserves the body's memory in `memory` before allocating it. If it is refused, the error is

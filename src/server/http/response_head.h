@@ -9,8 +9,9 @@
 
 namespace sluice {
 
-// Returns status line, headers (those of the response, and `common`) and the empty line. `framing`:
-// lines that determine the length of the body. `close`: the connection ends after this answer.
+// Returns the status line, the headers of the response, the `common` headers, and the empty line.
+// `framing`: lines that determine the length of the body. `close`: the connection ends after this
+// answer.
 std::string ResponseHead(const HttpResponse& response, const std::vector<HttpHeader>& common,
                          std::string_view framing, bool close);
 

@@ -30,8 +30,8 @@ class TlsCertificates {
   TlsContext context() const;
   // Reads the files again. If they are unusable, the old ones stay in use. Logs the outcome.
   void Reload();
-  // Reloads if the files have changed, but only once they are the same in two consecutive calls,
-  // because certificate and key are not replaced at the same time.
+  // Reloads if the files have changed, but only once they are the same in two consecutive calls:
+  // certificate and key are not replaced at the same time.
   void RefreshIfChanged();
 
  private:

@@ -129,7 +129,7 @@ struct ApiKeys::Set {
     return set;
   }
 
-  // Reads the keys in `file` and adds those of `fixed`, which are from the command line.
+  // Reads the keys in `file` and adds `fixed`, the keys from the command line.
   static Result<std::shared_ptr<const Set>> Read(const std::string& file, const Set& fixed) {
     auto read = ReadFile(file, kMaxApiKeyFileBytes);
     if (!read) return RefusedKeys(file, read.error().message);

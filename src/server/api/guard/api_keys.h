@@ -17,9 +17,9 @@ inline constexpr size_t kMaxApiKeyFileBytes = size_t{1} << 20;
 inline constexpr size_t kMaxApiKeyBytes = 512;
 inline constexpr size_t kMaxApiKeys = 10000;
 
-// Stores only a SHA-256 of each key, hashed again with a random salt of the process, so that the
-// time of a look-up reveals neither the keys nor their number. Thread safety: all methods may be
-// called from any thread.
+// Stores only a SHA-256 of each key, hashed again with a random salt of the process. So the time of
+// a look-up does not reveal the keys or their number. Thread safety: all methods may be called from
+// any thread.
 class ApiKeys {
  public:
   // Accepts all non-empty `keys`.
@@ -35,8 +35,8 @@ class ApiKeys {
   ApiKeys& operator=(const ApiKeys&) = delete;
 
   bool Knows(std::string_view key) const;
-  // Whether `text` is or contains a key. Keys shorter than 8 characters, which words may contain by
-  // chance, and keys given by their SHA-256 are found only if they are the whole text.
+  // Whether `text` is or contains a key. Some keys are found only if they are the whole text: those
+  // given by their SHA-256, and those shorter than 8 characters, which words may contain by chance.
   bool FoundIn(std::string_view text) const;
 
   bool has_file() const { return !file_.empty(); }

@@ -17,9 +17,9 @@
 namespace sluice {
 
 // Each limit per minute is a token bucket that holds one minute's worth, starts full and refills at
-// a constant rate. A request takes one from the bucket of requests when it is admitted. Tokens are
-// taken when they are known: prompt tokens when encoded, others as they are generated. The bucket
-// of tokens may become negative; no request is admitted until it is positive again.
+// a constant rate. Admitting a request takes one from the bucket of requests. Prompt tokens are
+// taken from the bucket of tokens when they are encoded, other tokens as they are generated. The
+// bucket of tokens may become negative; no request is admitted until it is positive again.
 //
 // Memory: the clients with requests, and at most `kMaxIdleClients` others. Beyond that the least
 // recently used are forgotten, which makes their buckets full. A minute of idleness has the same

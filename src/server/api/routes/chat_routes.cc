@@ -61,7 +61,7 @@ ApiStatus StartChats(const RouteCall& call, const ChatRequest& request,
     if (fields.return_token_ids) repeated += kTokenIdBytes * prompt.tokens.size();
     API_RETURN_IF_ERROR(AddPrompt(plan, fields, std::move(prompt), std::move(shown)));
   }
-  // Limited, because a stream begins with all repeated text at once.
+  // The repeated bytes are limited, because a stream sends all repeated text at its beginning.
   if (repeated * static_cast<size_t>(fields.n) > config.max_answer_bytes)
     return tl::unexpected<ApiError>(AnswerTooLarge(config.max_answer_bytes));
   return StartAnswer(call, make_writer, std::move(plan), fields, logged);

@@ -15,7 +15,7 @@ namespace sluice {
 namespace {
 
 // Returns the tokens of `labels` as the first token of a reply to `prompt`. Each label must be a
-// single token, different from those of the other labels.
+// single token, different from the other labels' tokens.
 ApiResult<std::vector<int32_t>> TokensOf(const std::vector<std::string>& labels,
                                          const std::vector<int32_t>& prompt,
                                          const Tokenizer& tokenizer) {

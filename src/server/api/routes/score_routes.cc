@@ -63,7 +63,7 @@ ApiStatus CutTexts(const ModelContext& model, std::string_view field, int64_t mo
     if (std::ssize(ids) <= most) continue;
     text = model.tokenizer->Decode({ids.data(), static_cast<size_t>(most)},
                                    /*skip_special_tokens=*/false);
-    // Removes a character of which only some tokens are left.
+    // Removes a character whose tokens are only partly left.
     constexpr std::string_view kCut = "\xEF\xBF\xBD";
     while (text.ends_with(kCut)) text.resize(text.size() - kCut.size());
   }
@@ -174,7 +174,8 @@ double Cosine(const std::vector<float>& a, const std::vector<float>& b) {
   return dot(a, b) / std::max(std::sqrt(dot(a, a) * dot(b, b)), 1e-12);
 }
 
-// Returns the cosines of the pairs. `vectors`: those of `first`, then those of `second`.
+// Returns the cosines of the pairs. `vectors`: the vectors of `first`, then the vectors of
+// `second`.
 Scores CosinesOf(const Pairs& pairs, const std::vector<std::vector<float>>& vectors) {
   Scores scores;
   for (size_t i = 0; i < pairs.size(); ++i)

@@ -106,7 +106,7 @@ ApiStatus Detokenize(const RouteCall& call, const json::Value& body) {
     tokens.push_back(static_cast<int32_t>(id));
     bytes += StringBytes(call.model->tokenizer->IdToToken(tokens.back()));
   }
-  // The text, and the answer, which may take twice its size while it grows.
+  // Memory for the text and the answer. While an answer grows, it may take twice its size.
   API_RETURN_IF_ERROR(ReserveAnswer(call, 3 * sizeof(int64_t) * ids.size(), 3 * bytes));
   std::string answer = R"({"prompt":)";
   json::AppendString(answer, call.model->tokenizer->Decode(tokens, false));

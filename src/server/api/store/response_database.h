@@ -36,9 +36,9 @@ class ResponseDatabase {
  public:
   static constexpr size_t kSecretBytes = 32;
 
-  // Opens the file in `folder`, or creates both. Errors name the file: kInvalidArgument if it
-  // cannot be read or written, or belongs to another program or version; kInvalidData if it is
-  // damaged; kUnavailable if another process has it open.
+  // Opens the file in `folder`; creates folder and file if they do not exist. Errors name the file:
+  // kInvalidArgument if it cannot be read or written, or belongs to another program or version;
+  // kInvalidData if it is damaged; kUnavailable if another process has it open.
   static Result<std::unique_ptr<ResponseDatabase>> Open(const std::filesystem::path& folder);
 
   const std::filesystem::path& file() const { return file_; }
@@ -47,8 +47,8 @@ class ResponseDatabase {
 
   // Calls `take` with each response, oldest first. `is_over`: whether it is complete.
   Status Read(const std::function<void(StoredResponse::Content content, bool is_over)>& take);
-  // In one transaction, removes those of `removed` that exist and, unless `response` is null,
-  // appends it or replaces the one with its id. Changes nothing on an error.
+  // In one transaction: removes the responses in `removed` that exist and, unless `response` is
+  // null, appends `response` or replaces the response with its id. Changes nothing on an error.
   Status Write(const StoredResponse* response, std::span<const std::string> removed);
 
  private:

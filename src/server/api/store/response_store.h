@@ -26,10 +26,11 @@ namespace sluice {
 // responses, would hold more than any owner that has complete responses. Nothing is removed for a
 // refused response.
 //
-// With a file (KeepIn), each change is written before the call returns, so that a client that has
-// its answer finds it again after a crash. Events of a stream are not written. Find never waits for
-// the disk. If a write fails (a full disk), the response stays in memory, and a warning is logged
-// at most once a minute. Removals from the file that failed are repeated with the next change.
+// With a file (KeepIn), each change is written before the call returns. So a client that has
+// received an answer can still fetch it after a crash. Events of a stream are not written. Find
+// never waits for the disk. If a write fails (a full disk), the response stays in memory, and a
+// warning is logged at most once a minute. Removals from the file that failed are repeated with the
+// next change.
 //
 // Thread safety: all methods may be called from any thread. Those that change the contents wait for
 // the disk and for each other.
@@ -40,8 +41,8 @@ class ResponseStore {
   explicit ResponseStore(uint64_t max_bytes);
 
   // Also stores responses in a file in `folder`, and loads the existing ones. Responses that were
-  // incomplete when last written are loaded as failed. Errors: those of ResponseDatabase. REQUIRES:
-  // the store is empty and not shared yet.
+  // incomplete when last written are loaded as failed. Errors: the errors of ResponseDatabase.
+  // REQUIRES: the store is empty and not shared yet.
   Status KeepIn(const std::filesystem::path& folder);
   // Identifies the holder of an API key: HMAC-SHA-256 with a random secret, 32 bytes. It is stable
   // for the lifetime of the file, or of the store if there is no file.

@@ -90,7 +90,7 @@ TEST(ResponseStoreTest, WhatIsRefusedTakesNoPlace) {
   ASSERT_EQ(store.Add(Make("c", true, 1000, "other")), ResponseStore::Added::kYes);
   // This response takes more than half of the store, while another owner has 40 %.
   EXPECT_EQ(store.Add(Make("d", true, 70000, "other")), ResponseStore::Added::kNoRoom);
-  // The response that it would have replaced is not lost either.
+  // The response that the refused one would have replaced is not lost either.
   EXPECT_EQ(store.Add(Make("c", true, 70000, "other")), ResponseStore::Added::kNoRoom);
   EXPECT_EQ(store.Add(Make("d", true, 200000, "third")), ResponseStore::Added::kTooLarge);
   EXPECT_NE(store.Find("a", "one"), nullptr);
@@ -144,7 +144,7 @@ TEST(StoredResponseTest, EndsOnceAndTellsWhoeverGeneratesIt) {
   EXPECT_EQ(calls, 1);
   response->OnEnd([&] { ++calls; });  // called immediately
   EXPECT_EQ(calls, 2);
-  response->SetBody("{}", {}, true);  // ignored: too late
+  response->SetBody("{}", {}, true);  // ignored, because the response is over
   EXPECT_THAT(response->body(), HasSubstr("cancelled"));
 }
 
