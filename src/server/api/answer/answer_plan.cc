@@ -53,8 +53,8 @@ void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
       generation.adapter == nullptr ? "None" : PythonRepr(generation.adapter->name()));
 }
 
-// Approximate bytes that a running request holds: its prompts, here and in the engine (once per
-// sequence), and the state of each sequence.
+// Approximate bytes that a running request holds: its prompts, in the server and in the engine
+// (once per sequence), and the state of each sequence.
 size_t KeptBytes(const AnswerPlan& plan) {
   constexpr size_t kSequence = 2048;
   size_t bytes = plan.writer_bytes;
@@ -236,7 +236,7 @@ ApiStatus StartAnswer(const RouteCall& call, const std::function<WriterFactory>&
     AnswerOptions::Prompt& shown = plan.options.prompts[i];
     shown.num_tokens = static_cast<int64_t>(tokens.size());
     if (plan.options.shows_prompt_tokens()) shown.tokens = tokens;
-    // The answer may complete a UTF-8 character of which up to 3 bytes are in the prompt.
+    // The answer may complete a UTF-8 character whose first bytes (up to 3) are in the prompt.
     if (plan.options.logprobs)
       shown.tail.assign(
           tokens.end() - static_cast<std::ptrdiff_t>(std::min<size_t>(tokens.size(), 3)),

@@ -45,7 +45,7 @@ class ReceiptWriter : public AnswerWriter {
   std::shared_ptr<const std::string> Sign() {
     const ReceiptIssuer& issuer = *draft_.model->receipts;
     Receipt& receipt = draft_.receipt;
-    // The digest is that of the weights with which the server started.
+    // The digest covers only the weights with which the server started.
     if (are_replaced_) receipt.also.emplace_back("replaced weights");
     for (size_t i = 0; i < tokens_.size(); ++i) {
       receipt.choices[i].num_tokens = std::ssize(tokens_[i]);

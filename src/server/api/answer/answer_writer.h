@@ -66,8 +66,8 @@ struct AnswerOptions {
   bool hide_text = false;      // whether token ids are shown instead of text
   bool parsed = false;         // whether reasoning and tool calls are separated from the text
   bool must_call = false;      // AnswerParsing::must_call
-  bool hide_logprobs = false;  // whether only the prompt's logprobs are shown, not those of the
-                               // choices
+  bool hide_logprobs = false;  // whether to show only the prompt's logprobs, not the choices'
+                               // logprobs
 
   bool shows_prompt_tokens() const { return echo || return_token_ids || prompt_logprobs; }
 };

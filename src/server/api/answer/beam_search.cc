@@ -72,7 +72,7 @@ class BeamSearchImpl : public BeamSearch {
       }
     }
     // Only the connection keeps the search alive between two steps. If the client has disconnected,
-    // the search ends here.
+    // the search ends at this point.
     const std::shared_ptr<ResponseWriter> client = client_;
     client->SetCallbacks([self] { self->Cancel(); }, [] {});
     active_->Start(request_.common.id, weak, [weak] {

@@ -161,9 +161,9 @@ class GenerationImpl : public Generation {
       handles_.push_back(*handle);
     }
     if (LogsOutputs()) logged_id_ = std::move(asked->id);
-    // Set only now, because the callbacks need all handles. If the client has left meanwhile, they
-    // are called immediately. They keep the generation alive while a slow client catches up after
-    // the engine has finished.
+    // The callbacks are set after all prompts are submitted, because they need all handles. If the
+    // client has left meanwhile, they are called immediately. They keep the generation alive while
+    // a slow client catches up after the engine has finished.
     SetCallbacks(self, *client);
     bool gone = false, drain = false;
     {
@@ -201,7 +201,7 @@ class GenerationImpl : public Generation {
     std::unique_ptr<OutputLog> log = {};  // null without --enable-log-outputs
     bool started = false;
     bool finished = false;
-    bool was_stopped = false;  // whether the client was told finish reason "stop"
+    bool was_stopped = false;  // whether finish reason "stop" was sent to the client
   };
   struct ServerAbort {};
   struct SinkEvent;

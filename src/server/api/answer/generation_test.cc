@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Sends no updates itself: the test tells the sink which tokens the sequences gained.
+// Sends no updates itself: the test passes the sequences' new tokens to the sink.
 class SilentEngine : public FakeEngine {
  public:
   Result<RequestHandle> Submit(Request request) override {
@@ -45,7 +45,7 @@ class SilentEngine : public FakeEngine {
   std::shared_ptr<const Constraint> constraint_;
 };
 
-// A client that reads only when the test says so.
+// A client that reads only when the test allows it.
 class SlowClient : public ResponseWriter {
  public:
   void Send(HttpResponse) override {}

@@ -9,8 +9,8 @@
 namespace sluice {
 
 // Counts the bytes kept for an answer and reserves them in the request's memory. Does nothing for a
-// streamed answer, unless `keeps_streams`. Thread safety: the same as that of the AnswerWriter that
-// owns it.
+// streamed answer, unless `keeps_streams`. Thread safety: one thread at a time, like the
+// AnswerWriter that owns it.
 class KeptMemory {
  public:
   // `answer` must outlive this object.

@@ -1,4 +1,4 @@
-// Writes log-probabilities in the two shapes of OpenAI's API, and those of prompts.
+// Writes log-probabilities: of answers in the two shapes of OpenAI's API, and of prompts.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct LogprobStyle {
 class PendingTokens {
  public:
   PendingTokens() = default;
-  // Starts after `prompt`, of which only the last tokens matter.
+  // Starts after `prompt`; only its last tokens matter.
   PendingTokens(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
 
   std::string Push(const Tokenizer& tokenizer, int32_t token);

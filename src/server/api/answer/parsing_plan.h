@@ -9,8 +9,8 @@
 namespace sluice {
 
 // Completes the plan of an answer to `conversation`:
-// - sets `plan.generation.parsing` to the server's parsers, or to nothing if neither calls nor
-//   reasoning are parsed;
+// - sets `plan.generation.parsing` to the server's parsers, or to nothing if the answer is not
+//   parsed;
 // - sets `plan.constraint` if calls are required or must follow the tools' schemas. If calls are
 //   required, this replaces the request's own constraint; otherwise the request's own constraint is
 //   kept;

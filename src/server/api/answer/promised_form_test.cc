@@ -1,5 +1,5 @@
-// Tests that an answer has the form that its constraint guarantees, with every reasoning parser,
-// for open and closed thoughts in the prompt, and wherever the answer is split.
+// Tests that an answer has the form that its constraint guarantees. Covers every reasoning parser,
+// open and closed thoughts in the prompt, and all ways to split the answer.
 #include <algorithm>
 #include <random>
 #include <set>

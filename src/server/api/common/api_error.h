@@ -30,7 +30,7 @@ template <typename T>
 using ApiResult = tl::expected<T, ApiError>;
 using ApiStatus = tl::expected<void, ApiError>;
 
-// 400 for a wrong value that belongs to no single field ("param": null).
+// 400 for an error that is not about a single field ("param": null).
 tl::unexpected<ApiError> BadRequest(std::string message);
 // 400 with the message `message (parameter=name)`.
 tl::unexpected<ApiError> BadParameter(std::string_view message, std::string_view name);

@@ -52,8 +52,8 @@ struct FieldRule {
 };
 
 // Reads a value as a type. Returns false if it has another type or breaks the rule. As in vLLM,
-// numbers may be strings ("8"), integers may be booleans or numbers without a fraction, and
-// booleans may be 0, 1, "yes", "off" and the like. Pointers stay valid as long as `value`.
+// numbers may be strings ("8"). Integers may be booleans or numbers without a fraction. Booleans
+// may be 0, 1, "yes", "off" and the like. Pointers stay valid as long as `value`.
 bool ReadValue(const json::Value& value, const FieldRule& rule, bool& result);
 bool ReadValue(const json::Value& value, const FieldRule& rule, int64_t& result);
 bool ReadValue(const json::Value& value, const FieldRule& rule, double& result);

@@ -194,7 +194,7 @@ ApiResult<std::shared_ptr<const AdapterUse>> ModelContext::FindAdapter(
   if (!adapters->Has(name)) {
     if (const auto path = ResolveAdapter(config.lora_resolver_folder, name)) {
       const Status added = adapters->Add({.name = name, .path = *path, .base = ""}, false);
-      // Another request may have added it meanwhile.
+      // Another request may have added the adapter meanwhile.
       if (!added && !adapters->Has(name)) {
         LOG_WARNING("server", "LoRA adapter '{}' was found but could not be loaded: {}", name,
                     added.error().message);

@@ -43,7 +43,7 @@ struct ModelContext : ModelText {
 
   const std::string& name() const { return names.front(); }
   // 404 for a name that is not served. Accepts "" and a served name followed by '/'. Names of
-  // adapters are also served, including those of folders that FindAdapter finds.
+  // adapters are also served, including folders that FindAdapter finds.
   ApiStatus CheckName(const std::optional<std::string>& requested) const;
   bool IsBaseName(std::string_view name) const;
   // Returns the adapter with this name; null for a name of the model itself. Looks up an unknown

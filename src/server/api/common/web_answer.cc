@@ -17,7 +17,7 @@ void AddPageHeaders(HttpResponse& response) {
   response.headers.push_back({"cross-origin-resource-policy", "same-origin"});
 }
 
-// Whether the client already has the file with this ETag. ETags contain neither commas nor inner
+// Whether the client already has the file with this ETag. ETags do not contain commas or inner
 // quotes.
 bool ClientHas(const HttpRequest& request, std::string_view etag) {
   const std::string* tags = request.Header("if-none-match");

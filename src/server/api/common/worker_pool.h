@@ -14,11 +14,11 @@
 namespace sluice {
 
 // Runs tasks on a few threads, short ones in order of arrival. Long tasks use at most half of the
-// threads, but at least one, so that short ones (a step of a stream, a short prompt) do not wait
-// for them. The shortest long task runs next, but every fourth time the oldest, to prevent
-// starvation. Callers limit the number of tasks: a request has at most one in the queue, and the
-// number of requests is limited. Thread safety: Submit may be called from any thread, also from a
-// task.
+// threads, but at least one. So short tasks, such as a step of a stream or a short prompt, do not
+// wait for long ones. The shortest long task runs next, but every fourth time the oldest, to
+// prevent starvation. Callers limit the number of tasks: a request has at most one in the queue,
+// and the number of requests is limited. Thread safety: Submit may be called from any thread, also
+// from a task.
 class WorkerPool {
  public:
   // A task with more bytes of input is long: parsing, rendering and encoding it takes milliseconds,

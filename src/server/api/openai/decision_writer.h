@@ -10,14 +10,14 @@
 
 namespace sluice {
 
-// The logprobs of a question's labels, then those of the labels' other spellings, each in the order
-// of the options.
+// The logprobs of a question's labels, followed by the logprobs of the labels' other spellings,
+// each in the order of the options.
 struct DecisionRead {
   std::vector<double> logprobs;
   bool argmax_is_label = false;
 };
 
-// The probabilities of the labels relative to each other, and that of all labels together.
+// The probabilities of the labels relative to each other, and the total probability of all labels.
 struct DecisionOdds {
   std::vector<double> probabilities;  // one for each option; their sum is 1
   double label_mass = 0;              // total probability of all labels among all tokens
@@ -26,9 +26,9 @@ struct DecisionOdds {
 
 DecisionOdds OddsOf(const DecisionRead& read, size_t num_options);
 
-// Returns a factory for a writer that answers once all questions are read. REQUIRES: the prompts of
-// the answer are the questions in the request's order, and the logprobs of a prompt's first token
-// are those of the question's labels.
+// Returns a factory for a writer that answers once all questions are read. REQUIRES: the answer has
+// one prompt for each question, in the request's order. The logprobs of the first token after a
+// prompt are the logprobs of the question's labels.
 std::function<WriterFactory> MakeDecisionWriter(DecisionRequest request);
 
 }  // namespace sluice

@@ -12,7 +12,7 @@ BodyHandler AnswerCompletion;
 BodyHandler AnswerChat;
 
 // Renders the conversation of `request` and generates its answer, which the writer made by
-// `make_writer` sends. Errors: those of a chat request.
+// `make_writer` sends. Errors: the same as for a chat request.
 ApiStatus StartChat(const RouteCall& call, const ChatRequest& request, WriterFactory* make_writer);
 
 }  // namespace sluice

@@ -53,7 +53,7 @@ class TrtllmCompletionWriter : public OpenAiWriter {
     out += R"(,"usage":)";
     AppendUsage(out, usage.prompt_tokens, usage.completion_tokens);
     AppendSimulated(out);
-    // The value is that of trtllm-serve: null for one prompt, an empty list for several.
+    // The same value as in trtllm-serve: null for one prompt, an empty list for several.
     out +=
         options_.prompts.size() > 1 ? R"(},"prompt_token_ids":[])" : R"(},"prompt_token_ids":null)";
   }

@@ -49,7 +49,7 @@ class VllmChatWriter : public VllmWriter {
     if (choice.finish && !options_.include_usage) AppendFingerprint(out);
   }
 
-  // Appends what the chunk adds; nothing if the choice only ends.
+  // Appends the chunk's new content; nothing if the chunk only ends the choice.
   void AppendDelta(std::string& out, const Choice& choice) const {
     if (!options_.parsed) {
       out += R"("content":)";

@@ -125,7 +125,7 @@ TEST_F(WritersTest, VllmChatTellsReasoningAndCalls) {
     auto client = std::make_shared<Recorder>();
     const auto writer = make(std::move(options), client);
     writer->Write({TokensEvent{0, {10}, {}}, ReasoningEvent{0, "hm"}});
-    writer->Write({TokensEvent{0, {11}, {}}});  // its text is not known yet
+    writer->Write({TokensEvent{0, {11}, {}}});  // the token's text is not known yet
     writer->Write({TokensEvent{0, {12}, {}}, ToolCallEvent{0, 0, "id-2", "f", ""},
                    ToolCallEvent{0, 0, "", "", "{\"a\""}});
     writer->Write({TokensEvent{0, {13}, {}}, ToolCallEvent{0, 0, "", "", ": 1}"}});
