@@ -42,7 +42,7 @@ void AppendParagraph(json::Value& message, const std::string& text) {
   message.Set("content", before.empty() ? text : before + "\n\n" + text);
 }
 
-// Converts the messages of a request to those of a chat.
+// Converts the messages of a request to chat messages.
 class ConversationBuilder {
  public:
   explicit ConversationBuilder(FieldReader& reader) : reader_(reader) {}
@@ -111,8 +111,8 @@ class ConversationBuilder {
   }
 
   // Adds later system text to the adjacent user turn: the previous one or, after an answer, the
-  // next one. Most templates accept a system message only at the beginning, and moving the text
-  // there would change the prompt from its beginning on.
+  // next one. Most templates accept a system message only at the beginning. If the text were moved
+  // to the beginning, no cached prefix of the conversation would match.
   void AddInnerSystem(const std::string& text) {
     if (messages_.empty()) {
       system_ += text;

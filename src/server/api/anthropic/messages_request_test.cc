@@ -26,7 +26,7 @@ std::string MemberOf(const ApiResult<json::Value>& chat, std::string_view name) 
   return value == nullptr ? "none" : json::Write(*value);
 }
 
-// Returns the messages of the chat, converted from those of the request.
+// Returns the chat messages that the request's messages become.
 std::string Messages(const std::string& messages, const std::string& more = "") {
   return MemberOf(Read(R"("messages":[)" + messages + "]" + more), "messages");
 }

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// Returns the JSON of stop_reason; "null" if neither the model nor a limit ended the answer.
+// Returns the JSON of stop_reason; "null" if the answer was not ended by the model or a limit.
 std::string_view StopReason(const FinishEvent& finish, bool has_called) {
   if (std::holds_alternative<std::string>(finish.cause)) return R"("stop_sequence")";
   switch (finish.reason) {

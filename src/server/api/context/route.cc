@@ -8,7 +8,7 @@ namespace sluice {
 namespace {
 
 struct Missing {
-  std::string_view path;  // a '/' at the end stands for everything below it
+  std::string_view path;  // a '/' at the end means all paths below it
   std::string_view reason;
 };
 

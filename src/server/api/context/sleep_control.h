@@ -35,8 +35,8 @@ class SleepControl : public std::enable_shared_from_this<SleepControl> {
   void Sleep(std::shared_ptr<const ModelContext> model, int level, bool aborts, Done done);
   // Sleeps at level 1 until a request arrives.
   void SleepUntilRequest(std::shared_ptr<const ModelContext> model);
-  // Loads the weights, allocates the cache, or both. Once both are there, requests continue;
-  // returns whether they do. Takes as long as a start, so call it on a worker.
+  // Loads the weights, allocates the cache, or both. Once both are in memory, requests continue;
+  // returns whether they continue. Takes as long as a start, so call it on a worker.
   Result<bool> WakeUp(const ModelContext& model, bool weights, bool cache);
 
  private:

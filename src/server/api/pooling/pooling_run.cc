@@ -190,8 +190,8 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
   bool over_ GUARDED_BY(mutex_) = false;
 };
 
-// Approximate bytes of the prompts (here and in the engine), the F64 sums, the vectors and their
-// text.
+// Approximate bytes of the prompts (in the server and in the engine), the F64 sums, the vectors and
+// their text.
 size_t KeptBytes(const PoolingJob& job, int64_t vector_size) {
   constexpr size_t kSequence = 2048, kNumber = sizeof(double) + sizeof(float) + 16;
   size_t bytes = 0;

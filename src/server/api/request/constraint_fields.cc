@@ -214,7 +214,7 @@ Read ReadResponseFormat(const json::Value& format) {
   }
   const json::Value* described = format.Find("json_schema");
   if (!IsTruthy(described)) {
-    // llama.cpp and TGI give these names to the schema.
+    // llama.cpp and TGI use these names for the schema.
     if (const json::Value* schema = FirstOf(format, {"schema", "value"}, place))
       return FromForeignSchema(*schema, std::move(place));
     return BadParameter(

@@ -21,8 +21,9 @@ struct RequestedConstraint {
 
 // Reads `response_format`, `structured_outputs`, and the fields with which other servers and older
 // versions of vLLM request the same (docs/compatibility.md). nullopt: the answer is free text.
-// Errors: 400 for more than one constraint, for one of the wrong type, and for a JSON schema that
-// is invalid or, with `strict`, cannot be enforced. REQUIRES: `body` is an object.
+// Errors: 400 for more than one constraint, for a constraint of the wrong type, and for an invalid
+// JSON schema; with `strict`, also for a schema that cannot be enforced. REQUIRES: `body` is an
+// object.
 ApiResult<std::optional<RequestedConstraint>> ReadConstraint(const json::Value& body,
                                                              const ServerConfig& config,
                                                              EndpointKind kind);
@@ -31,7 +32,7 @@ ApiResult<std::optional<RequestedConstraint>> ReadConstraint(const json::Value& 
 bool IsConstraintField(std::string_view name);
 
 // Returns the schema that other servers accept next to the type json_object in `format`; null if
-// there is none. `place`: on entry the location of `format`, afterwards that of the schema.
+// there is none. `place`: on entry the location of `format`, afterwards the location of the schema.
 const json::Value* SchemaBesideObject(const json::Value& format, std::string& place);
 
 // Returns the constraint for a JSON schema that the request has at `place`. Errors as above.

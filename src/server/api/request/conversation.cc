@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kFirstMessageType = "ChatCompletionDeveloperMessageParam";
 constexpr std::string_view kCallType = "ChatCompletionMessageFunctionToolCallParam";
 
-// Refuses a part of a message's content that is neither text nor an image.
+// Refuses a part of a message's content unless it is text or an image.
 ApiStatus CheckPart(const json::Value& part, std::string_view place, const ModelContext& model) {
   static constexpr std::string_view kMedia[] = {"image_embeds", "image_pil", "input_audio",
                                                 "audio_url",    "video_url", "file"};
@@ -213,7 +213,7 @@ ApiResult<RenderedConversation> RenderConversation(const RouteCall& call,
         "continue_final_message and add_generation_prompt are not compatible: the first continues "
         "the last message, the second starts a new one.");
   }
-  // Checked here, before they are merged one by one with those of the command line.
+  // Checked before the arguments are merged one by one with the command line's arguments.
   if (const Status small = CheckTemplateKwargs(conversation.chat_template_kwargs); !small)
     return BadRequest(small.error().message);
   ChatPromptOptions options;

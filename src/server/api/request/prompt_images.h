@@ -23,10 +23,10 @@ bool IsImagePart(std::string_view type);
 
 // Reads, decodes and processes the image parts of `messages` one after another. Parts have the form
 // of a chat, {"type": "image_url", "image_url": {"url": ...}}; requests of other APIs are converted
-// to it. `own_places`: parts may have kPlaceOfPart. Reserves memory before each step. Errors: 400
-// that names the part, for a model without a tower, too many images, a URL that is not allowed,
-// bytes that are not an image, and an image that the model's processor refuses or that has more
-// tokens than the engine accepts; 413 or 503 if memory is refused.
+// to it. `own_places`: parts may have kPlaceOfPart. Reserves memory before each step. Errors: 413
+// or 503 if memory is refused; else 400, which names the part. Its causes: a model without a tower,
+// too many images, a URL that is not allowed, bytes that are not an image, an image that the
+// model's processor refuses, or more tokens in an image than the engine accepts.
 ApiResult<std::vector<ImageParts>> ReadImages(const RouteCall& call, const json::Value& messages,
                                               bool own_places);
 

@@ -11,8 +11,8 @@
 namespace sluice {
 
 // Returns the end of `prompt` from its last reasoning mark on, if that mark belongs to the turn
-// that the answer continues; else "". A mark that is followed by the end of a turn, or by words and
-// then a token of the template, belongs to an earlier turn.
+// that the answer continues; else "". A mark belongs to an earlier turn if the end of a turn
+// follows it, or words and then a token of the template.
 std::string LastThoughtMark(const Prompt& prompt, const ReasoningFormat& format,
                             const Tokenizer& tokenizer, std::span<const int32_t> end_tokens);
 

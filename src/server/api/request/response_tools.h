@@ -1,4 +1,4 @@
-// Converts the tools of /v1/responses, whose functions are flat, to those of a chat request.
+// Converts the tools of /v1/responses, whose functions are flat, to tools of a chat request.
 #pragma once
 
 #include <string>

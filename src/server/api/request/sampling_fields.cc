@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// As in vLLM, booleans count as integers here, but numbers in strings are refused.
+// As in vLLM, these fields accept booleans as integers, but refuse numbers in strings.
 ApiStatus CheckLogprobCount(const json::Value& body, std::string_view name, int64_t& count) {
   const json::Value* value = body.Find(name);
   if (value == nullptr || value->is_null()) return {};

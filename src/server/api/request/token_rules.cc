@@ -121,7 +121,7 @@ ApiStatus ResolveAllowedIds(const SamplingFields& fields, const ModelContext& mo
 }
 
 // Keeps the order of the ids and removes duplicates. --max-logprobs limits only the number of most
-// likely tokens, not that of listed ones.
+// likely tokens, not the number of listed tokens.
 ApiStatus ResolveLogprobTokens(const SamplingFields& fields, const ModelContext& model,
                                SamplingParams& params) {
   constexpr std::string_view kField = "logprob_token_ids";

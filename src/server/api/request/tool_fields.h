@@ -1,6 +1,6 @@
-// The tools that the model may call in a request, and whether it must call one. Every API reads its
-// JSON into ToolFields and, as the chat API's list of tools, into ConversationFields::tools.
-// answer_parsing.h applies them to the answer.
+// The tools that the model may call in a request, and whether it must call one. Every API converts
+// its tool choice to ToolFields, and its tools to a chat request's list in
+// ConversationFields::tools. answer_parsing.h applies the choice to the answer.
 #pragma once
 
 #include <string>
@@ -32,7 +32,8 @@ ApiStatus CheckToolChoice(const json::Value& body);
 // Returns a choice of type allowed_tools, {"mode": "auto" or "required", "tools": [...]}, which may
 // be nested in a member "allowed_tools"; null for other choices.
 const json::Value* AllowedTools(const json::Value* choice);
-// Checks that such a choice names existing tools. `tools`: in the shape of a chat request.
+// Checks that a choice of type allowed_tools names existing tools. `tools`: in the shape of a chat
+// request.
 ApiStatus CheckAllowedTools(const json::Value& allowed, const json::Value& tools);
 // Removes the tools that the choice does not allow, so that the model does not see them. Other
 // choices allow all. REQUIRES: CheckAllowedTools has passed.
@@ -45,7 +46,7 @@ ToolFields ReadToolFields(FieldReader& reader, bool has_tools,
 // Reads the tool fields of a chat request. REQUIRES: CheckToolChoice has passed.
 ToolFields ReadChatToolFields(FieldReader& reader);
 
-// 400 if neither the model's template nor a parser supports tools, or if the server was started
+// 400 if the model's template and the parsers do not support tools, or if the server was started
 // without the options that tools need.
 ApiStatus CheckToolSupport(const ToolFields& tools, const ServerConfig& config,
                            bool model_takes_tools);

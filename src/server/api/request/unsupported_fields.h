@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Refuses such fields by name, so that no request is answered as if they were absent. Errors: 400.
-// REQUIRES: `body` is an object.
+// Refuses these fields by name, because the answer would otherwise silently ignore them. Errors:
+// 400. REQUIRES: `body` is an object.
 ApiStatus RefuseUnsupported(const json::Value& body, const ServerConfig& config, EndpointKind kind);
 
 }  // namespace sluice

@@ -153,7 +153,7 @@ void CheckItem(FieldReader& reader, const json::Value& item, const std::string& 
   }
 }
 
-// Converts parts to those of a chat. Adds to each image its place in the request, for error
+// Converts parts to parts of a chat message. Adds to each image its place in the request, for error
 // messages. Gives files the name of a type that is refused later.
 json::Value ChatContent(const json::Value& content, const std::string& place) {
   if (!content.is_array()) return content;

@@ -154,7 +154,7 @@ TEST(ResponseToolsTest, OfNamespacesHaveTheirNames) {
             R"({"type":"function","function":{"name":"w__f"}},)"
             R"({"type":"function","function":{"name":"w__g","description":"d"}}])");
   const NamespacedTools known = ToolsInNamespaces(&tools);
-  ASSERT_EQ(known.size(), 1u);  // the first w__f wins
+  ASSERT_EQ(known.size(), 1u);  // the first w__f takes precedence
   EXPECT_EQ(known.at("w__g").space, "w");
   EXPECT_EQ(known.at("w__g").name, "g");
   EXPECT_EQ(json::Write(ShownTools(&tools).as_array()[1]), json::Write(tools.as_array()[1]));

@@ -25,8 +25,8 @@ ApiStatus CheckRaw(const json::Value& body) {
   return CheckRawFields(body, EndpointKind::kCompletion);
 }
 
-// Returns the `members` of `given` in this order, which is that of a response; absent ones are
-// null. Returns null if `given` is not an object.
+// Returns the `members` of `given` in the order in which a response has them; absent ones are null.
+// Returns null if `given` is not an object.
 json::Value ShownObject(const json::Value* given, std::initializer_list<std::string_view> members) {
   if (given == nullptr || !given->is_object()) return {};
   json::Value shown{json::Value::Object{}};

@@ -12,7 +12,7 @@ namespace sluice {
 
 struct ResponsesRequest {
   // The equivalent chat request, without messages. The caller, who has the previous response, adds
-  // that response's messages, then those of `instructions` and `items`.
+  // that response's messages, then the messages made from `instructions` and `items`.
   ChatRequest chat;
   NamespacedTools namespaced_tools;
   std::string instructions;

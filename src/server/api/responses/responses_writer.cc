@@ -192,7 +192,7 @@ class ResponsesWriter : public AnswerWriter {
     events_.Delta(item, text, shows ? std::exchange(delta_logprobs_, "") : "");
   }
 
-  // `status`: that of the item that ends. Only the last item of an answer can be incomplete.
+  // `status`: the status of the item that ends. Only the last item of an answer can be incomplete.
   void Close(std::string_view status = "completed") {
     if (!std::exchange(is_open_, false)) return;
     items_.back().status = status;
