@@ -32,8 +32,8 @@ bool IsUvicorn() {
   return CurrentLogFormat() == LogFormat::kText && CurrentLogStyle() != LogStyle::kSluice;
 }
 
-// Why a request was refused: the error message in the first bytes of a response body, in the shape
-// of any of the APIs.
+// Returns why a request was refused: the error message in the first bytes of a response body, in
+// the format of any of the APIs.
 std::string ReasonOf(std::string_view body) {
   std::string reason(body);
   if (const auto value = json::Parse(body)) {
@@ -93,7 +93,7 @@ AccessLog::~AccessLog() {
 }
 
 std::string AccessLog::Line(const HttpExchangeRecord& record) const {
-  // Done before truncation, because truncation might cut through a key.
+  // Secrets are masked before truncation, because truncation might cut through a key.
   const std::string target = WithoutSecrets(record.target, *keys_);
   const std::string shown =
       PercentEncodeUnsafe(std::string_view(target).substr(0, kMaxTargetBytes)) +

@@ -15,8 +15,8 @@
 namespace sluice {
 
 // Writes lines from its own thread, so that a slow terminal or a full pipe blocks nothing else.
-// Queues at most kMaxWaiting lines and drops further ones; a line reports their number once there
-// is room. Thread safety: all methods may be called from any thread.
+// Queues at most kMaxWaiting lines and drops further ones. Once there is room again, a log line
+// reports how many were dropped. Thread safety: all methods may be called from any thread.
 class AccessLog {
  public:
   static constexpr size_t kMaxWaiting = 8192;
@@ -28,15 +28,15 @@ class AccessLog {
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
 
-  // Returns the line in the log's format, with the fields of the answer and without secrets of the
-  // target:
+  // Returns the line in the log's format, with the fields of the answer. Secrets in the target are
+  // masked:
   //
   //   2026-11-21T07:11:03.512Z INFO access POST /v1/completions 200 client=127.0.0.1:52976
   //   seconds=0.120301 request_id=cmpl-1 prompt_tokens=5 completion_tokens=7 cached_tokens=0
   //   finish_reason=stop
   //
-  // In the text log style of another program, the line is uvicorn's, for tools that search for it;
-  // a second line gives the reason of a failure:
+  // In another program's text style, the line has uvicorn's format, for tools that search for it.
+  // If the request failed, a second line states the reason:
   //
   //   INFO:     127.0.0.1:52976 - "GET /health HTTP/1.1" 200 OK
   std::string Line(const HttpExchangeRecord& record) const;

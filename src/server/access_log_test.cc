@@ -30,8 +30,8 @@ HttpExchangeRecord Record(std::string_view path, int status = 200) {
   return record;
 }
 
-// Returns the log's output during `work`. Waits until there are `size` bytes, because the log
-// itself waits at most a second for its thread.
+// Returns the log's output during `work`. Waits until there are `size` bytes, because the log's
+// destructor waits at most a second for the writing thread.
 template <typename Work>
 std::string Written(const ServerConfig& config, size_t size, Work work) {
   int ends[2];

@@ -17,7 +17,8 @@ namespace sluice {
 class EnergyMeter {
  public:
   struct Domain {
-    std::string name;   // "package-0"; "dram" has its package's name as prefix
+    std::string name;   // such as "package-0"; a part such as "dram" has its package's name as
+                        // prefix
     double joules = 0;  // since construction of the meter
   };
 

@@ -96,7 +96,7 @@ class EngineFamilies {
 void AppendTokenFamilies(EngineFamilies& families, int num_proposed);
 void AppendRequestFamilies(EngineFamilies& families);
 
-// The counts in ThroughputLines() of Metrics, for one engine or summed over several.
+// The counts that Metrics::ThroughputLines() shows, for one engine or summed over several.
 struct ThroughputCounts {
   uint64_t prompt = 0, generation = 0, prefix_queries = 0, prefix_hits = 0;
   int64_t running = 0, waiting = 0, used_blocks = 0, total_blocks = 0;

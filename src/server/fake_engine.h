@@ -30,7 +30,7 @@ class FakeEngine : public Engine {
   std::function<Script(const Request&)> script = [](const Request&) {
     return Script{{10, 11, 12}};
   };
-  // Returns the vector of a prompt, if the engine's info has pooling.
+  // Returns the vector of a prompt. Used if EngineInfo::pooling is set.
   std::function<std::vector<float>(const Request&)> vector = [](const Request& request) {
     return std::vector<float>{static_cast<float>(request.prompt.size()), 1, 0, -1};
   };

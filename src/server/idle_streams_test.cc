@@ -33,7 +33,7 @@ class IdleStreamsTest : public ServerTest {
     Start(config, /*attach=*/false);
     EXPECT_TRUE(server_->Attach(&holding_, TestModelText(config, holding_)));
     {
-      IdleStreams first(server_->port(), words);  // for one-time allocations
+      IdleStreams first(server_->port(), words);  // causes the one-time allocations
       first.Open(count / 4);
     }
     // One-time allocations of threads and tables may occur at any time, but not in all three

@@ -98,7 +98,8 @@ TEST_F(ImagesTest, SeveralImagesKeepTheirOrder) {
             200);
   const Request request = engine_.requests().at(0);
   ASSERT_EQ(request.images.size(), 3);
-  EXPECT_EQ(request.images[0].image, request.images[2].image);  // the third reuses the first
+  EXPECT_EQ(request.images[0].image, request.images[2].image);  // the third image reuses the first
+                                                                // one's data
   EXPECT_NE(request.images[0].image->hash, request.images[1].image->hash);
   EXPECT_LT(request.images[0].position, request.images[1].position);
   EXPECT_LT(request.images[1].position, request.images[2].position);

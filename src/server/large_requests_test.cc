@@ -90,7 +90,7 @@ TEST_F(LargeRequestsTest, DocumentsAreNotMultipliedWithoutABound) {
   ExpectRefused("/v1/chat/completions/batch", body(1000, 70000), "for 1000 conversations");
 }
 
-// Each name is compared with a few known names, not with all the others.
+// Each name is compared with a few known names, not with all other names of the body.
 TEST_F(LargeRequestsTest, ManyNamesCostWorkInProportion) {
   Start();
   const std::string hi = R"({"role":"user","content":"beads")";

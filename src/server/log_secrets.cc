@@ -46,7 +46,7 @@ std::string WithoutSecrets(std::string_view target, const ApiKeys& keys) {
     }
     begin = end;
   }
-  // A key may contain '?', '&' or '='.
+  // A key that contains '?', '&' or '=' is only found in the whole target.
   return HoldsKey(shown, keys) ? fmt::format("/{}", kHidden) : shown;
 }
 

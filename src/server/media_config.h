@@ -13,7 +13,7 @@ namespace sluice {
 struct MediaConfig {
   // Hosts, timeouts and sizes for images that are fetched by URL.
   MediaFetchConfig fetch;
-  int64_t max_pixels = ImageLimits().max_pixels;  // of an image
+  int64_t max_pixels = ImageLimits().max_pixels;  // maximum number of pixels of an image
   std::string local_path;  // the folder for file:// URLs; empty: none are allowed
   // The following three are JSON objects or empty.
   std::string limits;               // --limit-mm-per-prompt

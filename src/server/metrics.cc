@@ -368,7 +368,7 @@ void Metrics::AppendCacheConfig(MetricsText& out) const {
       {"block_size", std::to_string(info_.block_size)},
       {"cache_dtype", std::string(DtypeName(info_.kv_cache_dtype))},
       {"enable_prefix_caching", boolean(config_.enable_prefix_caching)},
-      {"engine", ""},  // written below
+      {"engine", ""},  // each engine's sample sets it below
       {"gpu_memory_utilization", config_.memory_utilization
                                      ? MetricNumber(*config_.memory_utilization)
                                      : std::string("None")},

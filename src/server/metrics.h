@@ -33,7 +33,7 @@ class Metrics {
   explicit Metrics(std::shared_ptr<const RequestMemory> memory = nullptr,
                    const std::filesystem::path& power_folder = "/sys/class/powercap");
 
-  // Reports the exporter's counters. Call before there are other threads.
+  // Makes Text() show the exporter's counters. Call before other threads start.
   void SetExporter(std::shared_ptr<const SpanExporter> exporter) {
     exporter_ = std::move(exporter);
   }
@@ -44,8 +44,8 @@ class Metrics {
   void SetModel(std::string model_name, const EngineInfo& info, const ServerConfig& config = {});
 
   // Returns the observer of the i-th engine, valid as long as this object. Its label is
-  // EngineInfo::first_engine + i. REQUIRES: after SetModel, `engine` is below its info's
-  // num_engines or was passed before.
+  // EngineInfo::first_engine + i. REQUIRES: if SetModel was called, `engine` is less than the
+  // model's num_engines, or Of() was already called with it.
   EngineObserver* Of(int engine);
 
   // `handler`: the route's path, or "none" for requests that match no route.

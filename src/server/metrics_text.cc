@@ -61,7 +61,7 @@ void MetricsText::Buckets(const std::string& name, std::string_view labels,
 
 std::string MergeMetrics(const std::vector<std::string>& texts) {
   struct MergedFamily {
-    const std::string* text = nullptr;  // the text that the HELP and TYPE come from
+    const std::string* text = nullptr;  // the text from which HELP and TYPE are copied
     std::string head;
     std::string samples;
   };

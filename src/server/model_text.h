@@ -57,7 +57,7 @@ struct ModelText {
   std::array<uint8_t, 3> image_background{255, 255, 255};  // colour shown through transparent
                                                            // pixels
 
-  // The owner sets these after Load.
+  // The owner sets the following members after Load.
   std::shared_ptr<const ReceiptIssuer> receipts;  // null: answers have no receipt
   // Called with the path and the body of each request for an answer, on an I/O thread, so it must
   // not block. Empty: nothing is recorded.

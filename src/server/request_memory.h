@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-// A budget of bytes. Allocations whose size a client determines take a lease first. A large lease
-// never takes the last eighth, so that small requests are served while large ones hold their
-// maximum. Thread safety: all methods may be called from any thread.
+// A budget of bytes. Allocations whose size a client determines take a lease first. Large leases
+// never use the last eighth of the budget. So small requests are served even while large ones hold
+// their maximum. Thread safety: all methods may be called from any thread.
 class RequestMemory {
  public:
   // Leases up to this size are always granted, because the number of connections limits them.
@@ -32,7 +32,7 @@ class RequestMemory {
   uint64_t largest() const { return Allowed(kSmall + 1); }
   uint64_t used() const { return used_; }
   uint64_t num_refused() const { return num_refused_; }
-  // Whether a lease of this size is always refused, whatever the other leases are.
+  // Whether a lease of this size is always refused, even without other leases.
   bool IsTooLarge(uint64_t bytes) const { return planned_ && bytes > kTiny && bytes > largest(); }
   // Returns the number of bytes of large leases that were returned since the last call.
   uint64_t TakeReturned() { return returned_.exchange(0); }

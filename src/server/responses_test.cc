@@ -60,7 +60,7 @@ TEST_F(ResponsesTest, AnswersText) {
             "top_logprobs truncation usage user presence_penalty frequency_penalty "
             "kv_transfer_params ec_transfer_params input_messages output_messages ");
   EXPECT_THAT(IdOf(body), ::testing::StartsWith("resp_"));
-  EXPECT_EQ(StatusOf(body), "incomplete");  // the engine's script ends with finish reason length
+  EXPECT_EQ(StatusOf(body), "incomplete");  // the engine's script ends with finish reason "length"
   EXPECT_EQ(At(body, {"incomplete_details", "reason"}), json::Value("max_output_tokens"));
   EXPECT_EQ(At(body, {"instructions"}), json::Value("Count"));
   EXPECT_EQ(At(body, {"metadata", "k"}), json::Value("v"));
@@ -281,7 +281,7 @@ TEST_F(ResponsesTest, IsThereAfterARestart) {
   Start(config);
   EXPECT_EQ(Ask("GET", path, "", one).status, 404);
   const json::Value finished = Ask("GET", background, "", one).json();
-  EXPECT_EQ(StatusOf(finished), "incomplete");  // finish reason length
+  EXPECT_EQ(StatusOf(finished), "incomplete");  // finish reason "length"
   const Answer replay = Ask("GET", background + "?stream=true", "", one);
   EXPECT_EQ(At(replay.events().back(), {"response"}), finished);
   const Result<std::unique_ptr<Server>> second = Server::Create(config);

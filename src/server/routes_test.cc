@@ -160,7 +160,7 @@ TEST_F(RoutesTest, OpenApiTellsOfWhatIsThere) {
   EXPECT_EQ(paths.Find("/sleep"), nullptr);
   EXPECT_EQ(paths.Find("/generative_scoring"), nullptr);
   const json::Value& schemas = At(document, {"components", "schemas"});
-  // Every reference has a target.
+  // Every $ref in the document has a target.
   const std::string text = json::Write(document);
   static constexpr std::string_view kPrefix = "#/components/schemas/";
   size_t count = 0;

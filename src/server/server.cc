@@ -103,7 +103,7 @@ class ServerImpl : public Server {
       lock.Lock();
       if (!draining_) continue;
       if (engine_ != nullptr && engine_->num_unfinished() > 0) {
-        idle_since.reset();  // perhaps a request arrived while the drain began
+        idle_since.reset();  // a request may have arrived while the drain began
         continue;
       }
       if (!idle_since) idle_since = now;

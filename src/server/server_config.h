@@ -24,8 +24,8 @@ struct TlsConfig {
   // Issuers of the certificates that clients may present. Empty only with kNone.
   std::string client_ca_file;
   ClientCertificates client_certificates = ClientCertificates::kNone;
-  std::string ciphers;   // ciphers of TLS 1.2 in OpenSSL's form; empty: those with forward secrecy
-                         // and AEAD
+  std::string ciphers;   // ciphers of TLS 1.2 in OpenSSL's form; empty: ciphers with forward
+                         // secrecy and AEAD
   bool refresh = false;  // whether to read the files again when they change
 
   bool enabled() const { return !certificate_file.empty(); }
@@ -45,7 +45,7 @@ struct ServerConfig {
   bool needs_key() const { return !api_keys.empty() || !api_key_file.empty(); }
   // Answers show the first name; if empty, the model argument.
   std::vector<std::string> served_model_names;
-  std::string model_argument;  // as the user gave it ("root" in /v1/models)
+  std::string model_argument;  // the model as the user gave it ("root" in /v1/models)
   std::string root_path;       // prefix that a proxy adds; paths with and without it are answered
 
   // CORS, as in `vllm serve`: pages of other origins may call only if this list contains their
@@ -62,10 +62,12 @@ struct ServerConfig {
   uint64_t request_memory_bytes = uint64_t{64} << 20;
   uint32_t max_header_bytes = 1 << 20;
   int max_connections = 4096;
-  int max_pending_requests = 4096;  // accepted and not finished; more are answered with 503
+  int max_pending_requests = 4096;  // maximum of accepted, unfinished requests; more are answered
+                                    // with 503
   double keep_alive_seconds = 75;
   bool listen_when_ready = false;      // whether connections are refused while the model loads
-  double header_timeout_seconds = 30;  // from the first byte of a request to the end of its head
+  double header_timeout_seconds = 30;  // time limit from the first byte of a request to the end of
+                                       // its head
   double body_timeout_seconds = 120;
   double write_timeout_seconds = 300;  // a client that reads nothing for this long is disconnected
   // Maximum bytes of an answer that is kept as a whole instead of streamed. A larger one fails.
@@ -74,7 +76,7 @@ struct ServerConfig {
   std::string response_store;                           // folder in which responses are also
                                                         // stored; empty: none
   int io_threads = 1;
-  int worker_threads = 2;  // for rendering, encoding and detokenizing
+  int worker_threads = 2;  // threads for rendering, encoding and detokenizing
 
   // --- Answers.
   std::string chat_template;                          // path or text; empty: the model's own
@@ -154,7 +156,8 @@ struct ServerConfig {
 
   // --- Logs.
   bool disable_access_log = false;
-  std::vector<std::string> quiet_access_paths;  // requests for these are not in the access log
+  std::vector<std::string> quiet_access_paths;  // requests for these paths are not in the access
+                                                // log
   double log_stats_seconds = 10;                // interval between two lines of statistics; 0: none
   bool log_requests = false;
   bool log_outputs = false;     // whether answers are also logged; only with log_requests

@@ -144,7 +144,7 @@ TEST_F(ServerLifeTest, ATemplateThatTakesLongEndsWithTheDrain) {
   config.trust_request_chat_template = true;
   config.enable_server_load_tracking = true;
   Start(config);
-  // With so much content, the template may run so many steps that it reaches its limit long after
+  // With this much content, the template's limit of steps is so high that it is reached long after
   // the drain has begun.
   const std::string body =
       R"({"messages":[{"role":"user","content":")" + std::string(size_t{4} << 20, 'a') +
@@ -182,8 +182,8 @@ TEST_F(ServerLifeTest, ABeamSearchThatHasBegunEndsDuringTheDrain) {
   running.join();
 }
 
-// Once Run() has returned, the engine may be destroyed: everything is closed by then, whichever
-// thread closes it.
+// Once Run() has returned, the engine may be destroyed: by then everything is closed, even if
+// another thread closes it.
 TEST_F(ServerLifeTest, StopsWhileItBeginsToRun) {
   for (int i = 0; i < 30; ++i) {
     Start();

@@ -177,7 +177,7 @@ TEST_F(ServerTest, StopStringEndsTheSequence) {
   std::vector<int32_t> tokens;
   for (int i = 0; i < 200; ++i) tokens.insert(tokens.end(), kTokens.begin(), kTokens.end());
   engine_.script = [tokens](const Request&) { return FakeEngine::Script{tokens}; };
-  engine_.step_time = 50ms;  // all 400 would take 20 seconds
+  engine_.step_time = 50ms;  // 400 steps would take 20 seconds
   Start();
   const json::Value body =
       Complete("\"max_tokens\":400,\"stop\":[\"tu\"],\"return_token_ids\":true").json();
@@ -414,7 +414,7 @@ TEST_F(ServerTest, MergesForASlowReaderAndLosesNothing) {
   EXPECT_TRUE(all.ends_with("data: [DONE]\n\n\r\n0\r\n\r\n"));
 }
 
-// HEAD is answered as GET without the body; routes without GET have no HEAD.
+// HEAD is answered as GET without the body; routes without GET do not accept HEAD.
 TEST_F(ServerTest, HeadIsGetWithoutABody) {
   ServerConfig config = DefaultConfig();
   config.dev_mode = true;

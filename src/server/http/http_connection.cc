@@ -246,7 +246,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   }
 
   // Reserves memory for bytes that the caller appends to out_ and adds to backlog_, and posts the
-  // flush that sends them. False if refused: the answer is cut off. REQUIRES: gone_ is false.
+  // flush that sends them. Returns false if the memory is refused; the answer is then cut off.
+  // REQUIRES: gone_ is false.
   bool TakeUnsent(size_t size) REQUIRES(mutex_) {
     if (!unsent_.TryResize(std::max<uint64_t>(unsent_.bytes(), backlog_ + size))) {
       Post([self = shared_from_this()] { self->Close(); });
@@ -581,8 +582,8 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (!closed_) ArmRead();
   }
 
-  // After the last answer, reads for a while what the client still sends, so that it sees the
-  // answer instead of a reset.
+  // After the last answer, reads for a while what the client still sends, so that the client sees
+  // the answer instead of a reset.
   void EndConnection() {
     error_code error;
     stream_.EndWriting(error);
@@ -660,7 +661,7 @@ class Writer : public ResponseWriter {
           R"({"error":{"message":"The request was dropped.","type":"InternalServerError","param":null,"code":500}})";
       Send(std::move(response));
     } catch (...) {
-      // The client receives nothing until its own timeout or the server's end.
+      // Nothing can be sent. The client waits until its own timeout or the server's end.
     }
   }
 

@@ -39,8 +39,8 @@ class HttpServer {
   virtual void RefreshCertificates() = 0;
   // With ServerConfig::listen_when_ready: starts to listen. Does nothing after StopAccepting().
   virtual Status OpenDoor() = 0;
-  // Makes every later answer announce that its connection will be closed, and closes it. Idle
-  // connections stay open, because a request may be on its way.
+  // Makes every later answer announce that its connection will be closed, and closes the connection
+  // after the answer. Idle connections stay open, because a request may be on its way.
   virtual void BeginLeaving() = 0;
   // Accepts the connections that wait in the system's queue. The system refuses later ones.
   virtual void StopAccepting() = 0;

@@ -315,7 +315,7 @@ TEST_F(HttpServerTest, LimitsWhatAllRequestsTogetherHold) {
   for (const uint64_t held : {500'000, 1'000'000}) {
     slow.push_back(std::make_unique<RawClient>(server_->port()));
     slow.back()->Send(post(500'000, 499'000));
-    // The rest then needs no more memory: it is already reserved and cannot be refused.
+    // The rest of the body needs no more memory: it is already reserved and cannot be refused.
     ASSERT_TRUE(Eventually([&] { return memory_->used() >= held; }));
   }
   EXPECT_TRUE(Eventually([&] {
@@ -347,7 +347,7 @@ TEST_F(HttpServerTest, LimitsTheNumberOfConnections) {
 
 TEST_F(HttpServerTest, TimesOutSlowRequests) {
   ServerConfig config;
-  // Long enough that even a delayed thread has read what was sent before.
+  // This timeout is long enough for a delayed thread to read the data that was sent before.
   config.header_timeout_seconds = 1;
   config.body_timeout_seconds = 0.3;
   config.keep_alive_seconds = 0.3;
@@ -377,7 +377,7 @@ TEST_F(HttpServerTest, TellsWhenTheClientHasGone) {
   EXPECT_TRUE(Eventually([&] { return handler_.closed == 1; }));
   EXPECT_TRUE(Eventually([&] { return server_->num_exchanges() == 0; }));
   EXPECT_TRUE(handler_.held->closed());
-  handler_.held->Send({});  // has no effect
+  handler_.held->Send({});  // has no effect, because the client has left
   std::lock_guard lock(handler_.mutex);
   EXPECT_THAT(statuses_, ::testing::ElementsAre(499)) << "no fault of the server";
 }

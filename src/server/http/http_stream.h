@@ -20,7 +20,7 @@ namespace sluice {
 // Returns "127.0.0.1:52976", or "unix" for a unix socket.
 std::string NameOf(const boost::asio::generic::stream_protocol::endpoint& endpoint);
 
-// Calls do as much as possible now and never block. After the error would_block, repeat the call (a
+// Calls do as much as possible without blocking. After the error would_block, repeat the call (a
 // Write with the same bytes) once the socket is ready for wanted(). Thread safety: one thread at a
 // time.
 class HttpStream {

@@ -20,7 +20,7 @@ struct HttpHeader {
 
 struct HttpRequest {
   std::string method;  // for example "GET"
-  std::string target;  // as sent
+  std::string target;  // the request target as sent
   std::string path;    // path of the target: percent-decoded, without the query
   std::string query;   // the target's part after '?', as sent
   std::vector<HttpHeader> headers;

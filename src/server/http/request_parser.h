@@ -58,7 +58,7 @@ class HttpRequestParser : public boost::beast::http::basic_parser<true> {
   void on_field_impl(boost::beast::http::field, string_view name, string_view value,
                      error_code& error) override {
     error = {};
-    if (is_header_done()) return;  // a trailer must not be taken for a field of the head
+    if (is_header_done()) return;  // a trailer must not become a field of the head
     if (fields_.size() >= kMaxFields) {
       error = boost::beast::http::error::header_limit;
       return;
