@@ -109,7 +109,8 @@ HttpResponse DoorHealth(const std::vector<ModelFacts>& models, bool is_ready, Do
   const Tally tally = Count(models);
   if (phase == DoorPhase::kDraining) return StatusAnswer(tally, "draining", false);
   if (!is_ready) return StatusAnswer(tally, "loading", false);
-  // Still 200: other models are served, and a restart would abort their requests.
+  // Answers 200 even if a model has failed: other models are served, and a restart would abort
+  // their requests.
   const bool is_good = tally.lost.empty() && tally.failed == 0;
   return StatusAnswer(tally, is_good ? "ok" : "degraded", true);
 }

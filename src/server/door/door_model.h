@@ -35,7 +35,7 @@ class ModelLoader {
 };
 
 struct DoorModel {
-  std::string name;                   // the `model` that requests name
+  std::string name;                   // the name that requests give as `model`
   std::vector<std::string> adapters;  // names of adapters that are served with it from the start
   bool is_pinned = false;             // whether it is loaded at the start and never unloaded
   int64_t priority = 0;               // models with a higher priority are loaded first and unloaded

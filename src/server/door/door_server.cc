@@ -323,7 +323,7 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
     slots_.Answer(*index, std::move(request), std::move(client));
   }
 
-  // A request names a model or an adapter, so each name must have one meaning in the whole server.
+  // A request names a model or an adapter, so each name must be unique in the whole server.
   ApiStatus CheckAdapterName(const HttpRequest& request, int index) const {
     if (request.body.size() > kSmallBody)
       return BadRequest(fmt::format("The body has more than {} bytes.", kSmallBody));

@@ -57,7 +57,7 @@ class Scanner {
     return true;
   }
 
-  // Takes a string including its quotes; empty if there is none.
+  // Consumes a string and returns it with its quotes; empty if there is none.
   std::string_view TakeString() {
     if (at_ >= text_.size() || text_[at_] != '"') return {};
     const size_t begin = at_++;

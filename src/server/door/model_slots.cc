@@ -70,7 +70,7 @@ struct ModelSlots::Slot {
   bool was_tried = false;            // whether it was loaded, or has failed, at least once
   const Slot* closed_for = nullptr;  // kLoaded: the slot for which this one is closed to requests
                                      // and will be unloaded
-  std::vector<Waiting> waiting;      // not a deque, whose moves allocate
+  std::vector<Waiting> waiting;      // a vector, because moving a deque allocates
   int64_t bytes = 0;                 // the part of the budget that it takes; 0: none
   int64_t needed = 0;                // kQueued: number of bytes that it waits for
   // kQueued: number of bytes of the budget that no other model may take, because models are being
@@ -197,7 +197,7 @@ void ModelSlots::Refuse(const std::vector<Waiting>& refused, const ApiError& err
 }
 
 std::vector<ModelSlots::Waiting> ModelSlots::TakeAdmitted(Slot& slot) {
-  // If there is no memory for one writer, all requests still wait.
+  // Allocates all writers first: if that fails, all requests remain in the queue.
   std::vector<std::shared_ptr<ResponseWriter>> writers;
   writers.reserve(slot.waiting.size());
   for (const Waiting& waiting : slot.waiting)
@@ -338,7 +338,7 @@ void ModelSlots::LoadAndTell(Slot& slot) {
     if (!status && !stopping_)
       LOG_ERROR("models", "{} cannot be loaded: {}", slot.model.name, slot.error.message);
   }
-  // Only this thread and the next load change the error.
+  // The error is read without the lock, because only this thread and the next load change it.
   if (!status) Refuse(refused, LoadFailed(slot.model.name, slot.error, config_.retry_seconds));
   HandOver(std::move(reopened));
 }
@@ -397,7 +397,7 @@ ModelSlots::Admitted ModelSlots::Reopen(const Slot& slot, const std::vector<int>
     if (other->closed_for != &slot || std::ranges::find(but, other->index) != but.end()) continue;
     other->closed_for = nullptr;
     if (other->state != ModelState::kLoaded) continue;
-    // Without memory for it, LookAtSlots() admits them later.
+    // If there is no memory to admit the requests, LookAtSlots() admits them later.
     RunGuarded("models", "to admit requests", [&]() REQUIRES(mutex_) {
       admitted.emplace_back(other.get(), TakeAdmitted(*other));
     });
@@ -496,7 +496,7 @@ void ModelSlots::PutOut(Slot& slot) {
     return HandOver(slot, std::move(admitted));
   }
   slot.metrics.SetSleeping(true);
-  // Destroyed without the lock, because the lock would block all requests meanwhile.
+  // The engine is destroyed without the lock, which would block all requests meanwhile.
   std::unique_ptr<Engine> engine;
   {
     const MutexLock lock(mutex_);

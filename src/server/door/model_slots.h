@@ -120,7 +120,7 @@ class ModelSlots {
   // Whether the slot is first among the models that wait for memory.
   bool IsNext(const Slot& slot) const REQUIRES(mutex_);
   // Takes the waiting requests of a loaded model and counts them as in flight. HandOver() is called
-  // without the lock, because answering a request may lead to the next one on its connection.
+  // without the lock, because answering a request may start the next one on its connection.
   std::vector<Waiting> TakeAdmitted(Slot& slot) REQUIRES(mutex_);
   static void HandOver(Slot& slot, std::vector<Waiting> admitted);
   void Refuse(const std::vector<Waiting>& refused, const ApiError& error) const;

@@ -7,7 +7,7 @@ namespace sluice {
 namespace {
 
 // Returns the models of `candidates`, in their order, that must be unloaded to free `missing`
-// bytes. Empty if all of them are not enough.
+// bytes. Empty if even all candidates are not enough.
 std::vector<int> Enough(const std::vector<const PlacedModel*>& candidates, int64_t missing) {
   std::vector<const PlacedModel*> taken;
   int64_t bytes = 0;

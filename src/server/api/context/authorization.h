@@ -11,8 +11,8 @@
 namespace sluice {
 
 // Returns the key of `keys` that the request presents as "Authorization: Bearer KEY" or, as clients
-// of Anthropic's API do, as "X-API-Key: KEY"; "" if there is none. A view into `head`. Takes the
-// same time, however many characters of a key match.
+// of Anthropic's API do, as "X-API-Key: KEY"; "" if there is none. A view into `head`. The time
+// does not depend on how many characters of a key match.
 std::string_view PresentedKey(const HttpRequest& head, const ApiKeys& keys);
 
 // Whether a request may be answered. If `config` requires API keys, the request must present one of

@@ -49,7 +49,8 @@ struct RouteCall {
   HttpRequest& request;
   std::string_view path;  // without --root-path
   std::shared_ptr<ResponseWriter> client;
-  // Null while no model is loaded (only on the I/O thread and for routes WithoutModel).
+  // Null while no model is loaded; only handlers on the I/O thread and of routes WithoutModel are
+  // called then.
   std::shared_ptr<const ModelContext> model;
   // The ticket for the client's limits; null on the I/O thread and for routes that compute nothing.
   std::shared_ptr<ClientLimits::Ticket> ticket = nullptr;

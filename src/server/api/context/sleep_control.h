@@ -22,7 +22,8 @@ class SleepControl : public std::enable_shared_from_this<SleepControl> {
  public:
   using Done = std::function<void(const Status&)>;
 
-  // `metrics` and `pool` must outlive it; `pool` is stopped earlier.
+  // `metrics` and `pool` must outlive this object; `pool` must be stopped before this object is
+  // destroyed.
   SleepControl(std::shared_ptr<ActiveRequests> active, Metrics* metrics, WorkerPool* pool)
       : active_(std::move(active)), metrics_(metrics), pool_(pool) {}
 
@@ -36,7 +37,7 @@ class SleepControl : public std::enable_shared_from_this<SleepControl> {
   // Sleeps at level 1 until a request arrives.
   void SleepUntilRequest(std::shared_ptr<const ModelContext> model);
   // Loads the weights, allocates the cache, or both. Once both are in memory, requests continue;
-  // returns whether they continue. Takes as long as a start, so call it on a worker.
+  // returns whether they continue. Takes as long as loading at startup, so call it on a worker.
   Result<bool> WakeUp(const ModelContext& model, bool weights, bool cache);
 
  private:

@@ -109,7 +109,7 @@ std::string UnknownFields::Warn(const json::Value& body) {
       found.push_back(PythonRepr(shown));
   }
   if (found.empty()) return "";
-  // Uses vLLM's words.
+  // The wording is vLLM's.
   std::string line =
       fmt::format("The following fields were present in the request but ignored: {{{}}}",
                   fmt::join(found, ", "));

@@ -124,7 +124,7 @@ ApiStatus WeightUpdates::Finish(Engine& engine, const std::string& version) {
     return BadRequest(
         "Nothing was loaded in this update. It ends, and the old weights stay in use.");
   }
-  // Set before any token of the new weights is reported.
+  // Sets the version before any token of the new weights is reported.
   PushVersion(version);
   if (const Status committed = engine.CommitWeights(); !committed) {
     PopVersion();

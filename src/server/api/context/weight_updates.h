@@ -43,8 +43,8 @@ class WeightUpdates {
   // Renames the weights in use.
   void SetVersion(std::string version);
   std::string version() const;
-  // Returns the name of the weights after `number` updates; for old ones, the oldest name that is
-  // still known.
+  // Returns the name of the weights after `number` updates; if that name is not stored any longer,
+  // the oldest stored name.
   std::string VersionOf(int64_t number) const;
 
  private:

@@ -18,9 +18,9 @@ struct UploadSettings {
   uint64_t most_bytes = 0;       // limit of one upload; 0: twice the size of the weights in use
 };
 
-// A new folder under `parent`, which is removed with this object; files mapped from it stay valid.
-// Each piece is a complete safetensors file with some of the tensors. If a tensor is sent twice,
-// the last one counts, so a piece may be sent again.
+// A new folder under `parent`. The folder is removed with this object; files mapped from it stay
+// valid. Each piece is a complete safetensors file with some of the tensors. If a tensor is sent
+// twice, the last one counts, so a piece may be sent again.
 //
 // Thread safety: one thread at a time.
 class WeightUpload {

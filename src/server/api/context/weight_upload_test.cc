@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A safetensors file of one tensor of two numbers.
+// Returns a safetensors file with one tensor of two numbers.
 std::string PieceOf(const std::string& tensor, char fill) {
   const std::string header =
       "{\"" + tensor + R"(":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";

@@ -50,8 +50,8 @@ Sha256 Salted(const Sha256& hash) {
   return HashOf(both.data(), both.size());
 }
 
-// Returns a fingerprint of a text that may be a key. It is compared before the costly SHA-256, and
-// too short to reveal the text.
+// Returns a fingerprint of a text that may be a key. The fingerprint is compared before the costly
+// SHA-256 is computed; it is too short to reveal the text.
 uint16_t FingerprintOf(std::string_view text) {
   uint64_t seed = 0;
   std::memcpy(&seed, Salt().data(), sizeof seed);
@@ -89,7 +89,7 @@ void WarnOfReaders(const std::string& file) {
 
 struct ApiKeys::Set {
   std::vector<Sha256> hashes;          // hashes of all keys, salted and sorted
-  std::vector<size_t> lengths;         // lengths of the long keys whose text is known, sorted,
+  std::vector<size_t> lengths;         // for long keys whose text is known: their lengths, sorted,
                                        // without duplicates
   std::vector<uint16_t> fingerprints;  // fingerprints of the same keys, sorted
 

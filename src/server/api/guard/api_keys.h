@@ -26,8 +26,9 @@ class ApiKeys {
   explicit ApiKeys(const std::vector<std::string>& keys = {});
   // Also accepts the keys in `file`, unless it is "". Each line is a key, or "sha256:" and 64
   // hexadecimal digits, which keeps the key itself out of the file. Blank lines and lines that
-  // begin with # are skipped. kInvalidArgument names --api-key-file, the file and the line; also
-  // for a file without a key. Logs a warning if other users may read or write the file.
+  // begin with # are skipped. kInvalidArgument, which names --api-key-file, the file and the line,
+  // for an invalid line; also for a file without a key. Logs a warning if other users may read or
+  // write the file.
   static Result<std::shared_ptr<ApiKeys>> Load(const std::vector<std::string>& keys,
                                                const std::string& file);
   ~ApiKeys();

@@ -16,14 +16,16 @@
 
 namespace sluice {
 
-// Each limit per minute is a token bucket that holds one minute's worth, starts full and refills at
-// a constant rate. Admitting a request takes one from the bucket of requests. Prompt tokens are
-// taken from the bucket of tokens when they are encoded, other tokens as they are generated. The
-// bucket of tokens may become negative; no request is admitted until it is positive again.
+// Each limit per minute is a token bucket with the capacity of one minute. It starts full and
+// refills at a constant rate. Admitting a request takes one unit from the bucket of requests.
+// Prompt tokens are taken from the bucket of tokens when they are encoded, other tokens as they are
+// generated. The bucket of tokens may become negative; no request is admitted until it is positive
+// again.
 //
-// Memory: the clients with requests, and at most `kMaxIdleClients` others. Beyond that the least
-// recently used are forgotten, which makes their buckets full. A minute of idleness has the same
-// effect, unless a bucket is negative. Thread safety: all methods may be called from any thread.
+// Memory: one entry per client with requests, and at most `kMaxIdleClients` other entries. Further
+// idle clients are forgotten, the least recently used first, and start again with full buckets. An
+// idle bucket is full after a minute anyway, unless it was negative. Thread safety: all methods may
+// be called from any thread.
 class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
  public:
   using Clock = std::chrono::steady_clock;
@@ -58,10 +60,10 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
     Ticket& operator=(const Ticket&) = delete;
     ~Ticket();
 
-    // Call if the request outlives its answer (a background response). Leave() must then be called
-    // once more.
+    // Call if the request outlives its answer (a background response). Leave() must be called once
+    // more for each Stay().
     void Stay();
-    // Call when the request has been answered. It then no longer counts as running.
+    // Call when the request has been answered. The request then does not count as running.
     void Leave();
     void TakeTokens(int64_t count);
 

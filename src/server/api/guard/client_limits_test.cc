@@ -95,7 +95,7 @@ TEST_F(ClientLimitsTest, WhatGoesOnBehindItsAnswerIsRunning) {
   (*ticket)->Leave();
   EXPECT_FALSE(limits_->Enter(1));
   (*ticket)->Leave();
-  (*ticket)->Leave();  // once too often: has no effect
+  (*ticket)->Leave();  // a second Leave() has no effect
   EXPECT_TRUE(limits_->Enter(1));
 }
 

@@ -25,7 +25,7 @@ ApiStatus AnswerCompletion(const RouteCall& call, const json::Value& body) {
   const ServerConfig& config = call.api.config;
   API_ASSIGN_OR_RETURN(CompletionRequest request, ReadCompletionRequest(body, config));
   SamplingFields& fields = request.sampling;
-  // The engine computes at least one token, which is not shown.
+  // With max_tokens 0, the engine still computes one token, which is not shown.
   const bool drop_output = request.echo && fields.max_tokens == 0;
   if (drop_output) fields.max_tokens = 1;
   if (request.echo && !fields.prompt_logprobs) fields.prompt_logprobs = fields.logprobs;

@@ -1,5 +1,5 @@
 // POST /v1/systemone and /v1/decisions: the probabilities of answers to typed questions, computed
-// from the logprobs of a reply's first token. They do not depend on other requests.
+// from the logprobs of a reply's first token. The probabilities do not depend on other requests.
 #include <algorithm>
 #include <utility>
 

@@ -1,5 +1,4 @@
-// POST /inference/v1/generate: prompt and answer are token ids, without a template or the shapes of
-// another API.
+// POST /inference/v1/generate: prompt and answer are token ids; no chat template is used.
 #include "server/api/answer/answer_plan.h"
 #include "server/api/context/route_table.h"
 #include "server/api/openai/completion_request.h"

@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-// Answers whether a token was generated, but not which.
+// Answers whether a token was generated, but not which one.
 class HealthWriter : public AnswerWriter {
  public:
   explicit HealthWriter(std::shared_ptr<ResponseWriter> client) : client_(std::move(client)) {}

@@ -1,4 +1,4 @@
-// POST /invocations: how SageMaker calls a model.
+// POST /invocations: the route through which SageMaker calls a model.
 #include "server/api/context/route_table.h"
 #include "server/api/openai/generate.h"
 

@@ -11,7 +11,8 @@
 namespace sluice {
 namespace {
 
-// In an error's `text`, replaces the schema's place in the chat request by its name in `body`.
+// In the `text` of an error, replaces the schema's location in the chat request by its location in
+// `body`.
 void NameFormat(const json::Value& body, std::string& text) {
   constexpr std::string_view kNameInChat = "response_format.json_schema";
   if (!text.starts_with(kNameInChat)) return;

@@ -11,7 +11,7 @@ ApiStatus Pause(const RouteCall& call) {
   API_ASSIGN_OR_RETURN(const std::string mode,
                        QueryChoice(call.request, "mode", {"abort", "wait", "keep"}));
   if (mode == "keep") {
-    // New requests wait; running ones stop between two of their tokens.
+    // New requests wait; running ones stop between two tokens.
     call.api.active->Pause([] {});
     if (const Status frozen = call.model->engine->SetFrozen(true); !frozen) {
       call.api.active->Resume();
@@ -22,8 +22,8 @@ ApiStatus Pause(const RouteCall& call) {
   }
   const bool clear = QueryValue(call.request, "clear_cache").value_or("true") != "false";
   call.api.active->Pause([&pool = call.api.pool, client = call.client, model = call.model, clear] {
-    // Runs on a worker, because emptying the cache waits for the engine: the engine's or an I/O
-    // thread must not wait.
+    // Runs on a worker, because emptying the cache waits for the engine: the engine's thread and
+    // the I/O threads must not wait.
     pool.Submit([client, model, clear] {
       if (clear) model->engine->ResetPrefixCache();
       client->Send(JsonResponse(R"({"status":"paused"})"));
@@ -34,7 +34,7 @@ ApiStatus Pause(const RouteCall& call) {
 }
 
 ApiStatus Resume(const RouteCall& call) {
-  // An engine that cannot be frozen is not frozen, so an error is ignored.
+  // Ignores the error: an engine that does not support freezing is not frozen.
   [[maybe_unused]] const Status thawed = call.model->engine->SetFrozen(false);
   call.api.active->Resume();
   call.client->Send(JsonResponse(R"({"status":"resumed"})"));

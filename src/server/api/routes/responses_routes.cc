@@ -114,7 +114,7 @@ std::string NoRoomFor(const StoredResponse& response, const ResponseStore& store
       response.bytes(), store.max_bytes());
 }
 
-// The part of a response that is stored before it is generated.
+// The data of a response that is stored before the answer is generated.
 struct Storing {
   StoredResponse::Content content;
   bool wanted = false;
@@ -181,7 +181,7 @@ ApiStatus StartInBackground(const RouteCall& call, AnswerPlan plan, ResponsesReq
   };
   API_RETURN_IF_ERROR(
       StartAnswer(own_call, make_writer, std::move(plan), request.chat.sampling, logged));
-  // Stored last, so that a refused response evicts no other one.
+  // Stored after all checks, so that a refused request does not evict other responses.
   const ResponseStore::Added added = api.responses->Add(response);
   if (added != ResponseStore::Added::kYes) response->End("cancelled", "");
   switch (added) {
@@ -221,7 +221,7 @@ ApiStatus CreateResponse(const RouteCall& call, const json::Value& body) {
   const SamplingFields& fields = request.chat.sampling;
   ConversationFields& conversation = request.chat.conversation;
   API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "", fields));
-  // As in vLLM, no header sets the id.
+  // As in vLLM, the id is not taken from a header.
   plan.options.id = plan.generation.id = *fields.request_id;
   API_ASSIGN_OR_RETURN(std::shared_ptr<const TakenId> id, TakeId(call, plan.options.id));
   plan.generation.splits_logprobs = plan.options.logprobs.has_value();

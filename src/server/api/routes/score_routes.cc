@@ -81,7 +81,7 @@ const std::string* TextOf(const json::Value& value) {
   return text != nullptr && text->is_string() ? &text->as_string() : nullptr;
 }
 
-// Reads a text in either form.
+// Reads a text: a string or {"text": ...}.
 void ReadText(FieldReader& reader, std::string_view name, std::string& text) {
   const json::Value* value = reader.Raw(name);
   if (value == nullptr) return reader.AddMissing(name);

@@ -22,7 +22,7 @@ size_t StringBytes(std::string_view spelling) {
 // Reserves memory for an answer of `bytes`, in addition to the `kept` bytes of input.
 ApiStatus ReserveAnswer(const RouteCall& call, size_t kept, size_t bytes) {
   if (call.request.memory == nullptr) return {};
-  // The parsed body still exists.
+  // The parsed body still exists, so its memory is added.
   return ReserveMemory(call.request.memory,
                        std::max<size_t>(call.request.memory->bytes(), 2 * kept) + bytes);
 }

@@ -56,7 +56,7 @@ std::string_view TextOf(sqlite3_stmt* row, int column) {
 }
 
 int BindOwner(sqlite3_stmt* statement, std::string_view owner) {
-  // A null pointer would bind NULL.
+  // A null pointer would bind NULL instead of an empty value.
   return sqlite3_bind_blob64(statement, kColumnOwner + 1, owner.empty() ? "" : owner.data(),
                              owner.size(), SQLITE_STATIC);
 }
@@ -323,7 +323,7 @@ Status ResponseDatabase::ChangeRows(const StoredResponse* response,
 }
 
 Status ResponseDatabase::Put(const StoredResponse& response) {
-  // Read first, because the JSON of a complete response no longer changes.
+  // Reads is_over before the JSON, because the JSON of a complete response does not change.
   const bool is_over = response.is_over();
   const std::string body = response.body();
   const std::string item_ids = WordsJson(response.item_ids());

@@ -1,9 +1,9 @@
 // The SQLite file with the responses that survive a restart, in a separate folder.
 //
 // The file is read only at the start. Afterwards ResponseStore, whose contents the file mirrors,
-// serves all reads. A change is one transaction in a write-ahead log. It is in the file when the
-// call returns, so that a killed process loses nothing; a power failure may lose the changes of the
-// last seconds, but never older ones. Calls wait for the disk and are made on worker threads.
+// serves all reads. Each change is a transaction in a write-ahead log and is in the file when the
+// call returns, so a killed process loses nothing. A power failure may lose the changes of the last
+// seconds, but no older ones. Calls wait for the disk and are made on worker threads.
 //
 // The file is accessible only to its owner, has a version, and is locked as long as the object
 // lives: a second server is refused. Checksums of the rows detect changes of their contents.

@@ -190,7 +190,7 @@ ResponseStore::Added ResponseStore::AddToMemory(std::shared_ptr<StoredResponse> 
   return Added::kYes;
 }
 
-// Returns null if it is not stored, or if another response has replaced it.
+// Returns null if the response is not stored, or if another one has replaced it.
 ResponseStore::Entry* ResponseStore::EntryOf(const StoredResponse& response) {
   const auto found = by_id_.find(response.id());
   const bool is_stored = found != by_id_.end() && found->second.entry->response.get() == &response;

@@ -54,9 +54,9 @@ class ResponseStore {
   bool TakeId(const std::string& id, const std::string& owner);
   void ReleaseId(const std::string& id);
 
-  // Stores a response, which replaces a complete one with the same owner and id. kNoRoom: no room,
-  // within its owner's share, besides the incomplete responses. kTooLarge: no room even in an empty
-  // store. kIdTaken: the existing response is incomplete or belongs to another owner.
+  // Stores a response, which replaces a complete one with the same owner and id. kNoRoom: the
+  // owner's share has no room for it besides the incomplete responses. kTooLarge: no room even in
+  // an empty store. kIdTaken: the existing response is incomplete or belongs to another owner.
   enum class Added { kYes, kNoRoom, kTooLarge, kIdTaken };
   Added Add(std::shared_ptr<StoredResponse> response);
   // Updates the entry of `response` after it has grown or ended. Returns false if the store has no

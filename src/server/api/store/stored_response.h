@@ -58,8 +58,8 @@ class StoredResponse {
   // --- While it is being generated. Once it is over, the JSON is constant.
 
   void SetBody(std::string body, std::vector<std::string> item_ids, bool is_over);
-  // Ends it early with `status` and the error `message` ("": none), and appends a last event with
-  // them. Returns false if it was already over.
+  // Ends the response early with `status` and the error `message` ("": none), and appends a last
+  // event with them. Returns false if it was already over.
   bool End(std::string_view status, std::string_view message);
   // Sets the callback of End(), which is called once; immediately if End() was called before. Null:
   // no callback.
