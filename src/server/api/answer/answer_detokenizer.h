@@ -26,9 +26,9 @@ class AnswerDetokenizer {
   std::string Finish() { return detokenizer_.Finish(); }
 
  private:
-  // If the prompt ends inside a character: the text of that character's tokens and, for the case
-  // that no token completes it, the U+FFFD in its place. The first text of the answer begins with
-  // them.
+  // Set if the prompt ends inside a character: the text of that character's tokens, and the U+FFFD
+  // that replaces the character if no token completes it. The first text of the answer begins with
+  // one of these.
   std::string prompt_text_, prompt_marks_;
   IncrementalDetokenizer detokenizer_;
 };

@@ -11,9 +11,9 @@
 namespace sluice {
 
 // Wraps `writer`, counts its events, and describes the answer with ResponseWriter::Describe of
-// `client`: immediately with what is known already; after each step with the tokens so far, and
-// with the reason "abort" in case the client disconnects; and before the last event with token
-// counts and finish reasons.
+// `client`: immediately with the known fields; after each step with the tokens so far and, in case
+// the client disconnects, the reason "abort"; before the last event with token counts and finish
+// reasons.
 std::unique_ptr<AnswerWriter> WithNotes(std::unique_ptr<AnswerWriter> writer,
                                         std::shared_ptr<ResponseWriter> client, std::string id,
                                         int64_t prompt_tokens);

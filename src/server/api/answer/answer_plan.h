@@ -1,4 +1,4 @@
-// Converts a request's fields to a generation and to the answer that it writes.
+// Converts a request's fields to the plan of a generation and of the answer to write.
 #pragma once
 
 #include <functional>

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// Positive, because some readers accept only positive seeds.
+// Returns a positive seed, because some clients accept only positive ones.
 int64_t RandomReceiptSeed() {
   uint64_t bytes = 0;
   CHECK_EQ(RAND_bytes(reinterpret_cast<unsigned char*>(&bytes), sizeof bytes), 1);

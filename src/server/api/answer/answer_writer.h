@@ -46,8 +46,8 @@ struct AnswerOptions {
   std::shared_ptr<MemoryLease> memory;
   // Adds headers to an answer that is not streamed; may be empty.
   std::function<void(HttpResponse&)> add_headers;
-  // Returns the name of the weights after that many updates (WeightSpan). Empty: the name is not
-  // shown.
+  // Returns the name of the weights after the given number of updates (WeightSpan). Empty: the name
+  // is not shown.
   std::function<std::string(int64_t)> weight_version;
   std::vector<Prompt> prompts;  // not empty
 

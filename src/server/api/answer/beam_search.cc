@@ -139,7 +139,7 @@ class BeamSearchImpl : public BeamSearch {
     return std::static_pointer_cast<BeamSearchImpl>(shared_from_this());
   }
 
-  // Submits every open beam of every prompt that is not done. Finishes if there is none.
+  // Submits all open beams of all unfinished prompts. Finishes the search if there are none.
   void Step() {
     std::vector<Request> requests;
     const auto self = Self();
@@ -295,8 +295,8 @@ class BeamSearchImpl : public BeamSearch {
     if (End() != nullptr) Release();
   }
 
-  // Ends the search, so that nothing more is submitted. Returns the writer, or null if the search
-  // had already ended.
+  // Ends the search: no more beams are submitted. Returns the writer, or null if the search had
+  // already ended.
   std::unique_ptr<AnswerWriter> End() {
     std::unique_ptr<AnswerWriter> answer;
     std::vector<RequestHandle> handles;

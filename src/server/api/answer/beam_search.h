@@ -34,14 +34,14 @@ struct Beam {
 // same number. Equal scores keep their order.
 void StepBeams(std::vector<Beam>& beams, std::span<const TokenLogprobs> next,
                const BeamRequest& request, std::vector<Beam>& completed);
-// Returns the best of the completed beams and of the open ones, which have reached max_tokens; best
-// first.
+// Returns the best beams, best first, of `completed` and of `open`, the beams that have reached
+// max_tokens.
 std::vector<Beam> BestBeams(std::vector<Beam> completed, std::vector<Beam> open,
                             const BeamRequest& request);
 
 // Runs the search for every prompt of the request. A step submits each open beam for one token with
-// 2 x width candidates; the prefix cache keeps the beam's prefix. The writer receives each choice
-// once, at its end. Ownership: like Generation.
+// 2 x width candidates; the prefix cache contains the beam's earlier tokens. The writer receives
+// each choice once, at its end. Ownership: like Generation.
 class BeamSearch : public AbortableRequest, public std::enable_shared_from_this<BeamSearch> {
  public:
   // Starts the search. REQUIRES: called on a worker thread.

@@ -57,7 +57,7 @@ class GenerationImpl : public Generation {
     choices_.reserve(asked_->prompts.size() * static_cast<size_t>(n_));
     for (size_t prompt = 0; prompt < asked_->prompts.size(); ++prompt) {
       const StopRules rules{stops, include_stop_, asked_->sampling[prompt].min_tokens};
-      // The reader itself looks for stop strings, outside reasoning.
+      // With a parser, the reader searches for stop strings, outside of reasoning.
       const bool reads = parsing_ != nullptr;
       const ReasoningParser* const thoughts = reads ? parsing_->reasoning : nullptr;
       const std::string turn = thoughts == nullptr
@@ -89,7 +89,7 @@ class GenerationImpl : public Generation {
     const bool started = active_->Start(asked_->id, weak, [weak] {
       if (const auto generation = weak.lock()) generation->StartNow();
     });
-    // If the request is not submitted yet, only the connection keeps this object alive.
+    // If the request is deferred, only the connection's callbacks keep this object alive.
     if (!started || waits) SetCallbacks(self, *client);
   }
 
@@ -187,7 +187,7 @@ class GenerationImpl : public Generation {
   struct Choice {
     TextStream text;
     std::unique_ptr<RepetitionWatch> repetition;  // null: repetition is not detected
-    std::unique_ptr<AnswerReader> reader;         // null: all text belongs to the answer
+    std::unique_ptr<AnswerReader> reader;         // null: all text is content
     int64_t min_tokens = 0;                       // stop strings that end inside the first
                                                   // min_tokens tokens are ignored
     bool may_think = false;                       // whether a constrained answer may begin with a
@@ -205,7 +205,7 @@ class GenerationImpl : public Generation {
   };
   struct ServerAbort {};
   struct SinkEvent;
-  using Queue = std::vector<SinkEvent>;  // allocates nothing while empty
+  using Queue = std::vector<SinkEvent>;  // unlike a deque, it allocates nothing while empty
   // An event from the engine or the server, queued for a worker.
   struct SinkEvent {
     int prompt = 0;
@@ -235,14 +235,15 @@ class GenerationImpl : public Generation {
 
   // --- Called on the engine's thread and the I/O threads.
 
-  // Statistics that are reported once the client's finish reasons are known.
+  // Statistics that are reported once the finish reasons sent to the client are known.
   struct Uncounted {
     RequestStats stats;
     EngineObserver* observer = nullptr;  // may be null; outlives the engine, as `model_` does
   };
 
   // A stop string or a repetition may still be found in the last tokens of a sequence that the
-  // engine ended at its maximum length. Its statistics are reported after the text has been read.
+  // engine ended at its maximum length. So the sequence's statistics are reported after its text
+  // has been read.
   bool TakeStats(int prompt, const RequestStats& stats, EngineObserver* observer) {
     const auto is_cut = [](const SequenceStats& sequence) {
       return sequence.reason == FinishReason::kLength;
@@ -287,8 +288,8 @@ class GenerationImpl : public Generation {
     Count(prompt, *std::move(uncounted));
   }
 
-  // Queues an event. One that cannot be queued ends the request, because the answer would be wrong
-  // without it.
+  // Queues an event. If that fails, ends the request, because the answer would be wrong without the
+  // event.
   void Post(SinkEvent event) {
     try {
       Enqueue(std::move(event));
@@ -448,7 +449,7 @@ class GenerationImpl : public Generation {
     MutexLock lock(mutex_);
     holding_ = true;
     lock.Unlock();
-    // Checked again, because the client may have caught up before `holding_` was set.
+    // Checks again, because the client may have caught up before `holding_` was set.
     const bool behind = client_->backlogged();
     lock.Lock();
     // If the client has left meanwhile, this worker must release the generation.
@@ -542,8 +543,8 @@ class GenerationImpl : public Generation {
     return AfterThought(constraint, {model_, model_->thought_tokens.get()}, start);
   }
 
-  // Passes the text that may be shown now to the reader, if there is one. A token counts as
-  // reasoning if its text is reasoning. `end`: why the answer has ended; nullopt: it has not.
+  // If there is a reader, passes it the text that may be shown. A token counts as reasoning if its
+  // text is reasoning. `end`: why the answer has ended; nullopt: it has not.
   void ReadText(Choice& choice, std::optional<FinishReason> end = {}) {
     const bool last = end.has_value();
     if (choice.reader == nullptr) return;
@@ -617,7 +618,7 @@ class GenerationImpl : public Generation {
 
   bool LogsOutputs() const { return model_->config.log_requests && model_->config.log_outputs; }
 
-  // Writes one step of a choice: its pending tokens, the text that may be shown now, and its end.
+  // Writes one step of a choice: its pending tokens, the text that may be shown, and its end.
   void WriteStep(size_t index, std::optional<FinishEvent> finish) {
     Choice& choice = choices_[index];
     TextEvent text{static_cast<int>(index), choice.text.Take()};
@@ -759,7 +760,7 @@ class GenerationImpl : public Generation {
   const bool may_stop_;  // whether a stop string or a repetition may end a choice
   const std::shared_ptr<ClientLimits::Ticket> ticket_;
   const std::shared_ptr<const RequestTrace> trace_;
-  const std::unique_ptr<const AnswerParsing> parsing_;  // null: all text belongs to the answer
+  const std::unique_ptr<const AnswerParsing> parsing_;  // null: all text is content
   std::string logged_id_;                               // set with --enable-log-outputs
   std::unique_ptr<AnswerWriter> answer_;
   std::vector<Choice> choices_;
@@ -781,8 +782,8 @@ class GenerationImpl : public Generation {
   bool holding_ GUARDED_BY(mutex_) = false;    // whether the client is behind
   bool cancelled_ GUARDED_BY(mutex_) = false;  // whether further events are dropped
   bool released_ GUARDED_BY(mutex_) = false;   // whether workers are done with the choices
-  bool ending_ GUARDED_BY(mutex_) = false;     // aborted by the operator, which slow clients cannot
-                                               // delay
+  bool ending_ GUARDED_BY(mutex_) = false;     // whether the operator has aborted the request; a
+                                               // slow client does not delay that
 };
 
 }  // namespace

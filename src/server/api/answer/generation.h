@@ -42,7 +42,7 @@ struct GenerationRequest {
   std::shared_ptr<const AdapterUse> adapter;  // null: no adapter
   RepetitionRule repetition;
   std::shared_ptr<const Constraint> constraint;  // constraint for every sequence; may be null
-  std::optional<AnswerParsing> parsing;          // nullopt: all text belongs to the answer
+  std::optional<AnswerParsing> parsing;          // nullopt: all text is content
   bool splits_logprobs = false;                  // whether to fill TextEvent::logprobs
   std::shared_ptr<const RequestTrace> trace;     // null: the request is not traced
   RequestClock clock;                            // started when the request arrived
@@ -50,11 +50,12 @@ struct GenerationRequest {
 
 // Submits the prompts to the engine and passes the engine's tokens, as events, to the writer, on
 // the worker pool. When the client disconnects, the sequences are aborted immediately. Updates for
-// a slow client are merged, so the queue never exceeds the tokens themselves. Ownership: the
-// connection, the engine's sinks and tasks keep it alive until it is over.
+// a slow client are merged, so the queue takes little more memory than the tokens themselves.
+// Ownership: the connection, the engine's sinks and tasks keep this object alive until the request
+// has ended.
 class Generation : public AbortableRequest, public std::enable_shared_from_this<Generation> {
  public:
-  // Submits the prompts before it returns, or later while `active` defers requests. Errors go to
+  // Submits the prompts before it returns or, while `active` defers requests, later. Errors go to
   // `answer`, which writes to `client`. REQUIRES: called on a worker thread.
   static void Start(std::shared_ptr<const ModelContext> model, WorkerPool* pool,
                     std::shared_ptr<ActiveRequests> active, std::shared_ptr<ResponseWriter> client,

@@ -73,8 +73,8 @@ class SlowClient : public ResponseWriter {
   }
 
   std::atomic<bool> behind{false};
-  // Called when the code under test asks whether the client is behind: on_asked before and
-  // on_answered after the result is determined.
+  // Called when the code under test asks whether the client is behind: on_asked before the result
+  // is determined, on_answered after it.
   std::function<void()> on_asked, on_answered;
 
  private:
@@ -87,7 +87,7 @@ struct Heard {
   std::vector<std::vector<int32_t>> deltas;  // tokens of each update
   std::vector<int32_t> tokens;
   size_t most_tokens = 1'000'000;     // an answer with more tokens is too large
-  int32_t token_without_memory = -1;  // writing this token runs out of memory
+  int32_t token_without_memory = -1;  // an allocation fails while this token is written
   std::string failure;
   std::string text, reasoning, calls;  // calls: names and arguments
   std::string finish;
@@ -234,7 +234,8 @@ class ReasonCounter : public EngineObserver {
   std::map<FinishReason, int> counts;
 };
 
-// A stop string may end in the engine's last token: both the client and the metrics see `stop`.
+// A stop string may end in the engine's last token. The client and the metrics must then get the
+// finish reason `stop`.
 TEST_F(GenerationTest, IsCountedWithTheReasonThatItsClientSees) {
   const std::vector<int32_t> tokens =
       model_->tokenizer->Encode("one two", /*add_special_tokens=*/false);

@@ -5,8 +5,9 @@ namespace sluice {
 void KeptMemory::Add(size_t bytes) {
   bytes_ += bytes;
   if (!counts_ || answer_.memory == nullptr || bytes_ <= reserved_) return;
-  // Reserves memory in large steps, so that the lease does not change for every few tokens. The
-  // formatted body needs as much memory as its parts, and twice that while its buffer grows.
+  // Size of the steps in which memory is reserved, so that the lease does not change every few
+  // tokens. The formatted body takes as much memory as its parts, and twice that while its buffer
+  // grows.
   constexpr size_t kStep = size_t{16} << 10;
   const size_t wanted = bytes_ + kStep;
   is_refused_ = !answer_.memory->TryResize(answer_.memory->bytes() + 3 * (wanted - reserved_));

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// JSON has no infinity, so the smallest value is -9999.
+// JSON has no infinity, so -9999 is the smallest value.
 void AppendLogprob(std::string& out, float logprob) {
   json::AppendDouble(out, logprob > -9999.0f ? static_cast<double>(logprob) : -9999.0);
 }
@@ -94,7 +94,8 @@ void LogprobColumns::AddToken(int32_t token, int64_t offset, const TokenLogprobs
     return;
   }
   AppendLogprob(logprobs_, logprobs->logprob);
-  // Two tokens may have the same text. The key then keeps its position and gets the last value.
+  // Two tokens may have the same text. The list then has one entry, at the first position and with
+  // the last value.
   std::vector<std::pair<std::string, float>> entries;
   std::unordered_map<std::string, size_t> places;
   const size_t count = static_cast<size_t>(style_.count) + 1;

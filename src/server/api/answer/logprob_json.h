@@ -22,8 +22,8 @@ struct LogprobStyle {
   bool shows_bytes = true;     // for chats: whether to write each token's bytes
 };
 
-// Returns the text that each token of an answer adds, including special tokens. The bytes of an
-// unfinished character count as "": they belong to the token that completes the character.
+// Returns the text that each token of an answer adds, including special tokens. For a token that
+// ends inside a character, the character's text belongs to the token that completes it.
 class PendingTokens {
  public:
   PendingTokens() = default;
@@ -31,7 +31,7 @@ class PendingTokens {
   PendingTokens(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
 
   std::string Push(const Tokenizer& tokenizer, int32_t token);
-  // Returns the text that Push(token) would return now. Changes nothing.
+  // Returns the text that Push(token) would return, but changes nothing.
   std::string TextOf(const Tokenizer& tokenizer, int32_t token) const;
 
  private:
@@ -42,8 +42,7 @@ class PendingTokens {
 std::vector<std::pair<int32_t, float>> ChosenAndTop(const TokenLogprobs& logprobs, size_t count);
 
 // Returns, for each token of a prompt, the offset in `shown` at which its text begins, in
-// characters. Tokens that are missing from `shown`, such as one that begins every prompt, have no
-// width.
+// characters. Tokens without text in `shown`, such as a begin-of-text token, have no width.
 std::vector<int64_t> PromptOffsets(const Tokenizer& tokenizer, std::span<const int32_t> prompt,
                                    std::string_view shown);
 

@@ -48,7 +48,7 @@ TEST(PromptOffsetsTest, CountsWhatIsShown) {
   std::vector<int64_t> plain = PromptOffsets(tokenizer, tokens, text);
   EXPECT_EQ(plain.front(), 0);
   EXPECT_EQ(plain.back(), 9) << "the last character has four tokens";
-  // A special token that is missing from the text has no width; one that is present does.
+  // A special token has a width only if the shown text contains it.
   tokens.insert(tokens.begin(), 510);
   std::vector<int64_t> offsets = PromptOffsets(tokenizer, tokens, text);
   EXPECT_EQ(std::vector<int64_t>(offsets.begin() + 1, offsets.end()), plain);

@@ -95,7 +95,7 @@ ApiStatus PlanCalls(const ToolFields& tools, const json::Value& list, AnswerPlan
   parsing.choice = tools.choice;
   parsing.first_call_only = !tools.parallel;
   if (!IsConstrained(tools, list, grammar, model.config)) return {};
-  // Text under its own constraint contains no calls.
+  // If the request has its own constraint, the text contains no calls.
   if (tools.choice == ToolChoice::kAuto && plan.constraint) return {};
   API_ASSIGN_OR_RETURN(const std::vector<CallableTool> callable,
                        CallableTools(tools, list, grammar, model.config));
@@ -125,8 +125,8 @@ ApiStatus PlanCalls(const ToolFields& tools, const json::Value& list, AnswerPlan
   return {};
 }
 
-// Whether the constraint rules out calls: text that must follow a schema or an expression is never
-// a call, although it may look like one.
+// Whether the constraint rules out calls: text that must match a schema or a regex is never a call,
+// although it may look like one.
 bool AdmitsNoCall(const ConstraintSpec& spec) {
   if (spec.kind == ConstraintKind::kJsonSchema) return spec.text != json::Write(AnyObject());
   return spec.kind == ConstraintKind::kRegex;

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// Every byte is a token; the last token is the end.
+// Every byte is a token; the last token is the end token.
 Vocabulary ByteVocabulary() {
   Vocabulary vocabulary;
   for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));

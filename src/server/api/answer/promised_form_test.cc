@@ -39,7 +39,8 @@ std::vector<Form> Forms() {
           {{ConstraintKind::kJsonSchema, schema, /*any_whitespace=*/false}, objects}};
 }
 
-// Characters, the parser's marks, parts of these marks, and marks with text around them.
+// Returns a vocabulary of characters, the parser's marks, parts of these marks, and marks with text
+// around them.
 Vocabulary VocabularyFor(const ReasoningFormat& format) {
   std::set<std::string> tokens = {"<|end|>", "<|start|>assistant", "<|call|>", "<|message|>",
                                   "<tool_call>"};

@@ -1,4 +1,4 @@
-// Incremental detokenization of one sequence. Returns complete characters, and withholds those that
+// Incremental detokenization of one sequence. Returns complete characters, but withholds text that
 // may begin a stop string.
 #pragma once
 

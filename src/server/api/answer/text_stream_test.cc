@@ -14,7 +14,7 @@ const Tokenizer& TestTokenizer() {
 }
 
 struct Shown {
-  std::vector<std::string> pieces;  // after each token
+  std::vector<std::string> pieces;  // new text after each token
   std::string text;
   std::optional<std::string> stop;
 };
@@ -107,7 +107,7 @@ TEST(TextStreamTest, HoldsBackWhatCouldBecomeAStop) {
   const std::vector<int32_t> tokens = {64, 65, 66, 67, 68};  // "abcde"
   const Shown shown = Show(tokens, {{"xyz"}, false, 0});
   EXPECT_EQ(shown.pieces, (std::vector<std::string>{"", "", "a", "b", "c", "de"}));
-  // A stop string that is included in the output need not be withheld.
+  // A stop string that is included in the output does not have to be withheld.
   EXPECT_EQ(Show(tokens, {{"xyz"}, true, 0}).pieces[0], "a");
   // Characters count, not bytes.
   const Shown wide = Show(Tokens("\u00E9\u00E9\u00E9"), {{"\u00E9x"}, false, 0});

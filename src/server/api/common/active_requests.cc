@@ -28,7 +28,7 @@ bool ActiveRequests::Start(const std::string& id, std::weak_ptr<AbortableRequest
     const MutexLock lock(mutex_);
     last_change_ = std::chrono::steady_clock::now();
     if (paused_) {
-      // Drops requests whose clients have disconnected since.
+      // Drops deferred requests whose clients have disconnected.
       std::erase_if(held_, [](const Held& held) { return held.entry.request.expired(); });
       held_.push_back({{id, std::move(request)}, std::move(start)});
       on_held = on_held_;
@@ -64,7 +64,8 @@ void ActiveRequests::Remove(const AbortableRequest* request) {
 
 std::vector<std::shared_ptr<AbortableRequest>> ActiveRequests::Named(
     const std::vector<std::string>& ids) const {
-  const IdSet wanted(ids.begin(), ids.end());  // hashed, because the list may be as long as a body
+  const IdSet wanted(ids.begin(), ids.end());  // a hash set, because the list may be as long as a
+                                               // request body
   std::vector<std::shared_ptr<AbortableRequest>> result;
   const MutexLock lock(mutex_);
   const auto take = [&](const Entry& entry) {

@@ -21,7 +21,7 @@ struct PromptEvent {
   PromptResult result;
 };
 
-// Events about one choice carry its index: index of the prompt x n + index of the sequence.
+// Events about one choice carry its index: prompt index * n + sequence index.
 
 // New tokens of a choice. Their text may follow later, or not at all if they end the choice.
 struct TokensEvent {
@@ -36,7 +36,7 @@ struct TokensEvent {
 struct TextEvent {
   int choice = 0;
   std::string text;
-  bool is_break = false;  // whether it is a line break between two messages of the model
+  bool is_break = false;  // whether the text is a line break between two messages of the model
   // With GenerationRequest::splits_logprobs: logprobs of the content's tokens.
   std::vector<TokenLogprobs> logprobs = {};
 };
@@ -85,7 +85,7 @@ struct FinishEvent {
 // Returns "stop", "tool_calls", "length", "abort", "error" or "repetition".
 std::string_view FinishReasonName(const FinishEvent& finish);
 
-// A stream has had nothing to send for --sse-keep-alive-interval.
+// Sent when a stream has had nothing to send for --sse-keep-alive-interval.
 struct KeepAliveEvent {};
 
 // The last event of a complete answer.

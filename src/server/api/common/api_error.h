@@ -23,7 +23,7 @@ struct ApiError {
   std::optional<std::string> param;
   // If not empty, the whole body is {"detail": ...}, as from vLLM's web framework.
   std::string detail;
-  int64_t retry_after = 1;  // in seconds; for 429 and 503
+  int64_t retry_after = 1;  // the header Retry-After in seconds; for 429 and 503
 };
 
 template <typename T>
@@ -48,7 +48,7 @@ ApiError AnswerTooLarge(uint64_t bytes);
 ApiError ServiceUnavailable(std::string message);
 constexpr const char* kServerIsShuttingDown = "The server is shutting down.";
 
-// 413 or 503 for a request whose `bytes` exceed the memory for requests.
+// 413 or 503 for a request whose `bytes` do not fit into the memory for requests.
 ApiError MemoryRefused(const RequestMemory& memory, uint64_t bytes);
 // 503: the system is out of memory.
 ApiError OutOfMemory();
@@ -69,7 +69,7 @@ std::string ErrorBody(const ApiError& error, bool spaced = false);
 // {"object":"error","message":…,"type":…,"param":…, "code":…}.
 HttpResponse ErrorResponse(const ApiError& error, ApiDialect dialect = ApiDialect::kSluice);
 // Returns {"type":"error","error":{"type":…,"message":…}}, the shape of Anthropic's API. The status
-// determines the type; with kVllm it is vLLM's.
+// determines the type; with kVllm it is the type that vLLM uses.
 std::string AnthropicErrorBody(const ApiError& error, ApiDialect dialect);
 // Returns the response with AnthropicErrorBody(). With kVllm, an error about a field of the request
 // body has the shape of ErrorResponse() instead, with `param`, as in vLLM.

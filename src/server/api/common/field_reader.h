@@ -95,7 +95,7 @@ class FieldReader {
     field = std::move(value);
     return true;
   }
-  // Checks a member whose value has no effect.
+  // Checks the type of a member whose value has no effect.
   template <typename T>
   void Check(std::string_view name, const FieldRule& rule = {}) {
     T ignored{};

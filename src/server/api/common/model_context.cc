@@ -29,8 +29,8 @@ uint32_t Hash(std::string_view text) {
 constexpr int kConstraintThreads = 2;
 constexpr size_t kConstraintCacheBytes = size_t{512} << 20;
 
-// Returns the vocabulary for constraints. Each of the model's end tokens ends an answer, so none is
-// text.
+// Returns the vocabulary for constraints. Each of the model's end tokens ends an answer, so none of
+// them counts as text.
 Vocabulary VocabularyOf(const ModelContext& context) {
   Vocabulary vocabulary;
   vocabulary.size = static_cast<int32_t>(context.vocab_size);
@@ -75,7 +75,8 @@ int64_t UnixSeconds() {
 }
 
 std::string RandomHex(int digits) {
-  // Uses a cryptographic generator: with others, some numbers reveal the rest.
+  // Uses a cryptographic generator: the numbers of other generators can be predicted from earlier
+  // ones.
   std::array<unsigned char, 32> bytes{};
   CHECK(digits <= 2 * std::ssize(bytes) &&
             RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1,

@@ -32,8 +32,8 @@ tl::unexpected<ApiError> Malformed(std::string message, std::optional<std::strin
   return tl::unexpected<ApiError>(std::move(error));
 }
 
-// Returns the error for `text`, which the parser refused. `fault`: the offset where it stopped;
-// npos if unknown.
+// Returns the error for `text`, which the parser refused. `fault`: the offset where the parser
+// stopped; npos if unknown.
 tl::unexpected<ApiError> FaultOf(std::string_view text, const Error& refusal, size_t fault) {
   if (!IsValidUtf8(text)) return Unreadable();
   if (refusal.code == ErrorCode::kUnsupported) return BadRequest(refusal.message);

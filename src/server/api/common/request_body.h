@@ -11,7 +11,8 @@ namespace sluice {
 
 // Checks the content type and parses the body; an empty body is null. Errors: 400; if the text is
 // not JSON, `param` is "body.N", with the index N of the offending character, as in vLLM. 413 or
-// 503 if the memory for it is refused; the reservation also covers what handlers derive from it.
+// 503 if the memory for the value is refused; the reservation also covers what handlers derive from
+// it.
 ApiResult<json::Value> ParseRequestBody(const HttpRequest& request);
 
 // Only parses `text`, which is UTF-8 without a byte order mark. Limits the depth and the number of

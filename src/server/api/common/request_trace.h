@@ -16,9 +16,9 @@ namespace sluice {
 // immutable.
 class RequestTrace {
  public:
-  // Returns null without an exporter, or if the client's trace is not sampled. The spans begin now
-  // and continue the trace in the headers `traceparent` and `tracestate`. `model`: the model's name
-  // in answers.
+  // Returns null without an exporter, or if the client's trace is not sampled. The spans begin with
+  // this call and continue the trace in the headers `traceparent` and `tracestate`. `model`: the
+  // model's name in answers.
   static std::shared_ptr<const RequestTrace> Begin(std::shared_ptr<SpanExporter> exporter,
                                                    const HttpRequest& request, std::string id,
                                                    std::string model, int n,

@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Returns a page with a Content-Security-Policy that restricts it to this server: it loads from,
-// connects to and is framed by no other origin, and inline code is not executed.
+// Returns a page with a Content-Security-Policy that restricts it to this server: it can only load
+// from and connect to this server, other origins cannot frame it, and inline code is not executed.
 HttpResponse HtmlResponse(std::string page);
 
 // Returns `file`, or 304 if `request` states that the client has it. Browsers cache the file and
