@@ -51,8 +51,8 @@ struct WorkerRequest {
 };
 
 // If the body contains images, runs `next` as a long task, because a small file may contain a large
-// image. Images given by URL are fetched first, without a worker. Returns false if the caller
-// should continue itself.
+// image. Images given by URL are fetched first, without a worker. Returns false if the caller must
+// run `next` itself.
 bool DeferImages(ApiContext& api, const std::shared_ptr<WorkerRequest>& work,
                  std::function<void()> next) {
   constexpr size_t kLong = WorkerPool::kLongBytes + 1;

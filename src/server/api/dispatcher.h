@@ -40,7 +40,7 @@ class Dispatcher : public HttpHandler {
     api_.download_done = done_bytes;
     api_.download_total = total_bytes;
   }
-  // Makes /ready answer 503, so that requests go elsewhere.
+  // Makes /ready answer 503, so that clients send requests elsewhere.
   void BeginLeaving();
   // Answers new requests, and those that /pause has deferred, with 503.
   void BeginDrain();

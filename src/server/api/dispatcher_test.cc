@@ -91,8 +91,8 @@ class DispatcherTest : public ::testing::Test {
   std::unique_ptr<Dispatcher> dispatcher_;
 };
 
-// A client that has its answer can send the next request immediately, however low the limit of
-// pending requests.
+// A client that has its answer can send the next request immediately, even if the limit of pending
+// requests is one.
 TEST_F(DispatcherTest, ARequestIsNoLongerPendingOnceItsAnswerIsComplete) {
   ServerConfig config;
   config.max_pending_requests = 1;

@@ -385,7 +385,8 @@ TEST(ChatRequestTest, NamesWhatIsWrong) {
   };
   for (const Refusal& test : cases)
     ExpectRefused(ReadChatRequest(Parse(test.body), ServerConfig{}, true), test);
-  // The error does not suggest flags: they would not help a model without tools.
+  // The error does not suggest flags, because they would not help: the model does not support
+  // tools.
   const auto in_vain = ReadChatRequest(Parse("{" MESSAGES "," TOOLS "}"), ServerConfig{}, false);
   ASSERT_FALSE(in_vain);
   EXPECT_EQ(in_vain.error().status, 400);
@@ -489,7 +490,7 @@ TEST(RequestDecodingTest, AllowedToolsAreThoseTheModelKnows) {
   }
 }
 
-// For any body, decoding ends in a request or an error in the OpenAI shape.
+// Decoding any body returns a request, or an error in OpenAI's shape.
 TEST(RequestFuzzTest, MutatedBodies) {
   const std::string seeds[] = {
       R"({"model":"m","prompt":["a",[1,2]],"max_tokens":8,"temperature":0.5,"stop":["x"],"logit_bias":{"1":2},"n":2})",

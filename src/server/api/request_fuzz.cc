@@ -22,7 +22,7 @@ void CheckError(const ApiError& error) {
   }
 }
 
-// Checks items, the messages made from them, and the names of tools in namespaces.
+// Checks a response's items, the messages made from them, and the names of tools in namespaces.
 void CheckResponses(const json::Value& body, const ServerConfig& config) {
   const auto request = ReadResponsesRequest(body, config);
   if (!request) return CheckError(request.error());

@@ -22,8 +22,8 @@ using JsonArray = json::Value::Array;
 constexpr FieldRule kNeeded{.required = true};
 constexpr FieldRule kMayBeNull{.nullable = true};
 
-// Claude Code's first block of `system` contains a value that changes with every request. If it
-// were in the prompt, no prefix would ever be found in the cache.
+// Claude Code's first block of `system` contains a value that changes with every request. If the
+// block were in the prompt, no cached prefix would ever match.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header";
 
 json::Value TextPart(std::string text) {

@@ -85,7 +85,7 @@ TEST(MessagesRequestTest, CallsAndTheirResults) {
                R"({"type":"tool_use","id":"t1","name":"f","input":{"a":[1,{"b":"\""}]}}]})"),
       R"([{"role":"assistant","content":"Looking.","tool_calls":[{"id":"t1","type":"function",)"
       R"("function":{"name":"f","arguments":"{\"a\":[1,{\"b\":\"\\\"\"}]}"}}]}])");
-  // Inputs that are not an object, null, or absent.
+  // Inputs that are absent, null, or not an object.
   for (const auto& [input, arguments] :
        {std::pair(R"(,"input":"{\"a")", R"("{\"a")"), std::pair(R"(,"input":null)", R"("")"),
         std::pair("", R"("")")}) {
@@ -234,7 +234,7 @@ TEST(MessagesRequestTest, WrongFieldsAreNamed) {
   EXPECT_FALSE(ChatBodyOf(json::Value(5), {}, MessagesEndpoint::kMessages));
 }
 
-// Each message is appended once, however many there are.
+// Each message is appended once, so the work is linear in the number of messages.
 TEST(MessagesRequestTest, ManySystemMessagesCostWorkInProportion) {
   std::string messages = kHello;
   for (int i = 0; i < 50000; ++i) messages += R"(,{"role":"system","content":"0123456789"})";

@@ -24,7 +24,8 @@ std::string_view StopReason(const FinishEvent& finish, bool has_called) {
 }
 
 // Clients read the input of a call as an object. If the input was cut off or is not an object, an
-// empty object is sent instead of incomplete arguments. A stream has already sent its text.
+// empty object is sent instead of incomplete arguments. In a stream, the arguments have already
+// been sent as they were.
 std::string_view InputOf(std::string_view arguments) {
   const Result<json::Value> parsed = json::Parse(arguments);
   return parsed && parsed->is_object() ? arguments : "{}";
@@ -48,7 +49,7 @@ class MessagesWriter : public AnswerWriter {
   enum class Kind { kText, kThinking, kToolUse };
   struct Block {
     Kind kind;
-    int call = 0;  // used by kToolUse, like the next two
+    int call = 0;  // for kToolUse, like the next two members
     std::string id = {};
     std::string name = {};
     std::string text = {};  // used for an answer that is not streamed
@@ -183,7 +184,7 @@ class MessagesWriter : public AnswerWriter {
     AppendEvent("content_block_delta", fmt::format(R"({}}},"index":{})", members, index_));
   }
 
-  // Returns the JSON from the id to the content.
+  // Returns the JSON of the message from its id up to its content.
   std::string Head() const {
     std::string out = R"({"id":)";
     json::AppendString(out, options_.id);

@@ -47,7 +47,7 @@ ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConf
   reader.Read("top_logprobs", top_logprobs);
   if (logprobs) sampling.logprobs = top_logprobs.value_or(0);
   reader.Read("logprob_token_ids", sampling.logprob_token_ids, {.within_int64 = true});
-  // As in vLLM, an echo includes the logprobs of its prompt.
+  // As in vLLM, an echoed prompt comes with its logprobs.
   if (request.echo && !sampling.prompt_logprobs && !sampling.stream)
     sampling.prompt_logprobs = top_logprobs.value_or(0);
   reader.Read("max_tokens", sampling.max_tokens);
@@ -99,7 +99,8 @@ ApiResult<BatchChatRequest> ReadBatchChatRequest(const json::Value& body,
   }
   if (IsTruthy(body.Find("tools")))
     return BadParameter("Batch chat completions do not support `tools`.", "tools");
-  // Reads the rest as a chat request with the first conversation. A batch is never streamed.
+  // Reads the other fields as a chat request with the first conversation. A batch is never
+  // streamed.
   json::Value first{json::Value::Object{}};
   for (const auto& [key, value] : body.as_object()) {
     if (key != "messages" && key != "stream" && key != "stream_options")

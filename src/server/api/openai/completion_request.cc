@@ -37,7 +37,7 @@ void ReadPrompt(FieldReader& reader, CompletionRequest& request) {
       std::vector<int64_t> ids(elements.size());
       for (size_t j = 0; j < elements.size(); ++j) {
         if (ReadValue(elements[j], id_rule, ids[j])) continue;
-        // As in vLLM, the first error is the one of reading the list as token ids.
+        // As in vLLM, the first error is that the list does not consist of token ids.
         reader.Add("prompt.0", kTokenId, list[0]);
         return reader.Add(fmt::format("prompt.{}.{}", i, j), kTokenId, elements[j]);
       }

@@ -15,8 +15,8 @@ namespace {
 
 using Type = DecisionQuestion::Type;
 
-// Writes `value` like Python's json.dumps, as other servers show it to models. The parser limits
-// the depth of a body, and therefore of this recursion.
+// Writes `value` like Python's json.dumps, so that models see the same text as on other servers.
+// The parser limits the depth of a body, and therefore of this recursion.
 void AppendPythonJson(std::string& out, const json::Value& value) {
   if (value.is_string()) return json::AppendAsciiString(out, value.as_string());
   if (value.is_array()) {

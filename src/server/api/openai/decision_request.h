@@ -16,7 +16,7 @@ namespace sluice {
 struct DecisionOption {
   std::string name;
   std::string description;  // "": none
-  bool is_bool = false;     // whether the name stands for true or false
+  bool is_bool = false;     // whether the name represents true or false
 };
 
 struct DecisionQuestion {

@@ -26,8 +26,8 @@ struct DecisionOdds {
 
 DecisionOdds OddsOf(const DecisionRead& read, size_t num_options);
 
-// Returns a factory for a writer that answers once all questions are read. REQUIRES: the answer has
-// one prompt for each question, in the request's order. The logprobs of the first token after a
+// Returns a factory for a writer that answers once all questions have results. REQUIRES: the answer
+// has one prompt for each question, in the request's order. The logprobs of the first token after a
 // prompt are the logprobs of the question's labels.
 std::function<WriterFactory> MakeDecisionWriter(DecisionRequest request);
 

@@ -72,7 +72,8 @@ bool OpenAiWriter::tells_times() const {
 void OpenAiWriter::StartStream() {
   if (streaming_) return;
   client_->StartStream(EventStreamHead());
-  streaming_ = true;  // Set only now, because an earlier error is sent as a separate response.
+  streaming_ = true;  // set only at the first chunk, because an error before it is sent as a
+                      // separate response
 }
 
 void OpenAiWriter::SendChunk(std::string_view content) {

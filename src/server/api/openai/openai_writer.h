@@ -40,7 +40,7 @@ class OpenAiWriter : public AnswerWriter {
   };
 
   struct Format {
-    // The value of "object" in the JSON. If "", the member is omitted and the id is called
+    // The value of "object" in the JSON. If "", the member is omitted and the id's key is
     // request_id.
     std::string_view object;
     bool repeats_prompt = false;   // whether each choice includes its prompt
@@ -76,7 +76,8 @@ class OpenAiWriter : public AnswerWriter {
   void AppendPromptResult(std::string& out, int prompt) const;
   // Appends the member "simulated" of the usage, if answers are simulated.
   void AppendSimulated(std::string& out) const;
-  // Appends `,"usage":…` of a stream's last chunk. `created_cache` follows the cached tokens.
+  // Appends `,"usage":…` of a stream's last chunk. `created_cache` is written after the cached
+  // tokens.
   void AppendStreamUsage(std::string& out, const UsageEvent& usage,
                          std::string_view created_cache) const;
   // Appends `,"metrics":…` of a stream's last chunk, if the answer includes its latencies.

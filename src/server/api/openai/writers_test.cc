@@ -1,5 +1,5 @@
-// The exact bytes that each writer produces from the same events: clients rely on the order of
-// fields.
+// Tests the exact bytes that each writer produces from the same events, because clients rely on the
+// order of fields.
 #include <memory>
 #include <string>
 #include <utility>

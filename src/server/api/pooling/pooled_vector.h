@@ -25,8 +25,8 @@ void FinishVector(const PoolingConfig& config, const PoolingFields& fields,
 // 500 if a number is NaN or infinite, which JSON cannot express.
 ApiStatus CheckFinite(const std::vector<std::vector<float>>& vectors);
 
-// Appends [0.5,…], each number in the shortest form that parses to the same F32, or a Base64
-// string.
+// Appends a list such as [0.5,…], with each number in the shortest form that parses to the same
+// F32, or a Base64 string.
 void AppendVector(std::string& out, std::span<const float> vector, const PoolingFields& fields);
 void AppendNumbers(std::string& out, std::span<const float> numbers);
 

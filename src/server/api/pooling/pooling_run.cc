@@ -12,7 +12,8 @@
 namespace sluice {
 namespace {
 
-// Ownership: the connection, the engine's sinks and tasks keep it alive until it is over.
+// Ownership: the connection, the engine's sinks and tasks keep this object alive until the request
+// has ended.
 class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<PoolingRun> {
  public:
   PoolingRun(const RouteCall& call, PoolingJob job, PoolingAnswer answer)
@@ -215,7 +216,7 @@ ApiStatus StartPooling(const RouteCall& call, PoolingJob job, PoolingAnswer answ
   const auto memory = call.request.memory;
   std::make_shared<PoolingRun>(
       call, std::move(job),
-      // Captures the lease, which is kept until the answer is made.
+      // Captures the lease to keep it until the answer is made.
       [memory, answer = std::move(answer)](std::vector<std::vector<float>> vectors) {
         return answer(std::move(vectors));
       })

@@ -154,7 +154,8 @@ Read FromForeignSchema(const json::Value& value, std::string place) {
   return FromSchemaOrText(schema, std::move(place));
 }
 
-// A type of response_format that OpenAI does not have, and the member that contains its constraint.
+// A type of response_format that OpenAI does not have, and the members that may contain its
+// constraint.
 struct ForeignFormat {
   std::string_view type;
   std::string_view kind;             // as in FromKind
@@ -276,7 +277,7 @@ constexpr ForeignField kForeignFields[] = {
     {"regex", "regex"},             // SGLang
     {"regex_pattern", "regex"},     // TabbyAPI
     {"ebnf", "grammar"},            // SGLang
-    {"grammar", "grammar"},         // llama.cpp; in TGI and mistral.rs an object with type and
+    {"grammar", "grammar"},         // llama.cpp; TGI and mistral.rs, as an object with type and
                                     // value
     {"grammar_string", "grammar"},  // TabbyAPI
     {"structural_tag", "structural_tag"},   // SGLang, vLLM 0.8

@@ -16,11 +16,11 @@ namespace sluice {
 struct RequestedConstraint {
   ConstraintSpec spec;
   std::string place;                 // place of the constraint in the request, for error messages
-  std::optional<std::string> param;  // the `param` of these errors
+  std::optional<std::string> param;  // the `param` of errors about the constraint
 };
 
 // Reads `response_format`, `structured_outputs`, and the fields with which other servers and older
-// versions of vLLM request the same (docs/compatibility.md). nullopt: the answer is free text.
+// versions of vLLM request constraints (docs/compatibility.md). nullopt: the answer is free text.
 // Errors: 400 for more than one constraint, for a constraint of the wrong type, and for an invalid
 // JSON schema; with `strict`, also for a schema that cannot be enforced. REQUIRES: `body` is an
 // object.

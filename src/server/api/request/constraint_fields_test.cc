@@ -18,7 +18,7 @@ json::Value ParsedBody(const std::string& text) {
 struct Spelling {
   std::string fields;
   ConstraintKind kind;
-  std::string text;  // a part of the constraint that is compiled
+  std::string text;  // text that the compiled constraint must contain
   std::string place;
 };
 

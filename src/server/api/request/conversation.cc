@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-// vLLM tries one type of message after another and reports the errors of the first type first.
-// Clients find that type's name in `param`.
+// vLLM tries one type of message after another, and the first type's errors come first in its
+// report. Clients find that type's name in `param`.
 constexpr std::string_view kFirstMessageType = "ChatCompletionDeveloperMessageParam";
 constexpr std::string_view kCallType = "ChatCompletionMessageFunctionToolCallParam";
 

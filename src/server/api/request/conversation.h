@@ -25,8 +25,8 @@ struct ConversationFields {
   // The name of a field in the request that would change how images are read, which only options
   // may do; "": none.
   std::string image_settings;
-  // Whether parts have a member kPlaceOfPart, which states where the part is in the request of
-  // another API.
+  // Whether parts have a member kPlaceOfPart, which states the part's place in the original request
+  // of another API.
   bool own_places = false;
 };
 
@@ -52,8 +52,8 @@ std::optional<std::string> ReplayedArguments(const json::Value* given);
 
 // Renders `messages` with all other fields of `conversation` for the model of `call`. Ends early
 // when the client leaves or the server shuts down. Errors: 400 if there is no template, if the
-// template raises or reaches a limit, or if a message contains anything but text and images; those
-// of ReadImages; 503 at shutdown.
+// template fails or reaches a limit, or if a message contains anything but text and images; 503 at
+// shutdown; the errors of ReadImages.
 ApiResult<RenderedConversation> RenderConversation(const RouteCall& call,
                                                    const ConversationFields& conversation,
                                                    const json::Value& messages);

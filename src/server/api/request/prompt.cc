@@ -38,7 +38,7 @@ void Truncate(std::vector<int32_t>& tokens, int64_t length, const std::string& s
   }
 }
 
-// Encodes and truncates a text, as in vLLM on the left, for pooling models on the right. Keeps the
+// Encodes and truncates a text, on the left as in vLLM, for pooling models on the right. Keeps the
 // special tokens that the tokenizer puts around it.
 ApiResult<std::vector<int32_t>> EncodeTruncated(const ModelContext& model, std::string_view text,
                                                 bool add_special_tokens, int64_t length) {
@@ -100,7 +100,7 @@ ApiStatus CheckCharacters(std::string_view text, const ModelContext& model) {
 
 ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,
                                  const SamplingFields& fields, const ModelContext& model) {
-  // A body cannot contain such text, but a template can produce it.
+  // A body cannot contain invalid UTF-8, but a template can produce it.
   if (!IsValidUtf8(text)) return BadRequest("the prompt is not valid UTF-8");
   Prompt prompt;
   const std::optional<int64_t> kept = KeptOfText(fields, model);

@@ -26,12 +26,12 @@ struct Prompt {
 ApiStatus CheckCharacters(std::string_view text, const ModelContext& model);
 
 // Returns the tokens of `text`. Errors: 400 for a text on which the tokenizer takes too many steps;
-// 503 once `stop`, which is called now and then, returns true because nobody waits for the result.
+// 503 if `stop`, which is called periodically, returns true because nobody waits for the result.
 ApiResult<std::vector<int32_t>> EncodeText(const ModelContext& model, std::string_view text,
                                            bool add_special_tokens,
                                            const std::function<bool()>& stop = nullptr);
 
-// Tokenizes `text`. Errors: those of EncodeText; 400 for text that is empty, not UTF-8, or too
+// Tokenizes `text`. Errors: the errors of EncodeText; 400 for text that is empty, not UTF-8, or too
 // long. Without truncation, text with more than `max_prompt_characters` characters is refused
 // before it is tokenized.
 ApiResult<Prompt> PromptFromText(std::string text, bool add_special_tokens,

@@ -94,7 +94,7 @@ class ImageMemory {
   uint64_t kept_ = 0;
 };
 
-// Names the image in the refusal of a request that is too large.
+// If memory was refused because the request is too large, names the image in the error.
 ApiStatus NameImage(ApiStatus reserved, const std::string& place, std::string_view what) {
   constexpr int kTooLarge = 413;
   if (reserved || reserved.error().status != kTooLarge) return reserved;
@@ -127,7 +127,7 @@ ApiResult<std::string> ReadBytes(const RouteCall& call, const FoundImage& image,
           call.media == nullptr ? FetchedMedia::const_iterator() : call.media->find(*image.url);
       if (call.media != nullptr && fetched != call.media->end()) {
         bytes = fetched->second;
-      } else {  // an image of a stored conversation, whose URL is not in the request
+      } else {  // an image of a stored conversation: its URL is not in the request
         bytes = call.api.fetcher.Fetch(*image.url,
                                        [&](uint64_t more) { return memory.TryReserve(more); });
       }

@@ -25,7 +25,7 @@ class RepetitionWatch {
     return rule.max_size > 0 ? std::make_unique<RepetitionWatch>(rule) : nullptr;
   }
 
-  // Appends `token`. Returns true if it completes the last repetition.
+  // Appends `token`. Returns true if this completes `min_count` repetitions.
   bool Push(int32_t token);
 
  private:

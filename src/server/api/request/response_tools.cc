@@ -156,7 +156,7 @@ void CheckResponseTools(FieldReader& reader) {
 
 ApiStatus RefuseResponseTools(const json::Value& body, const ServerConfig& config) {
   const json::Value::Array& tools = ToolsOf(body.Find("tools"));
-  // vLLM accepts these tools and never calls them.
+  // vLLM accepts these tools but never calls them.
   if (config.dialect != ApiDialect::kVllm) {
     for (size_t i = 0; i < tools.size(); ++i) {
       const ToolKind* kind = FindKind(tools[i]);
@@ -192,7 +192,7 @@ ApiStatus RefuseResponseTools(const json::Value& body, const ServerConfig& confi
   return BadParameter("Tool choice 'function' not found in 'tools' parameter.", "tool_choice");
 }
 
-// The separator is vLLM's.
+// The separator is the same as in vLLM.
 std::string FlatName(std::string_view space, std::string_view name) {
   return space.empty() ? std::string(name) : fmt::format("{}__{}", space, name);
 }

@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Checks the types of `tools` and `tool_choice`. Errors are located at "tools.0…" and
+// Checks the types of `tools` and `tool_choice`. Errors name the locations "tools.0…" and
 // "tool_choice".
 void CheckResponseTools(FieldReader& reader);
 
@@ -21,7 +21,7 @@ void CheckResponseTools(FieldReader& reader);
 // REQUIRES: CheckResponseTools() found no error; `body` is an object.
 ApiStatus RefuseResponseTools(const json::Value& body, const ServerConfig& config);
 
-// Returns the name of a namespaced function in the prompt. `space` may be "".
+// Returns the name that the prompt shows for a function in the namespace `space`, which may be "".
 std::string FlatName(std::string_view space, std::string_view name);
 
 // A function's name in the API.

@@ -1,4 +1,5 @@
-// The fields that completions and chats share: sampling, stop conditions, and what is returned.
+// The fields that completions and chats share: sampling, stop conditions, and contents of the
+// answer.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct SamplingFields {
   bool ignore_eos = false;
   int64_t min_tokens = 0;
   std::optional<int64_t> max_tokens;
-  std::string max_tokens_name = "max_tokens";  // name of the field that max_tokens came from
+  std::string max_tokens_name = "max_tokens";  // name of the field that set max_tokens
   std::optional<int64_t> logprobs;             // number of alternatives; -1: the whole vocabulary
   std::optional<int64_t> prompt_logprobs;
   std::optional<std::vector<int64_t>> logprob_token_ids;  // listed instead of the most likely

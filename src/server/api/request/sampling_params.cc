@@ -165,7 +165,7 @@ ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const Mo
   } else {
     params.temperature = std::max(params.temperature, kSmallestTemperature);
   }
-  // With a list, ResolveTokenRules sets the number of logprobs.
+  // If logprob_token_ids is given, ResolveTokenRules sets the number of logprobs.
   if (fields.logprobs && fields.logprob_token_ids) {
     params.logprobs = 0;
   } else if (fields.logprobs) {

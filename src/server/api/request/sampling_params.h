@@ -15,8 +15,8 @@ namespace sluice {
 // Returns all settings except max_tokens.
 ApiResult<SamplingParams> ResolveSampling(const SamplingFields& fields, const ModelContext& model);
 
-// Returns the number of tokens that may follow a prompt of `prompt_tokens`. Also checks min_tokens
-// against it.
+// Returns the number of tokens that may follow a prompt of `prompt_tokens`. Also checks that
+// min_tokens does not exceed it.
 ApiResult<int64_t> ResolveMaxTokens(const SamplingFields& fields, const ModelContext& model,
                                     int64_t prompt_tokens);
 

@@ -1,6 +1,6 @@
 // The tools that the model may call in a request, and whether it must call one. Every API converts
 // its tool choice to ToolFields, and its tools to a chat request's list in
-// ConversationFields::tools. answer_parsing.h applies the choice to the answer.
+// ConversationFields::tools. AnswerParsing (answer_parsing.h) applies the choice to the answer.
 #pragma once
 
 #include <string>
@@ -25,8 +25,8 @@ struct ToolFields {
   bool parallel = true;  // false: an answer contains at most one call
 };
 
-// Makes the checks of a chat request's `tools` and `tool_choice` that vLLM makes before it checks
-// types. REQUIRES: `body` is an object.
+// Checks what vLLM checks in a chat request's `tools` and `tool_choice` before their types.
+// REQUIRES: `body` is an object.
 ApiStatus CheckToolChoice(const json::Value& body);
 
 // Returns a choice of type allowed_tools, {"mode": "auto" or "required", "tools": [...]}, which may

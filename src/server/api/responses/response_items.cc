@@ -272,7 +272,7 @@ ApiStatus AppendItem(const json::Value& item, const std::string& place,
   } else if (TextAt(item, "role") == "assistant") {
     AssistantWithout("content", messages).Set("content", JoinedText(item.Find("content")));
   } else {
-    // Templates know no developer role. As in vLLM, it becomes the system role.
+    // Templates have no developer role. As in vLLM, it becomes the system role.
     const std::string role = TextAt(item, "role");
     messages.emplace_back(
         json::Value::Object{{"role", role == "developer" ? "system" : role},
@@ -297,7 +297,7 @@ void CheckInput(FieldReader& reader, const json::Value& input) {
       CheckItem(places, input.as_array()[i], fmt::format("input.{}", i));
     if (errors.empty()) return;
   }
-  // As in vLLM, `param` names the whole field. The locations of the errors follow.
+  // As in vLLM, `param` names the whole field; the errors at inner locations are listed after it.
   reader.Add("input", "a string or a list of items", input);
   reader.errors()->insert(reader.errors()->end(), errors.begin(), errors.end());
 }
