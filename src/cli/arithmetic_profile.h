@@ -1,4 +1,4 @@
-// Describes everything that determines the bits of an answer besides weights, tokens and sampling
+// Describes all inputs that determine the bits of an answer, except weights, tokens and sampling
 // parameters.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace sluice::cli {
 // and the options that change values. Machines with equal profiles compute equal bits.
 json::Value ArithmeticProfile(const options::Settings& settings, const EngineInfo& info);
 
-// Names the first member in which two profiles differ: "isa: amx in the receipt, avx512 here"; ""
-// if they are equal.
+// Returns the first difference of two profiles: "isa: amx in the receipt, avx512 here"; "" if they
+// are equal.
 std::string DifferenceOfProfiles(const json::Value& in_receipt, const json::Value& here);
 
 }  // namespace sluice::cli

@@ -17,7 +17,8 @@ struct BatchRequest {
   std::string body;  // JSON text
 };
 
-// kInvalidArgument names the invalid field; even then `custom_id` is set if the line has one.
+// kInvalidArgument names the invalid field. `custom_id` is set even in this case, if the line has
+// one.
 Status ParseBatchRequest(std::string_view line, BatchRequest& request);
 
 // Returns one line of the output, without its line end. `body`: the server's parsed response.

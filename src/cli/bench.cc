@@ -22,7 +22,7 @@ struct Plan {
   int64_t warmups = 0, warmup_prompts = 0;
 };
 
-// Prints the operator times of --profile-ops, including warm-up.
+// Prints the operator times of --profile-ops, including those of the warm-up.
 void PrintOpTimes(const options::Settings& settings, const EngineInfo& info) {
   if (info.op_times == nullptr || settings.Flag("json")) return;
   for (const std::string& line : OpTimeLines(info.op_times->All(), {})) fmt::print("{}\n", line);

@@ -199,7 +199,7 @@ Result<BenchOutcome> RunBenchPlan(const BenchPlan& plan, bool quiet) {
                          [&](int64_t done) { progress.Update(done); }, interrupt.fd()));
   }
   if (plan.profile) {
-    // The profile is fetched even after an interrupt. A second interrupt cancels that.
+    // The profile is fetched even after an interrupt. A second interrupt cancels the fetch.
     interrupt.Clear();
     Profile(plan, "/stop_profile", interrupt.fd());
   }

@@ -201,7 +201,7 @@ Status ReadRangeRatio(const Settings& settings, DatasetOptions& data) {
   return {};
 }
 
-// Images are parts of chat messages.
+// Images can only be parts of chat messages.
 Status CheckSendsChats(const BenchPlan& plan, std::string_view dataset) {
   if (plan.load.api == bench::Api::kChat) return {};
   return Bad(
@@ -402,7 +402,7 @@ Result<std::filesystem::path> TokenizerFolder(const options::Settings& settings,
   return resolved->folder;
 }
 
-// Makes prompts user messages in the model's chat template.
+// Turns prompts into user messages, rendered with the model's chat template.
 Status AddChatTemplate(const std::filesystem::path& folder, BenchPlan& plan) {
   ASSIGN_OR_RETURN(ModelTemplates loaded,
                    ModelTemplates::Load(folder, plan.tokenizer->config(), ""));

@@ -22,7 +22,7 @@ double Median(const std::vector<BatchResult>& runs, Get get) {
   return MedianOf(std::move(values));
 }
 
-// The values in both forms of the report: medians over the runs.
+// The values in the text report and the JSON report: medians over the runs.
 struct Figures {
   double seconds, prefill_seconds, prefill_tokens_per_second, prefill_flops_per_second;
   double decode_tokens_per_second, decode_steps_per_second, decode_bytes_per_second;
@@ -134,7 +134,7 @@ json::Value BenchReport::Json() const {
   object.Set("output_len", json::Value(output_len));
   object.Set("num_runs", json::Value(static_cast<int64_t>(runs.size())));
   if (limits) {
-    // Like the text, omits instruction sets that the machine lacks.
+    // Like the text report, omits instruction sets that the machine lacks.
     const auto set = [&](const char* name, double per_second) {
       if (per_second > 0) object.Set(name, json::Value(per_second));
     };

@@ -1,4 +1,4 @@
-// The results of a benchmark, each together with the machine's limit.
+// The results of a benchmark, each with the corresponding limit of the machine.
 #pragma once
 
 #include <optional>

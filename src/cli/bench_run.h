@@ -42,7 +42,7 @@ struct BatchResult {
 
 class BenchEngine {
  public:
-  // Loads the model of `settings`. Limits that are not given are just large enough for
+  // Loads the model of `settings`. Limits that are not given are set just large enough for
   // `num_sequences` sequences of `tokens` tokens.
   static Result<std::unique_ptr<BenchEngine>> Load(const options::Settings& settings,
                                                    int64_t num_sequences, int64_t tokens);

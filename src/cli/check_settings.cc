@@ -69,7 +69,7 @@ Status CheckModel(const Settings& settings) {
     return {};
   }
   for (const options::Assignment* given : settings.given()) {
-    // A model named in a file is only a default.
+    // A model in the configuration file is only a default, so it does not count.
     if (given->option->name != "model" || given->source != options::Source::kFlag ||
         given->words[0] == settings.positionals()[0]) {
       continue;

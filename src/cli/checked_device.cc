@@ -42,7 +42,7 @@ void WriteReportSoFar(const options::Settings& settings, const json::Value& valu
   const auto file = settings.Text("report-json");
   std::error_code error;
   if (!file) return;
-  // Does not follow links, because /dev/stdout is one.
+  // Does not follow links, because /dev/stdout is a link.
   const fs::file_type type = fs::symlink_status(*file, error).type();
   if (type != fs::file_type::not_found && type != fs::file_type::regular) return;
   const std::string unfinished = *file + ".partial";

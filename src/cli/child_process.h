@@ -16,8 +16,8 @@ std::string FindInPath(const std::string& name);
 
 // How to start a child, besides its command line.
 struct ChildOptions {
-  int input = -1;  // descriptor for its standard input; -1: empty
-  // Variables added to the child's environment, which is otherwise this process's without its
+  int input = -1;  // descriptor for the child's standard input; -1: the input is empty
+  // Variables added to the child's environment. The rest is this process's environment without
   // secrets (rank_secrets.h).
   std::map<std::string, std::string> variables = {};
 };

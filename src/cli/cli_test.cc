@@ -230,7 +230,7 @@ TEST(Report, FiguresStandBesideTheirBounds) {
   run.decode_seconds = 1;
   run.decode = {.steps = 1, .tokens = 1, .model_seconds = 0.75};
   report.runs = {run};
-  // 16 MB per step, one step per second.
+  // The expected figures: 16 MB per step, one step per second.
   EXPECT_THAT(report.Text(), HasSubstr("0.02 GB/s of weights, 50 % of the read bandwidth"));
   EXPECT_THAT(report.Text(), HasSubstr("host     250.000 ms a step"));
   EXPECT_EQ(report.Json().Find("decode_tokens_per_second")->as_double(), 1);

@@ -18,7 +18,7 @@ inline constexpr int kManyWords = 1 << 20;
 struct Command {
   std::string_view name;       // for example "serve", "bench latency"
   std::string_view arguments;  // for example "MODEL [options]"
-  std::string_view summary;    // one line
+  std::string_view summary;    // one line for the help page
   options::Command bit;
   // Runs the command. Returns the exit code; ExitCode() converts an error.
   Result<int> (*run)(const options::Settings& settings);
@@ -35,7 +35,7 @@ std::string_view SynonymOf(std::string_view word);
 // Names to suggest instead of an unknown command. None of them removes anything.
 std::vector<std::string> SuggestedCommands();
 
-// Each is defined in its own file.
+// Each of these functions is defined in its own file.
 Result<int> RunServe(const options::Settings& settings);
 Result<int> RunChat(const options::Settings& settings);
 Result<int> RunAndChat(const options::Settings& settings);
@@ -77,8 +77,8 @@ Result<int> RunHelp(const std::vector<std::string>& words);
 std::string ShortHelp();
 // Returns the list of all commands.
 std::string LongHelp();
-// Returns help on a command's options that contain `filter`. "": only the most common ones, if
-// there are many; "all": all.
+// Returns help on a command's options that contain `filter`. "": only the most common options, if
+// there are many; "all": all options.
 std::string CommandHelp(const Command& command, std::string_view filter);
 // Lists the two-word commands whose first word is `word`; "" if there are none.
 std::string FamilyHelp(std::string_view word);

@@ -81,7 +81,7 @@ std::string SummaryOf(std::string_view first_word) {
 }
 
 // Puts a backslash before each character in `special`, for text between single quotes in zsh. A
-// quote in `text` closes them, is escaped, and reopens them.
+// single quote in `text` ends the quoting, is escaped, and starts the quoting again.
 std::string QuotedForZsh(std::string_view text, std::string_view special) {
   std::string result;
   for (char c : text) {

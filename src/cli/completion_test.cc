@@ -57,7 +57,7 @@ TEST(OfferedOptions, WhatIsCalledAFileIsCompletedAsOne) {
   }
 }
 
-// The scripts put words, separated by spaces, between single quotes.
+// The scripts put lists of words, separated by spaces, between single quotes.
 TEST(OfferedOptions, WordsNeedNoQuotes) {
   for (const OfferedOption& item : OfferedOptions(options::kAllCommands)) {
     for (const std::string& flag : item.flags)

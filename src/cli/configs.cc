@@ -360,7 +360,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.cpu_isa = ValueOf(settings, "cpu-isa", kIsas);
   if (settings.TextOr("arithmetic") == "portable") config.cpu_isa = kernels::Isa::kPortable;
   config.device = ValueOf(settings, "device", kDevices);
-  // Portable kernels run only on the CPU; a GPU would compute other bits.
+  // Portable kernels run only on the CPU; results of a GPU would have different bits.
   if (config.cpu_isa == kernels::Isa::kPortable && config.device == DeviceChoice::kAuto)
     config.device = DeviceChoice::kCpu;
   config.batch_invariant = settings.Flag("batch-invariant");
@@ -528,7 +528,7 @@ Status AddServeOptions(const options::Settings& settings, EngineConfig& config) 
 }
 
 void AddServeOptions(const options::Settings& settings, ServerConfig& config) {
-  // The engine's configuration reports invalid settings.
+  // Invalid settings are reported when the engine's configuration is made.
   if (const auto simulation = SimulationOf(settings); simulation && simulation->is_given()) {
     config.simulated = SimulatedName(*simulation);
     config.simulate_speed = simulation->speed;

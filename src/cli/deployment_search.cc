@@ -21,7 +21,7 @@ struct Split {
   int tensor_size = 1, num_stages = 1, num_engines = 1;
 };
 
-// Returns all ways to write `count` as a product of powers of two, those with few stages first.
+// Returns all ways to write `count` as a product of powers of two, ways with few stages first.
 std::vector<Split> SplitsOf(int count) {
   std::vector<Split> splits;
   for (int stages = 1; stages <= count; stages *= 2) {

@@ -22,7 +22,8 @@ struct DeploymentQuery {
   ServiceLevel level;
   std::vector<DeviceProfile> devices;                 // devices to try
   int most_devices = 8;                               // maximum number of devices of one kind
-  std::vector<std::string> formats = {""};            // as LoadQuantization::weights; "": as stored
+  std::vector<std::string> formats = {""};            // formats of weights, as in
+                                                      // LoadQuantization::weights; "": as stored
   std::map<std::string, double, std::less<>> prices;  // price per hour, keyed by the device's name
 };
 
@@ -33,13 +34,13 @@ struct Deployment {
   std::string format;  // format of the weights: the scheme's name
   bool has_price = false;
   double price = 0;  // price per hour; if no prices are given, the number of devices
-  double error = 0;  // typical relative error of its times
+  double error = 0;  // typical relative error of the predicted times
   // Times, in seconds. ServiceLevel::share of the requests stay below these times.
   double ttft = 0, tpot = 0;
   double share = 0;  // share of the requests that meet the service level
   double output_per_second = 0;
-  int64_t kv_tokens = 0;     // total of all engines
-  int64_t weight_bytes = 0;  // maximum on a device
+  int64_t kv_tokens = 0;     // tokens of KV cache of all engines
+  int64_t weight_bytes = 0;  // maximum bytes of weights on a device
   // Whether the deployment would still reach the service level if all times were longer by `error`.
   bool is_safe = false;
 
@@ -47,8 +48,9 @@ struct Deployment {
 };
 
 struct DeploymentSearch {
-  // Deployments with a price come first, the cheapest first, then those without a price. For each
-  // device and format, contains only the smallest number of devices that reaches the service level.
+  // Deployments with a price come first, the cheapest first, then those without a price. Contains,
+  // for each device and format, only the deployment with the fewest devices that reaches the
+  // service level.
   std::vector<Deployment> found;
   // Reasons why a device and a format were left out, one line each.
   std::vector<std::string> notes;

@@ -105,7 +105,7 @@ Result<EngineConfig> EngineConfigOf(const Settings& settings, const ModelArgumen
   return config;
 }
 
-// The model's folder, and the names, sizes and modification times of its files.
+// Returns the model's folder, and the names, sizes and modification times of its files.
 std::string FilesOf(const std::filesystem::path& folder) {
   std::set<std::string> files;
   std::error_code ignored;
@@ -202,7 +202,7 @@ class EntryLoader final : public ModelLoader {
   EngineConfig engine_;
   Result<std::string> digest_ = Fail(ErrorCode::kInternal, "not computed yet");
   std::string digest_files_;  // FilesOf() before digest_ was computed
-  // The recording of the last Load(); outlives the engine, which is destroyed before the next one
+  // The recording of the last Load(); outlives the engine, which is destroyed before the next load
   // and before this loader.
   std::shared_ptr<recording::FlightRecorder> recorder_;
 };
@@ -243,7 +243,8 @@ bool ComputesOnDevice(const Settings& settings) {
 }  // namespace
 
 Result<Settings> SettingsOfEntry(const Settings& settings, const ModelEntry& entry) {
-  // The server's API keys apply to models without their own keys. The two are not merged.
+  // The server's API keys apply to models without their own keys. A model's own keys replace the
+  // server's keys.
   const bool has_keys = std::ranges::any_of(
       entry.options, [](const Assignment& own) { return own.option->name == "api-key"; });
   std::vector<Assignment> all;

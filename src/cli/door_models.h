@@ -34,8 +34,8 @@ Result<std::vector<DoorModel>> DoorModelsOf(const options::Settings& settings,
                                             const std::vector<options::ModelEntry>& entries,
                                             const DoorMemory& memory);
 
-// Checks whether each model could be loaded, as far as this is known without its weights. Prints
-// the memory that each takes.
+// Checks whether each model could be loaded, without reading its weights. Prints the memory that
+// each takes.
 Status CheckDoorModels(const options::Settings& settings,
                        const std::vector<options::ModelEntry>& entries, const DoorMemory& memory);
 

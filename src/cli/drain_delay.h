@@ -1,4 +1,4 @@
-// Ends a server that is behind proxies, with --drain-delay.
+// Implements --drain-delay, for servers behind proxies.
 #pragma once
 
 #include <chrono>
@@ -25,10 +25,10 @@ class DrainDelay {
   // Runs the delay. `leave` makes /ready answer 503; `close` refuses new connections. Both are
   // called on this thread. Does nothing if there is no delay, or if it was skipped before.
   void Run(const std::function<void()>& leave, const std::function<void()>& close);
-  // Handles a second signal: Run returns soon, after `close`. Returns false if no delay runs, or if
-  // it was skipped already.
+  // Handles a second signal: makes Run call `close` and return soon. Returns false if no delay
+  // runs, or if it was skipped already.
   bool Skip();
-  // Call when the server has ended: Run returns soon.
+  // Call when the server has ended: makes Run return soon.
   void End();
 
  private:

@@ -110,7 +110,7 @@ EvalRequestOptions RequestOptions(const options::Settings& settings, const Targe
   return options;
 }
 
-// Whether the server can render a chat for the model.
+// Whether the server can render a chat, because the model has a chat template.
 bool HasChatTemplate(const HttpClient& client, const std::string& model) {
   const json::Value message(json::Value::Object{{"role", "user"}, {"content", "1"}});
   const json::Value body(

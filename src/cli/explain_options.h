@@ -10,11 +10,11 @@
 namespace sluice::cli {
 
 struct Explanation {
-  std::string what;       // its name and its other spellings
+  std::string what;       // name of the option, key or variable, and its other spellings
   std::string_view kind;  // for example "option", "environment"
   std::string dialects;   // for example "sluice vllm trtllm"
   std::string effect;     // acts | mapped | no effect | refused
-  std::string text;       // what it does or is mapped to, or the reason
+  std::string text;       // its effect, the option it is mapped to, or the reason
 };
 
 // Returns all explanations, in the order of the tables.

@@ -111,7 +111,8 @@ Result<int> RunFit(const options::Settings& settings) {
                1e3 * run.measured.ttft, 1e3 * predicted.tpot, 1e3 * run.measured.tpot);
   }
   std::ranges::sort(errors);
-  // A good match of the fitted runs does not predict other runs, so the error is at least 5 %.
+  // A good fit does not guarantee good predictions of other runs, so the stated error is at least 5
+  // %.
   if (!errors.empty()) device.error = std::max(0.05, 2 * errors[errors.size() / 2]);
   device.source = fmt::format("sluice fit, {}", fmt::join(sources, "; "));
   device.name = settings.TextOr("fit-name", device.name);

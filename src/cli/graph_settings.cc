@@ -40,8 +40,8 @@ Result<std::vector<int64_t>> SizesOf(std::string_view option, std::string_view k
   return sizes;
 }
 
-// Reads vLLM's words. This program has no graphs of parts of a step (PIECEWISE); it uses graphs of
-// whole steps instead.
+// Reads vLLM's cudagraph_mode. This program has no graphs of parts of a step (PIECEWISE); it uses
+// graphs of whole steps instead.
 Result<bool> RecordsIn(const json::Value& mode) {
   constexpr std::array<std::string_view, 4> kModes = {"PIECEWISE", "FULL", "FULL_DECODE_ONLY",
                                                       "FULL_AND_PIECEWISE"};

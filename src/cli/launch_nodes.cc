@@ -42,12 +42,12 @@ namespace {
 
 using LaunchClock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kAnswerTime(5);  // for receiving a message
+constexpr std::chrono::seconds kAnswerTime(5);  // time limit for receiving a message
 constexpr std::chrono::milliseconds kTimeBetweenTries(200);
 // Time for a daemon to end after its group has ended.
 constexpr std::chrono::seconds kTimeToEndNode(10);
 constexpr const char* kAgentVariable = "SLUICE_LAUNCH_SOCKET";
-constexpr std::chrono::seconds kAgentTime(1);  // for receiving an agent's arguments
+constexpr std::chrono::seconds kAgentTime(1);  // time limit for receiving an agent's arguments
 constexpr size_t kMostAgentBytes = 65536;
 
 struct NodeSettings {
@@ -252,7 +252,7 @@ class NodeDesk {
         new NodeDesk(std::move(socket), std::move(others), std::move(wake)));
   }
 
-  // Tells the machines that the group has ended, and with which exit code.
+  // Notifies the machines that the group has ended, with its exit code.
   void Close(int code) {
     stopping_ = true;
     eventfd_write(wake_.get(), 1);
@@ -331,7 +331,8 @@ class NodeDesk {
 
 Result<int> LaunchAsFirst(const options::Settings& settings, const NodeSettings& node) {
   ASSIGN_OR_RETURN(auto others, WaitForNodes(node));
-  // Uses the address that the other machines see, and therefore the network that leads to them.
+  // Uses the address at which the other machines have reached this one, and therefore the network
+  // between them.
   const std::string own = LocalAddress(others.begin()->second.socket());
   std::vector<std::string> hosts{fmt::format("{}:{}", own, node.ranks_a_node())};
   for (const auto& [number, link] : others)
@@ -399,7 +400,7 @@ class Daemon {
 
   int fd() const { return fd_.get(); }
   int Wait() { return WaitForProcess(std::exchange(process_, 0)); }
-  // Waits some time for it to exit, then kills it.
+  // Waits some time for the daemon to exit, then kills it.
   int End() {
     kill(process_, SIGTERM);
     pollfd polled{fd_.get(), POLLIN, 0};

@@ -26,7 +26,7 @@ namespace {
 
 // Time for the ranks to end after draining.
 constexpr std::chrono::seconds kTimeToEndRanks(75);
-constexpr int kKilled = 128;  // exit codes above this mean signals
+constexpr int kKilled = 128;  // a larger exit code is 128 + a signal
 
 // Returns the words of this process's command line.
 std::vector<std::string> OwnCommand() {
@@ -64,7 +64,8 @@ void SetMpiEnvironment(bool several_machines, const std::string& network) {
       {"OMPI_MCA_btl", several_machines ? "self,vader,tcp" : "self,vader"},
       // Uses shared memory without system calls that containers forbid.
       {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
-      // After a rank ends, rank 0 has 4 seconds to notify its clients.
+      // After a rank has ended, mpirun kills the others after 4 seconds, in which rank 0 notifies
+      // its clients.
       {"OMPI_MCA_odls_base_sigkill_timeout", "4"},
       {"OMPI_MCA_orte_execute_quiet", "1"},
       // Notices an unreachable machine within seconds.
@@ -126,7 +127,7 @@ Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
   };
   const double delay_seconds = *settings.Number("drain-delay");
   const double drain_seconds = *settings.Number("shutdown-timeout");
-  // A second signal ends the delay, a third one the launcher.
+  // A second signal ends the delay; a third one ends the launcher.
   bool may_hurry = delay_seconds > 0;
   const SignalWatcher watcher(
       [&say](int) { say("drain\n"); },

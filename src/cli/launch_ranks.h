@@ -9,8 +9,8 @@
 
 namespace sluice::cli {
 
-// Where ranks run, and this machine's numeric IPv4 address, at which mpirun, its daemons and the
-// ranks listen for each other. They listen at no other address.
+// The machines on which ranks run, and this machine's numeric IPv4 address. mpirun, its daemons and
+// the ranks listen for each other only at this address.
 struct RankPlaces {
   std::string address = "127.0.0.1";
   std::vector<std::string> hosts = {};  // with several machines: "address:ranks" for each
@@ -19,7 +19,7 @@ struct RankPlaces {
 // Starts `num_ranks` processes of this program with the same command line through mpirun, and
 // returns the exit code once they have ended. Rank 0 serves; it drains on SIGTERM and SIGINT, and
 // reloads on SIGHUP. Its standard input is a pipe from this process, so that the ranks end when
-// this process ends, for whatever reason. Secrets are in no command line and no environment
+// this process ends, for whatever reason. Secrets are not passed in command lines or environments
 // (rank_secrets.h). kUnsupported if mpirun is missing. REQUIRES: BlockSignals(kWatched) was called.
 Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
                         const RankPlaces& places = {});

@@ -12,9 +12,9 @@ namespace sluice::cli {
 // Measured in about a second with `num_threads` threads. 0 if the CPU lacks the instructions.
 struct MachineLimits {
   double read_bytes_per_second = 0;
-  double avx512_bf16_flops_per_second = 0;  // dot products of AVX-512
+  double avx512_bf16_flops_per_second = 0;  // measured with dot products of AVX-512
   double amx_bf16_flops_per_second = 0;
-  double neon_bf16_flops_per_second = 0;  // matrix products of NEON
+  double neon_bf16_flops_per_second = 0;  // measured with matrix products of NEON
   double f32_flops_per_second = 0;
 
   // The highest rate at which the CPU multiplies BF16 numbers: by BF16 instructions, or by FP32

@@ -166,7 +166,7 @@ void LoadHistory(LineEditor::State& state) {
   if (!file.empty()) ::history(state.history, &event, H_LOAD, file.c_str());
 }
 
-// Writes to a temporary file first, because an interrupted write would lose the history.
+// Writes to a temporary file first, because an interrupted write to the history file would lose it.
 void SaveHistory(LineEditor::State& state) {
   const std::filesystem::path& file = state.options.history_file;
   if (file.empty() || !state.history_problem.empty()) return;
@@ -189,7 +189,7 @@ LineEditor::LineEditor(LineEditorOptions options) : state_(std::make_unique<Stat
   state.options = std::move(options);
   const char* terminal = std::getenv("TERM");
   state.marks = terminal != nullptr && std::string_view(terminal) != "dumb";
-  // \1 encloses sequences that take no columns.
+  // libedit expects \1 around escape sequences, which take no columns.
   const auto bold = [&](const std::string& text) {
     return state.options.colors ? "\1\x1b[1m\1" + text + "\1\x1b[0m\1" : text;
   };
