@@ -70,8 +70,8 @@ void LogWithoutEffect(const options::Settings& settings) {
     LOG_INFO("options", "{}: no effect: {}", fmt::join(what, ", "), reason);
 }
 
-// Lists options that were given as abbreviations. If words are left over, one of them may be the
-// value of an option that the user did not mean.
+// Lists options that were given as abbreviations. If there are unexpected words, the user may have
+// meant one of them as the value of a different option.
 std::string AbbreviationsIn(const options::Settings& settings, const Command& command) {
   const options::Names names(command.bit, settings.dialect());
   std::string text;
@@ -121,8 +121,8 @@ int ReportTrtllmCommand(const std::string& word) {
   return kExitUsage;
 }
 
-// Whether a first word that is not a command means a model: an existing folder, or a name with a
-// slash, as in paths, ids and URLs.
+// Whether a first word that is not a command is meant as a model: an existing folder, or a name
+// with a slash, as in paths, ids and URLs.
 bool MeansModel(const std::string& word) {
   std::error_code ignored;
   return !word.starts_with('-') &&
@@ -177,7 +177,7 @@ int RunArguments(const std::vector<std::string>& arguments) {
 }
 
 // Returns 0 if standard output was written completely. If the reader has closed it, as `head` does,
-// only the exit code shows that.
+// prints no error message; only the exit code shows it.
 int EndOutput() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   if (errno != EPIPE) PrintError(fmt::format("error: standard output: {}\n", std::strerror(errno)));

@@ -15,7 +15,7 @@
 namespace sluice::cli {
 namespace {
 
-// Escapes roff's special characters, and writes dashes that remain dashes when copied.
+// Escapes roff's special characters, and writes dashes so that they are copied as ASCII dashes.
 std::string Roff(std::string_view text) {
   std::string result;
   if (text.starts_with('.') || text.starts_with('\'')) result += "\\&";

@@ -235,7 +235,7 @@ bool MarkdownStream::BeginBlock(std::string& out, const Known& line, size_t inde
     Text(out, options_.styles ? "│ " : "> ", kDim);
     is_quote_ = true;
     Drop(indent + (has_space ? 2 : 1));
-    return true;  // a block begins after it
+    return true;  // another block begins after this line
   }
   if (mark == '-' || mark == '*' || mark == '+' || mark == '_') {
     const char others[] = {mark, ' ', '\t', '\0'};
@@ -301,7 +301,7 @@ bool MarkdownStream::TakeTableLine(std::string& out, const Known& line) {
 void MarkdownStream::PrintTable(std::string& out) {
   const std::vector<std::string> rows = std::exchange(rows_, {});
   table_bytes_ = 0;
-  if (rows.size() < 2 || !IsDelimiterRow(rows[1])) {  // lines that begin with a bar, but are no
+  if (rows.size() < 2 || !IsDelimiterRow(rows[1])) {  // lines that begin with a bar but are not a
                                                       // table
     for (const std::string& row : rows) {
       before_ = ' ';
@@ -438,7 +438,7 @@ size_t MarkdownStream::Emphasis(std::string& out, const Known& line, size_t at, 
   if (run >= text.size()) return may_grow && run <= 3 ? kMore : kPlain;
   if (run > 3 || (mark == '~' && run != 2) || IsSpace(text[run]) || depth >= kDeepest)
     return kPlain;
-  // 2*3*4 and snake_case_names keep their marks.
+  // In 2*3*4 and snake_case_names, the marks are plain text.
   if (run == 1 && IsWord(before_)) return kPlain;
   size_t close = run;
   while (true) {

@@ -22,7 +22,7 @@ class MarkdownStream {
  public:
   explicit MarkdownStream(MarkdownOptions options) : options_(options) {}
 
-  // Adds text. Returns what can be printed now.
+  // Adds text. Returns the text that can be printed.
   std::string Add(std::string_view piece);
   // Returns the text held back so far. Another text may follow.
   std::string End();
@@ -38,7 +38,8 @@ class MarkdownStream {
     bool whole;             // whether the text reaches the end of the line
   };
 
-  // Each consumes the beginning of pending_, and returns false if it needs more text.
+  // Each of these functions consumes the beginning of pending_, and returns false if it needs more
+  // text.
   bool Step(std::string& out, bool ended);
   bool BeginLine(std::string& out, const Known& line);
   bool TakeCodeLine(std::string& out, const Known& line);

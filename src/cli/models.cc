@@ -58,7 +58,7 @@ Status AskBeforeRemoving(const options::Settings& settings, const ModelPlace& pl
   const std::vector<CachedModel> models = ListCachedModels(place.cache);
   const auto model = std::find_if(models.begin(), models.end(),
                                   [&](const CachedModel& each) { return each.id == place.id; });
-  if (model == models.end()) return {};  // nothing to remove, which is reported next
+  if (model == models.end()) return {};  // nothing to remove; the caller's next step reports that
   if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("this removes {} ({}) from the disk: confirm with --yes", what,

@@ -32,7 +32,7 @@ std::string NearModelFolder(const std::string& path) {
   std::error_code error;
   fs::path found;
   for (const fs::path& part : fs::path(path)) {
-    if (part.empty()) continue;  // follows a trailing slash
+    if (part.empty()) continue;  // empty after a trailing slash
     if (part == "/" || part == "." || part == ".." || fs::is_directory(found / part, error)) {
       found /= part;
       continue;

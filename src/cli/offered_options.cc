@@ -22,8 +22,8 @@ std::vector<OfferedOption> OfferedOptions(options::Commands commands) {
       item.flags.push_back(fmt::format("--no-{}", name));
     for (std::string_view alias : options::Split(option.aliases, '|'))
       item.flags.emplace_back(alias);
-    // For a partly refused option, `words` are the accepted choices; otherwise words accepted
-    // besides numbers.
+    // For a partly refused option, `words` are the accepted choices. For other options, `words` are
+    // accepted in addition to numbers.
     if (option.type == options::Type::kChoice && !partly) {
       item.values = options::Split(option.choices, '|');
     } else {

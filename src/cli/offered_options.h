@@ -11,7 +11,8 @@ namespace sluice::cli {
 
 struct OfferedOption {
   const options::Option* option = nullptr;
-  // With dashes, the preferred one first. For a flag, the form that changes its default.
+  // Flags with dashes, the preferred one first. For an on/off flag, the form that changes its
+  // default.
   std::vector<std::string> flags = {};
   std::vector<std::string_view> values = {};  // suggested values; others may also be valid
 

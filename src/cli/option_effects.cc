@@ -120,7 +120,7 @@ void AddOption(const Settings& settings, const Assignment& given, OptionEffects&
     return add_idle(need, asks());
   if (const std::string reason = UnknownSpeculation(settings, option); !reason.empty())
     return add_idle(reason, true);
-  bool acts = option.name != "compilation-config";  // its keys have notes
+  bool acts = option.name != "compilation-config";  // its keys have separate notes
   if (!option.keys.empty()) AddKeys(given, effects, acts);
   if (acts) effects.acting.push_back(Shown(given));
 }

@@ -11,13 +11,13 @@ namespace sluice::cli {
 struct OptionEffects {
   // Options and keys with the same reason, such as "--port 8080" and "NCCL_DEBUG".
   struct Group {
-    std::string reason;  // for mapped ones, the target
+    std::string reason;  // for mapped options, the target
     std::vector<std::string> what;
   };
   std::vector<std::string> acting;
   std::vector<Group> mapped;
-  std::vector<Group> unanswered;  // have no effect, although their values request something
-  std::vector<Group> idle;        // have no effect, and request nothing
+  std::vector<Group> unanswered;  // options without effect, although their values request something
+  std::vector<Group> idle;        // options without effect that request nothing
 };
 
 // In these cases, an option that has an effect according to the table still counts as without

@@ -26,7 +26,7 @@ class StatusLine {
  public:
   // `text`: printable ASCII. It is truncated if it does not fit.
   void Show(std::string_view text);
-  // Goes to the next line, if anything was shown.
+  // Moves to the next line, if anything was shown.
   void End();
 
  private:

@@ -17,7 +17,7 @@ TEST(ProgressText, FitsEveryWindow) {
     for (const int64_t done : {int64_t{0}, kGibibyte / 3, kGibibyte}) {
       const std::string text =
           ProgressText("downloading", done, kGibibyte, 1000, ProgressUnit::kBytes, columns);
-      // The name alone may be wider than an unrealistically narrow window.
+      // In an unrealistically narrow window, the name may not fit.
       EXPECT_LE(text.size(), static_cast<size_t>(std::max(columns - 1, 12))) << columns << text;
     }
   }

@@ -33,8 +33,8 @@ std::string FirstBytes(const fs::path& file, uint64_t size) {
   return bytes;
 }
 
-// Returns the header of a safetensors file, including its length; for other files some first bytes,
-// because reading the file later reports the error.
+// Returns the header of a safetensors file, including its length; for other files, the first bytes.
+// Loading such a file reports the error later.
 std::string HeaderOf(const fs::path& file) {
   const std::string length = FirstBytes(file, 8);
   uint64_t header_bytes = 0;

@@ -50,7 +50,7 @@ TEST_F(RankFactsTest, TakesNoMoreMemoryThanTheFilesHaveBytes) {
   std::memcpy(header.data(), &claimed, sizeof(claimed));
   Write("model.safetensors", header + "{}");
   HashOfFiles();                                  // makes first-use allocations
-  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak memory of the process
   const int64_t before = KibibytesOf("VmRSS");
   if (KibibytesOf("VmHWM") - before > 1024) GTEST_SKIP() << "the system does not reset the peak";
   HashOfFiles();

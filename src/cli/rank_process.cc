@@ -27,7 +27,8 @@ namespace {
 constexpr std::chrono::seconds kHandshakeDeadline(20);
 constexpr size_t kMostShownOptions = 150;  // in characters
 
-// Whether the option may differ between ranks: where rank 0 listens, what it logs, where files are.
+// Whether the option may differ between ranks: options for rank 0's address, its logs, and paths of
+// files.
 bool IsOfOneRank(const options::Option& option) {
   constexpr std::string_view kNames[] = {
       "model",     "tokenizer",  "host",         "port",
@@ -118,7 +119,7 @@ class MpiRankProcess final : public RankProcess {
   void Fail(const std::string& reason) override { group_->all().Fail(reason); }
 
   void EndWithFirst() override {
-    // The watch ends the process before this time.
+    // RankWatch ends the process before this time has passed.
     std::this_thread::sleep_for(std::chrono::seconds(30));
     EndAtOnce(1);
   }

@@ -14,15 +14,15 @@
 
 namespace sluice::cli {
 
-// Environment variable of ranks that `sluice serve` itself started. Rank 0's standard input is then
-// a pipe from it.
+// Environment variable of ranks that `sluice serve` itself started. If it is set, rank 0's standard
+// input is a pipe from that process.
 inline constexpr const char* kLaunchedVariable = "SLUICE_LAUNCHED";
 
 class RankProcess {
  public:
-  // Starts MPI and the watch over the other ranks, and compares version and options.
-  // kInvalidArgument if the launcher started another number of processes than `num_ranks`, or if
-  // ranks differ; kUnsupported if MPI is missing.
+  // Starts MPI and a thread that watches the other ranks, and compares version and options.
+  // kInvalidArgument if the number of processes is not `num_ranks`, or if ranks differ;
+  // kUnsupported if MPI is missing.
   static Result<std::unique_ptr<RankProcess>> Join(const options::Settings& settings,
                                                    int num_ranks);
   virtual ~RankProcess() = default;

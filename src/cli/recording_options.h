@@ -16,20 +16,22 @@
 
 namespace sluice::cli {
 
-// Starts the recorder and loads the key, as the options request. Call before the server loads its
-// model.
+// Starts the recorder and loads the key, if the options request that. Call before the server loads
+// its model.
 Status UseRecordingOptions(const options::Settings& settings, const ModelArgument& model,
                            Serving& serving);
-// Makes the same checks without starting anything.
+// Makes the checks of UseRecordingOptions without starting anything.
 Status CheckRecordingOptions(const options::Settings& settings);
-// Starts a recorder of one model into `folder`, as the options say. REQUIRES: --record is given.
+// Starts a recorder that writes one model's recording into `folder`, with the settings in the
+// options. REQUIRES: --record is given.
 Result<std::unique_ptr<recording::FlightRecorder>> StartRecorder(
     const options::Settings& settings, const ModelArgument& model,
     const std::filesystem::path& folder);
 // Returns the folder of a model's recordings, inside the folder of --record, for a server with
 // several models.
 std::filesystem::path RecordingFolder(const options::Settings& settings, std::string_view model);
-// How a model's receipts are made; null without --receipts. `digest`: the digest of its weights.
+// Returns the issuer of a model's receipts; null without --receipts. `digest`: the digest of its
+// weights.
 Result<std::shared_ptr<const ReceiptIssuer>> ReceiptIssuerOf(const options::Settings& settings,
                                                              const std::string& digest,
                                                              const EngineInfo& info);

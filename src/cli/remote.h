@@ -1,5 +1,5 @@
-// The running server to which a command connects. Read from the options that all commands with a
-// server share: --url, --cacert, --insecure, --cert, --key, --api-key, --api-key-file.
+// The running server to which a command connects, as given by the options that all these commands
+// share: --url, --cacert, --insecure, --cert, --key, --api-key, --api-key-file.
 #pragma once
 
 #include <map>

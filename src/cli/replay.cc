@@ -150,7 +150,7 @@ Result<EngineReplay> ReplayEngine(const options::Settings& settings, const Engin
     journal.Replay(seat);
     found.result = journal.result();
     if (!settings.Flag("minimize")) return;
-    // Subsets have other steps, so only answers and failures can be compared.
+    // A subset of the requests leads to other steps, so only answers and failures can be compared.
     if (follows_steps && found.result.first) {
       journal.set_options({.follows_steps = false,
                            .until = std::nullopt,

@@ -7,10 +7,10 @@
 
 namespace sluice::cli {
 
-// Sends each recorded request to --url at its recorded time, divided by --speed. A recording of
-// hashes has no bodies, so requests for completions with token ids are made up; they share the
-// prefixes that the recorded ones shared, and request as many tokens as were generated. Prints how
-// many were answered, and the latencies. Returns 1 if a request failed.
+// Sends each recorded request to --url at its recorded time, divided by --speed. A recording with
+// hashes only has no bodies. In that case, sends made-up completions with token ids, which share
+// the same prefixes and request as many tokens as were generated. Prints how many were answered,
+// and the latencies. Returns 1 if a request failed.
 Result<int> ReplayLoad(const options::Settings& settings, const recording::Recording& recorded);
 
 }  // namespace sluice::cli

@@ -106,7 +106,7 @@ Result<int> RunBatch(const options::Settings& settings) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   PrintError(fmt::format("{} requests answered, {} of them with an error, in {:.1f} s\n",
                          totals.requests, totals.failed, seconds));
-  // The file shows which requests failed. The run fails only if all requests failed.
+  // The output file shows which requests failed. The run fails only if all requests failed.
   return totals.requests > 0 && totals.failed == totals.requests ? kExitAllFailed : 0;
 }
 

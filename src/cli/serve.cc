@@ -43,8 +43,8 @@ namespace {
 constexpr std::chrono::seconds kEndTime(60);
 // Maximum time from a launcher's signal until the rank that caused it reports its failure.
 constexpr std::chrono::milliseconds kTimeToHear(300);
-// After a rank is lost: the time in which requests fail, and then the time to send their last bytes
-// and to answer /health.
+// After a rank is lost: first the maximum time for requests to fail, then the time for sending
+// their last bytes and for answering /health.
 constexpr std::chrono::seconds kTimeToFail(2);
 constexpr std::chrono::seconds kTimeToTell(2);
 
@@ -114,10 +114,10 @@ void NameAsTrtllm(const options::Settings& settings, const ModelArgument& named,
   if (folder.has_filename()) config.served_model_names = {folder.filename().string()};
 }
 
-// How ranks are started, if they are not just threads of this process.
+// How ranks are started, if they are not threads of this process.
 struct RankLaunch {
   RankSizes sizes;
-  bool is_rank = false;   // whether a launcher has started this process as a rank
+  bool is_rank = false;   // whether an MPI launcher has started this process as a rank
   bool launches = false;  // whether this process starts the ranks
 };
 
@@ -149,8 +149,8 @@ Result<RankLaunch> PlanLaunch(const options::Settings& settings) {
   return plan;
 }
 
-// Checks, before processes are started, everything that config.json is enough to decide. Downloads
-// a model except for its weights.
+// Checks, before processes are started, all conditions that depend only on config.json. Downloads a
+// model except for its weights.
 Status CheckRankSizes(const options::Settings& settings, const RankSizes& sizes) {
   ASSIGN_OR_RETURN(const ModelArgument model,
                    ResolveModelArgument(settings, ModelPart::kAllButWeights));
@@ -249,8 +249,8 @@ class ServeRun {
     if (Bound() != nullptr) return {};
     // Raises the limit of open files: the shell's default is low, and each connection uses one.
     StreamClient::MaxConnections();
-    // Called without the lock: Bind first reads stored responses, which may take long, and a signal
-    // meanwhile must end the process immediately. The next start removes a socket file that
+    // Called without the lock: Bind first reads stored responses, which may take long. A signal
+    // during this time must end the process immediately. The next start removes a socket file that
     // remains.
     ASSIGN_OR_RETURN(std::unique_ptr<Serving> bound, Serving::Bind(server_config_));
     const MutexLock lock(mutex_);
@@ -297,8 +297,8 @@ class ServeRun {
   void Reload() {
     LOG_INFO("serve", "SIGHUP: log level, API keys and certificates are read again");
     ReloadLogLevel(settings_);
-    // Reading files may take long. A drain does not wait until it is done, but the end of the
-    // server does.
+    // Reading files may take long. A drain does not wait for a reload, but the end of the server
+    // does.
     const MutexLock in_use(reload_mutex_);
     if (Serving* const serving = Bound(); serving != nullptr) serving->server().Reload();
   }

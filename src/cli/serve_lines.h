@@ -12,7 +12,7 @@ namespace sluice::cli {
 
 // Returns "http://127.0.0.1:8000" or "unix:PATH".
 std::string AddressOf(const ServerConfig& config, uint16_t port);
-// Logs how to talk to the server.
+// Logs which command the user may run next to talk to the server.
 void LogNextStep(const ServerConfig& config, uint16_t port);
 
 // Writes lines that scripts wait for, at every log level. With text logs and a dialect other than

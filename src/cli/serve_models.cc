@@ -28,11 +28,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Has the same purpose as kEndTime in serve.cc.
+// Time after the drain for the step in progress and for releasing memory.
 constexpr std::chrono::seconds kDoorEndTime(60);
 constexpr std::chrono::milliseconds kLookForModels(20);
 
-// Returns the configuration of the port, which belongs to no model.
+// Returns the configuration of the port and of routes without a model.
 ServerConfig DoorServerConfig(const options::Settings& settings, const DoorMemory& memory) {
   ServerConfig config = MakeServerConfig(settings, ModelArgument());
   AddServeOptions(settings, config);
@@ -72,7 +72,7 @@ class DoorRun {
     }
     const int code = server_->Run();
     SayEnded(settings_.dialect());
-    // A load cannot be interrupted, so the process ends without waiting for it.
+    // A load cannot be interrupted, so the process ends without waiting for the load.
     if (server_->IsLoading()) EndAtOnce(code);
     return code;
   }

@@ -11,7 +11,7 @@ namespace sluice::cli {
 namespace {
 
 // Rank 0 reports errors that occur on all ranks, as it would without ranks. The other ranks wait
-// this long before they report.
+// this long before they report the same error.
 constexpr std::chrono::seconds kTimeForFirst(1);
 
 Status ComputeAsRank(const options::Settings& settings, RankProcess& process,

@@ -86,8 +86,8 @@ Result<std::unique_ptr<Serving>> Serving::Bind(ServerConfig config) {
   return serving;
 }
 
-// The server's threads end first, because they call the engine; then the engine, because it reports
-// to the server's observer.
+// The server's threads end first, because they call the engine. The engine ends before the server,
+// because it reports to the server's observer.
 Serving::~Serving() {
   if (server_) {
     server_->Stop();
@@ -97,7 +97,7 @@ Serving::~Serving() {
 }
 
 Status Serving::Check(ServerConfig config, const EngineConfig& engine, const ModelArgument& model) {
-  // Binds the port but does not listen.
+  // Makes Bind() bind the port without listening.
   config.listen_when_ready = true;
   ASSIGN_OR_RETURN(const std::unique_ptr<Serving> serving, Bind(config));
   ASSIGN_OR_RETURN(const ModelText text, LoadText(config, engine, model));

@@ -1,4 +1,4 @@
-// A server and its engine in this process, which must start and stop in a certain order.
+// A server and its engine in this process. Starts and stops them in the required order.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,14 @@ enum class LoadReport { kNowhere, kProgress, kTerminal, kLog };
 // weights.
 Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engine,
                            const ModelArgument& model);
-// Returns the ids of the tokens that the classifier consists of.
+// Returns the ids of the tokens whose logits are the classifier's classes.
 Result<std::vector<int32_t>> ClassifierTokenIds(const EngineConfig& engine, const ModelText& text);
 
 // How receipts are made.
 struct ReceiptSettings {
   SigningKey key;
   bool with_tokens = false;
-  // Returns the engine's profile, once it is loaded.
+  // Returns the arithmetic profile of an engine that has been loaded.
   std::function<json::Value(const EngineInfo& info)> profile;
 };
 

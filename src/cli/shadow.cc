@@ -113,7 +113,7 @@ class Ending {
   bool has_begun_ GUARDED_BY(mutex_) = false;
 };
 
-// The threads that compare.
+// The threads that compare answers.
 class Workers {
  public:
   Workers(shadow::ExchangeQueue& queue, shadow::Comparer& comparer, int64_t count) : queue_(queue) {
@@ -179,7 +179,7 @@ ServerConfig OwnServer(const options::Settings& settings, const ModelArgument& m
 Result<int> RunShadow(const options::Settings& settings) {
   const auto start = Clock::now();
   BlockSignals(kWatched);
-  // Reports quote prompts and answers.
+  // Only the user may read reports, because they quote prompts and answers.
   umask(S_IRWXG | S_IRWXO);
   const auto address = settings.Text("upstream");
   if (!address) {
@@ -190,7 +190,7 @@ Result<int> RunShadow(const options::Settings& settings) {
   ASSIGN_OR_RETURN(Remote remote, RemoteAt(settings, *address));
   // The key in OPENAI_API_KEY may belong to another server than the upstream.
   ASSIGN_OR_RETURN(remote.api_key, GivenKey(settings));
-  // Clients' paths begin with /v1 themselves.
+  // The paths in clients' requests already begin with /v1.
   if (remote.url.path.ends_with("/v1")) remote.url.path.resize(remote.url.path.size() - 3);
   RETURN_IF_ERROR(MakeReportFolder(settings.TextOr("shadow-report")));
   // Called before the model is fetched, so that a second signal ends a download.
@@ -231,7 +231,7 @@ Result<int> RunShadow(const options::Settings& settings) {
   LOG_INFO("shadow", "forwarding to {} from {}", ServerText(remote.url),
            AddressOf(front, relay->port()));
 
-  // For the socket of the server that only this process uses.
+  // The folder for the socket of a server that only this process uses.
   ASSIGN_OR_RETURN(const ScratchFolder folder, ScratchFolder::Make("sluice"));
   const ServerConfig own = OwnServer(settings, model, folder);
   ASSIGN_OR_RETURN(const std::unique_ptr<Serving> serving, Serving::Bind(own));
@@ -266,7 +266,7 @@ Result<int> RunShadow(const options::Settings& settings) {
   {
     const Workers workers(queue, comparer, *settings.Integer("shadow-workers"));
     RETURN_IF_ERROR(Watch(settings, ending, *relay, queue, workers, findings));
-    // Exchanges that still wait are not compared.
+    // Exchanges that are still waiting are not compared.
     for (size_t left = queue.Clear(); left > 0; --left) findings.Dropped();
   }
   RETURN_IF_ERROR(WriteReports(settings.TextOr("shadow-report"), findings));

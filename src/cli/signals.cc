@@ -52,7 +52,7 @@ void EndAtOnce(int code, const std::string& last_words) {
       written.release();
     }).detach();
   } catch (const std::system_error&) {
-    std::_Exit(code);  // no thread is available for writing
+    std::_Exit(code);  // no thread could be started for writing
   }
   static_cast<void>(written.try_acquire_for(std::chrono::seconds(2)));
   std::_Exit(code);
@@ -60,7 +60,7 @@ void EndAtOnce(int code, const std::string& last_words) {
 
 void BlockSignals(std::initializer_list<int> signals) {
   sigset_t set = SetOf(signals);
-  // A blocked signal stays pending even if it is ignored.
+  // A blocked signal stays pending even if the process ignores it.
   struct sigaction hangup {};
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN)
     sigdelset(&set, SIGHUP);

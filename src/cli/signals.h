@@ -42,12 +42,12 @@ struct EndLimit {
 };
 
 // Handles SIGINT and SIGTERM. The first one calls `on_first` on its own thread. A further one calls
-// `on_further`, which must not block; unless that returns true (because it cut a wait short), the
-// process ends immediately with 128 + the signal's number, even while `on_first` runs. If the
-// process still exists `limit.time` after the first signal, it ends with 1. A SIGHUP calls
-// `on_hangup` on another thread and ends nothing; SIGHUPs that arrive while it runs cause one more
-// call. All threads are created in the constructor, because a system that refuses new ones must not
-// cut a drain short. REQUIRES: BlockSignals(kWatched) was called.
+// `on_further`, which must not block. If `on_further` returns true, because it cut a wait short,
+// the process continues. Otherwise it ends immediately with 128 + the signal's number, even while
+// `on_first` runs. If the process still exists `limit.time` after the first signal, it ends with 1.
+// A SIGHUP calls `on_hangup` on another thread and does not end the process. SIGHUPs that arrive
+// during the call cause one more call. All threads are created in the constructor, because a system
+// that refuses new ones must not cut a drain short. REQUIRES: BlockSignals(kWatched) was called.
 inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM, SIGHUP,
                                                         // The last signal ends the thread.
                                                         SIGUSR1};
@@ -69,8 +69,8 @@ class SignalWatcher {
   const std::optional<EndLimit> limit_;
   const std::function<void()> on_hangup_;
   const std::function<bool()> on_further_;
-  std::promise<int> first_signal_;  // 0: ended without a signal
-  bool asked_to_end_ = false;       // used by the watching thread
+  std::promise<int> first_signal_;  // the first signal; 0: the watcher ended without one
+  bool asked_to_end_ = false;       // used only by the watching thread
   std::atomic<bool> over_{false};
   std::counting_semaphore<> hangups_{0};  // also released to end the thread
   std::thread first_thread_;              // calls on_first

@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::duration;
 
-// Sends this process a signal whose handler hangs, with this limit.
+// Sends this process a signal whose handler hangs, under the time limit `limit`.
 void HangAfterASignal(EndLimit limit) {
   BlockSignals(kWatched);
   const SignalWatcher watcher([](int) { std::this_thread::sleep_for(std::chrono::hours(1)); },
@@ -38,8 +38,8 @@ TEST(SignalWatcherDeathTest, EndsAProcessThatHangs) {
               ::testing::ExitedWithCode(1), "error: the device did not come to its end");
 }
 
-// Sends a SIGTERM after `before_signal`, with a limit of an hour, and ends with status 7 once the
-// watcher has called on_first.
+// Sends a SIGTERM after `before_signal`, with a limit of an hour. The process exits with status 7
+// once the watcher has called on_first.
 void EndInTime(void (*before_signal)()) {
   BlockSignals(kWatched);
   std::promise<void> told;
@@ -67,7 +67,7 @@ TEST(SignalWatcherDeathTest, NeedsNoNewThreadForADrain) {
   EXPECT_EXIT(EndInTime(leave_no_memory), ::testing::ExitedWithCode(7), "^$");
 }
 
-// A second signal may end a wait early; a third one ends the process.
+// Sends three signals: the second ends a wait early, the third ends the process.
 void SendThreeSignals() {
   BlockSignals(kWatched);
   std::promise<void> first, second;

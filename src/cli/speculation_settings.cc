@@ -20,8 +20,8 @@ namespace sluice::cli {
 namespace {
 
 constexpr std::string_view kOption = "speculative-config";
-// vLLM limits the number of cached answers, this program their tokens: 256 per answer, at most 12
-// MiB in total.
+// vLLM limits the number of cached answers. This program limits their tokens instead: 256 for each
+// such answer, at most 12 MiB in total.
 constexpr int64_t kTokensOfAnAnswer = 256;
 constexpr int64_t kMostCachedTokens = int64_t{1} << 20;
 
@@ -76,7 +76,7 @@ class Keys {
   std::vector<std::string> read_;
 };
 
-// Returns the value of a setting that has two spellings, whichever is given.
+// Returns the value of a setting with two spellings, under the spelling that is given.
 Result<std::optional<int>> Either(Keys& keys, std::string_view key, std::string_view other,
                                   int most) {
   ASSIGN_OR_RETURN(const std::optional<int> value, keys.Count(key, most));
@@ -114,8 +114,8 @@ Status ReadSuffix(Keys& keys, SpeculationConfig& config) {
   return {};
 }
 
-// For a model whose name or config.json shows that it continues the target's hidden states, returns
-// the method, such as "eagle"; "" for an independent model.
+// For a model whose name or config.json shows that it reads the target's hidden states, returns the
+// method, such as "eagle"; "" for an independent model.
 std::string HiddenStateMethod(std::string_view text) {
   constexpr std::array kMethods = {"eagle3", "eagle",  "medusa",     "mlp_speculator",
                                    "dflash", "dspark", "speculator", "mtp"};
@@ -245,8 +245,8 @@ bool IsKnown(const std::string& method) {
          method == "eagle" || method == "dflash" || IsMtp(method);
 }
 
-// Returns what this program lacks for a method that other servers have; "" if the method is
-// unknown.
+// Returns the feature that this program lacks for a method that other servers have; "" if the
+// method is unknown.
 std::string_view LackFor(std::string_view method) {
   if (method == "dspark")
     return " (it drafts a block of tokens at once, and corrects each by those before it)";
@@ -342,7 +342,7 @@ Result<Speculation> SpeculationOf(const options::Settings& settings, const Downl
     if (is_named && are_processes) return DraftOfProcesses();
     RETURN_IF_ERROR(FindDraft(settings, keys, model, hooks, are_processes, found.draft));
     if (!is_named) method = HiddenStateMethod(KindOf(found.draft.folder));
-    if (method == "eagle") method = "eagle3";  // one reader distinguishes the kinds of heads
+    if (method == "eagle") method = "eagle3";  // one reader handles both kinds of heads
     if (method.empty()) method = "draft_model";
     if (method == "eagle3") found.draft.kind = Kind::kEagle3;
     if (method == "dflash") found.draft.kind = Kind::kDflash;

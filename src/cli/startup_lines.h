@@ -15,8 +15,8 @@ void UseLogStyleOf(options::Dialect dialect);
 // Logs version, arguments and effects.
 void LogStartup(const options::Settings& settings);
 
-// Returns the arguments that differ from the defaults in vLLM's format:
-// `{'model_tag': 'm', 'port': 8000}`.
+// Returns, in vLLM's format, the arguments that differ from the defaults: `{'model_tag': 'm',
+// 'port': 8000}`.
 std::string NonDefaultArguments(const options::Settings& settings);
 
 // Returns warnings such as "--cpu-offload-gb 4 has no effect: ...", one line per reason.

@@ -27,8 +27,8 @@ namespace {
 
 constexpr size_t kMaxToolsBytes = size_t{16} << 20;
 
-// Limits for a server that mainly serves one person at a terminal: a few more requests may run at
-// the same time.
+// Limits for a server that mainly serves one person at a terminal, but may run a few more requests
+// at the same time.
 constexpr int64_t kTalkSequences = 4;
 constexpr int64_t kTalkCacheBytes = int64_t{1} << 30;
 

@@ -21,7 +21,7 @@ class Talk {
   // interface; or also other processes, at --host and --port.
   enum class Openness { kPrivate, kForOthers };
 
-  // With a model and without --url, starts a server; otherwise connects to --url. Until this
+  // Starts a server if a model but no --url is given; otherwise connects to --url. Until this
   // returns, SIGINT ends the process; after that, interrupt() receives it.
   static Result<std::unique_ptr<Talk>> Start(const options::Settings& settings,
                                              Openness openness = Openness::kPrivate);

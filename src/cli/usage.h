@@ -11,7 +11,7 @@
 
 namespace sluice::cli {
 
-// Returns the version as shown under each name: "0.33.0+sluice.0.1.0" for vLLM.
+// Returns the version as the program shows it under each name: "0.33.0+sluice.0.1.0" for vLLM.
 std::string VersionIn(options::Dialect dialect);
 
 // Each of these prints to standard error and returns the exit code.

@@ -27,7 +27,7 @@ namespace {
 
 constexpr uint64_t kMaxReceiptBytes = uint64_t{256} << 20;
 constexpr int kExitDifferent = 1;     // the receipt is wrong
-constexpr int kExitUnverifiable = 3;  // this machine cannot decide
+constexpr int kExitUnverifiable = 3;  // this machine cannot verify the receipt
 
 Result<json::Value> ReadJson(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxReceiptBytes));
@@ -178,7 +178,7 @@ Result<std::vector<std::vector<int32_t>>> TokenizeRequest(uint16_t port, const j
   return prompts;
 }
 
-// Computes the answers to one prompt again. Each has at most `most` tokens.
+// Recomputes the answers to one prompt. Each has at most `most` tokens.
 Result<std::vector<std::vector<int32_t>>> Recompute(Engine& engine, const Receipt& receipt,
                                                     const ReceiptPrompt& prompt,
                                                     std::vector<int32_t> ids, int64_t most) {
