@@ -11,7 +11,8 @@ namespace {
 
 using ContentFormat = ChatTemplate::ContentFormat;
 
-// Appended to the message to continue, so that its end can be found in the prompt.
+// Appended to the message that the model continues, so that the message's end can be found in the
+// prompt.
 constexpr std::string_view kContinuation = "CONTINUE_FINAL_MESSAGE_TAG ";
 constexpr std::string_view kContinuationWord = "CONTINUE_FINAL_MESSAGE_TAG";
 
@@ -217,13 +218,14 @@ Result<json::Value> NormalizeMessage(const json::Value& message, ContentFormat f
     if (name == "role" || name == "content" || value.is_null()) continue;
     if (name == "tool_calls") {
       ASSIGN_OR_RETURN(json::Value calls, NormalizeToolCalls(value, place + ".tool_calls", read));
-      // An empty list is left out, because templates would take the branch for messages with calls.
+      // An empty list is left out, because templates would treat the message as one with calls.
       if (!calls.as_array().empty()) result.Set(name, std::move(calls));
     } else if (name == "reasoning" || name == "reasoning_content") {
       result.Set("reasoning", value);
       result.Set("reasoning_content", value);
     } else {
-      // Set() would search for the name: a message with many names would then take quadratic time.
+      // Does not use Set(), which searches for the name: a message with many names would take
+      // quadratic time.
       result.as_object().emplace_back(name, value);
     }
   }
@@ -265,7 +267,7 @@ void NameThinking(json::Value& messages) {
   }
 }
 
-// Appends kContinuation to the text of the last message. Returns that text, trimmed.
+// Appends kContinuation to the text of the last message. Returns the original text, trimmed.
 Result<std::string> MarkLast(json::Value& messages) {
   if (messages.as_array().empty()) {
     return Fail(ErrorCode::kInvalidArgument,

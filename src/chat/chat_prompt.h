@@ -13,13 +13,13 @@ namespace sluice {
 struct ChatPromptOptions {
   json::Value tools;      // The request's array, or null, which the template sees as None.
   json::Value documents;  // Like tools.
-  // An object or null, at most 16 KiB. Names are ignored if the template does not read them, or if
-  // they are fields of the request or special tokens.
+  // An object or null, at most 16 KiB. A name is ignored if the template does not read it, or if it
+  // is the name of a request field or a special token.
   json::Value chat_template_kwargs;
   bool add_generation_prompt = true;
   // Makes the prompt end with the text of the last message, so that the model continues it.
   bool continue_final_message = false;
-  // How message contents are passed; absent: as the template itself reads them.
+  // How message contents are passed to the template; absent: in the format that the template reads.
   std::optional<ChatTemplate::ContentFormat> content_format;
   // The text that replaces each image if contents are strings; empty: images are refused. A
   // template that reads parts receives {"type": "image"}.

@@ -48,7 +48,7 @@ TEST(NormalizeMessages, CallsAndReasoning) {
       R"([{"role":"assistant","content":"x","reasoning":"r","reasoning_content":"r"}])");
 }
 
-// gpt-oss's template: shows the reasoning of a message with calls until a final answer follows.
+// gpt-oss's template shows the reasoning of a message with calls until a final answer follows.
 TEST(RenderChatPrompt, ReasoningIsThinkingWhereTheTemplateReadsThat) {
   const auto render = [](const std::string& source, std::string_view messages) {
     const auto chat_template = ChatTemplate::Compile(source);

@@ -37,7 +37,7 @@ Result<ChatTemplate> ChatTemplate::Compile(std::string source, std::string name)
   if (!IsValidUtf8(source)) {
     return Fail(ErrorCode::kInvalidArgument, title + ": not valid UTF-8", "chat_template");
   }
-  // Constants must not count against the budget of a render that this thread is running.
+  // This thread may be running a render, whose budget must not count this template's constants.
   const jinja::Budget::Scope no_budget(nullptr);
   auto program = std::make_shared<jinja::Program>();
   try {

@@ -67,7 +67,7 @@ class ChatTemplate {
   Result<std::string> Render(const json::Value& variables, const RenderOptions& options = {}) const;
 
   ContentFormat content_format() const;
-  // The names that the template reads without setting them first, sorted. Built-in names (range,
+  // The sorted names that the template reads without setting them first. Built-in names (range,
   // namespace, ...) are not included.
   const std::vector<std::string>& variables() const;
   const std::string& source() const;

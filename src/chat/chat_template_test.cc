@@ -18,7 +18,7 @@ namespace {
 // A limit in CPU seconds, which is far more than any of these tests takes. Without its work limit,
 // a template would practically never end.
 constexpr double kPatienceS = 120;
-// Wrapped around an expression, this computes the expression ten billion times.
+// Wrapped around an expression, these loops compute it ten billion times.
 constexpr const char* kManyTimes = "{% for i in range(100000) %}{% for j in range(100000) %}{{ ";
 constexpr const char* kManyTimesEnd = " }}{% endfor %}{% endfor %}";
 
@@ -165,7 +165,7 @@ TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
        "{% for i in range(100000) %}{{ k('a' * 10000) }}{% endfor %}{{ 1 / 0 }}"),
   };
   for (const std::string& source : sources) {
-    const std::clock_t start = std::clock();  // CPU time: other processes do not count
+    const std::clock_t start = std::clock();  // CPU time, so that other processes do not count
     const auto text = Render(source);
     const double spent = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     EXPECT_FALSE(text.has_value()) << source << " gave " << text->substr(0, 100);
@@ -254,7 +254,7 @@ TEST(ChatTemplate, WorkIsCountedByTheBytesItTouches) {
            "n.absent is defined",
            "'{a}'.format(a=1, **dict(range(2000) | map('string') | batch(2)))",
        }) {
-    const std::clock_t start = std::clock();  // CPU time: other processes do not count
+    const std::clock_t start = std::clock();  // CPU time, so that other processes do not count
     const auto text = Render(
         fmt::format("{}{}{}{}", setting, kManyTimes, expression, kManyTimesEnd), "{}", options);
     const double spent = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
@@ -376,14 +376,14 @@ TEST(ChatTemplate, LongSourcesAreCompiledInLinearTime) {
                "{% endif %}";
       }};
   const auto seconds = [](const std::string& source) {
-    const std::clock_t start = std::clock();  // CPU time: other processes do not count
+    const std::clock_t start = std::clock();  // CPU time, so that other processes do not count
     (void)ChatTemplate::Compile(source);
     return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   };
   for (const auto& kind : kinds) {
     const double part = seconds(kind(5000));
-    // This input takes eight times as long as the previous one; quadratic time would take
-    // sixty-four times as long.
+    // This input is eight times as long as the previous one: linear time takes eight times as long,
+    // quadratic time sixty-four times.
     EXPECT_LT(seconds(kind(40000)), 24 * std::max(part, 0.001)) << kind(10);
   }
 }
@@ -423,8 +423,8 @@ TEST(ChatTemplate, DeepSourcesAreRefused) {
 }
 
 TEST(ChatTemplate, MemoryIsGivenBack) {
-  // Cycles through namespaces, closures and loops; the leak checker of the sanitizer build finds
-  // any that remain.
+  // Cycles through namespaces, closures and loops; the sanitizer build's leak checker finds cycles
+  // that remain.
   const auto text = Render(
       "{% set ns = namespace() %}{% set ns.a = [ns] %}{% macro m() %}{{ ns.x }}{% endmacro %}{% "
       "set ns.m = m %}"

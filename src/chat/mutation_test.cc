@@ -1,4 +1,4 @@
-// Mutated templates: the result is always text or an error.
+// Renders mutated templates: the result must always be text or an error.
 #include <algorithm>
 #include <filesystem>
 #include <random>

@@ -11,8 +11,8 @@
 
 namespace sluice::jinja {
 
-// The arguments of one call, by parameter. Fails (TypeError) for too many, unknown, duplicate or
-// missing arguments.
+// The arguments of one call, indexed by parameter. Fails (TypeError) for too many, unknown,
+// duplicate or missing arguments.
 class Bound {
  public:
   // The first `num_required` of `parameters` must be given.

@@ -53,7 +53,8 @@ struct Expression {
     kAnd,
     kOr,
     kConcatenate,  // operands: the values that `~` joins.
-    kCompare,      // operands: first, second, ...; comparisons between them.
+    kCompare,      // operands: the compared values; the comparison operators are stored between
+                   // them.
     kConditional,  // operands: test, value, else value (null if absent).
   };
   enum class Comparison {
@@ -86,7 +87,8 @@ using Block = std::vector<std::unique_ptr<Statement>>;
 // How a variable is initialized when its scope is entered.
 struct Load {
   enum class Kind {
-    kParameter,  // The variable is not initialized, because the construct assigns it.
+    kParameter,  // The variable is not initialized, because the statement (such as `for`) assigns
+                 // it.
     kResolve,    // The variable gets the value of the template variable `name`.
     kAlias,      // The variable gets the value of variable `source` in an outer scope.
     kMissing,    // The variable is kMissing until it is set.
@@ -121,10 +123,10 @@ struct Statement {
     kSet,       // target, value
     kSetBlock,  // target, value (a chain of filters without input, or null), body
     kMacro,
-    kCallBlock,    // `value` is the call.
+    kCallBlock,    // `value`: the call.
     kGeneration,   // A block that transformers marks as generated text; its body is written
                    // unchanged.
-    kFilterBlock,  // `value` contains the filters.
+    kFilterBlock,  // `value`: the chain of filters.
     kWith,         // targets, expressions
     kScope,
     kBreak,
@@ -137,7 +139,7 @@ struct Statement {
 
   Kind kind = Kind::kText;
   int line = 0;
-  std::string text;  // kText: the text; kMacro: the name.
+  std::string text;  // kText: the text; kMacro: the macro's name.
   std::vector<ExpressionPointer> expressions;
   std::vector<ExpressionPointer> targets;
   ExpressionPointer target;

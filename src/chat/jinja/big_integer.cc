@@ -16,7 +16,7 @@ namespace {
 
 using boost::multiprecision::cpp_int;
 
-// Spends steps for work that grows with the product of two sizes: multiplication, division,
+// Spends budget steps for work that grows with the product of two sizes: multiplication, division,
 // conversion.
 void SpendProduct(size_t bytes, size_t other_bytes) {
   Spend(static_cast<int64_t>(1 + bytes * other_bytes / 1024));

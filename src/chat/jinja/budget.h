@@ -22,8 +22,8 @@ enum class FailureKind {
   kOverflow,   // OverflowError
   kSecurity,   // SecurityError
   kRuntime,    // TemplateRuntimeError, FilterArgumentError, ZeroDivisionError, AssertionError
-  kLimit,      // A limit of the render was reached; templates never catch this.
-  kCancelled,  // The client disconnected; templates never catch this.
+  kLimit,      // A limit of the render was reached; templates cannot catch this.
+  kCancelled,  // The client disconnected; templates cannot catch this.
   kSyntax,     // The template is invalid; only thrown while compiling.
 };
 
@@ -67,7 +67,7 @@ class Budget {
 
   static Budget* Current() { return current_; }
 
-  // Makes a budget this thread's current one during its lifetime.
+  // During its lifetime, the given budget is this thread's current budget.
   class Scope {
    public:
     explicit Scope(Budget* budget) : previous_(current_) { current_ = budget; }
@@ -116,7 +116,7 @@ class Budget {
   };
 
  private:
-  // These steps take a few milliseconds.
+  // This number of steps takes a few milliseconds.
   static constexpr int64_t kStepsBetweenChecks = int64_t{1} << 16;
 
   void Check();

@@ -12,7 +12,7 @@ namespace {
 using ExpressionKind = Expression::Kind;
 
 // Whether `expression` is `name` or, with a key, `name.key` or name['key']. Filters, tests and
-// slices that are applied to it are ignored.
+// slices that are applied to the expression are ignored.
 bool IsAccess(const Expression& expression, const std::string& name, const char* key) {
   switch (expression.kind) {
     case ExpressionKind::kFilter:

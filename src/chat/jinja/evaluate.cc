@@ -117,7 +117,8 @@ Value Interpreter::Call(const Value& callee, Arguments arguments) {
   if (callee.kind() != Kind::kObject || !callee.object().IsCallable()) {
     FailType("'" + callee.TypeName() + "' object is not callable");
   }
-  // Keeps the callee alive while it runs, even if it changes the variable that holds it.
+  // Keeps the callee alive while it runs, even if the call changes the variable that contains the
+  // callee.
   const Value kept = callee;  // NOLINT(performance-unnecessary-copy-initialization)
   return kept.object().Call(*this, std::move(arguments));
 }

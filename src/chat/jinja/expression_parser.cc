@@ -315,7 +315,7 @@ ExpressionPointer ExpressionParser::ParseSubscript(ExpressionPointer object) {
   while (!IsOperator("]")) {
     if (!keys.empty()) ExpectOperator(",");
     keys.push_back(ParseSubscribed());
-    // If the key is itself a slice, it has no object yet; a slice inside a key has an object.
+    // A key that is itself a slice has no object yet. A slice inside a key already has one.
     has_slice =
         has_slice || (keys.back()->kind == Kind::kSlice && keys.back()->operands[0] == nullptr);
   }

@@ -200,7 +200,7 @@ Value GroupBy(Interpreter&, const Value& input, Arguments& arguments) {
     const Value key = items[i].first;
     for (; i < items.size() && Equal(items[i].first, key); ++i) members.push_back(items[i].second);
     if (members.empty())
-      // Takes at least one item, because a NaN key is not equal to itself.
+      // Adds at least one item to the group, because a NaN key is not equal to itself.
       members.push_back(items[i++].second);
     const Value name = ignore_case ? exact(members[0]) : key;
     Value group = Value::Tuple({name, Value::List(std::move(members))});

@@ -419,8 +419,7 @@ Value BraceFormat(const Value& format, Arguments& arguments) {
 
 std::string StripTags(std::string_view text) {
   std::string without;
-  // Removes first comments, then tags. Each is removed from its opening mark to the next closing
-  // mark.
+  // Removes comments first, then tags: from an opening mark up to the next closing mark.
   const auto remove = [](std::string_view from, std::string_view open, std::string_view close) {
     std::string out;
     while (true) {

@@ -22,7 +22,7 @@ std::string PadText(std::string_view text, int64_t width, char align, std::strin
 // Replaces the first `limit` occurrences, or all if `limit` is negative.
 std::string ReplaceText(std::string_view text, std::string_view from, std::string_view to,
                         int64_t limit);
-// Implements str.isupper and str.islower.
+// Implements str.isupper if `upper`, else str.islower.
 bool HasCase(std::string_view text, bool upper);
 
 std::string StripTags(std::string_view text);     // Implements Markup.striptags.

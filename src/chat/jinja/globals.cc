@@ -94,7 +94,7 @@ Value StrftimeNow(Interpreter& interpreter, Arguments& arguments) {
   const auto new_year = std::chrono::local_days(date.year() / std::chrono::January / 1);
   fields.tm_yday = static_cast<int>((day - new_year).count());
   fields.tm_isdst = -1;
-  // The time has no zone, so as in Python %z and %Z give empty text. %f gives microseconds.
+  // The time has no zone, so %z and %Z become empty text, as in Python. %f becomes microseconds.
   const std::string& source = bound.Text(0);
   if (source.find('\0') != std::string::npos) FailValue("embedded null character");
   SpendText(source.size() * 32);

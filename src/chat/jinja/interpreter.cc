@@ -11,7 +11,8 @@ namespace sluice::jinja {
 
 namespace {
 
-// Returns the approximate number of bytes in the variables. The limits of a render grow with it.
+// Returns the approximate number of bytes in the variables. The limits of a render grow with this
+// number.
 size_t CountBytes(const json::Value& value) {
   switch (value.type()) {
     case json::Type::kString: return value.as_string().size() + 8;
@@ -78,7 +79,8 @@ Interpreter::Interpreter(const Program& program, const json::Value& variables,
       max_output_bytes_(budget_.max_string_bytes()) {}
 
 Interpreter::~Interpreter() {
-  // Breaks reference cycles between values. Every cycle contains one of these objects.
+  // Breaks reference cycles between values. Every cycle contains one of the objects that are
+  // cleared.
   const Budget::Scope scope(&budget_);
   for (const auto& loop : loops_) loop->ForgetChanges();
   for (const auto& activation : retained_) activation->slots.clear();
@@ -379,8 +381,8 @@ Interpreter::Flow Interpreter::RunLoop(const Statement& statement, const Value& 
                                            statement.is_recursive ? frame_->parent : nullptr);
   const Value loop_value = Value::FromObject(loop);
   bool is_else =
-      // Becomes false once an iteration reaches its end; an iteration that ends by `continue` does
-      // not count.
+      // Whether to run the else branch: false once an iteration has reached the end of the body,
+      // without `continue`.
       true;
   Value item;
   const auto run = [&] {

@@ -40,8 +40,8 @@ class Interpreter {
 
   Value Call(const Value& callee, Arguments arguments);
   std::chrono::local_time<std::chrono::microseconds> Now() const;
-  // Keeps a value that may come to contain itself. The value is emptied when the render ends, to
-  // break the cycle.
+  // Keeps a value that a template may make contain itself. The value is emptied when the render
+  // ends, to break the cycle.
   void Keep(std::shared_ptr<Namespace> value) { namespaces_.push_back(std::move(value)); }
 
  private:
@@ -95,7 +95,7 @@ class Interpreter {
   const RenderOptions& options_;
   Budget budget_;
   size_t max_output_bytes_;
-  size_t output_bytes_ = 0;  // Total over all buffers.
+  size_t output_bytes_ = 0;  // Total number of bytes in all buffers.
   std::string* out_ = nullptr;
   Activation* frame_ = nullptr;
   const Value* filter_input_ = nullptr;  // Input for the filters of a filter block.

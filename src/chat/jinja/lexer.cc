@@ -216,7 +216,7 @@ class Lexer {
         }
       }
     }
-    // The parser reports what is missing.
+    // The parser reports the missing end of the tag.
   }
 
   void LexName() {
@@ -346,8 +346,8 @@ class Lexer {
             }
             AppendUtf8(out, value);
           } else if (static_cast<unsigned char>(c) >= 0x80) {
-            // jinja2 replaces this character by an escape sequence before it processes the
-            // backslash.
+            // jinja2 replaces a character like this one by an escape sequence before it processes
+            // the backslash.
             size_t next = i - 1;
             AppendPythonEscape(out, NextCodePoint(text, next));
             i = next;

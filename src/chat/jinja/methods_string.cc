@@ -15,7 +15,7 @@ namespace {
 
 using Method = Value (*)(const Value& self, Arguments& arguments);
 
-// The text of an argument that becomes part of the result; escaped if `self` is Markup.
+// Returns the text of an argument that becomes part of the result, escaped if `self` is Markup.
 std::string Woven(const Value& self, const Value& argument) {
   return self.is_markup() && !argument.is_markup() ? EscapeHtml(argument.text()) : argument.text();
 }

@@ -11,7 +11,8 @@ namespace sluice::jinja {
 
 namespace {
 
-// Limit of integers. Python refuses to print more than 4300 digits; no template needs larger ones.
+// Maximum size of an integer. Python refuses to print more than 4300 digits; no template needs
+// larger integers.
 constexpr size_t kMaxIntegerBytes = 1792;
 
 const char* Symbol(BinaryOperator op) {

@@ -26,7 +26,7 @@ inline bool LessThan(const Value& a, const Value& b) {
 bool Contains(const Value& haystack, const Value& needle);
 // Approximates `a is b`: compares scalars and strings by value, and other values by identity.
 bool Same(const Value& a, const Value& b);
-// Fails (TypeError) for lists, dictionaries and values that contain them.
+// Implements hash(value). Fails (TypeError) for lists, dictionaries and values that contain them.
 size_t Hash(const Value& value);
 size_t HashText(std::string_view text);
 
@@ -60,7 +60,7 @@ int64_t ToIndex(const Value& value, const char* what);
 double RoundDigits(double value, int64_t digits);
 // Escapes HTML as Markup does.
 std::string EscapeHtml(std::string_view text);
-// Whether text begins or ends with another.
+// Whether `text` begins or ends with another text.
 bool StartsWith(std::string_view text, std::string_view prefix);
 bool EndsWith(std::string_view text, std::string_view suffix);
 

@@ -26,8 +26,8 @@ void AppendItems(std::string& out, const std::vector<Value>& items) {
   }
 }
 
-// Appends the text of a value that is not a container and counts its size. A small text costs
-// nothing beyond the step for its value.
+// Appends the text of a value that is not a container and counts its size. For a small text, only
+// the step for its value is counted.
 void AppendCounted(std::string& out, std::string_view text) {
   SpendAppend(out.size(), text.size());
   out += text;

@@ -128,7 +128,7 @@ class Resolver {
   // The context of a statement.
   struct Place {
     bool in_loop = false;  // Inside a loop, where `break` is allowed.
-    // Inside a condition. There, unknown filters fail only when they are evaluated.
+    // Inside a condition, where unknown filters fail only when they are evaluated.
     bool is_soft = false;
     int level = 0;
   };
@@ -242,7 +242,7 @@ class Resolver {
     Merge(branches, symbols);
   }
 
-  // --- Second pass: resolves every name, and determines what every scope does when it is entered.
+  // --- Second pass: resolves every name, and determines how every scope initializes its variables.
 
   void Visit(Expression& expression, const Symbols& symbols, bool is_soft) {
     switch (expression.kind) {

@@ -50,8 +50,8 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // Nesting depth of containers in this value. It is limited, so that recursive functions need
-  // limited stack.
+  // Nesting depth of containers in this value. The depth is limited, so that recursive functions
+  // need limited stack.
   int depth() const { return depth_; }
   // Makes the depth more than `child_depth`. Fails if the value becomes too deep. REQUIRES: no
   // template has seen the value.
@@ -115,9 +115,9 @@ class DictData final : public Heap {
 };
 struct UndefinedData final : Heap {
   explicit UndefinedData(std::string why) : Heap(96 + why.size()), message(std::move(why)) {}
-  // Why it is undefined: "'x' is undefined", or another message.
+  // Why the value is undefined: "'x' is undefined", or another message.
   std::string message;
-  bool is_security = false;  // Using the value is a SecurityError.
+  bool is_security = false;  // Whether using the value is a SecurityError.
 };
 
 // A one-pass source of values. Each value costs a step.
