@@ -98,7 +98,7 @@ AnswerReader::AnswerReader(const AnswerReaderOptions& options)
     format_ = &format;
     inside_ = marked_ = StartsInside(format, options);
     // No mark can begin the answer if the turn has already closed its thought, or if the request
-    // asks for none.
+    // turns thinking off.
     if (!OpenInPrompt(format, options.prompt) && options.thinking != false) first_ = "";
     // Recognizes only end marks, as the grammar's matcher does.
     inside_marks_ = format.end;

@@ -66,8 +66,9 @@ class AnswerReader {
   // Returns the events that `text` completes. An event may end inside a character if `text` does.
   // Text after a stop string is dropped. `may_stop`: whether a stop string may end in `text`.
   std::vector<ParserEvent> Push(std::string_view text, bool may_stop = true);
-  // Ends the text. `is_cut`: a limit ended it, so a possible beginning of a mark, or of a
-  // constrained answer's thought, is dropped. REQUIRES: called once, as the last call.
+  // Ends the text. `is_cut`: whether a limit ended the answer. If so, a possible beginning of a
+  // mark, or of a constrained answer's thought, is dropped. REQUIRES: called once, as the last
+  // call.
   std::vector<ParserEvent> Finish(bool is_cut = false);
 
   // Whether thoughts are recognized by their marks. If not, marks are content.
@@ -95,11 +96,12 @@ class AnswerReader {
   const ReasoningFormat* format_ = nullptr;  // null if thoughts are not recognized
   std::shared_ptr<const ToolTypes> types_;
   std::unique_ptr<ToolReader> tools_;
-  std::vector<std::string> inside_marks_;   // marks that matter inside a thought: ends, starts,
-                                            // calls
-  std::vector<std::string> outside_marks_;  // marks that matter outside thoughts: starts, ends
+  std::vector<std::string> inside_marks_;   // marks that are recognized inside a thought: its end,
+                                            // starts, calls
+  std::vector<std::string> outside_marks_;  // marks that are recognized outside of thoughts:
+                                            // starts, ends
   bool inside_ = false;
-  bool marked_ = false;  // whether the thought has a begin mark; a call inside it is then text
+  bool marked_ = false;  // whether the thought has a begin mark; if so, a call inside it is text
   bool had_thought_ = false;
   bool constrained_ = false;
   std::optional<std::string> first_;  // text that may become the begin mark of a constrained answer

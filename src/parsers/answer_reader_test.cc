@@ -130,7 +130,8 @@ TEST(AnswerReaderTest, OfACutCallNothingIsKnownBeforeItsName) {
             R"(<tool_call>{"name": "f"}</tool_call>)")
       << "not cut";
   EXPECT_EQ(read("llama3_json", R"({"name": "get", "parameters")").calls, (Calls{{"get", ""}}));
-  // In a format without marks, this may be an answer in JSON or in brackets.
+  // In formats without marks, the cut text may be an answer in JSON or in brackets, so it is
+  // content.
   EXPECT_EQ(read("llama3_json", R"({"name": "Bob", "age": 3)").content,
             R"({"name": "Bob", "age": 3)");
   EXPECT_EQ(read("llama3_json", R"({"name": "ge)").content, R"({"name": "ge)");
@@ -320,7 +321,7 @@ TEST(AnswerReaderTest, ACallInAThoughtThatAMarkHasBegunIsText) {
     EXPECT_EQ(answer.content, "ok");
     EXPECT_TRUE(answer.calls.empty());
   }
-  // In a possible thought without a begin mark, a call ends the thought.
+  // If text may be a thought without a begin mark, a call ends the thought.
   options.prompt = {};
   EXPECT_EQ(ReadAnswer(options, kThought, 3, random).calls.size(), 1u);
 }

@@ -30,8 +30,8 @@ struct CallGrammar {
   // allowed.
   std::string_view thought_begin = "";
   std::string_view thought_end = "";
-  bool constrains_auto = false;  // whether calls are constrained even if the request does not ask
-                                 // for that
+  bool constrains_auto = false;  // whether calls are constrained even if the request does not
+                                 // demand it
 };
 
 // A tool that the answer may call.

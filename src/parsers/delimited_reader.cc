@@ -19,8 +19,8 @@ void DelimitedReader::BeginCall(ParserOutput& output) {
   if (format_->name_is_id) {
     id = name;
     name = name.substr(0, name.rfind(':'));
-    name = name.substr(name.find('.') + 1);  // without a '.', npos + 1 is 0, so the whole name
-                                             // stays
+    name = name.substr(name.find('.') + 1);  // without a '.', npos + 1 is 0, so the name is
+                                             // unchanged
   }
   output.BeginCall(std::move(name), std::move(id));
   name_.clear();

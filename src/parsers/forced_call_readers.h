@@ -1,5 +1,5 @@
-// Reads calls that an answer is forced to make. These are not in the model's own format, but a JSON
-// list of calls, or the arguments of a call whose name is known.
+// Reads calls that an answer is forced to make. Instead of the model's own format, such an answer
+// is a JSON list of calls, or the arguments of a call whose name is known.
 #pragma once
 
 #include <memory>

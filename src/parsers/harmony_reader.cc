@@ -99,8 +99,7 @@ void HarmonyReader::BeginMessage(ParserOutput& output) {
   has_text_ = false;
 }
 
-// Determines whether the answer begins with a message or with plain text, as it does under a
-// constraint.
+// Determines whether the answer begins with a message or, as under a constraint, with plain text.
 bool HarmonyReader::ReadStart(TextInput& input, ParserOutput& output) {
   const std::optional<char> c = input.Next();
   if (!c) {

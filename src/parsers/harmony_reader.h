@@ -26,7 +26,7 @@ class HarmonyReader final : public ToolReader {
   void Cut(TextInput& input, ParserOutput& output) override;
 
  private:
-  // kForm: inside text that a grammar constrains, up to its end.
+  // kForm: inside text that a grammar constrains, which lasts until the end of the answer.
   enum class State { kStart, kPlain, kForm, kHeader, kMessage, kBetween };
   enum class Part { kContent, kThought, kCall, kDropped };
 

@@ -19,7 +19,7 @@ struct JsonCallKeys {
 };
 
 // Reads an object byte by byte. The call begins once its name and the first byte of its arguments
-// are known. From then on its arguments are passed on as written, and the call is never withdrawn.
+// are known. After that, its arguments are passed on as written, and the call is never withdrawn.
 class JsonCall {
  public:
   enum class Step {
@@ -27,7 +27,7 @@ class JsonCall {
     kDone,    // the object is complete and is a call
     kBroken,  // the call has begun, but the object is invalid from this byte on; the call ends
               // before the byte
-    kNoCall   // the object is no call
+    kNoCall   // the object is not a call
   };
 
   explicit JsonCall(const JsonCallKeys* keys) : keys_(keys) {}

@@ -65,7 +65,8 @@ void JsonReader::Open(char c, ParserOutput& output) {
     return;
   }
   held_ += c;
-  if (format_->drops_broken) held_.assign(1, c);  // text after a marker may be content
+  // Drops the marker, but not the text after the marker: it may be content.
+  if (format_->drops_broken) held_.assign(1, c);
   call_.reset();
   state_ = format_->at_start ? State::kPlain : State::kText;
   Emit(std::exchange(held_, ""), output);

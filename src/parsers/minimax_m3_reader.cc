@@ -130,7 +130,7 @@ std::string ValueOf(const Element& element, const json::Value* schema) {
   const Container container = ContainerOf(schema);
   if (element.children.empty()) {
     const ParameterTypes types = schema == nullptr ? ParameterTypes() : TypesOf(*schema);
-    // Elements without content stand for empty lists and objects.
+    // Elements without content represent empty lists and objects.
     if (container.schema != nullptr && !types.string && AsciiTrim(element.text).empty())
       return container.is_list ? "[]" : "{}";
     return TypedValue(element.text, types, /*scalars_only=*/false);

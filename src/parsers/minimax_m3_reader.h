@@ -11,8 +11,9 @@
 namespace sluice {
 
 // An element with children is an object, or a list if its schema says so. Repeated elements in an
-// object become a list. All arguments of a call are passed on together once it is complete, because
-// a later element can change the value of an earlier name. Text after a block of calls is dropped.
+// object become a list. All arguments of a call are passed on together once the call is complete,
+// because a later element may have the same name as an earlier one. Text after a block of calls is
+// dropped.
 class MinimaxM3Reader final : public ToolReader {
  public:
   // `types` must outlive the reader and must have been made with `keeps_schemas`.

@@ -26,7 +26,7 @@ MistralReader::MistralReader() : json_(&ListFormat()) {}
 void MistralReader::Cut(TextInput& input, ParserOutput& output) {
   if (state_ == State::kJson) return json_.Cut(input, output);
   ToolReader::Cut(input, output);
-  if (state_ == State::kId) id_.clear();  // the id may be incomplete
+  if (state_ == State::kId) id_.clear();  // drops the id, which may be incomplete
   if (state_ == State::kId || state_ == State::kBeforeArguments) BeginCall(output);
 }
 

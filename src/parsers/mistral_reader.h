@@ -1,6 +1,6 @@
 // Reads Mistral's calls: [TOOL_CALLS][{"name": ..., "arguments": ...}] with older tokenizers, and
 // [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...} with v11 and later. The first byte after the marker
-// decides.
+// determines the format.
 #pragma once
 
 #include <string>

@@ -104,7 +104,7 @@ inline constexpr CallGrammar kPlamoGrammar = {
     .end = "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
     .section_begin = "<|plamo:begin_tool_requests:plamo|>",
     .section_end = "<|plamo:end_tool_requests:plamo|>"};
-// The mark that ends a call also ends the answer, so it is not part of the call's text.
+// The mark that ends a call also ends the answer, so the call's text does not include the mark.
 inline constexpr CallGrammar kHarmonyGrammar = {.trigger = "<|channel|>commentary to=functions.",
                                                 .begin = "<|channel|>commentary to=functions.",
                                                 .arguments = " <|constrain|>json<|message|>",

@@ -15,11 +15,12 @@
 namespace sluice {
 
 // For formats that write the whole answer as messages, in channels for reasoning, calls or content.
-// One reader then serves as both kinds of parsers.
+// In this case, one reader is both the tool parser and the reasoning parser.
 struct ChannelParts {
   bool calls = false;  // false: calls are dropped
   bool thoughts = false;
-  // A grammar constrains the final message: only this message is content, and nothing ends it.
+  // Whether a grammar constrains the final message. If so, only this message is content, and
+  // nothing ends it.
   bool constrained = false;
 };
 using MakeChannelReader = std::unique_ptr<ToolReader> (*)(ChannelParts parts);
@@ -57,8 +58,8 @@ const ReasoningParser* FindReasoningParser(std::string_view name);
 Result<const ToolParser*> ToolParserNamed(std::string_view name, std::string_view param);
 Result<const ReasoningParser*> ReasoningParserNamed(std::string_view name, std::string_view param);
 
-// Fails if exactly one of the two reads channels, because then the two cannot read the same answer.
-// Either may be null.
+// Fails if exactly one of the two parsers reads channels, because they cannot read the same answer
+// then. Either may be null.
 Status CheckParsersAgree(const ToolParser* tools, const ReasoningParser* reasoning);
 
 // Returns the parser that fits a chat template, judged by the marks in it; null if none does.

@@ -9,10 +9,10 @@
 namespace sluice {
 
 struct PythonicFormat {
-  std::vector<std::string> begin;   // precede the calls; empty: calls can only be at the start of
-                                    // the answer
-  std::vector<std::string> end;     // follow the calls
-  std::vector<std::string> prefix;  // may precede the bracket
+  std::vector<std::string> begin;   // markers before the calls; empty: calls can only be at the
+                                    // start of the answer
+  std::vector<std::string> end;     // markers after the calls
+  std::vector<std::string> prefix;  // texts that may precede the bracket
   bool brackets = true;             // true: calls are in a list; false: each call is on a line
   bool keeps_text_after = false;    // whether text after the calls is content; if not, it is
                                     // dropped

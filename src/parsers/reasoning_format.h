@@ -16,7 +16,8 @@ struct ReasoningFormat {
   // Whether chat_template_kwargs {"enable_thinking": false} or {"thinking": false} turn thoughts
   // off.
   bool can_be_off = false;
-  bool must_be_on = false;  // whether the answer has thoughts only if one of these two is true
+  bool must_be_on = false;  // whether the answer has thoughts only if one of the two arguments is
+                            // true
   // Whether further thoughts are read after the first one, and stray marks dropped. If not, marks
   // are text.
   bool repeats = false;

@@ -36,7 +36,8 @@ ReasoningFormat Marked(std::vector<std::string> start, std::vector<std::string> 
   return {.start = std::move(start), .end = std::move(end), .call_marks = {}, .content_prefix = ""};
 }
 
-// Harmony's reader needs no marks. These only show where a constraint of the final message begins.
+// Harmony's reader needs no marks. The marks of this format only show where a constraint of the
+// final message begins.
 ReasoningFormat Harmony() {
   ReasoningFormat format = Marked({"<|channel|>"}, {"<|message|>"});
   format.before_end = "<|channel|>final";
@@ -66,7 +67,7 @@ std::vector<ReasoningParser> MakeReasoningParsers() {
   plamo.end = {"<|plamo:end_think:plamo|>"};
   ReasoningFormat k3 = Switchable({"<|open|>tools<|sep|>"});
   k3.start = {"<|open|>think<|sep|>"};
-  // The response has a channel of its own. The marks of that channel are not content.
+  // The response has its own channel. The channel's marks are not content.
   k3.end = {"<|close|>think<|sep|>", "<|open|>response<|sep|>", "<|close|>response<|sep|>",
             "<|close|>message<|sep|>"};
   ReasoningFormat granite = Marked({"Here is my thought process:", "Here's my thought process:"},

@@ -18,8 +18,8 @@ struct StopRules {
 };
 
 // The stop string that is completed first ends the text, at its beginning or, with
-// `include_in_output`, at its end. Keeps the text that has not been taken and, before it, as many
-// bytes as the longest stop string. Thread safety: one thread.
+// `include_in_output`, at its end. Stores the text that has not been taken and, before it, as many
+// bytes as the longest stop string has. Thread safety: one thread.
 class StopSearch {
  public:
   explicit StopSearch(StopRules rules);

@@ -21,7 +21,7 @@ std::string Unescaped(std::string_view name) {
   while (!name.empty()) {
     const bool quote = name.starts_with("&quot;");
     const bool ampersand = name.starts_with("&amp;");
-    plain += quote ? '"' : name.front();  // the escape begins with the character it stands for
+    plain += quote ? '"' : name.front();  // the escape begins with the character that it represents
     name.remove_prefix(quote ? 6 : ampersand ? 5 : 1);
   }
   return plain;
@@ -139,8 +139,8 @@ void TaggedReader::BeginValue(ParserOutput& output) {
   json::AppendString(text, key);
   text += streams_value_ ? ": \"" : ": ";
   has_parameter_ = true;
-  // A value of another type may turn out to be missing, so the key is kept back until the value is
-  // complete.
+  // A value of another type than string may turn out to be missing, so the key is held back until
+  // the value is complete.
   if (streams_value_) {
     Arguments(text, output);
   } else {

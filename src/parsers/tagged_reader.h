@@ -15,8 +15,8 @@ struct TaggedFormat {
   std::string end;                 // closes a block of calls
   // Opens a call. Empty: the block itself is a call, and its name follows directly.
   std::string call_open;
-  std::vector<std::string> name_end;  // follow the call's name
-  std::string call_close;             // closes a call; empty: `end` does
+  std::vector<std::string> name_end;  // marks after the call's name
+  std::string call_close;             // closes a call; empty: `end` closes it
   std::string parameter_open;
   std::string parameter_name_end;
   std::string value_open;  // between name and value; empty: nothing
@@ -30,7 +30,7 @@ struct TaggedFormat {
   bool escapes_names = false;             // whether names contain &quot; and &amp; for '"' and '&'
   std::vector<std::string> dropped = {};  // marks between calls, which are dropped
   bool keeps_text_after = false;
-  bool scalars_only = false;  // whether null, objects and arrays stay strings
+  bool scalars_only = false;  // whether null, objects and arrays are passed on as strings
 };
 
 // Reports a call once its name is known. Passes on values of type string as they arrive, others

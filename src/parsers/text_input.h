@@ -10,7 +10,8 @@
 
 namespace sluice {
 
-// Holds back only text that may become a marker, so it stays short. Thread safety: one thread.
+// Holds back only text that may become a marker, so the buffer stays short. Thread safety: one
+// thread.
 class TextInput {
  public:
   static constexpr int kMore = -1;  // no marker yet: all text was passed on, except a possible

@@ -214,7 +214,7 @@ Reader DeepseekV32(const ToolTypes& types) {
 Reader DeepseekV4(const ToolTypes& types) {
   static const TaggedFormat kFormat = [] {
     TaggedFormat format = DeepseekTags("", "tool_calls");
-    // Variants that the models sometimes write.
+    // Adds variants of the marks that the models sometimes write.
     format.begin.insert(format.begin.end(),
                         {"<｜DSML｜toolcalls>", "<｜DSML｜tool>", format.call_open});
     return format;

@@ -27,9 +27,9 @@ class ToolReader {
   virtual bool InText() const = 0;
 
   // Called before the last Read() if the answer was cut off. Begins the current call if its name is
-  // known; otherwise drops the text from the call's mark on, or keeps it as content in a format
-  // without marks, because it may be an answer. Drops unread text of a call, which can only be the
-  // beginning of a mark.
+  // known; otherwise drops the text from the call's mark on. In a format without marks, keeps the
+  // text as content, because it may be an answer. Drops unread text of a call, which can only be
+  // the beginning of a mark.
   virtual void Cut(TextInput& input, ParserOutput& /*output*/) {
     if (!InText()) input.Clear();
   }

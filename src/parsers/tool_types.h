@@ -53,8 +53,8 @@ class ToolTypes {
 
 ParameterTypes TypesOf(const json::Value& schema);
 
-// Converts `text` to JSON: the first of `types` that it can be parsed as, else a string.
-// `scalars_only`: null, objects and arrays also remain strings.
+// Converts `text` to JSON: as the first of `types` that fits, else as a string. `scalars_only`:
+// null, objects and arrays also remain strings.
 std::string TypedValue(std::string_view text, const ParameterTypes& types, bool scalars_only);
 
 // Appends `text`, escaped for a JSON string, without quotes. `text` may end inside a character.
