@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Unlocking passes it to the thread that has waited longest. With a plain Mutex, a thread that
+// Unlock passes the mutex to the thread that has waited longest. With a plain Mutex, a thread that
 // unlocks and locks again in a loop may starve the others. Clang's thread-safety analysis covers it
 // like a Mutex.
 class SLUICE_LOCK_ATTRIBUTE(capability("mutex")) FairMutex {

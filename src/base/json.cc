@@ -334,7 +334,8 @@ Result<Value> ParsePadded(std::string_view text, const ParseLimits& limits, size
   GET_OR_RETURN(od::document document, parser.iterate(padded).get(document));
   GET_OR_RETURN(bool scalar, document.is_scalar().get(scalar));
   if (scalar) {
-    // On-demand documents refuse get_value() on a scalar: read it as the only element of an array.
+    // simdjson's on-demand documents refuse get_value() for a scalar, so the text is parsed as the
+    // only element of an array.
     std::string wrapped = "[";
     wrapped.append(text).append("]");
     Result<Value> array = ParseWithPlace(wrapped, limits, fault);

@@ -78,7 +78,7 @@ const char* TypeName(Type type);  // "null", "boolean", "integer", ...
 struct ParseLimits {
   size_t max_bytes = size_t{1} << 30;
   int max_depth = 128;           // limit of nested arrays and objects
-  bool allow_duplicates = true;  // true: the last of two equal keys wins, as in Python's json;
+  bool allow_duplicates = true;  // true: the last of two equal keys counts, as in Python's json;
                                  // false: equal keys are an error
 };
 

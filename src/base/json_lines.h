@@ -10,9 +10,9 @@
 
 namespace sluice::json {
 
-// Calls `take` with each value of `text` and its line number, counted from 1. Stops at the first
-// error of the parser (`limits` apply to each line) or of `take`, and prefixes its message with
-// `file` and the line.
+// Calls `take` with each value of `text` and its line number, counted from 1. `limits` apply to
+// each line. Stops at the first error of the parser or of `take`, and prefixes the error message
+// with `file` and the line.
 Status ForEachLine(std::string_view text, std::string_view file, const ParseLimits& limits,
                    const std::function<Status(Value value, int64_t line)>& take);
 

@@ -24,7 +24,7 @@ TEST(Json, RoundTripsValues) {
   }
 }
 
-// Long strings are unescaped straight into their final place.
+// Long strings are unescaped directly into the resulting value.
 TEST(Json, RoundTripsLongStrings) {
   const std::string body(10000, 'a');
   for (const std::string& text :

@@ -10,7 +10,7 @@
 namespace sluice {
 
 // XXH3 in 128 bits with a random secret for each object, so that nobody can construct two inputs
-// with the same hash. Thread safety: const.
+// with the same hash. Thread safety: immutable after construction.
 class KeyedHash {
  public:
   using Value = std::array<uint64_t, 2>;  // the upper and the lower 64 bits

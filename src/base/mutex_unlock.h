@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-// Unlocks a mutex, which the caller holds through `lock`, during its lifetime.
+// During its lifetime, unlocks a mutex that the caller holds through `lock`.
 class SLUICE_LOCK_ATTRIBUTE(scoped_lockable) MutexUnlock {
  public:
   MutexUnlock([[maybe_unused]] Mutex& mutex, MutexLock& lock)

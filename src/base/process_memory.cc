@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kReserveBytes = size_t{8} << 20;
 // Blocks of at least this size are mapped individually. Setting the threshold also turns off
-// glibc's default behaviour: it raises the threshold with each freed block, up to 32 MiB, which
+// glibc's default behavior: it raises the threshold with each freed block, up to 32 MiB, which
 // would keep such blocks in the heap.
 constexpr int kMappedBlock = 256 << 10;
 // Limit of malloc's arenas: each reserves 64 MiB of address space and keeps its own free memory.

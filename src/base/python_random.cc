@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 // Computes the initial state as Python does and hands it to std::mt19937 as a seed sequence. Python
-// initializes the generator from the words of the seed, unlike C++'s seed sequences.
+// initializes the generator from the seed's 32-bit words, differently from C++'s seed sequences.
 class ArraySeed {
  public:
   using result_type = uint32_t;
@@ -87,8 +87,8 @@ std::vector<size_t> PythonRandom::Choices(size_t size, size_t count) {
 
 std::vector<size_t> PythonRandom::Sample(size_t size, size_t count) {
   CHECK(count <= size, "cannot sample {} of {}", count, size);
-  // Python draws from a small population by swapping within a copy, and from a large one by
-  // remembering which indices it drew. The two methods draw different numbers.
+  // Python samples a small population by swapping elements of a copy, and a large one by
+  // remembering the indices it has drawn. The two methods draw different numbers.
   size_t small = 21;
   if (count > 5) {
     size_t power = 1;

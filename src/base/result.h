@@ -16,7 +16,7 @@ enum class ErrorCode {
   kInvalidArgument,  // The caller's input is wrong (HTTP 400, exit 2).
   kNotFound,         // A named thing does not exist (HTTP 404).
   kUnsupported,  // Valid, but not supported by this program or machine (HTTP 400 or 501, exit 3).
-  kInvalidData,  // A file is damaged or contradicts itself (exit 3).
+  kInvalidData,  // A file is damaged or inconsistent (exit 3).
   kResourceExhausted,  // Not enough memory or another resource (HTTP 503, exit 4).
   kUnavailable,   // Temporarily impossible: shutting down, overloaded (HTTP 503); for hub files:
                   // offline or missing (exit 5).

@@ -10,7 +10,7 @@
 namespace sluice {
 
 // For a request's lists, which all of its prompts and sequences keep: a copy takes constant time.
-// Thread safety: as a std::shared_ptr to a constant object.
+// Thread safety: the same as for a std::shared_ptr to a constant object.
 template <typename T>
 class SharedList {
  public:

@@ -1,6 +1,6 @@
-// How a step changes the states that sequences keep besides their KV blocks: matrices of recurrent
-// layers, tails of convolutions. A slot holds the states of one sequence in all layers of a rank. A
-// slice is the rows of one sequence in a step.
+// The changes that a step makes to the states that sequences have besides KV blocks: matrices of
+// recurrent layers, tails of convolutions. A slot holds the states of one sequence in all layers of
+// a rank. A slice is the rows of one sequence in a step.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace sluice {
 // tokens that precede the slice; afterwards, the states after the slice.
 struct StateSlot {
   int32_t slot = -1;
-  // Whether this is the first slice of the sequence: states then start at zero, and the slot's
-  // content is ignored.
+  // Whether this is the first slice of the sequence: in this case states start at zero, and the
+  // slot's content is ignored.
   bool is_new = false;
 };
 

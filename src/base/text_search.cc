@@ -25,8 +25,7 @@ struct Suffix {
   size_t period = 1;
 };
 
-// The largest suffix in byte order, or in the reversed order if `is_opposite`, and the period of
-// this suffix.
+// Returns the largest suffix in byte order (in reversed order if `is_opposite`), and its period.
 template <typename Text>
 Suffix LargestSuffix(const Text& text, bool is_opposite) {
   Suffix best;

@@ -1,4 +1,4 @@
-// Describes in error messages which limits keep the system from starting another thread.
+// Describes, for error messages, the limits that may keep the system from starting another thread.
 #pragma once
 
 #include <filesystem>

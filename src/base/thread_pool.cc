@@ -132,7 +132,8 @@ struct ThreadPool::State {
   }
 
   // Keeps the first exception of a section until all threads have finished it: if the exception
-  // left the calling thread's part at once, the other threads would use data that no longer exists.
+  // left the calling thread's part immediately, the other threads would use data that has been
+  // destroyed.
   void Call(Erased task_of_section, void* context_of_section, int thread) noexcept {
     try {
       task_of_section(context_of_section, thread);

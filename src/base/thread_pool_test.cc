@@ -106,8 +106,8 @@ double ProcessCpuSeconds() {
 TEST(ThreadPool, AnIdlePoolUsesNoCpu) {
   ThreadPool pool(2);  // Workers spin for a while if there are as many cores as threads.
   pool.Run([](int) {});
-  // On a busy machine, workers may fall asleep late. A worker that never sleeps uses CPU in every
-  // window.
+  // On a busy machine, workers may fall asleep late. A worker that never sleeps would use CPU in
+  // every time window.
   double used = 1;
   for (int window = 0; window < 20 && used >= 0.005; ++window) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

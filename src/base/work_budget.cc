@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Number of allocations between two readings of the clock, because a reading is a system call.
+// Number of allocations between two readings of the clock; each reading is a system call.
 constexpr int kAllocationsPerLook = 64;
 
 struct ThreadBudget {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr WorkLimits kLarge{.cpu_seconds = 1000, .bytes = int64_t{1} << 40};
 
-// Allocations that the compiler must not optimize away.
+// Makes allocations that the compiler cannot optimize away.
 void AllocateAndFree(size_t bytes) {
   std::vector<std::unique_ptr<char[]>> blocks;
   blocks.push_back(std::make_unique<char[]>(bytes));
@@ -37,7 +37,7 @@ TEST(WorkBudgetTest, MemoryThatIsHeldCountsAndMemoryThatIsFreedDoesNot) {
 TEST(WorkBudgetTest, WorkThatTakesTooLongIsStopped) {
   const WorkBudget budget({.cpu_seconds = 0.02, .bytes = int64_t{1} << 40});
   EXPECT_THROW(while (true) AllocateAndFree(100), WorkLimitExceeded);
-  // Must not allocate after the exception.
+  // The statement must not allocate after the exception.
   EXPECT_THROW(for (int i = 0; i < 1000; ++i) AllocateAndFree(100), WorkLimitExceeded);
 }
 
@@ -64,9 +64,9 @@ TEST(WorkBudgetTest, AllocationsWhileAnExceptionIsOnItsWayAreAllowed) {
   EXPECT_THROW(work(), WorkLimitExceeded);
 }
 
-// Recurses until the budget stops it, with each frame in use after the call. Frames are large, so
-// that a thousand fill a stack: the thread sanitizer copies the whole call stack at every
-// allocation.
+// Recurses until the budget stops the recursion. Each frame is used after the recursive call.
+// Frames are large, so that a thousand fill a stack: the thread sanitizer copies the whole call
+// stack at every allocation.
 template <typename Work>
 int Recurse(const Work& work, int depth) {
   volatile char frame[8 << 10] = {};

@@ -73,7 +73,7 @@ TEST(EventStream, StopsWhereItIsTold) {
   EXPECT_EQ(count, 1);
 }
 
-// Answers each connection with the next of the given texts, and closes it.
+// Answers each connection with the next one of the given texts, and closes the connection.
 class FakeServer {
  public:
   explicit FakeServer(std::vector<std::string> answers, bool hold_open = false) {
@@ -105,7 +105,8 @@ class FakeServer {
   }
 
   const Url& url() const { return url_; }
-  std::vector<std::string> requests;  // complete once all are answered or the server is destroyed
+  std::vector<std::string> requests;  // complete once all requests are answered or the server is
+                                      // destroyed
 
  private:
   int listener_;
@@ -290,7 +291,7 @@ TEST(HttpClient, CanBeCancelledWhileItConnects) {
   EXPECT_EQ(answer.error().code, ErrorCode::kCancelled) << answer.error().message;
 }
 
-// A server that refuses a request does not have to read all of it.
+// A server that refuses a request may answer before it has read the whole request.
 TEST(HttpClient, ReadsAnAnswerThatComesBeforeAllIsSent) {
   StuckServer server(1, [&](int client) {
     const std::string text = Plain("413 Content Too Large", "{}");

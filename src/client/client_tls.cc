@@ -197,7 +197,7 @@ ssize_t TlsLink::Outcome(int result) {
     case SSL_ERROR_WANT_WRITE: errno = EAGAIN; return -1;
     case SSL_ERROR_ZERO_RETURN: return 0;
     case SSL_ERROR_SYSCALL: errno = reason != 0 ? reason : ECONNRESET; break;
-    default:  // an alert, or the connection ended without one
+    default:  // a TLS alert, or the connection ended without one
       problem_ = "TLS: " + LastTlsReason();
       errno = ECONNRESET;
   }

@@ -15,7 +15,7 @@ namespace sluice {
 
 struct ClientTlsOptions {
   std::string authorities = {};  // PEM file of trusted certificates; "": the system's
-  bool insecure = false;         // whether every certificate is accepted
+  bool insecure = false;         // whether every server certificate is accepted
   std::string certificate = {};  // PEM file of the client's certificate; "": none
   std::string key = {};          // PEM file of the certificate's key; "": the key is in
                                  // `certificate`
@@ -49,14 +49,14 @@ class TlsLink {
   TlsLink& operator=(const TlsLink&) = delete;
 
   enum class Handshake { kDone, kWantsRead, kWantsWrite, kFailed };
-  // Call it again whenever the socket is readable or writable, until it returns kDone or kFailed.
+  // Call again whenever the socket is readable or writable, until it returns kDone or kFailed.
   Handshake Continue();
   bool ready() const { return ready_; }
   // Why the handshake or the connection failed, and what to do; "" if TLS was not the cause.
   const std::string& problem() const { return problem_; }
 
   // Like send() and recv(): return the number of bytes, 0 at the end of the server's data, or -1
-  // with errno. EAGAIN means: wait for the socket.
+  // with errno. EAGAIN: call again when the socket is ready.
   ssize_t Send(const char* data, size_t size);
   ssize_t Receive(char* data, size_t size);
   // Returns whether received bytes are buffered that Receive has not returned yet. The socket

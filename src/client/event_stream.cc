@@ -30,8 +30,7 @@ bool EventStream::TakeLine(std::string_view line,
     return go_on;
   }
   if (!line.starts_with("data:"))
-    return true;  // ignores comments and fields that the API does not
-                  // use
+    return true;  // ignores comments, and fields that the API does not use
   line.remove_prefix(5);
   if (line.starts_with(' ')) line.remove_prefix(1);
   if (has_data_) data_ += '\n';

@@ -40,7 +40,7 @@ class OneRequest : public StreamHandler {
   const HttpClient::OnEvent& on_event_;
   bool over_ = false;
   std::exception_ptr exception_;
-  StreamEnd end_{200, "", "", ""};  // used if the caller stopped reading
+  StreamEnd end_{200, "", "", ""};  // the result if the caller stopped reading
 };
 
 bool IgnoreEvent(std::string_view) {

@@ -26,8 +26,8 @@ class HttpClient {
   // Receives the data of one event; returning false ends the request.
   using OnEvent = std::function<bool(std::string_view data)>;
 
-  // `headers` are sent with every request. `tls` is for https; null: trusts the system's CA
-  // certificates.
+  // `headers` are sent with every request. `tls`: settings for https; null: the system's CA
+  // certificates are trusted.
   explicit HttpClient(Url url, const std::map<std::string, std::string>& headers = {},
                       std::shared_ptr<const ClientTls> tls = {});
 

@@ -41,7 +41,7 @@ struct AnswerUsage {
 struct AnswerEnd {
   std::string text;  // the whole text
   std::vector<ToolCall> calls;
-  std::string finish_reason;  // "" if the caller cancelled
+  std::string finish_reason;  // "" if the caller cancelled the request
   bool cancelled = false;
   std::optional<AnswerUsage> usage = {};
 };

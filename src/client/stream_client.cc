@@ -32,7 +32,7 @@ namespace {
 
 constexpr size_t kMaxBodyBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 64 << 10;
-// Connections that wait for a request; more are closed.
+// Maximum number of idle connections; further ones are closed.
 constexpr size_t kMaxIdle = 64;
 // How long a connection to a unix socket waits for room in the listener's queue. epoll does not
 // report when there is room.
@@ -417,7 +417,7 @@ class StreamClient::Loop {
         return true;
       }
       if (sent < 0) {
-        // The server may already have sent an answer that refuses the request.
+        // If a write fails, the server may already have sent an answer that refuses the request.
         if (connection.reused && !connection.parser.started()) return Replace(connection);
         connection.written = request.size();
         break;
@@ -441,7 +441,7 @@ class StreamClient::Loop {
     connections_.pop_back();
   }
 
-  // Sends the request over a new connection, because the server has closed a kept one.
+  // Sends the request over a new connection, because the server has closed an idle one.
   bool Replace(Connection& connection) {
     Exchange exchange = std::move(connection.exchange);
     Close(connection);
@@ -470,7 +470,7 @@ class StreamClient::Loop {
     StreamHandler* handler = connection.exchange.handler;
     StreamEnd end{connection.parser.status(), std::move(error), std::move(connection.body), ""};
     connection.busy = false;
-    // If the answer came before the whole request was sent, the server would read the next request
+    // If the answer came before the whole request was sent, the server would treat the next request
     // as the rest of this one.
     const bool all_sent = connection.written == connection.exchange.request.size();
     if (end.error.empty() && options_.keep_alive && connection.parser.keep_alive() && all_sent &&
@@ -536,7 +536,7 @@ class StreamClient::Loop {
     }
     if (writes && !Write(connection)) return;
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
-    // Bytes that TLS has already buffered cause no event.
+    // Bytes that TLS has already buffered cause no epoll event.
     while (Read(connection) && connection.tls && connection.tls->has_buffered()) {
     }
   }

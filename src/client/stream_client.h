@@ -23,7 +23,7 @@ double MonotonicSeconds();
 // How an exchange ended.
 struct StreamEnd {
   int status = 0;           // HTTP status; 0 if there was no answer
-  std::string error;        // "" if the answer is complete, whatever its status
+  std::string error;        // "" if the answer is complete, with any status
   std::string body;         // body of an answer that is not an event stream, or whose status is not
                             // 200
   std::string unreachable;  // why no connection was made; "" if one was made
@@ -34,8 +34,8 @@ struct StreamEnd {
 class StreamHandler {
  public:
   virtual ~StreamHandler() = default;
-  // Returns whether the answer is passed on as it arrives, through OnHead and OnBytes instead of
-  // OnEvent. StreamEnd then has no body.
+  // Returns whether the raw answer is passed to OnHead and OnBytes as it arrives, instead of events
+  // to OnEvent. StreamEnd then has no body.
   virtual bool wants_bytes() const { return false; }
   // `head`: the status line and the headers. Called before the first OnBytes, or before OnEnd of an
   // answer without a body; the views are valid only during the calls.
@@ -47,7 +47,7 @@ class StreamHandler {
   virtual void OnEnd(double now, StreamEnd end) = 0;
 };
 
-// Keeps up to 64 connections and reuses them. If the server has closed a kept connection, sends the
+// Keeps up to 64 idle connections for reuse. If the server has closed an idle connection, sends the
 // request over a new one. Thread safety: one thread.
 class StreamClient {
  public:
@@ -55,7 +55,7 @@ class StreamClient {
     Url url;
     std::shared_ptr<const ClientTls> tls = {};  // for https; null: trusts the system's issuers
     bool keep_alive = true;                     // false: opens a new connection for each request
-    double timeout_seconds = 6 * 3600;          // limit for each request
+    double timeout_seconds = 6 * 3600;          // time limit for each request
   };
   // kUnavailable if the host has no address, or if no file descriptor is left. Does not connect
   // yet.

@@ -255,7 +255,8 @@ TEST(StreamClient, NoAnswerBeginsWithBytesAfterTheLastOne) {
   EXPECT_EQ(server.num_connections(), 2);
 }
 
-// Bytes that come while a connection is idle are found without a Poll in between.
+// Bytes that arrive while a connection is idle are detected before its next use, even without a
+// Poll in between.
 TEST(StreamClient, AConnectionWithUnaskedBytesIsNotUsedAgain) {
   const std::string other = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n";
   Url url;
@@ -314,8 +315,8 @@ TEST(StreamClient, AConnectionThatIsClosedWithoutAnAnswer) {
   EXPECT_THAT(closed.end.error, HasSubstr("without an answer"));
 }
 
-// If a server refuses a request before reading all of it, it reads everything that follows as the
-// rest of that request.
+// If a server refuses a request before reading all of it, the server treats everything that follows
+// as the rest of that request.
 TEST(StreamClient, AnAnswerBeforeAllIsSentEndsTheConnection) {
   const std::string refusal = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\n{}";
   Url url;
