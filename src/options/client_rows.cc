@@ -3,8 +3,8 @@
 namespace sluice::options {
 namespace {
 
-// How to reach a running server. All commands that connect to a server share these rows, except
-// `bench` and `eval`: their rows for the address are named as in vLLM and lm_eval.
+// Options for reaching a running server. All commands that connect to a server share these rows,
+// except `bench` and `eval`: their rows for the address are named as in vLLM and lm_eval.
 void AddRemoteRows(std::vector<Option>& table) {
   Rows rows(table, "Server to talk to", kRemote);
   rows.Text("url", "",

@@ -33,7 +33,7 @@ json::Value DottedValue(const std::string& word) {
   return json::Value(word);
 }
 
-// Returns the value that `--option.path word` sets. If the path ends with +, it is a list of
+// Returns the value that `--option.path word` sets. If the path ends with +, the value is a list of
 // comma-separated words.
 json::Value DottedValue(std::string_view path, const std::string& word) {
   if (!path.ends_with('+')) return DottedValue(word);
@@ -42,7 +42,7 @@ json::Value DottedValue(std::string_view path, const std::string& word) {
   return json::Value(std::move(items));
 }
 
-// One-letter options may have their value attached: -O3, -qfp8.
+// A one-letter option may be followed directly by its value: -O3, -qfp8.
 bool IsAttached(std::string_view word, const Names& names) {
   return word.size() > 2 && word[0] == '-' && word[1] != '-' && word[2] != '=' && word[2] != '.' &&
          names.Lookup(word.substr(0, 2), false) && !names.Lookup(word, false) &&
@@ -87,7 +87,7 @@ class Reader {
   }
 
  private:
-  // -O takes a level or, in its older form, compiler settings.
+  // The value of -O is a level or, in its older form, compiler settings.
   static std::string Unfold(const std::string& word) {
     if (!word.starts_with("-O")) return word;
     const std::string rest = word.substr(word.size() > 2 && word[2] == '=' ? 3 : 2);
@@ -178,7 +178,7 @@ class Reader {
         values.push_back(words_[next_++]);
     } else if (next_ < words_.size() &&
                (!LooksLikeOption(words_[next_]) || option.type == Type::kString)) {
-      // A string may begin with a dash unless it is a known option.
+      // The value of a string option may begin with a dash, unless it is a known option.
       const std::string& word = words_[next_];
       if (!LooksLikeOption(word) || (!names_.Lookup(word, false) && !option.value_optional))
         values.push_back(words_[next_++]);

@@ -12,8 +12,8 @@
 
 namespace sluice::options {
 
-// Returns the row for an environment variable; if several match `name`, the longest; null if none
-// does.
+// Returns the row that matches the environment variable `name`; the longest if several match; null
+// if none does.
 const DialectKey* FindVariable(std::string_view name);
 
 // Returns a note for each variable in `environment` that has no effect, and a warning for each

@@ -36,7 +36,8 @@ struct DialectKey {
   std::string_view name;
   std::string_view earlier;  // its name in older releases, or ""
   Effect effect = Effect::kNoEffect;
-  // The reason; for kMapped, the option that the key sets; for kActs, the effect.
+  // The reason of the effect. For kMapped, the option that the key sets; for kActs, what the key
+  // does.
   std::string_view text;
 };
 
@@ -49,7 +50,7 @@ struct DialectTable {
 };
 
 struct DialectFile {
-  std::string_view name;  // used in errors
+  std::string_view name;  // used in error messages
   std::string_view text;  // must outlive the table
 };
 

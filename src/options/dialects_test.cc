@@ -119,7 +119,7 @@ TEST(Vllm, CompilerSettingsInAllSpellings) {
   EXPECT_EQ(text({"-O{\"level\":2}"}), "{\"level\":2}");
   EXPECT_EQ(text({"-O", "{\"level\":2}"}), "{\"level\":2}");
   EXPECT_EQ(text({"-O.level=2"}), "{\"level\":2}");
-  // Keys given together replace the whole value.
+  // Dotted keys, taken together, replace the value of the whole option.
   EXPECT_EQ(text({"--compilation_config.cudagraph_mode", "FULL", "-cc", "{\"mode\":1}"}),
             "{\"cudagraph_mode\":\"FULL\"}");
   for (const std::vector<std::string>& words :
@@ -364,7 +364,7 @@ TEST(Environment, VariablesOfOthers) {
   EXPECT_FALSE(Read({"--fail-on-environ-validation"}, Dialect::kVllm, {{"VLLM_BOGUS", "1"}}));
 }
 
-// A variable that acts must either set an option or be read when the program locates models.
+// A variable with an effect must either set an option or be read when the program locates models.
 TEST(Environment, WhatActsHasAnOption) {
   std::set<std::string_view> read;
   for (const Option& option : Table()) {

@@ -11,7 +11,7 @@
 namespace sluice::options {
 namespace {
 
-// Translates values of other programs' variables.
+// Translates the value of another program's variable to the value of `option`.
 std::string Translate(const Option& option, std::string_view variable, const std::string& value) {
   if (option.name == "log-level" && (value == "WARN" || value == "warn")) return "warning";
   if (variable == "VLLM_CPU_KVCACHE_SPACE") return value + "GiB";

@@ -13,7 +13,7 @@ namespace sluice::options {
 
 // An entry of the file.
 struct ModelEntry {
-  std::string name;  // the `model` that requests name
+  std::string name;  // the name that requests give as `model`
   std::string path;  // a folder, a model id, or the URL of the model's page
   std::vector<Assignment> options;
   bool is_pinned = false;  // whether it is loaded at the start and never unloaded

@@ -10,7 +10,7 @@
 
 namespace sluice::options {
 
-// An option, and how a name on the command line refers to it.
+// An option, and the way in which a name on the command line refers to it.
 struct Spelling {
   const Option* option = nullptr;
   bool negated = false;  // whether the spelling is --no-x

@@ -25,7 +25,7 @@ enum class Type {
 // The kind of object that a string names, for shell completion.
 enum class ValueKind { kPlain, kFile, kFolder, kModel };
 
-// The subcommands that take options, as bits.
+// The subcommands that accept options, as bits.
 enum Command : uint64_t {
   kServe = 1ULL << 0,
   kChat = 1ULL << 1,
@@ -65,7 +65,7 @@ enum Command : uint64_t {
 // A set of commands: bits of Command.
 using Commands = uint64_t;
 
-// Commands that may run an engine in their own process.
+// Commands whose process may run an engine.
 inline constexpr Commands kEngineCommands = kServe | kChat | kComplete | kBenchLatency |
                                             kBenchThroughput | kRunBatch | kEval | kRun | kReplay |
                                             kVerify | kShadow;
@@ -94,10 +94,10 @@ struct Option {
   // and the environment variable SLUICE_MAX_MODEL_LEN.
   std::string_view name = {};
   Type type = Type::kString;
-  std::string_view default_value = {};  // as a user would write it; "" if there is none
+  std::string_view default_value = {};  // the default as a user would write it; "" if there is none
   std::string_view group = {};
   Commands commands = 0;
-  std::string_view help = {};  // one sentence on its meaning and effect
+  std::string_view help = {};  // one sentence on the option's meaning and effect
 
   // The flag without dashes, if it differs from `name`. Two commands may give the same flag two
   // meanings or defaults, in two rows with different names ("bench-port" with flag "port").
@@ -118,22 +118,24 @@ struct Option {
   // kNoEffect: accepted so that existing scripts run. kRefused: values other than the default and
   // `words` are errors.
   Effect effect = Effect::kActs;
-  std::string_view reason = {};       // why it has no effect or is refused; for kMapped, the target
+  std::string_view reason = {};       // why the option has no effect or is refused; for kMapped,
+                                      // the target
   std::string_view retired = {};      // "before VERSION: REPLACEMENT" if the other program has
                                       // removed it
   std::string_view environment = {};  // additional environment variables, separated by |
   // Additional flags in every dialect, with dashes, separated by |: "-tp|--other".
   std::string_view aliases = {};
-  std::string_view trtllm = {};  // its flags when the program is named trtllm-serve, separated by |
+  std::string_view trtllm = {};  // the option's flags when the program is named trtllm-serve,
+                                 // separated by |
   // For kActs: an option that this option needs to have an effect, optionally with "=" and the
   // values that suffice, separated by | ("device=cuda|emulated"). If it is a flag, it must be on.
   std::string_view needs = {};
   // kJson: if not empty, the keys that have an effect, separated by |. Other keys have no effect,
   // because of `reason`.
   std::string_view keys = {};
-  bool secret = false;               // whether its value is never printed
+  bool secret = false;               // whether the value is never printed
   bool value_optional = false;       // whether the flag may be given without a value
-  uint32_t dialects = kAllDialects;  // the dialects in which it exists, as DialectBit()
+  uint32_t dialects = kAllDialects;  // the dialects in which the option exists, as DialectBit()
   ValueKind value = ValueKind::kPlain;
 };
 

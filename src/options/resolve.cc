@@ -12,7 +12,7 @@ void Append(Found& all, Found more) {
   all.notes.insert(all.notes.end(), more.notes.begin(), more.notes.end());
 }
 
-// Reads the files and --set words of `settings`.
+// Reads the configuration files and --set values that `settings` name.
 Result<Found> ReadFiles(const Settings& settings, Commands commands, Dialect dialect) {
   Found found;
   const auto file = settings.Text("config");

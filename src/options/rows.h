@@ -36,8 +36,8 @@ inline constexpr Commands kLoad = kBenchServe | kBenchSweep;
 inline constexpr Commands kRemote =
     kClients | kLoad | kEval | kRunBatch | kServed | kReplay | kShadow;
 
-// Appends the rows of one group. `more`: the less common members; its commands, if any, replace
-// those of the group.
+// Appends the rows of one group. `more`: the less common members of Option. If it has commands,
+// they replace the group's commands.
 class Rows {
  public:
   Rows(std::vector<Option>& table, std::string_view group, Commands commands)

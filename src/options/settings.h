@@ -17,7 +17,7 @@ namespace sluice::options {
 // precedence over flags.
 enum class Source { kDefault, kYaml, kEnvironment, kFlag, kYamlOverFlags };
 
-// Checked words for one option, from one source.
+// The checked values of one option, from one source.
 struct Assignment {
   const Option* option = nullptr;
   std::vector<std::string> words;  // empty: resets the option to "not given"
@@ -37,9 +37,9 @@ struct Note {
 class Settings {
  public:
   Settings() = default;
-  // If one source has several assignments, the last one counts. If several sources have
-  // assignments, their precedence decides. Lists that are given several times on the command line
-  // are joined.
+  // If one source sets an option several times, the last value counts. If several sources set an
+  // option, their precedence decides. Lists that are given several times on the command line are
+  // joined.
   explicit Settings(const std::vector<Assignment>& assignments,
                     std::vector<std::string> positionals = {}, Dialect dialect = Dialect::kSluice);
 

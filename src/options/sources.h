@@ -27,8 +27,8 @@ struct CommandLine {
 // - Dashes and underscores in names are the same.
 // - --option value and --option=value; --x, --no-x and --x=false for flags; unambiguous prefixes of
 //   names.
-// - Lists take words up to the next option. If an option is repeated, its last value counts, with a
-//   note; lists are joined.
+// - The words up to the next option belong to a list. If an option is repeated, its last value
+//   counts, with a note; lists are joined.
 // - --json-option.key value sets one key, and all such keys together replace the value given for
 //   the whole option. --json-option.list+ value appends.
 // - -O3 is a level of vLLM's compiler, and -O{...} its settings. `--` ends the options.
@@ -53,8 +53,8 @@ Result<std::vector<Assignment>> ReadEnvironment(
 Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, Commands commands,
                                          Dialect dialect);
 
-// Read a YAML file of trtllm-serve, and the key=value words of its --set. Their keys nest and
-// override flags (DialectTable::yaml_keys). Errors name unknown keys with their path.
+// Read a YAML file of trtllm-serve, and the key=value words of its --set. Their keys may be nested,
+// and override flags (DialectTable::yaml_keys). Errors name unknown keys with their path.
 Result<Found> ReadTrtllmYaml(const std::filesystem::path& file);
 Result<Found> ReadTrtllmKeys(const std::vector<std::string>& words);
 

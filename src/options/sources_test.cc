@@ -94,7 +94,7 @@ TEST_F(SourcesTest, YamlErrorsNameTheLine) {
               HasSubstr("c.yaml:1: compilation-config: nested deeper than 32"));
 }
 
-// Each line expands to ten times the previous one.
+// Each line of the file expands to ten times the previous one.
 TEST_F(SourcesTest, YamlAliasesCannotFillTheMemory) {
   std::string text = "compilation-config:\n  a0: &a0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n";
   for (int i = 1; i < 12; ++i) {

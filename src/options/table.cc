@@ -28,11 +28,11 @@ std::span<const Option> Table() {
     AddSimulationRows(rows);
     const auto& others = Dialects().options;
     rows.insert(rows.end(), others.begin(), others.end());
-    // `run` is `chat` with a model. Other clients may connect to it at the same time.
+    // The command `run` is `chat` with a model, to whose server other clients may connect.
     for (Option& row : rows) {
       if ((row.commands & kChat) != 0) row.commands |= kRun;
     }
-    // Groups have the order of their first rows.
+    // Groups are in the order of their first rows.
     std::map<std::string_view, size_t> places;
     for (const Option& row : rows) places.emplace(row.group, places.size());
     std::stable_sort(rows.begin(), rows.end(), [&](const Option& a, const Option& b) {

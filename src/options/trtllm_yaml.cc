@@ -32,7 +32,7 @@ bool IsParent(std::string_view path) {
 
 class Keys {
  public:
-  // `origin`: the beginning of each message: the file or --set.
+  // `origin`: the prefix of each error message: the file's name or --set.
   explicit Keys(std::string origin) : origin_(std::move(origin)) {}
 
   Status Read(const json::Value& object, const std::string& parent = "") {

@@ -75,7 +75,7 @@ Result<std::vector<std::string>> CheckList(std::vector<std::string> words) {
 
 Result<std::string> CheckJson(const Option& option, const std::string& word) {
   std::string text = word;
-  // vLLM's compilation settings may be just a mode.
+  // The value of vLLM's --compilation-config may be just a mode number.
   if (option.name == "compilation-config" && word.size() == 1 && word[0] >= '0' && word[0] <= '3')
     return "{\"mode\":" + word + "}";
   if (!word.empty() && word[0] == '@') {
@@ -89,7 +89,7 @@ Result<std::string> CheckJson(const Option& option, const std::string& word) {
 
 // The error for an invalid number. It states what the option accepts.
 tl::unexpected<Error> NoWholeNumber(const Option& option, std::string_view word) {
-  // Units make sense only for large numbers.
+  // Error messages mention units only for numbers this large.
   constexpr double kLargeEnoughForUnits = 1e5;
   if (option.type == Type::kInteger && option.range.max < kLargeEnoughForUnits) {
     return BadValue(fmt::format("expected a whole number from {} to {}, found '{}'",

@@ -13,8 +13,8 @@
 namespace sluice::options {
 
 // Parses a whole number: 4096, -1, 1e3, 25.6k. Powers of 1000: k m g t, kB KB MB GB TB. Powers of
-// 1024: KiB MiB GiB TiB and, only after whole numbers, K M G T. kInvalidArgument explains the
-// error.
+// 1024: KiB MiB GiB TiB and, only after whole numbers, K M G T. kInvalidArgument explains what is
+// wrong.
 Result<int64_t> ParseInteger(std::string_view text);
 Result<double> ParseNumber(std::string_view text);
 // Accepts true false yes no on off 1 0, in any case.

@@ -16,7 +16,7 @@ constexpr int kMaxDepth = 32;
 // Maximum number of values, with aliases expanded.
 constexpr int kMaxValues = 20000;
 
-// Converts a scalar: a quoted one is text, a plain one has the type that it looks like.
+// Converts a scalar: a quoted one becomes text, a plain one gets the type that it looks like.
 json::Value ScalarToJson(const YAML::Node& node) {
   const std::string& text = node.Scalar();
   if (node.Tag() == "!") return json::Value(text);
@@ -30,7 +30,7 @@ json::Value ScalarToJson(const YAML::Node& node) {
   return json::Value(text);
 }
 
-// `room`: how many more values are allowed.
+// `room`: the number of further values that are allowed.
 Result<json::Value> ToJson(const YAML::Node& node, int depth, int& room) {
   if (depth > kMaxDepth)
     return Fail(ErrorCode::kInvalidArgument, fmt::format("nested deeper than {}", kMaxDepth));
@@ -111,7 +111,7 @@ Result<YAML::Node> YamlFile::Load() const {
   YAML::Node root;
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(*text);
-    // Options in further documents would be ignored silently.
+    // Refuses further documents, whose options would be ignored silently.
     if (documents.size() > 1)
       return Bad(documents[1].Mark(), "expected one document, found another behind ---");
     if (documents.empty()) return YAML::Node();

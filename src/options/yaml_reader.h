@@ -16,12 +16,12 @@
 
 namespace sluice::options {
 
-// A file, and the option that names it, for messages.
+// A file, and the option that names it, for error messages.
 struct YamlFile {
   std::filesystem::path path;
   std::string_view option = "config";
   std::string_view content = "a mapping of option names to values";  // what the top level must
-                                                                     // contain, for messages
+                                                                     // contain, for error messages
 
   // Returns the position: "models.yaml:3".
   std::string Place(const YAML::Mark& mark) const;
