@@ -54,8 +54,7 @@ struct ModelText {
   std::unique_ptr<const ImageProcessor> image_processor;   // null: images are refused
   std::string no_images;                                   // why images are refused, if known
   int64_t max_images = 999;                                // maximum per prompt
-  std::array<uint8_t, 3> image_background{255, 255, 255};  // colour shown through transparent
-                                                           // pixels
+  std::array<uint8_t, 3> image_background{255, 255, 255};  // color shown through transparent pixels
 
   // The owner sets the following members after Load.
   std::shared_ptr<const ReceiptIssuer> receipts;  // null: answers have no receipt

@@ -6,8 +6,9 @@
 namespace sluice {
 
 struct BertNormalizer {
-  bool clean_text = true;            // remove control characters, replace white space by spaces
-  bool handle_chinese_chars = true;  // put spaces around ideographs
+  bool clean_text = true;            // whether to remove control characters and replace white space
+                                     // by spaces
+  bool handle_chinese_chars = true;  // whether to put spaces around ideographs
   bool strip_accents = true;
   bool lowercase = true;
 

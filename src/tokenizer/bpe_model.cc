@@ -30,8 +30,8 @@ bool IsNeverInUtf8(int byte) {
 }
 
 // An entry of a per-thread cache of pieces with several tokens; a new piece replaces the old one in
-// its slot. Names and inflected words recur, and merging costs as much as twenty look-ups. An entry
-// takes one cache line.
+// its slot. The cache pays off because names and inflected words recur, and merging costs as much
+// as twenty look-ups. An entry takes one cache line.
 struct alignas(64) CachedPiece {
   static constexpr size_t kMaxIds = 8;
 
@@ -138,7 +138,7 @@ void BpeModel::AddPieces(bool ignore_merges) {
     std::string text(vocabulary_.Spelling(id));
     if (byte_level_) {
       std::optional<std::string> bytes = byte_level::Unspell(text);
-      if (!bytes) continue;  // not in the alphabet of byte-level BPE: an added token
+      if (!bytes) continue;  // an added token: not in the alphabet of byte-level BPE
       text = std::move(*bytes);
     }
     if (text.empty()) continue;
@@ -246,7 +246,7 @@ void BpeModel::Symbols(std::string_view piece, std::vector<int32_t>& symbols) co
     }
     // A character without a token is dropped if there is no unknown token. Otherwise the unknown
     // token is emitted before the next known character, after any byte tokens in between, as in the
-    // libraries that train vocabularies.
+    // libraries with which vocabularies are trained.
     if (unk_id_ < 0) continue;
     if (pending_unk && !fuse_unk_) symbols.push_back(unk_id_);
     pending_unk = true;

@@ -85,7 +85,8 @@ class BpeModel {
 
   Found FindMerge(int32_t left, int32_t right) const;
   int32_t FindLong(std::string_view piece) const;
-  // Encodes a piece that is not a single token: from this thread's cache, or by merging.
+  // Encodes a piece that is not a single token: looks it up in this thread's cache, or merges
+  // symbols.
   void EncodeSeveral(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const;
   void EncodeByMerges(std::string_view piece, std::vector<int32_t>& ids) const;
   // Returns the ids of the piece's characters or bytes, before any merge.

@@ -24,8 +24,8 @@ struct Run {
   uint8_t category;
 };
 
-// Returns the categories of all code points as the linked PCRE2 sees them: what \p{Lu} matches in a
-// pattern.
+// Returns the categories of all code points in the linked PCRE2, which determine the matches of
+// \p{Lu} in a pattern.
 const std::vector<Run>& Pcre2Categories() {
   static const std::vector<Run>* const runs = [] {
     std::string pattern;

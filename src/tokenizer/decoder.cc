@@ -88,7 +88,7 @@ class ByteFallbackStep : public Decoder::Step {
       if (IsValidUtf8(bytes)) {
         if (!bytes.empty()) out.push_back(bytes);
       } else {
-        // One U+FFFD per byte, even for bytes that would be valid on their own.
+        // Appends one U+FFFD per byte, even for bytes that would be valid on their own.
         out.insert(out.end(), bytes.size(), std::string(unicode::kReplacement));
       }
       bytes.clear();

@@ -9,13 +9,13 @@ namespace sluice {
 
 // Limits the work whose amount a tokenizer.json controls: matches of its patterns, and look-ups in
 // its vocabulary and its added tokens. A unit takes 10 to 20 nanoseconds. Once the budget is
-// exceeded, nothing more is matched; whoever made the budget checks is_exceeded().
+// exceeded, nothing more is matched; the creator of the budget checks is_exceeded().
 //
-// Thread safety: used by the thread that made it.
+// Thread safety: used by the thread that created it.
 class EncodeBudget {
  public:
-  // For prose and code, published split patterns take 0.3 to 4 units per byte, and at most 11 if
-  // each character is a match. WordPiece takes 270 for words without a known part.
+  // For prose and code, published split patterns cost 0.3 to 4 units per byte, and at most 11 if
+  // each character is a match. WordPiece costs 270 units per byte for words without a known part.
   explicit EncodeBudget(size_t text_bytes)
       : left_(static_cast<int64_t>(
             std::min(kMaxUnits, kFixedUnits + kUnitsPerByte * static_cast<uint64_t>(text_bytes)))),
@@ -42,7 +42,7 @@ class EncodeBudget {
  private:
   static constexpr uint64_t kFixedUnits = 16'384;
   static constexpr uint64_t kUnitsPerByte = 1024;
-  static constexpr uint64_t kMaxUnits = 200'000'000;  // takes two to four seconds
+  static constexpr uint64_t kMaxUnits = 200'000'000;  // this much work takes two to four seconds
 
   static thread_local EncodeBudget* current_;
   int64_t left_;

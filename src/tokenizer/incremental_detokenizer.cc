@@ -72,7 +72,7 @@ std::string IncrementalDetokenizer::PushWindow(int32_t id) {
   std::string fresh = text.substr(prefix_.size());
   const size_t kept = window_.size() - prefix_tokens_;
   window_.erase(window_.begin(), window_.begin() + static_cast<ptrdiff_t>(prefix_tokens_));
-  // Overdue text is emitted as it is, and its tokens no longer affect later text.
+  // Overdue text is emitted as it is, and its tokens do not affect later text.
   if (overdue) window_.clear();
   prefix_ = tokenizer_->Decode(window_, skip_special_tokens_);
   prefix_tokens_ = overdue ? 0 : kept;

@@ -23,8 +23,8 @@ class IncrementalDetokenizer {
 
   // `prompt_tail`: the last tokens of the prompt (see PromptTail). With some decoders, a token's
   // text depends on earlier tokens; an example is the space before a word in SentencePiece
-  // vocabularies. Their text is not emitted. If they end inside a character, that character is part
-  // of the first emitted text, as in DecodeStream.
+  // vocabularies. The text of `prompt_tail` is not emitted. If the tail ends inside a character,
+  // that character is part of the first emitted text, as in DecodeStream.
   IncrementalDetokenizer(const Tokenizer& tokenizer, bool skip_special_tokens,
                          std::span<const int32_t> prompt_tail = {});
 
@@ -35,8 +35,8 @@ class IncrementalDetokenizer {
   std::string Finish();
 
   // Returns the argument for the constructor: the shortest tail of `prompt` that decodes without
-  // U+FFFD and has at least 4 tokens (if the prompt does). Returns all of `prompt` if no tail of
-  // fewer than 24 tokens qualifies. This is vLLM's rule.
+  // U+FFFD and has at least 4 tokens (if the prompt has as many). Returns all of `prompt` if no
+  // tail of fewer than 24 tokens qualifies. This is vLLM's rule.
   static std::span<const int32_t> PromptTail(const Tokenizer& tokenizer,
                                              std::span<const int32_t> prompt);
 

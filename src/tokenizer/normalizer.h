@@ -22,8 +22,8 @@ class Normalizer {
 
   // Whether the normalizer leaves every text unchanged.
   bool IsIdentity() const { return steps_.empty(); }
-  // Rewrites `text`. If given, `at_start` is cleared when the first character is removed: the text
-  // then no longer counts as the start of the input. REQUIRES: valid UTF-8.
+  // Rewrites `text`. If given, `at_start` is cleared when the first character is removed: in this
+  // case, the text does not count as the start of the input. REQUIRES: valid UTF-8.
   std::string Normalize(std::string_view text, bool* at_start = nullptr) const;
 
   class Step;

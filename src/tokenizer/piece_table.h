@@ -1,5 +1,5 @@
-// Maps whole pieces to ids. Every piece is looked up here first; usually this touches a single
-// cache line.
+// Maps whole pieces to ids. Every piece is looked up in this table first, which usually touches a
+// single cache line.
 #pragma once
 
 #include <cstdint>

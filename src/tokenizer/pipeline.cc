@@ -12,8 +12,8 @@
 namespace sluice::tokenizer_internal {
 namespace {
 
-// The added tokens, in file order. If two entries have the same content, the flags of the later and
-// the id of the first apply.
+// The added tokens, in file order. If two entries have the same content, the flags of the second
+// and the id of the first apply.
 class AddedTokens {
  public:
   explicit AddedTokens(const TokenTable& vocabulary) : vocabulary_(vocabulary) {}
@@ -243,7 +243,7 @@ class Pipeline::Encoding {
   static constexpr size_t kBytesBetween = size_t{64} << 10;
 
   const std::function<bool()>& stop_;
-  size_t bytes_ = 0;  // encoded since the last call of stop_
+  size_t bytes_ = 0;  // number of bytes encoded since the last call of stop_
   bool stopped_ = false;
 };
 

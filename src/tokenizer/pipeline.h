@@ -31,8 +31,8 @@ class Pipeline {
   static Result<std::unique_ptr<Pipeline>> Create(TokenizerJson parts,
                                                   std::vector<AddedToken> late_tokens);
 
-  // Like Tokenizer::EncodeWithin. If `is_exceeded` is given, a text beyond the limit is no error:
-  // sets *is_exceeded and encodes the rest without matching.
+  // Like Tokenizer::EncodeWithin. If `is_exceeded` is given, a text beyond the limit is not an
+  // error: sets *is_exceeded and encodes the rest without matching.
   Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens,
                                       const std::function<bool()>& stop,
                                       bool* is_exceeded = nullptr) const;
@@ -61,7 +61,7 @@ class Pipeline {
  private:
   static constexpr uint8_t kKnown = 1;
   static constexpr uint8_t kSpecial = 2;
-  static constexpr uint8_t kSkipped = 4;  // Omitted with skip_special_tokens.
+  static constexpr uint8_t kSkipped = 4;  // The token is omitted with skip_special_tokens.
 
   using TextModel = std::variant<BpeModel, WordPieceModel, UnigramModel>;
 
@@ -100,7 +100,8 @@ class Pipeline {
   PostProcessor post_processor_;
   Decoder decoder_;
   TokenTable added_;             // Keyed by content.
-  TokenTable added_normalized_;  // Keyed by the normalized form; only tokens where it differs.
+  TokenTable added_normalized_;  // Keyed by the normalized form; only tokens whose normalized form
+                                 // differs.
   AddedTokenFinder raw_tokens_, normalized_tokens_;
   int32_t vocab_size_ = 0;
   std::vector<uint8_t> flags_;  // Indexed by id.

@@ -145,7 +145,7 @@ class ByteLevelSplit : public PreTokenizer::Step {
   bool add_prefix_space_, use_regex_;
 };
 
-// Implements Digits, Punctuation and WhitespaceSplit, where each match is a character with a
+// Implements Digits, Punctuation and WhitespaceSplit, whose matches are single characters with a
 // property.
 class PropertyStep : public PreTokenizer::Step {
  public:

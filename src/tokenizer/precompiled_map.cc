@@ -146,7 +146,7 @@ std::optional<std::string_view> PrecompiledMap::Find(std::string_view chunk) con
     if ((unit >> 8 & 1) == 0) continue;
     if (place >= units_.size()) return std::nullopt;
     const size_t begin = units_[place] & 0x7FFFFFFF;
-    // An offset into the middle of a character is damaged data.
+    // An offset into the middle of a character shows that the map is damaged.
     if (begin > texts_.size() || (begin < texts_.size() && (texts_[begin] & 0xC0) == 0x80))
       return std::nullopt;
     return std::string_view(texts_).substr(

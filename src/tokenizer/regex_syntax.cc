@@ -137,7 +137,7 @@ class Translator {
       return Body(depth);
     }
     ++at_;
-    out_ += "(?:";  // Captures are not used, so groups do not capture.
+    out_ += "(?:";  // Captures are not used, so all groups are non-capturing.
     return Body(depth);
   }
 
@@ -156,7 +156,7 @@ class Translator {
         quantifier = in_.substr(at_++, 1);
       } else if (LooksAt("{")) {
         ASSIGN_OR_RETURN(const std::optional<std::string> parsed, Interval());
-        if (!parsed) return {};  // The brace is literal.
+        if (!parsed) return {};  // This is no repetition, so the brace is literal.
         quantifier = *parsed;
         interval = true;
       } else {

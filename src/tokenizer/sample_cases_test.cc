@@ -33,8 +33,8 @@ std::string Text(const json::Value& row) {
   return out;
 }
 
-// For long results the file holds the count, both ends and a hash. This compares the count and the
-// ends.
+// For long results the file holds the count, both ends and a hash. This function compares the count
+// and the ends.
 void ExpectIds(const json::Value& want, const std::vector<int32_t>& ids) {
   if (const json::Value* all = want.Find("ids")) {
     EXPECT_EQ(ids, Ids(*all));

@@ -53,7 +53,7 @@ int ForEachCaseOf(const std::string& path, const std::string& key, const std::st
 template <typename Parse, typename Check>
 int ForEachCase(const std::string& key, Parse&& parse, Check&& check,
                 const std::string& cases = "cases") {
-  // Uses another file of the same format instead.
+  // SLUICE_TOKENIZER_STEPS names another file of the same format.
   if (const char* other = std::getenv("SLUICE_TOKENIZER_STEPS"))
     return ForEachCaseOf(other, key, cases, parse, check);
   return ForEachCaseOf(SourcePath("tests/data/tokenizers/steps.jsonl"), key, cases, parse, check) +

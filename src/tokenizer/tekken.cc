@@ -52,7 +52,7 @@ tl::unexpected<Error> Damaged(std::string_view where, std::string_view what) {
 struct Settings {
   std::string pattern;
   std::string version;
-  int64_t num_tokens = 0;  // special ones included
+  int64_t num_tokens = 0;  // includes special tokens
   int64_t num_special = 0;
 };
 

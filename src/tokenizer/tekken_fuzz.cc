@@ -1,4 +1,4 @@
-// Fuzz target: a tekken.json, a zero byte and a text.
+// Fuzz target whose input is a tekken.json, a zero byte and a text.
 #include "base/fuzz_input.h"
 #include "tokenizer/pipeline.h"
 #include "tokenizer/tekken.h"

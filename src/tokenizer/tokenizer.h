@@ -41,21 +41,21 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Returns the ids of `text` (UTF-8; an invalid sequence counts as U+FFFD). Recognises added
+  // Returns the ids of `text` (UTF-8; an invalid sequence counts as U+FFFD). Recognizes added
   // tokens in the text, including special tokens. `add_special_tokens` runs the post-processor
-  // (begin-of-text and the like). Time is linear in the text, times a logarithm of the longest
-  // piece that the pre-tokenizer cuts.
+  // (begin-of-text and the like). Time is linear in the text's length, times the logarithm of the
+  // length of the longest piece from the pre-tokenizer.
   //
   // EncodeBudget also limits the cost of a hostile file's patterns and look-ups. If a text exceeds
   // the limit, its rest is not matched, and a warning is logged.
   std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens) const;
   // Like Encode, for untrusted text: kInvalidArgument if it exceeds the limit. `stop`, if not null,
-  // is called now and then; once it returns true, the result is kCancelled.
+  // is called periodically; once it returns true, the result is kCancelled.
   Result<std::vector<int32_t>> EncodeWithin(std::string_view text, bool add_special_tokens,
                                             const std::function<bool()>& stop = nullptr) const;
 
-  // Two texts as one input, for models that compare texts. Special tokens are around both. The type
-  // of a token is the index of its text, 0 or 1.
+  // Two texts as one input, for models that compare texts. Special tokens surround both texts. The
+  // type of a token is the index of its text, 0 or 1.
   struct Pair {
     std::vector<int32_t> ids;
     std::vector<int8_t> types;
@@ -63,7 +63,7 @@ class Tokenizer {
   // How much of the two texts is kept, including special tokens.
   struct PairLimit {
     size_t tokens = 0;
-    bool keeps_ends = false;  // Keeps the ends of the texts instead of their beginnings.
+    bool keeps_ends = false;  // whether to keep the ends of the texts instead of their beginnings.
   };
   // A limit truncates the longer text first, like transformers' "longest_first". Errors: the same
   // as for EncodeWithin.

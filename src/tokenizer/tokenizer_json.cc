@@ -13,7 +13,7 @@ namespace {
 
 namespace od = simdjson::ondemand;
 
-constexpr size_t kMaxAffix = 64;  // bytes
+constexpr size_t kMaxAffix = 64;  // in bytes
 // Upper limit of max_input_chars_per_word.
 constexpr int64_t kMaxWord = 1 << 12;
 

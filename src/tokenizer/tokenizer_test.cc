@@ -52,7 +52,7 @@ TEST(TokenizerTest, MergesByRank) {
   const auto tokenizer = Tokenizer::Parse(Json("", ""));
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
   EXPECT_THAT((*tokenizer)->Encode("abba", false), ElementsAre(2, 1, 0));
-  // Without unk_token, an unknown character is dropped, and its neighbours become adjacent.
+  // Without unk_token, an unknown character is dropped, and its neighbors become adjacent.
   EXPECT_THAT((*tokenizer)->Encode("axb", false), ElementsAre(2));
   EXPECT_EQ((*tokenizer)->vocab_size(), 4);
 }
@@ -114,7 +114,8 @@ TEST(TokenizerTest, InvalidUtf8CountsAsReplacementCharacter) {
 TEST(TokenizerTest, ManyEqualCharactersAreNotQuadratic) {
   const auto tokenizer = Tokenizer::Load(kLlamaLike);
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
-  // A quadratic algorithm would need minutes for a million; the limit leaves room for sanitizers.
+  // A quadratic algorithm would need minutes for a million characters; the limit leaves room for
+  // sanitizers.
   const std::clock_t start = std::clock();  // CPU time: other load does not count
   for (const char c : {'a', ' ', '=', '\n'}) {
     const std::string text(1'000'000, c);

@@ -102,7 +102,7 @@ std::string ToUtf8(std::u32string_view text);
 bool IsAscii(std::string_view text);
 // Appends `bytes`, replacing each maximal invalid part by one U+FFFD.
 void AppendLossy(std::string& out, std::string_view bytes);
-// Converts each code point to lower case, independently of its neighbours.
+// Converts each code point to lower case, independently of its neighbors.
 std::string Lowercase(std::string_view text);
 
 }  // namespace sluice::unicode

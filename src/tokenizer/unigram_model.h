@@ -28,9 +28,9 @@ class UnigramModel {
   // kInvalidData if unk_id is not in the vocabulary.
   static Result<UnigramModel> Create(UnigramSpec spec);
 
-  // Appends the ids of a piece. If two segmentations have the same sum, the one whose last token
-  // begins first wins. Time is proportional to the piece's length times the length of the longest
-  // matching token, and is limited by the EncodeBudget.
+  // Appends the ids of a piece. If two segmentations have the same sum, the segmentation whose last
+  // token begins first is chosen. Time is proportional to the piece's length times the length of
+  // the longest matching token, and is limited by the EncodeBudget.
   void Encode(std::string_view piece, const char* text_end, std::vector<int32_t>& ids) const;
 
   const TokenTable& vocabulary() const { return spec_.vocabulary; }
