@@ -43,8 +43,8 @@ size_t LengthOfLiteral(std::string_view text) {
   return std::min(i + 1, text.size());
 }
 
-// Appends a literal, with \xHH written as \u00HH: xgrammar prints \xHH, but when reading it takes
-// all hexadecimal digits that follow.
+// Appends a literal, with \xHH written as \u00HH: xgrammar prints \xHH, but when it reads \x, it
+// consumes all hexadecimal digits that follow.
 void AppendLiteral(std::string& out, std::string_view literal) {
   for (size_t i = 0; i < literal.size(); ++i) {
     if (literal[i] != '\\' || i + 1 == literal.size()) {

@@ -16,7 +16,8 @@ ConstraintCompiler::ConstraintCompiler(MakeEngine make_engine, int num_threads, 
     for (int i = 0; i < num_threads; ++i)
       threads_.emplace_back("constraints", kStackBytes, [this, i] { Work(i == 0); });
   } catch (...) {
-    // No thread or no memory: continues with fewer threads. With none, Compile fails.
+    // A thread could not be started: continues with fewer threads. Without any thread, Compile
+    // fails.
     const std::string reason = CaughtMessage();
     RunGuarded("constraints", "to report missing threads", [&]() REQUIRES(mutex_) {
       LOG_WARNING("constraints", "{} of {} threads to compile constraints: {}", threads_.size(),
@@ -143,7 +144,7 @@ std::vector<ConstraintCompiler::OnCompiled> ConstraintCompiler::TakeJob(const st
 void ConstraintCompiler::Tell(const std::vector<OnCompiled>& waiting, const Compiled& compiled) {
   for (const OnCompiled& done : waiting) {
     if (RunGuarded("constraints", "to hand out a constraint", [&] { done(compiled); })) continue;
-    // The waiting caller must get an answer in any case. A short message needs no memory.
+    // The waiting caller must get an answer in any case. A short message needs no allocation.
     RunGuarded("constraints", "to refuse a constraint",
                [&] { done(Fail(ErrorCode::kResourceExhausted, "no memory")); });
   }

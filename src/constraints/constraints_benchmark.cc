@@ -185,7 +185,7 @@ void BM_MaskAndAdvance(benchmark::State& state) {
 }
 BENCHMARK(BM_MaskAndAdvance)->Arg(1)->Arg(32)->Unit(benchmark::kMicrosecond);
 
-// The same for one stream inside a string, whose length may be bounded.
+// One step of a single stream inside a string, whose length may be bounded.
 void BM_MaskInString(benchmark::State& state) {
   const std::string bounds =
       state.range(0) == 0 ? "" : ",\"maxLength\":" + std::to_string(state.range(0));
@@ -222,7 +222,7 @@ void BM_FirstMask(benchmark::State& state) {
 }
 BENCHMARK(BM_FirstMask)->Unit(benchmark::kMicrosecond);
 
-// The work of a request's thread on a schema before it is compiled.
+// The check of a schema on a request's thread, before the schema is compiled.
 void BM_CheckSchema(benchmark::State& state) {
   const json::Value schema = *json::Parse(SchemaOf(static_cast<int>(state.range(0))));
   for (auto _ : state) benchmark::DoNotOptimize(CheckJsonSchema(schema, true));

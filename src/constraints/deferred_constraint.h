@@ -21,7 +21,7 @@ struct ThoughtMarks {
   // If not "": marks of `end` count only after this text, which may begin within the `begin` mark.
   std::string before_end = {};
   // For thoughts that are a sequence of messages: a call may end the answer only in the text of a
-  // message whose header names a tool. If `text` is empty, it may do so anywhere.
+  // message whose header names a tool. If `text` is empty, a call may end the answer anywhere.
   struct Messages {
     std::vector<std::string> begin, end;
     std::string text;       // ends a header
@@ -36,7 +36,7 @@ class ThoughtTokens {
   using BytesOf = std::function<std::string(int32_t)>;
 
   // `bytes_of`: returns the text that a token adds, for ids below `num_tokens`; this object keeps
-  // it. `end_tokens` end an answer. Those in `call_ends` may also do so inside a thought, where
+  // it. `end_tokens` end an answer. Tokens in `call_ends` may also end it inside a thought, where
   // `marks` allow a call to end.
   ThoughtTokens(ThoughtMarks marks, int32_t num_tokens, BytesOf bytes_of,
                 std::vector<int32_t> end_tokens, std::vector<int32_t> call_ends);
@@ -46,7 +46,7 @@ class ThoughtTokens {
   const std::vector<int32_t>& end_tokens() const { return end_tokens_; }
   size_t longest_message_mark() const {
     return longest_message_mark_;
-  }  // the marks are those in ThoughtMarks::messages
+  }  // among the marks in ThoughtMarks::messages
   bool EndsAnswer(int32_t token) const;
   bool EndsCall(int32_t token) const;
 

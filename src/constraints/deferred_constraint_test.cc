@@ -80,7 +80,7 @@ TEST(DeferredConstraintTest, LeavesAThoughtFreeAndBeginsAfterIt) {
     EXPECT_TRUE(matcher->Advance(token));
   }
   EXPECT_TRUE(matcher->Advance(3));
-  // The end mark spans two tokens; the second may contain nothing after it.
+  // The end mark spans two tokens; the second token may contain nothing after the mark.
   EXPECT_EQ(MaskOf(*matcher), kThought & ~Bits({5}));
   EXPECT_FALSE(matcher->Advance(5));
   EXPECT_TRUE(matcher->Advance(4));
@@ -135,7 +135,8 @@ TEST(DeferredConstraintTest, AMarkMayLieAcrossTokens) {
 
 TEST(DeferredConstraintTest, WhatBeginsAMarkMayBeTheConstrainedText) {
   const auto matcher =
-      Matcher({}, {.begin = {"Mab"}, .end = {"</think>"}});  // "M" and "b" are the text, too
+      Matcher({}, {.begin = {"Mab"}, .end = {"</think>"}});  // "M" and "b" may also be constrained
+                                                             // text
   EXPECT_EQ(MaskOf(*matcher), Bits({0, 9}));
   ASSERT_TRUE(matcher->Advance(9));
   EXPECT_EQ(MaskOf(*matcher), Bits({0, 1}));

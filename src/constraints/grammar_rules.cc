@@ -105,7 +105,7 @@ class RuleLexer {
     } else if (c == '%' && is_lark_) {
       Directive();
     } else if (c == '-' && Peek(1) == '>') {
-      at_ += 2;  // an alias, whose name Name skips
+      at_ += 2;  // an alias; Name() skips its name
     } else if (IsRuleNameCharacter(c, is_lark_)) {
       Name();
     } else {

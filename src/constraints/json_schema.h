@@ -1,6 +1,6 @@
 // Checks a client's JSON schema before it is compiled. Finds errors that an engine would not find,
-// and rewrites keywords that it would ignore with ones that it enforces (schema_rewriter.h,
-// docs/json-schema.md).
+// and replaces keywords that the engine would ignore by keywords that it enforces
+// (schema_rewriter.h, docs/json-schema.md).
 #pragma once
 
 #include <string>

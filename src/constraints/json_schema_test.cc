@@ -49,7 +49,7 @@ TEST(JsonSchemaTest, ReferencesIntoTheSchemaMustLeadSomewhere) {
   EXPECT_EQ(ErrorOf(R"({"$defs":{"a/b":{}},"items":{"$ref":"#/$defs/a~1b"}})"), "");
   EXPECT_EQ(ErrorOf(R"({"items":{"$ref":"#"}})"), "");
   EXPECT_THAT(ErrorOf(R"({"$ref":"#/$defs/missing"})"), HasSubstr("leads nowhere"));
-  // The target of a reference is checked, wherever it is.
+  // The target of a reference is checked, even in a place that usually holds no schema.
   EXPECT_THAT(ErrorOf(R"({"parts":{"a":{"enum":5}},"items":{"$ref":"#/parts/a"}})"),
               HasSubstr("at #/parts/a: `enum`"));
 }

@@ -24,7 +24,7 @@ MatcherQueue::MatcherQueue(size_t mask_words, int num_threads) : mask_words_(mas
   try {
     for (int i = 0; i < num_threads; ++i)
       threads_.emplace_back("matchers", kStackBytes, [this] { Work(); });
-  } catch (...) {  // no thread or no memory: goes on with fewer threads
+  } catch (...) {  // a thread could not be started: continues with fewer threads
     const std::string reason = CaughtMessage();
     RunGuarded("constraints", "to report missing threads", [&]() REQUIRES(mutex_) {
       LOG_WARNING("constraints", "{} of {} threads for slow constraints: {}", threads_.size(),

@@ -15,16 +15,17 @@
 
 namespace sluice {
 
-// Turns last kTurnSeconds. The next turn goes to the client whose matchers have used the least time
-// since the queue was last empty. So no client waits long for the matchers of another client. The
-// threads have a lower priority than those that compute steps. Thread safety: one thread may call.
+// Clients take turns of kTurnSeconds. The next turn goes to the client whose matchers have used the
+// least time since the queue was last empty. So no client waits long for the matchers of another
+// client. The threads have a lower priority than those that compute steps. Thread safety: one
+// thread may call.
 class MatcherQueue {
  public:
   static constexpr int kNumThreads = 2;
   static constexpr double kTurnSeconds = 0.02;
 
-  // Starts the threads. If the system refuses some, the others do the work; without any thread,
-  // every matcher fails.
+  // Starts the threads. If the system refuses some threads, the other threads do the work; without
+  // any thread, every matcher fails.
   explicit MatcherQueue(size_t mask_words, int num_threads = kNumThreads);
   // Waits for running calls. Drops waiting matchers.
   ~MatcherQueue();

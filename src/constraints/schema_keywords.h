@@ -1,4 +1,4 @@
-// How each keyword of a JSON schema is handled. This is the table in docs/json-schema.md; a test
+// The handling of each keyword of a JSON schema. This is the table in docs/json-schema.md; a test
 // compares it with schema_rewriter.h.
 #pragma once
 

@@ -179,7 +179,8 @@ Value SchemaRewriter::RewriteEntry(const SchemaPieces& pieces) {
   return schema;
 }
 
-// Writes a choice without other keywords as a choice, which preserves references in it.
+// If `anyOf` or `oneOf` is the only keyword, writes the branches directly, which preserves
+// references in them.
 std::optional<Value> SchemaRewriter::RewriteBranches(const SchemaPieces& pieces) {
   const SchemaPiece& piece = pieces[0];
   if (pieces.size() != 1 || !piece.schema->is_object()) return std::nullopt;

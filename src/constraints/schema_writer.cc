@@ -18,7 +18,8 @@ using json::Value;
 constexpr double kMostWhole = 9007199254740992.0;  // 2^53: every smaller integer is exact as a
                                                    // double
 constexpr double kDecimals = 1e6;                  // the engine's number ranges have six decimals
-constexpr double kMostMultiple = 100;              // the engine makes a rule for each remainder
+constexpr double kMostMultiple = 100;              // limited, because the engine makes a rule for
+                                                   // each remainder
 constexpr double kMostListed = 1000;               // maximum number of multiples between two bounds
                                                    // that are listed
 constexpr size_t kMostUnique = 12;  // maximum number of values in a list without repetitions

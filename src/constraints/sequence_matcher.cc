@@ -34,8 +34,8 @@ template <typename Call>
 bool SequenceMatcher::Timed(double seconds, const Call& call) {
   matcher_->LimitCalls(seconds);
   const double before = matcher_->cpu_seconds();
-  // The outer matcher may continue after the wrapped one was stopped. Its result is then
-  // meaningless.
+  // The outer matcher may continue after the wrapped one was stopped. The result is meaningless in
+  // this case.
   const bool result = call() && !matcher_->is_stopped();
   last_seconds_ = matcher_->cpu_seconds() - before;
   uncharged_ += last_seconds_;

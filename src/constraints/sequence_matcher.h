@@ -14,7 +14,7 @@
 namespace sluice {
 
 // Limits the processor time that all matchers together use in a step. Thread safety: one thread
-// calls Renew, between steps; any thread may call the others.
+// calls Renew, between steps; any thread may call the other methods.
 class StepBudget {
  public:
   // Maximum wall time that matchers may add to a step, spread over the threads that run them.
@@ -58,7 +58,7 @@ class SequenceMatcher {
   enum class Answer {
     kYes,
     kNo,    // forbidden, or error(): the constraint cannot be followed
-    kLate,  // did not fit into this step: call MatcherQueue::Submit, and call again when the
+    kLate,  // did not fit into this step: call MatcherQueue::Submit, then repeat the call when the
             // matcher is back
   };
   // Maximum time of one call within a step.
@@ -71,7 +71,8 @@ class SequenceMatcher {
   // Charges calls within steps to `step`, which must outlive this. null: no limit per step.
   void UseStepBudget(StepBudget* step) { step_ = step; }
 
-  // Advances by the tokens of `output` that it has not accepted yet. On kNo, error() is set.
+  // Advances by the tokens of `output` that the matcher has not accepted yet. On kNo, error() is
+  // set.
   Answer CatchUp(std::span<const int32_t> output);
   // Advances by one token. kNo leaves the state unchanged.
   Answer Advance(int32_t token);

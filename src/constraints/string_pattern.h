@@ -9,7 +9,8 @@
 namespace sluice {
 
 // Returns a regex for the strings of `least` to `most` characters (INT64_MAX: any number) that
-// match all of `pattern`, if that is one repeated class, such as "^[a-z]+$"; else nullopt.
+// `pattern` matches as a whole, if `pattern` is one repeated class, such as "^[a-z]+$"; else
+// nullopt.
 std::optional<std::string> BoundedPattern(std::string_view pattern, int64_t least, int64_t most);
 
 // Returns the literal text with which every matching string begins: "x-" for "^x-[a-z]+$".

@@ -85,7 +85,7 @@ int ContentWriter::Flush() {
     if (done <= 0) return done < 0 ? errno : ENOSPC;
     written_ += done;
   }
-  // Notifies only now and then, because each notification wakes the other thread.
+  // Notifies only after kDigestBytes, because each notification wakes the other thread.
   if (written_ - told_ < kDigestBytes && written_ < size_) return 0;
   told_ = written_;
   {

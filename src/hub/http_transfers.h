@@ -1,5 +1,5 @@
 // Makes HTTP requests to a hub with libcurl, several at a time. Redirects are returned, not
-// followed: the caller decides what may be sent where.
+// followed: the caller decides which data may be sent to which host.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct HttpOutcome {
   HttpHead head;
   std::string problem = "";  // why there is no complete response; "" if there is one
   bool ended_by_caller = false;
-  bool slow = false;          // whether it was slower than kSlowestBytesPerSecond
+  bool slow = false;          // whether the transfer was slower than kSlowestBytesPerSecond
   bool certain = false;       // whether a retry would also fail: a bad certificate or address
   std::string redirect = "";  // absolute URL of a 3xx response
   std::optional<int64_t> retry_after_seconds = std::nullopt;

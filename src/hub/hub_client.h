@@ -22,8 +22,8 @@ class Retries {
   // Waits before another attempt; returns false if there were too many. Respects the wait that the
   // hub asks for, within limits.
   bool Again(std::string_view problem, std::optional<int64_t> retry_after_seconds = std::nullopt);
-  // Call on progress: earlier failures no longer count. If `at_once`, the next attempt follows
-  // without a wait.
+  // Call on progress, so that earlier failures no longer count. If `at_once`, the next attempt
+  // follows without a wait.
   void Reset(bool at_once);
 
  private:

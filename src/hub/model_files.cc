@@ -38,7 +38,7 @@ bool Has(const std::vector<std::string>& files, std::string_view name) {
   return std::find(files.begin(), files.end(), name) != files.end();
 }
 
-// Prefixes of the names of weights.
+// Returns the prefix of the names of weights files.
 std::string_view Stem(const std::vector<std::string>& files) {
   return IsInMistralFormat(files) ? "consolidated" : "model";
 }

@@ -21,10 +21,10 @@ struct RangeDownload {
 };
 
 // Downloads the bytes up to source.size that `content` lacks, and appends them. The file always
-// contains a prefix of the content, however the process ends. Uses one connection while it is fast,
-// else up to eight, with at most 64 MiB of memory. Continues broken transfers. kUnavailable after
-// five failures without progress, or if the server repeatedly sends other content. If the file
-// cannot be written, the error contains the system's message.
+// contains a prefix of the content, even if the process is killed. Uses one connection while it is
+// fast, else up to eight, with at most 64 MiB of memory. Continues broken transfers. kUnavailable
+// after five failures without progress, or if the server repeatedly sends other content. If the
+// file cannot be written, the error contains the system's message.
 Status DownloadRanges(HubClient& hub, RangeDownload download);
 
 }  // namespace sluice
