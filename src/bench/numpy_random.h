@@ -9,7 +9,7 @@
 namespace sluice::bench {
 
 // Equivalent to numpy.random.default_rng(seed): PCG64 after a SeedSequence. Thread safety: one
-// thread at a time; so for all generators in this file.
+// thread at a time; this applies to all generators in this file.
 class NumpyGenerator {
  public:
   explicit NumpyGenerator(uint64_t seed);

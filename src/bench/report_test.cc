@@ -83,7 +83,7 @@ TEST(ReportTable, LinesThatDependOnOptions) {
   EXPECT_THAT(table, HasSubstr("Request goodput (req/s):                 0.12      \n"));
   EXPECT_THAT(table, Not(HasSubstr("Maximum request concurrency")));
   EXPECT_THAT(table, Not(HasSubstr("TPOT")));
-  EXPECT_THAT(table, HasSubstr("Mean E2EL (ms):"));  // in every table
+  EXPECT_THAT(table, HasSubstr("Mean E2EL (ms):"));  // shown in every table
 }
 
 TEST(ReportTable, OfTensorRtLlm) {

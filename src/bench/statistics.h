@@ -22,7 +22,7 @@ struct Summary {
   std::vector<double> percentiles;  // in the order in which they were requested
 };
 
-// Upper bounds, in milliseconds, for a request that counts as good. Absent ones are always met.
+// Upper bounds, in milliseconds, for a request that counts as good. Absent bounds are always met.
 struct Goodput {
   std::optional<double> ttft = std::nullopt, tpot = std::nullopt, e2el = std::nullopt;
   bool any() const { return ttft || tpot || e2el; }

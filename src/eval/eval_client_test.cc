@@ -128,7 +128,7 @@ TEST(AskPrompts, TheFirstFailureEndsTheOthersRetries) {
 }
 
 TEST(AskPrompts, TheTimeOutIsThatOfTheWholeRequest) {
-  // Nobody accepts the connection.
+  // No thread accepts the connection.
   Url url;
   const int listener = ListenAt(&url, 8);
   EvalRequestOptions options = Options(1, 0);

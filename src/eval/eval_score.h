@@ -49,8 +49,9 @@ struct EvalDrop {
   double now = 0;
 };
 
-// Returns the filters whose score is more than `max_drop` below that in `baseline`, a result file
-// of this program or of lm_eval. kInvalidArgument if the file has no score for the same filters.
+// Returns the filters whose score is more than `max_drop` below the score in `baseline`, a result
+// file of this program or of lm_eval. kInvalidArgument if the file has no score for the same
+// filters.
 Result<std::vector<EvalDrop>> FindDrops(const EvalScore& score, const json::Value& baseline,
                                         double max_drop);
 

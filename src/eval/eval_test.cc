@@ -68,7 +68,8 @@ TEST(EvalPrompts, TheQuestionIsNeverItsOwnExample) {
     EXPECT_EQ((*examples)[i].size(), 5u);
     for (const EvalQuestion& example : (*examples)[i]) EXPECT_NE(example, questions[i]);
   }
-  // One too few: five examples are needed, and one more, since the question itself may be drawn.
+  // One question too few: five examples are needed, and one more, since the question itself may be
+  // drawn.
   EXPECT_FALSE(PickExamples(Numbered(5), 1, Numbered(5), {.count = 5}));
 }
 

@@ -36,7 +36,7 @@ class CacheEventPublisher final : public CacheListener, public TierListener {
  public:
   static constexpr size_t kMostKeptBytes = size_t{256} << 20;
 
-  // Binds the endpoints of `rank`, or connects to those that name a host. kAddressInUse or
+  // Binds the endpoints of `rank`, or connects to endpoints that name a host. kAddressInUse or
   // kInvalidArgument if that fails.
   static Result<std::unique_ptr<CacheEventPublisher>> Start(const CacheEventSettings& settings,
                                                             int64_t rank);

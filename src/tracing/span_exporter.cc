@@ -102,7 +102,7 @@ Result<Pairs> ReadPairs(std::string_view variable, std::string_view text) {
 }
 
 // Finds a variable and returns its name and value. The variable for traces takes precedence over
-// that for all signals.
+// the variable for all signals.
 std::pair<std::string, std::string> Find(const Variables& variables, std::string_view end) {
   for (const char* begin : {"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"}) {
     const std::string name = fmt::format("{}{}", begin, end);

@@ -171,7 +171,8 @@ TEST(SpanExporterTest, SendsAtItsEndWhatIsQueued) {
   EXPECT_THAT(request, HasSubstr("last-span"));
 }
 
-// If nobody listens, or the listener never answers, neither callers nor the destructor wait long.
+// If no collector listens, or the collector never answers, callers and the destructor do not wait
+// long.
 TEST(SpanExporterTest, ADeadCollectorHoldsNothingUp) {
   LoopbackCollector silent;
   ::testing::internal::CaptureStderr();

@@ -15,8 +15,8 @@ std::string Hex(std::string_view bytes) {
   return hex;
 }
 
-// The expected bytes are those that protobuf's own library writes; tests/e2e/test_traces.py reads
-// such messages with that library.
+// The expected bytes are the output of protobuf's own library; tests/e2e/test_traces.py reads such
+// messages with that library.
 TEST(SpanTest, IsWrittenAsProtobuf) {
   TraceSpan span;
   span.trace_id.fill(0x11);
