@@ -14,7 +14,7 @@ namespace sluice::cli {
 // Returns the first executable file with this name in PATH; "" if there is none.
 std::string FindInPath(const std::string& name);
 
-// How to start a child, besides its command line.
+// The settings for starting a child, besides its command line.
 struct ChildOptions {
   int input = -1;  // descriptor for the child's standard input; -1: the input is empty
   // Variables added to the child's environment. The rest is this process's environment without

@@ -16,7 +16,7 @@ namespace {
 
 using options::ValueKind;
 
-// How a command's positional argument is completed.
+// The completion of a command's positional argument.
 struct Positional {
   enum Kind { kNothing, kWords, kFile, kModel } kind = kNothing;
   std::vector<std::string_view> words = {};

@@ -46,7 +46,7 @@ TEST(OfferedOptions, OfAFlagItIsTheFormThatChangesTheDefault) {
   EXPECT_THAT(FindOffered(offered, "--allow-nonfinite")->flags, ElementsAre("--allow-nonfinite"));
 }
 
-// If an option's help says "file" or "folder", its value must be completed as a file or folder.
+// If an option's help contains "file" or "folder", its value must be completed as a file or folder.
 TEST(OfferedOptions, WhatIsCalledAFileIsCompletedAsOne) {
   for (const OfferedOption& item : OfferedOptions(options::kAllCommands)) {
     if (item.option->type != options::Type::kString || !item.values.empty()) continue;

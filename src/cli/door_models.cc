@@ -265,7 +265,7 @@ Result<Settings> SettingsOfEntry(const Settings& settings, const ModelEntry& ent
       if (refused.option == name)
         return BadEntry(entry, own.origin, fmt::format("options: {}: {}", name, refused.why));
     }
-    // An empty key would open the model to everybody.
+    // An empty key would open the model to all clients.
     const auto is_blank = [](const std::string& key) {
       return key.find_first_not_of(" \t\r\n") == std::string::npos;
     };

@@ -15,8 +15,8 @@ json::Value DeviceJson(const DeviceInfo& info);
 // Returns "compute capability 9.0" or, for AMD GPUs, "gfx950".
 std::string GenerationText(const DeviceInfo& info);
 
-// Lists the GPUs of all vendors for which the program was built. kUnsupported says why there are
-// none.
+// Lists the GPUs of all vendors for which the program was built. If there are none, returns
+// kUnsupported with the reason.
 Result<std::vector<DeviceInfo>> ListGpus();
 
 struct GpuFinding {

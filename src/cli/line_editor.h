@@ -37,7 +37,7 @@ class LineEditor {
   LineEditor& operator=(const LineEditor&) = delete;
 
   Line Read();
-  // Why the history cannot be kept; "" if it can.
+  // The reason why the history cannot be kept; "" if it can.
   const std::string& history_problem() const;
 
   struct State;

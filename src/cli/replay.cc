@@ -103,7 +103,7 @@ struct EngineReplay {
   std::vector<uint64_t> smallest;  // with --minimize: the smallest set of requests that shows the
                                    // difference
   std::vector<std::string> smallest_ids;
-  // Why minimizing failed; "": it succeeded, or there was nothing to minimize.
+  // The reason why minimizing failed; "": it succeeded, or there was nothing to minimize.
   std::string why_not_smaller;
 };
 

@@ -114,7 +114,7 @@ void NameAsTrtllm(const options::Settings& settings, const ModelArgument& named,
   if (folder.has_filename()) config.served_model_names = {folder.filename().string()};
 }
 
-// How ranks are started, if they are not threads of this process.
+// The settings for starting ranks that are not threads of this process.
 struct RankLaunch {
   RankSizes sizes;
   bool is_rank = false;   // whether an MPI launcher has started this process as a rank
@@ -161,8 +161,8 @@ Status CheckRankSizes(const options::Settings& settings, const RankSizes& sizes)
   return CheckRanks(config.spec, sizes.tensor_size, sizes.num_stages);
 }
 
-// A launcher that sees a rank end asks the other ranks to end, sometimes before they know the
-// cause. Returns whether a failure is reported within kTimeToHear.
+// When a rank ends, a launcher asks the other ranks to end, sometimes before they know the cause.
+// Returns whether a failure is reported within kTimeToHear.
 bool HasFailedSoon(RankProcess& process) {
   const auto start = std::chrono::steady_clock::now();
   while (process.all().failure().empty()) {

@@ -20,8 +20,8 @@
 
 namespace sluice::cli {
 
-// Where the plan and the progress of a load are shown. kProgress: only a progress bar. kTerminal
-// and kLog: also the plan, on stderr or in the log.
+// The place where the plan and the progress of a load are shown. kProgress: only a progress bar.
+// kTerminal and kLog: also the plan, on stderr or in the log.
 enum class LoadReport { kNowhere, kProgress, kTerminal, kLog };
 
 // Loads tokenizer and templates. They are small and may be invalid, so load them before the
@@ -31,7 +31,7 @@ Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engin
 // Returns the ids of the tokens whose logits are the classifier's classes.
 Result<std::vector<int32_t>> ClassifierTokenIds(const EngineConfig& engine, const ModelText& text);
 
-// How receipts are made.
+// The settings for making receipts.
 struct ReceiptSettings {
   SigningKey key;
   bool with_tokens = false;

@@ -215,7 +215,7 @@ std::string Shown(std::string_view text) {
 
 void PrintPiece(std::string_view text) {
   fmt::print("{}", text);
-  // Throws as fmt::print does, because nobody reads the rest of the answer.
+  // Throws like fmt::print, because the rest of the answer has no reader.
   if (std::fflush(stdout) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot write to standard output");
 }

@@ -17,8 +17,8 @@ namespace sluice::cli {
 
 class Talk {
  public:
-  // Who may use a server that is started: only this process, at a free port of the loopback
-  // interface; or also other processes, at --host and --port.
+  // The clients that may use a server that is started: only this process, at a free port of the
+  // loopback interface; or also other processes, at --host and --port.
   enum class Openness { kPrivate, kForOthers };
 
   // Starts a server if a model but no --url is given; otherwise connects to --url. Until this

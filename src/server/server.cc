@@ -26,7 +26,7 @@ namespace {
 constexpr auto kDrainPoll = std::chrono::milliseconds(20);
 // Interval between maintenance of the server's memory and statistics.
 constexpr auto kUpkeep = std::chrono::milliseconds(1000);
-// How long a drained server waits for clients that read slowly.
+// The maximum time that a drained server waits for clients that read slowly.
 constexpr auto kLastBytes = std::chrono::seconds(5);
 
 class ServerImpl : public Server {

@@ -15,7 +15,7 @@ namespace sluice {
 // `trtllm-serve`; kSluice: `vllm serve` plus a few routes that it does not have.
 enum class ApiDialect { kSluice, kVllm, kTrtllm };
 
-// TLS settings. Without a certificate the server speaks plain HTTP.
+// TLS settings. Without a certificate the server uses plain HTTP.
 struct TlsConfig {
   enum class ClientCertificates { kNone, kOptional, kRequired };
 

@@ -35,9 +35,9 @@ namespace sluice {
 namespace {
 
 constexpr auto kDoorDrainPoll = std::chrono::milliseconds(20);
-// How often the server returns memory and logs statistics.
+// The interval at which the server returns memory and logs statistics.
 constexpr auto kDoorUpkeep = std::chrono::milliseconds(1000);
-// How long a drained server waits for clients that read slowly.
+// The maximum time that a drained server waits for clients that read slowly.
 constexpr auto kDoorLastBytes = std::chrono::seconds(5);
 // In larger bodies, a worker looks for the name of the model.
 constexpr size_t kSmallBody = size_t{64} << 10;

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// How often a load checks whether busy models have become idle, and how often the keeper checks
+// Intervals: of a load's checks whether busy models have become idle, and of the keeper's checks
 // whether waiting clients have left.
 constexpr std::chrono::milliseconds kLookForRoom(20);
 constexpr std::chrono::milliseconds kLookForClients(250);
@@ -635,7 +635,7 @@ void ModelSlots::BeginDrain() {
     }
     Notify();
   }
-  // This also refuses requests that the dispatchers have deferred.
+  // Requests that the dispatchers have deferred are also refused.
   for (Dispatcher* const dispatcher : dispatchers) dispatcher->BeginDrain();
   Refuse(refused, ServiceUnavailable(kServerIsShuttingDown));
 }

@@ -44,10 +44,10 @@ class HttpStream {
 
   // Call until it succeeds, before anything is read or written. REQUIRES: tls().
   void Handshake(error_code& error);
-  // Call after a failed handshake. Returns whether the client speaks plain HTTP. If so, the stream
+  // Call after a failed handshake. Returns whether the client uses plain HTTP. If so, the stream
   // becomes plain, so that the client gets an answer.
   bool BecomePlainForHttp();
-  // Why the last call failed, for the log.
+  // Returns the reason why the last call failed, for the log.
   std::string reason() const;
 
   // Reads at least one byte, or sets an error: eof if the client sends no more.

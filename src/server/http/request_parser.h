@@ -21,14 +21,14 @@ namespace sluice {
 // length. Thread safety: one thread at a time.
 class HttpRequestParser : public boost::beast::http::basic_parser<true> {
  public:
-  // Reserves the body's memory in `memory` before allocating it. If it is refused, the error is
-  // errc::not_enough_memory.
+  // Reserves the body's memory in `memory` before allocating it. If the memory is refused, the
+  // error is errc::not_enough_memory.
   explicit HttpRequestParser(std::shared_ptr<RequestMemory> memory) : lease_(std::move(memory)) {}
 
   // A head with more fields is refused as too large.
   static constexpr size_t kMaxFields = 1000;
 
-  // Beast does not know the method QUERY.
+  // Beast does not support the method QUERY.
   bool known_method() const {
     return verb_ != boost::beast::http::verb::unknown || method_ == "QUERY";
   }

@@ -10,8 +10,8 @@
 namespace sluice {
 
 // Makes `path` available for a socket: removes a socket that a killed process has left and on which
-// nobody listens. kAddressInUse if a process listens on this socket. kInvalidArgument if the path
-// is another kind of file, or if it is too long for a socket.
+// no process listens. kAddressInUse if a process listens on this socket. kInvalidArgument if the
+// path is another kind of file, or if it is too long for a socket.
 Status RemoveStaleSocket(const std::string& path);
 
 // The file of a unix socket that this process has bound. Removes the file when destroyed, unless

@@ -48,7 +48,7 @@ Status CheckReadable(std::string_view option, const std::string& file) {
   return {};
 }
 
-// A server cannot ask for a passphrase. `asked` records that one is needed.
+// A server cannot ask for a passphrase. `asked` records that a passphrase is needed.
 int NoPassphrase(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;

@@ -1,4 +1,4 @@
-// How an answer's text is parsed into reasoning, content and tool calls.
+// The settings by which an answer's text is parsed into reasoning, content and tool calls.
 #pragma once
 
 #include <memory>

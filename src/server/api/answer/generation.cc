@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a generation may occupy a worker before other tasks have their turn.
+// The maximum time that a generation may occupy a worker before other tasks have their turn.
 constexpr auto kTurn = std::chrono::milliseconds(10);
 constexpr size_t kNone = SIZE_MAX;
 

@@ -26,7 +26,7 @@ struct Prompt {
 ApiStatus CheckCharacters(std::string_view text, const ModelContext& model);
 
 // Returns the tokens of `text`. Errors: 400 for a text on which the tokenizer takes too many steps;
-// 503 if `stop`, which is called periodically, returns true because nobody waits for the result.
+// 503 if `stop`, which is called periodically, returns true because no client waits for the result.
 ApiResult<std::vector<int32_t>> EncodeText(const ModelContext& model, std::string_view text,
                                            bool add_special_tokens,
                                            const std::function<bool()>& stop = nullptr);

@@ -18,7 +18,7 @@ const json::Value* FunctionName(const json::Value& described) {
   return name == nullptr || !name->is_string() ? nullptr : name;
 }
 
-// Mistral's API says "any" instead of "required".
+// Mistral's API uses "any" instead of "required".
 bool IsRequired(const json::Value& choice) {
   return choice == json::Value("required") || choice == json::Value("any");
 }

@@ -27,9 +27,10 @@ namespace {
 
 constexpr std::string_view kResponsesPath = "/v1/responses/";
 
-// Returns the owner of a response that a request stores. With an API key, only requests with the
-// same key may fetch the response. Without a key, which only models without keys accept, the
-// response belongs to everybody.
+// Returns the owner of a response that a request stores. Only requests with the same owner may
+// fetch the response. Each API key is an owner. All requests without a key, which only models
+// without keys accept, have the same owner. If the server needs no key, all requests have the same
+// owner.
 std::string OwnerOf(const RouteCall& call) {
   if (!call.api.config.needs_key()) return "";
   const std::string_view key = PresentedKey(call.request, *call.api.keys);

@@ -77,7 +77,8 @@ class ResponseDatabase {
   tl::unexpected<Error> Damaged(std::string_view what) const;
 
   const std::filesystem::path file_;
-  // How many more times SQLite may run kStepsBetweenChecks steps before the check of the file ends.
+  // The number of times that SQLite may still run kStepsBetweenChecks steps before the check of the
+  // file ends.
   int64_t steps_left_ = 0;
   std::unique_ptr<sqlite3, Close> database_;
   std::vector<unsigned char> secret_;
