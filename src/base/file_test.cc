@@ -32,7 +32,7 @@ TEST_F(FileTest, SaysWhatIsWrong) {
             std::string::npos);
 }
 
-// Opening a pipe that nobody writes to must not block the program.
+// Opening a pipe without a writer must not block the program.
 TEST_F(FileTest, RefusesAPipeAtOnce) {
   std::filesystem::remove(path_);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);

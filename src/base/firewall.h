@@ -55,9 +55,9 @@ auto CatchToResult(Work&& work) noexcept -> decltype(std::forward<Work>(work)())
 // Names the calling thread for `top -H` and debuggers. Only the first 15 bytes of `name` are used.
 void NameThread(const char* name) noexcept;
 
-// Starts a thread with that name. An exception that leaves `work` is logged and ends the thread, so
-// a thread that must continue guards each of its tasks. Throws std::system_error if the system
-// cannot start the thread. `name` is a string literal.
+// Starts a thread named `name`. An exception that leaves `work` is logged and ends the thread, so a
+// thread that must continue guards each of its tasks. Throws std::system_error if the system cannot
+// start the thread. `name` is a string literal.
 template <typename Work>
 std::thread StartThread(const char* name, Work work) {
   return std::thread([name, work = std::move(work)]() mutable {

@@ -1,4 +1,4 @@
-// Hashes whose collisions nobody can construct.
+// Hashes for which an attacker cannot construct collisions.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// XXH3 in 128 bits with a random secret for each object, so that nobody can construct two inputs
-// with the same hash. Thread safety: immutable after construction.
+// XXH3 in 128 bits with a random secret for each object, so that an attacker cannot construct two
+// inputs with the same hash. Thread safety: immutable after construction.
 class KeyedHash {
  public:
   using Value = std::array<uint64_t, 2>;  // the upper and the lower 64 bits

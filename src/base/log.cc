@@ -145,7 +145,7 @@ std::string TextLine(LogLevel level, std::string_view component, std::string_vie
   return line;
 }
 
-// How long a call waits for room if the reader of the log is slow.
+// The maximum time that a call waits for room if the reader of the log is slow.
 constexpr std::chrono::milliseconds kPatience(200);
 
 class Sink : public spdlog::sinks::base_sink<std::mutex> {

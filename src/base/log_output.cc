@@ -24,8 +24,8 @@ int OpenNonblocking(int file) {
 }
 
 // The mutex is held from poll() to write() for descriptors that may block. If poll() reports that a
-// pipe is writable, the pipe accepts PIPE_BUF bytes without blocking, provided that nobody else
-// writes in between.
+// pipe is writable, the pipe accepts PIPE_BUF bytes without blocking, provided that no other thread
+// or process writes in between.
 std::mutex& WriteMutex() {
   static auto& mutex = *new std::mutex;  // never destroyed: used until the process ends
   return mutex;

@@ -1,4 +1,5 @@
-// How this process allocates memory, returns it to the system, and survives failed allocations.
+// Manages this process's memory: configures the allocator, returns free memory to the system, and
+// keeps a reserve for failed allocations.
 #pragma once
 
 namespace sluice {

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a worker spins. This is longer than the gaps between the operators of a step, and
+// The time that a worker spins. It is longer than the gaps between the operators of a step, and
 // shorter than the time to wake a sleeping core.
 constexpr auto kSpinTime = std::chrono::microseconds(40);
 

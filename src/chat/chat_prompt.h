@@ -19,7 +19,8 @@ struct ChatPromptOptions {
   bool add_generation_prompt = true;
   // Makes the prompt end with the text of the last message, so that the model continues it.
   bool continue_final_message = false;
-  // How message contents are passed to the template; absent: in the format that the template reads.
+  // The format in which message contents are passed to the template; absent: the format that the
+  // template reads.
   std::optional<ChatTemplate::ContentFormat> content_format;
   // The text that replaces each image if contents are strings; empty: images are refused. A
   // template that reads parts receives {"type": "image"}.

@@ -51,8 +51,8 @@ struct RenderOptions {
 // threads may call Render at a time.
 class ChatTemplate {
  public:
-  // How the template reads message['content']: as a string, or as a list of parts that it loops
-  // over.
+  // The form in which the template reads message['content']: a string, or a list of parts that it
+  // loops over.
   enum class ContentFormat { kString, kParts };
 
   // kInvalidArgument, with the line, if the source is invalid, unsupported or nested too deeply.

@@ -52,7 +52,7 @@ class TlsLink {
   // Call again whenever the socket is readable or writable, until it returns kDone or kFailed.
   Handshake Continue();
   bool ready() const { return ready_; }
-  // Why the handshake or the connection failed, and what to do; "" if TLS was not the cause.
+  // The reason why the handshake or the connection failed, and advice; "" if TLS was not the cause.
   const std::string& problem() const { return problem_; }
 
   // Like send() and recv(): return the number of bytes, 0 at the end of the server's data, or -1

@@ -37,7 +37,7 @@ struct AnswerUsage {
   std::optional<int64_t> cached_tokens = {};  // part of prompt_tokens; optional in the API
 };
 
-// How an answer ended.
+// A finished answer, and the reason why it ended.
 struct AnswerEnd {
   std::string text;  // the whole text
   std::vector<ToolCall> calls;

@@ -34,8 +34,8 @@ constexpr size_t kMaxBodyBytes = size_t{1} << 30;
 constexpr size_t kReadBytes = 64 << 10;
 // Maximum number of idle connections; further ones are closed.
 constexpr size_t kMaxIdle = 64;
-// How long a connection to a unix socket waits for room in the listener's queue. epoll does not
-// report when there is room.
+// The maximum time that a connection to a unix socket waits for room in the listener's queue. epoll
+// does not report when there is room.
 constexpr time_t kSocketQueueSeconds = 5;
 
 struct Address {

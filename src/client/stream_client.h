@@ -20,7 +20,7 @@ namespace sluice {
 // Returns the time of the monotonic clock in seconds.
 double MonotonicSeconds();
 
-// How an exchange ended.
+// The outcome of an exchange.
 struct StreamEnd {
   int status = 0;           // HTTP status; 0 if there was no answer
   std::string error;        // "" if the answer is complete, with any status

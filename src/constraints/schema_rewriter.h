@@ -31,7 +31,8 @@ struct RewrittenSchema {
 
 // Follows vLLM where it deviates from JSON Schema: a schema with `properties` or `items` and
 // without `type` is an object or an array; an object with `properties` and a list with
-// `prefixItems` allow nothing else unless the schema says so; a `pattern` matches the whole string.
+// `prefixItems` allow nothing else unless the schema explicitly allows more; a `pattern` matches
+// the whole string.
 //
 // kInvalidArgument: `uniqueItems` of values other than a small enumeration, or references nested
 // too deeply. REQUIRES: the values of keywords have the types that JSON Schema defines; `root`

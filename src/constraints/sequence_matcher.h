@@ -89,7 +89,7 @@ class SequenceMatcher {
   // Whether the last call took longer than kCallSeconds. If so, submit the next call to the queue
   // directly.
   bool is_slow() const { return is_slow_; }
-  // Why the constraint cannot be followed; "" if it can.
+  // The reason why the constraint cannot be followed; "" if it can.
   std::string_view error() const { return error_; }
   // Returns the processor time used since the last TakeUncharged().
   double TakeUncharged();

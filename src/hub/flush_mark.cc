@@ -81,7 +81,7 @@ Result<bool> SettleBlob(const RepositoryCache& repository, const std::string& et
   std::optional<FileLock> lock = FileLock::TryAcquireExisting(repository.Lock(etag));
   if (!lock && same_boot) return true;
   if (!lock) {
-    // A failure to lock is ignored: the cache is then read-only, so nobody else writes either.
+    // A failure to lock is ignored: the cache is then read-only, so no other process writes either.
     auto waited = FileLock::Acquire(repository.Lock(etag), [&] {
       LOG_INFO("download", "waiting for another program that has {} locked", blob.string());
     });

@@ -1,4 +1,4 @@
-// How users name a model of the hub: by its id, or by the URL of its page.
+// Names that users give for a model of the hub: its id, or the URL of its page.
 #pragma once
 
 #include <optional>

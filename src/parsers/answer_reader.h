@@ -21,7 +21,7 @@ namespace sluice {
 struct ToolParser;
 struct ReasoningParser;
 
-// How the answer writes its tool calls.
+// The form of the answer's tool calls.
 enum class CallForm {
   kOwn,       // in the model's own format
   kList,      // the whole answer is a JSON list of calls

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// How a format writes calls: `begin` NAME `arguments` ARGUMENTS `end`.
+// The syntax of a format's calls: `begin` NAME `arguments` ARGUMENTS `end`.
 struct CallGrammar {
   // Text that begins a call within free text; "" if the format's calls cannot be constrained.
   std::string_view trigger = "";

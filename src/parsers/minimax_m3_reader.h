@@ -10,10 +10,10 @@
 
 namespace sluice {
 
-// An element with children is an object, or a list if its schema says so. Repeated elements in an
-// object become a list. All arguments of a call are passed on together once the call is complete,
-// because a later element may have the same name as an earlier one. Text after a block of calls is
-// dropped.
+// An element with children is an object, or a list if its schema requires a list. Repeated elements
+// in an object become a list. All arguments of a call are passed on together once the call is
+// complete, because a later element may have the same name as an earlier one. Text after a block of
+// calls is dropped.
 class MinimaxM3Reader final : public ToolReader {
  public:
   // `types` must outlive the reader and must have been made with `keeps_schemas`.

@@ -1,4 +1,4 @@
-// How a model marks its thoughts (reasoning) in the text of an answer.
+// The marks of a model's thoughts (reasoning) in the text of an answer.
 #pragma once
 
 #include <string>

@@ -2,8 +2,8 @@
 // (tests/data/tokenizers/*/cases.jsonl).
 //
 // SLUICE_REAL_TOKENIZERS=FOLDER adds published vocabularies, which cannot be in this repository
-// because of their licences: every FOLDER/*/ with a tokenizer.json and a cases.jsonl of the same
-// format (tools/tokenizers/README.md says how to make them).
+// because of their licenses: every FOLDER/*/ with a tokenizer.json and a cases.jsonl of the same
+// format (tools/tokenizers/README.md describes how to make them).
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -60,7 +60,7 @@ class Tokenizer {
     std::vector<int32_t> ids;
     std::vector<int8_t> types;
   };
-  // How much of the two texts is kept, including special tokens.
+  // The part of the two texts that is kept, including special tokens.
   struct PairLimit {
     size_t tokens = 0;
     bool keeps_ends = false;  // whether to keep the ends of the texts instead of their beginnings.
@@ -87,7 +87,8 @@ class Tokenizer {
 
   // The content of tokenizer_config.json; an empty object if the file does not exist.
   const json::Value& config() const;
-  // The special token of that name in tokenizer_config.json, else in special_tokens_map.json.
+  // The special token with the method's name in tokenizer_config.json, else in
+  // special_tokens_map.json.
   std::optional<std::string> bos_token() const;
   std::optional<std::string> eos_token() const;
   std::optional<std::string> pad_token() const;

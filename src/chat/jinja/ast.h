@@ -84,7 +84,7 @@ struct Expression {
 struct Statement;
 using Block = std::vector<std::unique_ptr<Statement>>;
 
-// How a variable is initialized when its scope is entered.
+// The initialization of a variable when its scope is entered.
 struct Load {
   enum class Kind {
     kParameter,  // The variable is not initialized, because the statement (such as `for`) assigns

@@ -115,7 +115,7 @@ class DictData final : public Heap {
 };
 struct UndefinedData final : Heap {
   explicit UndefinedData(std::string why) : Heap(96 + why.size()), message(std::move(why)) {}
-  // Why the value is undefined: "'x' is undefined", or another message.
+  // The reason why the value is undefined: "'x' is undefined", or another message.
   std::string message;
   bool is_security = false;  // Whether using the value is a SecurityError.
 };
