@@ -113,7 +113,7 @@ std::string HelloOf(const NodeSettings& node) {
   return fmt::format("{}\n{}\n{}\n{}", ProgramLine(), node.node, node.num_nodes, node.num_ranks);
 }
 
-// Returns why the machine may not take part; "" if it may.
+// Returns the reason why the machine may not take part; "" if it may.
 std::string RefusalOf(const NodeSettings& node, const std::string& hello,
                       const std::map<int, NodeLink>& others, int& number) {
   const std::vector<std::string_view> lines = options::Split(hello, '\n');

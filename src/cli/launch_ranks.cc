@@ -44,7 +44,7 @@ std::string OwnProgram(const std::string& called) {
   return found.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : found;
 }
 
-// Returns how to start mpirun, including its environment.
+// Returns the settings for starting mpirun, including its environment.
 Result<ChildOptions> OptionsOfLauncher(const std::string& address) {
   ChildOptions options;
   ASSIGN_OR_RETURN(options.variables, ListenGuard(address));

@@ -51,7 +51,8 @@ bool Has(std::string_view words, std::string_view word) {
   return std::ranges::find(all, word) != all.end();
 }
 
-// Returns why `option` has no effect because another option is missing; "" if its needs are met.
+// Returns the reason why `option` has no effect because another option is missing; "" if its needs
+// are met.
 std::string UnmetNeed(const Settings& settings, const Option& option) {
   if (option.needs.empty()) return "";
   const std::string_view name = option.needs.substr(0, option.needs.find('='));

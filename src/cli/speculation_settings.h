@@ -25,8 +25,9 @@ struct Speculation {
 Result<Speculation> SpeculationOf(const options::Settings& settings, const DownloadHooks& hooks,
                                   bool are_processes);
 
-// Returns why `option` has no effect if its method does not exist in this program; "" for other
-// options and methods. Whether a draft model is usable is determined later, from its files.
+// Returns the reason why `option` has no effect if its method does not exist in this program; ""
+// for other options and methods. Whether a draft model is usable is determined later, from its
+// files.
 std::string UnknownSpeculation(const options::Settings& settings, const options::Option& option);
 
 // Compares the tokens of both folders' tokenizers. Succeeds if a folder has no tokenizer.

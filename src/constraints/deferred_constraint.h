@@ -75,7 +75,7 @@ class ThoughtTokens {
   std::vector<int32_t> holds_mark_;  // tokens that contain a whole mark of `end` and more after it
 };
 
-// The possible beginnings of the answer to one prompt.
+// The state in which the answer to one prompt starts.
 struct AnswerStart {
   bool inside_thought = false;  // the prompt has left a thought open
   bool may_think = true;        // false: the answer does not begin with a thought

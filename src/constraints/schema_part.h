@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// A schema inside the client's document, which must outlive it.
+// A schema inside the client's document, which must outlive this object.
 struct SchemaPiece {
   const json::Value* schema = nullptr;
   std::string place;  // JSON pointer

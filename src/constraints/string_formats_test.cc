@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// Returns what the engine compiles for strings with this value of a keyword.
+// Returns the engine's constraint for strings with this value of a keyword.
 std::shared_ptr<const Constraint> CompileString(const char* keyword, const std::string& value) {
   static const auto engine = MakeXgrammarEngine(ByteVocabulary());
   json::Value schema(json::Value::Object{});

@@ -32,8 +32,8 @@ bool IsUvicorn() {
   return CurrentLogFormat() == LogFormat::kText && CurrentLogStyle() != LogStyle::kSluice;
 }
 
-// Returns why a request was refused: the error message in the first bytes of a response body, in
-// the format of any of the APIs.
+// Returns the reason why a request was refused: the error message in the first bytes of a response
+// body, in the format of any of the APIs.
 std::string ReasonOf(std::string_view body) {
   std::string reason(body);
   if (const auto value = json::Parse(body)) {

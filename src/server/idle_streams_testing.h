@@ -61,7 +61,7 @@ class HoldingEngine : public Engine {
 };
 
 // The client side of chat streams, each requested as the openai package does, with `words` words in
-// the message. When Open() returns, they have received their first token. Thread safety: one
+// the message. When Open() returns, each stream has received its first token. Thread safety: one
 // thread.
 class IdleStreams {
  public:

@@ -13,8 +13,8 @@ namespace sluice {
 // Emits text like Hugging Face's DecodeStream, which vLLM uses: never a part of a character, and
 // never text that ends in U+FFFD, because the next token may complete it.
 //
-// Thread safety: one thread at a time. Ownership: the tokenizer must outlive it. Memory is bounded
-// and time is linear in the text, even if a model produces invalid bytes forever: after
+// Thread safety: one thread at a time. Ownership: the tokenizer must outlive this object. Memory is
+// bounded and time is linear in the text, even if a model produces invalid bytes forever: after
 // kMaxPendingTokens tokens without complete text, the pending text is emitted with U+FFFD for
 // invalid bytes.
 class IncrementalDetokenizer {

@@ -49,7 +49,8 @@ class Dispatcher : public HttpHandler {
 
   // Number of requests accepted and not completely answered.
   int64_t num_pending() const { return api_.pending->load(); }
-  // State that other dispatchers may share. This dispatcher's API keys must outlive them.
+  // State that other dispatchers may share. This dispatcher's API keys must outlive those
+  // dispatchers.
   SharedByModels shared() const { return {api_.responses, api_.limits, api_.identity}; }
   // Returns `path` without --root-path.
   std::string_view WithoutRoot(std::string_view path) const;

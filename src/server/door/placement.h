@@ -38,10 +38,10 @@ struct Placement {
 };
 
 // Decides how to make room for a model. Pinned models are never unloaded, and no model is unloaded
-// without need. Idle models are unloaded before busy ones; among each of these, models with a lower
-// priority first, then the least recently used. If the idle ones are not enough, busy models are
-// closed to requests, if they had a turn and their priority is not higher than the priority of the
-// model to load.
+// without need. Idle models are unloaded before busy ones; within each group, models with a lower
+// priority are first, then the least recently used. If the idle ones are not enough, busy models
+// are closed to requests, if they had a turn and their priority is not higher than the priority of
+// the model to load.
 Placement Place(int64_t budget_bytes, const std::vector<PlacedModel>& placed,
                 const WantedModel& wanted);
 

@@ -13,7 +13,7 @@ namespace sluice {
 // Returns the text that each token adds, without any text of the prompt. If the prompt ends inside
 // a character, the token that completes it adds the whole character. If no token completes it, the
 // character belongs to the prompt and is not shown. Thread safety: one thread at a time; copies are
-// independent. Ownership: the tokenizer must outlive it.
+// independent. Ownership: the tokenizer must outlive this object.
 class AnswerDetokenizer {
  public:
   // `prompt`: the tokens before the answer's first one; only its last tokens matter.

@@ -17,8 +17,8 @@ namespace sluice {
 // Takes tokens one at a time. The stop string that is completed first ends the text where that
 // string begins or, with `include_in_output`, where it ends. Characters that may begin a stop
 // string are withheld until the end. Thread safety: one thread at a time. Ownership: the tokenizer
-// must outlive it. Memory: the text that Take() has not returned yet, and a preceding part as long
-// as the longest stop string.
+// must outlive this object. Memory: the text that Take() has not returned yet, and a preceding part
+// as long as the longest stop string.
 class TextStream {
  public:
   // `prompt`: the tokens before the first one.

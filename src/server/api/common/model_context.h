@@ -17,7 +17,7 @@
 
 namespace sluice {
 
-// Thread safety: immutable once loaded. Ownership: the engine must outlive it.
+// Thread safety: immutable once loaded. Ownership: the engine must outlive this object.
 struct ModelContext : ModelText {
   // REQUIRES: `text` was loaded with the same `config`, for the engine's model.
   static std::shared_ptr<const ModelContext> Make(const ServerConfig& config, Engine* engine,

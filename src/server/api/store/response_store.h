@@ -64,7 +64,8 @@ class ResponseStore {
   bool Update(const StoredResponse& response);
   // Returns null if `owner` cannot access a response with this id.
   std::shared_ptr<StoredResponse> Find(const std::string& id, const std::string& owner) const;
-  // Returns the response whose output contains the item; null if `owner` cannot access any.
+  // Returns the response whose output contains the item; null if `owner` cannot access such a
+  // response.
   std::shared_ptr<StoredResponse> FindByItem(const std::string& item_id,
                                              const std::string& owner) const;
   void Remove(const StoredResponse& response);

@@ -59,7 +59,7 @@ class StoredResponse {
 
   void SetBody(std::string body, std::vector<std::string> item_ids, bool is_over);
   // Ends the response early with `status` and the error `message` ("": none), and appends a last
-  // event with them. Returns false if it was already over.
+  // event with both. Returns false if the response was already over.
   bool End(std::string_view status, std::string_view message);
   // Sets the callback of End(), which is called once; immediately if End() was called before. Null:
   // no callback.
