@@ -46,7 +46,7 @@ class Value {
   bool is_array() const { return type() == Type::kArray; }
   bool is_object() const { return type() == Type::kObject; }
 
-  // REQUIRES: the value has that type.
+  // REQUIRES: the value has the type that the called function returns.
   bool as_bool() const;
   int64_t as_integer() const;
   double as_double() const;              // REQUIRES: a number of any kind.

@@ -35,7 +35,7 @@ Result<std::vector<DoorModel>> DoorModelsOf(const options::Settings& settings,
                                             const DoorMemory& memory);
 
 // Checks whether each model could be loaded, without reading its weights. Prints the memory that
-// each takes.
+// each model takes.
 Status CheckDoorModels(const options::Settings& settings,
                        const std::vector<options::ModelEntry>& entries, const DoorMemory& memory);
 

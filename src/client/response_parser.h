@@ -1,4 +1,4 @@
-// An incremental parser of HTTP/1.1 responses, whose bytes may be cut anywhere.
+// An incremental parser of HTTP/1.1 responses. A response may arrive in parts of any size.
 #pragma once
 
 #include <cstdint>

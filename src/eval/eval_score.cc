@@ -53,7 +53,7 @@ std::string Centred(std::string_view text, size_t width) {
   return std::string(spare / 2, ' ') + std::string(text) + std::string(spare - spare / 2, ' ');
 }
 
-// Returns the results of `task` in a result file: the object with that name, or the only one.
+// Returns the results of `task` in a result file: the object named `task`, or the only one.
 const json::Value* TaskResults(const json::Value& file, std::string_view task) {
   const json::Value* results = file.Find("results");
   if (results == nullptr || !results->is_object()) return nullptr;

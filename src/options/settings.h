@@ -57,7 +57,7 @@ class Settings {
   // Whether a flag, a variable or a file has set the option.
   bool Given(std::string_view name) const;
   // Returns the value, or the default; nullopt if there is no value and no default. REQUIRES: the
-  // table contains the option with that type.
+  // table contains the option, with the type that the called function returns.
   std::optional<std::string> Text(std::string_view name) const;  // for kString, kChoice, kJson
   std::string TextOr(std::string_view name, std::string_view otherwise = "") const;
   std::optional<int64_t> Integer(

@@ -50,11 +50,11 @@ struct ReasoningParser {
 std::span<const ToolParser> ToolParsers();
 std::span<const ReasoningParser> ReasoningParsers();
 
-// Returns null if no parser has that name.
+// Returns null if no parser is named `name`.
 const ToolParser* FindToolParser(std::string_view name);
 const ReasoningParser* FindReasoningParser(std::string_view name);
 
-// Returns the parser of that name, or an error about `param` that lists all names.
+// Returns the parser named `name`, or an error about `param` that lists all names.
 Result<const ToolParser*> ToolParserNamed(std::string_view name, std::string_view param);
 Result<const ReasoningParser*> ReasoningParserNamed(std::string_view name, std::string_view param);
 

@@ -93,7 +93,7 @@ class Tokenizer {
   std::optional<std::string> eos_token() const;
   std::optional<std::string> pad_token() const;
   std::optional<std::string> unk_token() const;
-  // The special token with that key ("sep_token", ...).
+  // The special token whose key is `key` ("sep_token", ...).
   std::optional<std::string> named_token(std::string_view key) const;
 
  private:

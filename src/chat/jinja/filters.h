@@ -12,7 +12,7 @@ namespace sluice::jinja {
 
 bool IsFilter(std::string_view name);
 bool IsTest(std::string_view name);
-// Fails (kRuntime) if no filter or test has that name.
+// Fails (kRuntime) if no filter or test is named `name`.
 Value CallFilter(Interpreter& interpreter, std::string_view name, const Value& input,
                  Arguments& arguments);
 bool CallTest(std::string_view name, const Value& input, Arguments& arguments);

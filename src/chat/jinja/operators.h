@@ -44,7 +44,7 @@ std::vector<Value> Drain(Iterator& iterator);
 // Implement value.name and value[key] as in the sandbox: undefined if missing, or if access is
 // unsafe.
 Value GetAttribute(const Value& object, std::string_view name);
-// Finds only attributes, not items of that name.
+// Finds only attributes, not items named `name`.
 std::optional<Value> FindAttribute(const Value& object, std::string_view name);
 Value GetItem(const Value& object, const Value& key);
 // Implements value[start:stop:step]; missing bounds are None.

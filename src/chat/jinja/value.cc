@@ -62,7 +62,7 @@ size_t FirstSlot(size_t hash, size_t mask) {
 
 }  // namespace
 
-// Returns the entry whose key has that hash and satisfies matches(key), or null.
+// Returns the entry whose key has the hash `hash` and satisfies matches(key), or null.
 template <typename Matches>
 const DictData::Entry* DictData::FindEntry(size_t hash, const Matches& matches) const {
   if (slots_.empty()) {

@@ -206,7 +206,7 @@ class Value {
   bool is_number() const { return is_integral() || is_float(); }
   bool fits_int64() const { return kind_ == Kind::kInteger || kind_ == Kind::kBool; }
 
-  // REQUIRES: the value has that kind.
+  // REQUIRES: the value has the kind that the called function returns.
   bool as_bool() const { return integer_ != 0; }
   int64_t as_int64() const { return integer_; }  // Also for kBool.
   double as_float() const { return float_; }

@@ -1,5 +1,5 @@
-// All routes, in the order of /openapi.json. Each line stands for a file in routes/, which defines
-// the function of that name.
+// All routes, in the order of /openapi.json. Each line names a function, which a file in routes/
+// defines.
 #pragma once
 
 #include <vector>

@@ -28,7 +28,7 @@ ApiResult<std::optional<RequestedConstraint>> ReadConstraint(const json::Value& 
                                                              const ServerConfig& config,
                                                              EndpointKind kind);
 
-// Whether ReadConstraint reads a field of that name.
+// Whether ReadConstraint reads a field named `name`.
 bool IsConstraintField(std::string_view name);
 
 // Returns the schema that other servers accept next to the type json_object in `format`; null if

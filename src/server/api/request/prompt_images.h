@@ -18,7 +18,7 @@ namespace sluice {
 // the part: "input[0].content[1]".
 constexpr std::string_view kPlaceOfPart = "sluice_place";
 
-// Whether a part of that type is an image.
+// Whether a part of type `type` is an image.
 bool IsImagePart(std::string_view type);
 
 // Reads, decodes and processes the image parts of `messages` one after another. Parts have the form
