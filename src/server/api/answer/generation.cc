@@ -288,8 +288,7 @@ class GenerationImpl : public Generation {
     Count(prompt, *std::move(uncounted));
   }
 
-  // Queues an event. If that fails, ends the request, because the answer would be wrong without the
-  // event.
+  // Queues an event. If that fails, ends the request, because the answer would be incomplete.
   void Post(SinkEvent event) {
     try {
       Enqueue(std::move(event));
