@@ -204,8 +204,8 @@ TEST(AccessLogTest, CanBeQuiet) {
   EXPECT_EQ(Written(config, 0, [](AccessLog& log) { log.Add(Record("/v1/models")); }), "");
 }
 
-// Nobody reads the pipe: lines are dropped, and the threads that add them and the destructor do not
-// block.
+// No process reads the pipe: lines are dropped, and the threads that add them and the destructor do
+// not block.
 TEST(AccessLogTest, DoesNotBlockOnAFullPipe) {
   std::signal(SIGPIPE, SIG_IGN);
   int ends[2];
