@@ -299,19 +299,20 @@ def with_plans(kernels):
 
 INTRODUCTION = """# Machine code of the CUDA kernels
 
-`tools/machine_code.py page` writes this page with CUDA's `cuobjdump`, from the code that nvcc %s
-generates for each architecture. No kernel uses a stack or spills registers to memory, except in the
-sine and cosine functions.
+`tools/machine_code.py page` generates this page with CUDA's `cuobjdump` from the machine code that
+nvcc %s produces for each architecture. No kernel uses stack memory or spills registers, except in
+the sine and cosine functions.
 
-- Threads: the number of threads of a block.
-- Blocks: the planned minimum of a kernel's blocks that a multiprocessor has registers for. Shared
-  memory may have space for fewer.
-- Below a compute capability: the registers of a thread, and the number of blocks for which a
-  multiprocessor has registers and threads.
-- Instructions: instructions that the kernel is designed to use, all of which are in its code.
+- Threads: the number of threads per block.
+- Blocks: the required minimum number of the kernel's blocks for which a multiprocessor must have
+  registers. Shared memory may limit the blocks further.
+- 8.0 to 12.0, by compute capability: the number of registers per thread, and the number of blocks
+  for which a multiprocessor has enough registers and threads.
+- Instructions: the instructions that the kernel is designed to use. Its machine code contains all
+  of them.
 
-`make test-machine-code` checks all of this, and that the page is up to date. `tests/run.py cuda`, a
-part of `make test-all`, does so for compute capability 9.0.
+`make test-machine-code` checks these properties, and that this page is up to date. `tests/run.py
+cuda`, a part of `make test-all`, makes the same checks for compute capability 9.0.
 """
 
 
