@@ -72,9 +72,9 @@ std::string TableOf(std::span<const PublishedRow> rows, const std::string& set) 
   for (const auto& [name, group] : GroupsOf(rows, set)) {
     text += fmt::format(
         "\n### {} ({})\n\n{}.\n\n"
-        "| tp | in/out | at a time | TTFT ms: predicted | published | error | TPOT ms: predicted | "
-        "published | error |\n|---|---|---|---|---|---|---|---|---|\n",
-        name, set == "fit" ? "fitted" : "held", group.front()->measured.source);
+        "| tp | in/out | concurrency | TTFT ms: predicted | published | error | TPOT ms: predicted "
+        "| published | error |\n|---|---|---|---|---|---|---|---|---|\n",
+        name, set == "fit" ? "fitted" : "held out", group.front()->measured.source);
     for (const PublishedRow* row : group) {
       const Measurement& measured = row->measured;
       text += fmt::format(
@@ -102,12 +102,14 @@ std::string SummaryOf(std::span<const PublishedRow> rows, const std::string& set
 
 std::string PageOf(std::span<const PublishedRow> rows) {
   return "# Predicted and published rows\n\n"
-         "`simulation_test` writes and checks this page (published_test.cc). "
-         "[simulation.md](simulation.md)\n"
-         "describes the rows and how they were fitted.\n\n"
-         "## Median of the errors\n\nHeld-out rows were not used in the fit.\n\n" +
-         SummaryOf(rows, "held") + "\nFitted rows:\n\n" + SummaryOf(rows, "fit") + "\n## Held\n" +
-         TableOf(rows, "held") + "\n## Fitted\n" + TableOf(rows, "fit");
+         "`simulation_test` generates and checks this page (`published_test.cc`).\n"
+         "[simulation.md](simulation.md) describes where the rows come from and how they were "
+         "fitted.\n\n"
+         "## Median errors\n\nThe tables show medians of the relative errors. The factors were "
+         "fitted without the held-out\nrows.\n\nHeld-out rows:\n\n" +
+         SummaryOf(rows, "held") + "\nFitted rows:\n\n" + SummaryOf(rows, "fit") +
+         "\n## Held-out rows\n" + TableOf(rows, "held") + "\n## Fitted rows\n" +
+         TableOf(rows, "fit");
 }
 
 // Returns the lines of a page that begin with `start`.
