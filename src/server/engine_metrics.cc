@@ -140,13 +140,12 @@ namespace {
 void AppendSpeculation(EngineFamilies& families, int num_proposed) {
   if (num_proposed == 0) return;
   families.Counter("vllm:spec_decode_num_drafts",
-                   "Number of times that tokens of a sequence were proposed.",
+                   "Number of times that draft tokens were proposed for a sequence.",
                    CountOf(&EngineMetrics::drafts));
-  families.Counter("vllm:spec_decode_num_draft_tokens", "Number of proposed tokens.",
+  families.Counter("vllm:spec_decode_num_draft_tokens", "Number of proposed draft tokens.",
                    CountOf(&EngineMetrics::draft_tokens));
   families.Counter("vllm:spec_decode_num_accepted_tokens",
-                   "Number of proposed tokens that were accepted.",
-                   [](const EngineMetrics& engine) {
+                   "Number of draft tokens that were accepted.", [](const EngineMetrics& engine) {
                      return MetricValue(std::accumulate(engine.accepted_tokens.begin(),
                                                         engine.accepted_tokens.end(), uint64_t{0}));
                    });
@@ -157,7 +156,7 @@ void AppendSpeculation(EngineFamilies& families, int num_proposed) {
                       }});
   }
   families.Several("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter",
-                   "Number of accepted tokens by their position in the proposal.", "position",
+                   "Number of accepted draft tokens by position in the proposal.", "position",
                    places);
 }
 
@@ -185,9 +184,10 @@ void AppendTokenFamilies(EngineFamilies& families, int num_proposed) {
                    "Hits in the tiers beyond the KV cache, in terms of number of cached tokens.",
                    tier_hits);
   families.Counter("vllm:mm_cache_queries",
-                   "Images of requests, which are looked up in the cache of processed images.",
+                   "Images of requests, each looked up in the cache of processed images.",
                    CountOf(&EngineMetrics::image_queries));
-  families.Counter("vllm:mm_cache_hits", "Images that were found there.",
+  families.Counter("vllm:mm_cache_hits",
+                   "Images of requests that were found in the cache of processed images.",
                    CountOf(&EngineMetrics::image_hits));
   families.Counter("vllm:num_preemptions", "Cumulative number of preemption from the engine.",
                    CountOf(&EngineMetrics::preemptions));
@@ -205,8 +205,8 @@ void AppendTokenFamilies(EngineFamilies& families, int num_proposed) {
   families.Counter("vllm:prompt_tokens_cached",
                    "Number of cached prompt tokens (local + external).", prefix_hits);
   families.Several("vllm:prompt_tokens_cached_by_source_total", "counter",
-                   "Number of cached prompt tokens by the place where they were cached.", "source",
-                   {{"local", pool_hits}, {"external", tier_hits}});
+                   "Number of cached prompt tokens by the cache in which they were found.",
+                   "source", {{"local", pool_hits}, {"external", tier_hits}});
   families.Counter("vllm:generation_tokens", "Number of generation tokens processed.",
                    CountOf(&EngineMetrics::generation_tokens));
   AppendSpeculation(families, num_proposed);

@@ -26,13 +26,12 @@ double Now() {
 void AppendRequestMemory(MetricsText& out, const RequestMemory& memory) {
   const auto number = [](uint64_t value) { return static_cast<double>(value); };
   out.Gauge("sluice:request_memory_bytes", "", number(memory.capacity()),
-            "Maximum memory of requests and answers, in bytes.");
+            "Limit of the memory for requests and answers, in bytes.");
   out.Gauge("sluice:request_memory_used_bytes", "", number(memory.used()),
             "Memory that requests and answers use, in bytes.");
-  out.Counter(
-      "sluice:request_memory_refusals", "", number(memory.num_refused()),
-      "Times that memory was refused: the request was answered with 413 or 503, or its stream "
-      "cut.");
+  out.Counter("sluice:request_memory_refusals", "", number(memory.num_refused()),
+              "Times that memory was refused: the request failed with status 413 or 503, or its "
+              "stream was aborted.");
 }
 
 // Writes zeros if there is no exporter.
@@ -52,8 +51,8 @@ double AppendEnergy(MetricsText& out, EnergyMeter& meter,
                     const std::vector<GpuCounters::Gpu>& gpus) {
   double joules = 0;
   out.Family("sluice:energy_joules_total", "counter",
-             "Energy that the machine's processors, their parts and the GPUs in use have consumed "
-             "since the start.");
+             "Energy consumed since the start by the machine's processors, their parts, and the "
+             "GPUs in use.");
   for (const EnergyMeter::Domain& domain : meter.Read()) {
     out.Sample("sluice:energy_joules_total", fmt::format("domain=\"{}\"", EscapeLabel(domain.name)),
                domain.joules);
@@ -81,17 +80,17 @@ void AppendGpuMemory(MetricsText& out, const std::vector<GpuCounters::Gpu>& gpus
     }
   };
   family("sluice:gpu_memory_used_bytes",
-         "Memory in use of each GPU in use, including memory of other programs.",
+         "Used memory of each GPU that the server computes on, including memory of other programs.",
          &GpuCounters::Gpu::used_bytes);
-  family("sluice:gpu_memory_total_bytes", "Total memory of each GPU in use.",
+  family("sluice:gpu_memory_total_bytes", "Total memory of each GPU that the server computes on.",
          &GpuCounters::Gpu::total_bytes);
 }
 
 void AppendEnergyPerToken(MetricsText& out, double joules, uint64_t tokens) {
   constexpr std::string_view kName = "sluice:energy_joules_per_token";
   out.Family(kName, "gauge",
-             "Energy of the machine's processors and of the GPUs in use since the start, idle "
-             "times included, per generated token.");
+             "Energy per generated token since the start, for the machine's processors and the "
+             "GPUs in use, including idle times.");
   if (joules > 0 && tokens > 0) out.Sample(kName, "", joules / static_cast<double>(tokens));
 }
 
@@ -396,7 +395,8 @@ void Metrics::AppendCacheConfig(MetricsText& out) const {
   }
   if (info_.simulated.empty()) return;
   out.Family("sluice:simulation_info", "gauge",
-             "Devices that --simulate simulates, and the factor by which time runs faster.");
+             "Devices that --simulate simulates, and the factor by which steps are shorter than on "
+             "these devices.");
   out.Sample("sluice:simulation_info",
              fmt::format(R"(devices="{}",speed="{:g}")", EscapeLabel(info_.simulated),
                          config_.simulate_speed),
@@ -428,7 +428,7 @@ void Metrics::AppendEngines(MetricsText& out, bool idle,
   families.Gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.",
                  waiting);
   families.Several("vllm:num_requests_waiting_by_reason", "gauge",
-                   "Number of waiting requests by reason.", "reason",
+                   "Number of waiting requests by the reason why they wait.", "reason",
                    {{"capacity", waiting}, {"deferred", zero}});
   families.Gauge("vllm:num_requests_swapped", "Number of requests swapped out; always 0.", zero);
   families.Several("vllm:engine_sleep_state", "gauge",
@@ -436,17 +436,18 @@ void Metrics::AppendEngines(MetricsText& out, bool idle,
                    {{"awake", [&](const EngineMetrics&) { return awake; }},
                     {"weights_offloaded", zero},
                     {"discard_all", zero}});
-  families.Gauge("sluice:engine_healthy",
-                 "Whether the engine works; if not, requests go to other engines.",
-                 [&](const EngineMetrics& engine) {
-                   const auto place = static_cast<size_t>(engine.number - first_engine);
-                   return place >= states.size() || states[place].is_healthy ? 1.0 : 0.0;
-                 });
+  families.Gauge(
+      "sluice:engine_healthy",
+      "1 if the engine works; 0 if it has failed, so that requests are sent to other engines.",
+      [&](const EngineMetrics& engine) {
+        const auto place = static_cast<size_t>(engine.number - first_engine);
+        return place >= states.size() || states[place].is_healthy ? 1.0 : 0.0;
+      });
   families.Gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", usage);
   families.Several(
       "sluice:state_slots", "gauge",
-      "Slots for the states of sequences of recurrent models, by use: running sequences, snapshots "
-      "of prefixes, and free slots.",
+      "Slots for the states of recurrent models, by use: running sequences, snapshots of prefixes, "
+      "and free slots.",
       "use",
       {{"running", [](const EngineMetrics& engine) { return double(engine.last.held_states); }},
        {"snapshot", [](const EngineMetrics& engine) { return double(engine.last.kept_states); }},
@@ -481,8 +482,8 @@ void Metrics::AppendOpTimes(MetricsText& out) const {
     }
   };
   family("sluice:operator_seconds_total",
-         "Time of each operator of the model (--profile-ops), labelled with the buffers that it "
-         "reads and writes.",
+         "Time of each operator of the model (--profile-ops); the label contains the buffers that "
+         "it reads and writes.",
          [](const OpTime& op) { return op.seconds; });
   family("sluice:operator_calls_total",
          "Number of times that each operator was run (--profile-ops).",

@@ -151,10 +151,11 @@ std::string DoorMetrics(const Metrics& front, const std::vector<ModelFacts>& mod
   };
   const auto number = [](auto value) { return static_cast<double>(value); };
   out.Gauge("sluice:models_memory_bytes", "", number(budget_bytes),
-            "Memory that loaded models may take together (--models-memory).");
+            "Limit of the total memory of loaded models (--models-memory).");
   each("sluice:model_loaded", "gauge", "Whether the model is loaded.",
        [](const ModelFacts& facts) { return facts.state == ModelState::kLoaded ? 1.0 : 0.0; });
-  each("sluice:model_memory_bytes", "gauge", "Part of this memory that the model takes.",
+  each("sluice:model_memory_bytes", "gauge",
+       "Memory that the model uses, counted against --models-memory.",
        [&](const ModelFacts& facts) { return number(facts.bytes); });
   each("sluice:model_waiting_requests", "gauge", "Requests that wait for the model to be loaded.",
        [&](const ModelFacts& facts) { return number(facts.waiting); });
