@@ -31,18 +31,17 @@ using SuiteTable = std::map<std::string, SuiteCounts>;
 
 std::string Markdown(const SuiteTable& table) {
   std::string text =
-      "# The test suite of JSON Schema\n\n"
-      "The test `JsonSchemaSuiteTest` writes this page (with `SLUICE_WRITE_DOCS=1`). It runs the "
-      "official suite, draft 2020-12, with `strict: true`; each row is one file of the suite. A "
-      "schema that is not accepted is answered with 400. For an accepted schema, the test checks "
-      "every instance of the suite against the constraint: it must not allow an invalid instance, "
-      "and must allow every valid one. Instances are written compactly, with numbers as in RFC "
-      "8785 and properties in the order of the schema. Where [json-schema.md](json-schema.md) "
-      "lists a default that differs from JSON Schema's, JSON Schema's default is written into the "
-      "schema. In JSON Schema, `format` is only an annotation; its rows show how closely the "
-      "enforced formats match.\n\n"
-      "| file | schemas | accepted | instances | invalid, generated | valid, refused |\n"
-      "|---|---|---|---|---|---|\n";
+      "# The test suite of JSON Schema\n\nThe test `JsonSchemaSuiteTest` generates this page (with "
+      "`SLUICE_WRITE_DOCS=1`). It runs the official suite, draft 2020-12, with `strict: true`; "
+      "each row is one file of the suite. A request with a schema that is not accepted fails with "
+      "status 400. For each accepted schema, the test checks all instances of the suite: the "
+      "constraint must not allow an invalid instance, and must allow every valid one. Instances "
+      "are written compactly, with numbers as in RFC 8785 and properties in the order of the "
+      "schema. [json-schema.md](json-schema.md) lists some defaults that differ from JSON "
+      "Schema's; the test adds JSON Schema's own defaults to the schemas. In JSON Schema, `format` "
+      "is only an annotation; the rows of `format` show how well the enforced formats match the "
+      "suite.\n\n| file | schemas | accepted | instances | invalid, generated | valid, refused "
+      "|\n|---|---|---|---|---|---|\n";
   for (const auto& [keyword, count] : table) {
     text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", keyword, count.schemas, count.accepted,
                         count.instances, count.loose, count.narrow);
