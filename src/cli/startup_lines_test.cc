@@ -49,15 +49,14 @@ TEST(StartupLines, TheBlockSaysWhatActsAndWhatDoesNot) {
   EXPECT_EQ(lines[0].substr(0, 55), "options: 2 have an effect, 1 are mapped, 4 have no effe");
   EXPECT_THAT(lines, Contains("  act        --port 8001, --api-key ***"));
   EXPECT_THAT(lines, Contains("  mapped     --max-num-scheduled-tokens 64: "
-                              "--max-num-batched-tokens, where that is larger or not given"));
-  EXPECT_THAT(lines, Contains(HasSubstr("no effect  -pcp 1, NCCL_DEBUG: ranks divide rows")));
-  EXPECT_THAT(
-      UnansweredLines(effects),
-      ElementsAre("-dcp 2 has no effect: ranks divide rows of weights (-tp) and layers (-pp) only; "
-                  "answers do not depend on it",
-                  "--swap-space 4 has no effect: --kv-offloading-size and --kv-offloading-path "
-                  "keep evicted "
-                  "blocks, also those of preempted sequences (retired before 0.32.0: omit it)"));
+                              "--max-num-batched-tokens, if that option is larger or not given"));
+  EXPECT_THAT(lines, Contains(HasSubstr("no effect  -pcp 1, NCCL_DEBUG: a model is divided")));
+  EXPECT_THAT(UnansweredLines(effects),
+              ElementsAre("-dcp 2 has no effect: a model is divided only with -tp and -pp; answers "
+                          "do not depend on this option",
+                          "--swap-space 4 has no effect: evicted blocks, including those of "
+                          "preempted sequences, are kept with --kv-offloading-size and "
+                          "--kv-offloading-path (retired before 0.32.0: omit it)"));
   EXPECT_THAT(EffectBlock(EffectsOf(Read({"m"}, Dialect::kVllm))), IsEmpty());
 }
 

@@ -12,17 +12,18 @@ void AddRemoteRows(std::vector<Option>& table) {
             "such as /v1 may follow. Default if no model is given: http://127.0.0.1:8000.",
             {.commands = kClients | kRunBatch | kServed | kReplay, .aliases = "--base-url"});
   rows.Text("cacert", "",
-            "With https: file of trusted certificates (PEM); default: those of the system, or of "
-            "SSL_CERT_FILE.",
+            "With https: file with trusted certificates (PEM); default: SSL_CERT_FILE, else the "
+            "system's certificates.",
             {.value = ValueKind::kFile});
   rows.Flag("insecure", "With https: accept any certificate.");
-  rows.Text("client-cert", "", "With https: file of the client certificate (PEM).",
+  rows.Text("client-cert", "", "With https: file with the client certificate (PEM).",
             {.flag = "cert", .value = ValueKind::kFile});
   rows.Text("client-key", "",
-            "File of the key of --cert (PEM, without a passphrase); default: the key is in --cert.",
+            "File with the private key for --cert (PEM, without a passphrase); default: the key is "
+            "in --cert.",
             {.flag = "key", .value = ValueKind::kFile});
   rows.Text("client-key-file", "",
-            "File with the API key to send: its first line that is not blank and does not begin "
+            "File with the API key to send, on the first line that is not blank and does not begin "
             "with #. Overrides --api-key and OPENAI_API_KEY.",
             {.flag = "api-key-file", .value = ValueKind::kFile});
 }
@@ -30,27 +31,26 @@ void AddRemoteRows(std::vector<Option>& table) {
 void AddRequestRows(std::vector<Option>& table) {
   Rows rows(table, "Client", kClients);
   rows.Text("model-name", "",
-            "Name of the model to request from the server of --url, like --model; default: the "
-            "first model that the server lists.");
+            "With --url: model name in requests, like --model; default: the first model that the "
+            "server lists.");
   rows.Text("quick", "", "Send this single message, print the answer and exit.",
             {.aliases = "-q|--prompt"});
   rows.Text("system-prompt", "", "First message of the conversation, with the role system.",
             {.commands = kChat});
   rows.Text("chat-tools", "",
-            "JSON file with a list of tools that the model may call, as in a chat request; its "
-            "calls are shown.",
+            "JSON file with a list of tools that the model may call, as in a chat request; calls "
+            "are shown, not executed.",
             {.commands = kChat, .flag = "tools", .value = ValueKind::kFile});
   rows.Flag("chat-stats",
-            "After each answer, show its tokens, tokens per second and the cached share of the "
-            "prompt; /stats toggles this.",
+            "After each answer, show its number of tokens, tokens per second and the cached share "
+            "of the prompt; /stats toggles this.",
             {.commands = kChat, .flag = "stats"});
-  rows.Flag(
-      "chat-markdown",
-      "Render the Markdown of answers on a terminal while they stream; /markdown toggles this.",
-      {.commands = kChat, .flag = "markdown"});
+  rows.Flag("chat-markdown",
+            "Render Markdown in streamed answers on a terminal; /markdown toggles this.",
+            {.commands = kChat, .flag = "markdown"});
   rows.Text("history-file", "",
-            "File of the lines typed at a terminal, which the next start offers again, or none; "
-            "default: sluice/chat_history in XDG_STATE_HOME, else in ~/.local/state.",
+            "File that stores the input history of a terminal, or none; default: "
+            "sluice/chat_history in XDG_STATE_HOME, else in ~/.local/state.",
             {.commands = kChat, .value = ValueKind::kFile});
   rows.Integer("max-tokens", "",
                "Maximum number of tokens of an answer; default: the server's own default.",
@@ -61,7 +61,7 @@ void AddRequestRows(std::vector<Option>& table) {
   rows.Number("top-p", "",
               "Probability mass of nucleus sampling; default: the server's own default.",
               {.range = {0, 1}});
-  rows.Integer("request-seed", "", "Seed of the answers, which makes them reproducible.");
+  rows.Integer("request-seed", "", "Seed, which makes answers reproducible.");
 }
 
 void AddMeasuringRows(std::vector<Option>& table) {
@@ -79,8 +79,8 @@ void AddMeasuringRows(std::vector<Option>& table) {
   rows.Integer("num-prompts", "64", "Number of prompts; all are queued at the start.",
                {.commands = kBenchThroughput, .vllm_default = "1000", .range = {1, 1e7}});
   rows.Flag("limits",
-            "Measure this machine's read bandwidth and arithmetic peak first and print the bound "
-            "next to each figure.",
+            "First measure this machine's read bandwidth and peak arithmetic rate, and print the "
+            "resulting bound next to each figure.",
             {.default_value = "true", .vllm_default = "false"});
   rows.Text("output-json", "", "Write the figures to this file, in vLLM's format.",
             {.value = ValueKind::kFile});
@@ -103,7 +103,8 @@ void AddOutputRows(std::vector<Option>& table) {
   rows.Flag("json", "Print one JSON object instead of text.",
             {.commands = kBench | kInspect | kDoctor | kVersion | kExplainOptions | kListModels |
                          kServed | kPlan});
-  rows.Flag("yes", "Remove without asking, for scripts.", {.commands = kRemove, .aliases = "-y"});
+  rows.Flag("yes", "Remove without asking for confirmation, for scripts.",
+            {.commands = kRemove, .aliases = "-y"});
   rows.Choice("dialect", "all", "all|sluice|vllm|trtllm", "Program whose options are explained.",
               {.commands = kExplainOptions});
   rows.Flag("decode",
@@ -121,7 +122,7 @@ void AddOutputRows(std::vector<Option>& table) {
       "JSON file with the list of tools, as in a chat request, for input lines without tools.",
       {.commands = kParse, .flag = "tools", .value = ValueKind::kFile});
   rows.Text("now", "",
-            "Time that templates see, such as 2025-07-26T12:34:56; default: the current time.");
+            "Current time in templates, such as 2025-07-26T12:34:56; default: the actual time.");
 }
 
 }  // namespace

@@ -6,43 +6,45 @@ namespace {
 void AddAccuracyRows(std::vector<Option>& table) {
   Rows rows(table, "Accuracy", kEval);
   rows.Choice("task", "gsm8k-style", "gsm8k-style",
-              "Prompts and scoring: gsm8k-style requests steps and \"#### number\", with the "
-              "prompts, stop strings and filters of lm_eval's gsm8k.");
+              "Prompts and scoring. gsm8k-style: questions whose answer ends with \"#### \" and a "
+              "number, with the prompts, stop strings and filters of lm_eval's gsm8k.");
   rows.Text("eval-url", "",
             "Running server to evaluate, as http://host:port, https://host:port or unix:///file, "
             "with or without /v1; --model is then one of the server's model names (default: the "
             "first). Without this option, --model is loaded in this process.",
             {.flag = "base-url", .aliases = "--url"});
   rows.Text("eval-model", "",
-            "With --base-url a name that the server lists; otherwise a checkpoint to load, as a "
-            "folder or a model id in the local Hugging Face cache.",
+            "With --base-url: a model name that the server lists; otherwise: the folder or Hugging "
+            "Face model id of a checkpoint to load.",
             {.flag = "model", .aliases = "-m|--model-name", .value = ValueKind::kModel});
+  rows.Integer("num-fewshot", "",
+               "Number of solved examples before each question; default: 5 for plain prompts, as "
+               "in lm_eval's gsm8k, and none for the chat API.",
+               {.range = {0, 1000}});
+  rows.Text("fewshot", "",
+            "File with the examples; default: the file of questions, without the current question.",
+            {.value = ValueKind::kFile});
   rows.Integer(
-      "num-fewshot", "",
-      "Solved examples before each question; default: 5 before plain prompts, as lm_eval's "
-      "gsm8k, and none in a chat.",
-      {.range = {0, 1000}});
-  rows.Text(
-      "fewshot", "",
-      "File of the examples; default: the file of the questions, without the question itself.",
-      {.value = ValueKind::kFile});
-  rows.Integer("fewshot-seed", "1234",
-               "Seed of the choice of examples; the default makes the same choice as lm_eval.",
-               {.range = {0, 4294967295.0}});
+      "fewshot-seed", "1234",
+      "Seed for the choice of examples; with the default, the choice is the same as in lm_eval.",
+      {.range = {0, 4294967295.0}});
   rows.Flag("fewshot-as-multiturn",
-            "With --apply-chat-template: each example is a turn of the conversation.",
+            "With --apply-chat-template: make each example a turn of the conversation.",
             {.default_value = "true"});
   rows.Flag("apply-chat-template",
-            "Ask with the chat API instead of plain prompts; default: if the model has a chat "
+            "Use the chat API instead of plain prompts; default: true if the model has a chat "
             "template and --base-url does not end with /completions.");
-  rows.Flag("add-special-tokens", "Let the tokenizer add its first token to plain prompts.",
+  rows.Flag("add-special-tokens",
+            "Let the tokenizer add special tokens (such as BOS) to plain prompts.",
             {.default_value = "true"});
-  rows.Integer("limit", "", "Ask only this many questions, beginning with the first.",
+  rows.Integer("limit", "", "Use only this number of questions, from the first.",
                {.range = {1, 1e9}});
-  rows.Integer("max-gen-toks", "256", "Most tokens of an answer.", {.range = {1, 1e7}});
-  rows.Integer("num-concurrent", "16", "Concurrent requests.", {.range = {1, 1024}});
-  rows.Integer("max-retries", "3", "Retries of a request that failed.", {.range = {0, 1000}});
-  rows.Number("timeout", "300", "Seconds until a request fails.", {.range = {0.001, 1e6}});
+  rows.Integer("max-gen-toks", "256", "Maximum number of tokens of an answer.",
+               {.range = {1, 1e7}});
+  rows.Integer("num-concurrent", "16", "Number of concurrent requests.", {.range = {1, 1024}});
+  rows.Integer("max-retries", "3", "Number of times that a failed request is retried.",
+               {.range = {0, 1000}});
+  rows.Number("timeout", "300", "Timeout of a request in seconds.", {.range = {0.001, 1e6}});
   rows.Flag("eval-json", "Print the JSON object of --output-path instead of the table.",
             {.flag = "json"});
   rows.Text("output-path", "", "File for the scores, a JSON object with the keys of lm_eval.",
@@ -53,10 +55,10 @@ void AddAccuracyRows(std::vector<Option>& table) {
             "Scores to compare with: a file of --output-path or of lm_eval. If the score is lower "
             "by more than --max-drop, the exit code is 1.",
             {.value = ValueKind::kFile});
-  rows.Number("max-drop", "0",
-              "Maximum difference by which a score may be below --baseline; 0.01 is one question "
-              "in a hundred.",
-              {.range = {0, 1}});
+  rows.Number(
+      "max-drop", "0",
+      "Maximum amount by which a score may be below --baseline; 0.01 is one question in a hundred.",
+      {.range = {0, 1}});
 }
 
 void AddRecipeRows(std::vector<Option>& table) {
@@ -65,7 +67,7 @@ void AddRecipeRows(std::vector<Option>& table) {
             "Accelerators for which memory and speed are estimated (H200, GB10, ...); default: "
             "those named in the recipe, else all known ones.");
   rows.Flag("lint-json", "Print one JSON object instead of text.", {.flag = "json"});
-  rows.Flag("lint-strict", "Exit with code 1 also for warnings.", {.flag = "strict"});
+  rows.Flag("lint-strict", "Also exit with code 1 if there are only warnings.", {.flag = "strict"});
 }
 
 }  // namespace

@@ -7,15 +7,15 @@ void AddModelRows(std::vector<Option>& table) {
       kEngineCommands | kInspect | kTokenize | kRender | kQuantize | kDiff | kPull | kPlan;
   Rows rows(table, "Model", kEngineCommands);
   rows.Text("model", "",
-            "Folder of a checkpoint, a model id (org/name), or the address of its page. Files "
-            "missing from the local Hugging Face cache are downloaded. Usually given without the "
-            "flag, as the first word after the command.",
+            "Folder of a checkpoint, a Hugging Face model id (org/name), or the URL of the model's "
+            "page. Files missing from the local Hugging Face cache are downloaded. Usually given "
+            "without the flag, as the first word after the command.",
             {.commands = kModelCommands & ~(kEval | kReplay | kVerify),
              .aliases = "-m",
              .value = ValueKind::kModel});
   rows.Text("tokenizer", "",
-            "Folder or model id from which tokenizer and chat template are read; default: the "
-            "model itself.",
+            "Folder or model id from which the tokenizer and the chat template are read; default: "
+            "--model.",
             {.commands = kEngineCommands | kTokenize | kPlan, .value = ValueKind::kModel});
   rows.Text("revision", "", "Branch, tag or commit of a model id; default: main.",
             {.commands = kModelCommands | kRemove, .trtllm = "--hf_revision"});
@@ -34,9 +34,9 @@ void AddModelRows(std::vector<Option>& table) {
       "load-format", "auto",
       "auto|safetensors|fastsafetensors|dummy|hf|runai_streamer|instanttensor|pt|gguf|"
       "mistral|bitsandbytes|sharded_state|runai_streamer_sharded|tensorizer|npcache",
-      "auto, safetensors and the names of its loaders read the checkpoint; dummy needs only "
-      "config.json and generates seeded random weights, to measure a model's speed without its "
-      "weights.",
+      "auto, safetensors and the names of safetensors loaders read the checkpoint; dummy needs "
+      "only config.json and generates random weights from a seed, to measure a model's speed "
+      "without its weights.",
       {.words = "auto|safetensors|fastsafetensors|dummy|hf|runai_streamer|instanttensor|mistral",
        .effect = Effect::kRefused,
        .reason = "checkpoints are read from safetensors files; convert it"});
@@ -51,22 +51,19 @@ void AddModelRows(std::vector<Option>& table) {
                .effect = Effect::kRefused,
                .reason = "there is one tokenizer; it reads tokenizer.json"});
   rows.Json("hf-overrides", "",
-            "Values that replace those of config.json. Allowed are keys that fit the weights with "
-            "any value: "
-            "rope_scaling (rope_parameters), rope_theta, max_position_embeddings, sliding_window, "
-            "use_sliding_window, max_window_layers, bos_token_id, eos_token_id, "
-            "num_experts_per_tok; and for pooling models architectures, num_labels, "
-            "classifier_from_token, is_original_qwen3_reranker, method, is_matryoshka, "
-            "matryoshka_dimensions. Other keys are refused with an error.");
+            "Values that replace those of config.json. Only keys that do not change the shapes of "
+            "weights are allowed: rope_scaling (rope_parameters), rope_theta, "
+            "max_position_embeddings, sliding_window, use_sliding_window, max_window_layers, "
+            "bos_token_id, eos_token_id, num_experts_per_tok; for pooling models, also "
+            "architectures, num_labels, classifier_from_token, is_original_qwen3_reranker, method, "
+            "is_matryoshka, matryoshka_dimensions. Other keys are refused with an error.");
   rows.Json("rope-scaling", "",
-            "Scaling of rotary positions for contexts longer than those of the training, instead "
-            "of config.json's: {\"rope_type\": \"yarn\", \"factor\": 4.0, "
-            "\"original_max_position_embeddings\": 32768}; rope_type is linear, dynamic, yarn, "
-            "llama3 or default.");
-  rows.Number("rope-theta", "", "Base of rotary positions, instead of config.json's.",
-              {.range = {1, 1e12}});
+            "RoPE scaling, for contexts longer than in training; overrides config.json: "
+            "{\"rope_type\": \"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": "
+            "32768}; rope_type is linear, dynamic, yarn, llama3 or default.");
+  rows.Number("rope-theta", "", "Base of RoPE; overrides config.json.", {.range = {1, 1e12}});
   rows.Choice("runner", "auto", "auto|generate|pooling|draft",
-              "Task of the model: generate text, or pooling, which gives one vector for each text "
+              "Task of the model: generate produces text; pooling produces one vector per text "
               "(embeddings, scores, classes). auto: pooling if the architecture has no language "
               "model head or the folder has sentence-transformers' modules.json, else generate.",
               {.commands = kEngineArguments,
@@ -75,34 +72,40 @@ void AddModelRows(std::vector<Option>& table) {
                .reason = "drafts come from --speculative-config"});
   rows.Choice("convert", "auto", "auto|none|embed|classify",
               "Use a generating model for pooling: embed returns the hidden state after the last "
-              "norm, classify the scores of the checkpoint's layer \"score\". auto: as the "
+              "norm; classify returns the scores of the checkpoint's \"score\" layer. auto: as the "
               "architecture specifies, else embed.",
               {.commands = kEngineArguments});
-  rows.Json("pooler-config", "",
-            "How hidden states become one vector: {\"pooling_type\": \"LAST\"} takes the last "
-            "token's, CLS the first token's, MEAN the mean of all; \"use_activation\": false omits "
-            "normalization of embeddings, and sigmoid or softmax of scores. Default: as "
-            "sentence-transformers' files specify, else LAST.",
-            {.commands = kEngineArguments, .aliases = "--override-pooler-config"});
+  rows.Json(
+      "pooler-config", "",
+      "How one vector is computed from the hidden states: with {\"pooling_type\": \"LAST\"} it is "
+      "the last token's state, with CLS the first token's, with MEAN the mean of all. "
+      "\"use_activation\": false omits the normalization of embeddings, and sigmoid or softmax of "
+      "scores. Default: as specified by the files of sentence-transformers, else LAST.",
+      {.commands = kEngineArguments, .aliases = "--override-pooler-config"});
   rows.Flag("allow-nonfinite",
-            "Load weights even if some are NaN or infinite, with a warning; otherwise they are "
-            "refused, and the error names the tensor. Scales must always be finite.");
+            "Load weights that contain NaN or infinite values, with a warning; otherwise loading "
+            "fails, and the error names the tensor. Scales must always be finite.");
   rows.Flag("profile-ops",
-            "Measure the time of each operator of the model. The log has a line for each with the "
-            "periodic statistics, /metrics has sluice:operator_seconds, and bench latency and "
-            "bench throughput print a table. On a device, the host waits for each operator, and no "
-            "step is captured as a graph.",
+            "Measure the time of each operator of the model. The times are logged with the "
+            "periodic statistics and exported in /metrics as sluice:operator_seconds; bench "
+            "latency and bench throughput print a table. On a device, the host waits for each "
+            "operator, and CUDA graphs are not used.",
             {.commands = kEngineArguments});
   rows.Choice("dtype", "auto", "auto|bfloat16|float32|float|half|float16",
               "Data type of activations and matrix products: auto is bfloat16; float32 is for "
-              "verification; half and float16 run as bfloat16.");
-  rows.Text(
-      "quantization", "",
-      "For an unquantized checkpoint: format to which its linear layers are rounded while loading "
-      "(fp8 or int8 with a scale for each row, fp8_per_block with blocks of 128, mxfp4). For a "
-      "quantized one: the format that it must have (modelopt, modelopt_fp4, fp8, quark, "
-      "compressed-tensors, awq, gptq, ...). For diff: the format of the second model.",
-      {.commands = kEngineArguments | kDiff | kVerify | kShadow, .aliases = "-q"});
+              "verification; half and float16 are treated as bfloat16.");
+  rows.Text("quantization", "",
+            "For an unquantized checkpoint: format to which linear layers are quantized while "
+            "loading (fp8 or int8 with one scale per row, fp8_per_block with blocks of 128, "
+            "mxfp4). For a quantized checkpoint: the expected format; another format is an error "
+            "(modelopt, modelopt_fp4, fp8, quark, compressed-tensors, awq, gptq, ...). For diff: "
+            "the format of the second model.",
+            {.commands = kEngineArguments | kDiff | kVerify | kShadow, .aliases = "-q"});
+  rows.Choice("head-format", "auto", "auto|fp8|int8|mxfp4",
+              "Format to which the output head is quantized while loading; a tied embedding is "
+              "quantized, too. Each step reads the whole head, even for few sequences. auto: the "
+              "format in the checkpoint.",
+              {.commands = kEngineArguments | kDiff | kVerify | kShadow});
   rows.Choice(
       "head-format", "auto", "auto|fp8|int8|mxfp4",
       "Format to which the language model's head is rounded while loading; a tied embedding is "
@@ -129,10 +132,9 @@ void AddModelRows(std::vector<Option>& table) {
   rows.Json("override-generation-config", "",
             "Sampling defaults that replace those of generation_config.json, as a JSON object.",
             {.commands = kClients | kServe});
-  rows.Integer(
-      "max-logprobs", "20",
-      "Maximum number of logprobs per token that a request may ask for; -1: the whole vocabulary.",
-      {.commands = kClients | kServe, .range = {-1, 1e9}});
+  rows.Integer("max-logprobs", "20",
+               "Maximum number of logprobs per token in a request; -1: the whole vocabulary.",
+               {.commands = kClients | kServe, .range = {-1, 1e9}});
 }
 
 }  // namespace sluice::options

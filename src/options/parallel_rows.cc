@@ -4,31 +4,28 @@ namespace sluice::options {
 
 void AddParallelRows(std::vector<Option>& table) {
   Rows rows(table, "Several devices", kEngineCommands | kInspect);
-  rows.Integer(
-      "tensor-parallel-size", "1",
-      "Number of ranks that share each layer (tensor parallelism), each with its own GPU. A CPU "
-      "has at most one rank per NUMA node, unless --tensor-parallel-mode is exact. Answers "
-      "do not depend on it (on GPUs with --batch-invariant).",
-      {.range = {1, 65536}, .aliases = "-tp", .trtllm = "--tp_size"});
+  rows.Integer("tensor-parallel-size", "1",
+               "Number of ranks that share each layer (tensor parallelism), each with its own GPU. "
+               "On a CPU, there is at most one rank per NUMA node, unless --tensor-parallel-mode "
+               "is exact. Answers do not depend on this number (on GPUs with --batch-invariant).",
+               {.range = {1, 65536}, .aliases = "-tp", .trtllm = "--tp_size"});
   rows.Integer("pipeline-parallel-size", "1",
-               "Number of stages that divide the layers (pipeline parallelism). Each stage has as "
-               "many GPUs as share a layer. A CPU has one stage, unless --tensor-parallel-mode is "
-               "exact. Answers do not "
-               "depend on it.",
+               "Number of stages that divide the layers (pipeline parallelism). Each stage uses "
+               "--tensor-parallel-size GPUs. On a CPU, there is one stage, unless "
+               "--tensor-parallel-mode is exact. Answers do not depend on this number.",
                {.range = {1, 65536}, .aliases = "-pp", .trtllm = "--pp_size"});
   rows.Choice("tensor-parallel-mode", "auto", "auto|exact",
-              "auto: a CPU has only as many ranks as make it faster; exact: as many as "
-              "--tensor-parallel-size and --pipeline-parallel-size specify.",
+              "Number of ranks on a CPU. auto: only as many as increase the speed; exact: as many "
+              "as --tensor-parallel-size and --pipeline-parallel-size specify.",
               {.commands = kEngineCommands});
-  rows.Flag(
-      "disable-custom-all-reduce",
-      "Use NCCL for all exchanges between the GPUs of --tensor-parallel-size, even where they "
-      "can address each other's memory. Their steps are then not captured as CUDA graphs.",
-      {.commands = kEngineCommands, .needs = "device=cuda|hip|emulated"});
+  rows.Flag("disable-custom-all-reduce",
+            "Use NCCL for all exchanges between the GPUs of --tensor-parallel-size, even if the "
+            "GPUs can access each other's memory. Steps are then not captured as CUDA graphs.",
+            {.commands = kEngineCommands, .needs = "device=cuda|hip|emulated"});
   rows.Integer("data-parallel-size", "1",
-               "Number of engines behind one server address (data parallelism), at most 64. They "
-               "share the weights and divide threads and memory; each has its own scheduler and KV "
-               "cache. Answers do not depend on it.",
+               "Number of engines behind one server address (data parallelism), at most 64. The "
+               "engines share the weights and divide threads and memory; each has its own "
+               "scheduler and KV cache. Answers do not depend on this number.",
                {.range = {1, 65536}, .aliases = "-dp"});
   rows.Integer("data-parallel-size-local", "",
                "Number of engines of --data-parallel-size that this server runs: all of them, or a "
@@ -48,13 +45,12 @@ void AddParallelRows(std::vector<Option>& table) {
   rows.Flag("data-parallel-external-lb", "Same effect as --data-parallel-rank, which is required.",
             {.commands = kServe, .aliases = "-dpe"});
   rows.Flag("program",
-            "List the operators that a CPU computes, in order, with their inputs and outputs, "
-            "shape, bytes of weights and floating-point operations.",
+            "List the model's operators for a CPU, in order, with inputs, outputs, shape, bytes of "
+            "weights and floating-point operations.",
             {.commands = kInspect});
   rows.Text("device-kind", "",
-            "Accelerator for which the time of a decoding step is estimated, part by part: H100, "
-            "H200, B200, "
-            "GB200, GB10, MI300X, MI355X, L40S, RTX-PRO-6000.",
+            "Accelerator for which the time of each part of a decode step is estimated: H100, "
+            "H200, B200, GB200, GB10, MI300X, MI355X, L40S, RTX-PRO-6000.",
             {.commands = kInspect});
   rows.Integer("step-sequences", "64",
                "Number of sequences of the estimated step, over all engines.",
@@ -62,12 +58,13 @@ void AddParallelRows(std::vector<Option>& table) {
   rows.Integer("step-context", "1024", "Number of tokens of each sequence of the estimated step.",
                {.commands = kInspect, .range = {1, 1e8}});
   rows.Number("link-bandwidth", "",
-              "Bandwidth in GB/s at which a device receives data from others; default: that of the "
-              "accelerator's links within a machine.",
+              "Bandwidth in GB/s at which a device receives data from other devices; default: the "
+              "bandwidth of the accelerator's links within a machine.",
               {.commands = kInspect, .range = {1e-3, 1e6}});
-  rows.Number("link-latency", "10",
-              "Microseconds that an exchange between ranks takes in addition to the transfer.",
-              {.commands = kInspect, .range = {0, 1e6}});
+  rows.Number(
+      "link-latency", "10",
+      "Latency in microseconds of an exchange between ranks, in addition to the transfer time.",
+      {.commands = kInspect, .range = {0, 1e6}});
 }
 
 }  // namespace sluice::options

@@ -5,31 +5,33 @@ namespace sluice::options {
 void AddSimulationRows(std::vector<Option>& table) {
   Rows serve(table, "Simulation", kServe);
   serve.Text("simulate", "",
-             "Simulate serving on these devices, without loading or computing a model: steps take "
-             "the predicted time, and the text of answers is meaningless. The name of a device in "
-             "docs/simulation.md with the number of devices, such as H200x8, or a .yaml file that "
-             "describes a device, such as my.yaml or my.yamlx8.");
-  serve.Number("simulate-speed", "1", "Factor by which steps are shorter than on the devices.",
+             "Simulate a server with these devices, without loading or computing a model: steps "
+             "take the predicted time, and the text of answers is meaningless. The value is the "
+             "name of a device in docs/simulation.md and the number of devices, such as H200x8, or "
+             "a .yaml file that describes a device, such as my.yaml or my.yamlx8.");
+  serve.Number("simulate-speed", "1", "Factor by which steps are shorter than predicted.",
                {.range = {1e-3, 1e6}, .needs = "simulate"});
   serve.Integer("simulate-output-len", "0",
-                "Average number of tokens after which answers end; 0: only at max_tokens, or where "
-                "a constraint allows it.",
+                "Average number of tokens after which answers end; 0: answers end only at "
+                "max_tokens, at a stop string or token, or where a constraint allows it.",
                 {.range = {0, 1e9}, .needs = "simulate"});
 
   Rows plan(table, "Plan", kPlan);
   plan.Text("trace", "",
-            "File of requests: lines of JSON with timestamp (ms), input_length, output_length and "
+            "File with requests: JSON lines with timestamp (ms), input_length, output_length and "
             "optionally hash_ids (Mooncake's format), or a ShareGPT file.",
             {.value = ValueKind::kFile});
   plan.Text("slo", "",
-            "Service level: maximum times in seconds, such as ttft=0.5,tpot=0.03, or one of them.");
+            "Service level: maximum TTFT and TPOT in seconds, such as ttft=0.5,tpot=0.03, or only "
+            "one of them.");
   plan.Number("slo-share", "0.9", "Share of the requests that must meet the service level.",
               {.range = {0.01, 1}});
   plan.List("price", "",
-            "Prices of devices per hour: H200=3.5. Devices without a price count as 1 and are "
-            "listed last.");
+            "Prices of devices per hour, such as H200=3.5. Devices without a price count as 1 and "
+            "are listed last.");
   plan.List("devices", "", "Devices to try, or .yaml files that describe them. Default: all.");
-  plan.Integer("max-devices", "8", "Maximum number of devices of one kind.", {.range = {1, 256}});
+  plan.Integer("max-devices", "8", "Maximum number of devices in a deployment.",
+               {.range = {1, 256}});
   plan.List("quantizations", "",
             "Formats of the weights to try: checkpoint, or formats of --quantization of serve for "
             "unquantized weights (fp8, mxfp4 and others). Default: checkpoint, and fp8 if the "
@@ -44,15 +46,15 @@ void AddSimulationRows(std::vector<Option>& table) {
 
   Rows fit(table, "Fit", kFit);
   fit.Text("like", "",
-           "The measured device, or a .yaml file that describes it. It supplies the device's "
-           "figures and the factors that the measurements do not determine.");
+           "The measured device, or a .yaml file that describes it. The device's figures are taken "
+           "from it, and so are factors that the measurements do not determine.");
   fit.Text("fit-model", "",
-           "Folder of the model (config.json) that bench serve measured; tables name their model.",
+           "Folder of the model (config.json) that was measured by bench serve; not needed for "
+           "tables, which name the model.",
            {.flag = "model", .value = ValueKind::kFolder});
-  fit.Integer("fit-tensor-parallel-size", "1",
-              "Number of devices that shared each layer of the measured model.",
+  fit.Integer("fit-tensor-parallel-size", "1", "Tensor parallel size of the measured server.",
               {.flag = "tensor-parallel-size", .range = {1, 256}});
-  fit.Text("fit-name", "", "Name of the device in the description. Default: that of --like.",
+  fit.Text("fit-name", "", "Name of the device in the description. Default: the name in --like.",
            {.flag = "name"});
   fit.Text("fit-output", "", "The file to write. Default: standard output.",
            {.flag = "output", .value = ValueKind::kFile});

@@ -203,7 +203,7 @@ def test_devices():
     assert refused.returncode == 3 and "make build-cuda" in refused.stderr
     with serving(ABACUS, env={"VLLM_XPU_FUSED": "0", "HIP_VISIBLE_DEVICES": "0"}) as server:
         assert "device: cpu" in server.log()
-        assert "VLLM_XPU_FUSED: devices are CPUs, and GPUs over CUDA or HIP" in server.log()
+        assert "VLLM_XPU_FUSED: the supported devices are CPUs, and GPUs with CUDA or HIP" in server.log()
         assert "HIP_VISIBLE_DEVICES" not in server.log()
 
 

@@ -162,7 +162,7 @@ def test_other_formats_are_told_by_name(tmp_path):
 
 def test_more_devices_than_compute_are_a_warning():
     with serving(LLAMA, "--ep-size", 2) as server:
-        assert "WARN options --ep-size 2 has no effect: ranks divide rows" in server.log()
+        assert "WARN options --ep-size 2 has no effect: a model is divided" in server.log()
 
 
 def test_c03_too_large_for_memory():
