@@ -102,7 +102,7 @@ def parts_of_ranks(links, c):
 
 def table_of_ranks(links):
     columns = {c: parts_of_ranks(links, c) for c in SEQUENCES}
-    lines = ["| %s: ms a step, by number of sequences | %s |" % (links.name, " | ".join(map(str, SEQUENCES))), "|---" * 5 + "|"]
+    lines = ["| %s: ms per step, by number of sequences | %s |" % (links.name, " | ".join(map(str, SEQUENCES))), "|---" * 5 + "|"]
     for name in columns[1]:
         lines.append("| %s | %s |" % (name, " | ".join("%.1f" % columns[c][name] for c in SEQUENCES)))
     lines.append("| step without prompts | %s |" % " | ".join("%.1f" % (sum(columns[c].values()) - columns[c]["prompts"]) for c in SEQUENCES))
@@ -113,7 +113,7 @@ def table_of_ranks(links):
 def table(device):
     fits = [c for c in SEQUENCES if LAYERS * LAYER_WEIGHTS * device.weight_bytes + VOCAB * HIDDEN * 4 + c * FULL_TOKENS * KV_BYTES <= device.memory]
     columns = {c: parts(device, c) for c in SEQUENCES}
-    lines = ["| %s, %s: ms a step, by number of sequences | %s |" % (device.name, device.weights, " | ".join(map(str, SEQUENCES))), "|---" * 5 + "|"]
+    lines = ["| %s, %s: ms per step, by number of sequences | %s |" % (device.name, device.weights, " | ".join(map(str, SEQUENCES))), "|---" * 5 + "|"]
     for name in columns[1]:
         lines.append("| %s | %s |" % (name, " | ".join("%.1f" % columns[c][name] for c in SEQUENCES)))
     lines.append("| output tokens/s | %s |" % " | ".join(

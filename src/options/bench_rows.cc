@@ -79,7 +79,7 @@ void AddTrafficRows(std::vector<Option>& table) {
                {.flag = "seed", .range = {0, 4294967295.0}});
   rows.Flag("disable-shuffle", "Keep the order of the data file.");
   rows.Flag("no-oversample", "Do not repeat prompts if the file has fewer than --num-prompts.");
-  rows.Flag("disable-tqdm", "No progress bar.");
+  rows.Flag("disable-tqdm", "Do not show a progress bar.");
 }
 
 void AddBodyRows(std::vector<Option>& table) {
