@@ -68,7 +68,7 @@ Result<std::vector<std::pair<std::string, bool>>> FindNumberedShards(
     }
     if (count != 0 && of != count) {
       return Invalid(
-          fmt::format("{}: shards of {} and of {} files stand side by side and there is no {}",
+          fmt::format("{}: found sets of {} and of {} shards, but no {} that selects one",
                       folder.string(), count, of, stem + ".safetensors.index.json"));
     }
     count = of;

@@ -58,7 +58,7 @@ Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
   const auto type = ParseElementType(*dtype);
   if (!type) {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("has dtype '{}', which this program does not read", ShortName(*dtype)));
+                fmt::format("has dtype '{}', which is not supported", ShortName(*dtype)));
   }
   TensorInfo tensor;
   tensor.name = name;
@@ -76,7 +76,8 @@ Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
   const auto begin = static_cast<uint64_t>((*offsets)[0]);
   const auto end = static_cast<uint64_t>((*offsets)[1]);
   if (end < begin)
-    return InvalidFile(fmt::format("has data_offsets [{}, {}] that run backwards", begin, end));
+    return InvalidFile(
+        fmt::format("has data_offsets [{}, {}] that end before they begin", begin, end));
   if (end > data_size) {
     return InvalidFile(
         fmt::format("has data_offsets [{}, {}], but the file holds only {} bytes of data; it may "
@@ -133,8 +134,8 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file
   if (std::string_view(reinterpret_cast<const char*>(file.data()), file.size())
           .starts_with(kLfsPointer)) {
     return InvalidFile(
-        "is only a pointer of Git LFS to the tensors: fetch them with `git lfs pull`, or download "
-        "the file again");
+        "is only a Git LFS pointer to the tensors: fetch them with `git lfs pull`, or download the "
+        "file again");
   }
   if (file_size < kLengthBytes || file.size() < kLengthBytes) {
     return InvalidFile(

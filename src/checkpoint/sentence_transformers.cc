@@ -66,8 +66,8 @@ Result<PoolingMethod> ReadPooling(const JsonFields& fields) {
   }
   if (set.size() != 1) {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("{} ways of pooling are set, expected one: vectors of several ways, "
-                            "one behind the other, are not supported",
+                fmt::format("{} pooling modes are set, expected one: concatenated vectors of "
+                            "several modes are not supported",
                             set.size()),
                 "pooling_mode");
   }

@@ -100,7 +100,7 @@ TEST_F(SentenceTransformersTest, RefusesByName) {
   EXPECT_THAT(Problem(), HasSubstr("'max'"));
   Write("1_Pooling/config.json",
         R"({"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":true})");
-  EXPECT_THAT(Problem(), HasSubstr("2 ways of pooling"));
+  EXPECT_THAT(Problem(), HasSubstr("2 pooling modes"));
   Write("1_Pooling/config.json", R"({"pooling_mode":"mean","include_prompt":false})");
   EXPECT_THAT(Problem(), HasSubstr("include_prompt"));
   Write("1_Pooling/config.json", R"({"pooling_mode":"mean"})");

@@ -128,9 +128,9 @@ Status Adapters::Add(const AdapterSource& source, bool replace) {
   Entry* entry = state_->Find(source.name);
   if (entry != nullptr && !replace) return exists();
   if (entry == nullptr && state_->entries.size() >= kMostAdapters) {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{} LoRA adapters are known, as many as may be: unload some", kMostAdapters));
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} LoRA adapters are registered, which is the limit: unload some",
+                            kMostAdapters));
   }
   if (entry == nullptr) {
     entry = &state_->entries.emplace_back();

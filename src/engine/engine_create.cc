@@ -106,7 +106,7 @@ bool ExchangesByNccl(const EngineConfig& config, const Devices& devices) {
   for (size_t first = 0; first + tensor_size <= all.size(); first += tensor_size) {
     if (LetAddressEachOther(std::span(all).subspan(first, tensor_size))) continue;
     LOG_INFO("engine",
-             "not all {} devices address each other's memory: they exchange by NCCL, and steps are "
+             "not all {} devices can access each other's memory: exchanges use NCCL, and steps are "
              "launched kernel by kernel",
              all.size());
     return true;
@@ -249,7 +249,7 @@ Status WarmUpDevices(const EnginePlan& plan, EngineLoop::Parts& parts) {
   RETURN_IF_ERROR(parts.model->RecordSteps(plan.recorded, *parts.cache));
   for (const std::unique_ptr<Device>& device : parts.devices) {
     ASSIGN_OR_RETURN(const int64_t free_bytes, device->FreeBytes());
-    LOG_INFO("engine", "of {}'s memory {} stay free", device->info().name,
+    LOG_INFO("engine", "of {}'s memory, {} remain free", device->info().name,
              DeviceBytesText(free_bytes));
   }
   return {};
@@ -658,7 +658,7 @@ Result<Prepared> Prepare(const EngineConfig& config, bool are_processes) {
   prepared.tower = ResolveTower(config, prepared.model);
   ASSIGN_OR_RETURN(prepared.generation, LoadGenerationConfig(config.GenerationConfigFolder()));
   if (!prepared.generation.unreadable.empty()) {
-    LOG_WARNING("engine", "{}: the file is passed over, sampling has its defaults",
+    LOG_WARNING("engine", "{}: the file is ignored, and sampling uses its defaults",
                 prepared.generation.unreadable);
   }
   return prepared;

@@ -101,8 +101,8 @@ Result<ElementType> PlanKvType(const EngineConfig& config, ElementType dtype,
   }
   if (type == ElementType::kBF16 && model.spec.FirstMoeLayer() != nullptr && !on_device) {
     notes.push_back(
-        "16-bit keys and values of a model with experts are float16, not bfloat16: their errors "
-        "choose other experts less often");
+        "16-bit keys and values of a model with experts are float16, not bfloat16: the larger "
+        "errors of bfloat16 would change the choice of experts more often");
     type = ElementType::kF16;
   }
   return type;
@@ -232,17 +232,18 @@ void PlanRecording(EnginePlan& plan) {
     (config.graphs.is_default ? plan.notes : plan.warnings).emplace_back(text);
   };
   if (!config.graphs.records) return;
-  if (!plan.on_device()) return note("cuda_graphs change nothing on a CPU");
+  if (!plan.on_device()) return note("cuda_graphs have no effect on a CPU");
   if (plan.pooling)
     return note("cuda_graphs have no effect for a pooling model, which has no decode steps");
   if (plan.ranks.num_stages > 1)
     return warn("cuda_graphs: devices of several stages launch their steps kernel by kernel");
   if (plan.ranks.tensor_size > 1 && config.exchanges_by_nccl)
     return warn(
-        "cuda_graphs: exchanges by NCCL are not recorded (disable_custom_all_reduce, or devices "
-        "that do not address each other's memory)");
+        "cuda_graphs: exchanges over NCCL are not captured (disable_custom_all_reduce, or devices "
+        "that cannot access each other's memory)");
   if (config.profile_ops)
-    return warn("profile-ops: no step is recorded as a graph, since each operator is waited for");
+    return warn(
+        "profile-ops: no step is captured as a graph, since the host waits for each operator");
   if (config.speculates())
     note("cuda_graphs: steps that verify proposed tokens are launched kernel by kernel");
   plan.recorded = PlanGraphs(config.graphs, plan.scheduler.max_num_seqs, plan.notes);

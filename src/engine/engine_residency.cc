@@ -97,7 +97,7 @@ Status EngineLoop::FallAsleep(bool drops_files) {
   parts_.device_pool.reset();
   malloc_trim(0);
   if (drops_files) DropFilePages(weights_folder());
-  LOG_INFO("engine", "asleep: weights and KV cache are given back");
+  LOG_INFO("engine", "asleep: weights and KV cache are released");
   return {};
 }
 

@@ -49,10 +49,10 @@ RecordedSteps PlanGraphs(const GraphConfig& config, int64_t max_sequences,
     // Steps with more sequences than the largest remaining size are padded to max_sequences.
     if (config.pads && (steps.sequences.empty() || steps.sequences.back() < max_sequences))
       steps.sequences.push_back(max_sequences);
-    notes.push_back(fmt::format(
-        "graphs: no step has the {} sequences of cudagraph_capture_sizes, but {} (max_num_seqs) at "
-        "most",
-        fmt::join(beyond, ", "), max_sequences));
+    notes.push_back(
+        fmt::format("graphs: cudagraph_capture_sizes contains {}, but a step has at most {} "
+                    "sequences (max_num_seqs)",
+                    fmt::join(beyond, ", "), max_sequences));
   }
   return steps;
 }

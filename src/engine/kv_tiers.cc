@@ -193,8 +193,8 @@ Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan&
     if (offload.ram_bytes > 0 && share.ram_pieces() == 0) {
       return Fail(
           ErrorCode::kInvalidArgument,
-          fmt::format("--kv-offloading-size: {} have no room for {} of {} in each of {} engines{}; "
-                      "raise it",
+          fmt::format("--kv-offloading-size: {} are too small for {} of {} in each of {} "
+                      "engines{}; raise it",
                       MemoryText(offload.ram_bytes), share.what, MemoryText(share.piece_bytes),
                       plan.num_engines, plan.tier_state_bytes > 0 ? ", in half of it" : ""),
           "kv-offloading-size");

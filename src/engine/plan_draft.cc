@@ -57,7 +57,7 @@ Status PlanDraft(const ModelConfig& target, const ModelConfig& model,
       return refuse(fmt::format("{} gives no tokens", target.architecture));
   }
   if (IsEncoder(model.architecture) || model.spec.head.kind != HeadSpec::Kind::kVocabulary)
-    return refuse(fmt::format("{} gives no tokens; name a decoder", model.architecture));
+    return refuse(fmt::format("{} generates no tokens; use a decoder", model.architecture));
   if (model.vocab_size != target.vocab_size) {
     return refuse(
         fmt::format("its vocabulary has {} tokens, but that of the model in {} has {}; both must "

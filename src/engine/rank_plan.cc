@@ -46,7 +46,7 @@ std::string NoteOf(const EngineConfig& config, const RankPlan& plan, int num_nod
                        Sizes(tensor_size, num_stages), plan.num_ranks(), device_name);
   }
   if (config.exact_ranks) {
-    return fmt::format("{} as asked: {} ranks with {} threads", Sizes(tensor_size, num_stages),
+    return fmt::format("{} as requested: {} ranks with {} threads", Sizes(tensor_size, num_stages),
                        plan.num_ranks(), plan.num_threads());
   }
   return fmt::format(

@@ -75,7 +75,7 @@ TEST(RankPlanTest, ExactMakesAllThatAreAskedFor) {
   EXPECT_THAT(ThreadsOf(*plan), ElementsAre(1, 1, 1, 1, 1, 1)) << "one thread each at least";
   EXPECT_EQ(plan->num_threads(), 6);
   EXPECT_TRUE(plan->threads[0].cpus.empty());
-  EXPECT_THAT(plan->note, HasSubstr("as asked: 6 ranks with 6 threads"));
+  EXPECT_THAT(plan->note, HasSubstr("as requested: 6 ranks with 6 threads"));
   const auto pinned = PlanRanks(Asked(4, 1, true), Nodes(2), 4, "");
   ASSERT_TRUE(pinned);
   EXPECT_THAT(pinned->threads[1].cpus, ElementsAre(0, 1));

@@ -169,8 +169,8 @@ Status ReplicaEngine::CommitWeights() {
     const Engine& engine = *members_[static_cast<size_t>(i)].engine;
     if (engine.failure().empty() && !engine.stalled()) continue;
     return Fail(ErrorCode::kUnavailable,
-                fmt::format("{} computes no more ({}), and all engines switch or none: the old "
-                            "weights stay",
+                fmt::format("{} has failed ({}), and weights are replaced only in all engines at "
+                            "once: the old weights remain in use",
                             NameOf(i), StateOf(i).reason));
   }
   for (const Member& member : members_) RETURN_IF_ERROR(member.engine->CommitWeights());
@@ -243,13 +243,13 @@ bool ReplicaEngine::LookAt(int i, bool was_healthy) {
   const EngineState state = StateOf(i);
   if (state.is_healthy && !was_healthy) LOG_INFO("engine", "{} computes again", NameOf(i));
   if (!state.is_healthy && was_healthy) {
-    LOG_ERROR("engine", "{} computes no more, requests go to the others: {}", NameOf(i),
+    LOG_ERROR("engine", "{} has failed; requests are sent to the other engines: {}", NameOf(i),
               state.reason);
   }
   // If only its steps fail, the engine itself ends the requests of each.
   if (!state.is_healthy && (engine.stalled() || !engine.failure().empty())) {
     open_.FailAt(i, {ErrorCode::kUnavailable,
-                     fmt::format("{} computes no more: {}", NameOf(i), state.reason), ""});
+                     fmt::format("{} has failed: {}", NameOf(i), state.reason), ""});
   }
   return state.is_healthy;
 }

@@ -173,7 +173,7 @@ TEST(ReplicaEngine, TheRequestsOfOneThatHangsFail) {
   ASSERT_TRUE(stuck->WaitForEnd());
   ASSERT_TRUE(stuck->error);
   EXPECT_EQ(stuck->error->code, ErrorCode::kUnavailable);
-  EXPECT_THAT(stuck->error->message, HasSubstr("engine 0 computes no more: a step does not end"));
+  EXPECT_THAT(stuck->error->message, HasSubstr("engine 0 has failed: a step does not end"));
   EXPECT_EQ(replicas.engine->num_unfinished(), 0);
   EXPECT_EQ(replicas.engine->unfinished_tokens(0), 0);
   for (int32_t i = 0; i < 4; ++i) replicas.Ask({i}, GreedyFor(2));

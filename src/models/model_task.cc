@@ -70,10 +70,12 @@ ModelTask NativeTask(const ModelConfig& config) {
 Status SetTask(ModelTask task, const std::vector<int32_t>& classifier_tokens, ModelConfig& config) {
   if (task == ModelTask::kGenerate) {
     if (NativeTask(config) == ModelTask::kGenerate) return {};
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{} has no head that tokens are generated with; say --runner pooling",
-                            config.architecture),
-                "runner");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format(
+            "{} has no language model head, so it cannot generate tokens; use --runner pooling",
+            config.architecture),
+        "runner");
   }
   HeadSpec& head = config.spec.head;
   head = {};

@@ -474,7 +474,7 @@ SchemeResult ReadCompressedTensors(const SchemeSource& source) {
   if (has_mxfp4 && version && version->starts_with("0.13.")) {
     LOG_WARNING("checkpoint",
                 "{}: compressed-tensors {} wrote MXFP4 scales that are 4 times too small; if the "
-                "model talks nonsense, quantize it again with a later version",
+                "model's answers are nonsense, quantize it again with a later version",
                 where, *version);
   }
   ModuleList ignored;

@@ -29,10 +29,10 @@ Result<int64_t> ReadIntegerBits(const json::Value& block, const std::string& whe
   const std::string_view key = PresentKey(block, keys);
   ASSIGN_OR_RETURN(const int64_t bits, JsonFields(block, where + ".").RequiredInteger(key, 1, 64));
   if (std::find(allowed.begin(), allowed.end(), bits) != allowed.end()) return bits;
-  return UnsupportedSetting(where, key, json::Value(bits),
-                            fmt::format("{}; take a checkpoint of the model in 4 bits, FP8, INT8 "
-                                        "(W8A8) or BF16",
-                                        fmt::join(allowed, " or ")));
+  return UnsupportedSetting(
+      where, key, json::Value(bits),
+      fmt::format("{}; use a checkpoint of the model with 4 bits, FP8, INT8 (W8A8) or BF16",
+                  fmt::join(allowed, " or ")));
 }
 
 Result<int64_t> ReadInt4GroupSize(const json::Value& block, const std::string& where,

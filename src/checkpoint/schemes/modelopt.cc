@@ -210,7 +210,7 @@ Status Merge(Facts& facts, const Facts& other) {
     const std::set<std::string> a(facts.excluded->begin(), facts.excluded->end());
     const std::set<std::string> b(other.excluded->begin(), other.excluded->end());
     if (a != b) {
-      LOG_WARNING("checkpoint", "{} and {} name different excluded modules; the first counts",
+      LOG_WARNING("checkpoint", "{} and {} name different excluded modules; the first list is used",
                   facts.where, other.where);
     }
   }

@@ -44,7 +44,7 @@ Result<TensorSpec> ReadTensorSpec(const json::Value* value, const std::string& w
   RETURN_IF_ERROR(CheckString(*value, inside, "scale_type", {"float"}));
   RETURN_IF_ERROR(CheckEmpty(*value, inside, "is_scale_quant",
                              "scales that are quantized themselves are not implemented"));
-  RETURN_IF_ERROR(CheckEmpty(*value, inside, "mx_element_dtype", "the type stands in dtype"));
+  RETURN_IF_ERROR(CheckEmpty(*value, inside, "mx_element_dtype", "the type is given in dtype"));
   RETURN_IF_ERROR(CheckEmpty(*value, inside, "block_size", "blocks are not implemented"));
   const JsonFields fields(*value, inside + ".");
   ASSIGN_OR_RETURN(const auto dtype, fields.String("dtype"));

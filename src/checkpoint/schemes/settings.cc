@@ -33,8 +33,8 @@ Status CheckKeys(const json::Value& object, const std::string& where,
     if (std::find(known.begin(), known.end(), key) != known.end() || IsEmptySetting(value))
       continue;
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("{}.{} is a setting that this program does not know, and it may change "
-                            "the meaning of the numbers; known settings are {}",
+                fmt::format("{}.{} is an unknown setting that may change the meaning of the "
+                            "weights; known settings are {}",
                             where, key, fmt::join(known, ", ")),
                 fmt::format("{}.{}", where, key));
   }
@@ -87,9 +87,8 @@ Result<bool> ReadKvCacheScheme(const json::Value* value, const std::string& wher
     // This is only a warning: the weights do not depend on the cache's type, and wider caches are
     // more accurate.
     LOG_WARNING("checkpoint",
-                "{} asks for a KV cache of INT8, which there is not: the cache has the type that "
-                "--kv-cache-dtype says, and the checkpoint's scales of keys and values are not "
-                "used",
+                "{} specifies an INT8 KV cache, which is not supported: --kv-cache-dtype "
+                "determines the type, and the checkpoint's scales for keys and values are not used",
                 inside);
     return false;
   }

@@ -195,10 +195,11 @@ Result<StoredLinear> FindQuantized(const Place& place, const StoredTensor& data,
     RETURN_IF_ERROR(CheckType(data, {format.type}, why));
   }
   if (format.scale_layout == ScaleLayout::kPerGroup && place.cols % format.group_size != 0) {
-    return Fail(ErrorCode::kInvalidData,
-                fmt::format("tensor '{}' has {} inputs, which are no whole number of groups of {}",
-                            data.info->name, place.cols, format.group_size),
-                data.info->name);
+    return Fail(
+        ErrorCode::kInvalidData,
+        fmt::format("tensor '{}' has {} inputs, which is not a multiple of the group size {}",
+                    data.info->name, place.cols, format.group_size),
+        data.info->name);
   }
   RETURN_IF_ERROR(CheckShape(data, place.Shape(place.rows, is_packed ? place.cols / 2 : place.cols),
                              false, why));

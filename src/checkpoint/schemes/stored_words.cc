@@ -70,7 +70,7 @@ class WordsFinder {
     if (group_size != 0 && cols_ % group_size != 0) {
       return Fail(
           ErrorCode::kInvalidData,
-          fmt::format("tensor '{}' has {} inputs, which are no whole number of groups of {}",
+          fmt::format("tensor '{}' has {} inputs, which is not a multiple of the group size {}",
                       data.info->name, cols_, group_size),
           data.info->name);
     }

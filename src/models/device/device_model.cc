@@ -279,7 +279,7 @@ Status CheckRounding(const program::Program& program, const DeviceProgramWeights
     const auto* const gate = std::get_if<program::GateMul>(&op);
     if (gate == nullptr || !weights.InputsOf(gate->reader).RoundsWholeRows()) continue;
     return Fail(ErrorCode::kUnsupported,
-                "the checkpoint rounds the inputs of its layers in another way than config.json "
+                "the checkpoint rounds the inputs of its layers differently than config.json "
                 "states; serve this model on one device, or with --activation-format bfloat16",
                 "tensor_parallel_size");
   }

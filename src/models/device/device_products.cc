@@ -306,8 +306,8 @@ Status DeviceWalk::Tune() {
 Status DeviceExecutor::Tune() {
   if (parts_.linear.TuningRows(program_.limits.rows).empty()) return {};
   LOG_INFO("models",
-           "choosing between our own kernels and the algorithms of {}: products that no earlier "
-           "start measured are measured now",
+           "choosing between sluice's kernels and the algorithms of {}: products that no earlier "
+           "start has measured are measured now",
            parts_.linear.library());
   const auto begin = std::chrono::steady_clock::now();
   const DeviceStep step;

@@ -34,7 +34,7 @@ void DeviceRanks::BeginStep(bool is_recorded) {
 
 void DeviceRanks::UseGroup() {
   if (is_recorded_)
-    throw std::runtime_error("ranks gather arrays of this size by NCCL, which is not recorded");
+    throw std::runtime_error("ranks gather arrays of this size over NCCL, which is not captured");
   if (peers_ != nullptr) peers_->Separate();
 }
 

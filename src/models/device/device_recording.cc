@@ -78,7 +78,7 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
     if (place_.rank() == 0)
       LOG_WARNING(
           "models",
-          "steps are computed without graphs: ranks exchange by NCCL, which is not recorded");
+          "steps are computed without graphs: ranks exchange over NCCL, which is not captured");
     return {};
   }
   CHECK_EQ(num_in_flight_, 0);
@@ -145,7 +145,7 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
       GraphBytes(parts_.executor->program(), parts_.executor->weights(), spec_, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   LOG_INFO("models",
-           "{} graphs of {} operations are recorded, for steps that continue {} sequences{}; that "
+           "{} graphs of {} operations were captured, for steps that continue {} sequences{}; this "
            "took {:.2f} s and {} of the device's memory, of {} in the memory plan",
            num_graphs, num_operations, fmt::join(recorded, ", "),
            steps.pads ? " or, padded, fewer" : "", seconds.count(), DeviceBytesText(taken),
