@@ -149,7 +149,7 @@ class NotFiniteTensors {
   void LogAllowed() const {
     if (names_.empty()) return;
     LOG_WARNING("model",
-                "{} tensors hold numbers that are not finite (the first is {}); they are loaded "
+                "{} tensors contain NaN or infinite values (the first is {}); they are loaded "
                 "because of --allow-nonfinite, and answers may fail or be nonsense",
                 names_.size(), first_);
   }
@@ -435,8 +435,8 @@ class Inspection {
     }
     if (!mixed_.empty()) {
       LOG_WARNING("model",
-                  "{} matrices have parts of unlike formats (the first is {}): they are held as "
-                  "plain numbers and take more memory",
+                  "{} matrices have parts of different formats (the first is {}): they are stored "
+                  "unquantized and take more memory",
                   mixed_.size(), mixed_.front());
     }
     std::vector<std::string> counts;

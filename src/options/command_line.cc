@@ -147,7 +147,7 @@ class Reader {
                     [&](const Assignment& assignment) { return assignment.option == &option; });
     if (before && option.type != Type::kStrings) {
       result_.notes.push_back(
-          {Note::Kind::kWarning, flag, "is given more than once; the last counts"});
+          {Note::Kind::kWarning, flag, "is given more than once; the last value is used"});
     }
   }
 

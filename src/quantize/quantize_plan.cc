@@ -116,8 +116,8 @@ class Planner {
     if (format.scale_layout != DataFormat::ScaleLayout::kPerGroup || cols % format.group_size == 0)
       return {};
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("tensor '{}' has {} inputs, which are no whole number of groups of {}; "
-                            "exclude it with --exclude or choose another --to",
+                fmt::format("tensor '{}' has {} inputs, which is not a multiple of the group size "
+                            "{}; exclude it with --exclude or choose another --to",
                             tensor, cols, format.group_size),
                 tensor);
   }

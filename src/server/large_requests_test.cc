@@ -114,7 +114,7 @@ TEST_F(LargeRequestsTest, WholeAnswersAreBounded) {
   const std::string more = R"("n":2000,"echo":true,"logprobs":5,"stream":)";
   const ServerAnswer answer = Complete(more + "false");
   EXPECT_EQ(answer.status, 400);
-  EXPECT_THAT(answer.body, HasSubstr("The answer is larger than the 100000 bytes"));
+  EXPECT_THAT(answer.body, HasSubstr("The answer exceeds this server's limit of 100000 bytes"));
   EXPECT_EQ(Complete(more + "true").status, 200);
   // Each choice of a chat repeats the request's tokens.
   for (const char* stream : {"false", "true"}) {

@@ -119,21 +119,21 @@ void AppendTiers(MetricsText& out, const TierCounts& counts) {
   const DiskTierCounts& blocks = counts.disk_blocks;
   const DiskTierCounts& snapshots = counts.disk_snapshots;
   family("sluice:kv_tier_stored_blocks_total", "counter",
-         "Blocks evicted from the KV cache that a tier stored.", counts.blocks.ram_stored,
+         "Blocks evicted from the KV cache and stored in a tier.", counts.blocks.ram_stored,
          blocks.written);
   family("sluice:kv_tier_loaded_blocks_total", "counter", "Blocks loaded back into the KV cache.",
          counts.blocks.ram_loaded, counts.blocks.disk_loaded);
   if (counts.has_snapshots) {
     family("sluice:kv_tier_stored_snapshots_total", "counter",
-           "Snapshots of recurrent states evicted from memory that a tier stored.",
+           "Snapshots of recurrent states that were evicted from memory and stored in a tier.",
            counts.snapshots.ram_stored, snapshots.written);
     family("sluice:kv_tier_loaded_snapshots_total", "counter",
            "Snapshots of recurrent states that were loaded back.", counts.snapshots.ram_loaded,
            counts.snapshots.disk_loaded);
   }
-  family("sluice:kv_tier_used_bytes", "gauge", "Bytes of the data in a tier.", counts.ram_bytes,
-         blocks.used_bytes + snapshots.used_bytes);
-  family("sluice:kv_tier_capacity_bytes", "gauge", "Maximum number of bytes of the data in a tier.",
+  family("sluice:kv_tier_used_bytes", "gauge", "Size of the data in a tier, in bytes.",
+         counts.ram_bytes, blocks.used_bytes + snapshots.used_bytes);
+  family("sluice:kv_tier_capacity_bytes", "gauge", "Maximum size of the data in a tier, in bytes.",
          counts.ram_capacity, counts.disk_capacity);
   out.Counter(
       "sluice:kv_tier_lost_blocks", "",
@@ -142,7 +142,8 @@ void AppendTiers(MetricsText& out, const TierCounts& counts) {
       "writes too slowly.");
   if (!counts.has_disk) return;
   out.Counter("sluice:kv_tier_damaged_files", "", number(blocks.damaged + snapshots.damaged),
-              "Files of blocks that were not whole, damaged or foreign, and were removed.");
+              "Files of blocks that were removed because they were incomplete, damaged or from "
+              "another model.");
   out.Gauge("sluice:kv_tier_disk_writes", "", number(blocks.writes && snapshots.writes),
             "1 while blocks are written to disk; 0 once that has failed.");
 }

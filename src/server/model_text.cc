@@ -89,8 +89,9 @@ Status FindParsers(const ServerConfig& config, ModelText& text) {
   if (config.reasoning_parser == "auto") {
     text.reasoning_parser = reasoning;
     LOG_INFO("server", "--reasoning-parser auto: {}",
-             reasoning == nullptr ? std::string_view("none, the chat template shows no thoughts")
-                                  : reasoning->name);
+             reasoning == nullptr
+                 ? std::string_view("none, the chat template contains no reasoning")
+                 : reasoning->name);
   } else if (!config.reasoning_parser.empty()) {
     ASSIGN_OR_RETURN(text.reasoning_parser,
                      ReasoningParserNamed(config.reasoning_parser, "reasoning-parser"));

@@ -28,9 +28,9 @@ bool RequestMemory::Change(uint64_t from, uint64_t to) {
 
 MemoryRefusal RefusalOf(const RequestMemory& memory, uint64_t bytes) {
   if (memory.IsTooLarge(bytes)) {
-    return {413, fmt::format("The request needs {} bytes of memory, and one request may use {} on "
-                             "this server; send less, or start the server with a larger "
-                             "--request-memory-bytes (now {}).",
+    return {413, fmt::format("The request needs {} bytes of memory, but a request may use at most "
+                             "{} on this server; send a smaller request, or start the server with "
+                             "a larger --request-memory-bytes (now {}).",
                              bytes, memory.largest(), memory.capacity())};
   }
   return {503,

@@ -30,7 +30,7 @@ def expected(abacus):
 def test_answers_are_those_of_one_rank(expected, flags):
     with serving(ABACUS, *flags, *EXACT) as server:
         assert answers(server) == expected
-        assert "as asked: " in server.log()
+        assert "as requested: " in server.log()
         assert server.get("/health")[0] == 200
 
 

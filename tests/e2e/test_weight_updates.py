@@ -164,7 +164,7 @@ def test_all_ranks_change_together(steps, tmp_path, ranks):
         (half / "model.safetensors").write_bytes(data[:len(data) // 2])
         server.post("/start_weight_update", None)
         status, error = server.post("/update_weights", {"update_info": {"path": str(half)}})
-        assert status == 400 and "the old weights stay" in error["error"]["message"] and "model.safetensors" in error["error"]["message"], error
+        assert status == 400 and "the old weights remain in use" in error["error"]["message"] and "model.safetensors" in error["error"]["message"], error
         assert server.post("/finish_weight_update", None)[0] == 400
         assert scores(server) == before
         possible = []
@@ -384,11 +384,11 @@ def test_an_upload_that_is_cut_leaves_the_old_weights(steps, tmp_path):
             broken.sendall(b"POST /update_weights HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n"
                            % len(sent[1]) + sent[1][:len(sent[1]) // 2])
         status, error = server.post("/finish_weight_update", None)
-        assert status == 400 and "the old weights stay" in error["error"]["message"], error
+        assert status == 400 and "the old weights remain in use" in error["error"]["message"], error
         assert scores(server) == before and not list(tmp_path.iterdir())
         server.post("/start_weight_update", None)
         assert send(server, sent[0])[0] == 200
-        for piece, headers, words in ((sent[1][:-1], {}, "no whole safetensors file"), (b"", {}, "no whole safetensors file"),
+        for piece, headers, words in ((sent[1][:-1], {}, "not a complete safetensors file"), (b"", {}, "not a complete safetensors file"),
                                       (sent[1], {"X-Content-SHA256": "0" * 64}, "SHA-256")):
             status, error = send(server, piece, **headers)
             assert status == 400 and words in error["error"]["message"], error

@@ -367,7 +367,7 @@ Status ImageTower::Check(const TowerSpec& spec, const TowerOptions& options,
   }
   if (patches > MostPatches(spec, options)) {
     return WrongImage(
-        fmt::format("an image of {} patches, but the tower takes at most {}; send a smaller one",
+        fmt::format("an image of {} patches, but the tower supports at most {}; send a smaller one",
                     patches, MostPatches(spec, options)));
   }
   const int64_t positions =

@@ -301,9 +301,10 @@ class DoorServerImpl final : public DoorServer, public HttpHandler {
       }
     }
     const ApiStatus error = BadParameter(
-        fmt::format("this server has several models, and the request names none{}; it has {}",
-                    route.with_body == nullptr ? " (add ?model=NAME)" : "",
-                    fmt::join(NamesFor(request, path, route), ", ")),
+        fmt::format(
+            "this server has several models, but the request names no model{}; the models are {}",
+            route.with_body == nullptr ? " (add ?model=NAME)" : "",
+            fmt::join(NamesFor(request, path, route), ", ")),
         "model");
     client->Send(front_.ErrorOf(path, error.error()));
   }

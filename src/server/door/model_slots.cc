@@ -303,7 +303,8 @@ void ModelSlots::StartLoad(Slot& slot) {
     return {};
   });
   if (started) return;
-  LOG_ERROR("models", "{}: no thread to load it: {}", slot.model.name, started.error().message);
+  LOG_ERROR("models", "{}: cannot start a thread to load it: {}", slot.model.name,
+            started.error().message);
   slot.state = ModelState::kFailed;
   slot.was_tried = slot.thread_is_over = true;
   slot.error = started.error();
@@ -420,10 +421,10 @@ Result<std::optional<bool>> ModelSlots::TakeRoom(Slot& slot, Placement& placemen
     return Fail(
         ErrorCode::kResourceExhausted,
         fmt::format(
-            "it takes {}, and all models together may take {}{} (--models-memory); "
-            "lower its max_model_len or kv_cache_memory_bytes",
+            "it needs {}, but all models together may use {}{} (--models-memory); lower its "
+            "max_model_len or kv_cache_memory_bytes",
             MemoryText(slot.needed), MemoryText(config_.budget_bytes),
-            pinned == 0 ? "" : fmt::format(", of which pinned ones have {}", MemoryText(pinned))),
+            pinned == 0 ? "" : fmt::format(", of which pinned models use {}", MemoryText(pinned))),
         "models_memory");
   }
   const bool is_now = placement.answer == Placement::Answer::kNow;
@@ -492,7 +493,7 @@ void ModelSlots::PutOut(Slot& slot) {
       slot.flights->Touch();
       admitted = TakeAdmitted(slot);
     }
-    LOG_WARNING("models", "{} stays: a request still holds it", slot.model.name);
+    LOG_WARNING("models", "{} is not unloaded: a request still uses it", slot.model.name);
     return HandOver(slot, std::move(admitted));
   }
   slot.metrics.SetSleeping(true);

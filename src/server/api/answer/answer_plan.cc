@@ -148,11 +148,10 @@ ApiResult<AnswerPlan> PlanAnswer(const RouteCall& call, std::string_view prefix,
   API_ASSIGN_OR_RETURN(plan.generation.adapter, call.model->FindAdapter(fields.model));
   if (plan.generation.adapter != nullptr) plan.options.adapter = plan.generation.adapter->name();
   if (call.model->engine->info().pooling) {
-    return BadRequest(
-        fmt::format("{} generates, and the model of this server pools: use /v1/embeddings, "
-                    "/pooling, /classify, "
-                    "/score or /rerank, or start it with --runner generate.",
-                    call.route.path));
+    return BadRequest(fmt::format(
+        "{} generates text, but this server has a pooling model: use /v1/embeddings, /pooling, "
+        "/classify, /score or /rerank, or start the server with --runner generate.",
+        call.route.path));
   }
   API_ASSIGN_OR_RETURN(plan.sampling, ResolveSampling(fields, *call.model));
   API_ASSIGN_OR_RETURN(const std::string id, RequestIdOf(call.request, fields));

@@ -467,7 +467,7 @@ TEST_F(GenerationTest, FailsWhereItsAnswerGrowsTooLarge) {
   Tell({5}, /*is_last=*/true);
   Settle();
   EXPECT_EQ(engine_.num_aborted, 1);
-  EXPECT_THAT(heard_.failure, ::testing::HasSubstr("The answer is larger than"));
+  EXPECT_THAT(heard_.failure, ::testing::HasSubstr("The answer exceeds"));
   EXPECT_THAT(heard_.tokens, ElementsAre(1, 2, 3, 4));
   EXPECT_TRUE(IsForgotten());
 }

@@ -43,11 +43,10 @@ tl::unexpected<ApiError> Unsupported(std::string_view feature, std::string_view 
 }
 
 ApiError AnswerTooLarge(uint64_t bytes) {
-  return BadParameter(
-             fmt::format("The answer is larger than the {} bytes that this server keeps for one; "
-                         "lower n, max_tokens or logprobs, omit echo, or stream",
-                         bytes),
-             "n")
+  return BadParameter(fmt::format("The answer exceeds this server's limit of {} bytes; lower n, "
+                                  "max_tokens or logprobs, omit echo, or use streaming",
+                                  bytes),
+                      "n")
       .value();
 }
 

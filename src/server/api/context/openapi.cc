@@ -121,8 +121,8 @@ std::string DocsPage(const std::vector<const Route*>& routes, const ServerConfig
       "src=\"docs/docs.js\"></script></head>\n<body><main><h1>sluice ";
   AppendHtmlText(page, config.version);
   page +=
-      "</h1>\n<p class=\"lead\">The fields of bodies and answers stand in "
-      "<a href=\"openapi.json\">openapi.json</a>.</p>\n";
+      "</h1>\n<p class=\"lead\">The fields of bodies and answers are described in <a "
+      "href=\"openapi.json\">openapi.json</a>.</p>\n";
   if (config.needs_key()) {
     page +=
         "<label class=\"field key\"><span>API key, for the requests of this page</span>"

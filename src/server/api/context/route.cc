@@ -25,18 +25,18 @@ constexpr Missing kMissing[] = {
     {"/stop_profile", kNoProfiler},
     {"/is_scaling_elastic_ep", kOneEngine},
     {"/fault_tolerance/", kOneEngine},
-    {"/perf_metrics", "/prometheus/metrics has the times of all requests together"},
+    {"/perf_metrics", "/prometheus/metrics contains the times of all requests"},
     {"/kv_cache_events", "events of the cache are published with --kv-events-config"},
     {"/energy_metrics", "/metrics counts energy in sluice:energy_joules_total"},
     {"/kv_event_sources", "the log names the addresses of --kv-events-config"},
     {"/cohere/",
      "only /v2/embed and /v2/rerank of Cohere's API are served; use /v1/chat/completions for "
      "chats"},
-    {"/release_kv_cache_memory", "POST /sleep gives back weights and KV cache together"},
+    {"/release_kv_cache_memory", "POST /sleep releases weights and KV cache together"},
     {"/start_draft_weight_update",
      "/start_weight_update replaces the weights of the served model; the draft model's weights "
      "cannot be replaced"},
-    {"/weight_checker", "GET /weight_info names the weights that compute"},
+    {"/weight_checker", "GET /weight_info names the weights in use"},
 };
 
 const std::vector<Route>& AllRoutes() {

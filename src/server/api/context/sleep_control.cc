@@ -134,7 +134,7 @@ void IdleSleep::Run(Duration idle) {
       if (model == nullptr || control_->sleeping() || active_->paused() || !idle_since ||
           Clock::now() - *idle_since < idle)
         return;
-      LOG_INFO("server", "idle: sleeping until a request comes");
+      LOG_INFO("server", "idle: sleeping until the next request");
       control_->SleepUntilRequest(model);
     });
     lock.Lock();

@@ -52,7 +52,9 @@ ApiStatus WeightUpdates::Load(Engine& engine, const std::string& folder) {
     return BadRequest(
         "An update loads one folder; POST /finish_weight_update, or start a new update.");
   if (open_ != nullptr)
-    return BadRequest("This update has pieces; POST /finish_weight_update or start anew.");
+    return BadRequest(
+        "This update has already received pieces; POST /finish_weight_update, or start a new "
+        "update.");
   API_RETURN_IF_ERROR(CheckFolder(folder));
   API_RETURN_IF_ERROR(Stage(engine, folder));
   is_loaded_ = true;
@@ -70,7 +72,9 @@ ApiResult<int64_t> WeightUpdates::Add(Engine& engine, std::string_view piece,
   const MutexLock lock(update_mutex_);
   if (!is_started_) return BadRequest("No update is open; POST /start_weight_update first.");
   if (is_loaded_)
-    return BadRequest("This update has a folder; POST /finish_weight_update or start anew.");
+    return BadRequest(
+        "This update has already loaded a folder; POST /finish_weight_update, or start a new "
+        "update.");
   const auto refuse = [](const Error& error, int full) {
     ApiError refusal = FromError(error);
     refusal.status = error.code == ErrorCode::kResourceExhausted ? full : 400;
@@ -100,7 +104,7 @@ ApiStatus WeightUpdates::Stage(Engine& engine, const std::filesystem::path& fold
     // A damaged file, or one of another model, is the trainer's mistake and not the server's.
     if (staged.error().code == ErrorCode::kInvalidData) error.status = 400;
     if (error.status == 400) error.type = "BadRequestError";
-    error.message = fmt::format("the old weights stay: {}", error.message);
+    error.message = fmt::format("the old weights remain in use: {}", error.message);
     return tl::unexpected<ApiError>(std::move(error));
   }
   return {};
@@ -122,7 +126,7 @@ ApiStatus WeightUpdates::Finish(Engine& engine, const std::string& version) {
   if (!is_loaded_) {
     is_started_ = false;
     return BadRequest(
-        "Nothing was loaded in this update. It ends, and the old weights stay in use.");
+        "Nothing was loaded in this update. The update ends, and the old weights remain in use.");
   }
   // Sets the version before any token of the new weights is reported.
   PushVersion(version);

@@ -27,7 +27,7 @@ Status WriteWhole(const std::filesystem::path& path, std::string_view content) {
   std::error_code ignored;
   std::filesystem::remove(path, ignored);
   return Fail(ErrorCode::kResourceExhausted,
-              fmt::format("cannot write {}: {}; make room, or name another folder in "
+              fmt::format("cannot write {}: {}; free some space, or name another folder in "
                           "--weight-transfer-config",
                           path.string(), std::strerror(problem)));
 }
@@ -59,7 +59,8 @@ Result<int64_t> WeightUpload::Add(std::string_view piece) {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(piece));
   Result<SafetensorsHeader> header = ParseSafetensorsHeader(bytes, piece.size());
   if (!header) {
-    header.error().message = "the body is no whole safetensors file: " + header.error().message;
+    header.error().message =
+        "the body is not a complete safetensors file: " + header.error().message;
     return tl::unexpected<Error>(std::move(header.error()));
   }
   if (num_pieces_ == kMostPieces) {
@@ -69,8 +70,8 @@ Result<int64_t> WeightUpload::Add(std::string_view piece) {
   }
   if (piece.size() > most_bytes_ - bytes_) {
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("{} bytes after {} are more than the {} that an update may have; raise "
-                            "\"max_bytes\" in --weight-transfer-config",
+                fmt::format("{} bytes in addition to {} exceed the limit of {} for an update; "
+                            "raise \"max_bytes\" in --weight-transfer-config",
                             piece.size(), bytes_, most_bytes_),
                 std::string(kTooLarge));
   }

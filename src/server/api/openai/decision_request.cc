@@ -80,7 +80,7 @@ ApiResult<std::string> ReadDescription(const json::Value& option, std::string_vi
 ApiStatus CheckOptions(const DecisionQuestion& question) {
   const size_t most = question.type == Type::kScore ? kMostLevels : kMostChoices;
   if (question.options.size() > most)
-    return BadQuestion(question.id, fmt::format("at most {} options are taken", most));
+    return BadQuestion(question.id, fmt::format("at most {} options are allowed", most));
   for (size_t i = 0; i < question.options.size(); ++i) {
     const DecisionOption& option = question.options[i];
     const bool is_twice =

@@ -48,7 +48,7 @@ ApiStatus CheckFinite(const std::vector<std::vector<float>>& vectors) {
     ApiError error;
     error.status = 500;
     error.type = "InternalServerError";
-    error.message = "the model gave a vector with numbers that are not finite";
+    error.message = "the model returned a vector with NaN or infinite values";
     return tl::unexpected<ApiError>(std::move(error));
   }
   return {};

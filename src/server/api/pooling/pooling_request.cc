@@ -124,14 +124,14 @@ ApiStatus CheckPooling(const RouteCall& call, const PoolingFields& fields,
   const std::optional<PoolingConfig>& pooling = call.model->engine->info().pooling;
   if (!pooling) {
     return BadRequest(
-        fmt::format("{} is for models that pool, and this server generates text: start it with "
+        fmt::format("{} is for pooling models, but this server generates text: start it with "
                     "--runner pooling, or use /v1/completions or /v1/chat/completions.",
                     call.route.path));
   }
   if (task && *task != pooling->task) {
     const bool embeds = pooling->task == ModelTask::kEmbed;
     return BadRequest(fmt::format(
-        "{} is not answered by this server, whose model gives {}: use {}, or start it with "
+        "{} is not supported by this server, whose model returns {}: use {}, or start it with "
         "--convert {}.",
         call.route.path, embeds ? "embeddings" : "scores of classes",
         embeds ? "/v1/embeddings" : "/classify or /score", embeds ? "classify" : "embed"));

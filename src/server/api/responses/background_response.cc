@@ -35,10 +35,10 @@ class BackgroundClient : public ResponseWriter {
     if (data.starts_with(':')) return;  // ignores a keep-alive comment
     response_->AddEvent(data);
     if (!store_->Update(*response_)) {
-      Fail(fmt::format(
-          "it has grown to {} bytes; the store of responses ({} bytes, --response-store-bytes) has "
-          "no room for it besides the shares of other clients",
-          response_->bytes(), store_->max_bytes()));
+      Fail(
+          fmt::format("it has {} bytes, which do not fit into the response store ({} bytes, "
+                      "--response-store-bytes) in addition to the shares of other clients",
+                      response_->bytes(), store_->max_bytes()));
     }
   }
   void EndStream() override {

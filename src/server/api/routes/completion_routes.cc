@@ -33,8 +33,8 @@ ApiStatus AnswerCompletion(const RouteCall& call, const json::Value& body) {
   const size_t num_rows = request.rows.size();
   const size_t num_prompts = num_rows + request.texts.size() + request.ids.size();
   if (num_prompts * static_cast<size_t>(fields.n) > static_cast<size_t>(config.max_n)) {
-    return BadParameter(fmt::format("{} prompts with n={} are more than {} answers", num_prompts,
-                                    fields.n, config.max_n),
+    return BadParameter(fmt::format("{} prompts with n={} exceed the limit of {} answers",
+                                    num_prompts, fields.n, config.max_n),
                         "n", std::to_string(fields.n));
   }
   AnswerOptions& options = plan.options;

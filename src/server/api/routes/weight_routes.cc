@@ -169,9 +169,9 @@ std::vector<Route> WeightRoutes() {
                "Loads a checkpoint's folder in addition to the weights in use, or stores a piece "
                "of a checkpoint: a safetensors file as application/octet-stream."),
       OnWorker("/finish_weight_update", {"POST"}, kGate, FinishUpdate,
-               "From the next step on, the new weights are used."),
+               "Uses the new weights from the next step on."),
       OnWorker("/update_weight_version", {"POST"}, kGate, UpdateVersion,
-               "Names the weights that compute."),
+               "Names the weights in use."),
       OnWorker("/weight_info", {"GET"}, kGate, WeightInfo,
                "The name of the weights; with ?tensors=true also their tensors."),
   };
