@@ -108,7 +108,7 @@ Status CheckTls(const Settings& settings) {
          {"ssl-keyfile", "ssl-ca-certs", "ssl-ciphers", "enable-ssl-refresh"}) {
       if (settings.Given(name)) {
         return Contradiction(
-            fmt::format("--{} requires --ssl-certfile: TLS needs a certificate", name), name);
+            fmt::format("--{} requires --ssl-certfile, the server's certificate", name), name);
       }
     }
   }

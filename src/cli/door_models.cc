@@ -329,8 +329,8 @@ Result<std::vector<DoorModel>> DoorModelsOf(const Settings& settings,
     }
     if (IsOneOf(kModelsOwnOptions, name)) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} is of one model; give it in the options of its entry in the file "
-                              "of --models",
+                  fmt::format("{} applies to one model; set it in the options of the model's entry "
+                              "in the --models file",
                               given->origin),
                   std::string(name));
     }

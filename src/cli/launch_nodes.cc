@@ -510,7 +510,7 @@ Result<int> LaunchOnNode(const options::Settings& settings, int num_ranks) {
 int RunLaunchAgent(const std::vector<std::string>& words) {
   const char* const name = std::getenv(kAgentVariable);
   if (name == nullptr || words.size() < 3) {
-    PrintError(fmt::format("{} is called by mpirun alone\n", kLaunchAgent));
+    PrintError(fmt::format("{} is only called by mpirun\n", kLaunchAgent));
     return 2;
   }
   std::string text;

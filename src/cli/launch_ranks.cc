@@ -112,7 +112,7 @@ Result<int> LaunchRanks(const options::Settings& settings, int num_ranks,
   }
   words.push_back(OwnProgram(own.front()));
   words.insert(words.end(), own.begin() + 1, own.end());
-  LOG_INFO("serve", "starting {} ranks with {}, which listen for each other at {} alone", num_ranks,
+  LOG_INFO("serve", "starting {} ranks with {}, which listen for each other only at {}", num_ranks,
            mpirun, places.address);
   const auto child = StartProcess(mpirun, std::move(words), options);
   close(ends[0]);

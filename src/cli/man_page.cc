@@ -78,15 +78,13 @@ std::string ManPage() {
   }
   page += ".B sluice help\n[COMMAND] [WORD]\n";
   page +=
-      ".SH DESCRIPTION\nA checkpoint in the format of Hugging Face is loaded from a folder, or "
-      "downloaded by its id, and served,\ntalked to, measured or converted.\n"
-      "Started under the name vllm or trtllm\\-serve the program takes the command lines of these "
-      "programs.\n"
-      "Every option can be given as a flag, as a key of the YAML file of "
-      "\\fB\\-\\-config\\fR, or as an environment variable;\n"
-      "flags override the environment, the environment overrides the file.\n"
-      "Options of other programs that are accepted without an effect are listed by\n"
-      ".B sluice explain\\-options\nalone.\n";
+      ".SH DESCRIPTION\nA checkpoint in Hugging Face's format is loaded from a folder, or "
+      "downloaded by its id. It can be served,\nchatted with, measured or converted.\nUnder the "
+      "names vllm and trtllm\\-serve, the program accepts the command lines of these "
+      "programs.\nEvery option can be given as a flag, as a key of the YAML file of "
+      "\\fB\\-\\-config\\fR, or as an environment variable;\nflags override the environment, the "
+      "environment overrides the file.\nOptions of other programs that are accepted without an "
+      "effect are listed by\n.B sluice explain\\-options\nalone.\n";
   page += ".SH COMMANDS\n" + commands + ".SH OPTIONS\n";
   std::string_view group;
   for (const OfferedOption& item : OfferedOptions(options::kAllCommands)) {
@@ -99,10 +97,9 @@ std::string ManPage() {
   page += ".SH EXIT STATUS\n.nf\n" + Roff(ExitCodeHelp()) + ".fi\n";
   return page +
          ".SH FILES\n.TP\n.I \\(ti/.cache/huggingface/hub\nModels that were downloaded "
-         "(\\fBHF_HUB_CACHE\\fR, \\fBHF_HOME\\fR).\n"
-         ".TP\n.I /etc/sluice/sluice.yaml\nOptions of the service of systemd.\n"
-         ".SH EXAMPLES\n.nf\nsluice serve org/model \\-\\-port 8000\n"
-         "sluice chat \\-\\-url http://127.0.0.1:8000\nsluice help serve\n.fi\n";
+         "(\\fBHF_HUB_CACHE\\fR, \\fBHF_HOME\\fR).\n.TP\n.I /etc/sluice/sluice.yaml\nOptions of "
+         "the systemd service.\n.SH EXAMPLES\n.nf\nsluice serve org/model \\-\\-port 8000\nsluice "
+         "chat \\-\\-url http://127.0.0.1:8000\nsluice help serve\n.fi\n";
 }
 
 }  // namespace sluice::cli

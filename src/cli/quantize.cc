@@ -17,8 +17,8 @@ tl::unexpected<Error> Usage(std::string message, std::string option) {
 
 std::string ReportText(const QuantizeReport& report, const std::string& out) {
   return fmt::format(
-      "{}: {} linear layers quantized, {} left as they were; {} from {} ({:.1f} %); the weights "
-      "moved by {:.2f} % (rms)\n",
+      "{}: {} linear layers quantized, {} unchanged; {} from {} ({:.1f} %); the weights changed by "
+      "{:.2f} % (rms)\n",
       out, report.quantized_modules, report.plain_modules, FormatBytes(report.written_bytes),
       FormatBytes(report.source_bytes),
       100.0 * static_cast<double>(report.written_bytes) / static_cast<double>(report.source_bytes),

@@ -231,7 +231,7 @@ void PrintResult(const EngineReplay& replay, const options::Settings& settings) 
     fmt::print("equal\n");
   }
   if (!replay.why_not_smaller.empty())
-    fmt::print("smallest   not looked for: {}\n", replay.why_not_smaller);
+    fmt::print("smallest   not searched: {}\n", replay.why_not_smaller);
   if (!replay.smallest_ids.empty()) {
     fmt::print("smallest   {} requests show it: {}\n", replay.smallest_ids.size(),
                fmt::join(replay.smallest_ids, ", "));

@@ -240,7 +240,7 @@ Result<int> RunShadow(const options::Settings& settings) {
   const EngineInfo& info = serving->engine().info();
   if (info.pooling) {
     return Fail(ErrorCode::kUnsupported,
-                "the model gives vectors, not text: `sluice shadow` compares generated text",
+                "the model computes vectors, not text: `sluice shadow` compares generated text",
                 "model");
   }
   std::unique_ptr<Engine> reference;

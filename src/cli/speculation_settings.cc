@@ -249,7 +249,7 @@ bool IsKnown(const std::string& method) {
 // method is unknown.
 std::string_view LackFor(std::string_view method) {
   if (method == "dspark")
-    return " (it drafts a block of tokens at once, and corrects each by those before it)";
+    return " (it drafts a block of tokens in one pass, and corrects each by the tokens before it)";
   if (method == "medusa") return " (it has a head for each of the next tokens)";
   if (method == "mlp_speculator") return " (it drafts by an MLP over the last hidden state)";
   return "";
@@ -257,9 +257,8 @@ std::string_view LackFor(std::string_view method) {
 
 std::string UnknownMethod(const std::string& method) {
   return fmt::format(
-      "{}{} is not a method of this program, which has ngram, suffix, draft_model, eagle3, dflash "
-      "and mtp: "
-      "tokens are generated one at a time, and answers are the same",
+      "{}{} is not a supported method (ngram, suffix, draft_model, eagle3, dflash or mtp): tokens "
+      "are generated one at a time, and answers are the same",
       method.empty() ? "none" : method, LackFor(method));
 }
 

@@ -135,9 +135,9 @@ TEST(StartupLines, WhatDoesNotActIsNotListedAsActing) {
     EXPECT_THAT(found.acting, IsEmpty()) << words[1];
     return UnansweredLines(found);
   };
-  EXPECT_THAT(
-      vain({"m", "--speculative-config", R"({"method":"medusa","model":"x"})"}),
-      ElementsAre(HasSubstr("medusa (it has a head for each of the next tokens) is not a method")));
+  EXPECT_THAT(vain({"m", "--speculative-config", R"({"method":"medusa","model":"x"})"}),
+              ElementsAre(HasSubstr(
+                  "medusa (it has a head for each of the next tokens) is not a supported method")));
   EXPECT_THAT(vain({"m", "--spec-method", "dspark", "--spec-tokens", "2"}),
               ElementsAre(HasSubstr("--spec-method dspark, --spec-tokens 2 have no effect")));
   const OptionEffects on_cpu = effects({"m", "--async-scheduling", "--device", "cpu"});

@@ -51,7 +51,7 @@ def test_m05_processes_listen_at_the_loopback_alone(host):
         assert {"mpirun", "sluice"} == {name for _, _, name in found}
         elsewhere = {socket for socket in found if socket[0] not in ("127.0.0.1", "::1")}
         assert elsewhere == (set() if host == "127.0.0.1" else {(host, server.port, "sluice")})
-        assert "listen for each other at 127.0.0.1 alone" in server.log()
+        assert "listen for each other only at 127.0.0.1" in server.log()
 
 
 def test_m04_strangers_at_the_launcher_change_nothing(abacus):

@@ -175,7 +175,7 @@ def test_drafts_of_another_vocabulary_are_refused(tmp_path):
 def test_other_methods_are_told(abacus):
     config = '{"method": "medusa", "model": "org/draft", "num_speculative_tokens": 3}'
     with serving(ABACUS, "--speculative-config", config) as server:
-        assert "medusa (it has a head for each of the next tokens) is not a method" in server.log()
+        assert "medusa (it has a head for each of the next tokens) is not a supported method" in server.log()
         assert "spec_decode" not in server.get("/metrics")[1].decode()
 
 
