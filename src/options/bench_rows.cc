@@ -137,8 +137,8 @@ void AddDatasetRows(std::vector<Option>& table) {
   rows.Integer("random-output-len", "128", "Tokens of each answer to a random prompt.",
                {.range = {1, 1e7}});
   rows.Text("random-range-ratio", "0.0",
-            "Lengths are drawn from [len * (1 - r), len * (1 + r)]; a number below 1, or "
-            "{\"input\": r, \"output\": r}.");
+            "Lengths are drawn from [len * (1 - r), len * (1 + r)]. The value is r, a number below "
+            "1, or {\"input\": r, \"output\": r}.");
   rows.Integer("random-prefix-len", "0",
                "Tokens of a common prefix, in addition to --random-input-len.",
                {.range = {0, 1e7}});

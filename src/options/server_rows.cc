@@ -293,7 +293,7 @@ void AddLogRows(std::vector<Option>& table) {
   rows.Text("disable-access-log-for-endpoints", "",
             "Comma-separated paths whose requests are not logged, for example /health,/metrics.");
   rows.Flag("enable-log-requests", "Log every request with its parameters.");
-  rows.Flag("enable-log-outputs", "With --enable-log-requests: log the answers as well.");
+  rows.Flag("enable-log-outputs", "With --enable-log-requests: also log the answers.");
   rows.Integer("max-log-len", "", "Maximum number of characters of a prompt or answer in the log.",
                {.commands = kServe | kRunBatch, .range = {0, 1e9}});
   rows.Flag("aggregate-engine-logging",
