@@ -189,7 +189,7 @@ void AppendTokenFamilies(EngineFamilies& families, int num_proposed) {
   families.Counter("vllm:mm_cache_hits",
                    "Images of requests that were found in the cache of processed images.",
                    CountOf(&EngineMetrics::image_hits));
-  families.Counter("vllm:num_preemptions", "Cumulative number of preemption from the engine.",
+  families.Counter("vllm:num_preemptions", "Cumulative number of preemptions in the engine.",
                    CountOf(&EngineMetrics::preemptions));
   families.Counter("sluice:replayed_steps", "Steps that a device replayed as CUDA graphs.",
                    CountOf(&EngineMetrics::replayed_steps));
@@ -197,11 +197,13 @@ void AppendTokenFamilies(EngineFamilies& families, int num_proposed) {
                    [](const EngineMetrics& engine) {
                      return MetricValue(engine.prompt_tokens + engine.prefix_hits);
                    });
-  families.Several("vllm:prompt_tokens_by_source_total", "counter",
-                   "Number of prompt tokens by source.", "source",
-                   {{"local_compute", computed},
-                    {"local_cache_hit", pool_hits},
-                    {"external_kv_transfer", tier_hits}});
+  families.Several(
+      "vllm:prompt_tokens_by_source_total", "counter",
+      "Number of prompt tokens by source: computed, found in the KV cache, or loaded from a tier.",
+      "source",
+      {{"local_compute", computed},
+       {"local_cache_hit", pool_hits},
+       {"external_kv_transfer", tier_hits}});
   families.Counter("vllm:prompt_tokens_cached",
                    "Number of cached prompt tokens (local + external).", prefix_hits);
   families.Several("vllm:prompt_tokens_cached_by_source_total", "counter",
@@ -228,7 +230,7 @@ void AppendRequestFamilies(EngineFamilies& families) {
   families.Distribution("vllm:request_generation_tokens", "Number of generation tokens processed.",
                         &EngineMetrics::generation_lengths);
   families.Distribution("vllm:iteration_tokens_total",
-                        "Histogram of number of tokens per engine_step.",
+                        "Histogram of the number of tokens per engine step.",
                         &EngineMetrics::iteration);
   families.Distribution("vllm:request_max_num_generation_tokens",
                         "Histogram of maximum number of requested generation tokens.",
@@ -254,7 +256,7 @@ void AppendRequestFamilies(EngineFamilies& families) {
                         "Histogram of time_per_output_token_seconds per request.",
                         &EngineMetrics::per_token);
   families.Distribution("vllm:e2e_request_latency_seconds",
-                        "Histogram of e2e request latency in seconds.", &EngineMetrics::e2e);
+                        "Histogram of end-to-end request latency in seconds.", &EngineMetrics::e2e);
   families.Distribution("vllm:request_queue_time_seconds",
                         "Histogram of time spent in WAITING phase for request.",
                         &EngineMetrics::queue);

@@ -151,7 +151,9 @@ void AppendTiers(MetricsText& out, const TierCounts& counts) {
 // As in vLLM, the adapters' names are labels and the value is the time.
 void AppendAdapters(MetricsText& out, const Adapters* adapters, std::string_view label = "") {
   constexpr std::string_view kName = "vllm:lora_requests_info";
-  out.Family(kName, "gauge", "Running stats on lora requests; no sample without --enable-lora.");
+  out.Family(
+      kName, "gauge",
+      "LoRA adapters of running and waiting requests, as labels; no sample without --enable-lora.");
   if (adapters == nullptr) return;
   std::string running, waiting;
   const auto add = [](std::string& names, const std::string& name) {
@@ -385,7 +387,7 @@ void Metrics::AppendCacheConfig(MetricsText& out) const {
                                       : std::string("None")},
       {"sliding_window", "None"},
   };
-  out.Family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig");
+  out.Family("vllm:cache_config_info", "gauge", "Settings of the KV cache, as labels.");
   for (const EngineMetrics& engine : engines_) {
     std::string text;
     for (const auto& [name, value] : labels) {
@@ -424,7 +426,7 @@ void Metrics::AppendEngines(MetricsText& out, bool idle,
   const auto zero = [](const EngineMetrics&) { return 0.0; };
   const double awake = sleeping_ ? 0 : 1;
   const int first_engine = info_.first_engine;
-  families.Gauge("vllm:num_requests_running", "Number of requests in model execution batches.",
+  families.Gauge("vllm:num_requests_running", "Number of requests that are being computed.",
                  running);
   families.Gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.",
                  waiting);
@@ -541,8 +543,9 @@ std::string Metrics::Text(bool idle, std::span<const EngineState> states, const 
   summary("http_response_size_bytes", "Content length of outgoing responses by handler.", handlers_,
           [](const Handler& handler) { return handler.response_bytes; });
   out.Distribution("http_request_duration_highr_seconds", "", http_seconds_,
-                   "Latency with many buckets but no labels.");
-  out.Family("http_request_duration_seconds", "histogram", "Latency with few buckets by handler.");
+                   "Latency of all requests in seconds, with many buckets and no labels.");
+  out.Family("http_request_duration_seconds", "histogram",
+             "Latency of requests in seconds by handler, with few buckets.");
   for (const auto& [name, handler] : handlers_) {
     for (const auto& [method, histogram] : handler.seconds) {
       out.Buckets(
