@@ -38,7 +38,7 @@ constexpr std::string_view kOwnNames[] = {"messages",
 // Limit of chat_template_kwargs, which contain only small settings.
 constexpr size_t kMaxKwargsBytes = size_t{16} << 10;
 constexpr int kMaxKwargsDepth = 16;
-// Limit of the JSON values in the arguments of all tool calls of a conversation together.
+// Maximum number of JSON values in a conversation's tool-call arguments, over all calls.
 constexpr size_t kMaxArgumentValues = size_t{1} << 20;
 
 int Depth(const json::Value& value) {

@@ -16,7 +16,8 @@ namespace sluice::cli {
 // Thread safety: all methods may be called from any thread; Run by one thread at a time.
 class DrainDelay {
  public:
-  // `last`: time for requests that are already being sent on open connections.
+  // `last`: how long the server still serves requests on open connections after it refuses new
+  // connections.
   explicit DrainDelay(double seconds, std::chrono::milliseconds last = std::chrono::seconds(1))
       : seconds_(seconds), last_(last) {}
 

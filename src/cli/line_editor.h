@@ -14,7 +14,7 @@ struct LineEditorOptions {
   std::string prompt;
   bool colors = true;
   std::filesystem::path history_file = {};  // empty: no history is kept
-  // Returns possible completions, as whole lines. Empty: completes file names.
+  // Returns possible completions, as whole lines. If it returns none, file names are completed.
   std::function<std::vector<std::string>(std::string_view line)> complete = {};
   int interrupt_fd = -1;  // becomes readable when the line must be aborted
 };

@@ -41,7 +41,7 @@ namespace {
 
 // Time after the drain for the step in progress and for releasing memory.
 constexpr std::chrono::seconds kEndTime(60);
-// Maximum time from a launcher's signal until the rank that caused it reports its failure.
+// Maximum time from a launcher's signal until the failed rank's report arrives.
 constexpr std::chrono::milliseconds kTimeToHear(300);
 // After a rank is lost: first the maximum time for requests to fail, then the time for sending
 // their last bytes and for answering /health.
@@ -161,8 +161,8 @@ Status CheckRankSizes(const options::Settings& settings, const RankSizes& sizes)
   return CheckRanks(config.spec, sizes.tensor_size, sizes.num_stages);
 }
 
-// When a rank ends, a launcher asks the other ranks to end, sometimes before they know the cause.
-// Returns whether a failure is reported within kTimeToHear.
+// Returns whether a rank's failure is reported within kTimeToHear. After a rank fails, the launcher
+// signals the other ranks, sometimes before they receive the report of the failure.
 bool HasFailedSoon(RankProcess& process) {
   const auto start = std::chrono::steady_clock::now();
   while (process.all().failure().empty()) {

@@ -91,8 +91,8 @@ void IntersectObjects(const Part& a, const Part& b, Part& both,
     if (!both.Requires(name)) both.required.push_back(name);
   }
   if (!b.patterns.empty()) {
-    // If only one part has schemas for other names, these would also have to apply to names that
-    // match the other part's patterns.
+    // A property that matches a pattern of `b` must also satisfy `a`. If `a` has patterns or a
+    // schema for all other names, `both` cannot express this.
     const bool is_alike = !a.patterns.empty() || a.rest.empty();
     if (is_alike && a.patterns.empty()) {
       both.patterns = b.patterns;

@@ -74,7 +74,7 @@ void WriteSizes(const Part& part, const char* least, const char* most, Value& sc
   if (part.most_size != Part::kNoLimit) schema.Set(most, Value(part.most_size));
 }
 
-// Lists all arrays of `least` to `most` of the values without repetitions, in any order.
+// Lists all arrays of `least` to `most` distinct values, in every order.
 class Arrangements {
  public:
   Arrangements(const std::vector<Value>& values, size_t least, size_t most)

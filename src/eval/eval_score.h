@@ -18,7 +18,7 @@ struct FilterScore {
   std::string filter;                    // for example "strict-match"
   double value = 0;                      // share of correct answers, from 0 to 1
   std::optional<double> standard_error;  // standard error of `value`; nullopt for a single question
-  // 95 % confidence interval (Wilson's) of the share for all questions of this kind.
+  // 95 % confidence interval (Wilson score) of `value`.
   double low = 0, high = 1;
 };
 

@@ -42,7 +42,7 @@ class CacheEventEncoder {
     std::shared_ptr<const Adapter> adapter;  // inherited from the parent; null: none
     bool is_known = false;
   };
-  // A block that the tiers know, or knew a short time ago.
+  // A block that is in a tier, or recently was.
   struct TierBlock {
     uint64_t hash = 0;
     std::optional<uint64_t> parent;
@@ -80,7 +80,7 @@ class CacheEventEncoder {
   void WriteStored(const CacheEventBatch& batch, Run run, std::string& out);
   void WriteMap(const Stored& stored, std::string& out) const;
   void WriteRemoved(const CacheEventBatch& batch, Run run, std::string& out);
-  // Remembers the block under the name that the tiers use for it.
+  // Adds the block to tiers_, under the name that the tiers use for it.
   void NameInTiers(const CacheEventBatch& batch, const CacheEvent& event);
   // Limits the number of remembered blocks that have left the tiers: forgets the blocks that left
   // earliest.

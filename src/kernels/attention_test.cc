@@ -134,8 +134,7 @@ class Sequences {
   struct Part {
     int sequence, context, count;
   };
-  // Sets the positions to which each token of sequence 0 attends. `lists`: `most` positions per
-  // token.
+  // Sets the positions to which each token of sequence 0 attends. `lists`: [tokens, most].
   void Choose(int most, std::vector<int32_t> lists, std::vector<int32_t> counts = {}) {
     most_ = most;
     lists_ = std::move(lists);

@@ -34,7 +34,7 @@ float SqrtSoftplus(float x) {
   return std::sqrt(x > 20 ? x : std::log1p(std::exp(x)));
 }
 
-// Returns the score of a logit, for scores that depend on no other logit.
+// Returns the score of a logit, for kSigmoid and kSqrtSoftplus.
 float OwnScore(RouterScore score, float logit) {
   return score == RouterScore::kSqrtSoftplus ? SqrtSoftplus(logit) : Sigmoid(logit);
 }

@@ -412,7 +412,7 @@ TEST(PackingNarrow, PartsKeepTheirOwnScales) {
     std::vector<StoredSample> parts;
     for (int64_t rows : part_rows) {
       DataFormat part_format = format.format;
-      // Parts with a scale per tensor and per row fit the same matrix.
+      // A part with per-row scales may be packed into a matrix with per-tensor scales.
       if (part_format.scale_layout == DataFormat::ScaleLayout::kPerTensor && rows == 5)
         part_format.scale_layout = DataFormat::ScaleLayout::kPerRow;
       parts.push_back(StoredSample::Make(random, part_format, rows, cols));

@@ -59,8 +59,8 @@ struct Problem {
 
 class LinearTest : public KernelTest {};
 
-// Sums of K rounded additions of exact products differ from the exact sum by at most K * 2^-24 *
-// sum |x w|; a rounded product adds one more unit.
+// A sum of K exact products, with rounded additions, differs from the exact sum by at most K *
+// 2^-24 * sum |x w|. If products are rounded too, the bound is (K + 1) * 2^-24 * sum |x w|.
 void ExpectNearExact(const Problem& p, const std::vector<float>& y, bool with_bias) {
   for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {

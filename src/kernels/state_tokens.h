@@ -1,5 +1,5 @@
-// The rows that update a recurrent state. They are in a separate header, because sources compiled
-// for an instruction set must not include the standard library.
+// The inputs that update a recurrent state. This is a separate header without the standard library,
+// which sources compiled for one instruction set must not include.
 #pragma once
 
 #include <stdint.h>

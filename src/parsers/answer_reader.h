@@ -93,7 +93,8 @@ class AnswerReader {
   void GiveContent(std::string_view text);
   bool SearchEvent(ParserEvent& event);
 
-  const ReasoningFormat* format_ = nullptr;  // null if thoughts are not recognized
+  const ReasoningFormat* format_ = nullptr;  // null: the reasoning is not separated from the
+                                             // content
   std::shared_ptr<const ToolTypes> types_;
   std::unique_ptr<ToolReader> tools_;
   std::vector<std::string> inside_marks_;   // marks that are recognized inside a thought: its end,

@@ -31,8 +31,8 @@ class Pipeline {
   static Result<std::unique_ptr<Pipeline>> Create(TokenizerJson parts,
                                                   std::vector<AddedToken> late_tokens);
 
-  // Like Tokenizer::EncodeWithin. If `is_exceeded` is given, a text beyond the limit is not an
-  // error: sets *is_exceeded and encodes the rest without matching.
+  // Like Tokenizer::EncodeWithin. If `is_exceeded` is not null, exceeding EncodeBudget is not an
+  // error: sets *is_exceeded, and matches no pattern or token in the rest of the text.
   Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens,
                                       const std::function<bool()>& stop,
                                       bool* is_exceeded = nullptr) const;

@@ -17,12 +17,12 @@ namespace {
 
 constexpr int kI8PanelRows = 16;
 constexpr int kI8PanelVectors = kI8PanelRows / kLanes;
-constexpr int64_t kI8LineBytes = 64;  // four inputs of 16 rows
+constexpr int64_t kI8LineBytes = 64;  // four consecutive weights of each of 16 rows
 constexpr int64_t kI8BytesAhead = 2048;
 constexpr int64_t kI8SegmentLines = 64;  // lines of four panels: 16 KiB
 constexpr int64_t kI8SegmentRows = 48;
 
-// The sums of products of some rows of inputs and some panels.
+// The sums of products of kRows input rows with the weight rows of kPanels panels.
 template <int kRows, int kPanels>
 struct I8Tile {
   static constexpr int kVectors = kPanels * kI8PanelVectors;

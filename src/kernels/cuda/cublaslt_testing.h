@@ -32,7 +32,7 @@ struct FakeCublasLtState {
   int64_t num_other_weights = 0;  // number of products with other weights than the previous product
   int last_algorithm = -1;        // of the last product enqueued
   double seconds = 0;             // time that products have taken so far
-  const char* complaint = "";     // why the last refused call was refused
+  const char* complaint = "";     // reason for the most recent refusal of a call
 };
 
 // The fake's algorithms, in the order in which it proposes them. kFakeFast is the fastest with a

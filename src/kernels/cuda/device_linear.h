@@ -104,8 +104,8 @@ class DeviceLinear {
 
   // Divides memory, aligned to 256 bytes, for m rows of k numbers.
   static PackedRows PackedIn(void* memory, int64_t m, int64_t k);
-  // Returns where the kernel that writes the rows of `args` should pack them, in memory of
-  // PlannedPackedBytes; nulls if Run would not read codes.
+  // Returns the addresses where the kernel that writes the rows of `args` should pack them.
+  // `memory`: PlannedPackedBytes bytes. Null addresses if Run would not read packed rows.
   PackedRows PlaceToPack(const LinearArgs& args, void* memory);
   // Returns an upper bound of the memory that PlaceToPack needs for products of up to `max_m` rows
   // with these weights; 0 if rows are never packed there. For plans made before a device is opened.

@@ -158,9 +158,8 @@ __device__ __forceinline__ void StoreVector(void* out, ElementType type, int64_t
   }
 }
 
-// Called by all threads of a block. Returns the sum of all threads' values to every thread, always
-// summed in the same order. `shared`: 32 numbers that must not be used otherwise until the next
-// barrier.
+// Called by all threads of a block. Every thread gets the sum of all threads' values; the order of
+// summation is fixed. `shared`: 32 numbers that must not be used otherwise until the next barrier.
 __device__ __forceinline__ float BlockSum(float value, float* shared) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   value = WarpSum(value);
@@ -169,8 +168,8 @@ __device__ __forceinline__ float BlockSum(float value, float* shared) {
   return WarpSum(lane < blockDim.x / 32 ? shared[lane] : 0.0f);
 }
 
-// Called by all threads of a block. Returns the maximum of all threads' values of an unsigned type
-// to every thread.
+// Called by all threads of a block. T is an unsigned type. Every thread gets the maximum of all
+// threads' values.
 template <typename T>
 __device__ __forceinline__ T BlockMax(T value, T* shared) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -196,8 +195,8 @@ __device__ __forceinline__ float PerTokenScale(uint32_t largest_bits) {
 }
 
 // For a launch of LaunchedRows(out, rows): called by all threads of the blocks of row `row`. Writes
-// zeros to the scales of packed rows that belong to no group. Returns whether the row is after the
-// last one, so that there is nothing else to do.
+// zeros to the scales of packed rows that belong to no group. Returns true if the row is after the
+// last one; the caller then has nothing else to do.
 __device__ __forceinline__ bool WritePadding(const device::RowsOut& out, int64_t row, int64_t rows,
                                              int64_t cols) {
   if (!IsPacked(out)) return false;

@@ -28,19 +28,19 @@ struct ExchangeState {
 };
 
 // all[r][places[i], begin .. begin + own_bytes) = own[i, :] for every rank r, or only for `root`.
-// Sizes are bytes. All ranks launch the same exchanges in the same order, with the same rows, root
-// and waits_first.
+// Sizes are bytes. All ranks launch the same exchanges in the same order, with the same root and
+// waits_first.
 //
 // A rank may store into the arrays as soon as it launches. With `waits_first`, every rank first
 // waits until all others have launched this exchange. This is needed unless every rank had finished
 // using its array before it launched the previous exchange.
 struct ExchangeColumnsArgs {
-  const void* own;        // [rows, own_bytes]
-  const int32_t* places;  // [rows]: rows of `all`; negative: not stored. null: 0, 1, ...
-  int64_t rows;       // number of rows of `own`; may differ between the ranks if there are places
-  int64_t own_bytes;  // width of this rank's columns
-  int64_t begin;      // where this rank's columns begin in a row of `all`
-  int64_t row_bytes;  // width of a row of `all`
+  const void* own;          // [rows, own_bytes]
+  const int32_t* places;    // [rows]: rows of `all`; negative: not stored. null: 0, 1, ...
+  int64_t rows;             // number of rows of `own`; the same in all ranks, except with `places`
+  int64_t own_bytes;        // width of this rank's columns
+  int64_t begin;            // where this rank's columns begin in a row of `all`
+  int64_t row_bytes;        // width of a row of `all`
   int32_t rank, num_ranks;  // num_ranks <= kMostExchanging
   int32_t root;             // the only rank that receives; -1: all do
   bool waits_first;

@@ -39,7 +39,8 @@ constexpr auto kDoorDrainPoll = std::chrono::milliseconds(20);
 constexpr auto kDoorUpkeep = std::chrono::milliseconds(1000);
 // The maximum time that a drained server waits for clients that read slowly.
 constexpr auto kDoorLastBytes = std::chrono::seconds(5);
-// In larger bodies, a worker looks for the name of the model.
+// Maximum bytes of a body that the I/O thread searches for the model's name. Workers search larger
+// bodies.
 constexpr size_t kSmallBody = size_t{64} << 10;
 constexpr std::string_view kModelsPath = "/v1/models";
 constexpr std::string_view kOneModelPath = "/v1/models/{model_id}";

@@ -111,7 +111,7 @@ __attribute__((noinline)) void ScoreGroup(const AttentionHeadsArgs& args, int ro
   }
 }
 
-// Adds the values of a group to result rows [row, row + kRows).
+// Adds a group's values, weighted by the scores, to result rows [row, row + kRows).
 template <typename Kv, bool kFetch, int kRows>
 __attribute__((noinline)) void AddGroup(const AttentionHeadsArgs& args, int row,
                                         const GroupPart& part) {

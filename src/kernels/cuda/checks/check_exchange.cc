@@ -70,9 +70,8 @@ void Launch(CaseMemory& memory, const ExchangeColumnsArgs& args) {
   if (memory.ok()) device::ExchangeColumnsOf(device.device().info().kind)(device.handle(), args);
 }
 
-// The ranks exchange one after another. The flags for which a rank waits are already raised. If
-// `moves`, the rows of a rank are written to other rows of the arrays, and every third row is not
-// stored.
+// Runs the ranks' kernels one after another; the flags that they wait for are set in advance.
+// `moves`: `places` reverses the order of the rows and drops every third row.
 void CheckExchange(CaseMemory& memory, Comparison& comparison, Ranks ranks, int root,
                    bool waits_first, bool moves) {
   ranks.Allocate(memory, kNext + 1);
@@ -120,7 +119,7 @@ void CheckExchange(CaseMemory& memory, Comparison& comparison, Ranks ranks, int 
   }
 }
 
-// The other ranks wait for the flags of a rank that has exited, until the host ends their wait.
+// A rank waits for the flags of a peer that has exited, until the host sets `stop`.
 void CheckStop(CaseMemory& memory, Comparison& comparison, bool waits_first) {
   Ranks ranks = {.widths = {16, 32, 16}, .rows = 70};
   ranks.Allocate(memory, kNumber);

@@ -195,8 +195,8 @@ void CheckExpandWeights(CaseMemory& memory, Comparison& comparison, const Weight
   }
 }
 
-// Rows that kernels write element by element, and rows that consist of whole vectors. The elements
-// after a row must not change.
+// Kernels write rows of the first shape element by element, and rows of the second shape as whole
+// vectors. They must not change the elements between n and stride.
 struct ResultShape {
   int64_t n, stride;
 };

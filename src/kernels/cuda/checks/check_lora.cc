@@ -398,7 +398,8 @@ class LoraCase {
   TestNumbers numbers_;
   int64_t width_ = 0, y_stride_ = 0, expert_numbers_ = 0;
   int max_rank_ = 0;
-  std::vector<int64_t> a_offsets_, b_offsets_;  // offsets in an expert's numbers
+  std::vector<int64_t> a_offsets_, b_offsets_;  // offsets of each module's A and B in values_[slot,
+                                                // expert]
   std::vector<device::LoraFactor> factors_;     // [slots, experts, modules]
   std::vector<float> values_;                   // [slots, experts, numbers]
   std::vector<int32_t> slots_, order_, chosen_, tokens_;

@@ -331,7 +331,7 @@ void CompareCache(const RopeCase& c, const std::vector<T>& got, const std::vecto
 
 template <typename T>
 void CheckRopeAppend(CaseMemory& memory, Comparison& comparison, const RopeCase& c, int64_t rows) {
-  // With steps of 7 between slots, no slot may occur twice.
+  // Row i uses slot (7 i + 3) % num_slots. Slots are distinct if num_slots is not a multiple of 7.
   int64_t num_slots = (rows + 5 + c.block_size - 1) / c.block_size * c.block_size;
   if (num_slots % 7 == 0) num_slots += c.block_size;
   const RopeSample sample = MakeSample(c, rows, num_slots);

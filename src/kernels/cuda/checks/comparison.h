@@ -31,7 +31,7 @@ class Comparison {
   void AddE4m3(uint8_t got, double expected, double error);
   // For outputs without rounding: codes, indices, bits.
   void AddEqual(int64_t got, int64_t expected);
-  // For all other outputs, in their own unit. Accepts an error of at most `error`.
+  // For all other outputs: passes if |got - expected| <= `error`.
   void AddWithin(double got, double expected, double error);
 
   // Describes the outputs that follow; first_failure() shows the description.

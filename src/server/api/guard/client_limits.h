@@ -40,7 +40,7 @@ class ClientLimits : public std::enable_shared_from_this<ClientLimits> {
  private:
   struct Bucket {
     double level = 0;
-    Clock::time_point time;  // time at which `level` was correct
+    Clock::time_point time;  // time of the last update of `level`
   };
   struct Client {
     uint64_t id = 0;

@@ -59,7 +59,7 @@ ApiResult<DecisionRequest> ReadDecisionRequest(const json::Value& body);
 std::vector<std::string> LabelsOf(const DecisionQuestion& question);
 std::vector<std::string> AliasesOf(const DecisionQuestion& question);
 
-// Returns the question's text for the model, which follows the state.
+// Returns the question's text in the prompt, where it follows DecisionRequest::state.
 std::string TextOf(const DecisionQuestion& question);
 
 }  // namespace sluice

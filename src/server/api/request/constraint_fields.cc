@@ -53,7 +53,7 @@ Read FromText(ConstraintKind kind, std::string text, std::string place,
   return RequestedConstraint{{kind, std::move(text)}, std::move(place), std::move(param)};
 }
 
-// Reads a schema that is given as an object or as its text.
+// Reads a JSON schema: an object, or a string that contains the object's JSON.
 Read FromSchemaOrText(const json::Value& value, std::string place) {
   if (value.is_object()) return FromSchema(value, false, std::move(place));
   if (!value.is_string()) return WrongType(place, "a JSON schema or its text", &value);

@@ -6,12 +6,12 @@
 // seconds, but no older ones. Calls wait for the disk and are made on worker threads.
 //
 // The file is accessible only to its owner, has a version, and is locked as long as the object
-// lives: a second server is refused. Checksums of the rows detect changes of their contents.
+// lives: a second server is refused. A checksum per row detects changed contents.
 //
 // The file is not trusted. Its schema must equal the text in this program; triggers and views do
-// not run, and SQLite checks every page before a row is read. The maximum number of steps of these
-// checks depends only on the size of the file. Someone who reads the file has the secret, and can
-// test guesses of API keys against the owners stored in it.
+// not run, and SQLite checks every page before a row is read. The file's size alone bounds the cost
+// of these checks. The file contains the HMAC secret and a hash of each owner's API key, so anyone
+// who can read it can test guesses of API keys.
 //
 // Thread safety: one call at a time.
 #pragma once

@@ -19,7 +19,7 @@ struct OutputItem {
   std::string call_id, name;  // only for kCall
   std::string space;          // namespace of the called function; "" if it has none
   std::string text;           // for kCall: its arguments
-  std::string logprobs;       // JSON of the list's elements
+  std::string logprobs;       // JSON of the elements of "logprobs", without brackets
   bool shows_logprobs = false;
   // Changes to "completed", or to "incomplete" if the item was cut off.
   std::string status = "in_progress";

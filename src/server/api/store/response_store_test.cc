@@ -69,7 +69,7 @@ TEST(ResponseStoreTest, OwnersHaveTheirShare) {
   EXPECT_LE(store.bytes(), 100000u);
   for (int i = 0; i < 10; ++i)
     EXPECT_NE(store.Find("few" + std::to_string(i), "few"), nullptr) << i;
-  // The last owner holds as much as the previous one, some of whose responses were removed.
+  // "many" lost responses to "more", and both owners end with equal shares.
   const auto bytes_of = [&](const std::string& owner) {
     uint64_t bytes = 0;
     for (int i = 0; i < 200; ++i) {
