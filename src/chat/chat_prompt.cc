@@ -132,7 +132,7 @@ Result<json::Value> NormalizeContent(const json::Value& content, ContentFormat f
 
 // The form in which a template receives the arguments of tool calls.
 enum class ArgumentForm {
-  kAsWritten,  // as an object, or as text if they are not the JSON of an object
+  kAsWritten,  // as an object, or as text if they are not a JSON object
   kObjects,    // always as an object, for templates that iterate over arguments
   kTexts       // always as text, for templates that concatenate it
 };
@@ -141,14 +141,13 @@ struct ReadCalls {
   ArgumentForm form = ArgumentForm::kAsWritten;
   size_t num_values = 0;  // number of JSON values in the arguments read so far
   bool has_calls = false;
-  // Whether the arguments of at least one call are not the JSON of an object.
+  // Whether the arguments of at least one call are not a JSON object.
   bool has_no_json = false;
   // Whether content that is a string is passed as a string, not as a list of parts.
   bool keeps_strings = false;
 };
 
-// Name of the member that contains arguments that are not the JSON of an object, so that nothing is
-// lost.
+// Name of the member that contains arguments that are not a JSON object, so that nothing is lost.
 constexpr std::string_view kWrittenArguments = "arguments";
 
 // Returns the arguments of one earlier call in the form that the template receives.

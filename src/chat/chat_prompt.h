@@ -36,9 +36,9 @@ json::Value SpecialTokens(const json::Value& tokenizer_config,
 
 // Converts messages to the form that templates expect. Contents become strings joined with "\n"
 // (kString) or lists of parts (kParts); null becomes empty. Arguments of tool calls become objects,
-// or text if they are not the JSON of an object. If a message has `reasoning` or
-// `reasoning_content`, both are set. kInvalidArgument names the message that is not an object,
-// lacks a role, or has a part of a type other than text or, with `image_text`, an image.
+// or text if they are not a JSON object. If a message has `reasoning` or `reasoning_content`, both
+// are set. kInvalidArgument names the message that is not an object, lacks a role, or has a part of
+// a type other than text or, with `image_text`, an image.
 Result<json::Value> NormalizeMessages(const json::Value& messages,
                                       ChatTemplate::ContentFormat format,
                                       const std::string& image_text = "");

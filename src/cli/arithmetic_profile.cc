@@ -44,7 +44,7 @@ json::Value ArithmeticProfile(const options::Settings& settings, const EngineInf
   for (const std::string_view name : kValueOptions) {
     if (settings.Given(name)) profile.Set(name, settings.TextOr(name));
   }
-  // Products of cuBLASLt and hipBLASLt may depend on the batch.
+  // With cuBLASLt and hipBLASLt, a row's result may depend on the size of the batch.
   if (!is_cpu) profile.Set("batch-invariant", settings.Flag("batch-invariant") ? "yes" : "no");
   return profile;
 }

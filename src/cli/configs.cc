@@ -368,7 +368,7 @@ Result<EngineConfig> MakeEngineConfig(const options::Settings& settings, const M
   config.exchanges_by_nccl = settings.Flag("disable-custom-all-reduce");
   config.tensor_parallel_size = static_cast<int>(*settings.Integer("tensor-parallel-size"));
   config.pipeline_parallel_size = static_cast<int>(*settings.Integer("pipeline-parallel-size"));
-  // If no sizes are given, all simulated devices share each layer.
+  // If no parallel size is given, each engine uses its simulated devices for tensor parallelism.
   if (config.simulation.is_given() && !settings.Given("tensor-parallel-size") &&
       !settings.Given("pipeline-parallel-size")) {
     const int engines = std::max(1, EnginesOf(settings).count);
@@ -473,7 +473,7 @@ void AddLimits(const options::Settings& settings, ServerConfig& config) {
   config.max_bad_words = static_cast<int>(*settings.Integer("max-num-bad-words"));
 }
 
-// Checks the keys of --weight-transfer-config about uploads of tensors.
+// Checks the keys of --weight-transfer-config that concern uploads of tensors.
 Status CheckUploads(const json::Value& object, std::string_view backend) {
   const auto refuse = [](std::string_view what) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("--weight-transfer-config: {}", what),

@@ -151,7 +151,7 @@ std::vector<int> MissingNodes(const NodeSettings& node, const std::map<int, Node
 Result<std::string> AddressOfFirst(const NodeSettings& node) {
   if (!node.first.empty()) {
     auto address = AddressOfHost(node.first);
-    // A pod's name becomes known only some time after the pod starts.
+    // A pod's host name cannot be resolved until some time after the pod starts.
     while (!address && LaunchClock::now() < node.deadline) {
       std::this_thread::sleep_for(kTimeBetweenTries);
       address = AddressOfHost(node.first);

@@ -64,7 +64,7 @@ void SetMpiEnvironment(bool several_machines, const std::string& network) {
       {"OMPI_MCA_btl", several_machines ? "self,vader,tcp" : "self,vader"},
       // Uses shared memory without system calls that containers forbid.
       {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
-      // After a rank has ended, mpirun kills the others after 4 seconds, in which rank 0 notifies
+      // mpirun kills the other ranks 4 seconds after a rank has ended. Meanwhile, rank 0 notifies
       // its clients.
       {"OMPI_MCA_odls_base_sigkill_timeout", "4"},
       {"OMPI_MCA_orte_execute_quiet", "1"},

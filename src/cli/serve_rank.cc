@@ -10,8 +10,8 @@
 namespace sluice::cli {
 namespace {
 
-// Rank 0 reports errors that occur on all ranks, as it would without ranks. The other ranks wait
-// this long before they report the same error.
+// Rank 0 reports an error that occurs on all ranks. The other ranks wait this long before they
+// report it, so that rank 0 is first.
 constexpr std::chrono::seconds kTimeForFirst(1);
 
 Status ComputeAsRank(const options::Settings& settings, RankProcess& process,

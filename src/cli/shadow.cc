@@ -90,7 +90,7 @@ Status MakeReportFolder(const std::filesystem::path& folder) {
   return {};
 }
 
-// The shutdown after the first signal: waits for requests in progress and waiting comparisons.
+// The shutdown after the first signal: waits for requests in progress and queued comparisons.
 class Ending {
  public:
   void Begin() {
@@ -140,7 +140,7 @@ class Workers {
   std::vector<std::thread> threads_;
 };
 
-// Writes reports until the shutdown begins; then waits for requests in progress and waiting
+// Writes reports until the shutdown begins; then waits for requests in progress and queued
 // comparisons.
 Status Watch(const options::Settings& settings, Ending& ending, shadow::Relay& relay,
              shadow::ExchangeQueue& queue, const Workers& workers,
@@ -266,7 +266,7 @@ Result<int> RunShadow(const options::Settings& settings) {
   {
     const Workers workers(queue, comparer, *settings.Integer("shadow-workers"));
     RETURN_IF_ERROR(Watch(settings, ending, *relay, queue, workers, findings));
-    // Exchanges that are still waiting are not compared.
+    // Exchanges that are still queued are not compared.
     for (size_t left = queue.Clear(); left > 0; --left) findings.Dropped();
   }
   RETURN_IF_ERROR(WriteReports(settings.TextOr("shadow-report"), findings));

@@ -76,7 +76,7 @@ const ConstraintEngine& Engine() {
   return *engine;
 }
 
-// A schema with that many properties. `first`: the number in the name of the first property.
+// A schema with `num_properties` properties. `first`: the number in the name of the first property.
 std::string SchemaOf(int num_properties, int first = 0) {
   const char* const kinds[] = {
       R"({"type":"string"})", R"({"type":"integer","minimum":0,"maximum":150})",

@@ -100,8 +100,8 @@ SchemaPieces SchemaRewriter::Flatten(const SchemaPieces& pieces) {
     if (const Value* ref = piece.schema->Find("$ref"); IsLocalReference(ref)) {
       const std::string& pointer = ref->as_string();
       const Value* const target = ResolvePointer(root_, pointer);
-      // A $ref that leads back to its own schema constrains nothing, although it looks like a
-      // constraint, so it is noted.
+      // A $ref that leads back to its own schema constrains nothing, so it is reported as not
+      // enforced.
       if (LeadsTo(*target, *piece.schema)) Note("$ref", piece.place);
       flat = Together(std::move(flat), {{target, pointer}});
     } else if (ref != nullptr) {

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// Whether every missing file is one that some models lack.
+// Whether no file is missing, or only one that not every model has.
 bool IsEnough(const std::vector<std::string>& missing) {
   return missing.empty() || (missing.size() == 1 && (missing[0] == "tokenizer.json" ||
                                                      missing[0] == "generation_config.json"));

@@ -20,8 +20,8 @@ namespace {
 constexpr long kReceiveBytes = 512 * 1024;
 constexpr size_t kMaxHeaders = 200;
 
-// Looks for the trusted certificate authorities in the systems' usual places, because libcurl may
-// have been built for another system.
+// Looks for the trusted certificate authorities in the usual places of Linux distributions, because
+// libcurl may have been built for another distribution.
 std::string SystemCertificates() {
   constexpr std::array<const char*, 4> kPlaces = {"/etc/ssl/certs/ca-certificates.crt",
                                                   "/etc/pki/tls/certs/ca-bundle.crt",

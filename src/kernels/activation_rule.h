@@ -16,7 +16,7 @@ enum class ActivationKind {
 
 struct ActivationRule {
   ActivationKind kind = ActivationKind::kSilu;
-  // If not 0, f's result is clamped to at most `limit`, and the factor that it multiplies to
+  // If not 0, f's result is clamped to at most `limit`, and the other factor of a gated product to
   // [-limit, limit]. If `limits_input`, z is clamped to at most `limit` instead of f's result.
   float limit = 0;
   bool limits_input = false;

@@ -39,7 +39,7 @@ float OwnScore(RouterScore score, float logit) {
   return score == RouterScore::kSqrtSoftplus ? SqrtSoftplus(logit) : Sigmoid(logit);
 }
 
-// Computes the weights of chosen experts, for scores that depend on no other logit.
+// Computes the weights of chosen experts, for kSigmoid and kSqrtSoftplus.
 void WeighRow(const float* logits, int64_t top_k, const RouterRule& rule, const int32_t* chosen,
               float* weights) {
   for (int64_t i = 0; i < top_k; ++i) weights[i] = OwnScore(rule.score, logits[chosen[i]]);

@@ -189,8 +189,9 @@ TEST_P(LinearFormatsTest, RaggedAndTransposedMatricesAreExact) {
   }
 }
 
-// Sums of K rounded additions of exact products differ from the exact sum by at most K * 2^-24 *
-// sum |x w|; each rounding of a product or by a scale adds one unit.
+// A sum of K exact products, with rounded additions, differs from the exact sum by at most K *
+// 2^-24 * sum |x w|. Rounding the products, or the result of a scaling, raises the factor K by 1
+// each.
 TEST_P(LinearFormatsTest, AgreesWithExactSums) {
   Random random(5);
   ThreadPool pool(2);

@@ -89,8 +89,8 @@ void LinearProducts::ReserveOrdered(int64_t max_rows, int64_t cols) {
 }
 
 void LinearProducts::OrderInputs(const PackedMatrix& w, LinearArgs& args, int64_t rows) {
-  // Has room for all rows, so that the memory does not move while collected products still read
-  // from it.
+  // Reserves room for all rows, so that the memory does not move while collected products still
+  // read from it.
   std::byte* ordered = OrderedScratch(OrderedBytesAtMost(rows_, cols_)) +
                        ordered_rows_ * cols_ * static_cast<int64_t>(sizeof(float));
   const std::span<const int32_t> order = w.input_order.As<int32_t>();

@@ -35,7 +35,7 @@ struct StreamParameters {
 
 // Writes the weighted sums of the streams [rows, count, width] to out [rows, width], and the
 // weights of the result and of the mix to mixes [rows, count * (1 + count)]. mixes: null if the
-// parameters are of the sum only. A row's bits do not depend on the others.
+// parameters are only those of the sum. A row's result does not depend on other rows.
 void CollapseStreams(ThreadPool& pool, const StreamRule& rule, const StreamParameters& parameters,
                      const float* streams, int64_t rows, float* mixes, float* out);
 

@@ -72,7 +72,7 @@ std::string Said(const json::Value& message) {
 struct Assembled {
   json::Value message{JsonObject{{"role", "assistant"}, {"content", nullptr}}};
   std::string finish;    // includes the stop reason
-  std::string logprobs;  // JSON of the list's elements
+  std::string logprobs;  // JSON of the elements of "logprobs", without brackets
   std::string usage;
 };
 

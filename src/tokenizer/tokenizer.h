@@ -47,7 +47,8 @@ class Tokenizer {
   // length of the longest piece from the pre-tokenizer.
   //
   // EncodeBudget also limits the cost of a hostile file's patterns and look-ups. If a text exceeds
-  // the limit, its rest is not matched, and a warning is logged.
+  // the limit, patterns and tokens are not matched in the rest of the text, and a warning is
+  // logged.
   std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens) const;
   // Like Encode, for untrusted text: kInvalidArgument if it exceeds the limit. `stop`, if not null,
   // is called periodically; once it returns true, the result is kCancelled.

@@ -15,7 +15,7 @@ namespace {
 // The score of an unknown character is the lowest score of any token minus this penalty.
 constexpr double kUnknownPenalty = 10;
 
-// The best segmentation that ends at a position of the text.
+// The best segmentation of the text up to a position.
 struct Node {
   double score = 0;
   int64_t begin = -1;  // start of its last token; -1 if no segmentation is known

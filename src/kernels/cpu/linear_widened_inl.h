@@ -25,8 +25,8 @@ constexpr int kWidenedTiles = 2;
 // for each tile.
 constexpr int64_t kWidenedRows = 16;
 
-// An order: how a sum adds the two products of a pair of inputs, and how the processor rounds while
-// a `Control` object exists, during the multiply-adds. Ascending: first input first, with the
+// An order class states which product of a pair of inputs is added first. Its `Control` object sets
+// the processor's rounding mode during the multiply-adds. Ascending: first input first, with the
 // thread's usual rounding.
 struct Ascending {
   static constexpr bool kSecondFirst = false;

@@ -45,9 +45,9 @@ struct RowsOut {
   float* scales = nullptr;  // [rows]; written only for kF8E4M3 and kNvF4
   RowScale row_scale = RowScale::kStatic;
   float static_scale = 1;
-  // A second output of rms_norm, silu_mul and convert_rows for kNvF4: the same rows, packed bit for
-  // bit as by pack_nvf4; aligned as in PackNvF4Args. Null: not written. REQUIRES: null for other
-  // kernels.
+  // A second output of rms_norm, silu_mul and convert_rows for kNvF4: the same rows in packed form,
+  // bit-identical to the output of pack_nvf4; aligned as in PackNvF4Args. Null: not written.
+  // REQUIRES: null for other kernels.
   uint8_t* codes = nullptr;
   uint8_t* group_scales = nullptr;
 };

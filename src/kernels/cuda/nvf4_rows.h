@@ -56,7 +56,8 @@ __device__ __forceinline__ uint32_t E2m1Code(float value) {
 }
 
 // Returns which of the two smallest scales make all values E2M1 numbers: bit 0 for the smallest,
-// bit 1 for twice as much. The bits of a group are the AND of the bits of its halves.
+// bit 1 for the second smallest, which is twice as large. The bits of a group are the AND of the
+// bits of its halves.
 __device__ __forceinline__ uint32_t FittingNvF4Scales(const float (&values)[kHalfGroup]) {
   uint32_t fitting = 0;
   SLUICE_UNROLL

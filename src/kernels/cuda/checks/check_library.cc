@@ -150,7 +150,7 @@ void ModelProduct::Run(DeviceLinear& products, Comparison& comparison) {
   y_->Read();
   const device::DeviceLinearCounts& after = products.counts();
   LinearWay way = products.Choose(args_);
-  // The replacement of the requested way, if the library refused that way.
+  // The way that was used instead, if the library refused the requested one.
   if (after.own > before.own) way = LinearWay::kOwn;
   if (case_.format.nvf4_inputs && after.library > before.library && after.nvf4 == before.nvf4)
     way = LinearWay::kExpanded;
@@ -245,7 +245,7 @@ void CheckLibraryProducts(CheckRun& run, const device::DeviceLinearOptions& opti
 }
 
 void CheckLibrary(CheckRun& run) {
-  // Also allows fast sums, whose error bound is added to that of other sums.
+  // Also allows fast sums: adds their error bound to the bound of other sums.
   CheckLibraryProducts(run, {.fast_accumulation = true});
 }
 

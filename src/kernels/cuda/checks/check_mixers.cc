@@ -271,7 +271,8 @@ class Recurrence {
       for (int head = 0; head < shape_.heads; ++head) CompareHead(got, slice, head, comparison);
     }
   }
-  // Compares the rows of one slice, which are computed in pieces, in the slice's own slot.
+  // Computes the rows of one slice in pieces, with the slice's own state. Results and final state
+  // must be bit-identical to those of the whole slice in `got`.
   void ComparePieces(CaseMemory& memory, const Result& got, size_t index,
                      const std::vector<int32_t>& pieces, Comparison& comparison) const {
     const StateSlice& slice = whole_.slices[index];

@@ -84,8 +84,8 @@ struct RopeModel {
   bool norms_before = false, norms_after = false;
   bool temperature = false;
   int temperature_first = 1;
-  // `turned_parts`: the part of a head that RoPE rotates, in 16ths. `norms_together`: whether the
-  // norm covers all heads together, of which this rank has only some.
+  // `turned_parts`: the part of a head that RoPE rotates, in 16ths. `norms_together`: whether one
+  // norm covers the heads of all ranks; this rank has only some of these heads.
   int turned_parts = 16;
   bool norms_together = false;
   device::RowKv kv = device::RowKv::kBoth;
@@ -283,7 +283,7 @@ RopeSample MakeSample(const RopeCase& c, int64_t rows, int64_t num_slots) {
   const std::vector<float> frequencies = Frequencies(c.rotary_dim());
   for (int64_t row = 0; row < rows; ++row) {
     sample.positions.push_back(static_cast<int32_t>(numbers.Integer(0, 40000)));
-    // The last position before the first step of the temperature, for positions counted from 1.
+    // The temperature's first step applies to this position only if positions are counted from 1.
     if (row == 0) sample.positions.back() = static_cast<int32_t>(kFloor) - 1;
     // Shuffled, distinct slots.
     sample.slots.push_back((row * 7 + 3) % num_slots);

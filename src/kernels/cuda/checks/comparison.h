@@ -40,8 +40,9 @@ class Comparison {
   bool passed() const { return failed_ == 0 && count_ > 0; }
   int64_t count() const { return count_; }
   int64_t failed() const { return failed_; }
-  // Return, for the output that is closest to its bound or farthest beyond it, the bound and the
-  // least error before the last rounding that explains the output.
+  // Describe the output that is closest to its bound or farthest beyond it. worst_error() returns
+  // the least error before the last rounding that explains this output; worst_bound() returns its
+  // bound.
   double worst_error() const { return worst_error_; }
   double worst_bound() const { return worst_bound_; }
   // Returns, for example, "fp8 static: number 17: got 3.5, expected 3.25"; "" if all outputs were

@@ -39,8 +39,8 @@ ApiResult<int64_t> PriorityOf(const HttpRequest& request, const SamplingFields& 
 // has that index.
 ApiResult<std::optional<int>> EngineOf(const HttpRequest& request, const EngineInfo& info);
 
-// Adds a prompt and the parts of it that the answer repeats, except its tokens. 400 if the prompt
-// leaves no room for the requested number of tokens.
+// Adds a prompt. `shown`: the parts of the prompt that the answer repeats; StartAnswer fills in its
+// tokens. 400 if the prompt leaves no room for the requested number of tokens.
 ApiStatus AddPrompt(AnswerPlan& plan, const SamplingFields& fields, Prompt prompt,
                     AnswerOptions::Prompt shown);
 

@@ -59,7 +59,7 @@ std::vector<int64_t> PromptOffsets(const Tokenizer& tokenizer, std::span<const i
     // A tokenizer may put a blank before the first word.
     if (!rest.starts_with(text) && text.starts_with(' ')) text.remove_prefix(1);
     if (!rest.starts_with(text) && tokenizer.IsSpecial(token)) continue;
-    // If normalization changed the text, the same number of characters is assumed.
+    // Normalization may have changed the text; assumes that it kept the number of characters.
     const std::string_view taken = TrimToCharacters(rest, CountCharacters(text));
     offset += static_cast<int64_t>(CountCharacters(taken));
     rest.remove_prefix(taken.size());

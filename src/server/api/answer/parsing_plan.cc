@@ -158,7 +158,7 @@ ApiStatus PlanParsing(const ToolFields& tools, const ConversationFields& convers
   if (!may_call && parsing.tools != nullptr && parsing.tools->channels == nullptr)
     parsing.tools = nullptr;
   if (parsing.tools == nullptr && parsing.reasoning == nullptr) return {};
-  // Arguments in the request take precedence over the command line's arguments.
+  // Template arguments in the request take precedence over those on the command line.
   for (const json::Value* kwargs :
        {&model.default_template_kwargs, &conversation.chat_template_kwargs}) {
     if (const auto thinking = ThinkingSwitch(*kwargs)) parsing.thinking = thinking;

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Reads a request of these members plus its model and max_tokens.
+// Reads a request that consists of a model, max_tokens and these members.
 ApiResult<json::Value> Read(std::string_view members,
                             MessagesEndpoint endpoint = MessagesEndpoint::kMessages,
                             const ServerConfig& config = {}) {

@@ -27,7 +27,7 @@ struct ChatRequest {
 ApiResult<ChatRequest> ReadChatRequest(const json::Value& body, const ServerConfig& config,
                                        bool model_takes_tools);
 
-// Passes the reasoning effort to the template. Arguments in the request take precedence.
+// Passes the reasoning effort to the template. Template arguments in the request take precedence.
 void AddReasoningArguments(std::string effort, const ServerConfig& config, json::Value& kwargs);
 
 // Several conversations, each of which gets its own answer. All other fields apply to each.

@@ -50,7 +50,7 @@ inline constexpr size_t kMostDecisionQuestions = 400;
 inline constexpr size_t kMostChoices = 26;
 inline constexpr size_t kMostLevels = 10;
 
-// 400 names the question and its fault.
+// Errors: 400, which names the question and the reason.
 ApiResult<DecisionRequest> ReadSystemOneRequest(const json::Value& body);
 ApiResult<DecisionRequest> ReadDecisionRequest(const json::Value& body);
 

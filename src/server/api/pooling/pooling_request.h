@@ -28,7 +28,7 @@ struct PoolingFields {
 
 PoolingFields ReadPoolingFields(FieldReader& reader);
 
-// 400 if the model generates text, pools for another purpose than `task`, or does not support the
+// 400 if the model generates text, has a pooling task other than `task`, or does not support the
 // requested dimensions; 404 for a model that is not served. The error names the path of `call`.
 ApiStatus CheckPooling(const RouteCall& call, const PoolingFields& fields,
                        std::optional<ModelTask> task);

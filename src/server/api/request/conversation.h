@@ -22,8 +22,8 @@ struct ConversationFields {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   bool add_special_tokens = false;
-  // The name of a field in the request that would change how images are read, which only options
-  // may do; "": none.
+  // Name of a request field that would change how images are read; "": none. A request with images
+  // may not have this field, because only options may change that.
   std::string image_settings;
   // Whether parts have a member kPlaceOfPart, which states the part's place in the original request
   // of another API.

@@ -29,7 +29,7 @@ ApiStatus CheckRepetition(const RepetitionRule& rule) {
       kMaxPattern, kMaxPattern));
 }
 
-// Refuses options that beam search cannot respect.
+// Refuses options that beam search does not support.
 ApiStatus CheckBeamSearch(const SamplingFields& fields) {
   if (fields.n > kMaxBeams) {
     return BadParameter(
