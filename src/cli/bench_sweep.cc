@@ -15,7 +15,7 @@
 namespace sluice::cli {
 namespace {
 
-// Returns the words of a list, which may also be separated by commas.
+// Returns the items of a list, which may be separate arguments or separated by commas.
 std::vector<std::string> Steps(const options::Settings& settings, std::string_view name) {
   std::vector<std::string> steps;
   for (const std::string& word : settings.List(name)) {

@@ -63,7 +63,7 @@ Status CheckEffortMap(const Settings& settings) {
 }
 
 Status CheckModel(const Settings& settings) {
-  // With --url, two words are allowed: a text, and the model's name on the server.
+  // With --url, two positional arguments are allowed: a text, and the model's name on the server.
   if (settings.dialect() != options::Dialect::kSluice || settings.positionals().empty() ||
       !settings.Given("model") || settings.Given("url")) {
     return {};

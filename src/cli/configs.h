@@ -28,14 +28,14 @@ struct DownloadHooks {
   std::function<void(const FetchProgress&)> on_progress = nullptr;
 };
 
-// Finds the model that the first positional word or --model names. Downloads missing files of a
+// Finds the model that the first positional argument or --model names. Downloads missing files of a
 // model id, with progress. kInvalidArgument if there is no model; otherwise errors as in
 // FetchModel.
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings,
                                            const DownloadHooks& hooks = {});
 // Like the function above, for commands that need only `part` of the model.
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, ModelPart part);
-// Like the function above, for the model called `name`; ignores the positional words.
+// Like the function above, for the model called `name`; ignores the positional arguments.
 Result<ModelArgument> ResolveModelArgument(const options::Settings& settings, std::string name,
                                            const DownloadHooks& hooks = {});
 // Returns the folder of the model called `name`. Downloads only `part`.

@@ -28,7 +28,7 @@ namespace {
 constexpr std::chrono::seconds kTimeToEndRanks(75);
 constexpr int kKilled = 128;  // a larger exit code is 128 + a signal
 
-// Returns the words of this process's command line.
+// Returns the arguments of this process's command line.
 std::vector<std::string> OwnCommand() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;

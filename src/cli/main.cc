@@ -70,8 +70,8 @@ void LogWithoutEffect(const options::Settings& settings) {
     LOG_INFO("options", "{}: no effect: {}", fmt::join(what, ", "), reason);
 }
 
-// Lists options that were given as abbreviations. If there are unexpected words, the user may have
-// meant one of them as the value of a different option.
+// Lists options that were given as abbreviations. If there are unexpected arguments, the user may
+// have meant one of them as the value of a different option.
 std::string AbbreviationsIn(const options::Settings& settings, const Command& command) {
   const options::Names names(command.bit, settings.dialect());
   std::string text;

@@ -36,7 +36,7 @@ bool IsSecretVariable(const std::string& name) {
 
 Result<std::vector<std::string>> WithoutSecrets(const std::vector<std::string>& command,
                                                 const options::Settings& settings) {
-  // The subcommand is parsed like a positional word.
+  // The subcommand is parsed like a positional argument.
   const std::vector<std::string> words(command.begin() + 1, command.end());
   ASSIGN_OR_RETURN(const options::CommandLine line,
                    options::ReadCommandLine(words, options::kServe, settings.dialect()));

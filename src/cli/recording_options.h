@@ -36,7 +36,7 @@ Result<std::shared_ptr<const ReceiptIssuer>> ReceiptIssuerOf(const options::Sett
                                                              const std::string& digest,
                                                              const EngineInfo& info);
 
-// Returns the options that determine what the engine computes, as words of a command line. No other
+// Returns the options that determine what the engine computes, as command-line arguments. No other
 // option is recorded, because it may contain keys.
 std::vector<std::string> EngineWords(const options::Settings& settings);
 

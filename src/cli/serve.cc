@@ -195,8 +195,8 @@ ServerConfig ServerConfigOf(const options::Settings& settings) {
 
 // The server of this process, which computes with all ranks or is rank 0 of several processes.
 //
-// Thread safety: Run by one thread, which alone creates and destroys serving_. Signals, messages
-// from the launcher and failures of ranks arrive on other threads.
+// Thread safety: Run by one thread; only this thread creates and destroys serving_. Signals,
+// messages from the launcher and failures of ranks arrive on other threads.
 class ServeRun {
  public:
   using Time = std::chrono::steady_clock::time_point;

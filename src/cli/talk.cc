@@ -52,8 +52,8 @@ std::string Joined(const std::vector<std::string>& words, size_t first) {
 
 }  // namespace
 
-// Reads the positional words. With --url: an optional model name, and a text; otherwise: a model
-// and a text.
+// Reads the positional arguments. With --url: an optional model name, and a text; otherwise: a
+// model and a text.
 Status Talk::ReadWords(const options::Settings& settings) {
   const std::vector<std::string>& words = settings.positionals();
   const auto quick = settings.Text("quick");

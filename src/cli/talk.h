@@ -30,7 +30,7 @@ class Talk {
   const OpenAiClient& client() const { return *client_; }
   // The address of the server.
   const Url& url() const { return url_; }
-  // The single text to send: --quick, or the words after the model; nullopt for a conversation.
+  // The single text to send: --quick, or the arguments after the model; nullopt for a conversation.
   const std::optional<std::string>& question() const { return question_; }
   AnswerSettings& settings() { return settings_; }
   InterruptDescriptor& interrupt() { return interrupt_; }

@@ -20,7 +20,7 @@ class Retries {
   explicit Retries(std::string what) : what_(std::move(what)) {}
 
   // Waits before another attempt; returns false if there were too many. Respects the wait that the
-  // hub asks for, within limits.
+  // hub requests, within limits.
   bool Again(std::string_view problem, std::optional<int64_t> retry_after_seconds = std::nullopt);
   // Call on progress, so that earlier failures no longer count. If `at_once`, the next attempt
   // follows without a wait.
@@ -42,7 +42,7 @@ struct RemoteFile {
 
 // Whether a retry may succeed after this status (408, 429, 5xx).
 bool MayChange(int status);
-// Returns the wait that the hub asks for: Retry-After, or the end of RateLimit's window.
+// Returns the wait that the hub requests: Retry-After, or the end of RateLimit's window.
 std::optional<int64_t> WaitOf(const HttpOutcome& outcome);
 // Describes the failure in one line: "the connection broke: ...", "status 503 (text/html)".
 std::string ProblemOf(const HttpOutcome& outcome);

@@ -56,7 +56,7 @@ struct Piece {
 
 struct Failure {
   std::string problem;
-  std::optional<int64_t> wait = std::nullopt;  // the delay in seconds that the server asks for
+  std::optional<int64_t> wait = std::nullopt;  // the delay in seconds that the server requests
   bool slow = false;                           // whether the sender was below the minimum speed
   bool certain = false;                        // whether a retry would also fail
   bool refused = false;                        // whether the URL is invalid or has expired

@@ -1,4 +1,4 @@
-// Fuzz target: parses arbitrary words, one per line, as a command line of each dialect.
+// Fuzz target: parses arbitrary arguments, one per line, as a command line of each dialect.
 #include "base/fuzz_input.h"
 #include "options/option.h"
 #include "options/sources.h"

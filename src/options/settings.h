@@ -43,7 +43,7 @@ class Settings {
   explicit Settings(const std::vector<Assignment>& assignments,
                     std::vector<std::string> positionals = {}, Dialect dialect = Dialect::kSluice);
 
-  // Positional words, in the order of the command line.
+  // Positional arguments, in the order of the command line.
   const std::vector<std::string>& positionals() const { return positionals_; }
 
   // The dialect whose defaults apply.

@@ -17,17 +17,17 @@ struct CommandLine {
   std::vector<Assignment> assignments;
   std::vector<std::string> positionals;
   std::vector<Note> notes;
-  // Returns the indices of the words that are flags or values of secret options.
+  // Returns the indices of the arguments that are flags or values of secret options.
   std::vector<size_t> secrets;
   // Set by --help or -h: "" for all options; with --help=WORD, the WORD.
   std::optional<std::string> help;
 };
 
-// Parses the words after the subcommand by the rules of vLLM's parser:
+// Parses the arguments after the subcommand by the rules of vLLM's parser:
 // - Dashes and underscores in names are the same.
 // - --option value and --option=value; --x, --no-x and --x=false for flags; unambiguous prefixes of
 //   names.
-// - The words up to the next option belong to a list. If an option is repeated, its last value
+// - The arguments up to the next option belong to a list. If an option is repeated, its last value
 //   counts, with a note; lists are joined.
 // - --json-option.key value sets one key, and all such keys together replace the value given for
 //   the whole option. --json-option.list+ value appends.
@@ -53,8 +53,8 @@ Result<std::vector<Assignment>> ReadEnvironment(
 Result<std::vector<Assignment>> ReadYaml(const std::filesystem::path& file, Commands commands,
                                          Dialect dialect);
 
-// Read a YAML file of trtllm-serve, and the key=value words of its --set. Their keys may be nested,
-// and override flags (DialectTable::yaml_keys). Errors name unknown keys with their path.
+// Read a YAML file of trtllm-serve, and the key=value arguments of its --set. Their keys may be
+// nested, and override flags (DialectTable::yaml_keys). Errors name unknown keys with their path.
 Result<Found> ReadTrtllmYaml(const std::filesystem::path& file);
 Result<Found> ReadTrtllmKeys(const std::vector<std::string>& words);
 

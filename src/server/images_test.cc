@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using Object = json::Value::Object;
 
-// The test model's token that stands for a part of an image.
+// The test model's token that represents a part of an image.
 constexpr int32_t kImageToken = 511;
 constexpr std::string_view kImageTokenText = "<|finetune_right_pad_id|>";
 

@@ -78,9 +78,9 @@ class Metrics {
   // as a JSON array. [] unless --enable_iter_perf_stats or its YAML key is set.
   std::string TakeIterations();
 
-  // Returns log lines about the interval since the last call, in vLLM's words: one for each engine,
-  // or one for all with --aggregate-engine-logging; none if nothing happened. With --profile-ops, a
-  // line for each operator follows. Called by one thread at a time.
+  // Returns log lines about the interval since the last call, in vLLM's wording: one for each
+  // engine, or one for all with --aggregate-engine-logging; none if nothing happened. With
+  // --profile-ops, a line for each operator follows. Called by one thread at a time.
   std::vector<std::string> ThroughputLines();
 
  private:

@@ -1,4 +1,4 @@
-// The dispatcher without sockets: the state that a client observes when it has its answer.
+// Tests the dispatcher without sockets: the server's state when a client has received its answer.
 #include "server/api/dispatcher.h"
 
 #include <future>

@@ -18,7 +18,7 @@ struct PlacedModel {
   int64_t last_used = 0;   // time of any clock; the smallest is unloaded first
 };
 
-// A model that a request asks for.
+// A model that a request needs.
 struct WantedModel {
   int model = 0;
   int64_t bytes = 0;
@@ -40,8 +40,8 @@ struct Placement {
 // Decides how to make room for a model. Pinned models are never unloaded, and no model is unloaded
 // without need. Idle models are unloaded before busy ones; within each group, models with a lower
 // priority are first, then the least recently used. If the idle ones are not enough, busy models
-// are closed to requests, if they had a turn and their priority is not higher than the priority of
-// the model to load.
+// are closed to requests, if they had a turn and their priority does not exceed that of the model
+// to load.
 Placement Place(int64_t budget_bytes, const std::vector<PlacedModel>& placed,
                 const WantedModel& wanted);
 

@@ -334,9 +334,10 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (!closed_) ArmRead();
   }
 
-  // The client sends no more. It may still be reading, or it may have closed the connection: both
-  // look the same until something is sent. Its requests are answered; then the connection ends. It
-  // ends sooner if the client's system replies with an error, as it does for a closed connection.
+  // The client sends no more data. It may still be reading, or it may have closed the connection:
+  // both look the same until something is sent. Its requests are answered; then the connection
+  // ends. It ends sooner if the client's system replies with an error, as it does for a closed
+  // connection.
   void OnEof() {
     saw_eof_ = true;
     if (state_ != State::kBusy) return Close();

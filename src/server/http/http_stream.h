@@ -50,7 +50,7 @@ class HttpStream {
   // Returns the reason why the last call failed, for the log.
   std::string reason() const;
 
-  // Reads at least one byte, or sets an error: eof if the client sends no more.
+  // Reads at least one byte, or sets an error: eof if the client sends no more data.
   size_t Read(char* data, size_t size, error_code& error);
   size_t Write(std::string_view bytes, error_code& error);
   // Tells the client that no more data follows.

@@ -20,7 +20,7 @@ namespace {
 // Maximum number of characters of a list in the log.
 constexpr size_t kMaxLoggedList = 1000;
 
-// Logs the request in vLLM's words. `prompt` is truncated to --max-log-len. Without log_requests,
+// Logs the request in vLLM's wording. `prompt` is truncated to --max-log-len. Without log_requests,
 // logs at level debug and without the text.
 void LogRequest(const ServerConfig& config, const GenerationRequest& generation,
                 const SamplingParams& params, std::string_view prompt) {

@@ -14,7 +14,7 @@ namespace sluice {
 // the request with an error if the adapter was removed or cannot be read. Does nothing after the
 // request or the adapter's use was destroyed. `engine`: owner of the adapter, which must outlive
 // the request. `has_waited`: whether the call was delayed. It becomes Request::was_accepted, so
-// that a drain that began meanwhile also finishes requests that waited for an adapter.
+// that a drain that has begun also finishes requests that waited for an adapter.
 void StartWithAdapter(Engine& engine, const std::shared_ptr<const AdapterUse>& adapter,
                       WorkerPool& pool, std::weak_ptr<AbortableRequest> request,
                       std::function<void(bool has_waited)> start);

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// Removes what std::from_chars does not accept. Returns "" if a '_' or sign is in a wrong place.
+// Removes what std::from_chars does not accept. Returns "" if a '_' or sign is misplaced.
 std::string Plain(std::string_view text) {
   text = AsciiTrim(text, " \t\n\r\v\f");
   if (text.starts_with('+')) {

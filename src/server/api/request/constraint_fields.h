@@ -15,7 +15,8 @@ namespace sluice {
 
 struct RequestedConstraint {
   ConstraintSpec spec;
-  std::string place;                 // place of the constraint in the request, for error messages
+  std::string place;                 // location of the constraint in the request, for error
+                                     // messages
   std::optional<std::string> param;  // the `param` of errors about the constraint
 };
 

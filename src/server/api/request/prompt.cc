@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// Number of tokens to keep. A negative truncate_prompt_tokens stands for the context length.
+// Number of tokens to keep. A negative truncate_prompt_tokens means the context length.
 int64_t TruncatedLength(const SamplingFields& fields, const ModelContext& model) {
   return *fields.truncate_prompt_tokens < 0 ? model.max_model_len : *fields.truncate_prompt_tokens;
 }

@@ -153,8 +153,8 @@ void CheckItem(FieldReader& reader, const json::Value& item, const std::string& 
   }
 }
 
-// Converts parts to parts of a chat message. Adds to each image its place in the request, for error
-// messages. Gives files the name of a type that is refused later.
+// Converts parts to parts of a chat message. Adds to each image its location in the request, for
+// error messages. Gives files the name of a type that is refused later.
 json::Value ChatContent(const json::Value& content, const std::string& place) {
   if (!content.is_array()) return content;
   json::Value::Array parts;

@@ -98,7 +98,7 @@ ApiStatus Decide(const RouteCall& call, DecisionRequest request) {
   fields.request_id = request.request_id;
   fields.cache_salt = request.cache_salt;
   API_ASSIGN_OR_RETURN(AnswerPlan plan, PlanAnswer(call, "decision-", fields));
-  // Overrides --logprobs-mode, which may ask for logits.
+  // Overrides --logprobs-mode, which may request logits.
   plan.sampling.logprobs_mode = LogprobsMode::kRawLogprobs;
   ConversationFields conversation;
   API_ASSIGN_OR_RETURN(conversation.chat_template_kwargs,
