@@ -17,14 +17,14 @@ Result<std::chrono::local_time<std::chrono::microseconds>> ParseCivilTime(std::s
 
 // Reads objects of template variables, one per line (blank lines are skipped), and writes {"text":
 // ...} or {"error": ...} for each. `defaults` (an object) contains variables that a line may
-// override, such as special tokens; `tools` and `documents` are None if absent from both. A line
-// that is not a JSON object gives an error line. kInvalidArgument only if the output cannot be
-// written.
+// override, such as special tokens; `tools` and `documents` are None if absent from both. For a
+// line that is not a JSON object, writes an error line. kInvalidArgument only if the output cannot
+// be written.
 Status RunRender(const ChatTemplate& chat_template, const RenderOptions& options,
                  const json::Value& defaults, std::istream& in, std::ostream& out);
 
-// As above, for a template that may have failed to compile. In that case, every line gives the
-// error.
+// As above, for a template that may have failed to compile. In that case, every output line
+// contains that error.
 Status RunRender(const Result<ChatTemplate>& chat_template, const RenderOptions& options,
                  const json::Value& defaults, std::istream& in, std::ostream& out);
 

@@ -22,7 +22,7 @@ std::string ChoiceGrammar(std::span<const std::string> choices);
 bool IsLark(std::string_view grammar);
 
 // Converts a structural tag to the format that engines read, from that format or the older one with
-// `structures` and `triggers`. kInvalidArgument names the place.
+// `structures` and `triggers`. kInvalidArgument names the location.
 Result<std::string> StructuralTagText(const json::Value& tag);
 
 // kInvalidArgument for parts that the engine would ignore or that could exhaust it: NUL; text that

@@ -13,11 +13,11 @@ namespace sluice {
 
 struct CheckedSchema {
   json::Value schema;  // the rewritten schema: has the same meaning, except for `not_enforced`
-  // Keywords, each with its place, that an answer may violate.
+  // Keywords, each with its location, that an answer may violate.
   std::vector<std::string> not_enforced;
 };
 
-// kInvalidArgument, which names the keyword and its place, for: a keyword of the wrong type; a
+// kInvalidArgument, which names the keyword and its location, for: a keyword of the wrong type; a
 // local reference without a target; bounds that no value satisfies; an unknown type; `contains`;
 // `uniqueItems` of values that cannot be enumerated; nesting beyond kMaxConstraintDepth; a schema
 // that allows nothing. With `strict`, also for any keyword that is not enforced.

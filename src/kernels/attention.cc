@@ -580,7 +580,8 @@ int64_t Work(const AttentionSlice& slice, const AttentionSpan& span) {
   return work;
 }
 
-// Returns how many of a slice's KV heads make up a fair unit of the step's work.
+// Returns the number of a slice's KV heads whose work equals one unit, if the step's work is
+// divided evenly.
 int64_t FairHeads(const KvLayout& layout, const AttentionSpan& span, const AttentionSlice& slice,
                   int64_t total_work, int num_threads) {
   if (num_threads == 1) return layout.num_kv_heads;
@@ -588,8 +589,8 @@ int64_t FairHeads(const KvLayout& layout, const AttentionSpan& span, const Atten
          (std::max<int64_t>(Work(slice, span), 1) * kUnitsPerThread * num_threads);
 }
 
-// Returns whether to split a slice: it has one token and more than a chunk of positions, and
-// `least` of its heads exceed a fair unit of work.
+// Returns whether to split a slice: it has one token and more than a chunk of positions, and the
+// work of `least` of its heads exceeds one unit (FairHeads).
 bool IsSplit(const KvLayout& layout, const AttentionSpan& span, const AttentionSlice& slice,
              int64_t total_work, int num_threads, int least) {
   return slice.num_tokens == 1 && Work(slice, span) > kAttentionChunk &&
@@ -675,9 +676,9 @@ void Attend(ThreadPool& pool, const KvCacheView& cache, std::span<const Attentio
     part.out = part.states + int64_t{part.chunks} * num_heads * 2;
     split_memory += SplitBytes(layout, num_heads, part.chunks);
   };
-  // First splits slices in which a single head exceeds a fair unit of work. Then, while scratch
-  // remains, splits slices in which `kv_heads_at_once` heads together exceed one, so that blocks
-  // are read contiguously.
+  // First splits slices in which a single head exceeds one unit of work (FairHeads). Then, while
+  // scratch remains, splits slices in which `kv_heads_at_once` heads together exceed one unit, so
+  // that blocks are read contiguously.
   for (size_t i = 0; i < slices.size(); ++i) {
     const AttentionSlice& slice = slices[i];
     SliceUnits& part = *new (&parts[i]) SliceUnits{.slice = &slice};

@@ -37,8 +37,8 @@ struct DrawCut {
 // logit.
 void DrawWeights(std::span<const float> logits, const DrawCut& cut, std::span<float> weights);
 // Computes the sums of blocks of kDrawSumBlock weights; the last block may be shorter. Eight lanes
-// are summed in F32 in ascending order; then the lanes, and the elements after the last whole
-// eight, are summed in F64.
+// are summed in F32 in ascending order; then the lanes, and the elements after the last complete
+// group of eight, are summed in F64.
 void DrawBlockSums(std::span<const float> weights, std::span<double> sums);
 
 bool HasNan(std::span<const float> values);

@@ -24,7 +24,7 @@ struct CallGrammar {
   std::string_view opening = "";     // before the first section of an answer that must call
   std::string_view number_end = "";  // if not "": the name is followed by ':', a number, and this
                                      // text
-  // The format of the arguments: "json", or another style that the grammar engine knows.
+  // The format of the arguments: "json", or another style that the grammar engine supports.
   std::string_view style = "json";
   // Text around a thought with which an answer may begin even if it must call; "": no thought
   // allowed.

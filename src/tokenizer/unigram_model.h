@@ -41,7 +41,7 @@ class UnigramModel {
   // Calls visit(id, bytes) for every token that is a prefix of `text`, shortest first.
   template <typename Visit>
   void ForEachPrefix(std::string_view text, Visit&& visit) const;
-  // Appends the id of a token of the best segmentation; for unknown text unk_id or byte tokens.
+  // Appends the id of a token of the best segmentation. Unknown text becomes unk_id or byte tokens.
   void AppendToken(std::string_view token, std::vector<int32_t>& ids) const;
 
   UnigramSpec spec_;

@@ -10,7 +10,8 @@ namespace sluice {
 
 // Immutable once created; threads and requests share it as shared_ptr<const ProcessedImage>.
 struct ProcessedImage {
-  // transformers' `pixel_values` of this image alone, F32, row-major, without padding to others:
+  // transformers' `pixel_values` of this image, F32, row-major, without padding to the size of
+  // other images:
   //
   //   Llama 4            [tiles, 3, height, width]; if several, the last is the whole image
   //   InternVL           as Llama 4

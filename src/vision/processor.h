@@ -41,9 +41,9 @@ struct ProcessorInputs {
 // Reads the three files of a model's folder. kInvalidData if one is not a JSON object.
 Result<ProcessorInputs> ReadProcessorFiles(const std::string& folder);
 
-// The processor of one model.
+// The image processor of one model.
 //
-// Thread safety: all methods may be called from any thread at once.
+// Thread safety: all methods may be called from any thread.
 class ImageProcessor {
  public:
   virtual ~ImageProcessor() = default;

@@ -112,7 +112,7 @@ class SquareProcessor : public ImageProcessor {
     const SquareSize size = SizeOf(image.width, image.height);
     if (!settings_.crops) return ResizeImage(image, size.width, size.height, settings_.filter);
     const SquareSize crop = settings_.crop;
-    // A side that is shorter than the crop keeps its length here, and is padded later.
+    // A side that is shorter than the crop keeps its length at this point, and is padded later.
     const int left = std::max(0, (size.width - crop.width) / 2);
     const int top = std::max(0, (size.height - crop.height) / 2);
     const ImageRegion region{left, top, std::min(size.width, crop.width),

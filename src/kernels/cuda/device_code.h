@@ -183,8 +183,8 @@ __device__ __forceinline__ void AsyncWait() {
 }
 
 // Called by all lanes of a warp. Loads four 8 x 8 matrices of 16-bit elements from shared memory:
-// lane l gives the address of row l % 8 (16 bytes, aligned) of matrix l / 8. registers[m] of lane l
-// holds elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 of matrix m.
+// lane l passes the address of row l % 8 (16 bytes, aligned) of matrix l / 8. registers[m] of lane
+// l holds elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 of matrix m.
 __device__ __forceinline__ void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared_row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
@@ -373,7 +373,7 @@ using emulator::PackE4m3;
 
 #endif
 
-// E4m3x4ToF16, PackE4m3 and MmaE4m3 without those instructions.
+// E4m3x4ToF16, PackE4m3 and MmaE4m3 without the instructions of compute capability 8.9.
 namespace arithmetic {
 
 __device__ __forceinline__ void E4m3x4ToF16(uint32_t codes, uint32_t& low, uint32_t& high) {

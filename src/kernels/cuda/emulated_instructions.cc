@@ -76,7 +76,7 @@ struct MmaInput {
 
 // Computes d += a b for a warp, with fragments of 4-byte registers that each contain kPerRegister
 // numbers: a is [16, 8 * kPerRegister], b [8 * kPerRegister, 8]. The hardware's order of sums is
-// unspecified; here E4M3 is summed in the order of two F16 products of the same numbers.
+// unspecified; the emulator sums E4M3 in the order of two F16 products of the same numbers.
 template <int kPerRegister, float (*kNumber)(const unsigned char*)>
 void CombineMma(const unsigned char* inputs, unsigned char* outputs) {
   constexpr int kDepth = 8 * kPerRegister;

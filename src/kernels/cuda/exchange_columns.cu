@@ -84,7 +84,8 @@ __global__ void ExchangeColumnsKernel(ExchangeColumnsArgs args) {
         static_cast<Unit*>(args.all[args.root])[to] = CopyOf(unit);
         continue;
       }
-      // Every rank begins with a different rank, so that no link gets all transfers at once.
+      // Each rank sends to a different rank first, so that no link carries all transfers at the
+      // same time.
       for (int i = 1; i <= args.num_ranks; ++i) {
         const int rank =
             args.rank + i < args.num_ranks ? args.rank + i : args.rank + i - args.num_ranks;

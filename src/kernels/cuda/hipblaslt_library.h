@@ -26,8 +26,8 @@ constexpr int64_t kOuterVectorVersion = 100000;
 // Opens the library at the first call: the file that SLUICE_HIPBLASLT names, else
 // libhipblaslt.so.1, then .0, in the loader's path, lib of ROCM_PATH and /opt/rocm/lib. Later calls
 // return the same library, or the same error: kNotFound names the files that were tried and what to
-// install; kUnsupported names the missing function, or says that the library cannot be initialized.
-// Reads the library's version, on the calling thread's current device. Thread safe.
+// install; kUnsupported names the missing function, or reports that the library cannot be
+// initialized. Reads the library's version, on the calling thread's current device. Thread safe.
 Result<const Library*> Open();
 // Returns whether the user named the library that Open opens; then a failure is an error.
 bool IsNamedByUser();

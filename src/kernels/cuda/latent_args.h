@@ -46,7 +46,7 @@ struct LatentAppendArgs {
 };
 
 // Multiplies the elements of each head by the head's own matrix:
-//   y[row, head, j] = factor * sum over i < k of w[head, j, i] * bf16(x[row, head, i]), for j < n
+//   y[row, head, j] = factor * sum over i < k of w[head, j, i] * bf16(x[row, head, i]), for j < n,
 // and copies the rope.dim elements that follow these k elements in x, rotated and multiplied by
 // factor, after the n results. factor: temperature as in RopeAppendArgs, or 1. Sums over i are
 // computed in ascending steps of 16, independently of other rows. REQUIRES: even k, n, strides and
@@ -115,8 +115,8 @@ struct SelectPositionsArgs {
   int32_t* chosen;  // [rows, top_k]
 };
 
-// Scores are F32 [rows at once, stride]. With long contexts, the memory for scores limits the
-// number of rows that are computed at once.
+// Scores are F32 [rows of a pass, stride]. With long contexts, the memory for scores limits the
+// number of rows that are computed in one pass.
 constexpr int kIndexTile = 64;  // number of positions that a thread block scores together
 constexpr int64_t SelectScoreStride(int64_t max_context) {
   return (max_context + kIndexTile - 1) / kIndexTile * kIndexTile;

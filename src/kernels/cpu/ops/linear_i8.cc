@@ -4,8 +4,8 @@
 namespace sluice::kernels {
 namespace {
 
-// Return bytes 0 and 2, or bytes 1 and 3, of each word as 16-bit numbers. Sums of two products of
-// 8-bit numbers fit in 32 bits.
+// Bytes 0 and 2, and bytes 1 and 3, of each word as 16-bit numbers. Sums of two products of 8-bit
+// numbers fit in 32 bits.
 struct WordPairs {
   Words even;
   Words odd;

@@ -185,7 +185,7 @@ void CheckSiluMul(CaseMemory& memory, Comparison& comparison, const RowShape& sh
 }
 
 // Checks the activations of image encoders: z * sigmoid(c z) with c = 1 or 1.702, and GELU with
-// tanh; alone, or multiplied by the second half of a row.
+// tanh. Each is checked with and without multiplication by the second half of a row.
 void CheckActivations(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
                       bool is_plain) {
   TestNumbers numbers(54);
@@ -224,7 +224,7 @@ void CheckActivations(CaseMemory& memory, Comparison& comparison, const RowShape
   }
 }
 
-// Checks max(factor * x, 0)^2, alone or multiplied by the second half of a row.
+// Checks max(factor * x, 0)^2, with and without multiplication by the second half of a row.
 void CheckRelu2(CaseMemory& memory, Comparison& comparison, const RowShape& shape,
                 ElementType x_type, bool is_plain) {
   constexpr float kGateFactor = 0.7f;
