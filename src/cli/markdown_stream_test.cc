@@ -97,7 +97,7 @@ TEST(MarkdownStreamTest, TablesAreAligned) {
             "z      │ a|b  │ \n\nend");
   EXPECT_EQ(Styled("|a|b|\n|-|-|\n|**c**|d|"),
             "<b>a</><dim> │ </><b>b</>\n<dim>──┼──</>\n<b>c</><dim> │ </>d");
-  // A table wider than the terminal has only bars.
+  // In a table wider than the terminal, columns are separated by bars but not aligned.
   EXPECT_EQ(Render("|a|b|\n|-|-|\n|cc|d|\n", {.styles = false, .columns = 5}),
             "a │ b\n──┼──\ncc │ d\n");
   EXPECT_EQ(Render("| no\n| table\n", {.styles = false}), "| no\n| table\n");
@@ -147,7 +147,8 @@ TEST(MarkdownStreamTest, EndBeginsAnew) {
   EXPECT_EQ(stream.Add("text\n"), "text\n");
 }
 
-// Texts of marks and words, cut anywhere: the result is the same as for the whole text.
+// Random texts of marks and words: rendering in pieces must give the same result as rendering the
+// whole text.
 TEST(MarkdownStreamTest, TheResultDoesNotDependOnTheCuts) {
   const std::vector<std::string> parts = {
       "*",

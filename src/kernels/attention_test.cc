@@ -442,7 +442,7 @@ TEST_P(AttentionTest, AttendsToChosenPositions) {
       const size_t last = out.size() - static_cast<size_t>(width);
       const auto step = sequences.Step(pool3, {{0, kLength - 1, 1}})[0];
       EXPECT_EQ(0, std::memcmp(out.data() + last, step.data(), step.size() * 4));
-      // Lists with lengths give the same result.
+      // Lists with `counts` give the same result.
       std::vector<int32_t> counts(kLength, most);
       for (int token = 0; token < most; ++token) {
         std::iota(lists.begin() + token * most, lists.begin() + token * most + token + 1, 0);

@@ -95,8 +95,8 @@ void ExpectExact(const StoredSample& sample, bool flushes_subnormals) {
             const std::string where = "x " + std::string(bf16 ? "BF16" : "F32") + ", row " +
                                       std::to_string(n) + ", input " + std::to_string(k);
             float expected = Expected(sample, n, k);
-            // Zero times infinity or NaN is NaN, so all results of such a row are NaN, except at
-            // its own input.
+            // Zero times infinity or NaN is NaN. So all results of a weight row with such an
+            // element are NaN; only the result for an infinite element itself may be infinite.
             if (!finite[n]) expected = std::numeric_limits<float>::quiet_NaN();
             const float actual = y[(k - first) * rows + n];
             if (!finite[n] && std::isinf(Expected(sample, n, k)) && std::isinf(actual)) continue;

@@ -1,4 +1,4 @@
-// The CPU time that a line of the access log costs the server's threads.
+// Measures the CPU time that a line of the access log costs the server's threads.
 #include <benchmark/benchmark.h>
 
 #include <fcntl.h>

@@ -194,7 +194,7 @@ TEST_F(ResponsesTest, RunsInTheBackground) {
   EXPECT_EQ(Ask("GET", path + "?stream=true&starting_after=4").events().size(),
             followed.events().size() - 5);
   EXPECT_EQ(ErrorOf(Ask("POST", path + "/cancel")), "400 invalid_request_error response_id");
-  // A background stream is the same as any other.
+  // A background stream has the same events as any other stream.
   const Answer stream = Create(R"("input":"beads","background":true,"stream":true)");
   EXPECT_EQ(Types(stream), Types(followed));
 }

@@ -71,7 +71,7 @@ TEST_F(RoutesTest, WhatIsNotServedIsNamed) {
   EXPECT_THAT(Detail("POST", "/sleep"), HasSubstr("VLLM_SERVER_DEV_MODE=1"));
   EXPECT_THAT(Detail("GET", "/tokenizer_info"), HasSubstr("--enable-tokenizer-info-endpoint"));
   EXPECT_EQ(Detail("GET", "/nope"), "Not Found");
-  // vLLM does not have this route. The server in its own dialect has it.
+  // vLLM lacks this route, so it does not exist in vLLM's dialect.
   EXPECT_EQ(Detail("GET", "/v1/models/abacus"), "Not Found");
 }
 

@@ -626,7 +626,7 @@ TEST_F(ServerTest, TokenizeAndDetokenize) {
   EXPECT_THAT(Ask("POST", "/tokenize", "{}").body, HasSubstr(R"("param":"body.prompt")"));
   EXPECT_EQ(Ask("POST", "/detokenize", R"({"tokens":[506,"510",65]})").body,
             R"({"prompt":"<|begin_of_text|><|eot_id|>b"})");
-  // As in vLLM, some words are accepted as booleans, and booleans as integers.
+  // As in vLLM, some strings are accepted as booleans, and booleans as integers.
   EXPECT_EQ(Ask("POST", "/tokenize", R"({"prompt":"a","return_token_strs":"no"})").body,
             R"({"count":2,"max_model_len":512,"tokens":[506,64],"token_strs":null})");
   EXPECT_EQ(Ask("POST", "/detokenize", R"({"tokens":[true]})").body,

@@ -268,8 +268,8 @@ const LibraryLinear::Choice& LibraryLinear::Choose(const LibraryProduct& product
     choice.checked_m = product.m;
     return choice;
   }
-  // If this m excludes a measured algorithm, it is checked again at the next m. An algorithm from
-  // the file that is refused at its first use is outdated.
+  // A measured algorithm that does not support this m is checked again at the next m. An algorithm
+  // from the file that is refused at its first use is outdated.
   if (is_new) choice.tuned = false;
   if (!choice.tuned && !is_new && Check(description, choice.algorithm, choice.workspace_bytes)) {
     choice.checked_m = product.m;

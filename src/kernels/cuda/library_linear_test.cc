@@ -413,7 +413,7 @@ TEST_F(LibraryLinearTest, TheStandInRefusesIncompleteProducts) {
   f.destroy(handle);
 }
 
-// E2M1: the fake must refuse especially what would be computed wrongly, such as scales for another
+// E2M1: the fake must refuse arguments that would give wrong results, such as scales for another
 // size.
 TEST_F(LibraryLinearTest, TheStandInRefusesE2m1WithoutItsScales) {
   using namespace cublaslt;  // NOLINT

@@ -245,7 +245,7 @@ TEST_F(DoorTest, AWaitHasAnEnd) {
   EXPECT_THAT(waiting.head, HasSubstr("retry-after: "));
 }
 
-// A client's limits count over all models.
+// A client's limits apply to its requests to all models together.
 TEST_F(DoorTest, ModelsShareTheLimitsOfClients) {
   limit_requests_per_minute_ = 2;
   StartDoor();

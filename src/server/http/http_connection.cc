@@ -336,8 +336,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
 
   // The client sends no more data. It may still be reading, or it may have closed the connection:
   // both look the same until something is sent. Its requests are answered; then the connection
-  // ends. It ends sooner if the client's system replies with an error, as it does for a closed
-  // connection.
+  // ends, or sooner if the client's system replies with an error.
   void OnEof() {
     saw_eof_ = true;
     if (state_ != State::kBusy) return Close();

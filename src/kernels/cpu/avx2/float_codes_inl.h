@@ -46,7 +46,8 @@ struct I8Floats : PlainCodes {
   }
 };
 
-// PrepareAny also handles zero, numbers below 2^-6, and NaN.
+// E4M3 codes. Prepare converts only normal numbers; PrepareAny also handles zero, numbers below
+// 2^-6, and NaN.
 struct F8Floats : PairCodes {
   static constexpr bool kHasUnusual = true;
   struct Unusual {

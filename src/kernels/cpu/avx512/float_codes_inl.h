@@ -18,7 +18,7 @@ struct I8Floats : PlainCodes {
   }
 };
 
-// PrepareAny also handles NaN.
+// E4M3 codes. Prepare does not handle NaN; PrepareAny does.
 struct F8Floats : PairCodes {
   static constexpr bool kHasUnusual = true;
   struct Unusual {

@@ -74,7 +74,7 @@ class AttentionStep {
   };
   struct PartOptions {
     int64_t max_partial_tokens = 2048;  // AttentionLimits::max_partial_tokens
-    // A power of two by which queries are multiplied and the scale is divided.
+    // A power of two. Queries are multiplied by it, and the scale is divided by it.
     float query_factor = 1;
   };
   // Plans a step of these parts over the cache of `whole` and copies it to the device. Block table

@@ -65,7 +65,7 @@ ExactAttention Exact(const DeviceUnderTest& device, const AttentionStep& step, i
   if (shape.has_sinks) {
     const double sink = step.Sink(head);
     weights += std::exp(sink - largest);
-    // Only relevant if it is not negligible. The error bound includes these roundings: scaling the
+    // Counts only if the sink's weight is not negligible. Includes these roundings: scaling the
     // sink, and the difference of both scores.
     if (sink > largest - 40) weight_error = (std::abs(sink) + std::abs(largest)) * Gamma(4);
   }

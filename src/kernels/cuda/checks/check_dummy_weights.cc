@@ -91,8 +91,8 @@ void CheckConstantScales(CaseMemory& memory, Comparison& comparison, GroupScales
   }
 }
 
-// Checks rows of a matrix that cross the end of a tile of scales. Bytes between them must not be
-// written.
+// Checks the scales of rows that may cross the end of a tile of scales. The bytes between these
+// scales must not be written.
 void CheckGroupScales(CaseMemory& memory, Comparison& comparison, int64_t first_row, int64_t rows,
                       int64_t groups) {
   const int64_t bytes = device::NvF4ScaleBytes(first_row + rows, groups);

@@ -88,8 +88,8 @@ void CheckIndexAppend(CaseMemory& memory, Comparison& comparison, const IndexSha
     // ten levels, and of the division.
     const double roundings = dim / 128.0 + 12;
     const double mean_error = size * Gamma(roundings);
-    // An error of the mean shifts every difference. The variance changes by the square of that
-    // error.
+    // An error of the mean shifts all differences equally, which adds the square of that error to
+    // the variance.
     const double variance_error = Gamma(roundings + 2) + mean_error * mean_error / variance;
     std::vector<float> normed;
     std::vector<double> errors;

@@ -59,7 +59,7 @@ ApiResult<DecisionRequest> ReadDecisionRequest(const json::Value& body);
 std::vector<std::string> LabelsOf(const DecisionQuestion& question);
 std::vector<std::string> AliasesOf(const DecisionQuestion& question);
 
-// Returns the question's text in the prompt, where it follows DecisionRequest::state.
+// Returns the question as text for the prompt, which contains it after DecisionRequest::state.
 std::string TextOf(const DecisionQuestion& question);
 
 }  // namespace sluice

@@ -88,15 +88,16 @@ TEST(ResponseStoreTest, WhatIsRefusedTakesNoPlace) {
   ASSERT_EQ(store.Add(Make("a", true, 40000, "one")), ResponseStore::Added::kYes);
   ASSERT_EQ(store.Add(Make("b", true, 1000, "other")), ResponseStore::Added::kYes);
   ASSERT_EQ(store.Add(Make("c", true, 1000, "other")), ResponseStore::Added::kYes);
-  // This response takes more than half of the store, while another owner has 40 %.
+  // With this response, "other" would hold more than "one", so the response of "one" is not removed
+  // for it.
   EXPECT_EQ(store.Add(Make("d", true, 70000, "other")), ResponseStore::Added::kNoRoom);
-  // The response that the refused one would have replaced is not lost either.
+  // If the replacement of "c" is refused, the existing "c" is kept.
   EXPECT_EQ(store.Add(Make("c", true, 70000, "other")), ResponseStore::Added::kNoRoom);
   EXPECT_EQ(store.Add(Make("d", true, 200000, "third")), ResponseStore::Added::kTooLarge);
   EXPECT_NE(store.Find("a", "one"), nullptr);
   EXPECT_NE(store.Find("b", "other"), nullptr);
   EXPECT_NE(store.Find("c", "other"), nullptr);
-  // Nothing is removed for a response that grows, either.
+  // A running response whose growth is refused does not remove other responses.
   const auto running = Make("e", /*is_over=*/false, 10, "other");
   ASSERT_EQ(store.Add(running), ResponseStore::Added::kYes);
   running->AddEvent(std::string(70000, 'x'));
