@@ -31,7 +31,8 @@ TEST(Utf8, KnowsWhatIsWellFormed) {
     EXPECT_FALSE(IsValidUtf8(text)) << text;
 }
 
-// Both functions agree on every text of four bytes at the borders of UTF-8's byte ranges.
+// IsValidUtf8 and FirstUtf8Sequence agree on every text of four bytes at the borders of UTF-8's
+// byte ranges.
 TEST(Utf8, SequencesAndValidationAgree) {
   const std::string bytes = "\x7F\x80\x8F\x90\x9F\xA0\xBF\xC1\xC2\xDF\xE0\xED\xEF\xF0\xF4\xF5";
   for (size_t i = 0; i < 16 * 16 * 16 * 16; ++i) {

@@ -92,7 +92,7 @@ TEST(WorkBudgetTest, ChecksOutsideAScopeDoNothing) {
   EXPECT_NO_THROW(CheckStack());
 }
 
-// With either sanitizer, the process ends if memory runs out.
+// With the address or the thread sanitizer, the process ends if memory runs out.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(WorkBudgetTest, TheNewHandlerIsAskedBeforeAnAllocationFails) {
   static int num_asked = 0;

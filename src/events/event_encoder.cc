@@ -16,8 +16,8 @@ constexpr std::string_view kComputing = "GPU";
 constexpr std::string_view kMemory = "CPU";
 constexpr std::string_view kDisk = "STORAGE";
 
-// Maximum number of blocks that are remembered although no tier has them, because they may be
-// moving from one tier to the next.
+// Maximum number of blocks in tiers_ that no tier contains. They may be moving from one tier to the
+// next.
 constexpr size_t kMostAbsent = size_t{1} << 16;
 
 std::string_view KindOf(const AttentionSpan& span) {

@@ -82,8 +82,8 @@ class CacheEventEncoder {
   void WriteRemoved(const CacheEventBatch& batch, Run run, std::string& out);
   // Adds the block to tiers_, under the name that the tiers use for it.
   void NameInTiers(const CacheEventBatch& batch, const CacheEvent& event);
-  // Limits the number of remembered blocks that have left the tiers: forgets the blocks that left
-  // earliest.
+  // Limits the number of blocks in tiers_ that no tier contains: removes the blocks that left the
+  // tiers earliest.
   void ForgetAbsent(const TierName& newest);
 
   const int64_t rank_;

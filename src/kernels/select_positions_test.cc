@@ -131,7 +131,7 @@ TEST_P(SelectPositionsTest, ChunksAndThreadsDoNotMatter) {
   }
 }
 
-// With keys of groups of tokens, a row chooses among those of complete groups.
+// If a key represents a group of tokens, a row chooses only among the keys of complete groups.
 TEST_P(SelectPositionsTest, KeysOfGroups) {
   Random random(4);
   ThreadPool pool(2);

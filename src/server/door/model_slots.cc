@@ -16,7 +16,7 @@ namespace sluice {
 namespace {
 
 // Intervals: of a load's checks whether busy models have become idle, and of the keeper's checks
-// whether waiting clients have left.
+// whether waiting clients have disconnected.
 constexpr std::chrono::milliseconds kLookForRoom(20);
 constexpr std::chrono::milliseconds kLookForClients(250);
 // Maximum wait until answered requests release a model that is being unloaded.
@@ -184,7 +184,7 @@ void ModelSlots::Answer(int index, HttpRequest request, std::shared_ptr<Response
     lock.Unlock();
     return refuse(error);
   }
-  // With callbacks set, the connection notices when a client leaves.
+  // With callbacks set, the connection notices when a client disconnects.
   client->SetCallbacks([] {}, [] {});
   slot.waiting.push_back(
       {std::move(request), std::move(client), now + AsDuration(config_.wait_seconds)});

@@ -124,7 +124,7 @@ class ModelSlots {
   std::vector<Waiting> TakeAdmitted(Slot& slot) REQUIRES(mutex_);
   static void HandOver(Slot& slot, std::vector<Waiting> admitted);
   void Refuse(const std::vector<Waiting>& refused, const ApiError& error) const;
-  // Takes the requests that have waited too long, and drops those whose clients have left.
+  // Takes the requests that have waited too long, and drops those whose clients have disconnected.
   std::vector<Waiting> TakeExpired(Slot& slot) REQUIRES(mutex_);
   // Returns the state to show. A model that is closed to requests, so that another can be loaded,
   // is shown as leaving.

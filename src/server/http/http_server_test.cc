@@ -377,7 +377,7 @@ TEST_F(HttpServerTest, TellsWhenTheClientHasGone) {
   EXPECT_TRUE(Eventually([&] { return handler_.closed == 1; }));
   EXPECT_TRUE(Eventually([&] { return server_->num_exchanges() == 0; }));
   EXPECT_TRUE(handler_.held->closed());
-  handler_.held->Send({});  // has no effect, because the client has left
+  handler_.held->Send({});  // has no effect, because the client has disconnected
   std::lock_guard lock(handler_.mutex);
   EXPECT_THAT(statuses_, ::testing::ElementsAre(499)) << "no fault of the server";
 }

@@ -109,7 +109,7 @@ class HttpHandler {
 struct HttpExchangeRecord {
   std::string_view client, method, target, path;
   std::string_view version;     // for example "1.1"
-  int status = 0;               // 499: the client left before any answer; 503: the server ended
+  int status = 0;               // 499: client disconnected before any answer; 503: server ended
   uint64_t request_bytes = 0;   // size of the body
   uint64_t response_bytes = 0;  // size of the body
   double seconds = 0;

@@ -29,7 +29,8 @@ struct AnswerParsing {
   bool held = false;
   bool holds_thoughts = false;
 
-  // Whether the answer must consist of calls. If it has one, its content is "" rather than null.
+  // Whether the answer must consist of calls. If the answer contains a call, its content is ""
+  // rather than null.
   bool must_call() const { return choice == ToolChoice::kRequired || choice == ToolChoice::kNamed; }
 
   // Makes the reader of one answer. `turn`: the end of the prompt, from the start of the answer's

@@ -162,8 +162,8 @@ class GenerationImpl : public Generation {
     }
     if (LogsOutputs()) logged_id_ = std::move(asked->id);
     // The callbacks are set after all prompts are submitted, because they need all handles. If the
-    // client has left meanwhile, they are called immediately. They keep the generation alive while
-    // a slow client catches up after the engine has finished.
+    // client has disconnected meanwhile, they are called immediately. They keep the generation
+    // alive while a slow client catches up after the engine has finished.
     SetCallbacks(self, *client);
     bool gone = false, drain = false;
     {
@@ -451,7 +451,7 @@ class GenerationImpl : public Generation {
     // Checks again, because the client may have caught up before `holding_` was set.
     const bool behind = client_->backlogged();
     lock.Lock();
-    // If the client has left meanwhile, this worker must release the generation.
+    // If the client has disconnected meanwhile, this worker must release the generation.
     if (!behind || !holding_ || cancelled_ || ending_) {
       holding_ = false;
       return false;

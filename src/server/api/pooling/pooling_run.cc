@@ -34,7 +34,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
   }
 
   void Begin() {
-    // Called without the lock: if the client has left, the callback is called immediately.
+    // Called without the lock: if the client has disconnected, the callback is called immediately.
     Client()->SetCallbacks([self = shared_from_this()] { self->End(std::nullopt); }, [] {});
     const std::weak_ptr<PoolingRun> weak = weak_from_this();
     active_->Start(job_.id, weak, [weak] {
@@ -76,7 +76,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
   };
 
   void Submit(bool has_waited) {
-    if (IsOver()) return active_->Remove(this);  // The client left before the run began.
+    if (IsOver()) return active_->Remove(this);  // The client disconnected before the run began.
     for (size_t i = 0; i < job_.prompts.size(); ++i) {
       Request request;
       request.id = job_.id;
@@ -146,7 +146,7 @@ class PoolingRun : public AbortableRequest, public std::enable_shared_from_this<
     }
   }
 
-  // Ends the request with an error. nullopt: the client has left, so nothing is sent.
+  // Ends the request with an error. nullopt: the client has disconnected, so nothing is sent.
   void End(std::optional<ApiError> error) {
     if (error) {
       Finish(ErrorResponse(*error, dialect_));

@@ -51,7 +51,7 @@ void CheckMessage(FieldReader& reader, const json::Value& message, size_t index)
 std::optional<std::string> ReplayedArguments(const json::Value* given);
 
 // Renders `messages` with all other fields of `conversation` for the model of `call`. Ends early
-// when the client leaves or the server shuts down. Errors: 400 if there is no template, if the
+// when the client disconnects or the server shuts down. Errors: 400 if there is no template, if the
 // template fails or reaches a limit, or if a message contains anything but text and images; 503 at
 // shutdown; the errors of ReadImages.
 ApiResult<RenderedConversation> RenderConversation(const RouteCall& call,
