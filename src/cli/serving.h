@@ -24,8 +24,8 @@ namespace sluice::cli {
 // kTerminal and kLog: also the plan, on stderr or in the log.
 enum class LoadReport { kNowhere, kProgress, kTerminal, kLog };
 
-// Loads tokenizer and templates. They are small and may be invalid, so load them before the
-// weights.
+// Loads tokenizer and templates. Call before the weights are loaded, because these files are small
+// and errors in them are then found early.
 Result<ModelText> LoadText(const ServerConfig& server, const EngineConfig& engine,
                            const ModelArgument& model);
 // Returns the ids of the tokens whose logits are the classifier's classes.

@@ -216,8 +216,8 @@ std::string HubClient::SimilarNames(const std::string& id) {
   const std::string name = slash == std::string::npos ? id : id.substr(slash + 1);
   std::vector<std::string> ids =
       ListModels(fmt::format("search={}&limit=50", PercentEncoded(name, false)));
-  // A hub's search finds ids that contain the words, but not similar spellings. Looks for similar
-  // spellings among the owner's models.
+  // A hub's search finds ids that contain the search words, but not similar spellings. Looks for
+  // similar spellings among the owner's models.
   if (ids.empty() && slash != std::string::npos) {
     ids = Nearest(id, ListModels(fmt::format("author={}&sort=downloads&limit=500",
                                              PercentEncoded(id.substr(0, slash), false))));

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Returns the cards of a model and of its adapters, with its state:
+// Returns the cards of a model and of its adapters. Each card contains the model's state:
 //
 //     "status":{"value":"loading","progress":0.25,"pinned":false,...}
 std::vector<ModelCard> DoorCards(const ModelFacts& facts, int64_t created);

@@ -20,8 +20,8 @@ namespace sluice::kernels::amx {
 namespace {
 
 constexpr int64_t kBlockSteps = 16;  // a multiple of the number of steps that share a scale
-// Larger results would evict the operands from L2. So they are written around the caches, which is
-// 30 % faster.
+// Larger results would evict the operands from L2. So they are written with stores that bypass the
+// caches, which is 30 % faster.
 constexpr int64_t kStreamBytes = int64_t{2} << 20;
 
 inline int64_t RowTiles(int64_t rows) {
