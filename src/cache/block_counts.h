@@ -19,12 +19,13 @@ inline int64_t MostBlocks(const AttentionSpan& span, int64_t tokens, int64_t ste
                           int64_t block_size) {
   const int64_t all = BlocksForTokens(tokens, block_size);
   if (span.sees_all()) return all;
-  // Number of positions from the first that a step's first token sees to the step's last token.
+  // Number of positions from the earliest one that the step's first token attends to, up to the
+  // step's last token.
   const int64_t back = span.chunk == 0    ? span.window
                        : span.window == 0 ? span.chunk
                                           : std::min(span.chunk, span.window);
   const int64_t positions = back - 1 + step_tokens;
-  // These positions begin at a block border if chunks do; otherwise they may begin inside a block.
+  // The range starts at a block boundary if chunks do; otherwise it may start inside a block.
   const bool aligned = span.window == 0 && span.chunk % block_size == 0;
   return std::min(all, aligned ? BlocksForTokens(positions, block_size)
                                : BlocksForTokens(positions - 1, block_size) + 1);

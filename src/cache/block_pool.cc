@@ -145,7 +145,8 @@ void BlockPool::Release(BlockId block, uint64_t owner) {
     state.where = Where::kCached;
     cached_.PushBack(block, owner);
   } else {
-    // Is reused first, because its memory is still in the CPU's caches.
+    // Free blocks are reused last in, first out: the memory of the latest one is probably still in
+    // the CPU's caches.
     state.where = Where::kFree;
     ++num_free_;
     lists_.PushFront(free_, block);

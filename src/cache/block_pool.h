@@ -53,12 +53,12 @@ class BlockList {
     while (!ids_.empty()) PopBack();
   }
   void PopBack();
-  // Removes all entries after the first `count`, the last one first.
+  // Removes all entries after the first `count`, in reverse order.
   void Truncate(int64_t count) {
     while (size() > count) PopBack();
   }
-  // Releases the first `count` entries, the last of them first, and makes them absent. REQUIRES:
-  // count <= size().
+  // Releases the first `count` entries in reverse order and makes them absent. REQUIRES: count <=
+  // size().
   void DropFront(int64_t count);
   // Adds `count` absent entries. REQUIRES: the list is empty.
   void StartAt(int64_t count);
@@ -97,9 +97,9 @@ class BlockPool {
   int64_t num_free() const { return num_free_; }
   int64_t num_cached() const { return cached_.size(); }
   int64_t num_held() const { return num_held_; }
-  // Number of blocks that Take() can return. Free blocks come first, then cached ones, which it
-  // evicts in order of last use, least recently used first. Blocks of owners with less than an
-  // equal share of the cached blocks are spared (fair_lru.h).
+  // Number of blocks that Take() can return. Take() uses free blocks first, then evicts cached
+  // ones, least recently used first. It spares blocks of owners that have less than an equal share
+  // of the cached blocks (fair_lru.h).
   int64_t num_available() const { return num_free_ + num_cached(); }
 
   // Appends `count` blocks with undefined content to `list`. Returns false and changes nothing if

@@ -32,8 +32,8 @@ class BlockTables {
     for (BlockList& list : lists_) list.Reserve(count);
   }
   // Releases all references in descending order of positions, so that the end of a sequence is
-  // evicted before its beginning. At each position group 0 comes first: without its block, the
-  // other groups' blocks are useless and are evicted with it (prefix_index.h).
+  // evicted before its beginning. At each position, group 0's block is released first: without it,
+  // the other groups' blocks are useless and are evicted with it (prefix_index.h).
   void Clear() {
     int64_t most = 0;
     for (const BlockList& list : lists_) most = list.size() > most ? list.size() : most;

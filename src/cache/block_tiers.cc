@@ -68,7 +68,7 @@ void BlockTiers::Store(const TierKey& key, int64_t group, BlockId block) {
   while (ram_.max_blocks() > 0 && ram_.size() >= ram_.max_blocks()) Evict();
   HeldBytes piece = memory_->Take();
   if (piece == nullptr) {
-    // The rest of the memory stores the blocks in the disk's write queue.
+    // The memory is full because of the blocks in the disk's write queue.
     Evict();
     piece = memory_->Take();
   }

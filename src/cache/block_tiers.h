@@ -36,10 +36,10 @@ class BlockBytes {
 // tier, but stays on disk.
 //
 // Blocks are copied on the engine's thread, between steps: at most step_bytes per step, both
-// directions together. A sequence that needs more waits for the next step. The limit does not apply
-// to blocks taken for decoding, of which there is one per group whenever a sequence fills a block.
-// Nothing waits for the disk: the disk tier's own thread reads blocks, and they are copied once
-// they have been read.
+// directions together. A sequence that needs more blocks waits for the next step. The limit does
+// not apply to blocks taken for decoding: one per group each time a sequence fills a block. No step
+// waits for the disk: the disk tier's own thread reads blocks, and they are copied once they have
+// been read.
 //
 // Thread safety: used by the engine's thread only. Ownership: refers to `bytes`, which must outlive
 // it.
@@ -61,8 +61,8 @@ class BlockTiers {
   BlockTiers(const BlockTiers&) = delete;
   BlockTiers& operator=(const BlockTiers&) = delete;
 
-  // Sets the listener for blocks that the tiers add and remove; it outlives the tiers. Changes are
-  // collected until TellChanges(), DropChanges() forgets them.
+  // Sets the listener for blocks that the tiers add and remove. It must outlive the tiers. Changes
+  // are collected until TellChanges() reports them or DropChanges() discards them.
   void set_listener(TierListener* listener);
   TierListener* listener() const { return listener_; }
   void TellChanges();

@@ -352,7 +352,7 @@ TEST(DiskTier, AFolderThatCannotBeWrittenIsRefused) {
 }
 
 // A pool with an index and tiers. Each block holds a hash of all tokens up to its end. With slots,
-// sequences keep states: a snapshot holds a hash of the tokens that it stands for.
+// sequences keep states: a snapshot holds a hash of the tokens that it represents.
 class Machine {
  public:
   static constexpr int64_t kStates = 99;  // the group number with which Content() hashes states
@@ -383,7 +383,7 @@ class Machine {
 
   // Restores the blocks of a sequence, checks their bytes and computes the rest. Returns the number
   // of blocks found. `steps`: number of times that it had to wait for a step. With slots, keeps a
-  // snapshot after each of the block places in `snapshots`.
+  // snapshot after each block whose index is in `snapshots`.
   int64_t Run(const std::vector<int32_t>& tokens, std::string_view salt = "",
               int64_t* steps = nullptr, const std::vector<int64_t>& snapshots = {}) {
     const auto full = static_cast<int64_t>(tokens.size()) / kTierBlock;

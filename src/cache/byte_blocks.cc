@@ -15,8 +15,8 @@ ByteBlocks::ByteBlocks(std::span<std::byte> memory, std::shared_ptr<const void> 
     : memory_(memory), owner_(std::move(owner)), stride_(Padded(block_bytes)) {
   const int64_t count = static_cast<int64_t>(memory_.size()) / stride_;
   free_.reserve(static_cast<size_t>(count));
-  // Pieces are taken from the back of the list, so this order uses the first ones first. Then few
-  // pages are touched while few pieces are used.
+  // Pieces are taken from the back of the list, so this order uses low addresses first. Few pages
+  // are touched as long as few pieces are used.
   for (int64_t i = count - 1; i >= 0; --i) free_.push_back(i);
 }
 

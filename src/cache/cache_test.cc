@@ -321,7 +321,7 @@ TEST(PrefixIndex, AFloodLeavesOthersTheirShare) {
   Fill(pool, index, tokens, "", 1, /*owner=*/1);
   for (int i = 0; i < 10; ++i) Fill(pool, index, Tokens(1000 * (i + 1), 5 * kBlock), "", 1, 2);
   EXPECT_EQ(Count(index, tokens, 6, "").blocks, 5);
-  // An owner that has its share evicts its own least recently used blocks.
+  // An owner that has reached its share evicts its own least recently used blocks.
   for (int i = 0; i < 3; ++i) Fill(pool, index, Tokens(100'000 * (i + 1), 5 * kBlock), "", 1, 1);
   EXPECT_EQ(Count(index, tokens, 6, "").blocks, 0);
   EXPECT_TRUE(pool.CheckInvariant());

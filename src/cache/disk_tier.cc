@@ -446,7 +446,7 @@ void DiskTier::EndWrites(const std::string& reason) {
 void DiskTier::WriteNext(MutexLock& lock) {
   const int64_t bytes = TierDiskBytes(options_.block_bytes);
   MakeRoom(bytes);
-  if (!doomed_.empty()) return;  // removing these files will make the room
+  if (!doomed_.empty()) return;  // deleting these files will free enough space
   const Job job = writes_.front();
   if (places_.contains(job.name)) {
     queued_.erase(job.name);
@@ -480,8 +480,7 @@ void DiskTier::WriteNext(MutexLock& lock) {
     if (written) doomed_.push_back(path);
     return;
   }
-  // kInvalidData: the path of this one file is blocked by something else, but other files can still
-  // be written.
+  // kInvalidData: something else occupies the path of this file; other files can still be written.
   const bool is_blocked = !written && written.error().code == ErrorCode::kInvalidData;
   if (!written && !is_blocked) return EndWrites(written.error().message);
   Files made;

@@ -36,8 +36,8 @@ namespace sluice {
 // write the tier logs one line and writes no more; reading continues.
 //
 // The tier's own thread reads and writes; reads come first. Thread safety: all methods may be
-// called from any thread. None waits for the disk, except Open, Use, the methods named Wait..., and
-// the destructor, which writes queued blocks for at most two seconds. Ownership: locks the
+// called from any thread. Only Open, Use, the methods named Wait... and the destructor wait for the
+// disk. The destructor writes queued blocks for at most two seconds. Ownership: locks the
 // identity's folder against other processes.
 class DiskTier {
  public:
@@ -80,8 +80,8 @@ class DiskTier {
   bool WaitForRoom(std::chrono::steady_clock::time_point deadline);
 
   // Starts to read a block, unless that has started already. Returns false if the block does not
-  // exist or there is no room. `now` makes room by dropping the block that was read longest ago and
-  // not taken.
+  // exist or there is no room. With `now`, makes room by dropping a block that was read but not
+  // taken: the one that was read longest ago.
   bool Request(const TierName& name, bool now);
   enum class State { kAbsent, kOnDisk, kComing, kLoaded };
   State StateOf(const TierName& name) const;

@@ -63,8 +63,8 @@ class FairLru {
     IdLists::List ids;
     int64_t count = 0;
   };
-  // Victim looks at no more of an owner's ids than this. If more owners than this have no ids, they
-  // are forgotten.
+  // Victim examines at most this many of an owner's ids. Owners without ids are forgotten once
+  // there are more than this many of them.
   static constexpr int kMostLookedAt = 16;
   static constexpr size_t kMostIdleOwners = 1024;
 

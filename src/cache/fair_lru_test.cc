@@ -35,7 +35,8 @@ TEST(FairLru, AnOwnerBelowItsShareIsSpared) {
   EXPECT_EQ(lru.Victim(kAnyMayGo), 0);
 }
 
-// Compares with the definition, with more owners than are remembered.
+// Compares Victim with a direct implementation of the rule, with more owners than FairLru
+// remembers.
 TEST(FairLru, RandomUseKeepsToTheRule) {
   constexpr int32_t kCount = 64;
   std::mt19937 random(3);

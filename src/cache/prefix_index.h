@@ -63,8 +63,8 @@ struct PrefixLookup {
 //
 // Blocks of other groups at the same place are the companions of group 0's block; they are added
 // and evicted independently. A prefix is usable if every group has the blocks that the next token
-// needs: group 0 all of them; a group with chunks those from the start of the next token's chunk; a
-// group with a window those that the window covers.
+// needs. Group 0 needs all blocks. A group with chunks needs those from the start of the next
+// token's chunk. A group with a window needs those that the window covers.
 //
 // If sequences keep recurrent states, a block may have a snapshot: the states after its last token.
 // A usable prefix then ends with a block that has a snapshot.
@@ -75,8 +75,8 @@ struct PrefixLookup {
 // Thread safety: used by the engine's thread only. Ownership: refers to the pool, holds no
 // references to blocks. Invariants: the parent of an indexed block of group 0 is indexed. A block's
 // parent is held while the block is held, because a sequence holds the parents of its blocks and
-// releases its last blocks first. A companion's block of group 0 is indexed. Allocates nothing
-// after construction, except for salts.
+// releases its last blocks first. The block of group 0 to which a companion belongs is indexed.
+// Allocates nothing after construction, except for salts.
 class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
  public:
   // Group 0 keeps all positions. `states`: null if sequences keep no states. `listener` may be
@@ -103,10 +103,12 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   // start.
   int64_t Match(std::span<const int32_t> tokens, int64_t max_blocks, std::string_view salt,
                 PrefixLookup& lookup, PrefixCursor& cursor, BlockTables& tables);
-  // Returns the number of blocks that Match() would return, and how many blocks that it would
-  // reference, in all groups, are held by no sequence now. With the `lookup` of an earlier call, it
-  // visits only these blocks: those added or evicted since, those that a group with a limited span
-  // needs, those after the last snapshot if sequences keep states, and log(n) of the rest.
+  // Returns the number of blocks that Match() would return. Also returns how many of the blocks
+  // that it would reference, in all groups, no sequence holds at present.
+  //
+  // With the `lookup` of an earlier call, it visits only blocks that were added or evicted since,
+  // blocks that a group with a limited span needs, blocks after the last snapshot (if sequences
+  // keep states), and log(n) of the rest.
   struct Found {
     int64_t blocks = 0;
     int64_t unheld = 0;
@@ -145,11 +147,11 @@ class PrefixIndex : public BlockPool::Evictor, public StatePool::Evictor {
   // If sequences keep states: makes `held` the snapshot of an indexed block of group 0. If the
   // block already has a snapshot, `held` is released instead. `is_passing`: a temporary snapshot,
   // which a later one of the same sequence replaces (TakePassing). It becomes permanent when a
-  // sequence continues from it, or when the block is given a permanent snapshot. `owner`: see
+  // sequence continues from it, or when a permanent snapshot is set for the block. `owner`: see
   // fair_lru.h.
   void SetState(BlockId block, HeldState held, bool is_passing, uint64_t owner);
-  // Returns the slot of the block's snapshot, or kNoState if it has none. The snapshot becomes the
-  // most recently used one, permanent, and `owner`'s.
+  // Returns the slot of the block's snapshot, or kNoState if it has none. The snapshot becomes
+  // permanent, becomes the most recently used one, and is assigned to `owner`.
   StateId UseState(BlockId block, uint64_t owner);
   // Removes and returns the block's snapshot. TakePassing returns an empty one if there is none or
   // it is permanent. REQUIRES for TakeState: the block has a snapshot.

@@ -65,7 +65,7 @@ void PrefixIndex::SaveToDisk(double max_seconds) {
     state_tiers_->Save(snapshots, max_seconds / 2);
   }
   std::vector<BlockTiers::Named> blocks;
-  // Evicting all blocks gives their order of last use. Meanwhile their bytes in the pool do not
+  // Evicting all blocks yields them in order of last use. Meanwhile, their bytes in the pool do not
   // change.
   is_resetting_ = true;
   while (const auto next = pool_.NextEvicted()) {

@@ -80,7 +80,7 @@ class StatePool {
   StateId Keep(HeldState held, uint64_t owner);
   // Makes a snapshot the most recently used one and assigns it to `owner`.
   void Touch(StateId slot, uint64_t owner);
-  // Removes a snapshot: Drop frees its slot, the other returns the slot as held.
+  // Both remove a snapshot. Drop frees its slot; TakeKept returns the slot as held.
   void Drop(StateId slot);
   [[nodiscard]] HeldState TakeKept(StateId slot);
 

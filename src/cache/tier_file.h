@@ -15,11 +15,11 @@
 
 namespace sluice {
 
-// Hash of everything except the tokens that determines a block's bytes: weights, types, layout,
+// Hash of everything that determines a block's bytes, except its tokens: weights, types, layout,
 // program.
 using TierIdentity = std::array<uint8_t, 32>;
 
-// Returns the SHA-256 of a text that describes all of these.
+// Returns the SHA-256 of `text`, which describes the weights, types, layout and program.
 TierIdentity IdentityOfText(std::string_view text);
 
 // Converts a name to "DIGEST-GROUP.kv" and back. The latter returns nullopt for other file names.

@@ -19,7 +19,7 @@ TierKey FirstTierKey(std::string_view salt) {
 }
 
 TierKey NextTierKey(const TierKey& parent, std::span<const int32_t> tokens) {
-  constexpr size_t kSmall = 64;  // tokens of a usual block fit into the buffer
+  constexpr size_t kSmall = 64;  // the tokens of a typical block fit into the buffer
   std::array<unsigned char, 32 + kSmall * sizeof(int32_t)> small;
   std::string large;
   unsigned char* bytes = small.data();

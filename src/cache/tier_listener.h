@@ -18,12 +18,12 @@ class TierListener {
  public:
   virtual ~TierListener() = default;
 
-  // A block that was reported as stored is about to be evicted; the tiers know it by this name.
+  // A block that was reported as stored is about to be evicted; in the tiers, `name` identifies it.
   // `salt`: "" except for first blocks.
   virtual void OnTierName(const TierName& name, int64_t group, BlockId anchor, BlockId parent,
                           std::span<const int32_t> tokens, std::string_view salt) = 0;
-  // The block may be unknown, if it was named before the listener existed or before everything was
-  // removed.
+  // The listener may not know the block: OnTierName may have named it before the listener existed
+  // or before OnCleared.
   virtual void OnTierChange(const TierChange& change) = 0;
 };
 

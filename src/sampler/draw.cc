@@ -17,7 +17,8 @@ using kernels::DrawBucket;
 using kernels::kDrawSumBlock;
 using kernels::kMaximaBlock;
 
-// A row of logits to draw from. Blocks that the cuts remove entirely can be skipped.
+// A row of logits to draw from. Blocks of logits that min_p or top_k removes entirely can be
+// skipped.
 struct DrawRow {
   std::span<const float> logits;
   std::span<const float> maxima;  // maximum of each block of logits; empty: unknown
@@ -33,8 +34,8 @@ struct DrawRow {
     }
   }
   float Distance(float logit) const { return (cut.largest - logit) * cut.scale; }
-  // Whether the cuts remove all logits of a block with this maximum. Smaller logits have larger
-  // distances, even after rounding, so the maximum decides.
+  // Whether the cuts (min_p and top_k) remove all logits of a block with this maximum. Smaller
+  // logits have larger distances, even after rounding, so the maximum decides.
   bool IsCut(float maximum) const {
     return maximum < cut.smallest || Distance(maximum) > cut.farthest;
   }
@@ -79,7 +80,7 @@ float KthLargest(const DrawRow& row, int64_t k, DrawScratch& scratch) {
 
 void Weigh(const DrawRow& row, std::span<float> weights) {
   if (row.maxima.empty()) return kernels::DrawWeights(row.logits, row.cut, weights);
-  // Computes the weights of adjacent blocks that are not cut together.
+  // Skips blocks that are cut. Computes the weights of the blocks between two of them in one call.
   size_t first = 0;
   row.ForEachBlock([&](size_t begin, size_t count, float maximum) {
     if (!row.IsCut(maximum)) return;
@@ -91,8 +92,9 @@ void Weigh(const DrawRow& row, std::span<float> weights) {
   kernels::DrawWeights(row.logits.subspan(first), row.cut, weights.subspan(first));
 }
 
-// Sums the weights of each bucket. The sums are exact, so their order does not matter. With two
-// arrays, consecutive tokens in the same bucket do not depend on each other.
+// Sums the weights of each bucket. The sums are exact, so their order does not matter. Two arrays
+// are used alternately, so additions of consecutive tokens to the same bucket do not depend on each
+// other.
 void SumBuckets(const DrawRow& row, DrawScratch& scratch) {
   for (auto& sums : scratch.bucket_weight) sums.fill(0);
   row.ForEachBlock([&](size_t begin, size_t count, float maximum) {

@@ -175,8 +175,8 @@ bool DrawPlanner::FillBiases(DrawJob& job) {
   }
   for (const auto& [token, bias] : params.logit_bias)
     add(token, std::clamp(bias, -kLargestBias, kLargestBias));
-  // The removal of a token must precede its biases. Compared as bits, minus infinity is above all
-  // biases.
+  // The removal of a token must precede its biases. Compared as bits, minus infinity is greater
+  // than all biases.
   std::sort(first, end, [](const Entry& a, const Entry& b) {
     return a.token != b.token ? a.token < b.token : a.bias > b.bias;
   });

@@ -29,8 +29,8 @@ struct DrawJob {
   kernels::DrawExtras extras = {};
 };
 
-// Ownership: owns the words of the lists and masks. Allocates as Sampler does. Thread safety: one
-// call at a time.
+// Ownership: owns the words of the lists and masks. Allocates memory in the same cases as Sampler.
+// Thread safety: one call at a time.
 class DrawPlanner {
  public:
   // `most_words`: maximum number of words per step. `most_top`: maximum number of top logits per

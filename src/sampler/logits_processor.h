@@ -28,7 +28,8 @@ bool HasPenalties(const SamplingParams& params);
 // Whether ProcessLogits would change anything after this number of output tokens.
 bool NeedsProcessing(const SamplingParams& params, int64_t num_output_tokens);
 
-// Calls visit(token) for the last token of each of bad_words whose other tokens end `output`.
+// Calls visit(token) for the last token of each entry of bad_words whose preceding tokens are at
+// the end of `output`.
 template <typename Visit>
 void ForEachCompletion(std::span<const std::vector<int32_t>> bad_words,
                        std::span<const int32_t> output, const Visit& visit) {
@@ -44,10 +45,11 @@ bool AllowsOnly(std::span<const int32_t> end_tokens, std::span<const uint32_t> m
 // Sets the logits of tokens whose bit in `mask` (constraints/constraint.h) is 0 to -infinity.
 void MaskByBits(std::span<const uint32_t> mask, std::span<float> logits);
 
-// Changes `logits` in this order: sets to -infinity all tokens except allowed_token_ids,
-// completions of bad_words, and `end_tokens` before min_tokens; adds logit_bias (limited to +-100);
-// applies the penalties for repetition (prompt and output), frequency and presence (output).
-// `counts` belongs to the sequence and is updated if there are penalties.
+// Changes `logits` in this order: sets to -infinity the logits of tokens outside allowed_token_ids,
+// of tokens that would complete an entry of bad_words and, before min_tokens, of `end_tokens`; adds
+// logit_bias (limited to +-100); applies the penalties for repetition (prompt and output),
+// frequency and presence (output). `counts` belongs to the sequence and is updated if there are
+// penalties.
 void ProcessLogits(const SamplingParams& params, const TokenHistory& history,
                    std::span<const int32_t> end_tokens, TokenCounts& counts,
                    std::span<float> logits);

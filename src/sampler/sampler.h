@@ -44,8 +44,8 @@ struct SampleJob {
   // Result. The constraint needs more time than the step has, so no token was chosen: the row must
   // be computed again once the matcher has its mask.
   bool is_late = false;
-  // Input. The maximum of each block of logits (kernels/block_maxima.h), with which fewer logits
-  // are read; empty: unknown.
+  // Input. The maximum of each block of logits (kernels/block_maxima.h), which let Sample read
+  // fewer logits; empty: unknown.
   std::span<const float> maxima = {};
 };
 
@@ -64,10 +64,10 @@ void SetDrawn(SampleJob& job, int32_t token, kernels::DrawError error,
               const kernels::DrawnLogprobs& logprobs, std::span<const kernels::TopLogit> top);
 
 // Chooses tokens. Tokens that the sequence's constraint forbids become -infinity, also in logprobs.
-// Logprobs follow params->logprobs_mode. Then come ProcessLogits, where a constraint that allows
-// only end tokens overrules min_tokens, and the choice: temperature 0 takes the largest logit (of
-// equals, the lowest id); otherwise DrawToken uses the random number of (seed, number of output
-// tokens so far). A result depends only on its own job. Thread safety: one call at a time. After
+// Logprobs follow params->logprobs_mode. Then ProcessLogits is applied; a constraint that allows
+// only end tokens overrules min_tokens. Temperature 0 chooses the largest logit (of equal ones, the
+// lowest id). Otherwise DrawToken draws with the random number for (seed, number of output tokens
+// so far). A result depends only on its own job. Thread safety: one call at a time. After
 // construction, memory is allocated only for logprobs, new penalty counts, matchers, and a thread's
 // first use of allowed_token_ids.
 class Sampler {

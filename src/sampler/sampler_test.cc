@@ -30,8 +30,8 @@ class Row {
     tokens_.insert(tokens_.end(), output.begin(), output.end());
   }
 
-  // Samples with the maxima of the logits' blocks and, unless there is a matcher, which would
-  // change, also without them, and compares.
+  // Samples with the maxima of the logits' blocks. Without a matcher, whose state sampling would
+  // change, samples without the maxima as well and compares.
   SampleJob Sample(const SamplingParams& params, uint64_t seed = 0,
                    const std::vector<int32_t>& end_tokens = {}) {
     std::vector<float> maxima(static_cast<size_t>(kernels::NumMaxima(std::ssize(logits_))));

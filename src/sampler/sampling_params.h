@@ -53,8 +53,8 @@ struct SamplingParams {
   // Number of best tokens to return logprobs for, besides the chosen one; -1: the whole vocabulary.
   // Prompt logprobs always use the raw logits.
   std::optional<int32_t> logprobs;
-  // Distinct tokens whose logprobs are returned instead of those of the best, in this order; may be
-  // empty.
+  // Distinct tokens whose logprobs are returned instead of those of the best tokens, in this order;
+  // may be empty.
   SharedList<int32_t> logprob_token_ids;
   LogprobsMode logprobs_mode = LogprobsMode::kRawLogprobs;
   std::optional<int32_t> prompt_logprobs;

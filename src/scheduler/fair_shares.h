@@ -22,7 +22,7 @@ struct Share
   int64_t num_sequences = 0;  // number of the client's sequences in the scheduler
   int64_t num_running = 0;    // number of these that are running
   WaitingQueue waiting;
-  // Number of tokens that it may still get in this round; negative if it got more than that.
+  // Number of tokens that the client may still get in this round; negative if it got too many.
   int64_t deficit = 0;
   int64_t round = 0;  // number of the round up to which `deficit` is settled
   // In the step being planned: the client's prefills that may get (more) tokens, linked by
@@ -32,18 +32,18 @@ struct Share
 };
 
 // Each round gives every share up to `quantum` tokens. One share has the turn, and keeps it until
-// its deficit is used up or it has nothing to do. Once no share with work has any deficit left, the
-// next rounds begin, as many as one of these shares needs. Tokens beyond a share's deficit are
-// taken from its next rounds: decodes cannot wait for a turn, and prefills need not wait while the
-// share that has the turn lacks a place. Unused tokens are not saved beyond one quantum. A new
-// share gets its first quantum in the next round, and its turn after the existing shares. So an
-// endless sequence of new clients takes no more from an old one than as many clients as exist at
-// the same time.
+// its deficit is used up or it has nothing to do. When no share with work has any deficit left, new
+// rounds begin until one of these shares has some. A share may exceed its deficit, which reduces
+// its next rounds: decodes cannot wait for a turn, and prefills continue while the share that has
+// the turn lacks a place. Unused tokens are not saved beyond one quantum. A new share gets its
+// first quantum in the next round, and its turn after the existing shares. So a stream of new
+// clients takes no more from an old client than permanent clients would, if as many existed at the
+// same time.
 //
 // Guarantees: of two shares that always have a waiting sequence, one gets at most one quantum more
 // than the other, plus what its own running sequences still take beyond its deficit. Before a new
-// share's first sequence is admitted, no other share has more than two quanta to admit sequences
-// with.
+// share's first sequence is admitted, no other share can admit sequences with more than two quanta
+// of tokens.
 //
 // Memory: one share per client with sequences. Only Join allocates. Thread safety: used by the
 // engine's thread only.

@@ -38,7 +38,7 @@ using SequenceHook =
 // The owner sets the first part and calls Scheduler::Add. After that it may append to `tokens` (one
 // sampled token at a time), set `proposed`, `num_drawn`, `is_held` and `owed_tokens`, and clear
 // `wants_all_rows`. Everything else belongs to the scheduler. Ownership: the owner keeps it alive
-// until Scheduler::Remove. Neither copied nor moved.
+// until Scheduler::Remove. Not copyable or movable.
 struct ScheduledSequence : FollowerHook {
   ScheduledSequence() = default;
   ScheduledSequence(const ScheduledSequence&) = delete;
@@ -65,7 +65,8 @@ struct ScheduledSequence : FollowerHook {
   // image row has the key -1 - (the image's id). The scheduler appends to it. Empty: the tokens are
   // the keys.
   std::vector<int32_t> keys;
-  // The logits of all prompt tokens are needed (prompt_logprobs): small chunks, no cache reads.
+  // Whether the logits of all prompt tokens are needed (prompt_logprobs). If so, the prompt is
+  // computed in small chunks and without the prefix cache.
   bool wants_all_rows = false;
   // Draft tokens that follow `tokens`; the next step verifies as many as it has room for. They end
   // before max_total_tokens.
@@ -79,8 +80,8 @@ struct ScheduledSequence : FollowerHook {
   // time. It is charged to the sequence's share.
   int64_t owed_tokens = 0;
   // An earlier sequence with the same prompt. This one waits until `leader` has computed the
-  // prompt, to find it in the prefix cache. Null: none. The scheduler also sets it if a prompt that
-  // is being computed has a common prefix.
+  // prompt, to find it in the prefix cache. Null: none. The scheduler also sets it to a sequence
+  // whose prompt is being computed and has a prefix in common with this one.
   ScheduledSequence* leader = nullptr;
 
   // --- Set by the scheduler.
@@ -111,7 +112,8 @@ struct ScheduledSequence : FollowerHook {
   uint64_t order = 0;         // position in the order of arrival
   int64_t level = 0;          // the priority, or 0 if the policy ignores it
   Rank rank;                  // while running: rank at the last admission
-  int64_t waiting_since = 0;  // while waiting: start in microseconds, moved by the time it ran
+  int64_t waiting_since = 0;  // while waiting: start of waiting in microseconds, shifted by the
+                              // time that the sequence has run
   int64_t waited_us = 0;      // while running: waiting time until the last admission
   bool has_full_gain = false;
   int64_t cached_tokens = 0;  // number of prompt tokens found in the prefix cache at first

@@ -396,7 +396,7 @@ int64_t Scheduler::FitImages(const ScheduledSequence& sequence, int64_t computed
     const int64_t stop = std::max<int64_t>(0, image.begin - computed);
     if (image.is_whole && image.end > end) {
       // A chunk that begins with the image may exceed the share's remaining tokens if the step has
-      // room for it. Otherwise a later step has.
+      // room for it. Otherwise the image waits for a later step.
       const bool leads = stop == 0 && image.end - computed <= budget.tokens;
       if (!leads || (sequence.wants_all_rows && image.end - computed > budget.prompt_logit_rows))
         return stop;

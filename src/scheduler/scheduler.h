@@ -90,8 +90,8 @@ struct StepPlan {
   // tokens, and how many of them were found in the cache.
   int64_t prefix_queries = 0;
   int64_t prefix_hits = 0;
-  // Number of tokens that the pool lacked and that the tiers were asked for, and how many of them
-  // the tiers returned. The latter also count in prefix_hits.
+  // Number of tokens that were missing in the pool and were looked up in the tiers, and how many of
+  // them the tiers returned. The latter also count in prefix_hits.
   int64_t tier_queries = 0;
   int64_t tier_hits = 0;
   // Whether a sequence was not admitted because blocks must still be moved for it (prefix_index.h).
@@ -133,11 +133,11 @@ struct StepPlan {
 // of a prompt, or a token that is known or counted in `num_drawn`.
 //
 // If sequences keep states (a StatePool), a prefix is found only up to a snapshot. Snapshots are
-// taken at the last block border of a prompt from which another request can continue; where a
-// prompt diverges from one computed before, or from a follower's; every snapshot_interval tokens;
-// and at each block border after the prompt, where the new one (a passing snapshot) replaces the
-// previous one. A snapshot takes the least recently used slot. None is taken if a sequence that may
-// be admitted might need the slot.
+// taken at the last block border of a prompt from which another request can continue, at the point
+// where a prompt diverges from an earlier or a follower's prompt, and every snapshot_interval
+// tokens. At each block border after the prompt, a passing snapshot is taken, which replaces the
+// previous passing one. A snapshot takes the least recently used slot. None is taken if a sequence
+// that may be admitted might need the slot.
 //
 // Under the other policies, all sequences belong to one share. Decoded tokens and `owed_tokens` are
 // charged only while some sequence waits for tokens: a client that is alone runs up no debt.
@@ -161,8 +161,8 @@ class Scheduler {
   void Add(ScheduledSequence& sequence);
   // Removes a sequence that has finished or was aborted, and releases its blocks immediately.
   void Remove(ScheduledSequence& sequence);
-  // As above, for several sequences. Takes time linear in their number and that of running ones,
-  // times a logarithm.
+  // As above, for several sequences. Takes time linear in the number of removed and of running
+  // sequences, times a logarithm.
   void Remove(std::span<ScheduledSequence* const> sequences);
 
   // Releases the blocks of all running sequences. They wait again and are computed from the first
@@ -270,7 +270,7 @@ class Scheduler {
   void Advance(ScheduledSequence& sequence, int64_t num_tokens);
   // Takes the states of the sequence's last snapshot from the index and continues after it.
   void GoBackToSnapshot(ScheduledSequence& sequence);
-  // Number of free state slots that no sequence still to be admitted needs.
+  // Number of free state slots that will not be needed for sequences still to be admitted.
   int64_t NumSpareStates() const;
   void PlanProposedStates();
   // After draft tokens were verified: uses the states after the last accepted token.
@@ -282,8 +282,9 @@ class Scheduler {
   void KeepSnapshots(ScheduledSequence& sequence);
   // Requests a snapshot at the end of a prefix that other sequences may share.
   static void WantSnapshot(ScheduledSequence& sequence, int64_t tokens);
-  // Returns how many of `chunk` tokens of a prefill the step can compute: up to an image for which
-  // it has no room, but all tokens of an image whose tokens attend to each other.
+  // Returns how many of `chunk` tokens of a prefill the step can compute. It stops before an image
+  // for which it has no room, but computes all tokens of an image whose tokens attend to each
+  // other.
   int64_t FitImages(const ScheduledSequence& sequence, int64_t computed, int64_t chunk,
                     const Budget& budget) const;
   // Marks the images in tokens [first, first + num_tokens) as used by the step.

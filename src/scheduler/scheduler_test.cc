@@ -57,8 +57,8 @@ TEST(Scheduler, WithoutChunksAPromptWaitsForAStepThatHoldsIt) {
   EXPECT_THAT(world.Step(), ElementsAre("a:1", "b:10", "c:2"));
 }
 
-// The first sequence in order does not fit, although its prompt's beginning is cached. Finding that
-// out in every step must not take a walk through the prompt.
+// The first sequence in order does not fit, although its prompt's beginning is cached. Finding this
+// out again in later steps must not require another walk through the prompt.
 TEST(Scheduler, ABlockedPromptIsLookedUpOnce) {
   SchedulerLimits limits = FourTokenBlocks();
   limits.max_num_batched_tokens = 1024;

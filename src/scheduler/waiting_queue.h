@@ -52,8 +52,8 @@ class WaitingQueue {
   }
 
  private:
-  // Between two sequences with their full gain, levels and arrival decide. Between two that still
-  // gain, the difference in rank is constant.
+  // Two sequences that have their full gain are ordered by level, then by arrival. Two that still
+  // gain have a constant difference in rank.
   struct LevelOrder {
     bool operator()(const ScheduledSequence& a, const ScheduledSequence& b) const {
       return a.level != b.level ? a.level < b.level : a.order < b.order;

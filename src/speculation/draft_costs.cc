@@ -89,7 +89,8 @@ double DraftCosts::MoreShare(int group, int64_t num_proposed) const {
   const double least = below > 0 ? shares[static_cast<size_t>(below)].value : 0;
   if (below == wanted) return least;
   const auto more = static_cast<double>(wanted - below);
-  // Beyond the measured numbers, at most the prior: if it is too low, a single step shows it.
+  // For more draft tokens than were measured, assumes at most the prior: if the prior is too low, a
+  // single step shows it.
   if (above > kMostProposed) {
     const double slope = below > 0 ? least / static_cast<double>(below) : kRowShare;
     return least + more * std::min(slope, kRowShare);

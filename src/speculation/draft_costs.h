@@ -7,10 +7,10 @@
 namespace sluice {
 
 // Times are not proportional to the number of sequences or draft tokens: a product with few rows
-// may take as long as one with 16 rows. So each number of draft tokens has an average of its own.
-// If a number has no average yet, its time is estimated from the others. Averages decay
-// exponentially; those of draft tokens are dropped if they are old, so that a single slow step does
-// not count forever. All times are in seconds. Thread safety: one thread at a time.
+// may take as long as one with 16 rows. So each number of draft tokens has its own average. If a
+// number has no average yet, its time is estimated from the others. Averages decay exponentially;
+// those of draft tokens are dropped if they are old, so that a single slow step does not count
+// forever. All times are in seconds. Thread safety: one thread at a time.
 class DraftCosts {
  public:
   // `cost_ratio`: time of a pass divided by the time of a step, used until both are measured.

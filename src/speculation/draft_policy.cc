@@ -26,11 +26,12 @@ constexpr double kLikelyLeft = 256;
 constexpr int64_t kPlainEvery = 32;
 constexpr int64_t kTriedLength = 2;
 constexpr double kMostCredit = 8;
-// The first attempt of a sequence that may get at least this many tokens takes no credit, provided
-// that the attempt takes at most this fraction of a step of one sequence.
+// A sequence that may get at least kLeastLeft more tokens makes its first attempt without using
+// credit, if the attempt takes at most kShareOfFirstTry of a step of one sequence.
 constexpr double kShareOfFirstTry = 0.3;
 constexpr int64_t kLeastLeft = 32;
-// A try includes sequences that lack at most this many more tokens than the one that lacks fewest.
+// A try includes the sequence whose draft model has the fewest tokens to catch up, and those with
+// at most this many more.
 constexpr int64_t kTriedBehind = 64;
 
 }  // namespace

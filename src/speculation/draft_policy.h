@@ -15,13 +15,13 @@ struct DraftAcceptance {
   double accepted = 0;
 };
 
-// Draft tokens make a step longer, and drafting K tokens takes K passes of the drafter. A sequence
-// whose i-th token is accepted with probability a_i, if those before it are, gains a_1 + a_1 a_2 +
-// ... tokens on average. The policy chooses the K with the most tokens per second. It uses measured
-// times (draft_costs.h), the sequence's acceptance, and the ratio at which later draft tokens are
-// accepted less often than first ones. If K = 0 is best, it still tries a few tokens occasionally;
-// such tries take at most kShareOfTries of the time. The policy affects how many tokens a step
-// yields. It does not affect which tokens these are. Thread safety: one thread at a time.
+// Draft tokens make a step longer, and drafting K tokens takes K passes of the drafter. If a_i is
+// the probability that a sequence's i-th draft token is accepted once all before it are, the
+// sequence gains a_1 + a_1 a_2 + ... tokens on average. The policy chooses the K with the most
+// tokens per second. It uses measured times (draft_costs.h), the sequence's acceptance, and the
+// ratio of the acceptance of later draft tokens to that of first ones. If K = 0 is best, it still
+// tries a few tokens occasionally; such tries take at most kShareOfTries of the time. The policy
+// affects how many tokens a step yields, but not which tokens. Thread safety: one thread at a time.
 class DraftPolicy {
  public:
   static constexpr double kShareOfTries = 0.015;
@@ -48,7 +48,8 @@ class DraftPolicy {
   bool PaysToCatchUp(int64_t num_sequences, int64_t behind, int64_t left,
                      const DraftAcceptance& acceptance) const;
 
-  // The same as in DraftCosts, but the time of a step excludes the drafter's.
+  // Like DraftCosts's methods of the same names, but the time of a step excludes the drafter's
+  // time.
   void LearnPass(int64_t num_sequences, double seconds) {
     costs_.LearnPass(num_sequences, seconds);
   }

@@ -21,9 +21,9 @@ struct SequenceProposals {
   int next_pause = 1;
 };
 
-// Proposals affect how many tokens a step yields. They do not affect which tokens these are. Thread
-// safety: one thread at a time. Memory: the constructor allocates the memory for past answers; the
-// first proposal for a sequence allocates that sequence's.
+// Proposals affect how many tokens a step yields, but not which tokens. Thread safety: one thread
+// at a time. Memory: the constructor allocates the memory for past answers; the first proposal for
+// a sequence allocates that sequence's.
 class Proposer {
  public:
   explicit Proposer(const SpeculationConfig& config);
