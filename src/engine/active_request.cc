@@ -197,8 +197,8 @@ Status CheckRequest(const Request& request, const RequestLimits& limits) {
 
 namespace {
 
-// Returns the salt of a request's prefixes. Keys and values depend on the adapter, so its serial is
-// part of the salt.
+// Returns the cache salt of a request. Keys and values depend on the adapter, so the adapter's
+// serial number is part of the salt.
 std::string CacheSaltOf(const Request& request) {
   CacheSaltParts parts{.client = request.cache_salt, .adapter = {}};
   if (request.adapter != nullptr) {
@@ -208,7 +208,7 @@ std::string CacheSaltOf(const Request& request) {
   return MakeCacheSalt(parts);
 }
 
-// Prepares the request's images: all members but their places in the pool.
+// Prepares the request's images. Does not assign their rows in the image pool.
 void PrepareImages(const RequestLimits::Images& limits, const ImageHasher& hasher,
                    ActiveRequest& active) {
   const Request& request = active.request;

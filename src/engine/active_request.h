@@ -37,8 +37,8 @@ struct ActiveSequence : ScheduledSequence {
   std::vector<double> pooled;          // if the model pools: sum of the result rows computed so far
   std::optional<FinishReason> finish;  // set once it has ended
   int64_t num_prompt_counted = 0;      // prompt tokens counted in StepStats so far
-  // Index of this sequence's draw within the last step that was begun. Valid if that step draws the
-  // sequence's token and num_drawn counts it.
+  // Index of this sequence's draw in the step that was begun last. Valid if that step draws the
+  // sequence's token, so that num_drawn counts it.
   int32_t last_draw = 0;
   Clock::time_point last_update{};  // time of its last token
 
@@ -100,9 +100,9 @@ struct RequestLimits {
   const ImageHasher* hasher = nullptr;
 };
 
-// Returns kInvalidArgument, with the name of the field, for a prompt that is empty or leaves no
-// room for a token, ids outside the vocabulary, numbers out of range, or more prompt logprobs than
-// the engine stores (kMaxPromptLogprobBytes).
+// Returns kInvalidArgument, with the name of the field, if the prompt is empty or leaves no room
+// for a token, if an id is outside the vocabulary, or if a number is out of range. Also if more
+// prompt logprobs are requested than the engine stores (kMaxPromptLogprobBytes).
 Status CheckRequest(const Request& request, const RequestLimits& limits);
 
 inline constexpr int64_t kMaxPromptLogprobBytes = int64_t{256} << 20;

@@ -15,7 +15,7 @@ namespace sluice {
 struct AdapterSource {
   std::string name;  // the name in requests
   std::filesystem::path path;
-  std::string base;  // name of the base model in the list of models; "": the server's
+  std::string base;  // name of the base model in the list of models; "": the server's model
 
   bool operator==(const AdapterSource&) const = default;
 };

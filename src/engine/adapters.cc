@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// Pause before the waiting requests are looked at again after an exception.
+// Delay before the waiting requests are retried after an exception.
 constexpr std::chrono::milliseconds kTimeToRetry(10);
 
 tl::unexpected<Error> UnknownAdapter(std::string_view name) {
@@ -109,7 +109,7 @@ Status Adapters::Fill(int slot, const std::filesystem::path& path, MutexLock& lo
     state_->EndFilling(slot, /*failed=*/true);
     filled = tl::unexpected(std::move(adapter).error());
   }
-  // The adapter was loaded before: if it cannot be read now, that is no fault of the request.
+  // The adapter was loaded before. If it cannot be read now, the request is not at fault.
   if (!filled && filled.error().code != ErrorCode::kResourceExhausted &&
       filled.error().code != ErrorCode::kUnavailable)
     filled.error().code = ErrorCode::kInternal;
@@ -169,7 +169,7 @@ Status Adapters::Remove(std::string_view name) {
     if (entry == nullptr) return UnknownAdapter(name);
     if (entry->slot >= 0) state_->slots[static_cast<size_t>(entry->slot)].owner = 0;
     state_->entries.erase(state_->entries.begin() + (entry - state_->entries.data()));
-    state_->changed.NotifyAll();  // Wakes those that wait for this adapter.
+    state_->changed.NotifyAll();  // Wakes the requests that wait for this adapter.
   }
   LOG_INFO("engine", "LoRA adapter '{}' was removed", name);
   return {};
@@ -224,8 +224,8 @@ void Adapters::WhenReady(const std::shared_ptr<const AdapterUse>& use,
     const MutexLock lock(state_->mutex);
     if (use->error_) status = tl::unexpected(*use->error_);
     if (use->slot_ < 0 && !use->error_) {
-      // Compares without taking a reference: if it were the last one, releasing it under the lock
-      // would deadlock.
+      // Compares without taking a reference. If that were the last reference, releasing it under
+      // the lock would deadlock.
       const auto waiter =
           std::find_if(state_->waiters.begin(), state_->waiters.end(), [&](const Waiter& waiter) {
             return !waiter.use.owner_before(use) && !use.owner_before(waiter.use);
@@ -264,7 +264,8 @@ bool Adapters::ServeOne(MutexLock& lock) {
       if (slot < 0) continue;
       const Status filled = Fill(slot, path, lock);
       if (filled) return true;
-      // Another waiter for the same name may have come first meanwhile; all read the same file.
+      // Another waiter for the same name may be first in the list by now; all of them read the same
+      // file.
       const auto failed = std::find_if(state_->waiters.begin(), state_->waiters.end(),
                                        [&](const Waiter& other) { return other.name == name; });
       if (failed != state_->waiters.end()) Tell(failed, filled, lock);
@@ -279,7 +280,7 @@ bool Adapters::ServeOne(MutexLock& lock) {
 
 void Adapters::Tell(std::list<Waiter>::iterator waiter, const Status& status, MutexLock& lock) {
   std::shared_ptr<const AdapterUse> use = waiter->use.lock();
-  // First, because copying the error may throw.
+  // Set first, because copying the error may throw.
   if (use != nullptr && !status) use->error_ = status.error();
   const std::function<void(const Status&)> then = std::move(waiter->then);
   if (use != nullptr && status) state_->Use(*state_->Find(waiter->name), *use);
@@ -309,7 +310,9 @@ AdapterUse::~AdapterUse() {
   if (slot_ >= 0 && --state_->slots[static_cast<size_t>(slot_)].uses == 0)
     state_->changed.NotifyAll();
   const auto found = state_->counts.find(name_);
-  if (found == state_->counts.end()) return;  // no memory to count it
+  if (found == state_->counts.end())
+    return;  // not counted, because memory for its count was
+             // lacking
   --(is_running_ ? found->second.running : found->second.waiting);
   if (found->second.running + found->second.waiting == 0) state_->counts.erase(found);
 }

@@ -25,11 +25,11 @@ class AdapterUse;
 // Maximum number of registered adapters.
 inline constexpr size_t kMostAdapters = 10000;
 
-// Keeps names and paths of all adapters, but weights only of as many as the model has slots. An
-// adapter without a slot is read again when a request asks for it, into the least recently used
-// free slot. An adapter in use stays in its slot, even if it is removed or replaced. If all slots
-// are in use, requests for other adapters wait in order of arrival. Requests for an adapter that is
-// in a slot do not wait for them.
+// Keeps the names and paths of all adapters, but the weights of only as many adapters as the model
+// has slots. An adapter without a slot is read again when a request asks for it, into the least
+// recently used free slot. An adapter in use stays in its slot, even if it is removed or replaced.
+// If all slots are in use, requests for other adapters wait in order of arrival. Requests for an
+// adapter that is in a slot do not wait for them.
 //
 // Thread safety: all methods may be called from any thread; files are read on the caller's thread
 // or, for requests that had to wait, on a thread of this class. Ownership: shares the slots with
@@ -41,13 +41,13 @@ class Adapters {
     int64_t waiting = 0, running = 0;
   };
 
-  // `max_loras` is only reported as a metric.
+  // `max_loras` is used only as a metric.
   Adapters(std::shared_ptr<LoraStore> slots, int64_t max_loras);
   ~Adapters();
 
   // Reads and registers the adapter. Errors are those of LoraAdapter::Open and LoraSlots::Fill;
-  // kInvalidArgument if the name is known and `replace` is false, or if kMostAdapters are known.
-  // With `replace`, running requests keep the old adapter.
+  // kInvalidArgument if the name is registered and `replace` is false, or if kMostAdapters are
+  // registered. With `replace`, running requests keep the old adapter.
   Status Add(const AdapterSource& source, bool replace);
   // Removes an adapter; running requests keep it. kNotFound if the name is unknown.
   Status Remove(std::string_view name);
@@ -92,7 +92,7 @@ class Adapters {
     std::string name;
     std::function<void(const Status&)> then;  // null until WhenReady
   };
-  // State that uses share.
+  // State shared with all AdapterUse objects.
   struct State {
     Mutex mutex;
     CondVar changed;  // a slot was filled or became unused, or a waiter was added
@@ -122,7 +122,7 @@ class Adapters {
   void ServeWaiters();
   // Serves one waiter. Returns false if none can be served now.
   bool ServeOne(MutexLock& lock) REQUIRES(state_->mutex);
-  // Removes the waiter from the list and reports `status` to it; releases the lock meanwhile.
+  // Removes the waiter from the list and reports `status` to it. Releases the lock meanwhile.
   void Tell(std::list<Waiter>::iterator waiter, const Status& status, MutexLock& lock)
       REQUIRES(state_->mutex);
 

@@ -221,7 +221,8 @@ TEST(AdaptersTest, MoreAdaptersThanSlots) {
   EXPECT_TRUE((*waiting)->is_ready());
 }
 
-// All waiters for one adapter get its slot together; waiters for other adapters follow, in order.
+// All waiters for one adapter get its slot together. Waiters for other adapters get theirs
+// afterwards, in order of arrival.
 TEST(AdaptersTest, WaitersGetTheSlotInOrder) {
   EngineConfig config = Config({"qwen3-linear", "qwen3-stabilized"});
   config.adapters.max_cpu_loras = 1;

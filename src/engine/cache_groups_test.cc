@@ -1,5 +1,6 @@
-// Tests models with layers that see only a chunk or a window. Answers do not depend on how the
-// prompt is divided, on the prefix cache or on preemptions. Blocks that no layer sees are reused.
+// Tests models with layers that attend only to a chunk or a window. Answers do not depend on how
+// the prompt is divided, on the prefix cache or on preemptions. Blocks to which no layer attends
+// any more are reused.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ const std::vector<AttentionSpan> kGroupings[] = {
     {{}, {.chunk = 10}, {.chunk = 10}},          // chunks that begin inside blocks
     {{}, {.window = 7}},                         // a window
     {{}, {.chunk = 8}, {.window = 13}, {}, {}},  // both, in several groups
-    // Both kinds of layers are in one group, which few models have.
+    // Chunks and windows in the same group, as in only a few models.
     {{}, {.window = 1}, {.chunk = 24, .window = 5}}};
 
 class EngineGroups : public ::testing::TestWithParam<size_t> {

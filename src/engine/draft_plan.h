@@ -20,8 +20,8 @@ struct DraftPlan {
   // Bytes read by a pass of the draft, divided by the bytes read by a step of the target.
   double cost_ratio = 0.1;
 
-  // For a head: number of F32 hidden rows that a step of each engine passes to the head. On a
-  // device, these rows are in the target's workspace.
+  // For a head: number of F32 hidden rows that each engine's step passes to the head. On a device,
+  // these rows are in the target's workspace.
   int64_t handed_rows = 0;
   int64_t handed_steps = 1;  // number of steps in flight; each of them has such rows
   bool on_device = false;

@@ -122,7 +122,7 @@ void DraftProposer::Propose(int64_t num_sequences, std::span<Job> jobs) {
                            .left = job.left});
   }
   policy_.Choose(num_sequences, candidates_);
-  // Sequences that can propose in this pass are computed before those with missing tokens.
+  // Sequences that can propose in this pass take precedence over sequences with missing tokens.
   int64_t rows = plan_.options.max_rows;
   for (const bool are_behind : {false, true}) {
     for (size_t i = 0; i < jobs.size(); ++i) {

@@ -21,8 +21,8 @@
 namespace sluice {
 
 // The draft samples as the request does, with the same random number, but without the request's
-// constraint: where both models agree on the probabilities, they draw the same token. It has its
-// own KV cache and its own prefix index, independent of the scheduler. After the prompt, after a
+// constraint: if both models agree on the probabilities, they draw the same token. It has its own
+// KV cache and its own prefix index, independent of the scheduler. After the prompt, after a
 // preemption, and after steps without proposals, its cache lacks tokens of the sequence. Before it
 // proposes again, it computes the missing tokens, at most kMostCaughtUp per step of the engine. If
 // its cache is full or the sequence is too long for it, nothing is proposed.
@@ -66,7 +66,7 @@ class DraftProposer final : public Drafter {
   // blocks. Returns false if there are too few even for the job's tokens.
   bool TakeBlocks(Job& job, int64_t& length);
   // Computes the tokens up to `end` of each sequence in `active_` and samples the next token of
-  // those that propose. Sequences with more tokens to propose stay in it.
+  // those that propose. Sequences with more tokens to propose stay in `active_`.
   void RunPass();
 
   const DraftPlan plan_;

@@ -73,8 +73,8 @@ struct EngineInfo {
   int num_threads = 0;    // total of all ranks
   int tensor_ranks = 1;   // number of ranks that divide each layer
   int pipeline_stages = 1;
-  // If there are several engines, the members above are per engine, except weights, request memory
-  // and threads, which are totals.
+  // If there are several engines, the members above describe one engine. Weights, request memory
+  // and threads are totals of all engines.
   int num_engines = 1;
   int first_engine = 0;  // number of the first engine
   // Time spent in each operator of the model, over all steps and engines. Null without
@@ -91,7 +91,7 @@ struct Residency {
 // Health of an engine.
 struct EngineState {
   bool is_healthy = true;
-  std::string reason;  // why it is unhealthy; may be ""
+  std::string reason;  // why the engine is unhealthy; may be ""
 };
 
 // Returns "bfloat16", "float16", "float32" or "fp8", as in --dtype and --kv-cache-dtype.
@@ -119,14 +119,13 @@ class Engine {
     std::function<void(int64_t bytes)> planned_bytes;
     std::function<void(int64_t done_bytes, int64_t total_bytes)> load_progress;
     // The processes that compute the model; this process is rank 0. Null: this process computes
-    // alone. Used until the engine is created; its communicator is used as long as the engine
-    // lives.
+    // alone. Used until the engine is created. ProcessRanks::all must outlive the engine.
     const ProcessRanks* processes = nullptr;
   };
 
-  // Plans memory, loads the model, allocates the cache and starts the thread. Does this for as many
-  // engines as configured, combined into one (replica_engine.h). kResourceExhausted if the model
-  // does not fit; the message names the option that would help.
+  // Plans memory, loads the model, allocates the cache and starts the thread. If several engines
+  // are configured, creates all of them behind one interface (replica_engine.h). kResourceExhausted
+  // if the model does not fit; the message names the option that would help.
   static Result<std::unique_ptr<Engine>> Create(const EngineConfig& config, Hooks hooks);
   // Like Create, but stops after the plan, which is reported to `hooks`. Returns the errors that
   // occur before anything is loaded. REQUIRES: hooks.processes is null.
@@ -164,16 +163,17 @@ class Engine {
   virtual int64_t num_unfinished() const = 0;
 
   // Begins a drain (C9 of the contract): Submit returns kUnavailable after this call, except if
-  // Request::was_accepted. Running requests may finish within LoopLimits::drain_seconds; then they
-  // are aborted and nothing is accepted. Returns immediately; num_unfinished() falls to 0.
+  // Request::was_accepted. Running requests may finish within LoopLimits::drain_seconds. After
+  // that, the rest are aborted and nothing is accepted. Returns immediately; num_unfinished() falls
+  // to 0.
   virtual void BeginShutdown() = 0;
 
   // Removes all blocks that no sequence uses from the prefix cache. Returns false if sequences used
-  // some. Waits for the engine's thread, so sinks and observers must not call it, unlike the
+  // some. Waits for the engine's thread, so sinks and observers must not call it. They may call the
   // methods above.
   virtual bool ResetPrefixCache() = 0;
   // Evicts the rows of all images that no step in flight reads. Running requests compute their
-  // image rows again if they need them. Waits for the engine's thread, as DropPrefixCache does.
+  // image rows again if they need them. Waits for the engine's thread, as ResetPrefixCache does.
   virtual void ResetImageRows() {}
 
   // Freezes or unfreezes the engine. While frozen, it computes nothing; running requests continue
@@ -185,14 +185,14 @@ class Engine {
   // files. Submit then returns kUnavailable until WakeUp() has restored both. kUnavailable while
   // requests are unfinished.
   virtual Status Sleep(bool /*drops_files*/) { return NotReloadable(); }
-  // Reloads the weights and reallocates the cache, if requested and absent. After an error the
+  // Reloads the weights and reallocates the cache, each if requested and absent. After an error the
   // engine still sleeps, and WakeUp() may be called again.
   virtual Status WakeUp(bool /*weights*/, bool /*cache*/) { return NotReloadable(); }
   virtual Residency residency() const { return {}; }
 
   // Loads the checkpoint in `folder`, which must have the same configuration, while the old weights
-  // stay in use. Requests are served meanwhile. Replaces weights that were staged earlier; after an
-  // error, none are staged.
+  // stay in use. Requests are served meanwhile. Weights that were staged earlier are replaced.
+  // After an error, no weights are staged.
   virtual Status StageWeights(const std::filesystem::path& /*folder*/) { return NotReloadable(); }
   // Switches to the staged weights before the next step: no step uses both old and new weights.
   // Running requests continue; the keys and values of all their tokens are recomputed. The prefix

@@ -1,6 +1,6 @@
-// The configuration of an engine: the resolved command line options, typed. The engine's defaults
-// are defined here only; the plan (engine_plan.h) chooses a field without a value by model and
-// machine.
+// The configuration of an engine: the resolved command line options, typed. This is the only place
+// that defines the engine's defaults. For a field without a value, the plan (engine_plan.h) chooses
+// a value according to the model and the machine.
 #pragma once
 
 #include <cstdint>
@@ -43,23 +43,23 @@ struct SimulationConfig {
   bool operator==(const SimulationConfig&) const = default;
 };
 
-// Defaults of a step on small machines; larger devices have larger ones (engine_plan.h).
+// Defaults of a step on small machines. The defaults for larger devices are higher (engine_plan.h).
 inline constexpr int64_t kDefaultMaxNumSeqs = 256;
 inline constexpr int64_t kDefaultMaxNumBatchedTokens = 2048;
 
 // Maximum of data_parallel_size.
 inline constexpr int kMostEngines = 64;
 
-// Limits on the requests that the engine keeps, and on time.
+// Limits on the requests that the engine keeps, and time limits.
 struct LoopLimits {
   // Running requests may take this long to finish after BeginShutdown().
   double drain_seconds = 30;
   // healthy() is false if there is work, but neither a step nor the queue has progressed for this
   // long.
   double watchdog_seconds = 300;
-  // Maximum number of waiting and running requests; more are answered kUnavailable. Likewise for
-  // their sequences, and for their prompt tokens over all sequences, which limits the memory of a
-  // long queue.
+  // Maximum number of waiting and running requests; further requests are refused with kUnavailable.
+  // Likewise for their sequences, and for their prompt tokens over all sequences. The last limit
+  // bounds the memory of a long queue.
   int64_t max_unfinished = 16384;
   int64_t max_unfinished_sequences = 16 * int64_t{kMaxSequences};
   int64_t max_unfinished_tokens = int64_t{64} << 20;
@@ -105,31 +105,31 @@ struct EngineConfig {
   int64_t long_prefill_token_threshold = 0;  // 0: off
   bool async_scheduling = false;  // whether to submit a step while another runs; only on one device
   GraphConfig graphs;
-  // At most one of the two proposes tokens.
+  // At most one of the two members proposes tokens.
   SpeculationConfig speculation;
   DraftConfig draft;
   bool speculates() const {
     return draft.is_given() || speculation.method != SpeculationConfig::Method::kNone;
   }
 
-  // Memory. On a CPU the cache takes a quarter of the free memory by default. With
+  // Memory. On a CPU, the cache takes a quarter of the free memory by default. With
   // `memory_utilization`, it takes that fraction of the memory that this process may use, minus
-  // weights and workspace. On a device weights, workspace and cache together take
-  // `memory_utilization` (0.92 by default) of its memory; with `utilization_of_rest` the cache
-  // takes that fraction (0.9 by default) of what weights and workspace leave. `kv_cache_bytes` and
-  // `num_blocks_override` set the size of the cache directly.
+  // weights and workspace. On a device, weights, workspace and cache together take
+  // `memory_utilization` (0.92 by default) of its memory; with `utilization_of_rest`, the cache
+  // takes that fraction (0.9 by default) of the memory that weights and workspace leave.
+  // `kv_cache_bytes` and `num_blocks_override` set the size of the cache directly.
   std::optional<double> memory_utilization;
   bool utilization_of_rest = false;  // TensorRT-LLM's meaning; applies to devices
   std::optional<int64_t> kv_cache_bytes;
   std::optional<int64_t> num_blocks_override;  // each block holds all layers
-  // If sequences keep recurrent states: bytes of the cache's memory that their snapshots may take
-  // (nullopt: see plan_states.h), and the number of tokens between snapshots of a long prompt (0:
-  // snapshots only where prompts end, diverge or continue).
+  // Only if sequences keep recurrent states. The bytes of the cache's memory that their snapshots
+  // may take (nullopt: see plan_states.h), and the number of tokens between snapshots of a long
+  // prompt. 0: snapshots only at points where prompts end, diverge or continue.
   std::optional<int64_t> state_cache_bytes;
   int64_t state_snapshot_interval = 1024;
   OffloadConfig offload;
-  // Host memory that requests may take besides the engine; nullopt: half of what the plan leaves,
-  // at most 1 GiB.
+  // Host memory that requests may take in addition to the engine's; nullopt: half of the memory
+  // that the plan leaves, at most 1 GiB.
   std::optional<int64_t> request_memory_bytes;
   // The memory that the plan divides; nullopt: the free memory. memory_sharers: number of engines
   // that share this memory, simultaneously or one after another. The default size of the cache is

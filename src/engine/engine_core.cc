@@ -176,7 +176,7 @@ void EngineCore::Add(std::unique_ptr<ActiveRequest> request) {
     }
   });
   if (failure.empty()) return;
-  // The scheduler has not taken sequences that are still new: finish them here.
+  // Sequences that are still new are not in the scheduler: finish them here.
   for (const auto& sequence : added.sequences) {
     if (sequence->state == ScheduledSequence::State::kNew) sequence->finish = FinishReason::kError;
   }
@@ -383,7 +383,7 @@ int64_t EngineCore::CountPrompt(const FlyingSlice& slice) {
   return sequence.num_prompt_counted - counted;
 }
 
-// The scheduler's contract excludes this case. If it happens nevertheless, no request may hang.
+// The scheduler's contract excludes this case. If it occurs anyway, no request may hang.
 void EngineCore::FailUnschedulable() {
   if (journal_ != nullptr) journal_->OnBreak("no sequence could be scheduled");
   LOG_ERROR("engine", "{} sequences wait, but none can be scheduled; their requests fail",
@@ -423,7 +423,7 @@ void EngineCore::LandAll() noexcept {
 void EngineCore::Launch(Flight& flight) {
   ++num_in_flight_;
   flight.is_finished = false;
-  // Proposing tokens, and some draws, require that the sequence's last token is known.
+  // Draft tokens, and some draws, require that the sequence's last token is known.
   const bool keeps_tokens = flights_.size() > 1 && model_->takes_drawn_tokens() && !proposes();
   for (FlyingSlice& slice : flight.slices) {
     ActiveSequence& sequence = slice.active();
@@ -468,7 +468,7 @@ void EngineCore::ProposeTokens() {
     const auto num_tokens = static_cast<int64_t>(sequence.tokens.size());
     const int64_t share = room > 0 ? std::max<int64_t>(1, room / left) : 0;
     --left;
-    if (sequence.is_in_flight()) continue;  // keeps its earlier proposals
+    if (sequence.is_in_flight()) continue;  // the sequence keeps its earlier proposals
     sequence.proposed.clear();
     if (sequence.is_held) continue;
     if (share == 0) ForgetProposals(sequence);
@@ -564,7 +564,8 @@ void EngineCore::ComputePromptLogprobs(const Flight& flight) {
     ActiveSequence& sequence = slice.active();
     ActiveRequest& request = *sequence.request;
     for (int64_t row = 0; row < slice.num_tokens; ++row) {
-      const int64_t next = slice.first + row + 1;  // the token whose logprob this row gives
+      const int64_t next = slice.first + row + 1;  // the token whose logprob is computed from this
+                                                   // row
       if (next >= sequence.num_prompt_tokens) break;
       prompt_jobs_.push_back({LogitsOf(flight, slice.first_logit + row),
                               sequence.tokens[static_cast<size_t>(next)],
@@ -760,7 +761,7 @@ RequestStats EngineCore::StatsOf(const ActiveRequest& request, FinishReason reas
 }
 
 void EngineCore::FinishRequest(ActiveRequest& request, FinishReason reason) {
-  // Calls that may throw come first, so that a request ends completely or not at all.
+  // Makes calls that may throw first, so that a request ends completely or not at all.
   removed_.clear();
   removed_.reserve(request.sequences.size());
   finished_.reserve(finished_.size() + 1);

@@ -35,14 +35,14 @@ namespace sluice {
 // sequence's sampled token equals its draft token, the next token is sampled from the following
 // row, and so on: the tokens are the same as without draft tokens.
 //
-// Between beginning and ending a step, others may begin, up to Model::steps_in_flight() in all;
-// they end in the order in which they began. A sequence may be in several of these steps if it has
-// tokens for each: chunks of its prompt, or a token that the model draws and keeps
-// (Model::takes_drawn_tokens). A sequence that is aborted, preempted or finished while in flight
-// changes immediately; results of the steps in flight for it are dropped.
+// Before a step ends, further steps may begin, up to Model::steps_in_flight() in all. Steps end in
+// the order in which they began. A sequence may be in several of these steps if it has tokens for
+// each: chunks of its prompt, or a token that the model draws and keeps
+// (Model::takes_drawn_tokens). Abort, preemption and finish of a sequence in flight take effect
+// immediately; its results of the steps in flight are dropped.
 //
-// A sequence whose constraint takes longer than a step allows (StepBudget) is held. Once its mask
-// is ready, the next step recomputes the row to sample from.
+// A sequence is held if its constraint takes longer than a step allows (StepBudget). Once its mask
+// is ready, the next step recomputes the row of logits to sample from.
 //
 // Everything a step needs is allocated in the constructor; a step allocates only the results for
 // the sinks. Thread safety: one thread at a time. Ownership: owns the requests until they have
@@ -67,8 +67,8 @@ class EngineCore {
   EngineCore& operator=(const EngineCore&) = delete;
   ~EngineCore();
 
-  // Adds a request; one that cannot be queued fails. Throws std::bad_alloc if even that is
-  // impossible; its sink has then received nothing.
+  // Adds a request. If it cannot be queued, fails the request. Throws std::bad_alloc if memory is
+  // lacking even for this; the sink has then received nothing.
   void Add(std::unique_ptr<ActiveRequest> request);
   // Ends the request; its sink receives nothing more. Unknown handles are ignored.
   void Abort(RequestHandle handle);
@@ -97,8 +97,8 @@ class EngineCore {
 
   bool has_work() const { return !requests_.empty() || num_in_flight_ > 0; }
   int num_in_flight() const { return num_in_flight_; }
-  // Begins as many steps as may be in flight, then ends the first of them. False if one failed; the
-  // sinks of its requests have then received OnError. REQUIRES: has_work().
+  // Begins as many steps as may be in flight, then ends the first of them. Returns false if a step
+  // failed; the sinks of its requests have then received OnError. REQUIRES: has_work().
   bool Step();
   // Called after Add, Abort, StopSequence or Step has thrown: fails every request with `reason` and
   // ends the steps in flight, so that the engine is empty. Returns false if this cleanup failed;
@@ -121,7 +121,7 @@ class EngineCore {
   struct SinkUpdate {
     std::shared_ptr<RequestSink> sink;
     std::optional<PromptResult> prompt;
-    // If `error` or `pooled` is set, the sink receives it instead of `update`.
+    // If `error` or `pooled` is set, the sink receives that value instead of `update`.
     std::optional<Error> error;
     std::optional<std::vector<float>> pooled;
     SequenceUpdate update;
@@ -132,7 +132,7 @@ class EngineCore {
     int64_t first_logit = 0;  // index of its first row with results
     // Whether its token is drawn on the device, so that num_drawn counts it.
     bool is_awaited = false;
-    bool is_wanted = true;  // after the step: Scheduler::IsWanted
+    bool is_wanted = true;  // result of Scheduler::IsWanted after the step
     bool is_late = false;   // whether its token could not be chosen in this step
     ActiveSequence& active() const { return static_cast<ActiveSequence&>(*sequence); }
   };
@@ -140,7 +140,7 @@ class EngineCore {
   struct Flight {
     std::vector<FlyingSlice> slices;  // [max_num_seqs]
     std::vector<int32_t> logit_rows;  // [max_logit_rows]
-    std::vector<TokenDraw> draws;  // the same for draws, if the model draws tokens; empty: no draws
+    std::vector<TokenDraw> draws;  // [max_logit_rows], if the model draws tokens; empty: no draws
     std::vector<kernels::TopLogit> tops;  // top logits of the draws
     std::span<float> logits;              // [max_logit_rows, result size]
     std::span<float> maxima;  // maxima of blocks of the logits, if the model computes them
@@ -202,15 +202,15 @@ class EngineCore {
   void AddStates(const StepPlan& plan, StepInput& input);
   // The adapter slot of each slice; empty if none has an adapter.
   std::span<const int32_t> AdaptersOf(const StepPlan& plan);
-  // The rows of a slice for which the step returns logits or hidden states, as rows of the step:
-  // [first, last).
+  // The rows of a slice for which the step returns logits or hidden states. Returns their indexes
+  // in the step: [first, last).
   std::pair<int64_t, int64_t> WantedRows(const PlannedSlice& slice, int64_t first_row) const;
   // Selects the rows whose tokens the model draws, and returns one TokenDraw for each row with
   // logits. A selected row's TokenDraw holds the sampling settings and the changes to the logits
   // before the draw. Empty if the model draws no token.
   std::span<TokenDraw> PlanDraws(Flight& flight);
-  // Marks the step as in flight: its requests stay, and sequences continue after tokens that it
-  // draws.
+  // Marks the step as in flight: its requests stay alive, and sequences may continue after the
+  // tokens that it draws.
   void Launch(Flight& flight);
   // Removes the first step from those in flight.
   void Land();
@@ -260,7 +260,8 @@ class EngineCore {
   void FinishSequence(ActiveSequence& sequence, FinishReason reason);
   // Ends the request as kError.
   void FailRequest(ActiveRequest& request, Error error);
-  // FinishRequest releases its sequences' blocks and moves it from `requests_` to `finished_`.
+  // Returns the statistics of a request that ends with `reason`. FinishRequest ends the request:
+  // releases its sequences' blocks and moves it from `requests_` to `finished_`.
   static RequestStats StatsOf(const ActiveRequest& request, FinishReason reason);
   void FinishRequest(ActiveRequest& request, FinishReason reason);
 
@@ -279,7 +280,7 @@ class EngineCore {
   std::unique_ptr<PrefixIndex> index_;
   BlockTiers* tiers_ = nullptr;  // null: evicted blocks are lost
   BlockTiers* snapshot_tiers_ = nullptr;
-  bool moves_blocks_ = false;          // StepPlan::moves_blocks of the last plan
+  bool moves_blocks_ = false;          // value of StepPlan::moves_blocks in the last plan
   ImageTower* const tower_;            // null: prompts may not hold images
   std::unique_ptr<ImagePool> images_;  // likewise
   ImagePool row_ids_{kPromptPart};  // ids of parts of prompts (Request::rows); holds no rows itself
@@ -304,12 +305,12 @@ class EngineCore {
   Buffer logits_;                   // logits of all steps in flight, F32, followed by their maxima
   Buffer handed_;  // F32 [max_num_batched_tokens, width], if a drafting head reads hidden rows
   std::vector<Flight> flights_;  // a ring of reused entries
-  size_t first_flight_ = 0;      // the one that began first
+  size_t first_flight_ = 0;      // index of the flight that began first
   int num_in_flight_ = 0;
   const Clock::time_point started_ = Clock::now();  // the scheduler's time 0
-  Clock::time_point last_end_{};                    // of the last step
+  Clock::time_point last_end_{};                    // end of the last step
   StepStats planned_;         // figures of plans that have not been reported yet
-  int64_t num_replayed_ = 0;  // number of replayed steps that has been reported
+  int64_t num_replayed_ = 0;  // number of replayed steps that have been reported
   double draft_seconds_ = 0;  // since the last step ended
 
   // Arrays of the step being begun.

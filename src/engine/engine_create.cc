@@ -38,8 +38,8 @@ namespace {
 
 using Devices = std::vector<std::unique_ptr<Device>>;
 
-// Opens the first `count` devices of a kind, one per rank. They must be of one compute capability:
-// all ranks use the same kernels.
+// Opens the first `count` devices of a kind, one per rank. All must have the same compute
+// capability, because all ranks use the same kernels.
 Result<Devices> OpenDevices(DeviceKind kind, int count) {
   Devices devices;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
@@ -236,7 +236,7 @@ Status LoadOnDevice(const EnginePlan& plan, const ModelConfig& model,
 
 Status WarmUpDevices(const EnginePlan& plan, EngineLoop::Parts& parts) {
   const DeviceInfo& info = parts.devices.front()->info();
-  // The emulator loads no kernels, and is slow.
+  // The emulator loads no kernels, and it is slow.
   const bool is_emulated = RunsOnCpu(info);
   const WarmUpLimits most = is_emulated
                                 ? WarmUpLimits{.max_rows = 2, .max_slices = 1, .max_context = 32}

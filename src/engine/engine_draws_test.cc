@@ -20,8 +20,8 @@ struct DrawnQuestion {
   std::shared_ptr<const Constraint> constraint = {};
 };
 
-// Each kind of sampling parameter alone, and several together; for vocabularies of at least 64
-// tokens.
+// Each kind of sampling parameter separately, and several together. Requires a vocabulary of at
+// least 64 tokens.
 std::vector<DrawnQuestion> EveryKind() {
   std::vector<DrawnQuestion> all;
   const auto add = [&](const char* name, const auto& change) {
@@ -134,9 +134,9 @@ TEST(EngineDraws, ModelsThatDrawTokensGiveTheSameAnswers) {
   EXPECT_EQ(device.model->num_drawn, num_tokens) << "not one by the host";
 }
 
-// The host draws rows for which more logprobs are requested than there is room for, and rows with
-// two biases of one token, whose sum would be rounded differently. The model still draws the other
-// rows.
+// The host draws rows for which more logprobs are requested than there is room for. It also draws
+// rows with two biases of one token, whose sum would be rounded differently. The model still draws
+// the other rows.
 TEST(EngineDraws, WhatTheModelCannotTellIsLeftToTheHost) {
   std::vector<DrawnQuestion> questions(3);
   for (DrawnQuestion& question : questions) {

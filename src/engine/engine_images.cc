@@ -1,5 +1,5 @@
-// The part of EngineCore for images: holds images in the pool, computes their rows, and adds the
-// rows to a step. Prompts that consist of rows are handled alike.
+// The part of EngineCore for images: keeps images in the pool, computes their rows, and adds the
+// rows to a step. Prompts that consist of rows are handled in the same way.
 #include <algorithm>
 
 #include "base/check.h"
@@ -46,7 +46,7 @@ void EngineCore::ResetImageRows() {
 }
 
 void EngineCore::HoldRows(ActiveRequest& request) {
-  // Makes these keys different from the keys of images.
+  // Makes the keys of prompt rows different from the keys of images.
   constexpr int32_t kFirst = 1 << 30;
   const int64_t rows = request.request.rows->rows();
   std::vector<int32_t> keys;

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// This many consecutive failed steps cannot be the fault of a single request.
+// This many consecutive failed steps are not attributed to a single request.
 constexpr int kFailedStepsUnhealthy = 3;
 
 // Time limit for writing blocks to the disk at shutdown; engines share the time.
@@ -193,7 +193,7 @@ bool EngineLoop::ResetPrefixCache() {
 }
 
 void EngineLoop::ResetImageRows() {
-  // While the engine sleeps or shuts down, there are no such requests.
+  // While the engine sleeps or shuts down, no running request uses image rows.
   (void)CallOnThread([this] {
     if (core_ != nullptr) core_->ResetImageRows();
     return Status();
@@ -236,7 +236,7 @@ void EngineLoop::NoteProgress() {
 }
 
 void EngineLoop::OnEnd(const ActiveRequest& request) {
-  if (replays()) return;  // its requests were not counted
+  if (replays()) return;  // replayed requests were not counted
   Release(LoadOf(request.request));
 }
 
@@ -248,8 +248,8 @@ void EngineLoop::CheckIdle() {
   broken_ = true;
 }
 
-// With a lost device or rank, all requests are refused immediately, instead of each failing in its
-// own step.
+// After the loss of a device or rank, all requests are refused immediately, instead of each failing
+// in its own step.
 void EngineLoop::OnFailedStep() {
   ++failed_steps_;
   if (is_model_lost_.load()) return;
@@ -346,7 +346,7 @@ void EngineLoop::Run() {
     running = TakeCommands(commands);
     for (Command& command : commands) {
       const auto execute = [&] { Execute(command); };
-      // Try again: without the abort, the request would run on although nobody waits for it.
+      // Try again: without the abort, the request would continue although nobody waits for it.
       if (!RunGuarded("engine", "a command", execute))
         RunGuarded("engine", "a command, tried again,", execute);
     }

@@ -41,7 +41,7 @@ class EngineLoop final : public Engine {
     std::unique_ptr<DevicePool> device_pool;       // memory of a single device
     std::unique_ptr<ThreadPool> pool;
     std::unique_ptr<Model> model;
-    std::unique_ptr<Model> draft;  // draft model of plan.draft; null: there is none
+    std::unique_ptr<Model> draft;  // model of plan.draft; null: there is none
     void* draft_cache = nullptr;   // on a device: memory of the draft's cache, in device_pool
     // Image tower of plan.tower; null: prompts may not hold images.
     std::unique_ptr<ImageTower> tower;
@@ -56,7 +56,7 @@ class EngineLoop final : public Engine {
     // that share the model; null: no adapters are served.
     std::shared_ptr<Adapters> adapters;
   };
-  // Reloads parts of the plan. Each function uses the pool and the devices of the Parts passed to
+  // Reloads parts of an engine. Each function uses the pool and the devices of the Parts passed to
   // it.
   struct Loader {
     // Loads the weights; for ranks and devices also allocates the cache.
@@ -65,7 +65,7 @@ class EngineLoop final : public Engine {
     std::function<Status(Parts& parts)> load_cache;
     // Loads a model while the old one stays in use, on its own threads; null: not possible.
     std::function<Result<std::unique_ptr<Model>>(const std::filesystem::path& folder)> load_model;
-    // As load_model for a model of several ranks: stages the new weights on all ranks.
+    // Like load_model, for a model of several ranks: stages the new weights on all ranks.
     std::function<Status(WeightStage& own, const std::filesystem::path& folder)> stage;
   };
 
@@ -122,7 +122,7 @@ class EngineLoop final : public Engine {
     std::promise<Status> done;
   };
   using Command = std::variant<AddCommand, AbortCommand, StopCommand, ResetCommand, CallCommand>;
-  // The amounts that LoopLimits limits.
+  // The quantities that LoopLimits limits.
   struct Load {
     int64_t requests = 0, sequences = 0, tokens = 0;
   };
@@ -133,7 +133,7 @@ class EngineLoop final : public Engine {
   RequestLimits Limits() const;
   Status MakeCore();
   bool replays() const { return parts_.journal != nullptr && parts_.journal->replays(); }
-  // Hands the thread to the journal.
+  // Lets the journal run the replay on this thread.
   void RunReplay();
   // Runs `call` on the engine's thread and waits until it has returned.
   Status CallOnThread(std::function<Status()> call);
@@ -190,10 +190,10 @@ class EngineLoop final : public Engine {
   mutable Mutex staging_mutex_;
   std::unique_ptr<Model> staged_ GUARDED_BY(staging_mutex_);
   std::filesystem::path staged_folder_ GUARDED_BY(staging_mutex_);  // "": nothing is staged
-  std::filesystem::path folder_ GUARDED_BY(staging_mutex_);         // of the weights
+  std::filesystem::path folder_ GUARDED_BY(staging_mutex_);         // folder of the weights in use
   // Parts::stage; null also while the model is not in memory.
   WeightStage* stage_ GUARDED_BY(staging_mutex_);
-  // Weights are being staged in all ranks: the model must stay in memory.
+  // Whether weights are being staged in all ranks. If so, the model must stay in memory.
   bool is_staging_ GUARDED_BY(staging_mutex_) = false;
   // Used on the engine's thread: number of times the weights were replaced.
   int64_t num_replaced_ = 0;
@@ -209,12 +209,13 @@ class EngineLoop final : public Engine {
   bool frozen_ GUARDED_BY(mutex_) = false;
   Residency residency_ GUARDED_BY(mutex_);
 
-  // Used on the engine's thread: whether the engine was frozen when last checked.
+  // Used on the engine's thread: whether the engine could run steps (was not frozen) when last
+  // checked.
   bool may_step_ = true;
   std::atomic<int64_t> drain_deadline_{0};  // ticks of Clock; 0: none
   std::atomic<int64_t> last_progress_{0};   // ticks of Clock
   std::atomic<bool> idle_{true};
-  std::atomic<int> failed_steps_{0};  // consecutive
+  std::atomic<int> failed_steps_{0};  // number of consecutive failed steps
   std::atomic<bool> broken_{false};   // block accounting is inconsistent, or a device is lost
   std::atomic<bool> is_model_lost_{false};
   std::atomic<bool> is_state_lost_{false};  // EngineCore::FailAll failed

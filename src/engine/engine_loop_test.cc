@@ -59,8 +59,8 @@ TEST(EngineLoop, SequencesAreLimitedToo) {
   EXPECT_TRUE(fake.WaitForIdle());
 }
 
-// If nothing is unfinished after BeginShutdown, no later request can be accepted, so the caller may
-// exit.
+// If no request is unfinished after BeginShutdown, no later request can be accepted. So the caller
+// may exit.
 TEST(EngineLoop, C9NothingIsTakenInOnceShutdownHasBegun) {
   for (int round = 0; round < 10; ++round) {
     FakeEngine fake({.num_blocks = 4096, .max_model_len = 1000, .loop = {.drain_seconds = 300}});

@@ -43,8 +43,8 @@ constexpr int kMaxThreadsPerCpu = 4;
 // Maximum memory for the rows of prompt logits in a step (but at least 32 rows).
 constexpr int64_t kPromptLogitBytes = int64_t{64} << 20;
 constexpr int64_t kMiB = int64_t{1} << 20;
-// Default shares of a device's memory: vLLM's is a share of all memory, TensorRT-LLM's a share of
-// the rest.
+// Default fractions of a device's memory: vLLM's is a fraction of all memory, TensorRT-LLM's a
+// fraction of the rest.
 constexpr double kDeviceUtilization = 0.92;
 constexpr double kDeviceUtilizationOfRest = 0.9;
 // Memory that the driver later allocates for kernels and libraries.
@@ -138,7 +138,8 @@ Status PlanThreads(const Topology& topology, EnginePlan& plan) {
   return {};
 }
 
-// If the number of ranks is not fixed, a model that cannot be divided among them gets one rank.
+// If the number of ranks is not fixed and the model cannot be divided among that many, plans one
+// rank.
 Result<RankPlan> RanksFor(const ModelConfig& model, const Topology& topology,
                           const EnginePlan& plan) {
   EngineConfig config = plan.config;
@@ -315,7 +316,7 @@ Status PlanStep(const ModelConfig& model, EnginePlan& plan) {
   return {};
 }
 
-// Plans a single rank for `what`, which cannot be divided.
+// Plans a single rank, because `what` cannot be divided.
 Status TakeOneRank(const char* what, EnginePlan& plan) {
   EngineConfig& config = plan.config;
   if (config.tensor_parallel_size == 1 && config.pipeline_parallel_size == 1) return {};
@@ -430,7 +431,7 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   plan.workspace_bytes = memory.workspace_bytes;
   plan.adapter_bytes = memory.lora_bytes;
   plan.graph_bytes = memory.graph_bytes;
-  if (!plan.on_device()) {  // A device's own logits are part of its workspace.
+  if (!plan.on_device()) {  // On a device, the logits are part of the workspace.
     const int64_t logits = model.spec.ResultSize() + kernels::NumMaxima(model.vocab_size);
     plan.workspace_bytes +=
         plan.scheduler.steps_in_flight * plan.max_logit_rows() * logits * int64_t{sizeof(float)} +
@@ -456,15 +457,15 @@ Status PlanBytes(const ModelConfig& model, const PlanModelFunction& plan_model, 
   plan.workspace_bytes *= plan.num_engines;
   if (plan.draft) RETURN_IF_ERROR(PlanDraftBytes(plan_model, threads.front().num_threads, plan));
   plan.kv_groups = memory.kv_groups;
-  // If stages are processes, a stage may have no layer with attention.
+  // If pipeline stages are processes, a stage may have no attention layers.
   plan.kv_bytes_per_block = std::max<int64_t>(1, memory.kv_bytes_per_group_block);
   plan.state_bytes_per_slot = memory.state_bytes_per_slot;
   plan.scheduler.groups = plan.kv_groups.spans;
   return CheckStates(plan);
 }
 
-// Repeats PlanBytes for other limits, and replans the tiers, whose pieces may have another size
-// then.
+// Repeats PlanBytes for other limits, and replans the tiers, because the size of their pieces may
+// have changed.
 Status PlanBytesAnew(const ModelConfig& model, const PlanModelFunction& plan_model,
                      const MemoryLimits& host, EnginePlan& plan) {
   RETURN_IF_ERROR(PlanBytes(model, plan_model, plan));
@@ -498,7 +499,7 @@ int64_t KvBudget(const EnginePlan& plan) {
     const auto part = [](double share, int64_t bytes) {
       return static_cast<int64_t>(share * static_cast<double>(bytes));
     };
-    // Requests are in host memory, which an integrated GPU shares.
+    // Memory for requests is host memory, which an integrated GPU shares.
     const int64_t free_bytes = plan.memory.available_bytes -
                                (IsShared(plan.memory) ? LeastRequestBytes(config, plan.memory) : 0);
     if (config.utilization_of_rest) {
@@ -698,7 +699,7 @@ int64_t EnginePlan::fixed_bytes() const {
 }
 
 int64_t EnginePlan::kv_tokens() const {
-  // A single group is filled by sequences of any length.
+  // With a single group, sequences of any length can use all blocks.
   if (kv_groups.num_groups() == 1) return num_blocks * config.block_size;
   return num_blocks * max_model_len / MostBlocks(scheduler, max_model_len);
 }
@@ -741,7 +742,7 @@ Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& mod
   plan.pooling = std::move(pooling);
   if (config.profile_ops) plan.op_times = std::make_shared<OpTimes>();
   if (IsEncoder(model.architecture)) {
-    // A token attends to later ones, so a text is computed as a whole and shares no prefix.
+    // Each token attends to later ones, so a text is computed as a whole and shares no prefix.
     plan.config.enable_chunked_prefill = plan.config.enable_prefix_caching = false;
   }
   plan.memory = memory;

@@ -24,7 +24,7 @@ namespace sluice {
 // Result of plan_tower.h for a model.
 struct ResolvedTower {
   std::optional<TowerSpec> spec;
-  std::string reason = "the model has no image tower";  // if there is none
+  std::string reason = "the model has no image tower";  // why there is no tower
   // Maximum number of tokens of an image that attend to each other; 0: none do.
   int64_t whole_rows = 0;
 };
@@ -39,12 +39,12 @@ struct EnginePlan {
   ElementType kv_type = ElementType::kBF16;  // type of the cache: BF16, F16, F32 or F8_E4M3
   int num_threads = 1;                       // of all ranks together
   RankPlan ranks;
-  int num_engines = 1;  // which divide the ranks' threads
+  int num_engines = 1;  // number of engines; they divide the ranks' threads
   LoraOptions lora;
   std::optional<DraftPlan> draft;
   int64_t max_model_len = 0;
   SchedulerLimits scheduler;
-  RecordedSteps recorded;             // on a device
+  RecordedSteps recorded;             // step sizes that a device captures as graphs
   std::shared_ptr<OpTimes> op_times;  // null: operators are not timed
   int64_t num_blocks = 0;             // per engine
   // Number of slots for recurrent states per engine: max_num_seqs, plus those of snapshots. 0: the
@@ -52,12 +52,12 @@ struct EnginePlan {
   int64_t num_state_slots = 0;
 
   // Images: the tower and the number of image rows that each engine stores. If there is no tower,
-  // the reason.
+  // why.
   std::optional<TowerSpec> tower;
   TowerOptions tower_options;
   std::string no_images;
   int64_t image_rows = 0;
-  // With a device: whether it computes the tower's layers, and the reason if it does not.
+  // With a device: whether it computes the tower's layers and, if not, why.
   bool tower_on_device = false;
   std::string tower_on_cpu;
   // Why prompts may not be rows (Request::rows); "": they may be.
@@ -88,7 +88,7 @@ struct EnginePlan {
   std::vector<std::string> notes;     // choices that the user should know about, one line each
   std::vector<std::string> warnings;  // options that are not fully applied, one line each
 
-  // Bytes of a block and of a slot of states in the tiers: of all ranks together.
+  // Bytes of a block and of a state slot in the tiers, over all ranks.
   int64_t tier_block_bytes = 0, tier_state_bytes = 0;
   int tensor_ranks = 1, pipeline_stages = 1;  // numbers for the model, counted over all processes
 
@@ -116,9 +116,10 @@ using PlanModelFunction =
 // The rules:
 //   By default, max_num_seqs is 256 and max_num_batched_tokens is 2048. On devices of 70 GiB and
 //     more they are 1024 and 8192; on devices of 160 GiB and more max_num_batched_tokens is 16384.
-//     max_num_seqs never exceeds max_num_batched_tokens. Without chunked prefill, a step holds a
-//     whole context.
-//   The KV cache is FP8 if the checkpoint says so, unless kv_cache_dtype names another type. On a
+//     max_num_seqs never exceeds max_num_batched_tokens. Without chunked prefill, a step has room
+//     for a whole context.
+//   The KV cache is FP8 if the checkpoint specifies it, unless kv_cache_dtype names another type.
+//   On a
 //     CPU, a 16-bit cache of a model with experts is float16.
 //   The cache gets the size that EngineConfig sets, but never more than max_num_seqs sequences of
 //     max_model_len can fill, and never more than the free memory. On a device, `memory` is the
@@ -132,14 +133,14 @@ using PlanModelFunction =
 //     a single engine would get.
 //   LoRA adapters are for decoders. The number of slots is max_cpu_loras (on a device max_loras).
 //     Without that option, it is the larger of max_loras and the number of adapters given at the
-//     start. Ranks hold parts of adapters, engines share them.
-//   A draft model is for decoders on a CPU, has the vocabulary of the target, and is not divided
-//     among ranks. Its cache gets a part of the memory for caches in proportion to its bytes per
-//     token, but never more than the sequences of one proposing step can fill.
+//     start. Each rank holds a part of every adapter; engines share adapters.
+//   A draft model requires a decoder on a CPU. It has the target's vocabulary and is not divided
+//   among ranks. Its cache gets a part of the memory for caches, in proportion to its bytes per
+//   token. It never gets more than the sequences of one proposing step can fill.
 //   Encoders run on one rank. Pooling by the mean takes the results of all rows of a step.
 // kInvalidArgument for options that contradict each other or are out of range; kResourceExhausted,
-// with the option that would help, if weights exceed memory or if one sequence of a given
-// max_model_len does not fit. `draft`: the model of config.draft, if there is one.
+// with the option that would help, if the weights exceed the memory or if one sequence of a
+// configured max_model_len does not fit. `draft`: the model of config.draft, if there is one.
 Result<EnginePlan> PlanEngine(const EngineConfig& config, const ModelConfig& model,
                               const MemoryLimits& memory, const Topology& topology,
                               const PlanModelFunction& plan_model,

@@ -101,7 +101,7 @@ TEST(EnginePlanOnDevice, StepsThatAreRecorded) {
   EXPECT_TRUE(plan->recorded.pads);
   EXPECT_TRUE(plan->recorded.runs_before);
   EXPECT_THAT(plan->notes, Not(::testing::Contains(HasSubstr("cuda_graphs"))));
-  // Memory of graphs is not available to the cache.
+  // Memory for graphs is not available to the cache.
   EXPECT_EQ(plan->graph_bytes, 13 * kMiB);
   EXPECT_EQ(plan->kv_bytes, int64_t{94208 - 256 - 110 - 13} * kMiB);
   EXPECT_THAT(MemoryTable(*plan), ::testing::Contains(ContainsRegex("graphs +13.0 MiB +about")));
@@ -291,7 +291,7 @@ TEST(EnginePlanOnDevice, Llama70BInFp8OnOneH200) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->kv_type, ElementType::kF8E4M3);
   EXPECT_EQ(plan->scheduler.max_num_batched_tokens, 8192);
-  // Computed by hand: E4M3 products with a factor for each of their rows, both tables in BF16,
+  // Computed by hand: E4M3 weight matrices with a scale per row, both embedding tables in BF16,
   // norms, and padding; 163,840 bytes of keys and values per token.
   const int64_t products = 80 * int64_t{8192} * (10240 + 8192 + 57344 + 28672);
   const int64_t factors = 80 * int64_t{4} * (10240 + 8192 + 57344 + 8192);

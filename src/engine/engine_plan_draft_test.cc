@@ -47,7 +47,7 @@ TEST(EnginePlan, ADraftModelIsPartOfThePlan) {
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_TRUE(plan->draft);
   const DraftPlan& draft = *plan->draft;
-  // K and V of 16 tokens in 2 layers with 2 heads of 64 at 2 bytes, beside 1 MiB of the target's.
+  // K and V of 16 tokens in 2 layers with 2 heads of 64 at 2 bytes. The target's block has 1 MiB.
   EXPECT_EQ(draft.kv_bytes_per_block(), 16 * 1024);
   EXPECT_EQ(draft.num_blocks, 492);
   EXPECT_EQ(plan->num_blocks, 492);

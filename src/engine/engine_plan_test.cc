@@ -86,7 +86,7 @@ TEST(EnginePlanTiers, TakeMemoryFromTheCacheAndAreRefusedWhereBlocksCannotMove) 
   EXPECT_THAT(Plan(config).error().message, HasSubstr("--no-enable-prefix-caching"));
 }
 
-// Rank 0 of several processes plans the tiers of all ranks when the caches are planned.
+// Rank 0 of several processes plans the tiers of all ranks at the time when the caches are planned.
 TEST(EnginePlanTiers, AreRefusedBesideACacheThatLeavesNoRoom) {
   auto plan = Plan({});
   ASSERT_TRUE(plan) << plan.error().message;
@@ -206,7 +206,7 @@ TEST(EnginePlan, UtilizationCountsAllMemoryOfTheProcess) {
   ASSERT_TRUE(plan);
   EXPECT_LE(plan->total_bytes(), 1000 * kMiB);
   EXPECT_GT(plan->num_blocks, 850);
-  config.memory_utilization = 0.9;  // of 4000, but only 2000 are free
+  config.memory_utilization = 0.9;  // of 4000 MiB, but only 2000 MiB are free
   EXPECT_LE(Plan(config)->total_bytes(), 2000 * kMiB);
   config.memory_utilization = 1.5;
   EXPECT_EQ(Plan(config).error().param, "gpu_memory_utilization");

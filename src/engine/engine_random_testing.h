@@ -34,7 +34,7 @@ class Reference {
  public:
   explicit Reference(int64_t max_model_len) : max_model_len_(max_model_len) {}
 
-  size_t period = 0;  // period of the model's answers
+  size_t period = 0;  // see FakeModel::Logits
 
   Expected Sequence(const Request& request, uint64_t seed) {
     const SamplingParams& params = request.sampling;
@@ -128,7 +128,7 @@ struct Account final : EngineObserver {
           prompt = 0;
 };
 
-// The results that all sinks received.
+// Totals of the results that all sinks received.
 struct Told {
   int64_t tokens = 0;            // total
   int64_t updates = 0;           // number of updates with tokens
@@ -234,8 +234,9 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
   }
   bool OneIn(unsigned count) { return random_() % count == 0; }
 
-  // For an engine whose model has several ranks. These functions return: the first rank's model, on
-  // top of `model_`; whether ranks may be lost; whether ranks were lost.
+  // For an engine whose model has several ranks. ServedModel returns the first rank's model, which
+  // uses `model_`. The other functions return whether ranks may be lost, and whether ranks were
+  // lost.
   virtual Model& ServedModel() { return *model_; }
   // Returns the journal of the engine; null: none.
   virtual EngineJournal* Journal() { return nullptr; }
@@ -303,8 +304,8 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     core_->UseJournal(Journal());
   }
 
-  // The draft may have too small a cache or too few rows, and may predict other tokens than the
-  // model.
+  // The draft's cache or number of rows may be too small, and the draft may predict other tokens
+  // than the model.
   void OpenDraft() {
     if (!plan_.config.draft.is_given()) return;
     plan_.draft = FakeDraftPlan(plan_, Pick(1, 100), OneIn(2) ? kMaxModelLen : Pick(2, 60));
@@ -335,10 +336,10 @@ class RandomEngine : public ::testing::TestWithParam<unsigned> {
     if (OneIn(6)) params.logprobs = static_cast<int32_t>(Pick(0, 3));
     if (OneIn(6)) params.min_tokens = Pick(1, 8);
     if (OneIn(6)) params.logit_bias = {{FakeModel::kEos, 15.0f}};
-    // Some sequences sample a token that makes them (NaN) or the step (poison) fail.
+    // Some sequences sample a token that makes the sequence (NaN) or the step (poison) fail.
     if (OneIn(20)) params.logit_bias = {{FakeModel::kNanToken, 13.0f}};
-    // A poison token in an answer could be proposed to other sequences, or a draft model could draw
-    // it where the model does not.
+    // Excludes speculation: a poison token in an answer could be proposed to other sequences, or a
+    // draft model could draw it although the model does not.
     if (OneIn(60) && has_poison_ && !plan_.config.draft.is_given() &&
         plan_.config.speculation.method != SpeculationConfig::Method::kSuffix)
       params.logit_bias = {{FakeModel::kPoison, 13.0f}};

@@ -1,7 +1,8 @@
-// The engine's contract if several ranks compute its steps, over a simulated network. As between
+// The engine's contract when several ranks compute its steps over a simulated network. As between
 // processes, steps and results are sent as messages, which are delayed. Ranks stall, die or are
 // disconnected. While the group lives, every request gets the tokens that a single rank computes.
-// When it ends, every request gets one end, whose reason names a lost rank, and every rank ends.
+// When the group ends, every request gets exactly one end, whose reason names a lost rank, and
+// every rank ends.
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -218,7 +219,8 @@ class RandomRanks : public RandomEngine {
     limits.period = model_->period;
     limits.steps_in_flight = model_->most_in_flight;
     model_->most_in_flight = 1;
-    // Shorter or longer than the time after which the watch reports a silent rank as lost.
+    // Shorter or longer than the time after which the watch (rank_watch.h) reports a silent rank as
+    // lost.
     limits.deadline = deadline_ = std::chrono::seconds(OneIn(2) ? 1 : 10);
     ranks_ = std::make_unique<FakeRanks>(size, random_(), std::chrono::milliseconds(Pick(0, 20)),
                                          faults_, limits, *model_);

@@ -69,7 +69,7 @@ Status EngineLoop::FallAsleep(bool drops_files) {
       return Fail(ErrorCode::kUnavailable,
                   fmt::format("{} requests are not finished", unfinished_.requests));
     }
-    // A single critical section, so that nothing is staged between the check and the end of stage_.
+    // A single critical section: nothing may be staged between the check and the reset of stage_.
     const MutexLock staging(staging_mutex_);
     if (is_staging_)
       return Fail(ErrorCode::kUnavailable, "new weights are being loaded; try again afterwards");

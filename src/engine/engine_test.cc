@@ -107,7 +107,7 @@ TEST(Engine, C7AnAbortedRequestIsGoneAfterOneStep) {
   EXPECT_FALSE(sink->error);
 }
 
-// A client may read /metrics, or a benchmark its counts, immediately after an answer.
+// A client may read /metrics, or a benchmark may read its counts, immediately after an answer.
 TEST(Engine, TokensAreCountedBeforeTheSinkHearsOfThem) {
   class Sink final : public RequestSink {
    public:
@@ -137,7 +137,7 @@ TEST(Engine, TokensAreCountedBeforeTheSinkHearsOfThem) {
 }
 
 // A sink gets the statistics of its own request, even after the client has left. An observer gets
-// those of all requests.
+// the statistics of all requests.
 TEST(Engine, ASinkIsToldTheStatisticsOfItsRequestOnce) {
   class Sink final : public RequestSink {
    public:
@@ -364,7 +364,7 @@ TEST(Engine, C8ALostDeviceFailsItsRequestsAndNoneIsTakenAfterwards) {
   EXPECT_TRUE(fake.Ask(poisoned, GreedyFor(4))->error);
   EXPECT_TRUE(fake.WaitForIdle());
   EXPECT_TRUE(fake.engine->healthy()) << "a step that failed is not the device's end";
-  // A client that sees the failure also sees that the engine is unhealthy.
+  // A client that receives the failure also finds the engine unhealthy.
   class Sink final : public RequestSink {
    public:
     explicit Sink(const Engine& engine) : engine_(engine) {}
@@ -604,8 +604,8 @@ TEST(Engine, IdleUsesNoCpu) {
     return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
            1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
   };
-  // On a busy machine, threads may go to sleep late, but threads that never sleep use CPU in every
-  // window.
+  // On a busy machine, threads may go to sleep late. But threads that never sleep would use CPU
+  // time in every measured window.
   double used = 1;
   for (int window = 0; window < 20 && used >= 0.02; ++window) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

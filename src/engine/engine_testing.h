@@ -71,7 +71,7 @@ class FakeModel final : public Model {
     }
     if (period > 0 && tokens.size() >= period && hash % 8 != 0) {
       const int32_t again = tokens[tokens.size() - period];
-      // A step after a failed step may read leftover content from the cache.
+      // The step after a failed step may read leftover content from the cache.
       if (again >= 0 && again < kPoison) logits[again] += 20;
     }
     if (tokens.back() == kNanToken) logits[3] = std::nanf("");
@@ -343,8 +343,8 @@ class FakeModel final : public Model {
 };
 
 // The n-th token of an answer (from 0) must be congruent to n modulo 3. Computing the mask of every
-// `slow_every`-th token takes `seconds`, for which it sleeps. After a call was stopped, the matcher
-// is unusable.
+// `slow_every`-th token takes `seconds`, which the matcher spends sleeping. After a call was
+// stopped, the matcher is unusable.
 class StripeConstraint final : public Constraint {
  public:
   explicit StripeConstraint(double seconds = 0, int slow_every = 1)

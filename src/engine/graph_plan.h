@@ -16,7 +16,8 @@ struct GraphConfig {
   std::vector<int64_t> sizes;      // in any order; empty: chosen automatically
   std::optional<int64_t> largest;  // largest automatically chosen size; nullopt: kLargestGraph
   bool pads = true;                // whether to pad steps to the next size
-  bool is_default = false;         // nobody asked for graphs, so no warning if there are none
+  bool is_default = false;         // whether graphs are a default, so that their absence needs no
+                                   // warning
 
   bool operator==(const GraphConfig&) const = default;
 };

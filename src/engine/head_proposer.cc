@@ -113,8 +113,8 @@ void HeadProposer::Begin(std::span<const int32_t> tokens, std::string_view cache
   state.params = WithoutLogprobs(*sampling.params);
   if (index_ == nullptr) return;
   PrefixLookup lookup;
-  // The head's rows start with the second token, but also depend on the first. So the first token
-  // is part of the salt.
+  // The head's rows start with the second token, but they also depend on the first. So the first
+  // token is part of the salt.
   state.salt = fmt::format("{}\n{}", cache_salt, tokens.front());
   state.cursor = index_->Start(state.salt);
   const auto most = std::max<int64_t>(0, std::ssize(tokens) - 2) / plan_.layout.block_size;
@@ -292,7 +292,7 @@ void HeadProposer::Forward(Source source, const DeviceHidden& given, bool wants)
   if (wants) input.logit_rows = logit_rows_;
   input.takes_target = source != Source::kOwn;
   if (block_size_ > 0 && source == Source::kOwn) {
-    // A block reads no hidden rows.
+    // The block of a DFlash drafter reads no hidden rows.
   } else if (plan_.on_device) {
     input.hidden_memory = source == Source::kKept    ? model_.kept_rows()
                           : source == Source::kGiven ? given

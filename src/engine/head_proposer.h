@@ -29,16 +29,17 @@ namespace sluice {
 // The head samples as the request does, like a draft model (draft_proposer.h). It has its own KV
 // cache and its own prefix index over the tokens from the second on: a block depends on all tokens
 // up to and including its own. Hidden rows are missing for a prefix that only the target found in
-// its cache, and for tokens that came while nothing was proposed. The head skips them: it attends
-// to fewer tokens, at their true positions.
+// its cache, and for tokens that were decoded while nothing was proposed. The head skips them: it
+// attends to fewer tokens, at their true positions.
 //
-// A DFlash drafter drafts in two passes: one computes the keys and values of the kept rows, row p
-// from the target's hidden row of token p alone; the other computes a block after them, whose keys
-// and values later rows overwrite, and gives the logits of all tokens at once.
+// A DFlash drafter drafts in two passes. The first computes the keys and values of the kept rows:
+// row p from the target's hidden row of token p only. The second computes a block after these rows
+// and returns the logits of all its tokens at once. Later rows overwrite the block's keys and
+// values.
 //
-// On a device, hidden rows stay there: kept rows are stored in the places of Model::kept_rows() in
-// turn. A row whose place was reused since counts as missing. The logits are copied to the host,
-// which samples.
+// On a device, hidden rows stay in its memory: Model::kept_rows() is used as a ring buffer of kept
+// rows. A row that was overwritten counts as missing. The logits are copied to the host, which
+// samples.
 //
 // Thread safety: one thread at a time. Ownership: owns cache and arrays; model, pool and the memory
 // of a device's cache outlive it.
@@ -97,7 +98,7 @@ class HeadProposer final : public Drafter {
   // Drops the first `count` kept rows.
   void DropFirst(int64_t count, DraftSequence& state) const;
   void DropAll(DraftSequence& state) const { DropFirst(NumHidden(state), state); }
-  // Drops rows whose place another row has taken.
+  // Drops kept rows that were overwritten in the ring buffer.
   void DropLost(DraftSequence& state) const;
   // Returns the position of the next row to compute.
   static int64_t NextOf(const DraftSequence& state) {
@@ -116,15 +117,15 @@ class HeadProposer final : public Drafter {
   bool TakeBlocks(DraftSequence& state, int64_t rows);
   // Processes the hidden rows of one sequence.
   void TakeRows(int64_t num_sequences, const Hidden& one);
-  // Computes all rows of a prompt except the last, which it keeps. Returns false, and keeps nothing
-  // of `hidden`, if there are too few blocks for the rows kept before.
+  // Computes all rows of a prompt except the last, which it keeps. If there are too few blocks for
+  // the rows kept before, returns false and keeps no row of `hidden`.
   bool CatchUp(const Hidden& hidden);
   // Adds rows of a sequence to the step, at positions from `first` on. `context`: number of rows
   // before them in the cache. The caller adds the same number of hidden rows.
   void AddRows(std::span<const int32_t> tokens, int64_t first, int64_t count, int64_t context,
                DraftSequence& state);
-  // Adds hidden rows to the step. The functions add: all kept rows of the sequence; rows of the
-  // target's last step; the head's own row of the i-th sequence of its last step.
+  // These functions add hidden rows to the step: all kept rows of the sequence, rows of the
+  // target's last step, or the head's own row for the i-th sequence of its last step.
   void AddKept(const DraftSequence& state);
   void AddGiven(const Hidden& hidden, int64_t begin, int64_t count);
   void AddOwn(int64_t i);
@@ -154,7 +155,7 @@ class HeadProposer final : public Drafter {
   // Token id of each logit; empty: logit i belongs to token i.
   const std::vector<int32_t> target_ids_;
   const int64_t vocab_size_, num_outputs_, target_width_, hidden_size_;
-  const int64_t block_size_;  // of a DFlash drafter, else 0
+  const int64_t block_size_;  // block size of a DFlash drafter, else 0
   KvCache cache_;
   BlockPool blocks_;
   std::unique_ptr<PrefixIndex> index_;  // null: prefix caching is off
@@ -166,7 +167,7 @@ class HeadProposer final : public Drafter {
   std::vector<SequenceSampling> samplings_;
   std::vector<int32_t> tokens_, positions_, logit_rows_;
   std::vector<kernels::AttentionSlice> slices_;
-  std::vector<kernels::SeenSpan> spans_;  // of blocks, by slice
+  std::vector<kernels::SeenSpan> spans_;  // spans that the blocks attend to, by slice
   int64_t num_hidden_ = 0;                // number of hidden rows in the step
   std::vector<int32_t> hidden_rows_;      // on a device: StepInput::hidden_rows
   int64_t num_kept_ = 0;                  // on a device: total number of rows kept so far

@@ -1,4 +1,4 @@
-// Requests with images: answers are bit-identical for every batch, chunk size, prefix cache state,
+// Requests with images. Answers are bit-identical for every batch, chunk size, prefix cache state,
 // number of threads, ranks and stages, and after preemptions. They match transformers. Invalid
 // requests are rejected.
 #include <algorithm>
@@ -170,8 +170,7 @@ TEST_P(DeviceImagePromise, HeavyHoldsHoweverTheWorkIsCut) {
   EXPECT_GT(cached.prefix_hits, 32);
 }
 
-// Ranks as processes. In this test they are threads in a local group, which share nothing but
-// messages.
+// Runs ranks as processes would: threads in a local group, which share nothing but messages.
 TEST(ImageProcessesTest, RowsOfImagesGoToAllRanks) {
   for (const char* name : {"tiny-gemma3-vision", "tiny-qwen3-vl"}) {
     const std::vector<ImageAnswer> alone = ImageAnswers(name, {.at_once = false});

@@ -21,13 +21,13 @@ class EngineCore;
 struct SampledRow {
   const ActiveSequence* sequence = nullptr;
   int32_t token = 0;     // undefined if it is late or has failed
-  bool is_late = false;  // whether its constraint did not answer within the step
-  // Whether the sequence must wait after this token until its constraint has answered.
+  bool is_late = false;  // whether its constraint's mask was not ready within the step
+  // Whether the sequence must wait after this token until its constraint's mask is ready.
   bool is_slow = false;
   bool has_failed = false;  // whether no token could be sampled, so that its request fails
 };
 
-// The parts of an engine that a replay on its thread may use.
+// What a replay on an engine's thread may use of the engine.
 struct ReplaySeat {
   int64_t vocab_size = 0;
   // Returns a core without requests and with an empty cache. Destroys the core that it returned
@@ -40,7 +40,7 @@ struct ReplaySeat {
 };
 
 // Receives all events that determine what the steps of one engine compute, in the order in which
-// they take effect. If the calls are equal, engines with equal weights compute equal steps and
+// they take effect. Two engines with equal weights that receive equal calls compute equal steps and
 // tokens.
 //
 // Everything that depends on time or on other threads is passed by reference: times, draft tokens,
@@ -61,7 +61,7 @@ class EngineJournal {
   virtual void OnStart(const EnginePlan& plan) = 0;
   // A request was added. `time_us`: the scheduler's time (Scheduler::SetTime).
   virtual void OnAdd(int64_t& time_us, const ActiveRequest& request) = 0;
-  // These are called only when they have an effect.
+  // The methods below are called only when the event has an effect.
   virtual void OnAbort(RequestHandle handle) = 0;
   virtual void OnStop(RequestHandle handle, int sequence) = 0;
   virtual void OnAbortAll() = 0;

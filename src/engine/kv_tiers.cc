@@ -30,8 +30,8 @@
 namespace sluice {
 namespace {
 
-// Maximum bytes of pieces that are being written to the disk, and of pieces that are being read
-// from it. At least the numbers of pieces below are always allowed.
+// Limit in bytes for pieces that are being written to the disk, and likewise for pieces that are
+// being read from it. At least the numbers of pieces below are always allowed.
 constexpr int64_t kWayBytes = int64_t{64} << 20;
 constexpr int64_t kLeastBlocksOnWay = 16;
 constexpr int64_t kLeastSnapshotsOnWay = 2;
@@ -63,7 +63,7 @@ TierShare TierShareOf(const EnginePlan& plan, const char* what, int64_t piece_by
   share.ram_bytes = offload.ram_bytes / plan.num_engines / kinds;
   if (!offload.has_disk()) return share;
   share.disk_bytes = offload.disk_bytes / kinds;
-  // 0 is no limit.
+  // 0 means no limit.
   if (offload.disk_bytes_per_second > 0)
     share.disk_bytes_per_second = std::max<int64_t>(1, offload.disk_bytes_per_second / kinds);
   share.on_way = std::max(least, kWayBytes / piece_bytes);
@@ -172,7 +172,8 @@ Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan&
   }
   plan.tier_block_bytes = plan.kv_bytes_per_block;
   plan.tier_state_bytes = plan.state_bytes_per_slot;
-  // On devices, the plan counts the largest rank; in one of several processes, too.
+  // On devices, the plan's sizes are those of the largest rank. The same applies to one of several
+  // processes.
   const bool are_processes = plan.tensor_ranks * plan.pipeline_stages > plan.ranks.num_ranks();
   if (are_processes || (plan.on_device() && plan.ranks.num_ranks() > 1)) {
     ParallelOptions parallel;

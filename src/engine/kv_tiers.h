@@ -22,8 +22,8 @@ namespace sluice {
 // little for the tiers.
 Status PlanTiers(const ModelConfig& model, const MemoryLimits& host, EnginePlan& plan);
 
-// The memory of the tiers in plans that are made before the size of a block is known. PlanTiers
-// takes more if a block exceeds 4 MiB or a snapshot 32 MiB, and checks that this memory is
+// The memory of the tiers, for plans that are made before the size of a block is known. PlanTiers
+// takes more if a block exceeds 4 MiB or a snapshot exceeds 32 MiB, and checks that this memory is
 // available.
 int64_t MostTierBytes(const OffloadConfig& offload, int num_engines);
 
@@ -38,11 +38,10 @@ Result<TierIdentity> TierIdentityOf(const EnginePlan& plan, const ModelConfig& m
 struct DiskTiers {
   std::shared_ptr<DiskTier> blocks;
   std::shared_ptr<DiskTier> snapshots;  // null also if sequences keep no states
-  // How often an engine has switched to other weights.
+  // Number of times that an engine has switched to other weights.
   std::shared_ptr<std::atomic<int64_t>> num_switched = std::make_shared<std::atomic<int64_t>>(0);
 
-  // Call the functions of the same name of both tiers (DiskTier). After an error neither tier is
-  // used.
+  // Calls DiskTier's function of the same name for both tiers. After an error neither tier is used.
   Status Use(const TierIdentity& identity) const;
   void Rest() const;
 };
