@@ -18,7 +18,7 @@ struct StepStats {
   int64_t waiting = 0;
   int64_t used_blocks = 0;  // blocks that sequences use
   int64_t total_blocks = 0;
-  // Slots for recurrent states: those of running sequences, those with snapshots, and the total. 0
+  // Slots for recurrent states: slots of running sequences, slots with snapshots, and the total. 0
   // if sequences have no states.
   int64_t held_states = 0;
   int64_t kept_states = 0;
@@ -74,7 +74,7 @@ struct RequestStats {
 };
 
 // Called on the engine's thread, OnFinished on any thread; must not block. A step is reported here
-// before its results go to the sinks, so that an answer has been counted when it arrives.
+// before its results go to the sinks, so an answer is already counted when the client receives it.
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;

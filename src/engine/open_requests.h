@@ -15,8 +15,8 @@ namespace sluice {
 
 class OpenRequests;
 
-// Stands between an engine and a request's sink. Reports finished tokens to the router, and can end
-// the request if the engine does not.
+// A sink between an engine and a request's own sink. Reports finished tokens to the router, and can
+// end the request if the engine does not.
 class RoutedSink final : public RequestSink {
  public:
   RoutedSink(OpenRequests& open, Router& router, const Router::Route& route,
@@ -36,7 +36,7 @@ class RoutedSink final : public RequestSink {
 
  private:
   // Reports up to `tokens` generated tokens to the router as finished. At least one token per
-  // unfinished sequence stays expected.
+  // unfinished sequence remains counted as unfinished.
   void FinishOutput(int64_t tokens, bool is_end) REQUIRES(mutex_);
   void FinishPrompt() REQUIRES(mutex_);
   void End() REQUIRES(mutex_);

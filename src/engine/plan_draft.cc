@@ -101,8 +101,7 @@ Status PlanDraftBytes(const PlanModelFunction& plan_model, int num_threads, Engi
   options.max_rows =
       std::max(draft.is_head() ? HeadProposer::kMostRows : DraftProposer::kMostCaughtUp,
                draft.max_sequences);
-  // Large enough for a whole step, because without chunked prefill a step can contain a whole
-  // prompt.
+  // Large enough for a whole step: without chunked prefill, a step can contain a whole prompt.
   if (draft.is_head()) draft.handed_rows = plan.scheduler.max_num_batched_tokens;
   options.max_slices = options.max_logit_rows = draft.max_sequences;
   const bool drafts_blocks = draft.is_head() && draft.head().drafts_blocks();
@@ -111,7 +110,7 @@ Status PlanDraftBytes(const PlanModelFunction& plan_model, int num_threads, Engi
   });
   if (drafts_blocks) {
     options.max_rows = std::max(options.max_rows, draft.max_sequences * draft.head().block_size);
-    // The draft tokens of a step.
+    // Includes the draft tokens of a step.
     options.max_logit_rows = std::max(draft.max_sequences, plan.scheduler.max_proposed_tokens);
   }
   if (draft.on_device) options.kept_rows = draft.max_sequences * HeadProposer::kMostKept;
@@ -150,8 +149,8 @@ void PlanDraftCache(int64_t& budget, EnginePlan& plan) {
   const double share = static_cast<double>(of_draft) / static_cast<double>(of_draft + of_target);
   const int64_t most =
       draft.max_sequences * BlocksForTokens(draft.options.max_context, plan.config.block_size);
-  // num_blocks_override sets the blocks of the target. The draft gets the same number in addition,
-  // if it can use them.
+  // num_blocks_override sets the target's number of blocks. The draft gets the same number in
+  // addition, if it can use that many.
   const int64_t part = plan.config.num_blocks_override.value_or(
       static_cast<int64_t>(share * static_cast<double>(budget)) / of_draft);
   draft.num_blocks = std::clamp<int64_t>(part, 1, most);

@@ -55,8 +55,8 @@ Status PlanStates(int64_t& budget, EnginePlan& plan) {
                     MemoryText(bytes), MemoryText(for_snapshots)));
   }
   constexpr int64_t kMostProposedStates = 32;
-  // Number of state slots for the states after each draft token. They are needed until it is known
-  // which tokens are accepted.
+  // Number of state slots for the states after each draft token. They are in use until the step
+  // shows which tokens are accepted.
   int64_t proposed = 0;
   if (config.speculates()) {
     const int64_t rest = budget - (scheduler.max_num_seqs + snapshots) * bytes;

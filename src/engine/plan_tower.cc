@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Gemma 4: maximum number of tokens per image, from the processor's files.
+// For Gemma 4: the maximum number of tokens per image, from the image processor's files.
 int64_t SoftTokensOf(const std::filesystem::path& folder) {
   constexpr int64_t kDefault = 280, kMost = 1 << 16;
   for (const char* name : {"processor_config.json", "preprocessor_config.json"}) {
@@ -32,7 +32,7 @@ ResolvedTower NoTower(std::string reason) {
   return resolved;
 }
 
-// Like NoTower with a warning, for a model that has an image tower.
+// Like NoTower, but for a model that has an image tower; adds a warning.
 ResolvedTower TowerRefused(std::string reason) {
   LOG_WARNING("engine", "images are not accepted: {}", reason);
   return NoTower(std::move(reason));
@@ -41,8 +41,9 @@ ResolvedTower TowerRefused(std::string reason) {
 // How many copies of all image rows are stored: by rank 0, and by the ranks that receive steps as
 // messages (StepEncoder, StepDecoder, MessageStepChannel).
 int64_t CopiesOfImageRows(const EnginePlan& plan) {
-  const int64_t of_sender = plan.scheduler.steps_in_flight + 2;  // the encoder's, and those sent
-  // A process is rank 0 or another rank, which stores less.
+  const int64_t of_sender = plan.scheduler.steps_in_flight + 2;  // the encoder's copy, and the
+                                                                 // copies in messages being sent
+  // A process is either rank 0 or another rank; other ranks store less than rank 0.
   if (plan.config.are_ranks_processes) return 1 + of_sender;
   if (plan.on_device() || plan.ranks.num_stages == 1) return 1;
   constexpr int64_t kOfReceiver = 2;  // the message, and the rows that it contains
@@ -67,7 +68,7 @@ ResolvedTower ResolveTower(const EngineConfig& config, const ModelConfig& model)
   }
   if (config.dummy_weights) return resolved;
   const auto checkpoint = Checkpoint::Open(config.model_folder);
-  if (!checkpoint) return resolved;  // this error is reported when the weights are loaded
+  if (!checkpoint) return resolved;  // the error is reported later, when the weights are loaded
   if (!HoldsTower(**spec, *checkpoint)) return NoTower("the checkpoint has only the text part");
   TowerWeights unfilled;
   const Status status =
@@ -86,7 +87,7 @@ void PlanImages(const ResolvedTower& resolved, EnginePlan& plan) {
   if (plan.pooling) return refuse("the model pools");
   plan.tower = *resolved.spec;
   if (resolved.whole_rows == 0) return;
-  // Decoding sequences need their tokens in addition.
+  // Adds room for the tokens of decoding sequences.
   SchedulerLimits& step = plan.scheduler;
   const int64_t least = step.max_num_seqs + resolved.whole_rows;
   if (step.max_num_batched_tokens < least) {

@@ -82,7 +82,7 @@ Status ReadMatryoshka(const JsonFields& fields, PoolingConfig& config) {
   return {};
 }
 
-// Applies --pooler-config, with vLLM's current and former names.
+// Applies --pooler-config; accepts vLLM's current and former key names.
 Status ApplyPooler(const json::Value& pooler, PoolingConfig& config) {
   if (pooler.is_null()) return {};
   const JsonFields fields(pooler, "--pooler-config: ");

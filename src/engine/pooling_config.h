@@ -24,17 +24,18 @@ struct PoolingConfig {
   std::vector<DenseModule> dense;  // layers between pooling and activation
   PoolingActivation activation = PoolingActivation::kNormalize;
   std::optional<int64_t> max_tokens;  // limit from the sentence-transformers files
-  // Whether texts that are too long are truncated and not rejected; a request may override it. Set
-  // if the folder has sentence-transformers files, because that library truncates.
+  // Whether texts that are too long are truncated instead of rejected; a request may override it.
+  // Set if the folder has sentence-transformers files, because that library truncates.
   bool truncates = false;
   bool lower_case = false;
   std::string prompt;                          // prepended to every text
   std::map<std::string, std::string> prompts;  // keyed by the purpose of a text
-  // Whether embeddings may be shortened: to a length in `dimensions`, or to any if it is empty.
+  // Whether embeddings may be shortened: to a length in `dimensions`, or to any length if
+  // `dimensions` is empty.
   bool is_matryoshka = false;
   std::vector<int64_t> dimensions;
   std::vector<std::string> labels;  // names of the classes; may be empty
-  // Whether two texts to compare are joined with the tokenizer's special tokens between them.
+  // Whether the tokenizer's special tokens are inserted between two texts to compare.
   bool separates_texts = false;
   int64_t num_token_types = 1;  // token types that the model distinguishes; 0: it has none
 };

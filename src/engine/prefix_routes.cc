@@ -48,7 +48,8 @@ int64_t PrefixRoutes::Find(int engine, std::span<const uint64_t> chain) const {
 }
 
 void PrefixRoutes::Add(int engine, std::span<const uint64_t> chain) {
-  // A cache evicts the last blocks of a prompt first, so they get an older clock value here.
+  // A cache evicts the last blocks of a prompt first, so these blocks get an older clock value
+  // here.
   clock_ += chain.size();
   for (size_t i = 0; i < chain.size(); ++i) {
     Entry* const bucket = &entries_[PlaceOf(engine, chain[i])];

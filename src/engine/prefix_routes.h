@@ -9,10 +9,11 @@
 
 namespace sluice {
 
-// For each engine, a table of the last prompt blocks that were routed to it, about as many as its
-// cache has. A block's keyed 64-bit hash covers the block and all preceding blocks. On a collision,
-// a request goes to an engine that has less of its prefix than expected. Thread safety: one thread
-// at a time, except Chain. Only the constructor and Chain allocate.
+// For each engine, a table of the prompt blocks that were routed to it last. It has room for about
+// as many blocks as the engine's cache. A block's keyed 64-bit hash covers the block and all
+// preceding blocks. After a hash collision, a request may be routed to an engine that has less of
+// its prefix than expected. Thread safety: one thread at a time, except Chain. Only the constructor
+// and Chain allocate.
 class PrefixRoutes {
  public:
   // `num_blocks`: number of blocks in each engine's cache; 0: remember nothing.
@@ -43,7 +44,7 @@ class PrefixRoutes {
   const int block_size_;
   const uint64_t secret_;
   size_t num_buckets_ = 0;      // per engine: a power of two, or 0
-  std::vector<Entry> entries_;  // [engines, num_buckets_, kWays]
+  std::vector<Entry> entries_;  // shape: [engines, num_buckets_, kWays]
   uint64_t clock_ = 0;
 };
 

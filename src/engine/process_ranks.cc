@@ -35,7 +35,7 @@ void CopyText(std::string_view text, std::array<char, n>& to) {
   std::memcpy(to.data(), text.data(), std::min(text.size(), n - 1));
 }
 
-// The part of the machine that a rank may use.
+// Returns the part of a machine's memory that one of its ranks may use.
 MemoryLimits PartOf(MemoryLimits memory, int ranks_here) {
   memory.total_bytes /= ranks_here;
   memory.available_bytes /= ranks_here;
@@ -51,7 +51,7 @@ Result<EnginePlan> PlanOwnShare(const ProcessRanks& ranks, EngineConfig config,
   config.process_stages = ranks.num_stages;
   config.are_ranks_processes = true;
   config.exact_ranks = false;
-  // Rank 0 has the memory of the tiers for the caches of all ranks; see PlanTogether.
+  // Rank 0 holds the tiers' memory for the caches of all ranks; see PlanTogether.
   const OffloadConfig offload = std::exchange(config.offload, {});
   MemoryLimits memory = ReadMemoryLimits();
   if (offload.is_given())

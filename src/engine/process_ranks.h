@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// The processes that compute a model, and this process's place among them.
+// The processes that compute a model, as seen from this process.
 struct ProcessRanks {
   Communicator* all = nullptr;  // outlives the engine
   int tensor_size = 1;
@@ -18,11 +18,11 @@ struct ProcessRanks {
   RankPlace place() const { return RankPlace::Of(all->rank(), tensor_size, num_stages); }
 };
 
-// Collective. Plans each rank's share of the model within its share of its machine; reduces step
-// limits and cache to what the smallest rank can hold. The plan is the same on all ranks except for
-// sizes in bytes. If a rank fails, all ranks return its error, with its number. `pooling`: from
-// ResolvePooling. `tower`: from ResolveTower; only rank 0 loads it, but all ranks reserve its
-// memory.
+// Collective. Plans each rank's share of the model within the rank's share of its machine. Reduces
+// step limits and cache to the sizes that the smallest rank can hold. The plan is the same on all
+// ranks except for sizes in bytes. If a rank fails, all ranks return its error, with its number.
+// `pooling`: from ResolvePooling. `tower`: from ResolveTower; only rank 0 loads it, but all ranks
+// reserve its memory.
 Result<EnginePlan> PlanTogether(const ProcessRanks& ranks, const EngineConfig& config,
                                 const ModelConfig& model,
                                 const std::optional<PoolingConfig>& pooling,

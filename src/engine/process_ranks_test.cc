@@ -1,4 +1,4 @@
-// Ranks as processes, which are threads of a local group here.
+// Tests ranks that are processes; in these tests they are threads of a local group.
 #include "engine/process_ranks.h"
 
 #include <memory>
@@ -92,7 +92,8 @@ TEST(ProcessRanksTest, DevicesAreRefused) {
   }
 }
 
-// The tower in rank 0 would keep the old weights.
+// Weights of models with image towers cannot be replaced: the tower in rank 0 would keep the old
+// weights.
 TEST(ProcessRanksTest, ModelsThatTakeImagesAreNotReplaced) {
   EngineConfig config = Config();
   config.model_folder = SourcePath("tests/data/checkpoints/tiny-qwen3-vl");

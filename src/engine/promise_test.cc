@@ -1,6 +1,6 @@
 // The CPU promise: a greedy or seeded answer, with bit-identical logprobs, does not depend on
-// concurrent requests, on the chunks of the prompt, on the prefix cache and its tiers, on the
-// number of threads, ranks and engines, on preemptions or on draft tokens.
+// concurrent requests, the chunks of the prompt, the prefix cache and its tiers, the number of
+// threads, ranks and engines, preemptions, or draft tokens.
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -41,7 +41,7 @@ std::vector<PromiseQuestion> PromiseQuestions(int64_t vocab_size) {
   std::mt19937 random(11);
   for (int i = 0; i < 32; ++i) {
     PromiseQuestion question;
-    // Every fourth prompt begins as the first one, to share a prefix.
+    // Every fourth prompt begins like the first one, so that they share a prefix.
     if (i % 4 == 3) question.prompt.assign(all[0].prompt.begin(), all[0].prompt.begin() + 48);
     const size_t length = i == 0 ? 130 : 1 + random() % 90;
     while (question.prompt.size() < length || question.prompt.empty()) {
@@ -190,7 +190,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
     return answers;
   }
 
-  // Checks answers of several ranks and stages.
+  // Checks that several ranks and stages give the same answers.
   static void CheckRanks(const std::vector<PromiseAnswer>& alone) {
     CountingObserver shared, staged, both, far;
     EXPECT_EQ(
@@ -200,7 +200,7 @@ class Promise : public ::testing::TestWithParam<Subject> {
         alone)
         << "two ranks, chunks of 64, prefix hits";
     EXPECT_GT(shared.prefix_hits, 1000);
-    // In layers with a window, several steps in flight need more blocks.
+    // Several steps in flight need more blocks in layers with a window.
     const int64_t few_for_stages = GetParam().few_blocks + 3;
     EXPECT_EQ(Answers({.max_num_batched_tokens = 64,
                        .prefix_caching = true,
@@ -494,7 +494,8 @@ TEST_P(HeadPromiseOnDevice, HeavyHolds) {
   int64_t accepted = 0;
   const auto expect = [&](const Run& run, const char* what) {
     EXPECT_EQ(answers(run), expected) << what;
-    // The host computes the logprobs of steps with draft tokens. Its sums have another order.
+    // The host computes the logprobs of steps with draft tokens. It adds in a different order than
+    // the device.
     ASSERT_EQ(logprobs.size(), expected_logprobs.size()) << what;
     for (size_t i = 0; i < logprobs.size(); ++i)
       EXPECT_NEAR(logprobs[i], expected_logprobs[i], 1e-4) << what << " " << i;
@@ -564,7 +565,7 @@ TEST(Graphs, HeavyAnswersAreThoseOfStepsThatAreLaunched) {
     return all;
   };
   // The second model has groups of layers with separate block tables, the third has latent
-  // attention, and the last one has states, of which replayed steps also take snapshots.
+  // attention, and the last one has states. Replayed steps also take snapshots of states.
   for (const char* model : {"qwen3-bf16", "tiny-llama4-mixed", "tiny-youtu-even", "tiny-qwen3.5"}) {
     int64_t replayed = -1;
     const auto expected = answers(model, false, false, &replayed);

@@ -1,4 +1,4 @@
-// Prompts of rows instead of tokens give the same bits as the prompt of the tokens that have these
+// Prompts of rows instead of tokens give the same bits as a prompt of the tokens with these
 // embeddings, however the work is divided. Also tests which prompts are refused.
 #include <memory>
 #include <string>
@@ -171,7 +171,7 @@ TEST(PromptRowsTest, WhatDoesNotFitIsRefused) {
   request = RowsRequest(kModel, {5, 6, 7}, {});
   request.sampling.prompt_logprobs = 1;
   EXPECT_EQ(refusal(*engine, request), "prompt_logprobs");
-  // Gemma scales its embeddings, so it takes no rows.
+  // Gemma scales its embeddings, so it accepts no rows.
   const auto gemma = RowsEngine("tiny-gemma2", {});
   EXPECT_EQ(gemma->info().prompt_row_width, 0);
   EXPECT_EQ(refusal(*gemma, RowsRequest(kModel, {5, 6, 7}, {})), "prompt_embeds");

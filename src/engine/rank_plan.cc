@@ -36,7 +36,7 @@ Status CheckSizes(const EngineConfig& config, bool is_exact) {
   return {};
 }
 
-// Describes the planned sizes if the user requested sizes; otherwise returns "".
+// Describes the planned numbers of ranks if the user requested any; otherwise returns "".
 std::string NoteOf(const EngineConfig& config, const RankPlan& plan, int num_nodes,
                    const std::string& device_name) {
   const int tensor_size = config.tensor_parallel_size, num_stages = config.pipeline_parallel_size;

@@ -33,7 +33,7 @@ Result<RankPlan> PlanRanks(const EngineConfig& config, const Topology& topology,
                            const std::string& device_name);
 
 // Returns the number of threads of each rank for one of several engines. The engines divide the
-// threads of `ranks`, with at least one thread per rank and engine. The last engine has the most
+// threads of `ranks`; each engine has at least one thread per rank. The last engine has the most
 // threads.
 std::vector<RankThreads> ThreadsOfEngine(const RankPlan& ranks, int engine, int num_engines);
 

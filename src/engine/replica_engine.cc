@@ -119,7 +119,7 @@ Result<RequestHandle> ReplicaEngine::Submit(Request request) {
     may = {};
     may[static_cast<size_t>(*request.engine)] = true;
   }
-  // All engines may have failed meanwhile: let the first one refuse the request.
+  // All engines may have failed meanwhile; in that case the first one refuses the request.
   if (std::none_of(may.begin(), may.end(), [](bool one) { return one; })) may[0] = true;
   const Router::Route route = router_.Choose(request, may);
   const auto sink = std::make_shared<RoutedSink>(open_, router_, route, request);
@@ -229,7 +229,7 @@ void ReplicaEngine::Watch() {
     wake_.WaitUntil(lock, Clock::now() + kWatchInterval);
     lock.Unlock();
     for (int i = 0; i < num_engines(); ++i) {
-      // After an exception, this engine is looked at again in the next round.
+      // After an exception, this engine is checked again in the next round.
       RunGuarded("engine", "to watch an engine", [&] {
         was_healthy[static_cast<size_t>(i)] = LookAt(i, was_healthy[static_cast<size_t>(i)]);
       });
@@ -246,7 +246,7 @@ bool ReplicaEngine::LookAt(int i, bool was_healthy) {
     LOG_ERROR("engine", "{} has failed; requests are sent to the other engines: {}", NameOf(i),
               state.reason);
   }
-  // If only its steps fail, the engine itself ends the requests of each.
+  // If the engine's steps fail but it still runs, it ends the requests itself.
   if (!state.is_healthy && (engine.stalled() || !engine.failure().empty())) {
     open_.FailAt(i, {ErrorCode::kUnavailable,
                      fmt::format("{} has failed: {}", NameOf(i), state.reason), ""});

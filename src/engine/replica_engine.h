@@ -18,17 +18,18 @@
 namespace sluice {
 
 // Gives each request to one of its engines (router.h). An engine that has stopped computing is
-// skipped: its open requests fail within kWatchInterval after its failure is known, and new
-// requests go to the other engines. If no engine is healthy, requests go to any engine that has not
-// failed permanently.
+// skipped: its open requests fail within kWatchInterval after the failure is detected, and new
+// requests are routed to the other engines. If no engine is healthy, requests are routed to any
+// engine that has not failed permanently.
 //
-// A request without a seed draws the same tokens as with a single engine, whichever engine it gets.
+// A request without a seed draws the same tokens as with a single engine, whichever engine computes
+// it.
 //
 // Ownership: owns the engines.
 class ReplicaEngine final : public Engine {
  public:
   static constexpr std::chrono::seconds kWatchInterval{1};
-  // After this time, an idle engine whose last steps failed gets a request again, to test it.
+  // An idle engine whose last steps failed gets a request again after this time, as a test.
   static constexpr std::chrono::seconds kRetryInterval{10};
 
   // `info`: describes all engines together. `seed`: like EngineConfig::seed. `caches_prefixes`:
@@ -91,7 +92,7 @@ class ReplicaEngine final : public Engine {
   std::atomic<uint64_t> num_requests_{0};
   Router router_;
   OpenRequests open_;
-  std::vector<Member> members_;  // destroyed before router_ and open_, which their sinks use
+  std::vector<Member> members_;  // destroyed before router_ and open_, which the engines' sinks use
 
   Mutex mutex_;
   CondVar wake_;

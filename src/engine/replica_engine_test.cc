@@ -56,7 +56,7 @@ struct Replicas {
     return fakes.front()->Eventually(condition);
   }
 
-  std::vector<std::unique_ptr<testing::FakeEngine>> fakes;  // they own the observers
+  std::vector<std::unique_ptr<testing::FakeEngine>> fakes;  // the FakeEngines own the observers
   std::vector<FakeModel*> models;
   std::vector<Engine*> inner;
   std::vector<RequestHandle> handles;

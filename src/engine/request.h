@@ -65,10 +65,10 @@ class RequestSink {
   virtual void OnPooled(std::vector<float>&& /*vector*/) {}
   // The request has failed. This is the sink's last call.
   virtual void OnError(Error error) = 0;
-  // Called once when the request's last sequence has ended, or the request has failed or was
-  // aborted; before or after the calls above. Returns true if the sink itself will report the
-  // request to `observer` (may be null) later, with the finish reasons that its client sees.
-  // Otherwise the engine reports the request.
+  // Called once, before or after the calls above, when the request's last sequence has ended or the
+  // request has failed or was aborted. Returns true if the sink itself will report the request to
+  // `observer` (may be null) later, with the finish reasons that its client receives. If it returns
+  // false, the engine reports the request.
   virtual bool OnStats(const RequestStats& /*stats*/, EngineObserver* /*observer*/) {
     return false;
   }
@@ -110,8 +110,8 @@ struct Request {
   int num_sequences = 1;                         // n
   // Requests with smaller numbers run first; ignored if the policy is first come first served.
   int64_t priority = 0;
-  // Under the fair policy, requests with the same number belong to one client and share its part of
-  // the engine.
+  // Under the fair policy, requests with the same number belong to the same client and share that
+  // client's part of the engine.
   uint64_t client = 0;
   // Seed if the request specifies none; nullopt: the engine derives one from its base seed and the
   // request's number.
@@ -121,9 +121,9 @@ struct Request {
   // prefixes.
   std::shared_ptr<const AdapterUse> adapter;
   bool use_prefix_cache = true;
-  // Whether it continues work that was accepted before, such as the next step of a beam search or a
-  // request that waited for its adapter. A drain finishes such a request like one that already
-  // runs.
+  // Whether the request continues work that was accepted before, such as the next step of a beam
+  // search or a request that waited for its adapter. A drain finishes such a request like one that
+  // already runs.
   bool was_accepted = false;
   std::optional<int> engine;  // index of the engine to use; nullopt: the one with the least work
   std::chrono::steady_clock::time_point arrival = std::chrono::steady_clock::now();

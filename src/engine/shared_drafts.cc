@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-// The weights of a loaded model; they exist as long as a model uses them.
+// The weights of a loaded draft model. They exist as long as a model uses them.
 struct Loaded {
   std::weak_ptr<const DecoderWeights> weights;
   InputRounding rounding{};

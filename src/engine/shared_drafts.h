@@ -12,10 +12,10 @@
 
 namespace sluice {
 
-// Loads a draft model, on the CPU. If an engine of this process has loaded the same files in the
-// same form (`quantization`: the configured quantization of the weights), the model shares that
-// engine's weights, which stay in memory as long as any of these models exists. Thread safety: any
-// thread may call it.
+// Loads a draft model, on the CPU. `quantization`: the configured quantization of the weights. If
+// an engine of this process has loaded the same files with the same quantization, the model shares
+// that engine's weights. They stay in memory as long as any of these models exists. Thread safety:
+// any thread may call it.
 Result<std::unique_ptr<Model>> LoadSharedDraft(ThreadPool& pool,
                                                const std::filesystem::path& folder,
                                                const ModelConfig& config,

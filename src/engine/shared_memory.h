@@ -1,10 +1,10 @@
-// An integrated GPU shares the host's memory. Computes how much of that memory a plan may use.
+// Computes how much memory a plan may use on an integrated GPU, which shares the host's memory.
 //
-// The driver's free memory does not count the page cache, which a checkpoint fills when it is
-// loaded, so plans start from what the host can give without swapping (MemAvailable). A sixteenth
-// of all memory (7.6 GiB of DGX Spark's 121.7) is left to the rest of the machine.
-// --gpu-memory-utilization is a part of all memory, as on other GPUs: a given part must be
-// available, the default one takes what is available.
+// The driver's free memory does not include the page cache, which is filled while a checkpoint is
+// loaded. So plans start from the memory that the host can provide without swapping (MemAvailable).
+// A sixteenth of all memory (7.6 GiB of DGX Spark's 121.7) is left for the rest of the machine. As
+// on other GPUs, --gpu-memory-utilization is a fraction of all memory. A configured fraction must
+// be available; the default fraction is reduced to the available memory.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 
 namespace sluice {
 
-// MemoryLimits::limited_by of such a device.
+// Value of MemoryLimits::limited_by for an integrated GPU.
 inline constexpr std::string_view kSharedWithHost = "machine, whose memory it shares";
 
-// Memory that a plan leaves to the rest of the machine.
+// Memory that a plan leaves for the rest of the machine.
 inline int64_t SharedHeadroom(int64_t total_bytes) {
   return total_bytes / 16;
 }

@@ -110,7 +110,7 @@ Result<EnginePlan> PlanSimulated(const EngineConfig& config, const ModelConfig& 
   EngineConfig asked = config;
   asked.exact_ranks = true;
   asked.graphs = {};
-  // Each engine has its own devices, and so its own weights and cache.
+  // Each engine has its own devices, and therefore its own weights and cache.
   asked.data_parallel_size = 1;
   ResolvedTower tower;
   tower.reason = "images are not simulated";
@@ -122,8 +122,7 @@ Result<EnginePlan> PlanSimulated(const EngineConfig& config, const ModelConfig& 
   plan.weight_bytes *= plan.num_engines;
   plan.kv_bytes *= plan.num_engines;
   plan.no_prompt_rows = "prompt embeddings are not simulated";
-  // Steps are computed in the order of arrival; the clock of a pipeline adds the times of its
-  // stages.
+  // Simulated steps run in the order of arrival; a pipeline's clock adds the times of its stages.
   plan.scheduler.num_stages = plan.scheduler.steps_in_flight = 1;
   return plan;
 }

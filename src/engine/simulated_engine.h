@@ -18,8 +18,8 @@ Status CheckSimulation(const EngineConfig& config, const std::optional<PoolingCo
                        bool are_processes);
 
 // Plans an engine on the simulated devices, as PlanEngine does for real ones: the cache gets the
-// memory of a device that the weights and workspace leave. Models without device kernels in this
-// program are planned as on a CPU, with a note.
+// device memory that weights and workspace leave. Models without device kernels in this program are
+// planned as on a CPU, with a note.
 Result<EnginePlan> PlanSimulated(const EngineConfig& config, const ModelConfig& model);
 
 // Sets the members of EngineInfo that describe the device.

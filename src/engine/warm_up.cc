@@ -22,8 +22,8 @@ struct StepShape {
   bool draws = true;    // whether to draw a token for each slice; if not, the step returns logits
 };
 
-// Returns shapes from one row up to the limits. Products use other kernels from 17, 33 and 65 rows
-// on.
+// Returns shapes from one row up to the limits. Matrix products change kernels at 17, 33 and 65
+// rows.
 std::vector<StepShape> ShapesWithin(const WarmUpLimits& limits, bool is_encoder) {
   const int64_t most = std::min(limits.max_rows, limits.max_slices);
   std::vector<StepShape> shapes = {{.tokens = 1}};
@@ -42,7 +42,8 @@ struct StepMemory {
   std::vector<int32_t> tokens, positions, logit_rows, table;
   std::vector<kernels::AttentionSlice> slices;
   std::vector<TokenDraw> draws;
-  std::vector<int32_t> adapters;  // the first slot's adapter, if the model serves adapters
+  std::vector<int32_t> adapters;  // adapter of the first slot for each slice, if the model serves
+                                  // adapters
   std::vector<StateSlot> states;  // one slot for each slice, if the cache has state slots
   std::vector<float> logits;
 };

@@ -1,4 +1,4 @@
-// Loads new weights while the old ones stay in use, for EngineLoop::Loader.
+// Loads new weights while the old ones stay in use. Used by EngineLoop::Loader.
 #pragma once
 
 #include <filesystem>
@@ -12,26 +12,27 @@
 
 namespace sluice {
 
-// For all engines of a process, which share weights. All engines ask for the same folder, the first
-// engine before the others. Thread safety: one thread at a time.
+// Loads weights for all engines of a process, which share them. All engines ask for the same
+// folder, the first engine before the other ones. Thread safety: one thread at a time.
 class WeightLoads {
  public:
   // `plan`: the plan of the engines. `ranks_here`: processes on this machine that load at the same
   // time.
   WeightLoads(EnginePlan plan, ModelConfig model, int ranks_here = 1);
 
-  // A model of one rank on the CPU, with its own threads. If there are several engines, the first
-  // engine's call loads the weights, and the models of the other engines share them.
+  // Returns a model of one rank on the CPU, with its own threads. If there are several engines, the
+  // first engine's call loads the weights, and the models of the other engines share them.
   Result<std::unique_ptr<Model>> LoadModel(int engine, const std::filesystem::path& folder);
   // Must be the same on all ranks of an engine.
   Status Stage(int engine, WeightStage& own, const std::filesystem::path& folder);
 
-  // The functions of `loads` for one engine.
+  // Sets the functions of `loader` that call `loads` for one engine.
   static void AddTo(EngineLoop::Loader& loader, const std::shared_ptr<WeightLoads>& loads,
                     int engine);
 
  private:
-  // kResourceExhausted if there is no memory for the new weights in addition to the old ones.
+  // Returns kResourceExhausted if there is no memory for the new weights in addition to the old
+  // ones.
   Status CheckRoom() const;
 
   const EnginePlan plan_;
