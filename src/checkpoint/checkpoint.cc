@@ -20,7 +20,8 @@ namespace {
 
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr uint64_t kMaxIndexBytes = 100'000'000;
-// Limit of JSON values in the index. While it is parsed, each value takes up to about 100 bytes.
+// Maximum number of JSON values in the index. During parsing, each value takes up to about 100
+// bytes.
 constexpr size_t kMaxIndexValues = 2 * kMaxTensors;
 constexpr size_t kMaxShards = 10'000;
 constexpr size_t kMaxFileNameBytes = 255;
@@ -35,7 +36,7 @@ bool IsPlainFileName(std::string_view name) {
                       [](char c) { return c == '/' || c == '\\' || c == '\0'; });
 }
 
-// Prefixes of the names of files with weights.
+// Prefixes that the names of weight files may have.
 std::string_view StemOf(const std::filesystem::path& folder) {
   return IsMistralFormat(folder) ? kMistralWeights : "model";
 }
@@ -50,8 +51,8 @@ std::string NamesText(const std::vector<std::string>& names) {
   return text;
 }
 
-// The names STEM-00001-of-0000N.safetensors and whether each exists in the folder; an error if
-// there are two sets.
+// The names STEM-00001-of-0000N.safetensors, and for each whether the file exists in the folder. An
+// error if there are two sets.
 Result<std::vector<std::pair<std::string, bool>>> FindNumberedShards(
     const std::filesystem::path& folder, const std::string& stem) {
   std::set<std::string> found;
@@ -195,7 +196,7 @@ Result<ShardIndex> ParseShardIndex(std::string_view text) {
   if (map == nullptr) return Invalid("has no weight_map");
   ShardIndex index;
   if (const json::Value* metadata = root->Find("metadata"); metadata != nullptr) {
-    // Some writers store a float, which is ignored.
+    // Some writers store total_size as a float; such a value is ignored.
     const json::Value* size = metadata->Find("total_size");
     if (size != nullptr && size->is_integer() && size->as_integer() > 0)
       index.total_size = static_cast<uint64_t>(size->as_integer());
@@ -259,7 +260,7 @@ Status Checkpoint::OpenIndexed(const std::filesystem::path& path) {
   std::map<std::string, std::vector<std::string>> tensors_of_file;
   for (const auto& [tensor, file] : index->weight_map) tensors_of_file[file].push_back(tensor);
   for (const auto& [name, tensors] : tensors_of_file) {
-    // A file that exists but cannot be opened, such as a link to itself, is reported when it is
+    // A file that exists but cannot be opened, such as a link to itself, gets its error when it is
     // opened.
     std::error_code error;
     if (std::filesystem::status(folder_ / name, error).type() ==

@@ -25,8 +25,8 @@ struct StoredTensor {
 };
 
 // Returns the canonical name of a module or tensor: removes "language_model." before "model." or
-// "lm_head", replaces "model.language_model." by "model.", and adds "model." to names in files
-// without a head, which leave it out.
+// "lm_head", replaces "model.language_model." by "model.", and adds "model." to the names in files
+// without a head, which omit this prefix.
 std::string CanonicalName(std::string_view name);
 
 // All tensors in a model folder, by canonical name. With model.safetensors.index.json, a tensor is
@@ -38,8 +38,8 @@ class Checkpoint {
   // Reads all headers, but no data. The error for a missing shard names the tensors that it should
   // contain.
   static Result<Checkpoint> Open(const std::filesystem::path& folder);
-  // Like Open, but missing shards are not an error: missing_shard() is the error message for the
-  // first, missing_files() the names of all.
+  // Like Open, but missing shards are not an error: missing_shard() returns the error message for
+  // the first one, missing_files() the names of all.
   static Result<Checkpoint> OpenIncomplete(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }

@@ -9,8 +9,8 @@ namespace sluice {
 
 // kUnsupported, with advice, if `model` is a GGUF file, another file of weights, or a folder
 // without safetensors that contains a LoRA adapter, GGUF files or pickled weights. Looks only at
-// file names and at the first bytes of a GGUF file. For other folders it returns no error: the code
-// that reads them reports what is missing.
+// file names and at the first bytes of a GGUF file. Returns no error for other folders: the code
+// that reads a folder reports what is missing.
 Status RefuseForeignFormat(const std::filesystem::path& model);
 
 }  // namespace sluice

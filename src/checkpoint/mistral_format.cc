@@ -26,7 +26,7 @@ tl::unexpected<Error> Another(std::string_view key, std::string_view why) {
               std::string(key));
 }
 
-// Refuses other kinds of models.
+// Refuses models that are not supported decoders.
 Status RefuseOthers(const JsonFields& params) {
   ASSIGN_OR_RETURN(const auto type, params.String("model_type"));
   if (type.value_or("transformer") != "transformer")
@@ -89,8 +89,8 @@ Status CopyShape(const JsonFields& params, json::Value& config) {
   return {};
 }
 
-// `is_latent`: scores are also scaled by YaRN's magnitude, as in DeepSeek's models. If apply_scale
-// is false, neither rotated elements nor scores are scaled.
+// `is_latent`: attention scores are also scaled by YaRN's magnitude, as in DeepSeek's models. If
+// apply_scale is false, neither rotated elements nor scores are scaled.
 Result<json::Value> RopeOf(const JsonFields& params, bool is_latent) {
   json::Value rope{json::Value::Object{}};
   ASSIGN_OR_RETURN(const auto theta, params.Number("rope_theta", 1, kMaxNumber));
@@ -199,13 +199,13 @@ Status CopyQuantization(const JsonFields& params, json::Value& config) {
   json::Value block{json::Value::Object{}};
   block.Set("quant_method", "fp8");
   block.Set("activation_scheme", inputs.value_or("TENSOR") == "TENSOR" ? "static" : "dynamic");
-  // The head is stored as plain numbers.
+  // The output head is not quantized.
   block.Set("modules_to_not_convert", json::Value(json::Value::Array{json::Value("lm_head")}));
   config.Set(kOther, std::move(block));
   return {};
 }
 
-// Experts of Mixtral's kind.
+// Experts as in Mixtral.
 Status CopyExperts(const JsonFields& moe, json::Value& config) {
   Copier copy(moe, config);
   RETURN_IF_ERROR(copy.Count("num_experts", "num_local_experts"));
@@ -247,8 +247,8 @@ Status CopyLatent(const JsonFields& params, const json::Value* moe, json::Value&
   return {};
 }
 
-// Parts of names within a layer and their canonical names, longest first where one contains
-// another.
+// Parts of names within a layer and their canonical names, longer parts first, because one part may
+// contain another.
 constexpr std::pair<std::string_view, std::string_view> kInLayer[] = {
     {"attention_norm.", "input_layernorm."},
     {"ffn_norm.", "post_attention_layernorm."},
@@ -290,7 +290,7 @@ constexpr std::pair<std::string_view, std::string_view> kScales[] = {
     {"qscale_weight", "weight_scale"},
 };
 
-// "7.w1.weight" is "7.gate_proj.weight".
+// For example, "7.w1.weight" becomes "7.gate_proj.weight".
 std::string NameInExpert(std::string_view name) {
   const size_t dot = name.find('.');
   if (dot == std::string_view::npos) return std::string(name);

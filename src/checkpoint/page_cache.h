@@ -1,5 +1,5 @@
-// Drops a checkpoint's pages from the page cache while the checkpoint is loaded. This is for
-// devices that share the host's memory: there, cached pages would take memory from the weights.
+// Drops a checkpoint's pages from the page cache while the checkpoint is loaded. Needed for devices
+// that share the host's memory, where cached pages would take memory from the weights.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ class PageCacheDropper {
   // cache.
   explicit PageCacheDropper(const Checkpoint& checkpoint);
 
-  // Drops the whole pages of bytes [offset, offset + size) of the tensor, except those that a
-  // process has mapped: call StoredTensor::Release before.
+  // Drops the whole pages of bytes [offset, offset + size) of the tensor, except pages that a
+  // process has mapped. So call StoredTensor::Release first.
   void Drop(const StoredTensor& tensor, uint64_t offset, uint64_t size) const;
 
  private:

@@ -1,4 +1,4 @@
-// For tests of what leaves the page cache.
+// Test helpers for dropping files from the page cache.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,8 @@
 
 namespace sluice::testing {
 
-// Writes the file's pages to the disk, since only written pages can leave the page cache. Returns
-// false if the file system is in memory, because its pages never leave the cache.
+// Writes the file's pages to the disk, because only clean pages can be dropped from the page cache.
+// Returns false if the file system is in memory, because its pages never leave the cache.
 inline bool FlushToDisk(const std::filesystem::path& path) {
   const OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   EXPECT_EQ(::fsync(file.get()), 0);

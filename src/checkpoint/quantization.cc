@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kMaxQuantizationBytes = uint64_t{8} << 20;
 
-// Returns the text of a field that may be absent or of any type.
+// Returns the value of a field as text. The field may be absent or have any type.
 std::string TextOf(const json::Value& object, std::string_view name) {
   const json::Value* value = object.Find(name);
   if (value == nullptr || value->is_null()) return "";

@@ -1,4 +1,5 @@
-// Finds the quantization settings in a model's configuration files; the schemes parse them.
+// Finds the quantization settings in a model's configuration files. The classes in
+// checkpoint/schemes parse them.
 #pragma once
 
 #include <filesystem>
@@ -25,8 +26,8 @@ Result<std::optional<QuantizationSettings>> FindQuantizationBlock(const json::Va
 Result<std::optional<QuantizationSettings>> FindQuantizationSidecar(
     const std::filesystem::path& folder);
 
-// Summarizes the settings for people: "modelopt NVFP4 (hf_quant_config.json)"; "" if there are
-// none. Also describes unsupported schemes.
+// Returns a readable summary of the settings, such as "modelopt NVFP4 (hf_quant_config.json)"; ""
+// if there are none. Also describes unsupported schemes.
 Result<std::string> DescribeQuantization(const std::filesystem::path& folder,
                                          const json::Value& config);
 

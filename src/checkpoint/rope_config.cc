@@ -25,8 +25,8 @@ Result<int64_t> Positions(const JsonFields& top) {
   return top.RequiredInteger("max_position_embeddings", 1, kMaxPositions);
 }
 
-// Returns original_max_position_embeddings of the block, else of the enclosing config, else the
-// latter's max_position_embeddings.
+// Returns original_max_position_embeddings of the block. If absent, returns that of the enclosing
+// config, or else the enclosing config's max_position_embeddings.
 Result<int64_t> OriginalPositions(const JsonFields& fields, const JsonFields& top) {
   constexpr std::string_view kName = "original_max_position_embeddings";
   for (const JsonFields* object : {&fields, &top}) {
@@ -49,8 +49,8 @@ Result<RopeScaling> ParseLlama3(const JsonFields& fields, const JsonFields& top)
   return scaling;
 }
 
-// Refuses a setting of other programs that affects results, unless it is 1 and therefore has no
-// effect.
+// Refuses a setting of other programs that affects results. A value of 1 is accepted, because it
+// has no effect.
 Status RefuseUnlessOne(const JsonFields& fields, std::string_view block, const char* name) {
   ASSIGN_OR_RETURN(const auto value, fields.Number(name, -kMaxFactor, kMaxFactor));
   if (value.value_or(1) == 1) return {};

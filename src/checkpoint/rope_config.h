@@ -12,10 +12,11 @@
 namespace sluice {
 
 enum class RopeKind {
-  kLlama3,    // stretches long wavelengths and keeps short ones
-  kLinear,    // divides positions by the factor
-  kDynamic,   // raises the base for contexts of factor * max_position_embeddings
-  kYarn,      // like kLlama3, with a ramp over dimensions; also scales q . k
+  kLlama3,   // stretches long wavelengths and keeps short ones
+  kLinear,   // divides positions by the factor
+  kDynamic,  // raises the base for contexts of factor * max_position_embeddings
+  // Like kLlama3, with a linear ramp over dimensions; also scales the product of q and k.
+  kYarn,
   kLongRope,  // one factor per frequency, for short and for long contexts (Phi-3)
 };
 std::string_view RopeKindName(RopeKind kind);  // Returns the spelling in rope_type.
@@ -24,7 +25,7 @@ std::string_view RopeKindName(RopeKind kind);  // Returns the spelling in rope_t
 struct RopeScaling {
   RopeKind kind = RopeKind::kLlama3;
   double factor = 1;
-  // Number of positions in training, before scaling.
+  // Maximum number of positions in training, before the context was extended.
   int64_t original_max_position_embeddings = 8192;
 
   // kDynamic: raises the base by this factor, whatever the context length (Hunyuan).
@@ -34,8 +35,8 @@ struct RopeScaling {
   double low_freq_factor = 1;
   double high_freq_factor = 4;
 
-  // kLongRope: divisors, one per frequency. short_factors: for contexts of up to the original
-  // number of positions; long_factors: for longer contexts.
+  // kLongRope: divisors, one per frequency. short_factors apply to contexts of up to the original
+  // number of positions, long_factors to longer contexts.
   std::vector<double> short_factors = {}, long_factors = {};
 
   // kYarn: dimensions with fewer than beta_slow rotations over the original positions are
@@ -62,9 +63,9 @@ struct RopeConfig {
 
 // Reads rope_theta with rope_scaling (transformers 4) or rope_parameters (transformers 5). As in
 // transformers, a non-empty rope_scaling takes precedence over rope_parameters, and a theta inside
-// the block over one outside. theta defaults to `default_theta`, and the original positions to
-// max_position_embeddings. A block without a type scales nothing. An unknown rope type is
-// kUnsupported. REQUIRES: `config` is an object.
+// the block takes precedence over one outside. theta defaults to `default_theta`, and the original
+// positions to max_position_embeddings. A block without a type scales nothing. An unknown rope type
+// is kUnsupported. REQUIRES: `config` is an object.
 Result<RopeConfig> ParseRopeConfig(const json::Value& config, double default_theta);
 
 // Like ParseRopeConfig, for a single block of settings, called `name` in messages. Some families

@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 constexpr int kMaxHeaderDepth = 16;
-// Limit of JSON values: a tensor's entry has about eight, each of which takes up to about 100 bytes
-// during parsing.
+// Maximum number of JSON values in a header: a tensor's entry has about eight. During parsing, each
+// value takes up to about 100 bytes.
 constexpr size_t kMaxHeaderValues = 12 * kMaxTensors;
 
 tl::unexpected<Error> InvalidFile(std::string message) {
@@ -45,7 +45,7 @@ Result<TensorInfo> ReadTensor(const std::string& name, const json::Value& entry,
     return InvalidFile(fmt::format("has a name of more than {} bytes", kMaxTensorNameBytes));
   if (!entry.is_object())
     return InvalidFile(fmt::format("must be an object, found {}", ShortText(entry)));
-  // The format's reference reader also ignores other keys.
+  // Other keys are ignored, as in the format's reference reader.
   const JsonFields fields(entry, "");
   ASSIGN_OR_RETURN(const auto dtype, fields.String("dtype"));
   ASSIGN_OR_RETURN(const auto shape, fields.Integers("shape", 0, kMax));

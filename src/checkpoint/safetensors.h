@@ -14,8 +14,8 @@
 
 namespace sluice {
 
-// The place of a tensor in its file. The tensor's data is row-major, little-endian and possibly
-// unaligned.
+// Describes a tensor and its location in the file. The tensor's data is row-major, little-endian
+// and possibly unaligned.
 struct TensorInfo {
   std::string name;
   ElementType type = ElementType::kF32;
@@ -43,7 +43,8 @@ inline constexpr size_t kMaxTensorRank = 64;
 
 // Parses the header of a file of `file_size` bytes. `file`: its first bytes, at least the whole
 // header. kInvalidData names the tensor and the violated rule; kUnsupported names an unknown
-// element type. Memory use is proportional to the header's length, and never to a number in it.
+// element type. Memory use is proportional to the header's length, whatever numbers the header
+// contains.
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> file,
                                                  uint64_t file_size);
 
@@ -64,7 +65,7 @@ class SafetensorsFile {
   void Release(const TensorInfo& tensor, uint64_t offset, uint64_t size) const {
     file_.Release(tensor.offset + offset, size);
   }
-  // As in MappedFile.
+  // See MappedFile::ReadSparsely.
   void ReadSparsely() const { file_.ReadSparsely(); }
   void Fetch(const TensorInfo& tensor, uint64_t offset, uint64_t size) const {
     file_.Fetch(tensor.offset + offset, size);

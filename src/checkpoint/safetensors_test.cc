@@ -39,7 +39,7 @@ TEST(SafetensorsTest, ReadsTensorsByOffset) {
   EXPECT_EQ(header->tensors[2].num_elements(), 1);
 }
 
-// The pointer file that a clone without LFS has instead of every large file.
+// Reads a pointer file, which a clone without Git LFS contains in place of each large file.
 TEST(SafetensorsTest, NamesAPointerOfGitLfs) {
   EXPECT_THAT(ParseHeader("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
                   .error()
@@ -231,7 +231,7 @@ TEST(SafetensorsTest, MutatedFilesAreRefusedOrConsistent) {
     }
     ASSERT_LE(total, bytes.size());
   }
-  EXPECT_GT(accepted, 100);  // damage to data and names is harmless
+  EXPECT_GT(accepted, 100);  // changes of data and names are accepted
 }
 
 TEST(SafetensorsTest, FileErrorsNameTheFile) {

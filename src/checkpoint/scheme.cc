@@ -132,7 +132,7 @@ struct ByteRange {
   uint64_t offset = 0, size = 0;
 };
 
-// Returns the byte range of the rows in the layer's first tensor.
+// Returns the byte range of rows [first, first + count) in the layer's first tensor.
 ByteRange BytesOfRows(const StoredLinear& linear, int64_t first, int64_t count) {
   const StoredMatrix& matrix = linear.matrix;
   const auto begin = static_cast<uint64_t>(matrix.data - linear.tensors.front()->bytes().data());
@@ -142,8 +142,8 @@ ByteRange BytesOfRows(const StoredLinear& linear, int64_t first, int64_t count) 
           static_cast<uint64_t>(count * row_bytes)};
 }
 
-// Returns the quantization block of config.json. In DeepSeek V4, which is in FP8, the type of
-// experts is beside the block instead of in it.
+// Returns the quantization block of config.json. DeepSeek V4, an FP8 model, stores the type of its
+// experts outside this block.
 Result<std::optional<QuantizationSettings>> ReadBlock(const json::Value& config) {
   constexpr const char* kExperts = "expert_dtype";
   ASSIGN_OR_RETURN(auto block, FindQuantizationBlock(config));
@@ -179,11 +179,11 @@ Result<std::shared_ptr<const QuantizationScheme>> ParseScheme(const json::Value&
 Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_view option) {
   const std::string wanted = AsciiLower(option);
   const std::string_view method = scheme.Method();
-  // "modelopt" stands for any of ModelOpt's formats.
+  // "modelopt" matches every format of ModelOpt.
   const bool fits =
       wanted == method || (wanted == "modelopt" && method.starts_with("modelopt")) ||
       (wanted == "compressed_tensors" && method == "compressed-tensors") ||
-      // Other names for the same checkpoints, some of which are names of kernels.
+      // Other names for the same checkpoints. Some of them are names of kernels.
       (method == "gptq" && (wanted == "gptq_marlin" || wanted == "auto_gptq")) ||
       (method == "fbgemm_fp8" && wanted == "fp8") ||
       (method == "mxfp4" && wanted == "gpt_oss_mxfp4") ||

@@ -1,5 +1,5 @@
 // The published quantization layouts ("schemes"): which tensors store a linear layer's weight, and
-// how. Code outside src/checkpoint/ does not depend on a tool's names.
+// how. Code outside src/checkpoint/ does not depend on the names that a tool uses.
 #pragma once
 
 #include <cstdint>
@@ -25,23 +25,23 @@ struct StoredLinear {
   ActivationFormat activations;      // how the scheme quantizes the layer's inputs
   std::optional<float> input_scale;  // kFp8Static, kInt8Static: x / input_scale is rounded. kNvfp4:
                                      // the global scale, amax / (6 * 448).
-  // The encoding to which plain values are rounded while loading; null: they are kept. Never
-  // destroyed.
+  // The encoding to which unquantized values are rounded while loading; null: they are not rounded.
+  // Points to an object that is never destroyed.
   const Encoding* rounded_to = nullptr;
   // Owns the array of matrix.input_order; null if there is none.
   std::shared_ptr<const std::vector<int32_t>> input_order;
   // All tensors that belong to the layer; the first contains the data. Used for reports, to release
   // pages, and to find unused tensors.
   std::vector<const StoredTensor*> tensors;
-  // How the layer contradicts the configuration's lists. There is one warning about all such
-  // layers. Null if the layer does not contradict them.
+  // How the layer contradicts the configuration's lists of quantized and excluded modules; null if
+  // it does not. One warning covers all such layers.
   const char* surprise = nullptr;
 
   const DataFormat& loaded_format() const {
     return rounded_to == nullptr ? matrix.format : rounded_to->format;
   }
-  // Call Fetch and Release (StoredTensor) for the data of some rows. A transposed matrix is fetched
-  // and released as a whole, because each row is spread over the whole matrix.
+  // Calls Fetch and Release (StoredTensor) for the data of some rows. A transposed matrix is
+  // fetched and released as a whole, because each row is spread over all of it.
   void FetchRows(int64_t first, int64_t count) const;
   void ReleaseRows(int64_t first, int64_t count) const;
 };
@@ -64,18 +64,18 @@ class QuantizationScheme {
 
   // Returns a name for messages: "ModelOpt NVFP4", "compressed-tensors FP8 block", "BF16".
   virtual std::string Name() const = 0;
-  // Returns its name in vLLM's --quantization ("modelopt", "modelopt_fp4", "quark", "fp8",
+  // Returns the scheme's name in vLLM's --quantization ("modelopt", "modelopt_fp4", "quark", "fp8",
   // "compressed-tensors", "mxfp4", "gptq", "awq"); "" for plain weights.
   virtual std::string_view Method() const = 0;
 
-  // Returns the format of the module's weight according to the configuration, without looking at
-  // tensors: for plans and random weights. `module`: "model.layers.0.mlp.gate_proj".
+  // Returns the format of the module's weight according to the configuration, without reading any
+  // tensor. Used for memory plans and for random weights. `module`: "model.layers.0.mlp.gate_proj".
   virtual DataFormat PlannedFormat(std::string_view module) const = 0;
   virtual ActivationFormat PlannedActivations(std::string_view module) const = 0;
 
   // Returns the module's weight [rows, cols]. The stored tensors determine the format of the
-  // weight; the configuration's list of excluded modules is only compared with it. Errors name the
-  // tensor, the expected and the found value.
+  // weight. The configuration's list of excluded modules is only checked against it. Errors name
+  // the tensor, the expected and the found value.
   virtual Result<StoredLinear> Find(const Checkpoint& checkpoint, const std::string& module,
                                     int64_t rows, int64_t cols) const = 0;
 
@@ -94,8 +94,8 @@ class QuantizationScheme {
   virtual Result<KvScales> FindKvScales(const Checkpoint& checkpoint,
                                         const std::string& attention) const = 0;
 
-  // Whether the scheme's tools are known to write this unused tensor although it is not needed
-  // ("....q_proj.output_scale").
+  // Whether this unused tensor is one that the scheme's tools are known to write, although no
+  // program needs it ("....q_proj.output_scale").
   virtual bool IsSuperfluous(const Checkpoint& checkpoint, std::string_view tensor) const = 0;
 };
 
@@ -106,14 +106,14 @@ Result<std::shared_ptr<const QuantizationScheme>> LoadScheme(const std::filesyst
                                                              const json::Value& config);
 // Like LoadScheme, from config.json only.
 Result<std::shared_ptr<const QuantizationScheme>> ParseScheme(const json::Value& config);
-// For a quantized checkpoint, `--quantization` is an assertion. Returns an error if the checkpoint
-// has a different scheme.
+// Checks --quantization against the checkpoint's scheme. For a quantized checkpoint, the option is
+// an assertion: returns an error if the scheme is different.
 Status CheckQuantizationOption(const QuantizationScheme& scheme, std::string_view option);
 
-// Formats to which plain weights are rounded while loading: names from LoadQuantizationNames, or
-// "".
+// Formats to which unquantized weights are rounded while loading: names from LoadQuantizationNames,
+// or "".
 struct LoadQuantization {
-  std::string weights;  // --quantization: for linear layers except head and routers
+  std::string weights;  // --quantization: for linear layers, except the head and routers
   std::string head;     // --head-format: for the head and, if tied, the embedding
 
   bool empty() const { return weights.empty() && head.empty(); }
@@ -122,14 +122,14 @@ struct LoadQuantization {
 
 // Returns "fp8, int8, ...".
 std::string LoadQuantizationNames();
-// Returns `stored` with its plain weights rounded to the formats in `wanted`. For a quantized
-// checkpoint, checks `wanted.weights` with CheckQuantizationOption. kInvalidArgument for an unknown
-// name.
+// Returns `stored`, with its unquantized weights rounded to the formats in `wanted`. For a
+// quantized checkpoint, checks `wanted.weights` with CheckQuantizationOption. kInvalidArgument for
+// an unknown name.
 Result<std::shared_ptr<const QuantizationScheme>> QuantizeAtLoad(
     std::shared_ptr<const QuantizationScheme> stored, const LoadQuantization& wanted,
     bool tied_head);
 
-// Weights that are stored as F32, F16 or BF16.
+// The scheme of weights that are stored as F32, F16 or BF16.
 std::shared_ptr<const QuantizationScheme> PlainScheme(ElementType dtype);
 
 }  // namespace sluice

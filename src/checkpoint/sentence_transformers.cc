@@ -74,8 +74,8 @@ Result<PoolingMethod> ReadPooling(const JsonFields& fields) {
   return PoolingMethodNamed(set.front(), "pooling_mode");
 }
 
-// Reads the tokenizer's limit, the only one since release 6. nullopt if no text can exceed it
-// (1e30).
+// Reads the tokenizer's limit. Since release 6 of sentence-transformers, it is the only limit.
+// nullopt if no text can exceed it (1e30).
 Result<std::optional<int64_t>> ReadTokenizerLimit(const std::filesystem::path& folder) {
   constexpr const char* kFile = "tokenizer_config.json";
   ASSIGN_OR_RETURN(const json::Value value, ReadObject(folder, kFile, kMaxTokenizerConfigBytes));
@@ -131,7 +131,7 @@ Result<DenseActivation> DenseActivationNamed(const std::string& name) {
               "activation_function");
 }
 
-// Reads a Dense module. `config`: contains the modules before this one.
+// Reads a Dense module. `config`: the configuration read so far, with the modules before this one.
 Result<DenseModule> ReadDense(const std::filesystem::path& model, const std::string& folder,
                               const SentenceTransformersConfig& config) {
   const std::filesystem::path file = std::filesystem::path(folder) / "config.json";

@@ -13,11 +13,11 @@
 
 namespace sluice {
 
-// The hidden states that form a prompt's vector.
+// The hidden state or states from which a prompt's vector is computed.
 enum class PoolingMethod {
-  kLast,  // that of the last token
-  kCls,   // that of the first token
-  kMean,  // the mean over all tokens
+  kLast,  // the hidden state of the last token
+  kCls,   // the hidden state of the first token
+  kMean,  // the mean over the hidden states of all tokens
 };
 
 // Parses "last", "cls" or "mean" in any case. kUnsupported lists the supported names. `field`: the
@@ -38,7 +38,7 @@ struct DenseModule {
 
 struct SentenceTransformersConfig {
   PoolingMethod method = PoolingMethod::kMean;
-  std::vector<DenseModule> dense;  // applied to the pooled vector, the first element first
+  std::vector<DenseModule> dense;  // layers that are applied to the pooled vector, in this order
   bool normalize = false;          // whether to divide the result of the last layer by its norm
   // Longer texts are truncated. From max_seq_length in sentence_bert_config.json, else
   // model_max_length in tokenizer_config.json.

@@ -81,8 +81,8 @@ Result<QuantizationArgs> ReadArgs(const json::Value& value, const std::string& w
   return args;
 }
 
-// With "group" and "dynamic", groups consist of inputs sorted by importance. With "weight" and
-// "static", that order was only used while rounding.
+// With the values "group" and "dynamic", groups consist of inputs sorted by importance. With
+// "weight" and "static", that order was used only while rounding.
 bool HasInputOrder(const QuantizationArgs& args) {
   return args.strategy == "group" && (args.order == "group" || args.order == "dynamic");
 }
@@ -128,7 +128,7 @@ bool IsInt4Weight(const QuantizationArgs& args) {
           (args.strategy == "channel" && group_size <= 0));
 }
 
-// Checks that a format without zero points and input order has neither of these tensors.
+// Checks that a format without zero points and without input order has no tensors for them.
 Status CheckPlainArgs(const QuantizationArgs& args, const std::string& where) {
   if (!args.symmetric) {
     return UnsupportedSetting(where, "symmetric", json::Value(false),
@@ -190,7 +190,7 @@ Result<LinearLayout> WeightLayout(const QuantizationArgs& args, const std::strin
                     where, args.Text()),
         where + ".weights");
   }
-  // llm-compressor writes these scales in the model's type.
+  // llm-compressor writes these scales in the element type of the model.
   if (layout.format.scale_layout != DataFormat::ScaleLayout::kPerGroup)
     layout.format.scale_type = ElementType::kBF16;
   layout.activations = {};
@@ -300,7 +300,7 @@ Status CheckFormat(const json::Value& object, const std::string& where) {
 }
 
 // Reads whether codes share words: INT4 codes do ("pack-quantized"), INT8 codes may, others do not.
-// `outer`: the whole configuration, whose format applies to groups without one.
+// `outer`: the whole configuration; its format applies to groups that specify none.
 Status ReadPacked(const json::Value& group, std::string where, const json::Value& outer,
                   const std::string& outer_where, LinearLayout& layout) {
   const json::Value* format = group.Find("format");
@@ -332,8 +332,8 @@ Status ReadPacked(const json::Value& group, std::string where, const json::Value
                 layout.name));
 }
 
-// The settings of a preset, as they would be written in config_groups. Source: compressed-tensors,
-// quantization/quant_scheme.py, PRESET_SCHEMES.
+// The settings that a preset stands for, as they would be written in config_groups. Source:
+// compressed-tensors, quantization/quant_scheme.py, PRESET_SCHEMES.
 struct Preset {
   std::string_view name;
   std::string_view weights;
@@ -370,7 +370,8 @@ constexpr std::array kPresets = {
            R"({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
                "dynamic": "local"})"}};
 
-// Expands a group that is only a list of targets: the group's name is the name of a preset.
+// Expands a group that consists only of a list of targets. The group's name is the name of a
+// preset.
 Result<json::Value> ExpandPreset(const std::string& name, const json::Value& targets,
                                  const std::string& where) {
   std::vector<std::string_view> names;

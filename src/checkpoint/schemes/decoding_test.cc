@@ -66,7 +66,7 @@ void CheckFolder(const std::filesystem::path& folder, const std::filesystem::pat
     EXPECT_TRUE(CheckScales(*found)) << name;
     const std::string module = CanonicalName(name.substr(0, name.find('#')));
     DataFormat planned = (*scheme)->PlannedFormat(module);
-    // Any float type is accepted for scales; the plan has the usual one.
+    // Any float type is accepted for scales; the plan assumes the usual type.
     if (found->matrix.format.scale_layout != DataFormat::ScaleLayout::kPerGroup)
       planned.scale_type = found->matrix.format.scale_type;
     EXPECT_EQ(found->matrix.format, planned) << name;

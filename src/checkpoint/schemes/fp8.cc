@@ -1,7 +1,8 @@
-// Reads quant_method "fp8": blocks of 128 x 128 with weight_scale_inv (DeepSeek, Qwen), in DeepSeek
-// V4 with scales that are powers of two, beside experts in MXFP4; or one scale per tensor (AutoFP8,
-// Quark's fp8 mode). Also quant_method "fbgemm_fp8": one scale per row, and inputs scaled per token
-// with an upper bound on their largest magnitude (Meta's Llama 3.1 405B FP8).
+// Reads quant_method "fp8". Either one scale per block of 128 x 128, named weight_scale_inv
+// (DeepSeek, Qwen); in DeepSeek V4 these scales are powers of two, and the experts are in MXFP4. Or
+// one scale per tensor (AutoFP8, Quark's fp8 mode). Also reads quant_method "fbgemm_fp8" (Meta's
+// Llama 3.1 405B FP8): one scale per row, and inputs scaled per token with an upper bound on their
+// largest magnitude.
 #include <limits>
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ namespace {
 
 class Fp8 : public PlannedScheme {
  public:
-  // `experts`: the layout of routed experts, if it is another.
+  // `experts`: the layout of routed experts, if it differs from `layout`.
   Fp8(const SchemeSource& source, bool fp8_kv, LinearLayout layout, ModuleList excluded,
       std::optional<LinearLayout> experts = {})
       : PlannedScheme(source.plain_type, fp8_kv),
@@ -53,7 +54,7 @@ Result<std::optional<std::pair<int, int>>> ReadBlockSize(const json::Value& bloc
                                                          const std::string& where) {
   const json::Value* value = block.Find("weight_block_size");
   if (value == nullptr || IsEmptySetting(*value)) return std::nullopt;
-  // The kernels limit this: a block must be a whole number of their panels and lines.
+  // A limit of the kernels: a block must consist of whole panels and lines.
   constexpr int64_t kMax = 1 << 16;
   const auto is_size = [](const json::Value& size) {
     return size.is_integer() && size.as_integer() > 0 && size.as_integer() <= kMax &&
@@ -109,8 +110,8 @@ SchemeResult ReadFp8(const SchemeSource& source) {
                  "export", "dequantize", "producer", "version", "expert_dtype"}));
   RETURN_IF_ERROR(CheckString(block, where, "fmt", {"e4m3", "float8_e4m3fn"}));
   RETURN_IF_ERROR(CheckString(block, where, "activation_scheme", {"dynamic", "static"}));
-  // ue8m0: the scales are powers of two. Inputs are not rounded then, because the kernels here do
-  // not scale them by powers of two.
+  // ue8m0: the scales are powers of two. In that case inputs are not rounded, because this
+  // program's kernels do not scale inputs by powers of two.
   RETURN_IF_ERROR(CheckString(block, where, "scale_fmt", {"float", "ue8m0"}));
   RETURN_IF_ERROR(CheckString(block, where, "expert_dtype", {"fp8", "fp4"}));
   RETURN_IF_ERROR(CheckBool(block, where, "dequantize", false));

@@ -103,7 +103,7 @@ Result<GptqSettings> ReadSettings(const json::Value& object, const std::string& 
   return settings;
 }
 
-// `is_v2`: the format is "gptq_v2". The first version stores zero points minus 1.
+// `is_v2`: whether the format is "gptq_v2". Version 1 stores each zero point minus 1.
 LinearLayout GptqLayout(const GptqSettings& settings, bool is_v2) {
   LinearLayout layout = Int4GroupLayout(settings.group_size);
   if (settings.bits == 8) {
@@ -161,7 +161,7 @@ Result<std::vector<DynamicEntry>> ReadDynamic(const json::Value& block, const st
     Status added =
         entry.modules.Add("re:" + std::string(pattern), ModuleList::Syntax::kRegexPrefix);
     // An unsupported exclusion can be ignored, because the stored tensors also show which modules
-    // are plain.
+    // are not quantized.
     if (!added && entry.is_excluded) continue;
     if (!added) return tl::unexpected<Error>(std::move(added).error().In(inside));
     if (!entry.is_excluded) {

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// Name suffixes after "model.layers.0.self_attn".
+// Suffixes that follow "model.layers.0.self_attn" in tensor names.
 constexpr std::array<std::string_view, 7> kKeyNames = {
     ".k_proj.k_scale",     ".k_scale",       ".k_proj.output_scale", ".qkv_proj.k_scale",
     ".qkqkv_proj.k_scale", ".k_cache.scale", ".attn.k_scale"};
@@ -56,7 +56,7 @@ Result<KvScales> FindStoredKvScales(const Checkpoint& checkpoint, const std::str
   ASSIGN_OR_RETURN(const auto key, FindScale(checkpoint, attention, kKeyNames, scales));
   ASSIGN_OR_RETURN(const auto value, FindScale(checkpoint, attention, kValueNames, scales));
   scales.stored = key || value;
-  // If only one of the two is stored, it applies to both.
+  // If only the scale of keys or of values is stored, it applies to both.
   if (scales.stored) {
     scales.k = key ? *key : *value;
     scales.v = value ? *value : *key;
@@ -72,7 +72,7 @@ bool IsSuperfluousScale(const Checkpoint& checkpoint, std::string_view tensor) {
                   [&](std::string_view suffix) { return tensor.ends_with(suffix); })) {
     return true;
   }
-  // No layer has read this zero point. A value other than 0 would affect the results.
+  // No layer has used this zero point. A value other than 0 would affect the results.
   const StoredTensor* stored = checkpoint.Find(tensor);
   return tensor.ends_with("_zero_point") && stored != nullptr && IsAllZero(*stored);
 }

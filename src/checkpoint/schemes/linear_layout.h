@@ -1,5 +1,5 @@
 // Describes as data how a published layout stores a quantized linear layer. The schemes create
-// layouts from their configurations; the search for tensors reads them.
+// layouts from their configurations. The search for a layer's tensors reads the layouts.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// For integer codes that share 32-bit words: the order of the codes, and the tensors besides codes
-// and scales.
+// For integer codes that share 32-bit words: the order of the codes, and the tensors in addition to
+// codes and scales.
 struct WordLayout {
   Int4Packing packing = Int4Packing::kInputs;
   bool transposed = false;
@@ -50,11 +50,12 @@ LinearLayout Mxfp4Layout();  // with Quark's tensor names
 // The configuration's settings for one module.
 struct ModulePlan {
   const LinearLayout* layout = nullptr;  // null: the configuration does not quantize the module
-  bool excluded = false;                 // whether the configuration says that the weight is plain
+  // Whether the configuration excludes the module from quantization.
+  bool excluded = false;
 };
 
-// Returns the weight of `module`. The stored element type decides whether it is plain or has
-// plan.layout.
+// Returns the weight of `module`. The stored element type determines whether the weight is
+// unquantized or has plan.layout.
 Result<StoredLinear> FindStoredLinear(const Checkpoint& checkpoint, const std::string& module,
                                       int64_t rows, int64_t cols, const ModulePlan& plan);
 

@@ -1,5 +1,5 @@
-// A scheme that wraps the stored one and rounds its plain weights to a narrow format while loading,
-// like vLLM's online quantization.
+// A scheme that wraps the checkpoint's own scheme. It rounds unquantized weights to a narrow format
+// while loading, like vLLM's online quantization.
 #include <algorithm>
 #include <array>
 
@@ -66,8 +66,8 @@ bool IsPlain(const DataFormat& format) {
   return format.scale_layout == DataFormat::ScaleLayout::kNone;
 }
 
-// Returns whether the module is a small layer with a large effect on results. vLLM does not round
-// such layers either.
+// Returns whether the module's weights stay unrounded, because it is a small layer with a large
+// effect on results. vLLM does not round these layers either.
 bool IsKeptPlain(std::string_view module) {
   // The last five compute the decays and rates of recurrent layers' states.
   constexpr std::array<std::string_view, 8> kSuffixes = {
@@ -161,8 +161,8 @@ class RoundingScheme : public QuantizationScheme {
   }
 
   std::shared_ptr<const QuantizationScheme> stored_;
-  const Rounding* weights_;  // null: kept as stored
-  const Rounding* head_;     // null: kept as stored
+  const Rounding* weights_;  // null: weights are kept as stored
+  const Rounding* head_;     // null: the head is kept as stored
   std::string head_module_;
 };
 

@@ -53,7 +53,7 @@ Result<LinearLayout> LayoutOf(std::string_view algorithm, std::optional<int64_t>
   return layout;
 }
 
-// The settings in config.json or in the sidecar.
+// The settings from config.json or from the sidecar file.
 struct Facts {
   std::string where;
   std::optional<std::string> algorithm;  // "" means plain weights

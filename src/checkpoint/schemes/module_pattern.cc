@@ -17,10 +17,10 @@ namespace {
 constexpr size_t kMaxPatternBytes = 4096;
 constexpr uint32_t kMaxDepth = 32;
 constexpr size_t kMaxKeyBytes = 1024;
-// Maximum compiled size of a key. Each state takes at least two bytes of it and, in each of two
-// lists, three ints of the workspace.
+// Maximum compiled size of a key. Each state takes at least two bytes of the compiled key and six
+// ints of the workspace (three in each of two lists).
 constexpr size_t kMaxCompiledKeyBytes = 16 << 10;
-// PCRE2's limits for nested assertions, for each name.
+// PCRE2's limits for matching nested assertions against one name.
 constexpr uint32_t kMatchLimit = 10'000;
 constexpr uint32_t kHeapLimitKib = 16 << 10;
 constexpr size_t kWorkspaceInts = size_t{1} << 16;
@@ -155,7 +155,8 @@ Result<NamePattern> NamePattern::PeftKey(std::string_view text) {
     if (const size_t place = text.find(opening); place != std::string_view::npos)
       return Refused(text, "look-around", place);
   }
-  // Compiles the pattern alone first, so that it cannot close the groups that are added around it.
+  // Compiles the pattern separately first, so that it cannot close the groups that are added around
+  // it.
   if (auto alone = Regex(text); !alone) return alone;
   ASSIGN_OR_RETURN(NamePattern pattern, Compile(fmt::format("(?:.*\\.)?(?:{})\\z", text), text));
   if (pattern.CompiledBytes() > kMaxCompiledKeyBytes)

@@ -19,16 +19,16 @@ namespace sluice {
 // the pattern size times the name length. Thread safety: immutable.
 class NamePattern {
  public:
-  // A pattern as in Python's fnmatch: * ? [abc] [!abc]; the whole name must match.
+  // Compiles a pattern as in Python's fnmatch: * ? [abc] [!abc]. The whole name must match.
   static Result<NamePattern> Glob(std::string_view text);
-  // A pattern as in Python's re.match, which matches from the start of the name; compiled with
-  // PCRE2. kUnsupported for back references and for syntax that PCRE2 rejects or interprets
+  // Compiles, with PCRE2, a pattern as in Python's re.match, which matches from the start of the
+  // name. kUnsupported for back references and for syntax that PCRE2 rejects or interprets
   // differently.
   static Result<NamePattern> Regex(std::string_view text);
-  // A key of peft's rank_pattern and alpha_pattern: a regular expression that matches a suffix of
-  // the name. The suffix starts at the name's start or after a dot. Also kUnsupported for
-  // look-around, and for a pattern whose compiled size exceeds the memory for matching. Source:
-  // peft utils/other.py, get_pattern_key: re.match(rf"(.*\.)?({key})$", name).
+  // Compiles a key of peft's rank_pattern and alpha_pattern: a regular expression that matches a
+  // suffix of the name. The suffix starts at the name's start or after a dot. kUnsupported as for
+  // Regex, for look-around, and for a pattern whose compiled size exceeds the memory for matching.
+  // Source: peft utils/other.py, get_pattern_key: re.match(rf"(.*\.)?({key})$", name).
   static Result<NamePattern> PeftKey(std::string_view text);
 
   bool Matches(std::string_view name) const;
@@ -40,7 +40,7 @@ class NamePattern {
 
   NamePattern(std::string source, pcre2_real_code_8* code)
       : source_(std::move(source)), code_(code) {}
-  // `source`: the pattern as the configuration writes it, for messages.
+  // `source`: the pattern as written in the configuration, for error messages.
   static Result<NamePattern> Compile(std::string_view regex, std::string_view source);
   size_t CompiledBytes() const;
 

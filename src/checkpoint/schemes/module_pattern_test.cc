@@ -53,7 +53,7 @@ TEST(NamePatternTest, RegularExpressionsMatchFromTheStart) {
   } kCases[] = {
       {".*self_attn.*", "model.layers.0.self_attn.q_proj", true},
       {"self_attn", "model.self_attn", false},
-      {"model", "model.layers", true},  // a prefix is enough
+      {"model", "model.layers", true},  // a matching prefix is enough
       {"model$", "model.layers", false},
       {"^model\\.layers\\.\\d+\\.mlp\\.(gate|up)_proj$", "model.layers.12.mlp.up_proj", true},
       {"^model\\.layers\\.\\d+\\.mlp\\.(gate|up)_proj$", "model.layers.x.mlp.up_proj", false},
@@ -100,7 +100,7 @@ TEST(NamePatternTest, RefusesWhatItDoesNotKnow) {
   EXPECT_FALSE(NamePattern::Regex(std::string(10'000, 'a')));
 }
 
-// Patterns on which a backtracking engine would hang; here each takes at most a few milliseconds
+// Patterns on which a backtracking engine would hang. NamePattern takes at most a few milliseconds
 // per name.
 TEST(NamePatternTest, NoPatternHangs) {
   std::string deep = "c";

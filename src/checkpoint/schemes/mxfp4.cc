@@ -2,9 +2,9 @@
 // "<module>_blocks" [experts, out, in / 32, 16]: two codes per byte, the even input in the low
 // half;
 //
-// "<module>_scales" [experts, out, in / 32]: a power of two per 32 inputs.
+// "<module>_scales" [experts, out, in / 32]: one power of two per 32 inputs.
 //
-// All other weights are plain.
+// All other weights are unquantized.
 #include <fmt/format.h>
 
 #include "checkpoint/schemes/linear_layout.h"
@@ -40,7 +40,7 @@ class Mxfp4 : public PlannedScheme {
                                                       bool transposed) const override {
     const std::string name = module + "_blocks";
     const StoredTensor* blocks = checkpoint.Find(name);
-    // The experts are plain, although the configuration says otherwise.
+    // The experts are unquantized, although the configuration says otherwise.
     if (blocks == nullptr && checkpoint.Find(module) != nullptr) {
       return PlannedScheme::FindFusedExpert(checkpoint, module, expert, num_experts, rows, cols,
                                             transposed);

@@ -1,4 +1,4 @@
-// Weights without quantization. The KV cache may still be FP8.
+// The scheme of unquantized weights. The KV cache may still be FP8.
 #include "checkpoint/schemes/linear_layout.h"
 
 namespace sluice {

@@ -1,5 +1,5 @@
-// Reads Quark's quantization_config with quant_method "quark": settings for all layers, by layer
-// pattern and by layer type.
+// Reads Quark's quantization_config with quant_method "quark". It has settings for all layers, for
+// patterns of layer names, and for layer types.
 #include <algorithm>
 #include <array>
 
@@ -66,7 +66,8 @@ Result<TensorSpec> ReadTensorSpec(const json::Value* value, const std::string& w
     if (axis && *axis != -1 && *axis != 1)
       return UnsupportedSetting(inside, "ch_axis", json::Value(*axis), "-1");
     RETURN_IF_ERROR(CheckString(*value, inside, "scale_format", {"e8m0"}));
-    // How input scales are computed at run time affects results. Weight scales are stored.
+    // The way in which input scales are computed at run time affects results. Weight scales are
+    // stored.
     if (spec.is_dynamic)
       RETURN_IF_ERROR(CheckString(*value, inside, "scale_calculation_mode", {"even"}));
     spec.kind = TensorSpec::Kind::kMxfp4;

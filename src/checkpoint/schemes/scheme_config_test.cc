@@ -169,7 +169,8 @@ TEST(SchemeConfigTest, UnderstandsEveryTool) {
   }
 }
 
-// Experts in MXFP4 beside FP8 with scales that are powers of two, which inputs are not rounded for.
+// Experts in MXFP4; other weights in FP8 with scales that are powers of two, for which inputs are
+// not rounded.
 TEST(SchemeConfigTest, ExpertsOfDeepseekV4) {
   const auto scheme =
       Good(With(kBlockFp8, R"("fmt")", R"("scale_fmt": "ue8m0", "expert_dtype": "fp4", "fmt")"));

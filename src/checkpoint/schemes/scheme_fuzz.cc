@@ -1,5 +1,5 @@
 // Fuzz target: parses arbitrary bytes as a quantization configuration. The result must be an error,
-// or a scheme that gives an answer for any module.
+// or a scheme that returns a format for every module.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

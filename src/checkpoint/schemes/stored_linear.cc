@@ -16,7 +16,7 @@ namespace {
 
 using ScaleLayout = DataFormat::ScaleLayout;
 
-// The layer to find, and how its tensors are stored.
+// The layer whose tensors are searched, and how they are stored.
 struct Place {
   const Checkpoint& checkpoint;
   const std::string& module;

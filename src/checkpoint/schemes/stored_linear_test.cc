@@ -1,4 +1,4 @@
-// Which tensors are found for a layer, and the errors for bad ones.
+// Tests which tensors are found for a layer, and the errors for invalid ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -103,7 +103,7 @@ TEST_F(StoredLinearTest, ExpertsOfGptOssAreBlocksAndScales) {
           std::string(32, '\x42') + std::string(32, '\x24')},
          {"e.experts.down_proj_scales", "U8", {2, 2, 1}, "\x7F\x80\x81\x82"}});
   const auto scheme = Scheme(kGptOss);
-  // The blocks are stored by rows, even if plain experts are transposed.
+  // The blocks are stored by rows, even if unquantized experts are transposed.
   const auto expert =
       scheme->FindFusedExpert(*checkpoint_, "e.experts.down_proj", 1, 2, 2, 32, true);
   ASSERT_TRUE(expert) << expert.error().message;
@@ -147,12 +147,12 @@ TEST_F(StoredLinearTest, DecidesByWhatIsStored) {
   EXPECT_THAT(Row(*found, 0), ElementsAre(1, 2));
   EXPECT_EQ(found->activations.kind, ActivationFormat::Kind::kNone);
   EXPECT_THAT(found->surprise, HasSubstr("plain numbers although"));
-  // A router is never quantized, so a plain one does not contradict the configuration.
+  // A router is never quantized, so an unquantized one does not contradict the configuration.
   Write({{"model.layers.0.mlp.gate.weight", "BF16", {2, 2}}});
   found = Find(kModelOptFp8, 2, 2, "model.layers.0.mlp.gate");
   ASSERT_TRUE(found);
   EXPECT_EQ(found->surprise, nullptr);
-  // Quantized although excluded.
+  // The layer is quantized although the configuration excludes it.
   Write({{"out.weight", "U8", {2, 8}},
          {"out.weight_scale", "F8_E4M3", {2, 1}},
          {"out.weight_scale_2", "F32", {}, F32({2})},
@@ -160,7 +160,8 @@ TEST_F(StoredLinearTest, DecidesByWhatIsStored) {
   found = Find(kModelOptNvfp4, 2, 16, "out");
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_THAT(found->surprise, HasSubstr("quantized although"));
-  // The low nibble comes first: 0x38 is 8 (-0), then 3 (1.5); the scale is 1, the second scale 2.
+  // The low four bits are the first code: 0x38 is 8 (-0), then 3 (1.5); the scale is 1, the second
+  // scale 2.
   EXPECT_EQ(Row(*found, 0)[0], 0);
   EXPECT_EQ(Row(*found, 0)[1], 3);
 }
@@ -185,7 +186,7 @@ TEST_F(StoredLinearTest, BlocksAtTheEdgeArePartial) {
   EXPECT_EQ(Row(*found, 127)[255], 2);
   EXPECT_EQ(Row(*found, 128)[256], 6);  // weight_scale_inv multiplies, despite its name
   EXPECT_EQ(found->activations.group_size, 128);
-  // Blocks that span all columns, stored without that dimension.
+  // Blocks span all columns; the scales are stored without the dimension of columns.
   Write({{"m.weight", "F8_E4M3", {130, 64}}, {"m.weight_scale_inv", "F32", {2}, F32({1, 2})}});
   EXPECT_TRUE(Find(kBlock, 130, 64));
 }
@@ -296,7 +297,7 @@ TEST_F(StoredLinearTest, FaultsNameTheTensorWhatWasExpectedAndWhatWasFound) {
         {"m.weight_scale", "F8_E4M3", {2, 1}, std::string("\x38\0", 2)},
         {"m.weight_scale_2", "F32", {}, F32({1})},
         input},
-       {"found"}},  // the scale of an all-zero group
+       {"found"}},  // a group of zeros has the scale 0
       {kMxfp4,
        2,
        32,
@@ -333,7 +334,7 @@ TEST_F(StoredLinearTest, ExpertsOfOneTensor) {
   EXPECT_THAT(Row(**expert, 1), ElementsAre(4, 2));
   EXPECT_EQ((*expert)->input_scale, 3.0f);
   EXPECT_FALSE(*scheme->FindFusedExpert(*checkpoint_, "e.down_proj", 0, 2, 2, 3, true));
-  // If it is not transposed, the same tensor has a wrong shape.
+  // Without `transposed`, the same tensor has a wrong shape.
   expert = scheme->FindFusedExpert(*checkpoint_, "e.gate_up_proj", 1, 2, 3, 2, false);
   ASSERT_FALSE(expert);
   EXPECT_THAT(expert.error().message, AllOf(HasSubstr("[2, 2, 3]"), HasSubstr("[2, 3, 2]")));

@@ -51,8 +51,7 @@ class WordsFinder {
   int64_t groups() const {
     return layout_.format.group_size == 0 ? 1 : cols_ / layout_.format.group_size;
   }
-  // Returns the shape that a tensor has in the file if its shape without the transposition is
-  // [r, c].
+  // Returns a tensor's shape in the file, given its shape [r, c] before transposition.
   std::vector<int64_t> Shape(int64_t r, int64_t c) const {
     if (layout_.words.transposed) std::swap(r, c);
     return {r, c};
@@ -138,7 +137,7 @@ class WordsFinder {
     return {};
   }
 
-  // Returns a zero point. A word holds the zero points of four rows for one group.
+  // Returns a zero point of an INT8 layer. A word holds the zero points of four rows for one group.
   int Int8ZeroPoint(int64_t row, int64_t group) const {
     const int64_t word =
         layout_.words.transposed ? group * ((rows_ + 3) / 4) + row / 4 : row / 4 * groups() + group;

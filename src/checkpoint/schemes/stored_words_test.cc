@@ -1,5 +1,5 @@
-// Which tensors form a layer whose integer codes share words, how they are decoded, and the errors
-// for bad ones.
+// Tests which tensors form a layer whose integer codes share words, how they are decoded, and the
+// errors for invalid ones.
 #include <array>
 #include <functional>
 #include <memory>
@@ -71,7 +71,7 @@ std::string AlongCols(int64_t rows, int64_t cols, const At& at) {
   }
   return BytesOf(words);
 }
-// Returns the same codes, but eight consecutive codes of a column share a word.
+// Like AlongCols, but eight consecutive codes of a column share a word.
 std::string AlongRows(int64_t rows, int64_t cols, const At& at) {
   std::vector<uint32_t> words;
   for (int64_t r = 0; r < rows; r += 8) {
@@ -265,7 +265,7 @@ TEST_F(StoredWordsTest, FaultsAreNamedWithWhatWasExpected) {
               AllOf(HasSubstr("'m.weight_shape'"), HasSubstr("[8, 63]"), HasSubstr("[8, 64]")));
 }
 
-// INT8: four codes per word, each stored + 128.
+// INT8: a word holds four codes; 128 is added to each.
 int8_t Int8CodeOf(int64_t n, int64_t k) {
   return static_cast<int8_t>((n * 37 + k * 11) % 256 - 128);
 }
@@ -331,7 +331,7 @@ TEST_F(StoredWordsTest, WordsOfInt8HaveAnOffset) {
       AllOf(HasSubstr("'m.qzeros'"), HasSubstr("the zero point 101"), HasSubstr("128 everywhere")));
 }
 
-// "dynamic" gives some modules their own settings; the tested module is one of them.
+// With "dynamic", some modules have their own settings. The tested module is one of them.
 TEST_F(StoredWordsTest, DynamicSettingsAreThoseOfTheModule) {
   std::string block = Filled(kGptqBlock, {"true", "false"});
   block.insert(block.find("\"bits\""), R"("dynamic": {"-:other": {}, "+:^m$": {"bits": 8}}, )");
