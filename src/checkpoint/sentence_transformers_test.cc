@@ -156,7 +156,7 @@ TEST_F(SentenceTransformersTest, ReadsDenseModules) {
   EXPECT_THAT(Problem(), HasSubstr("'x.Dense' is not supported at this position"));
 }
 
-// A path that leads outside the folder reveals nothing about this machine.
+// A path that leads outside the folder must not reveal anything about this machine.
 TEST_F(SentenceTransformersTest, StaysInItsFolder) {
   Write("modules.json", R"([{"path":"../..","type":"x.Pooling"}])");
   EXPECT_NE(Problem(), "");

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// Limit of a pickle. One for a tensor has about 40 opcodes and 30 values.
+// Size limit of a pickle. The pickle of a tensor has about 40 opcodes and 30 values.
 constexpr size_t kMostPickleBytes = 4096;
 constexpr size_t kMostParts = 64;
 
@@ -27,7 +27,8 @@ tl::unexpected<Error> Bad(std::string_view what) {
               fmt::format("expected a tensor that torch.save wrote: {}", what));
 }
 
-// Reads a little-endian number at offset `at`. REQUIRES: `bytes` has sizeof(T) bytes from there on.
+// Reads a little-endian number at offset `at`. REQUIRES: `bytes` has at least sizeof(T) bytes from
+// `at` on.
 template <typename T>
 T At(std::string_view bytes, size_t at) {
   static_assert(std::endian::native == std::endian::little);
@@ -105,7 +106,7 @@ struct PickleValue {
   };
   Kind kind = Kind::kMark;
   int64_t number = 0;
-  std::string text = {};  // the name, if it is a storage
+  std::string text = {};  // name of the storage, if the value is one
   std::vector<PickleValue> items = {};
   TorchNumber type = TorchNumber::kF32;
 };
@@ -280,7 +281,8 @@ class Pickle {
     return {};
   }
 
-  // Stores the top of the stack in the memo, unless it is a tuple: all other values are small.
+  // Stores the top of the stack in the memo, unless it is a tuple. So entries of the memo stay
+  // small.
   Status Keep(uint32_t place) {
     if (stack_.empty()) return Bad("its pickle stores a missing value");
     if (place >= kMostValues) return Bad("its pickle has too many values");

@@ -141,7 +141,7 @@ TEST(TorchFileTest, RefusesWhatIsNoDenseTensor) {
   EXPECT_THAT(RefusalOf(Zip({{"a/x", ""}, {"a/x", ""}})), HasSubstr("the same name"));
   EXPECT_THAT(RefusalOf(Zip({{"a/byteorder", "big"}})), HasSubstr("little-endian"));
   EXPECT_THAT(RefusalOf(FileOf({.type = "LongStorage"})), HasSubstr("torch.LongStorage"));
-  // A pickle that would run a command if it were executed.
+  // A pickle that would run a shell command if it were executed.
   const std::string evil = "cposix\nsystem\n(" + Text("id") + "tR.";
   EXPECT_THAT(RefusalOf(Zip({{"archive/data.pkl", evil}})), HasSubstr("posix.system"));
   EXPECT_THAT(RefusalOf(Zip({{"archive/data.pkl", "\x80\x04."}})), HasSubstr("version"));
