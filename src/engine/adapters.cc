@@ -310,9 +310,8 @@ AdapterUse::~AdapterUse() {
   if (slot_ >= 0 && --state_->slots[static_cast<size_t>(slot_)].uses == 0)
     state_->changed.NotifyAll();
   const auto found = state_->counts.find(name_);
-  if (found == state_->counts.end())
-    return;  // not counted, because memory for its count was
-             // lacking
+  // There was no memory to count this use.
+  if (found == state_->counts.end()) return;
   --(is_running_ ? found->second.running : found->second.waiting);
   if (found->second.running + found->second.waiting == 0) state_->counts.erase(found);
 }

@@ -564,8 +564,8 @@ void EngineCore::ComputePromptLogprobs(const Flight& flight) {
     ActiveSequence& sequence = slice.active();
     ActiveRequest& request = *sequence.request;
     for (int64_t row = 0; row < slice.num_tokens; ++row) {
-      const int64_t next = slice.first + row + 1;  // the token whose logprob is computed from this
-                                                   // row
+      // The token whose logprob is computed from this row.
+      const int64_t next = slice.first + row + 1;
       if (next >= sequence.num_prompt_tokens) break;
       prompt_jobs_.push_back({LogitsOf(flight, slice.first_logit + row),
                               sequence.tokens[static_cast<size_t>(next)],

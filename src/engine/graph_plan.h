@@ -16,8 +16,8 @@ struct GraphConfig {
   std::vector<int64_t> sizes;      // in any order; empty: chosen automatically
   std::optional<int64_t> largest;  // largest automatically chosen size; nullopt: kLargestGraph
   bool pads = true;                // whether to pad steps to the next size
-  bool is_default = false;         // whether graphs are a default, so that their absence needs no
-                                   // warning
+  // Whether graphs are a default, so that their absence needs no warning.
+  bool is_default = false;
 
   bool operator==(const GraphConfig&) const = default;
 };

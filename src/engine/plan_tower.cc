@@ -41,8 +41,8 @@ ResolvedTower TowerRefused(std::string reason) {
 // How many copies of all image rows are stored: by rank 0, and by the ranks that receive steps as
 // messages (StepEncoder, StepDecoder, MessageStepChannel).
 int64_t CopiesOfImageRows(const EnginePlan& plan) {
-  const int64_t of_sender = plan.scheduler.steps_in_flight + 2;  // the encoder's copy, and the
-                                                                 // copies in messages being sent
+  // The encoder's copy, and the copies in messages being sent.
+  const int64_t of_sender = plan.scheduler.steps_in_flight + 2;
   // A process is either rank 0 or another rank; other ranks store less than rank 0.
   if (plan.config.are_ranks_processes) return 1 + of_sender;
   if (plan.on_device() || plan.ranks.num_stages == 1) return 1;

@@ -42,8 +42,8 @@ struct StepMemory {
   std::vector<int32_t> tokens, positions, logit_rows, table;
   std::vector<kernels::AttentionSlice> slices;
   std::vector<TokenDraw> draws;
-  std::vector<int32_t> adapters;  // adapter of the first slot for each slice, if the model serves
-                                  // adapters
+  // Adapter of the first slot for each slice, if the model serves adapters.
+  std::vector<int32_t> adapters;
   std::vector<StateSlot> states;  // one slot for each slice, if the cache has state slots
   std::vector<float> logits;
 };

@@ -1,5 +1,6 @@
 // Estimates memory and speed of a model on an accelerator from the model's shape and the
-// accelerator's data sheet. Speeds are upper limits; good programs reach 50 to 80 % of them.
+// accelerator's data sheet. The estimated speeds are upper limits; good programs reach 50 to 80 %
+// of them.
 #pragma once
 
 #include <cstdint>

@@ -20,8 +20,8 @@ struct ModelShape {
   int64_t head_dim = 0;
   int64_t vocab_size = 0;
   bool tied_embeddings = false;
-  // Dense layers have one MLP. The num_moe_layers others have `num_experts` experts, of which a
-  // token visits some.
+  // Dense layers have one MLP. The other num_moe_layers layers have `num_experts` experts each; a
+  // token visits some of them.
   int64_t num_moe_layers = 0;
   int64_t dense_intermediate_size = 0;
   int64_t expert_intermediate_size = 0;
@@ -32,14 +32,14 @@ struct ModelShape {
   int64_t max_positions = 0;
   bool norms_whole_rows = false;  // whether q and k are normalized over all heads together
 
-  // Return numbers of weights that quantized checkpoints quantize: all matrices but embedding and
-  // head.
+  // These functions return numbers of weights in the matrices that quantized checkpoints quantize:
+  // all except the embedding and the head.
   int64_t AttentionWeights() const;
   int64_t DenseMlpWeights() const;
   int64_t SharedExpertWeights() const;
-  int64_t OneExpertWeights() const;  // in all layers together
+  int64_t OneExpertWeights() const;  // one expert of each layer, summed over all layers
   int64_t LinearWeights() const;     // attention, MLPs and every expert
-  int64_t EmbeddingWeights() const;  // of one table
+  int64_t EmbeddingWeights() const;  // weights of one embedding table
   int64_t TotalWeights() const;
   // Returns the number of weights of linear layers by which a token is multiplied.
   int64_t ActiveWeights() const;

@@ -32,7 +32,7 @@ LinkTraffic TrafficOf(const ModelShape& shape, const DeviceGroup& group) {
       Number(shape.num_layers) * (attention + Number(shape.hidden_size) * kFloat) + activated;
   const double ends = Number(shape.hidden_size + shape.vocab_size) * kFloat;
   const double others = Number(group.tensor - 1) / Number(group.tensor);
-  // Each stage sends its residual to the next stage, and the last one to the first.
+  // Each stage sends its residual to the next stage, and the last stage sends it to the first.
   const double handed =
       group.stages > 1 ? Number(group.stages) * Number(shape.hidden_size) * kFloat : 0;
   if (group.tensor > 1) {

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// `tensor` devices share each layer, and `stages` such groups divide the layers. `engines` copies
-// of all this divide the sequences.
+// `tensor` devices share each layer, and `stages` groups of these devices divide the layers.
+// `engines` copies of the whole model divide the sequences.
 struct DeviceGroup {
   int64_t tensor = 1;
   int64_t stages = 1;
@@ -24,9 +24,9 @@ struct DeviceGroup {
 // expert) in BF16, and the output of both sublayers in F32. Once per row: the embedding and the
 // logits in F32. Between stages: the residual in F32.
 struct LinkTraffic {
-  double layer_bytes = 0;  // bytes per row, summed over all layers and over all ranks' parts
-  // Bytes per row of a step, over all ranks' parts: layers, embedding, logits, and residuals
-  // between stages.
+  double layer_bytes = 0;  // bytes per row for all layers, summed over the parts of all ranks
+  // Bytes per row of a step, summed over the parts of all ranks: layers, embedding, logits, and
+  // residuals between stages.
   double row_bytes = 0;
   // Bytes per row that the busiest rank receives; in a gather, all parts except its own.
   double received_bytes = 0;
@@ -38,7 +38,8 @@ struct ParallelStep {
   double num_sequences = 0;   // per engine
   double weight_bytes = 0;    // bytes of weights on the rank that has the most
   double kv_token_bytes = 0;  // bytes per token, on the rank with the most
-  // Sequences of `context` tokens that fit beside the weights, per engine.
+  // Number of sequences of `context` tokens that fit into the memory left by the weights, per
+  // engine.
   int64_t most_sequences = 0;
   // Seconds per step, summed over all stages.
   double weight_seconds = 0;

@@ -14,7 +14,7 @@ StoredModel PublishedModel(std::string_view id) {
 TEST(LinkTraffic, ALayerOfLlama70BGathers136KiBOfARow) {
   const ModelShape shape = *PublishedShape("Llama-3.3-70B");
   const LinkTraffic traffic = TrafficOf(shape, {.tensor = 8});
-  // q has 64 x 128 in BF16, then 8192 in F32, 28672 in BF16, 8192 in F32.
+  // q has 64 x 128 numbers in BF16, followed by 8192 in F32, 28672 in BF16 and 8192 in F32.
   EXPECT_EQ(traffic.layer_bytes, 80 * (16 + 32 + 56 + 32) * kKiB);
   EXPECT_EQ(traffic.row_bytes, traffic.layer_bytes + (8192 + 128256) * 4);
   EXPECT_EQ(traffic.received_bytes, traffic.row_bytes * 7 / 8);
@@ -75,7 +75,7 @@ TEST(ParallelStep, PartsAreDividedAndLinksAdded) {
   EXPECT_STREQ(one.bound(), "memory");
   EXPECT_STREQ(eight.bound(), "link latency");
   EXPECT_GT(eight.most_sequences, 8 * one.most_sequences);
-  // Ranks beyond the number of KV heads have copies of the same heads.
+  // If there are more ranks than KV heads, several ranks have copies of the same head.
   const ParallelStep sixteen = PlanParallelStep(model, h200, {.tensor = 16}, 450e9, 1e-5, 64, 1024);
   EXPECT_DOUBLE_EQ(sixteen.kv_token_bytes, eight.kv_token_bytes);
 }

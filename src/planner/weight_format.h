@@ -1,4 +1,4 @@
-// The storage formats of a checkpoint's matrices, as far as they affect size.
+// The storage formats of a checkpoint's matrices, as far as they affect its size.
 #pragma once
 
 #include <optional>

@@ -34,7 +34,7 @@ class Collector : public StepObserver {
   LayerStatistics& statistics_;
 };
 
-// Returns the parameters of a module, including those of its submodules.
+// Returns the part of the list that belongs to a module, including its submodules.
 ParameterList PartOf(const ParameterList& list, const std::string& prefix) {
   const auto is_in = [&](const std::vector<ParameterPart>& parts) {
     return parts.front().name.starts_with(prefix);
@@ -100,7 +100,8 @@ class LayerwiseCalibrator : public Calibrator {
     Collector collector(pool_, statistics);
     for (size_t i = 0; i < sequences_.size(); ++i)
       RunSequence(executor, sequences_[i], states_[i], cache, collector);
-    // The statistics are keyed by the addresses of matrices, which remain valid.
+    // The statistics are keyed by the addresses of matrices. Dropping the weights keeps these
+    // addresses valid.
     DropLayer(weights_.layers[index]);
     return statistics;
   }

@@ -25,8 +25,8 @@ struct LayerStatistics {
 class Calibrator {
  public:
   // `list` contains the parameters of `spec` with targets in `weights`; all must outlive this
-  // object. Weights are loaded and dropped layer by layer. `sequences`: token ids, at most
-  // config.max_position_embeddings in each. Allocates the hidden states of all tokens.
+  // object. Weights are loaded and dropped layer by layer. `sequences`: token ids; each sequence
+  // has at most config.max_position_embeddings. Allocates the hidden states of all tokens.
   static Result<std::unique_ptr<Calibrator>> Create(ThreadPool& pool, const ModelConfig& config,
                                                     const DecoderSpec& spec,
                                                     const Checkpoint& checkpoint,

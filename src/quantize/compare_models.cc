@@ -102,8 +102,8 @@ struct OpenedModel {
 // Number of rows compared at a time; a whole number of blocks in all formats.
 constexpr int64_t kChunkRows = 1024;
 
-// Decodes rows [row, row + rows) of a matrix in memory from the stored part [rows, cols] that
-// contains them. In a rounded part, blocks begin at `row`.
+// Decodes rows [row, row + rows) of a matrix in memory. They lie within one stored part [rows,
+// cols]. If the part is rounded, its blocks begin at `row`.
 void DecodeRowsOf(ThreadPool& pool, const MatrixSource& source, int64_t row, int64_t rows,
                   std::vector<float>& out) {
   const auto* part = source.parts.data();

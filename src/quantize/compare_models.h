@@ -24,9 +24,9 @@ struct ComparedModel {
 struct PredictionDifference {
   int64_t positions = 0;
   double kl_divergence = 0;      // mean over positions of sum p_a log(p_a / p_b), in nats
-  double max_kl_divergence = 0;  // the same at the worst position
+  double max_kl_divergence = 0;  // the largest value of this sum at any position
   double top1_agreement = 0;     // fraction of positions with the same most likely token
-  double perplexity_a = 0, perplexity_b = 0;  // on the text
+  double perplexity_a = 0, perplexity_b = 0;  // perplexity of each model on the text
 };
 
 // Loads both models at the same time and runs `chunks` of token ids through both, each with an

@@ -17,7 +17,7 @@ namespace {
 
 struct Encoded {
   std::vector<std::byte> codes, scales;
-  std::vector<float> values;  // decoded
+  std::vector<float> values;  // decoded values
 };
 
 Encoded Encode(const char* name, const std::vector<float>& w, int64_t rows, int64_t cols,
@@ -77,7 +77,7 @@ TEST(EncodeRowsTest, ErrorsAreThoseOfTheFormats) {
 }
 
 TEST(EncodeRowsTest, NumbersOfTheFormatAreKeptExactly) {
-  // Every E4M3 number, including 448, with scale 1.
+  // Tests every E4M3 number, including 448, with scale 1.
   std::vector<float> w;
   for (int code = 0; code < 256; ++code) {
     const float value = ToFloat(Float8E4M3{static_cast<uint8_t>(code)});
@@ -85,7 +85,7 @@ TEST(EncodeRowsTest, NumbersOfTheFormatAreKeptExactly) {
   }
   EXPECT_EQ(Encode("modelopt-fp8", w, 2, 128).values, w);
   EXPECT_EQ(Encode("block-fp8", w, 2, 128).values, w);
-  // Every E2M1 number times a power of two per group.
+  // Tests every E2M1 number times a power of two per group.
   w.clear();
   for (int group = 0; group < 8; ++group) {
     for (int i = 0; i < 32; ++i)
@@ -102,7 +102,7 @@ TEST(EncodeRowsTest, TiesGoToTheEvenCode) {
   const auto encoded = Encode("quark-mxfp4", w, 1, 32);
   const std::vector<float> expected = {6, 0, 1, 1, 2, 2, 4, 4, 0, -1, -1, -2, -4, 0, 0, 6};
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(encoded.values[i], expected[i]) << i;
-  // This layout's tool writes no negative zeros, ModelOpt does.
+  // The tool of this layout writes no negative zeros; ModelOpt does.
   EXPECT_EQ(std::to_integer<int>(encoded.codes[4]) & 0xF, 0);
   w.resize(16);
   const auto nvfp4 = Encode("modelopt-nvfp4", w, 1, 16);

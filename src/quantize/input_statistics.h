@@ -1,4 +1,5 @@
-// Magnitudes that the inputs of linear layers, keys and values have on a calibration text.
+// Statistics of magnitudes on a calibration text: those of the inputs of linear layers, and of keys
+// and values.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ class InputStatistics {
 
   bool empty() const { return count_ == 0; }
   float amax() const { return amax_; }
-  // Returns the magnitude that `percentile` percent of the numbers do not exceed, rounded up by
-  // less than 2 percent; at most amax.
+  // Returns the magnitude that `percentile` percent of the numbers do not exceed. It is rounded up
+  // by less than 2 percent, but to at most amax.
   float Percentile(double percentile) const;
   void Merge(const InputStatistics& other);
 

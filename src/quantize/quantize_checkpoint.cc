@@ -33,8 +33,8 @@ namespace fs = std::filesystem;
 constexpr int64_t kChunkNumbers = int64_t{4} << 20;
 constexpr int64_t kCopyBytes = int64_t{16} << 20;
 
-// A folder that is removed unless it is kept. It is locked, so no other run can use it at the same
-// time.
+// A folder that the destructor removes, unless MoveTo has moved it. It is locked, so no other run
+// can use it at the same time.
 class PartialFolder {
  public:
   static Result<PartialFolder> Create(fs::path path) {
@@ -52,7 +52,7 @@ class PartialFolder {
       return cannot();
     }
     PartialFolder folder({}, lock);
-    // On a file system without locks, no run is refused.
+    // On a file system without locks, every run is allowed.
     const bool is_held = ::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (is_held || !folder.IsAt(path)) {
       return Fail(ErrorCode::kUnavailable,
@@ -91,7 +91,7 @@ class PartialFolder {
  private:
   PartialFolder(fs::path path, int lock) : path_(std::move(path)), lock_(lock) {}
 
-  // Whether the locked folder still has this name. A run that ends removes its folder.
+  // Whether the locked folder is still at `path`. A run that ends removes its folder.
   bool IsAt(const fs::path& path) const {
     struct stat locked, named;
     return ::fstat(lock_, &locked) == 0 && ::stat(path.c_str(), &named) == 0 &&
@@ -174,7 +174,8 @@ class Quantizer {
     return format_.has_second_scale || module.expert >= 0;
   }
 
-  // The tools round in the model's type; ModelOpt rounds fused expert tensors in F32.
+  // The tools round in the element type of the model, but ModelOpt rounds fused expert tensors in
+  // F32.
   const QuantizeTarget& TargetOf(const QuantizedModule& module) const {
     const bool is_bf16 = module.source.format.type == ElementType::kBF16;
     return is_bf16 && module.expert < 0 ? target_ : exact_target_;
@@ -292,7 +293,7 @@ class Quantizer {
     return scale_bytes;
   }
 
-  // Adds the difference between the written values and the source to the error.
+  // Adds the difference between the written values and the source to the accumulated error.
   void AddError(int64_t rows, int64_t cols, float tensor_scale) {
     StoredMatrix written{.format = format_,
                          .rows = rows,
@@ -354,8 +355,8 @@ class Quantizer {
     return writer_.Write(name, 0, {bytes.data(), static_cast<size_t>(size)});
   }
 
-  // Returns the statistics of a group's inputs. An expert that no token chose has none and gets
-  // those of all experts in the layer.
+  // Returns the statistics of a group's inputs. An expert that no token chose has no statistics of
+  // its own, so it gets those of all experts in the layer.
   InputStatistics StatisticsOf(const QuantizedLayer& layer, const QuantizedGroup& group,
                                const LayerStatistics& statistics) const {
     InputStatistics own;
@@ -421,7 +422,8 @@ Status CopyTensor(const StoredTensor& tensor, SafetensorsWriter& writer) {
   return {};
 }
 
-// Returns files such as tokenizers and templates, but no weights and no configuration of weights.
+// Returns the files that are neither weights nor configurations of weights, such as tokenizers and
+// templates.
 Result<std::vector<fs::path>> FindOtherFiles(const fs::path& source) {
   constexpr std::array<std::string_view, 7> kWeights = {".safetensors", ".bin",  ".pt", ".pth",
                                                         ".gguf",        ".onnx", ".h5"};
@@ -490,7 +492,7 @@ Status WriteText(const fs::path& path, const std::string& text) {
               path.string());
 }
 
-// Written last, because nothing can load the folder without config.json.
+// The configuration is written last, because no program loads a folder without config.json.
 Status WriteConfiguration(const fs::path& folder, const ModelConfig& config,
                           const QuantizePlan& plan, const QuantizeOptions& options) {
   const QuantizeConfig written =
@@ -507,7 +509,8 @@ Status CheckRequest(const fs::path& out, const ModelConfig& config,
   if (out.empty())
     return Fail(ErrorCode::kInvalidArgument, "the folder to write has no name", "output");
   std::error_code error;
-  // A dangling link counts as existing: the folder could not be renamed to it at the end.
+  // A dangling link counts as an existing folder, because the new folder could not be renamed to
+  // its path at the end.
   const fs::file_type there = fs::symlink_status(out, error).type();
   if (there != fs::file_type::not_found && there != fs::file_type::none) {
     return Fail(ErrorCode::kInvalidArgument,

@@ -39,9 +39,9 @@ using QuantizeProgress = std::function<void(int64_t done, int64_t total)>;
 
 // Writes the folder `out`, which must not exist, and copies all files except the weights from
 // `source`. Works layer by layer: peak memory is about one layer and, for calibration, the hidden
-// states of its text. `out` appears complete at the end. Until then the work is in "<out>.partial",
-// which has no config.json and is removed on failure or by the next run. kUnavailable if another
-// run is using it.
+// states of its text. `out` appears complete at the end. Until then, the data is in
+// "<out>.partial", which has no config.json and is removed on failure or by the next run.
+// kUnavailable if another run uses that folder.
 Result<QuantizeReport> QuantizeCheckpoint(ThreadPool& pool, const std::filesystem::path& source,
                                           const std::filesystem::path& out,
                                           const QuantizeOptions& options,

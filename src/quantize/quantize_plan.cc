@@ -102,7 +102,7 @@ class Planner {
   }
 
  private:
-  // Finds the part in a checkpoint that has one tensor per projection for all experts.
+  // Finds the matrix's part in a checkpoint that stores all experts of a projection in one tensor.
   Result<std::optional<StoredLinear>> FindFusedPart(const MatrixParameter& matrix,
                                                     const ParameterPart& part) const {
     if (part.fused.empty()) return std::optional<StoredLinear>();
@@ -194,7 +194,7 @@ class Planner {
 
   void ListModule(const QuantizedModule& module, int64_t cols) {
     const DataFormat& format = target_.format;
-    if (module.expert > 0) return;  // The first expert has planned the tensors for all.
+    if (module.expert > 0) return;  // The tensors of all experts were planned with the first one.
     const bool fused = module.expert == 0;
     const auto shape = [&](int64_t rows, int64_t inner) -> std::vector<int64_t> {
       if (fused) return {module.num_experts, inner, rows};

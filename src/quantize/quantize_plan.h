@@ -1,4 +1,4 @@
-// Plans the new checkpoint: its quantized layers and all its tensors.
+// Plans the quantized checkpoint: its quantized layers and all its tensors.
 #pragma once
 
 #include <string>
@@ -36,14 +36,14 @@ struct QuantizedGroup {
 struct QuantizedLayer {
   int64_t index = 0;
   std::vector<QuantizedGroup> groups = {};
-  std::string attention = {};  // "model.layers.0.self_attn", spelled as in the source
+  std::string attention = {};  // for example "model.layers.0.self_attn", spelled as in the source
 };
 
 struct QuantizePlan {
   std::vector<QuantizedLayer> layers;
   std::vector<const StoredTensor*> copied;
   std::vector<PlannedTensor> tensors;      // in layer order
-  std::vector<std::string> plain_modules;  // modules to list as plain in the configuration
+  std::vector<std::string> plain_modules;  // modules to list as not quantized in the configuration
   int64_t num_plain = 0;
 };
 

@@ -1,4 +1,5 @@
-// Complete checkpoints: the result loads, describes itself and is close to its source.
+// Quantizes complete checkpoints: the result can be loaded, its configuration describes it, and its
+// weights are close to the source's.
 #include <sys/resource.h>
 #include <cmath>
 #include <csignal>
@@ -116,7 +117,7 @@ TEST_F(QuantizeTest, EveryLayoutLoadsAndIsCloseToItsSource) {
 TEST_F(QuantizeTest, ExpertsOfATensorOfAllAreWrittenOneByOne) {
   auto tokens = SomeTokens();
   for (auto& chunk : tokens) {
-    for (int32_t& token : chunk) token %= 120;  // the vocabularies have 128 tokens
+    for (int32_t& token : chunk) token %= 120;  // the models' vocabularies have 128 tokens
   }
   // Fused expert tensors: either one per projection, or a single one for gate and up.
   for (const char* source : {"tiny-step3p7", "tiny-granitemoe"}) {
@@ -204,7 +205,7 @@ TEST_F(QuantizeTest, RefusesBrokenLinksAndLeavesHugeFilesOut) {
   fs::remove_all(source);
   fs::copy(Sample("llama-bf16"), source);
   std::ofstream(source / "notes.dat").close();
-  fs::resize_file(source / "notes.dat", uintmax_t{2} << 30);  // Sparse.
+  fs::resize_file(source / "notes.dat", uintmax_t{2} << 30);  // The file is sparse.
   fs::create_symlink("no_such_blob", source / "merges.txt");
   const auto broken = QuantizeCheckpoint(pool_, source, out(), OptionsFor("int8-w8a8"), {});
   ASSERT_FALSE(broken);
@@ -300,7 +301,7 @@ class FileLimit {
 };
 
 TEST_F(QuantizeTest, WhereThereIsNoRoomNothingIsLeft) {
-  // No room for the weights or, later, for the other files.
+  // There is no room for the weights or, in a later test, for the other files.
   const auto weights = fs::file_size(Sample("llama-bf16") / "model.safetensors");
   const fs::path source = folder_.path() / "source";
   fs::create_directories(source);

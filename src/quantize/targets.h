@@ -13,10 +13,10 @@
 
 namespace sluice {
 
-// How to write a layout, including the rounding of the tool that defined it.
+// How to write a layout, with the same rounding as the tool that defined it.
 struct QuantizeTarget {
   std::string_view name;  // for example "modelopt-fp8"
-  DataFormat format;      // its scale_type is the type of the written scales
+  DataFormat format;      // format.scale_type is the type of the written scales
   ActivationFormat activations;
   std::string_view data = "weight";
   std::string_view scale = "weight_scale";
@@ -37,8 +37,8 @@ const QuantizeTarget* FindQuantizeTarget(std::string_view name);
 // Returns "modelopt-fp8|modelopt-nvfp4|...".
 std::string QuantizeTargetNames();
 
-// The configuration for this target. `excluded`: full names of the modules that stayed plain. The
-// sidecar is null if the tool writes none.
+// The configuration for a target. `excluded`: full names of the modules that were not quantized.
+// The sidecar is null if the target's tool writes none.
 struct QuantizeConfig {
   json::Value config_block;  // quantization_config
   json::Value sidecar;       // hf_quant_config.json
@@ -50,7 +50,7 @@ QuantizeConfig WriteQuantizeConfig(const QuantizeTarget& target, bool fp8_kv_cac
 struct KvScaleNames {
   std::string_view key, value;
   ElementType type = ElementType::kF32;
-  bool merged = false;  // whether both are set to the larger of the two
+  bool merged = false;  // whether both scales are set to the larger one
 };
 KvScaleNames KvScaleNamesOf(const QuantizeTarget& target);
 

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kReceiptVersion = 1;
 constexpr int64_t kMostTokens = int64_t{1} << 31;
 
-// The parser limits the depth of a value, and therefore of this recursion.
+// The parser limits the nesting depth of a value, and with it the depth of this recursion.
 void AppendCanonical(std::string& out, const json::Value& value) {
   if (value.is_object()) {
     std::vector<const json::Value::Member*> members;

@@ -1,4 +1,4 @@
-// Receipts: signed records of what an answer was computed from (docs/receipts.md).
+// Receipts: signed records of the inputs from which an answer was computed (docs/receipts.md).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ReceiptPrompt {
   int64_t num_tokens = 0;
   std::string sha256;              // hash of its token ids
   std::vector<int32_t> token_ids;  // only filled with --receipts-with-tokens
-  SamplingParams sampling;         // includes a seed
+  SamplingParams sampling;         // always includes a seed
 };
 
 // One answer to a prompt.
@@ -40,13 +40,14 @@ struct Receipt {
   int64_t created = 0;
   std::string program;  // for example "sluice 0.1.0"
   std::string weights;  // result of WeightsDigest()
-  // Other facts that the result's bits depend on: an object of strings.
+  // Other facts on which the bits of the result depend; an object of strings.
   json::Value profile{json::Value::Object{}};
-  // Features that a verifier cannot repeat: "constraint", "adapter", "images", "embeddings".
+  // Features of the request that a verifier cannot reproduce: "constraint", "adapter", "images",
+  // "embeddings".
   std::vector<std::string> also;
   // Token ids that end an answer, in addition to the model's own.
   std::vector<int32_t> end_tokens;
-  int64_t num_sequences = 1;  // for each prompt
+  int64_t num_sequences = 1;  // number of sequences for each prompt
   std::vector<ReceiptPrompt> prompts;
   std::vector<ReceiptChoice> choices;
 };
@@ -65,8 +66,8 @@ struct ReadReceipt {
   std::string signature;   // raw bytes
   std::string text;        // the text that is signed
 };
-// Parses untrusted JSON: a receipt, or an object with a member "receipt". kInvalidData names the
-// member that is missing or wrong.
+// Parses untrusted JSON: a receipt, or an object with a member "receipt". kInvalidData names a
+// missing or invalid member.
 Result<ReadReceipt> ParseReceipt(const json::Value& value);
 
 // Returns the same text for all spellings of a JSON value: members sorted by name, no spaces,

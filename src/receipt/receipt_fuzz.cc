@@ -1,5 +1,5 @@
-// Fuzz target: parses arbitrary text as a receipt. A parsed receipt that is signed again must parse
-// to the same.
+// Fuzz target: parses arbitrary text as a receipt. If a parsed receipt is signed again, parsing it
+// again must give the same receipt.
 #include "base/fuzz_input.h"
 #include "receipt/receipt.h"
 

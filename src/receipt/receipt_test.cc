@@ -92,7 +92,7 @@ TEST_F(ReceiptFolder, NoticesEveryChange) {
     const auto read = ParseReceipt(*value);
     if (!read) continue;
     ++num_read;
-    // Zeros before a number and the like mean the same.
+    // Leading zeros of a number and similar spellings have the same meaning.
     if (read->text == ParseReceipt(*json::Parse(text))->text &&
         read->signature == ParseReceipt(*json::Parse(text))->signature)
       continue;

@@ -32,7 +32,7 @@ Bio MemoryOf(const std::string& text) {
   return {BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), BIO_free};
 }
 
-// Does not ask for a passphrase, because nobody can answer a server.
+// Provides no passphrase, because nobody could enter one at a server.
 int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*user*/) {
   return -1;
 }

@@ -13,7 +13,7 @@ typedef struct evp_pkey_st EVP_PKEY;  // NOLINT(modernize-use-using)
 
 namespace sluice {
 
-// A public key, and possibly the private one. Thread safety: immutable.
+// A public key and, optionally, its private key. Thread safety: immutable.
 class SigningKey {
  public:
   // Reads a private key. kInvalidData, with the file's name but not its content, if the file

@@ -109,12 +109,12 @@ struct ScheduledSequence : FollowerHook {
   // Lengths of prefixes, in whole blocks but counted in tokens, that are shared with other
   // sequences. Snapshots are taken there.
   std::vector<int64_t> shared_prefixes;
-  uint64_t order = 0;         // position in the order of arrival
-  int64_t level = 0;          // the priority, or 0 if the policy ignores it
-  Rank rank;                  // while running: rank at the last admission
-  int64_t waiting_since = 0;  // while waiting: start of waiting in microseconds, shifted by the
-                              // time that the sequence has run
-  int64_t waited_us = 0;      // while running: waiting time until the last admission
+  uint64_t order = 0;  // position in the order of arrival
+  int64_t level = 0;   // the priority, or 0 if the policy ignores it
+  Rank rank;           // while running: rank at the last admission
+  // While waiting: start of waiting in microseconds, shifted by the time that the sequence has run.
+  int64_t waiting_since = 0;
+  int64_t waited_us = 0;  // while running: waiting time until the last admission
   bool has_full_gain = false;
   int64_t cached_tokens = 0;  // number of prompt tokens found in the prefix cache at first
                               // admission
