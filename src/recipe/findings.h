@@ -21,7 +21,7 @@ struct Finding {
   Severity severity = Severity::kNote;
   int line = 0;
   std::string rule;  // "early-expansion"
-  std::string text;  // what is wrong, why, and how to fix it, as one text
+  std::string text;  // the error, its reason and how to fix it, as one text
 };
 
 // The input of the rules.

@@ -69,8 +69,8 @@ std::string Given(const options::Assignment& assignment) {
 OptionFact Explain(const options::Settings& settings, const options::Assignment& assignment,
                    const IdleFinder& find_idle) {
   const options::Option& option = *assignment.option;
-  // A refused option without an error has a value that is accepted; it has an effect unless the
-  // option is foreign.
+  // A refused option without an error has an accepted value. It has an effect, unless the option
+  // belongs to another program.
   Effect effect = option.effect;
   if (effect == Effect::kRefused)
     effect = options::IsForeign(option) ? Effect::kNoEffect : Effect::kActs;
@@ -182,7 +182,7 @@ LaunchFacts ExamineLaunch(const RecipeLaunch& launch, const RecipeCommands& comm
   std::vector<std::string> words = WithoutUnknown(launch.words);
   PointToFiles(words, commands, folder, scratch);
   auto resolved = options::Resolve(words, launch.environment, options::kServe, launch.dialect);
-  // Remove wrong options, so that later errors are also found.
+  // Removes wrong options one after another, so that later errors are also found.
   while (!resolved && facts.errors.size() < kMostErrors) {
     facts.errors.push_back(resolved.error().message);
     if (!LeaveOut(resolved.error(), words)) break;
@@ -235,7 +235,7 @@ double KvCacheBytesOf(const LaunchFacts& facts, const Accelerator& one,
   const double share = fraction.value_or(kDefaultFraction);
   if (facts.launch.dialect == options::Dialect::kTrtllm)
     return KvCacheBytes(*facts.stored, accelerator, share);
-  // The unused share of memory may include the system's.
+  // The memory that the operating system uses may be part of the unused share.
   const auto memory = static_cast<double>(accelerator.memory_bytes);
   const double left =
       std::max(memory * (1 - share) - static_cast<double>(accelerator.system_bytes), 0.0);

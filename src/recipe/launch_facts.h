@@ -25,12 +25,13 @@ struct LaunchFacts {
   RecipeLaunch launch;
   std::string model;             // without a trailing slash; "" if not given
   bool is_options_file = false;  // whether it is an options file without a launch command
-  // nullopt if the command line is wrong; then `errors` has a message for each wrong option.
+  // nullopt if the command line is wrong. In that case `errors` has a message for each wrong
+  // option.
   std::optional<options::Settings> settings;
   std::vector<std::string> errors;
   std::vector<OptionFact> options;
   std::optional<StoredModel> stored;  // known if the model's shape is
-  int64_t max_model_len = 0;          // as given, or else the model's own; 0: unknown
+  int64_t max_model_len = 0;          // the configured length, or else the model's own; 0: unknown
   int64_t max_num_seqs = 0;
   int64_t max_num_batched_tokens = 0;
   // Number of accelerators per copy of the model (tensor times pipeline parallel), and number of
@@ -38,12 +39,12 @@ struct LaunchFacts {
   int64_t devices_each = 1, copies = 1;
 };
 
-// Finds the shape of a model that is not in the table of published models. Returns nullopt if it
-// cannot.
+// Finds the shape of a model that is not in the table of published models. Returns nullopt if the
+// shape is not found.
 using ShapeFinder = std::function<std::optional<ModelShape>(const std::string& model_id)>;
 
-// Returns the reason if an option has no effect with these settings, although it has one with
-// others; "" if it has an effect.
+// Returns "" if an option has an effect with these settings. If it has an effect only with other
+// settings, returns the reason.
 using IdleFinder =
     std::function<std::string(const options::Settings& settings, const options::Option& option)>;
 
@@ -57,9 +58,10 @@ Accelerator DevicesOf(const LaunchFacts& facts, const Accelerator& accelerator);
 // Returns, for example, "one H100", "4 H100", "8 H100 (2 copies on 4 each)".
 std::string DevicesText(const LaunchFacts& facts, const Accelerator& accelerator);
 
-// Returns the number of bytes for the KV cache of one copy of the model: the share of
-// --gpu-memory-utilization minus the weights; for trtllm-serve, its fraction of the memory that the
-// weights leave. `fraction` overrides the launch's own. REQUIRES: the model is known.
+// Returns the number of bytes for the KV cache of one copy of the model: the memory that
+// --gpu-memory-utilization allows, minus the weights. For trtllm-serve, the configured fraction of
+// the memory that the weights leave. `fraction` replaces the launch's fraction. REQUIRES: the model
+// is known.
 double KvCacheBytesOf(const LaunchFacts& facts, const Accelerator& accelerator,
                       std::optional<double> fraction = std::nullopt);
 

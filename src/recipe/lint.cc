@@ -161,7 +161,7 @@ Result<RecipeReport> LintRecipe(const std::filesystem::path& path, std::string_v
     CheckLaunches(part, report.findings);
     CheckWorkloads(part, report.findings);
   }
-  // Paths that differ only in details that no rule checks give duplicate findings.
+  // If paths differ only in details that no rule checks, they have duplicate findings.
   std::stable_sort(
       report.findings.begin(), report.findings.end(), [](const Finding& a, const Finding& b) {
         return std::tie(a.severity, a.line, a.text) < std::tie(b.severity, b.line, b.text);

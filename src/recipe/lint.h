@@ -18,7 +18,7 @@ struct LintOptions {
   std::vector<std::string> accelerators;
   // For models that the table of published shapes does not contain.
   ShapeFinder find_shape;
-  // null: assumes that options which have an effect with some settings have it.
+  // null: an option that has an effect with some settings is assumed to have it.
   IdleFinder find_idle = {};
 };
 

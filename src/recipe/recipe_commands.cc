@@ -56,7 +56,7 @@ void FindAddress(const std::string& text, RecipeRequest& request) {
   request.port = match[2].matched ? static_cast<int>(NumberOf(match[2].str()).value_or(0)) : 80;
 }
 
-// Removes leading programs that only run another one.
+// Removes leading programs that only run another program, such as `sudo`.
 std::vector<std::string> WithoutRunners(std::vector<std::string> words) {
   while (!words.empty()) {
     const std::string name = NameOf(words[0]);
@@ -288,8 +288,8 @@ class CommandFinder {
         if (command.output_file.empty()) continue;
         found_.files[command.output_file] = document.body;
         if (!command.output_file.ends_with(".sh")) continue;
-        // Follows the author's intention: the script's variables are set when it runs, not when it
-        // is written.
+        // Follows the author's intention: the variables of a written script are set when the script
+        // runs, not when it is written.
         const ScriptRun inner = RunScripts({ReadShellScript(document.body, document.line)});
         for (const ScriptWay& inner_way : inner.ways) Ways(inner_way);
       }
@@ -336,7 +336,7 @@ class CommandFinder {
     AddRequest(*std::move(request));
   }
 
-  // Merges launches that are equal on several paths and keeps only their common conditions.
+  // Merges equal launches of several paths. Keeps only the conditions that are common to them.
   void AddLaunch(RecipeLaunch launch) {
     for (RecipeLaunch& known : found_.launches) {
       if (known.line != launch.line || known.words != launch.words ||
@@ -366,7 +366,7 @@ class CommandFinder {
     try {
       documents = YAML::LoadAll(block.text);
     } catch (const YAML::Exception&) {
-      return;  // CheckFiles reports it
+      return;  // CheckFiles reports this error
     }
     for (const YAML::Node& root : documents) {
       if (!root.IsMap()) continue;
@@ -400,7 +400,7 @@ class CommandFinder {
     }
   }
 
-  // `program` and `rest`: the keys of the entry point and of the arguments.
+  // `program` and `rest`: the YAML keys of the entry point and of the arguments.
   void TakeContainer(const RecipeBlock& block, const YAML::Node& node, const char* program,
                      const char* rest) {
     const YAML::Node first = node[program] ? node[program] : node[rest];

@@ -85,7 +85,8 @@ BlockKind KindOf(const RecipeBlock& block) {
   if (first.starts_with("--")) return BlockKind::kOptions;
   if (LooksLikeCommand(first)) return BlockKind::kShell;
   if (!shell && LooksLikeYaml(first)) return BlockKind::kYaml;
-  // Blocks marked as shell often contain the output of commands: tables, rules, JSON.
+  // Blocks marked as shell often contain output of commands, such as tables, lines of dashes or
+  // JSON.
   if (!shell || first.empty()) return BlockKind::kOther;
   return std::isalpha(static_cast<unsigned char>(first[0])) != 0 ? BlockKind::kShell
                                                                  : BlockKind::kOther;

@@ -15,7 +15,7 @@ enum class BlockKind { kShell, kYaml, kPython, kOptions, kOther };
 struct RecipeBlock {
   BlockKind kind = BlockKind::kOther;
   int line = 0;          // line number of its first line of code
-  std::string title;     // the `name` on the line above the block; "" if there is none
+  std::string title;     // the name in backquotes on the line above the block; "" if there is none
   std::string language;  // language that the fence names
   std::string text;
 };
@@ -33,7 +33,7 @@ struct RecipeDocument {
 };
 
 // Parses a recipe in Markdown, a shell script or a YAML file, depending on the extension. Files
-// with another extension are parsed as a launch command or a script. `text`: the file's content.
+// with any other extension are parsed as a launch command or a script. `text`: the file's content.
 RecipeDocument ParseRecipe(std::filesystem::path path, std::string_view text);
 
 }  // namespace sluice

@@ -403,7 +403,7 @@ TEST(Lint, Recipe002) {
   EXPECT_THAT(Texts(report, "cache-size"), Contains(HasSubstr("21.5 and 42.9 GB")));
   EXPECT_THAT(Texts(report, "speed"), Contains(HasSubstr("no 5-7 tok/s are possible")));
   EXPECT_EQ(Texts(report, "compose").size(), 1u);
-  // Figures in Qwen's column are not compared with Llama's sizes.
+  // Figures in the column of Qwen are not compared with the sizes of Llama.
   EXPECT_THAT(Texts(report, "weights-size"), Not(Contains(HasSubstr("30 GB is not"))));
 }
 

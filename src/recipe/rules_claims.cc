@@ -114,7 +114,7 @@ class ClaimChecker {
 
   void CheckWeights(const Claim& claim, const Amount& amount) {
     const double gb = ResidentBytes(claim.model) / kGB;
-    // The free space that a recipe asks for may exceed the need, but not be less.
+    // The free space that a recipe asks for may be more than needed, but not less.
     const bool space = Has(claim.words, {"free", "disk", "need"});
     const bool too_little = amount.high * (space ? 1 : kTolerance) < gb;
     if (!too_little && (space || amount.low <= gb * kTolerance)) return;
@@ -144,7 +144,7 @@ class ClaimChecker {
                     Range(amount, "GB"), context, KvBytesPerToken(model), fp8, bf16));
   }
 
-  // Reports a cache that does not fit beside the weights.
+  // Reports a cache that does not fit into the memory left by the weights.
   void CheckCacheShare(const Claim& claim, const Amount& amount) {
     if (facts_.accelerators.empty()) return;
     static const std::regex kFraction(R"(\b0\.\d{1,2}\b|\b(\d{2})%)");
@@ -232,7 +232,7 @@ StoredModel ModelOfHeading(const std::string& heading, const StoredModel& otherw
 std::vector<Claim> ClaimsOf(const RecipeFacts& facts, const StoredModel& model) {
   std::vector<Claim> claims;
   std::vector<std::string> headings;
-  int table_line = 0;  // number of the table's next line
+  int table_line = 0;  // line number of the table's next row
   const auto add_line = [&](int line, const std::string& text) {
     if (text.size() <= kMaxLine) claims.push_back({line, AsciiLower(text), text, model});
   };
@@ -260,7 +260,8 @@ std::vector<Claim> ClaimsOf(const RecipeFacts& facts, const StoredModel& model) 
 }  // namespace
 
 void CheckClaims(const RecipeFacts& facts, std::vector<Finding>& findings) {
-  // "The model" in prose is the launched one; it is ambiguous if launches have several formats.
+  // "The model" in prose refers to the launched model; this is ambiguous if launches use several
+  // formats.
   const LaunchFacts* launch = nullptr;
   for (const LaunchFacts& candidate : facts.launches) {
     if (!candidate.stored) continue;

@@ -90,7 +90,7 @@ void CheckRetired(const LaunchFacts& launch, std::vector<Finding>& findings) {
   }
 }
 
-// `elsewhere`: whether the weights fit on another accelerator that the recipe is about.
+// `elsewhere`: whether the weights fit on another accelerator that the recipe covers.
 void CheckFits(const LaunchFacts& launch, const Accelerator& accelerator, bool elsewhere,
                std::vector<Finding>& findings) {
   const StoredModel& stored = *launch.stored;

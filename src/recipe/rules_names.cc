@@ -48,7 +48,7 @@ std::string When(const RecipeLaunch& launch) {
 
 void CheckRequest(const RecipeRequest& request, const std::vector<LaunchFacts>& launches,
                   std::vector<Finding>& findings) {
-  // Skips unset or unknown variables, which are no names.
+  // Skips unset or unknown variables, because they are not names.
   if (request.model.empty() || request.model.starts_with('-') ||
       request.model.find('$') != std::string::npos)
     return;
@@ -146,7 +146,8 @@ void CheckPort(const RecipeRequest& request, const std::vector<LaunchFacts>& lau
   std::set<int> ports;
   for (const LaunchFacts& launch : launches) {
     const int port = PortOf(launch);
-    if (port == 0 || port == asked) return;  // reachable, or unknown
+    // The server is reachable at this port, or the port is unknown.
+    if (port == 0 || port == asked) return;
     ports.insert(port);
   }
   findings.push_back({Severity::kError, request.line, "port",

@@ -15,8 +15,8 @@ namespace {
 // Maximum number of characters of a function's first line.
 constexpr size_t kLongestHead = 200;
 
-// The shell expands an unquoted here-document when it writes it. Variables that only the written
-// script sets are empty at that time.
+// Reports variables that only the written script sets. The shell expands an unquoted here-document
+// when it writes it, and these variables are empty at that time.
 void CheckHereDocument(const ShellHereDocument& document, const RecipeFacts& facts,
                        std::vector<Finding>& findings) {
   if (document.quoted) return;

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// With fewer rounds, start and end take a considerable part of the measurement.
+// With fewer rounds, the start and the end make up a considerable part of the measurement.
 constexpr int64_t kRounds = 5;
 
 void CheckRounds(const RecipeRequest& request, std::vector<Finding>& findings) {

@@ -21,25 +21,28 @@ struct RanCommand {
   int line = 0;
   std::vector<std::string> words;
   std::map<std::string, std::string> environment;  // exported so far, or set before the command
-  std::string output_file;                         // target of > or >>; "" if there is none
+  // File that the output is redirected to (> or >>); "" if there is none.
+  std::string output_file;
   std::vector<ShellHereDocument> here_documents;
   std::vector<std::string> unset;  // unset variables that its words use
   bool background = false;
 };
 
 struct ScriptWay {
-  // Conditions that are true on this path, as written; negated ones as "not: ...".
+  // Conditions that are true on this path, as written. A negated condition is "not: ...".
   std::vector<std::string> conditions;
   std::vector<RanCommand> commands;
 };
 
-// Returns whether the name is in capitals, as are variables from the user's environment.
+// Returns whether the name is in capitals, which is usual for variables from the user's
+// environment.
 bool ComesFromEnvironment(const std::string& name);
 
 // The result for scripts that run consecutively in one shell: all paths, at most 16.
 struct ScriptRun {
   std::vector<ScriptWay> ways;
-  std::vector<UnsetVariable> unset;     // each name and line once; without environment variables
+  // Each pair of name and line once; without environment variables.
+  std::vector<UnsetVariable> unset;
   std::map<std::string, int> assigned;  // name to the line of its first assignment
 };
 ScriptRun RunScripts(const std::vector<ShellScript>& scripts);

@@ -288,7 +288,7 @@ class ShellReader {
     return text;
   }
 
-  // Removes leading keywords of the language. Returns whether a command is left.
+  // Removes leading shell keywords. Returns whether a command remains.
   bool TakeKeywords() {
     auto& words = current_.words;
     const auto drop = [&] { words.erase(words.begin()); };

@@ -34,7 +34,7 @@ struct ShellRedirect {
 // The branch of an `if` that contains a command.
 struct ShellBranch {
   int if_id = 0;   // unique in a script
-  int branch = 0;  // 0 for `then`, then counting up
+  int branch = 0;  // 0 for `then`, 1 for the next branch, and so on
   friend bool operator==(const ShellBranch&, const ShellBranch&) = default;
 };
 

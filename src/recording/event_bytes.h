@@ -14,9 +14,10 @@
 
 namespace sluice::recording {
 
-// Integers are LEB128, signed ones zigzag-coded; doubles and floats are their 8 or 4 bytes, little
-// endian; strings and lists begin with their length. A struct has a function
-// `Fields(archive, event)` that passes its fields to `archive` in order; both classes use it.
+// Integers are encoded as LEB128, signed ones in zigzag form. Doubles and floats are stored as 8 or
+// 4 bytes, little endian. Strings and lists begin with their length. A struct has a function
+// `Fields(archive, event)` that passes its fields to `archive` in order; FieldWriter and
+// FieldReader both use it.
 class FieldWriter {
  public:
   explicit FieldWriter(std::string& out) : out_(out) {}
@@ -87,8 +88,8 @@ class FieldWriter {
   std::string& out_;
 };
 
-// Reads what FieldWriter wrote, from untrusted bytes: it takes memory in proportion to the bytes
-// that it has read, at most 48 times as much. After the first fault ok() is false, and values are
+// Reads what FieldWriter wrote, from untrusted bytes. Its memory use is proportional to the bytes
+// read so far, at most 48 times as much. After the first error, ok() is false and values are
 // unspecified.
 class FieldReader {
  public:
@@ -100,7 +101,7 @@ class FieldReader {
   }
 
   bool ok() const { return ok_; }
-  // Whether everything was read without a fault.
+  // Whether all bytes were read without an error.
   bool done() const { return ok_ && in_.empty(); }
 
  private:
@@ -166,8 +167,8 @@ class FieldReader {
   template <typename T>
   void Get(std::vector<T>& values) {
     values.clear();
-    // An element takes at least a byte. The list grows with the elements that were read, not with
-    // the stated number.
+    // An element takes at least one byte. The list grows with the elements that were read, instead
+    // of being allocated for the stated number.
     for (uint64_t left = GetVarint(); ok_ && left > 0; --left) {
       if (left > in_.size()) {
         ok_ = false;

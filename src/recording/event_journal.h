@@ -20,7 +20,7 @@ class EventSink {
 };
 
 // Numbers salts from 1 on: equal salts have equal numbers; "" has 0. After kMost salts, all numbers
-// are forgotten, which bounds memory; a salt that occurs again then gets another number.
+// are forgotten, which bounds memory. A salt that occurs again later gets a new number.
 class SaltNumbers {
  public:
   uint64_t Of(const std::string& salt);

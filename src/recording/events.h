@@ -36,7 +36,7 @@ enum class EventKind : uint8_t {
 // Maximum bytes of an event. Larger events are dropped and leave a gap.
 inline constexpr size_t kMaxEventBytes = size_t{16} << 20;
 
-// A sequence of a request.
+// Identifies a sequence of a request.
 struct SequenceName {
   uint64_t handle = 0;
   int32_t index = 0;
@@ -45,7 +45,7 @@ struct SequenceName {
 };
 
 // An engine core starts. `plan`: JSON with the facts that steps depend on (plan_facts.h).
-// `unix_us`: wall time at the scheduler's time 0.
+// `unix_us`: wall-clock time at the scheduler's time 0.
 struct StartEvent {
   static constexpr EventKind kKind = EventKind::kStart;
   int64_t unix_us = 0;
@@ -57,7 +57,7 @@ struct AddEvent {
   static constexpr EventKind kKind = EventKind::kAdd;
   uint64_t handle = 0;
   int64_t time_us = 0;  // on the scheduler's clock
-  // Arrival of the request at the server, on the same clock; may be negative.
+  // Arrival of the request at the server, on the scheduler's clock; may be negative.
   int64_t arrival_us = 0;
   std::string id;
   uint64_t seed = 0;  // seed of sequence 0; sequence j uses seed + j
@@ -65,13 +65,13 @@ struct AddEvent {
   int32_t num_sequences = 1;
   int64_t priority = 0;
   uint64_t client = 0;
-  // Numbers of the cache salt and of the adapter. Equal salts have equal numbers, as have equal
-  // adapters; 0: none. The salt itself is not recorded.
+  // Numbers that stand for the cache salt and for the adapter. Equal salts have equal numbers, and
+  // so do equal adapters; 0: none. The salt itself is not recorded.
   uint64_t salt = 0;
   std::string adapter;  // name of the adapter; "": the base model
   bool use_prefix_cache = true;
   bool is_constrained = false;  // whether its tokens cannot be computed again from this event
-  // Inputs that are not recorded; 0 or false in requests that can be replayed.
+  // Inputs whose content is not recorded. All are 0 or false in requests that can be replayed.
   int32_t num_images = 0;
   bool has_rows = false;
   std::optional<int32_t> second_text;
@@ -114,14 +114,14 @@ struct SliceRecord {
   bool operator==(const SliceRecord&) const = default;
 };
 
-// A plan of the scheduler: its inputs besides requests and earlier plans, and its decisions.
+// A plan of the scheduler: its decisions, and its inputs in addition to requests and earlier plans.
 struct PlanEvent {
   static constexpr EventKind kKind = EventKind::kPlan;
   int64_t time_us = 0;
   std::vector<std::pair<SequenceName, std::vector<int32_t>>> proposed;
   std::vector<SequenceName> held;
   std::vector<std::pair<SequenceName, int64_t>> owed;
-  // Decisions.
+  // Decisions of the scheduler.
   std::vector<SliceRecord> slices;
   std::vector<SequenceName> preempted;
   int64_t prefix_queries = 0, prefix_hits = 0;
@@ -160,8 +160,8 @@ struct GapEvent {
   uint64_t num_dropped = 0;
 };
 
-// An HTTP request with a body, as it arrived; headers and query are never recorded. `unix_us`: wall
-// time. In a recording of hashes `body` is empty.
+// An HTTP request with a body, as it arrived. Headers and query are never recorded. `unix_us`:
+// wall-clock time. In a recording of hashes, `body` is empty.
 struct ArrivalEvent {
   static constexpr EventKind kKind = EventKind::kArrival;
   int64_t unix_us = 0;
@@ -184,7 +184,8 @@ void AppendEvent(std::string& out, const Event& event);
 // false, with `bytes` unchanged, if there is none or it is incomplete.
 bool TakeEvent(std::string_view& bytes, EventKind& kind, std::string_view& fields);
 
-// Parses an event's fields. nullopt if they are not those of an `Event` or contradict each other.
+// Parses an event's fields. nullopt if they are not the fields of an `Event`, or contradict each
+// other.
 template <typename Event>
 std::optional<Event> ReadEvent(std::string_view fields);
 

@@ -19,8 +19,8 @@ class BlockNumbers {
     const int64_t count = (num_tokens + kMooncakeBlock - 1) / kMooncakeBlock;
     json::Value::Array ids;
     for (int64_t i = 0; i < count; ++i) {
-      // A partial block gets the key of its last whole hashed part, so it equals only partial
-      // blocks of the same length.
+      // A partial block gets the key of its last whole hashed part. Its length also identifies it,
+      // so it equals only partial blocks of the same length.
       const int64_t last = std::min<int64_t>((i + 1) * kStep, std::ssize(keys)) - 1;
       const bool is_whole = (i + 1) * kMooncakeBlock <= num_tokens;
       const uint64_t key = last < 0 ? 0 : keys[static_cast<size_t>(last)];

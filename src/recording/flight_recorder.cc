@@ -73,8 +73,8 @@ class StreamBuffer final : public EventSink {
   uint64_t gap_ GUARDED_BY(mutex_) = 0;
 };
 
-// Deletes the folder's oldest recorded files until they take at most `max_bytes`; never deletes
-// `kept`. The names sort by age.
+// Deletes the oldest recorded files until all files in the folder take at most `max_bytes`. Never
+// deletes `kept`. Sorting by name sorts by age.
 void Trim(const std::filesystem::path& folder, uint64_t max_bytes,
           const std::filesystem::path& kept) {
   std::error_code error;
@@ -265,10 +265,11 @@ class FlightRecorderImpl final : public FlightRecorder {
   mutable Mutex mutex_;
   CondVar wake_;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  std::deque<RecordedEngine> engines_ GUARDED_BY(mutex_);  // elements stay in place
+  // A deque, because its elements stay in place.
+  std::deque<RecordedEngine> engines_ GUARDED_BY(mutex_);
   std::atomic<uint64_t> bytes_{0};
   std::atomic<bool> has_failed_{false};
-  // Used only by the thread.
+  // Used only by the writer thread.
   std::unique_ptr<SegmentWriter> segment_;
   int64_t num_segments_ = 0;
   std::string taken_, redacted_;

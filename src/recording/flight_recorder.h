@@ -1,4 +1,4 @@
-// Records what a server's engines do into a folder of bounded size.
+// Records the events of a server's engines in a folder of bounded size.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ struct RecorderSettings {
 
 // Totals since the start.
 struct RecorderCounts {
-  uint64_t events = 0;          // passed to the recorder
-  uint64_t dropped_events = 0;  // those that were not recorded
+  uint64_t events = 0;          // events passed to the recorder
+  uint64_t dropped_events = 0;  // events that were not recorded
   uint64_t bytes = 0;           // bytes written
-  bool has_failed = false;      // a write to the disk failed, so recording has ended
+  bool has_failed = false;      // whether a write to the disk failed, which ends recording
 };
 
 // Events go into a bounded buffer for each stream, and a thread writes them to files. Callers never

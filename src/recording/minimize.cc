@@ -17,7 +17,8 @@ std::vector<uint64_t> Minimize(const std::vector<uint64_t>& all,
     };
     bool is_smaller = false;
     for (const bool is_complement : {false, true}) {
-      if (is_complement && num_parts == 2) break;  // the complements are the parts
+      // With two parts, the complements are the parts themselves.
+      if (is_complement && num_parts == 2) break;
       for (size_t part = 0; part < num_parts && most_trials > 0; ++part) {
         std::vector<uint64_t> subset;
         if (is_complement) {

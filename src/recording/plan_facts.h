@@ -1,4 +1,4 @@
-// The facts about an engine that its steps depend on, besides its model and requests.
+// The facts about an engine on which its steps depend, in addition to its model and requests.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace sluice::recording {
 // plans give equal texts.
 std::string PlanFacts(const EnginePlan& plan);
 
-// The facts that a replay takes from the recording, because an engine derives them from the
+// The facts that a replay reads from the recording, because an engine would derive them from the
 // machine.
 struct PlanSizes {
   int64_t max_model_len = 0, max_num_seqs = 0, max_num_batched_tokens = 0, num_blocks = 0;

@@ -145,7 +145,7 @@ std::vector<RecordedRequest> RequestsOf(const Recording& recording) {
         if (!add) continue;
         places[add->handle] = requests.size();
         const int64_t unix_us = start_us + add->arrival_us;
-        // The event is untrusted, so the outputs are sized by the sampled tokens.
+        // The event is untrusted, so memory for outputs is allocated only for sampled tokens.
         requests.push_back({.add = *std::move(add), .unix_us = unix_us, .outputs = {}});
       } else if (event.kind == EventKind::kAbort) {
         const auto abort = ReadEvent<AbortEvent>(event.fields);

@@ -16,8 +16,8 @@
 
 namespace sluice::recording {
 
-// One run of a server. Ownership: owns the files' bytes, of which events are views. Moving it keeps
-// the views valid.
+// One run of a server. Ownership: owns the files' bytes; events are views into them. Moving a
+// Recording keeps the views valid.
 class Recording {
  public:
   // Reads the newest run in the folder, or the run whose name begins with `run`. `path` may also be
@@ -50,7 +50,7 @@ class Recording {
 // A request of an engine, with its outcome.
 struct RecordedRequest {
   AddEvent add;
-  int64_t unix_us = 0;  // wall time of its arrival
+  int64_t unix_us = 0;  // wall-clock time of its arrival
   bool was_aborted = false;
   // Tokens of each sequence; zeros in a recording of hashes.
   std::vector<std::vector<int32_t>> outputs;

@@ -1,5 +1,5 @@
-// Fuzz target: reads any bytes as a file of a recording. Events that are read and written back stay
-// the same, and a file has no more chunks than fit into it.
+// Fuzz target: reads any bytes as a file of a recording. Events must stay the same when they are
+// read and written back. A file must not have more chunks than fit into its size.
 #include "base/fuzz_input.h"
 #include "recording/events.h"
 #include "recording/plan_facts.h"
@@ -48,7 +48,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::Require(segment->chunks.size() <= size);
     for (const Chunk& chunk : segment->chunks) CheckEvents(chunk.events);
   }
-  CheckEvents(bytes);  // without checksums, which reject most inputs
+  // Also reads the bytes as events without checksums, which would reject most inputs.
+  CheckEvents(bytes);
   const auto sizes = ReadPlanSizes(bytes);
   fuzz::Require(sizes.has_value() || !sizes.error().message.empty());
   return 0;

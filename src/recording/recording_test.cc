@@ -132,7 +132,7 @@ TEST_F(RecordingFolder, StaysBounded) {
 TEST_F(RecordingFolder, TellsGaps) {
   {
     const auto recorder = Start(1 << 30);
-    // More data than fits into the buffer, faster than any disk can write it.
+    // More data than fits into the buffer, produced faster than any disk can write it.
     const std::string body(FlightRecorder::kMaxBodyBytes, 'x');
     for (int i = 0; i < 60; ++i) recorder->OnArrival("/v1/completions", body);
     EXPECT_GT(recorder->counts().dropped_events, 0u);

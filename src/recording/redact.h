@@ -17,7 +17,7 @@ using HashKey = std::array<unsigned char, 32>;
 HashKey RandomHashKey();
 
 // Returns 64 bits for each whole block of `tokens`, from a SHA-256 of the key and all tokens up to
-// the block's end. Without the key, nobody can tell which tokens a hash belongs to.
+// the block's end. Without the key, nobody can find out which tokens a hash represents.
 std::vector<uint64_t> HashBlocks(const HashKey& key, std::span<const int32_t> tokens);
 
 // Appends `events` (whole events) to `out` without token ids, bodies, request ids and names of

@@ -79,7 +79,7 @@ void ReplayJournal::Replay(const ReplaySeat& seat) {
 }
 
 void ReplayJournal::ReadAnswers() {
-  // `cut`: requests that were running when events were lost; only their tokens before that are
+  // `cut`: requests that were running when events were lost. Only their tokens before the loss are
   // known.
   std::set<uint64_t> added, cut;
   for (const RecordedEvent& event : events_) {
@@ -104,8 +104,8 @@ void ReplayJournal::Run(const ReplaySeat& seat) {
     if (!Apply(seat)) return;
   }
   if (ended_ || options_.follows_steps || core_ == nullptr) return;
-  // The recording may have ended while requests were running, or they take more steps when replayed
-  // alone.
+  // Runs the steps after the recorded ones: the recording may have ended while requests were
+  // running, or requests may take more steps when replayed alone.
   for (int64_t i = 0; core_->has_work() && !ended_ && i < kMostFurtherSteps; ++i) {
     ++result_.num_steps;
     core_->Step();
@@ -462,8 +462,7 @@ void ReplayJournal::SampleFreely(std::span<SampledRow> rows) {
     const auto found = answers_.find({name.handle, name.index});
     if (found == answers_.end()) continue;
     const auto place = static_cast<size_t>(row.sequence->num_output_tokens());
-    // There is no recorded token if the answer was stopped or aborted, or if its request had
-    // failed.
+    // There is no recorded token if the answer was stopped or aborted, or if the request failed.
     if (place < found->second.tokens.size() && !found->second.is_different)
       CompareToken(row, found->second.tokens[place], /*replaces=*/false);
   }

@@ -1,4 +1,4 @@
-// Computes a recording again and compares the results.
+// Repeats the computations of a recording and compares the results.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ struct Difference {
   enum class Kind {
     kPlan,      // the engine's plan, or the decisions of a step
     kToken,     // a token of an answer
-    kFailure,   // a step or a request failed in one of the two
-    kRecording  // the recording cannot be replayed beyond this place
+    kFailure,   // a step or a request failed in the recording or in the replay, but not in both
+    kRecording  // the recording cannot be replayed beyond this point
   };
   Kind kind = Kind::kPlan;
   int64_t step = 0;      // number of steps that began before the difference
-  uint64_t handle = 0;   // the request's handle; 0: none is concerned
-  std::string id = {};   // the request's id; "": none is concerned
+  uint64_t handle = 0;   // the request's handle; 0: no request is concerned
+  std::string id = {};   // the request's id; "": no request is concerned
   int32_t sequence = 0;  // index of the request's sequence
   int64_t position = 0;  // kToken: index of the token in the answer
   std::string expected = {}, found = {};
@@ -36,12 +36,13 @@ struct Difference {
 
 struct ReplayOptions {
   // Whether steps and decisions must equal the recorded ones. If not, only answers are compared:
-  // each request is added at its recorded place, and the engine plans its own steps.
+  // each request is added at its recorded position among the events, and the engine plans its own
+  // steps.
   bool follows_steps = true;
-  std::optional<int64_t> until;  // stop after that many steps
+  std::optional<int64_t> until;  // stop after this many steps
   std::set<uint64_t> only;       // handles of the requests to replay; empty: all
-  // Whether to end at the first difference. If not, a different token is counted; with
-  // follows_steps, the recorded token replaces it.
+  // Whether to end at the first difference. If not, different tokens are counted. With
+  // follows_steps, the recorded token then replaces the different one.
   bool stops_at_difference = false;
 };
 
@@ -92,7 +93,7 @@ class ReplayJournal final : public EngineJournal {
   void OnBreak(std::string_view /*what*/) override {}
 
  private:
-  // A recorded answer.
+  // A recorded answer, and whether the replay differs from it.
   struct Answer {
     std::vector<int32_t> tokens;
     bool is_different = false, is_compared = false;
@@ -117,7 +118,7 @@ class ReplayJournal final : public EngineJournal {
   // Compares a sampled row with the recorded token. If `replaces`, the row gets the recorded token.
   void CompareToken(SampledRow& row, int32_t recorded, bool replaces);
   void SampleFreely(std::span<SampledRow> rows);
-  // Returns a difference that names the row's place.
+  // Returns a difference of this kind at the row's request, sequence and position.
   Difference At(const SampledRow& row, Difference::Kind kind) const;
 
   const std::vector<RecordedEvent> events_;

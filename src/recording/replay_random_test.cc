@@ -91,7 +91,7 @@ TEST_P(RecordedRandomEngine, ReplaysEqual) {
   EXPECT_GT(result.num_steps, 0);
 }
 
-// If requests do not make others fail, answers are equal however the engine schedules.
+// As long as no request makes others fail, answers are equal however the engine schedules them.
 TEST_P(RecordedRandomEngine, GivesEqualAnswersAlone) {
   has_poison_ = false;
   Run();
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RecordedRandomEngine, ::testing::Range(0u, 120u)
 class HeavyRecordedRandomEngine : public RecordedRandomEngine {};
 TEST_P(HeavyRecordedRandomEngine, ReplaysEqual) {
   SetLogLevel(LogLevel::kError);
-  has_poison_ = false;  // failing steps are in the tests above
+  has_poison_ = false;  // failing steps are tested above
   Run();
   ASSERT_FALSE(HasFailure());
   const ReplayResult result = Replay({});
@@ -138,7 +138,7 @@ TEST_P(ReplayTest, NamesTheFirstDifferentToken) {
   EXPECT_NE(result.first->expected, result.first->found);
   EXPECT_EQ(result.note, "");
   EXPECT_GT(result.num_different_answers, 0);
-  // Steps are compared to the end, because recorded tokens replace different ones.
+  // The replay compares all steps, because recorded tokens replace different ones.
   EXPECT_EQ(result.num_requests, std::ssize(asked_));
 }
 

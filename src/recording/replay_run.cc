@@ -8,7 +8,7 @@
 namespace sluice::recording {
 namespace {
 
-// Passes the engine's thread to the work, and the engine's reports to the replay.
+// Runs the ReplayWork on the engine's thread, and passes the engine's reports to the ReplayJournal.
 class WorkingJournal final : public EngineJournal {
  public:
   WorkingJournal(std::vector<RecordedEvent> events, const ReplayWork& work)

@@ -10,7 +10,7 @@
 
 namespace sluice::recording {
 
-// Calls journal.Replay(seat) as often as it needs.
+// Called on the engine's thread; may call journal.Replay(seat) any number of times.
 using ReplayWork = std::function<void(ReplayJournal& journal, const ReplaySeat& seat)>;
 
 // Creates an engine with `config`, which must describe a single engine, calls `work` on the

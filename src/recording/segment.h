@@ -17,7 +17,7 @@ namespace sluice::recording {
 // Version of the format. Readers refuse others.
 inline constexpr int64_t kFormatVersion = 1;
 inline constexpr std::string_view kExtension = ".flight";
-// A chunk ends with the event at which it reaches this size.
+// A chunk ends after the event with which it reaches this size.
 inline constexpr size_t kChunkBytes = size_t{1} << 20;
 
 // Returns the CRC-32C (Castagnoli) of `bytes`, continued from `crc`.
@@ -60,8 +60,8 @@ struct Chunk {
 struct Segment {
   json::Value header;
   std::vector<Chunk> chunks;
-  // Why the rest of the file is missing: it is cut off, as after a crash, or damaged. "" if it is
-  // complete.
+  // Why the rest of the file is missing: it is truncated, as after a crash, or damaged. "" if the
+  // file is complete.
   std::string damage;
 };
 

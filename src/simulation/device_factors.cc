@@ -30,8 +30,8 @@ constexpr DeviceFactors kFactors[] = {
     {"B200", 0.09, kBlackwell,
      "InferenceMAX 2025-10-29, vLLM, Llama 3.1 70B FP8 and NVFP4, 72 rows"},
     {"GB200", 0.2, kBlackwell, "those of B200"},
-    // Measured: 2.7 tok/s with FP8 weights, 4.0 to 4.2 with NVFP4; all other limits would allow 3.9
-    // and 6.7.
+    // Measured: 2.7 tok/s with FP8 weights, 4.0 to 4.2 with NVFP4. All other limits would allow 3.9
+    // and 6.7 tok/s.
     {"GB10", 0.25, WithWeights(kHopper, 1.5),
      "those of H200; weights by LMSYS's review of DGX Spark (2025-10) and "
      "NVIDIA/dgx-spark-playbooks issue 79 (2026)"},
@@ -39,7 +39,7 @@ constexpr DeviceFactors kFactors[] = {
     {"MI355X", 0.25, kMi355x, "vLLM recipe 2025, Llama 3.3 70B FP8, one row; else those of B200"},
     {"L40S", 0.25, kHopper, "those of H200"},
     {"RTX-PRO-6000", 0.25, kBlackwell, "those of B200"},
-    // A single socket exchanges nothing, and its host is the device.
+    // A single socket has no exchanges, and the host itself is the device.
     {"Xeon-8480", 0.4, WithWeights(kHopper, 1.3), "those of H200; weights by a guess"},
     {"EPYC-9755", 0.4, WithWeights(kHopper, 1.3), "those of H200; weights by a guess"},
 };
@@ -55,7 +55,7 @@ const DeviceFactors& FactorsOf(std::string_view name) {
 }
 
 std::vector<DeviceProfile> CpuProfiles() {
-  // Bandwidth: eight channels of DDR5-4800, twelve of DDR5-6400. BF16 by AMX or AVX-512.
+  // Bandwidth: eight channels of DDR5-4800, or twelve of DDR5-6400. BF16 rate: with AMX or AVX-512.
   DeviceProfile xeon;
   xeon.name = "Xeon-8480";
   xeon.is_cpu = true;

@@ -11,7 +11,8 @@ namespace sluice {
 
 struct DeviceFactors {
   std::string_view name;
-  // Typical relative error on rows of the device that were not fitted, or else a guess.
+  // Typical relative error on measured rows of the device that were not fitted; a guess if there
+  // are none.
   double error = 0;
   StepParts factors{};
   std::string_view source;
