@@ -86,7 +86,8 @@ tl::unexpected<Error> Unknown(std::string_view name) {
               "simulate");
 }
 
-// Reads a description's numbers. They must be above 0, or at least `least` if it is given.
+// Reads a description's numbers. They must be greater than 0 or, if `least` is given, at least
+// `least`.
 class Reader {
  public:
   Reader(const json::Value& description, std::string_view place)
@@ -188,7 +189,7 @@ Result<DeviceProfile> ReadDeviceProfile(const json::Value& description, std::str
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_' || c == '.' || c == ' ';
   };
-  // Responses carry the name in a header.
+  // The name is sent in a response header.
   if (name->size() > 64 || !std::ranges::all_of(*name, is_plain)) {
     return fields.Bad("name", "up to 64 letters, digits, spaces, dots and dashes",
                       *description.Find("name"));
@@ -215,8 +216,8 @@ Result<DeviceProfile> ReadDeviceProfile(const json::Value& description, std::str
                             profile.system_bytes, profile.memory_bytes),
                 "simulate");
   }
-  // A device without links runs alone. The rate only keeps exchanges between several from taking no
-  // time.
+  // A device without links is normally used alone. With several, this rate keeps exchanges from
+  // taking no time.
   if (profile.link_bytes_per_second <= 0) profile.link_bytes_per_second = 25e9;
   ASSIGN_OR_RETURN(const json::Value* const factors, fields.Object("factors"));
   if (factors == nullptr && !like) return fields.Missing("like or factors");

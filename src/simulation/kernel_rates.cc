@@ -32,7 +32,7 @@ int64_t RowsOf(const std::string& shape) {
   return rows;
 }
 
-// The part of a step that a row of the report determines, and its factor.
+// A part of a step, and its factor as determined by one row of the report.
 struct Sample {
   StepPart part;
   double factor;

@@ -1,5 +1,5 @@
-// Factors of a device from a run of `sluice kernel-bench --json`, which measures kernels one by
-// one.
+// Computes the factors of a device from the report of `sluice kernel-bench --json`, which measures
+// kernels one by one.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ bool IsKernelReport(const json::Value& report);
 // The factors that the report determines: medians over its rows of the data sheet's rate divided by
 // the measured rate.
 struct KernelFactors {
-  StepParts factors{};  // the factors of `device`; those of the parts in `determined` are replaced
-  std::string determined;  // "weights from 40 rows, products from 12 rows"
+  StepParts factors{};  // the factors of `device`, with measured ones for the parts in `determined`
+  std::string determined;  // for example "weights from 40 rows, products from 12 rows"
 };
 
 // Computes the factors from a report. kWeights: products of at most 16 rows. kProducts: products of

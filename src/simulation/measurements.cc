@@ -91,7 +91,7 @@ Status ReadLine(std::string_view line, std::span<const std::string_view> names,
                           place));
 }
 
-// Returns a number in [0, 1) that depends only on `index`.
+// Returns a number in [0, 1) that depends only on `index`; evenly distributed.
 double EvenAt(uint64_t index) {
   uint64_t value = (index + 1) * 0x9E3779B97F4A7C15u;
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -142,8 +142,8 @@ StepParts Solve(std::span<const Equation> equations, const StepParts& prior) {
   return solution;
 }
 
-// Returns the mean of a figure and of its parts: over all requests, or over the twentieth of them
-// around the median.
+// Returns the mean of a figure and of its parts over all requests. If `is_median`, over the 5 % of
+// them around the median.
 double Typical(std::vector<ReplayedRequest>& requests, bool is_median,
                double ReplayedRequest::*figure, StepParts ReplayedRequest::*parts,
                StepParts& amounts) {

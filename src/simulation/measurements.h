@@ -17,11 +17,11 @@
 
 namespace sluice {
 
-// A closed loop: `concurrency` requests run at a time. On average, a prompt has `input` tokens and
-// an answer `output` tokens.
+// A closed-loop run: `concurrency` requests run at a time. On average, a prompt has `input` tokens
+// and an answer `output` tokens.
 struct Measurement {
   std::string set;     // "fit" (used to fit factors) or "held" (only used to test them)
-  std::string source;  // who published it, and when
+  std::string source;  // who published the measurement, and when
   std::string device;
   std::string model;  // a folder with config.json, or a file with the same content
   int tensor_size = 1;
@@ -30,7 +30,7 @@ struct Measurement {
   double spread = 0;
   int64_t concurrency = 1;
   int64_t num_requests = 0;   // 0: ten times the concurrency
-  double ttft = 0, tpot = 0;  // seconds
+  double ttft = 0, tpot = 0;  // time to first token and time per output token, in seconds
   bool is_median = false;     // whether times are medians over the requests, not means
 };
 
@@ -42,7 +42,7 @@ Result<std::vector<Measurement>> ReadMeasurements(const std::filesystem::path& f
 // does not contain them. kInvalidData names a missing figure.
 Result<Measurement> MeasurementOf(const json::Value& result, std::string_view place);
 
-// A measurement with all that its simulation needs.
+// A measurement, and everything that its simulation needs.
 struct MeasuredRun {
   Measurement measured;
   StepCosts costs;
@@ -56,7 +56,7 @@ Result<MeasuredRun> RunOf(const Measurement& measurement, const ModelConfig& mod
 
 // Predicted means, or medians if the measured times are medians.
 struct Prediction {
-  double ttft = 0, tpot = 0;  // seconds
+  double ttft = 0, tpot = 0;  // time to first token and time per output token, in seconds
   double output_per_second = 0;
   StepParts ttft_parts{}, tpot_parts{};  // amounts of the steps within these times
 };
@@ -65,7 +65,7 @@ Result<Prediction> Predict(const MeasuredRun& run, const DeviceProfile& device);
 // Returns the output tokens per second of a closed loop with these mean times.
 double OutputRate(const Measurement& run, double ttft, double tpot);
 
-// Returns the factors, none below 0, whose predictions have the least sum of squared relative
+// Returns the nonnegative factors whose predictions have the smallest sum of squared relative
 // errors. Parts that the runs do not determine keep the factors of `device`.
 Result<StepParts> FitFactors(std::span<const MeasuredRun> runs, const DeviceProfile& device,
                              int rounds = 6);

@@ -114,7 +114,7 @@ class Replayer {
     sequences_.push_back(std::move(sequence));
   }
 
-  // Returns the sum of all steps' amounts up to a time within the last step.
+  // Returns the sum of the amounts of all steps up to `time`, which lies within the last step.
   StepParts PartsAt(double time) const {
     if (last_seconds_ <= 0) return parts_;
     const double left = std::clamp((now_ - time) / last_seconds_, 0.0, 1.0);

@@ -16,9 +16,9 @@ namespace sluice {
 
 struct ReplayRequest {
   double arrival = 0;  // seconds, ascending
-  int64_t input = 0;   // tokens
-  int64_t output = 0;  // tokens
-  // Identifies the prompt's content: one id per kHashTokens tokens. Prompts whose first ids are
+  int64_t input = 0;   // length of the prompt in tokens
+  int64_t output = 0;  // length of the answer in tokens
+  // Ids that identify the prompt's content, one per kHashTokens tokens. Prompts whose first ids are
   // equal share that prefix. Empty: the prompt shares no prefix.
   std::vector<int64_t> hash_ids = {};
 };
@@ -29,7 +29,7 @@ inline constexpr int64_t kHashTokens = 512;
 struct ServiceLevel {
   double ttft = std::numeric_limits<double>::infinity();
   double tpot = std::numeric_limits<double>::infinity();
-  double share = 1;  // share of the requests
+  double share = 1;  // share of the requests that must meet the times
 };
 
 struct ReplayOptions {
@@ -39,7 +39,7 @@ struct ReplayOptions {
   // > 0: this many requests run at a time, and the next one starts when one ends; arrival times are
   // ignored.
   int64_t concurrency = 0;
-  // The replay ends as soon as it is certain that too few requests meet this level.
+  // The replay ends as soon as it is certain that too few requests will meet this level.
   std::optional<ServiceLevel> level = std::nullopt;
 };
 
@@ -47,7 +47,7 @@ struct ReplayedRequest {
   double ttft = 0;     // seconds from its arrival to its first token
   double tpot = 0;     // seconds per further token
   double latency = 0;  // seconds from its arrival to its last token
-  // The amounts of those parts of steps that are within the times above, for fitting factors.
+  // The amounts of work within ttft and tpot, for fitting factors.
   StepParts ttft_parts{}, tpot_parts{};
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A step takes 1 ms, and a request 5 ms before its first step.
+// A step takes 1 ms. A request takes 5 ms before its first step.
 StepClock MillisecondSteps() {
   DeviceProfile device = FindDevices("H200")->device;
   device.factors = {};
@@ -37,7 +37,7 @@ TEST(Replay, ARequestTakesItsSteps) {
   const std::vector<ReplayRequest> requests = {{.arrival = 2, .input = 100, .output = 11}};
   const auto result = Replay(MillisecondSteps(), SmallEngine(), requests);
   ASSERT_TRUE(result) << result.error().message;
-  // Two steps compute the 100 prompt tokens, and the second one gives a token; ten more steps
+  // Two steps compute the 100 prompt tokens, and the second one samples a token. Ten more steps
   // follow.
   EXPECT_EQ(result->num_steps, 12);
   EXPECT_NEAR(result->requests[0].ttft, 7e-3, 1e-9);

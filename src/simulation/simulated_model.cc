@@ -17,10 +17,10 @@ namespace {
 
 // If a step begins at most this long after the last one ended, the device was not idle.
 constexpr std::chrono::milliseconds kBusy(5);
-// After this number of consecutive late steps, the log reports it.
+// A warning is logged after this many consecutive late steps.
 constexpr int64_t kManyLate = 200;
-// A constrained draw chooses among this many allowed tokens. Small ids are single characters in
-// most vocabularies, so strings end.
+// A constrained draw chooses among this many allowed tokens. In most vocabularies, small ids are
+// single characters; with these, JSON strings come to an end.
 constexpr int kFewAllowed = 96;
 
 bool Allows(std::span<const uint32_t> mask, int64_t token) {
@@ -38,7 +38,7 @@ class SimulatedLora final : public LoraStore {
   Status Fill(int /*slot*/, const LoraAdapter& /*adapter*/) override { return {}; }
 
  private:
-  DecoderWeights weights_;  // the layout refers to it; it contains no weights
+  DecoderWeights weights_;  // referred to by the layout; contains no weights
   LoraLayout layout_;
 };
 
@@ -56,8 +56,8 @@ SimulatedModel::SimulatedModel(ModelConfig config, StepClock clock, SimulatedMod
 }
 
 DrawLimits SimulatedModel::draw_limits() const {
-  // Masks for 64 constrained sequences, each of which also has a list of its own. The sampler draws
-  // for further sequences.
+  // Room for the masks of 64 constrained sequences, each of which may also have a list of allowed
+  // tokens. For further sequences, the sampler draws.
   constexpr int64_t kMasks = 128;
   constexpr int32_t kTop = 20;
   return {.words = kMasks * ((config_.vocab_size + 31) / 32), .top = kTop};
@@ -112,8 +112,8 @@ int32_t SimulatedModel::Choose(const TokenDraw& draw, std::span<const uint32_t> 
   return count == 0 ? -1 : few[hash % static_cast<uint64_t>(count)];
 }
 
-// Sets the drawn token's probability to 0.8. Each of its neighbours in the list is less likely than
-// the previous one.
+// Sets the drawn token's probability to 0.8. The following tokens in the list are less and less
+// likely.
 void SimulatedModel::SetLogprobs(TokenDraw& draw) const {
   constexpr double kSum = 1.25;
   draw.logprobs = {.sum = kSum, .largest = 0, .chosen = 0, .rank = 1};
@@ -126,7 +126,7 @@ void SimulatedModel::SetLogprobs(TokenDraw& draw) const {
 }
 
 // Fills logits with noise that depends on the token, and makes one token larger than all others.
-// Because of the noise, a constrained choice varies.
+// The noise makes constrained choices vary.
 void SimulatedModel::FillLogits(uint64_t hash, float* logits) const {
   constexpr float kEnd = -60, kChosen = 60;
   const auto size = static_cast<uint64_t>(config_.vocab_size);

@@ -21,19 +21,19 @@ struct SimulatedModelOptions {
   bool sleeps = true;               // whether steps take time; tests set false
 };
 
-// Tokens are derived from a hash of the request's seed and its number of tokens; if the request is
-// greedy, of the last token and its position. So the same request gets the same tokens whatever
-// else runs. A constraint's mask, a list of allowed tokens and removed tokens are respected: if
-// many tokens are allowed, one with a small id is taken; an end token is taken as soon as a
-// constraint allows it. Adapters change nothing. Rows whose token the sampler draws get logits that
-// favour that token.
+// Tokens are derived from a hash of the request's seed and its number of tokens. For a greedy
+// request, the hash is over the last token and its position. So the same request gets the same
+// tokens whatever else runs. Constraint masks, lists of allowed tokens and removed tokens are
+// respected. If many tokens are allowed, one with a small id is chosen; an end token is chosen as
+// soon as a constraint allows it. Adapters have no effect. For rows whose token the sampler draws,
+// the logits favour the hashed token.
 //
 // A step returns when the simulated device would be done. The time that the engine spends between
 // two steps counts towards the next one if it is short: a real device would be busy meanwhile, or
 // its factors include that time.
 class SimulatedModel final : public Model {
  public:
-  // Error: the model cannot have these adapters.
+  // Returns an error if the model does not support these adapters.
   static Result<std::unique_ptr<SimulatedModel>> Create(ModelConfig config, StepClock clock,
                                                         SimulatedModelOptions options);
 

@@ -94,10 +94,10 @@ TEST(SimulatedModel, MasksAndRemovedTokensAreRespected) {
     const int32_t token = row.Draw(*model);
     EXPECT_TRUE(token == 5 || token == 9) << token;
   }
-  // A constraint that allows the end token ends the answer.
+  // If a constraint allows the end token, the answer ends.
   row.words[1] = 1u << 31;
   EXPECT_EQ(row.Draw(*model), kEnd);
-  // This is not so if the end token is removed, as before min_tokens.
+  // The answer does not end if the end token is removed, as before min_tokens.
   row.words[2] = kEnd;
   row.words[3] = std::bit_cast<uint32_t>(-std::numeric_limits<float>::infinity());
   row.draws[0].extras.biases = 2;

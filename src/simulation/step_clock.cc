@@ -15,12 +15,13 @@ double& At(StepParts& parts, StepPart part) {
   return parts[static_cast<size_t>(part)];
 }
 
-// Returns the number of positions that tokens [context, context + count) attend to, added up.
+// Returns the sum, over tokens [context, context + count), of the number of positions that the
+// token attends to.
 double AttendedPositions(const AttentionSpan& span, int64_t context, int64_t count) {
   const auto first = static_cast<double>(context), tokens = static_cast<double>(count);
   const double all = tokens * first + tokens * (tokens + 1) / 2;
   if (span.sees_all()) return all;
-  // The number of positions that the middle token sees stands for the average.
+  // Uses the number of positions that the middle token attends to as the average.
   const int64_t middle = context + count / 2;
   const auto seen = static_cast<double>(middle + 1 - span.FirstSeen(middle));
   return std::min(all, tokens * seen);

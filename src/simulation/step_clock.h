@@ -13,7 +13,7 @@ namespace sluice {
 // The tokens of one sequence in a step.
 struct SliceLoad {
   int64_t context = 0;      // number of tokens before them in the cache
-  int64_t num_tokens = 0;   // computed in the step
+  int64_t num_tokens = 0;   // number of tokens computed in the step
   int64_t wanted_rows = 0;  // number of the computed tokens whose logits are needed
 };
 

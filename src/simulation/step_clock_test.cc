@@ -32,7 +32,7 @@ double AmountOf(const StepClock& clock, StepPart part, const std::vector<SliceLo
 
 TEST(StepCosts, ASingleDeviceReads70GBOfLlama70BInFp8) {
   const StepClock clock = ClockOf("llama-70b-fp8");
-  // 68.45e9 weights of one byte, and a head of 1.05e9 bytes in BF16.
+  // 68.45e9 weights of one byte each, and a head of 1.05e9 BF16 elements.
   EXPECT_NEAR(AmountOf(clock, StepPart::kWeights, {{1000, 1, 1}}) * 4.8 * kTera, 70.55e9, 0.2e9);
   // Keys and values of 163,840 bytes per token.
   EXPECT_NEAR(AmountOf(clock, StepPart::kCache, {{999, 1, 1}}) * 4.8 * kTera, 1000 * 163840., 1e3);

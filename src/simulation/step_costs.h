@@ -12,14 +12,14 @@
 
 namespace sluice {
 
-// The rate of the device at which products with these weights are computed.
+// Selects the device's rate for products with weights of this type.
 enum class ProductRate : uint8_t { kBf16, kFp8, kFp4 };
 
 // The costs of one rank in all layers of its stage.
 struct StageCosts {
   struct Products {
     double bytes = 0;           // bytes of weights
-    double row_operations = 0;  // per row
+    double row_operations = 0;  // floating-point operations per row
   };
   std::vector<Products> dense = std::vector<Products>(3);  // indexed by ProductRate
   // The product of the output head, for the rows whose logits are computed.
@@ -32,8 +32,8 @@ struct StageCosts {
   // Costs of attention in all layers with the same span.
   struct Attention {
     AttentionSpan span;
-    double position_bytes = 0;       // per position of a sequence
-    double position_operations = 0;  // per row and position
+    double position_bytes = 0;       // bytes read per position of a sequence
+    double position_operations = 0;  // operations per row and position
   };
   std::vector<Attention> attention;
   int64_t num_layers = 0;

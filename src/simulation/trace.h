@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Reads a trace in Mooncake's format: a line of JSON for each request, with timestamp
+// Reads a trace in Mooncake's format: one line of JSON for each request, with timestamp
 // (milliseconds, ascending), input_length, output_length (tokens), and optionally hash_ids, one per
 // 512 tokens of the prompt. Returns at most `most` requests; the first one arrives at 0.
 // kInvalidData names the line and field.
