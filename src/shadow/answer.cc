@@ -46,7 +46,7 @@ void NoteOther(AnswerChoice& choice, const char* what) {
   if (choice.other.empty()) choice.other = what;
 }
 
-// Adds an element of `choices`, from a whole answer or from an event.
+// Adds an element of `choices`. `value` comes from a complete answer or from one event of a stream.
 void AddChoice(const json::Value& value, Answer& answer) {
   const json::Value* place = Member(value, "index");
   const int64_t index = place != nullptr && place->is_integer() ? place->as_integer() : 0;
@@ -81,7 +81,7 @@ void AddPart(const json::Value& part, Answer& answer) {
   if (choices != nullptr && choices->is_array()) {
     for (const json::Value& choice : choices->as_array()) AddChoice(choice, answer);
   }
-  // Answers to chats have the ids of their only prompt next to the choices.
+  // Answers to chats store the token ids of their only prompt outside the choices.
   std::vector<int32_t> prompt;
   AppendIds(Member(part, "prompt_token_ids"), prompt);
   if (!prompt.empty()) {

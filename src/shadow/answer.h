@@ -23,8 +23,8 @@ struct AnswerChoice {
 };
 
 struct Answer {
-  std::vector<AnswerChoice> choices;                        // by their index
-  std::optional<int64_t> prompt_tokens, completion_tokens;  // of the usage
+  std::vector<AnswerChoice> choices;                        // in the order of their `index`
+  std::optional<int64_t> prompt_tokens, completion_tokens;  // from `usage`
 };
 
 // Reads the body of an answer with status 200. `is_stream`: it is a stream of server-sent events.

@@ -17,7 +17,7 @@ double Number(const json::Value& body, std::string_view key, double absent) {
   return value != nullptr && value->is_number() ? value->as_double() : absent;
 }
 
-// Reads numbers and remembers the first one that is out of range.
+// Reads numeric fields and remembers the first one that is out of range.
 class Numbers {
  public:
   explicit Numbers(const json::Value& body) : body_(body) {}
@@ -34,7 +34,8 @@ class Numbers {
     return static_cast<int64_t>(
         Read(key, static_cast<double>(absent), static_cast<double>(low), kMost));
   }
-  const std::string& out_of_range() const { return out_of_range_; }  // "": nothing
+  // Name of the first field that is out of range; "" if there is none.
+  const std::string& out_of_range() const { return out_of_range_; }
 
  private:
   const json::Value& body_;
@@ -53,7 +54,8 @@ bool IsEmpty(const json::Value& value) {
   return false;
 }
 
-// Returns the first field, other than those of Choosing, that affects which token is chosen.
+// Returns the name of the first field that affects which token is chosen but has no member in
+// Choosing.
 std::string OtherChoosing(const json::Value& body, const SamplingDefaults& defaults) {
   if (Number(body, "frequency_penalty", 0) != 0) return "frequency_penalty";
   if (Number(body, "presence_penalty", 0) != 0) return "presence_penalty";

@@ -25,22 +25,22 @@ struct Choosing {
 
 struct Asked {
   bool is_chat = false;
-  json::Value body;  // the request's
+  json::Value body;  // the body of the request
   // The prompts of a completion, each a text or a list of ids; one null for a chat.
   std::vector<json::Value> prompts;
   int64_t num_choices = 1;  // n
   Choosing choosing;
   int64_t min_tokens = 0;
   bool ignores_end = false;
-  bool has_stops = false;  // stop strings or tokens
+  bool has_stops = false;  // whether the request has stop strings or stop tokens
   // Another field that affects which token is chosen ("repetition_penalty", "response_format",
   // ...), so that scores alone cannot show which token is right; "" if there is none.
   std::string also;
-  // Why the answer is not compared at all; "" if it is.
+  // Why the answer is not compared at all; "" if it is compared.
   std::string not_compared;
 };
 
-// The paths whose answers are compared.
+// Whether answers to requests with this method and path are compared.
 bool IsCompared(std::string_view method, std::string_view path);
 
 // Reads a request's body. `defaults`: values of missing fields. kInvalidData if the body is not a

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int32_t kGreedyTop = 16;
 constexpr int32_t kDrawnTop = 64;
-// The upstream is asked for the prompts of this number of requests; later only if something
-// differs.
+// The upstream is asked for the prompts of this many requests. After that, it is asked only if an
+// answer differs.
 constexpr int64_t kFirstPrompts = 20;
 constexpr size_t kShownBytes = 400;
 
@@ -30,7 +30,7 @@ std::string BeginningOf(const std::string& text) {
   return text.substr(0, end) + "...";
 }
 
-// Describes the first difference of two texts, with some of the following text of each.
+// Describes the first difference between two texts. Quotes some text from that point on, for both.
 std::string FirstDifference(const std::string& upstream, const std::string& ours) {
   size_t at = 0;
   while (at < upstream.size() && at < ours.size() && upstream[at] == ours[at]) ++at;
@@ -218,7 +218,8 @@ Result<bool> Comparer::IsComputedAlike(const Case& item) const {
 Status Comparer::JudgeChoice(Case& item) {
   Finding& finding = item.finding;
   const bool greedy = finding.is_greedy;
-  // Without the request's processing of logits, tokens would be judged by the wrong numbers.
+  // Scores do not include the request's processing of logits, so they would be the wrong numbers to
+  // judge tokens by.
   const std::string hidden =
       !item.choice.other.empty() && item.tokens.empty() ? item.choice.other : item.asked.also;
   if (!hidden.empty()) {

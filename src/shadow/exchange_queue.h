@@ -31,7 +31,7 @@ class ExchangeQueue {
     return true;
   }
 
-  // Waits for an exchange; nullopt once the queue is closed and empty.
+  // Waits for an exchange and removes it; nullopt once the queue is closed and empty.
   std::optional<Exchange> Take() {
     MutexLock lock(mutex_);
     while (waiting_.empty() && !is_closed_) changed_.Wait(lock);

@@ -18,17 +18,17 @@ namespace sluice::shadow {
 // One compared answer.
 struct Finding {
   Verdict verdict = Verdict::kEqual;
-  std::string id;  // number of the request, counted from 1, and of the choice
+  std::string id;  // number of the request, counted from 1, and number of the choice
   std::string path;
   bool is_greedy = true;
-  std::string evidence;  // the basis of the verdict
+  std::string evidence;  // the numbers on which the verdict is based
   std::string detail;    // what differs; may quote prompt and answer
   // A second finding: the verdict on the answer, if the prompt differs.
   std::optional<Verdict> answer;
-  double gap = 0;      // nats
-  std::string nearer;  // "upstream" or "ours": whose token the reference prefers; "": none
+  double gap = 0;      // difference of log probabilities, in nats
+  std::string nearer;  // whose token the reference prefers: "upstream", "ours" or "" (neither)
   int64_t num_tokens = 0, num_departures = 0;
-  std::string prompt, text;  // ends of the prompt and the answer; "" with private reports
+  std::string prompt, text;  // the ends of the prompt and of the answer; "" in private reports
 };
 
 // Facts about the run, for the head of the report.
@@ -49,14 +49,15 @@ class Findings {
   void AddLogprobDifference(double difference);
   // Counts an answer that was not judged.
   void NotJudged(const std::string& why);
-  void Forwarded();  // a request of any kind was forwarded
-  void Failed();     // the upstream could not be reached, or closed the connection early
-  void Dropped();    // an answer was not compared, because the queue was full
+  void Forwarded();  // counts a forwarded request of any kind
+  // Counts a request for which the upstream could not be reached or closed the connection early.
+  void Failed();
+  void Dropped();  // counts an answer that was not compared because the queue was full
 
   json::Value Json() const;
   // Returns an HTML page without scripts and external resources.
   std::string Page() const;
-  // "judged 500: equal 490, tie 10; not judged 3; dropped 0"
+  // for example "judged 500: equal 490, tie 10; not judged 3; dropped 0"
   std::string Line() const;
   int64_t count(Verdict verdict) const;
 

@@ -7,7 +7,7 @@
 
 namespace sluice::shadow {
 
-// Limits of requests and answers.
+// Limits for parsing requests and answers.
 inline constexpr json::ParseLimits kJsonLimits{.max_bytes = size_t{64} << 20, .max_depth = 64};
 
 // Returns the member of an object; null if it is missing or is JSON's null.

@@ -8,12 +8,12 @@
 namespace sluice::shadow {
 namespace {
 
-// A sampled answer's likelihood that differs by more standard deviations and nats is not explained
-// by chance.
+// Chance does not explain a sampled answer whose likelihood differs from the expected one by more
+// than this many standard deviations and more than kLeastExcess nats.
 constexpr double kMostDeviations = 5;
 constexpr double kLeastExcess = 3;
-// Positions do not count if the probabilities of the known best tokens leave more than this
-// unknown.
+// A position does not count if the probabilities of its known best tokens leave more than this
+// probability unknown.
 constexpr double kMostUnknown = 0.01;
 // Rounding changes the log probabilities of unlikely tokens more than those of likely ones.
 constexpr double kLeastCompared = -7;
@@ -32,7 +32,8 @@ std::pair<int32_t, float> BestOf(const std::vector<std::pair<int32_t, float>>& t
   return top.empty() ? std::pair<int32_t, float>{-1, 0} : top.front();
 }
 
-// Returns the log probability of a token; if it is unknown, that of the least likely known token.
+// Returns the log probability of a token. If it is unknown, returns that of the least likely known
+// token.
 double LogprobOf(const std::vector<std::pair<int32_t, float>>& top, int32_t token) {
   for (const auto& [known, logprob] : top) {
     if (known == token) return logprob;
@@ -179,7 +180,7 @@ Judgement JudgeDrawn(const Scores& reference, const Choosing& choosing, double e
       variance += surprise->variance;
       continue;
     }
-    // The log probability that the token lacks.
+    // Measures by how many nats the token is less likely than the last token that may be sampled.
     const auto& last = drawn->tokens.back();
     const double gap = LogprobOf(score.top, last.token) - score.logprob;
     AddDeparture(judgement,

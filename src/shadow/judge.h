@@ -16,12 +16,12 @@ namespace sluice::shadow {
 
 // In ascending order of severity.
 enum class Verdict {
-  kEqual,      // every token is the model's own choice, or a token that it may sample
+  kEqual,      // every token is the model's own choice, or one that it may sample
   kTie,        // a token differs, but its log probability differs by at most epsilon
   kTemplate,   // the texts of the prompts differ
   kTokenizer,  // the token ids of equal texts differ
-  kSampling,   // equal numbers, but another sampling rule
-  kReal,       // the numbers differ by more than epsilon
+  kSampling,   // the log probabilities are equal, but the sampling rule differs
+  kReal,       // the log probabilities differ by more than epsilon
 };
 inline constexpr int kNumVerdicts = 6;
 std::string_view VerdictName(Verdict verdict);  // "equal", "tie", ...
@@ -34,12 +34,12 @@ struct Scores {
   std::vector<std::pair<int32_t, float>> next;
 };
 
-// A position at which the model here would have chosen another token.
+// A position at which this program's model would have chosen another token.
 struct Departure {
   int64_t position = 0;
-  int32_t upstream = -1;  // token; -1: the end of the answer
+  int32_t upstream = -1;  // token of the upstream; -1: the end of the answer
   int32_t ours = -1;
-  // By how many nats they are less likely than the best token in the reference.
+  // By how many nats each server's token is less likely than the reference's best token.
   double upstream_gap = 0, ours_gap = 0;
 
   double gap() const { return upstream_gap > ours_gap ? upstream_gap : ours_gap; }
@@ -51,14 +51,14 @@ struct Judgement {
   // The first difference beyond epsilon, else the largest difference; nullopt if there is none.
   std::optional<Departure> worst;
   double surprise = 0;   // for a sampled answer: its deviation from the expected log probability
-  std::string evidence;  // what the verdict rests on
+  std::string evidence;  // the numbers on which the verdict is based
 };
 
 // How an answer ended, to judge its last position.
 struct Ending {
   bool by_end_token = false;  // the model's end token ended it, not a stop string or a length
   std::span<const int32_t> end_tokens;
-  int64_t min_tokens = 0;  // end tokens are not chosen before
+  int64_t min_tokens = 0;  // end tokens are not chosen before this many tokens
 };
 
 // Judges a greedy answer. A departure beyond `epsilon` is kReal unless JudgeNumbers changes the
@@ -78,7 +78,7 @@ struct DrawnSums {
   int64_t tokens = 0;
 
   void Add(const Scores& reference, const Choosing& choosing);
-  // In standard deviations.
+  // Returns `excess` in standard deviations.
   double Deviation() const;
 };
 

@@ -50,7 +50,7 @@ TEST(JudgeGreedy, SaysWhatADifferenceIs) {
 }
 
 TEST(JudgeGreedy, FindsThatOursIsTheOddOne) {
-  // The reference prefers the upstream's token by far: ours is what differs.
+  // The reference prefers the upstream's token by far, so `ours` is wrong.
   const Scores ours{.positions = {Position(1, {{2, -0.3F}, {1, -1.4F}})}, .next = {}};
   const Scores reference{.positions = {Position(1, {{1, -0.1F}, {2, -2.4F}})}, .next = {}};
   const Judgement judged = JudgeGreedy(ours, reference, Goes(), 0.1);
@@ -127,7 +127,7 @@ TEST(JudgeDrawn, AnotherTemperatureShows) {
 TEST(JudgeDrawn, PositionsOfWhichTooLittleIsKnownDoNotCount) {
   const Scores scores{.positions = {Position(5, {{1, Log(0.3)}, {2, Log(0.2)}})}, .next = {}};
   EXPECT_EQ(JudgeDrawn(scores, {}, 0.1).verdict, Verdict::kEqual);
-  // Two tokens are all that top_k leaves.
+  // top_k leaves only two tokens.
   EXPECT_EQ(JudgeDrawn(scores, {.top_k = 2}, 0.1).verdict, Verdict::kSampling);
 }
 

@@ -31,13 +31,14 @@ namespace {
 constexpr size_t kMaxWholeBytes = size_t{4} << 20;
 constexpr std::string_view kTooManyCopies = "more answers under way than --queue-bytes copies";
 
-// Headers that belong to one connection, or that the relay or its libraries write.
+// Whether a header belongs to one connection only, or is written by the relay or its libraries.
 bool IsOfConnection(std::string_view name) {
   constexpr std::string_view kNames[] = {"connection", "keep-alive", "proxy-connection",
                                          "proxy-authenticate", "proxy-authorization", "te",
                                          "trailer", "transfer-encoding", "upgrade",
                                          "content-length", "host", "expect", "date", "server",
-                                         // Removed because compressed copies could not be read.
+                                         // removed, because a compressed copy of the answer could
+                                         // not be read
                                          "accept-encoding"};
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
@@ -64,8 +65,8 @@ std::vector<HttpHeader> Passing(std::vector<HttpHeader> headers) {
   return headers;
 }
 
-// Returns the target without scheme and server, which clients of a proxy add; "" if the target must
-// not be requested from an upstream.
+// Returns the target without scheme and host, which clients of a proxy add; "" if the target must
+// not be forwarded.
 std::string OriginTarget(std::string_view method, std::string_view target) {
   target = target.substr(0, target.find('#'));
   for (const std::string_view scheme : {"http://", "https://"}) {
@@ -153,9 +154,9 @@ class Passage final : public StreamHandler {
   uint64_t number = 0;
 
  private:
-  // Whether the exchange is copied, so that it can be compared.
+  // Whether request and answer are copied for comparison.
   bool is_copied() const { return is_compared_ && why_not_copied_.empty(); }
-  // Takes memory for a copy from the common limit. Returns false if there is too little.
+  // Reserves memory for a copy within the limit of all copies. Returns false if too little is left.
   bool TakeMemory(uint64_t bytes);
   void StopCopying(std::string_view why);
   void Keep();
@@ -168,10 +169,10 @@ class Passage final : public StreamHandler {
   bool is_streamed_ = false;
   bool is_event_stream_ = false;
   bool is_compared_ = false;
-  std::string_view why_not_copied_;  // "": it is copied
+  std::string_view why_not_copied_;  // why the exchange is not copied; "": it is copied
   std::string copy_;
   uint64_t answer_bytes_ = 0;
-  uint64_t taken_bytes_ = 0;  // taken from the common limit
+  uint64_t taken_bytes_ = 0;  // bytes reserved within the limit of all copies
 };
 
 // The I/O threads of the HTTP server pass tasks to the relay's thread; only this thread uses the
@@ -238,14 +239,14 @@ class RelayImpl final : public Relay, public HttpHandler {
   const RelayOptions& options() const { return options_; }
   ExchangeQueue& queue() { return *queue_; }
   Findings& findings() { return *findings_; }
-  // Takes bytes from the limit of all copies. Returns false if there are too few.
+  // Reserves bytes within the limit of all copies. Returns false if too few are left.
   bool TakeCopied(uint64_t bytes) {
     if (copied_bytes_.fetch_add(bytes) + bytes <= options_.max_copied_together) return true;
     copied_bytes_ -= bytes;
     return false;
   }
   void ReturnCopied(uint64_t bytes) { copied_bytes_ -= bytes; }
-  // On the relay's thread.
+  // Call on the relay's thread only.
   StreamClient& client() { return *client_; }
   // Removes a passage that has ended, and returns it.
   std::shared_ptr<Passage> Forget(uint64_t number) noexcept {
@@ -270,7 +271,7 @@ class RelayImpl final : public Relay, public HttpHandler {
     Wake();
   }
 
-  // The client has disconnected, so the upstream request is ended.
+  // Call when the client has disconnected: ends the request to the upstream.
   void Abandon(uint64_t number) {
     const auto found = passages_.find(number);
     if (found == passages_.end()) return;
@@ -342,11 +343,11 @@ void Passage::Send(StreamClient& client) {
     headers += fmt::format("{}: {}\r\n", name, value);
   if (!request_.body.empty() || request_.method == "POST" || request_.method == "PUT")
     headers += fmt::format("content-length: {}\r\n", request_.body.size());
-  // The connection to the client omits the body of an answer to HEAD.
+  // Sends GET instead of HEAD: the connection to the client omits the body.
   const std::string_view method = request_.method == "HEAD" ? "GET" : request_.method;
   const std::string target = OriginTarget(request_.method, request_.target);
   client.Forward(method, target, headers, request_.body, *this);
-  // Keys are no longer needed, nor bodies without a copy.
+  // API keys are not needed after sending; the body is needed only for a copy.
   request_.headers.clear();
   if (!is_compared_) {
     request_.body = {};
@@ -403,7 +404,7 @@ void Passage::OnEnd(double /*now*/, StreamEnd end) {
     writer_->Send(is_complete ? std::move(response_) : BadGateway(end.error));
   } else if (is_complete) {
     writer_->EndStream();
-  }  // otherwise destroying the writer ends the stream early, as the upstream did
+  }  // if the upstream ended early, destroying the writer ends the client's stream early, too
 }
 
 void Passage::Keep() {

@@ -1,5 +1,5 @@
-// An HTTP server that forwards every request to the upstream and its answer to the client, byte by
-// byte, and keeps copies of those that are compared.
+// An HTTP server that forwards every request to the upstream, and every answer to the client,
+// unchanged. It keeps copies of the requests and answers that are compared.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ struct RelayOptions {
   Url upstream;
   // For https; null: the system's certificate authorities are trusted.
   std::shared_ptr<const ClientTls> tls;
-  // Adds return_token_ids to requests that are compared; clients also receive the ids.
+  // Whether return_token_ids is added to requests that are compared. Clients also receive the ids.
   bool asks_for_token_ids = false;
   // Limit for one answer; a longer answer is not compared.
   uint64_t max_copied_bytes = uint64_t{16} << 20;
-  // Maximum bytes of all copies of requests and answers in progress; answers beyond it are not
-  // compared.
+  // Maximum bytes of all copies of requests and answers in progress. Answers that would exceed it
+  // are not compared.
   uint64_t max_copied_together = uint64_t{256} << 20;
 };
 
@@ -40,9 +40,9 @@ class Relay {
   virtual ~Relay() = default;
 
   virtual uint16_t port() const = 0;
-  // Accepts no more connections; requests in flight go on.
+  // Stops accepting connections; requests in flight continue.
   virtual void BeginDrain() = 0;
-  // Requests whose answer is not completely sent.
+  // Returns the number of requests whose answer has not been sent completely.
   virtual int64_t num_exchanges() const = 0;
 };
 

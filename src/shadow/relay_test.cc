@@ -27,7 +27,8 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-// Answers every request without a body, or with the body "{}", by the same text.
+// A test server that answers every request without a body, or with the body "{}", with the same
+// text.
 class Upstream {
  public:
   explicit Upstream(std::string answer) : answer_(std::move(answer)) {
@@ -43,7 +44,7 @@ class Upstream {
     close(listener_);
   }
   const Url& url() const { return url_; }
-  // The heads of the requests, in lower case.
+  // Returns the heads of the received requests, in lower case.
   std::vector<std::string> heads() const {
     const MutexLock lock(mutex_);
     return heads_;
@@ -99,7 +100,7 @@ class RelayTest : public ::testing::Test {
     ASSERT_TRUE(relay) << relay.error().message;
     relay_ = *std::move(relay);
   }
-  // The whole answer to a request, which asks to close the connection.
+  // Sends a request that asks to close the connection. Returns the whole answer.
   std::string Ask(const std::string& request) {
     RawClient client(relay_->port());
     client.Send(request);
@@ -143,7 +144,7 @@ TEST_F(RelayTest, RefusesOtherTargets) {
   EXPECT_THAT(upstream.heads(), IsEmpty());
 }
 
-// Streamed and complete answers use one common limit, and give back what they took.
+// Streamed and complete answers share one limit, and release their memory at the end.
 TEST_F(RelayTest, CopiesOfAllAnswersAreLimitedTogether) {
   const std::string head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
   const std::string chunk = "200\r\n" + std::string(0x200, 'a') + "\r\n";

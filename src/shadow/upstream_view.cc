@@ -35,7 +35,7 @@ void CopyMember(const json::Value& from, std::string_view name, json::Value& to)
   if (value != nullptr && !value->is_null()) to.Set(name, *value);
 }
 
-// The id of a token that is given as "token_id:5" or as its text.
+// Returns the id of a token that is given as "token_id:5" or as its text.
 std::optional<int32_t> TokenNamed(std::string_view name, const TokenLogprobs& candidates,
                                   const Tokenizer& tokenizer) {
   constexpr std::string_view kPrefix = "token_id:";
@@ -49,7 +49,7 @@ std::optional<int32_t> TokenNamed(std::string_view name, const TokenLogprobs& ca
   for (const auto& [id, logprob] : candidates.top) {
     const int32_t one[] = {id};
     if (tokenizer.Decode(one, /*skip_special_tokens=*/false) != name) continue;
-    if (found) return std::nullopt;  // two tokens of one text
+    if (found) return std::nullopt;  // two tokens have this text
     found = id;
   }
   return found;

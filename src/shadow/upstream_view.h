@@ -1,5 +1,5 @@
-// Questions to the upstream besides the forwarded requests: how it makes prompts, and its log
-// probabilities at a disputed position.
+// Additional requests to the upstream, besides the forwarded ones. They ask for the prompt that it
+// made, and for its log probabilities at a disputed position.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,26 @@
 
 namespace sluice::shadow {
 
-// A prompt as the upstream makes it.
+// A prompt as the upstream tokenizes it.
 struct UpstreamPrompt {
   std::vector<int32_t> ids;
   std::string text;  // "" if the upstream does not report it
 };
 
-// Knows the ways of vLLM (and sluice) and of llama.cpp's server. Clients' keys are never used: only
-// the key given here, if any. Thread safety: all methods may be called from any thread.
+// Supports the APIs of vLLM (and sluice) and of llama.cpp's server. Uses only the API key passed to
+// the constructor, if any, and never a client's key. Thread safety: all methods may be called from
+// any thread.
 class UpstreamView {
  public:
   // `api_key`: "" for none.
   UpstreamView(const Url& url, const std::string& api_key, std::shared_ptr<const ClientTls> tls);
 
-  // The prompt of a request; nullopt if the upstream does not report it.
+  // Returns the prompt of a request; nullopt if the upstream does not report it.
   std::optional<UpstreamPrompt> Prompt(const Asked& asked, const json::Value& prompt) const;
-  // The text of token ids by the upstream's tokenizer; nullopt if the upstream does not report it.
+  // Returns the text of token ids, decoded by the upstream's tokenizer; nullopt if the upstream
+  // does not report it.
   std::optional<std::string> Detokenize(std::span<const int32_t> ids) const;
-  // The best tokens after `ids`. Tokens that are given as texts are looked up in
+  // Returns the best tokens after `ids`. Tokens that the upstream returns as texts are looked up in
   // `candidates`.
   std::optional<UpstreamLogprobs> Logprobs(const Asked& asked, std::span<const int32_t> ids,
                                            const TokenLogprobs& candidates,
@@ -47,7 +49,7 @@ class UpstreamView {
  private:
   enum class Kind { kUnknown, kVllm, kLlamaCpp };
   Kind kind() const;
-  // The answer's body; nullopt unless the status is 200 and the body an object.
+  // Returns the answer's body; nullopt unless the status is 200 and the body is a JSON object.
   std::optional<json::Value> Ask(std::string_view path, const json::Value& body) const;
 
   const HttpClient http_;
