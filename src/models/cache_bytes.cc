@@ -12,7 +12,8 @@
 namespace sluice {
 namespace {
 
-// A part of a piece. The same part of the next piece is `bytes` further.
+// A part of a block or of a slot of states. The same part of the next block or slot is `bytes`
+// further.
 struct Part {
   std::byte* first = nullptr;
   int64_t bytes = 0;

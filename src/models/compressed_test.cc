@@ -1,5 +1,5 @@
-// Compressed attention and residual streams (DeepSeek V4): configurations, cache sizes, errors, and
-// that the sizes of blocks do not matter.
+// Tests compressed attention and residual streams (DeepSeek V4): configurations, cache sizes and
+// errors. Results must not depend on the block size.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ std::string Failure(const std::string& changes) {
   return config ? "read" : config.error().message;
 }
 
-// The fields of published files, which older names and lists of ratios describe.
+// Reads the fields of published files, which use older names and lists of ratios.
 TEST(CompressedConfigTest, PublishedFields) {
   const ModelConfig config =
       Config(R"({"num_hidden_layers": 4, "compress_ratios": [0, 128, 4, 128, 0],
@@ -102,7 +102,7 @@ TEST(CompressedConfigTest, WrongFieldsAreNamed) {
   }
 }
 
-// 16 + 4 rows of 512 numbers and 4 keys of the indexer of 128 numbers per block of 16 tokens.
+// A block of 16 tokens has 16 + 4 rows of 512 numbers, and 4 indexer keys of 128 numbers.
 TEST(CompressedCacheTest, BlocksHaveRoomForEntries) {
   const ModelConfig config = Config("{}");
   ModelOptions options;
@@ -113,7 +113,8 @@ TEST(CompressedCacheTest, BlocksHaveRoomForEntries) {
   EXPECT_EQ(layout.ValueBlockElements(), 4 * 128);
   EXPECT_EQ(layout.Rows().BlockElements(), layout.BlockElements());
   EXPECT_EQ(layout.Entries().block_size, 4);
-  // 20 layers with an indexer, each with two softmaxes of entries and two of keys; 23 without.
+  // 20 layers have an indexer, with two softmaxes for entries and two for keys each; 23 layers have
+  // none.
   int64_t numbers = 0;
   for (const LayerSpec& layer : config.spec.layers)
     numbers += layer.attention.latent->StateNumbers();
@@ -154,7 +155,7 @@ TEST(CompressedLoadingTest, WrongTensorsAreNamed) {
   }
   constexpr const char* kTable = "model.layers.0.ffn.gate.tid2eid";
   CheckpointCopy copy(kTiny);
-  copy.tensor(kTable).data[8] = '\x06';  // of six experts
+  copy.tensor(kTable).data[8] = '\x06';  // expert index 6; the model has six experts
   EXPECT_THAT(copy.Failure(),
               AllOf(HasSubstr(kTable), HasSubstr("index 6 at element 1"), HasSubstr("0 to 5")));
   copy.tensor(kTable).dtype = "F64";

@@ -68,8 +68,8 @@ void ExpectDerived(const json::Value& config, const json::Value& expected,
   ASSERT_TRUE(parsed) << what << ": " << parsed.error().message;
   const json::Value derived = Derived(*parsed);
   for (const auto& [name, value] : expected.as_object()) {
-    // Gemma 4's reader makes its own tables. This program's number of positions includes those that
-    // a RoPE scaling adds.
+    // Gemma 4's reader makes its own tables. This program's number of positions includes the
+    // positions that RoPE scaling adds.
     const bool has_ropes_of_kinds =
         parsed->model_type.starts_with("gemma4_") || parsed->model_type == "lfm3";
     if (name.starts_with("rope_") && has_ropes_of_kinds) continue;
@@ -144,7 +144,7 @@ TEST(PublishedConfigTest, IsReadAsByTransformersOrRefusedByName) {
     }
     const auto parsed = ParseModelShape(config);
     const json::Value* refused = entry.Find("refused");
-    if (refused == nullptr) {  // an encoder
+    if (refused == nullptr) {  // the model is an encoder
       EXPECT_TRUE(parsed) << name << ": " << parsed.error().message;
       continue;
     }

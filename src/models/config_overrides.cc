@@ -39,7 +39,7 @@ void ReplaceRope(json::Value& config, json::Value block) {
   if (block.is_object() && block.Find("rope_theta") == nullptr) {
     if (json::Value theta = ThetaOf(config); !theta.is_null())
       block.Set("rope_theta", std::move(theta));
-  } else if (block.is_null()) {  // no scaling
+  } else if (block.is_null()) {  // there is no scaling
     if (json::Value theta = ThetaOf(config); !theta.is_null()) config.Set("rope_theta", theta);
   }
   for (const std::string_view name : kRopeBlocks) Remove(config, name);
@@ -74,7 +74,7 @@ Status Override(json::Value& config, const json::Value& overrides) {
       config.Set(key, value);
     }
   }
-  // Applied after the block, because rope_theta belongs to it.
+  // Applied after the RoPE block, because the block contains rope_theta.
   if (const json::Value* theta = overrides.Find("rope_theta")) ReplaceTheta(config, *theta);
   return {};
 }

@@ -122,7 +122,7 @@ void DecoderModel::Begin(ThreadPool& pool, const StepInput& input, KvCache& cach
   const int64_t rows = executor_.RunBody(step);
   if (is_staged) return;
   if (rows > 0) executor_.MakeResults(rows, step);
-  ++num_begun_;  // not if the step has thrown, because it is over then
+  ++num_begun_;  // not incremented if the step throws, because the step then ends
 }
 
 void DecoderModel::Finish(ThreadPool& pool) {

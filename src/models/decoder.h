@@ -1,4 +1,4 @@
-// The decoder of all families on the CPU: runs the program of a DecoderSpec, or of a rank's share
+// The decoder of all families on the CPU: runs the program of a DecoderSpec or of one rank's share
 // of it.
 #pragma once
 
@@ -18,12 +18,12 @@ namespace sluice {
 // The communicators of a rank; both are null if there is only one rank.
 struct RankGroups {
   Communicator* all = nullptr;
-  // Group of the ranks of its stage; null if the stage has only this rank.
+  // Group of the ranks of this rank's stage; null if the stage has only this rank.
   Communicator* stage = nullptr;
 };
 
-// The adapters, which models with shared weights also share, and the adapters' rows in a step. Both
-// are null if the model serves no adapters.
+// The adapters, and the rows of a step that use them. Models that share weights also share the
+// adapters. Both are null if the model serves no adapters.
 struct DecoderAdapters {
   std::shared_ptr<LoraSlots> slots;
   std::unique_ptr<LoraStep> step;
@@ -53,7 +53,7 @@ class DecoderModel final : public Model {
     Finish(pool);
   }
   int steps_in_flight() const override { return place_.num_stages; }
-  // With several ranks, this rank has only a part of the results, or receives them later.
+  // With several ranks, this rank has only a part of the results, or receives results later.
   bool finds_maxima() const override {
     return place_.is_alone() && config_.spec.head.kind == HeadSpec::Kind::kVocabulary;
   }
@@ -75,7 +75,7 @@ class DecoderModel final : public Model {
   // The remaining work of a step that has begun.
   struct Begun {
     float* results = nullptr;
-    int64_t rows = 0;  // that the last stage returns
+    int64_t rows = 0;  // number of rows that the last stage returns
     // For each row: its slot or -1; empty if no slice has an adapter.
     std::vector<int32_t> adapters;
     // If the step returns all rows (ModelOptions::handed): the rows whose results are wanted.
@@ -105,7 +105,7 @@ class DecoderModel final : public Model {
   CpuExecutor executor_;
   std::vector<int32_t> all_rows_;  // if stages return all rows: the numbers 0, 1, ... max_rows - 1
   std::vector<Begun> begun_;       // one entry per step in flight, used in turn
-  int64_t num_begun_ = 0;          // steps
+  int64_t num_begun_ = 0;          // number of steps that have begun
   int64_t num_finished_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The description of a decoder as data: everything in which model families differ.
+// The description of a decoder as data. It contains everything in which model families differ.
 // program/build_decoder.cc turns it into operators.
 #pragma once
 
@@ -20,12 +20,12 @@ namespace sluice {
 // down(activation(up(x))).
 enum class Activation {
   kSilu,
-  kGeluTanh,  // GELU by tanh
-  kGelu,      // GELU by erf
+  kGeluTanh,  // GELU, approximated with tanh
+  kGelu,      // GELU, computed with erf
   kRelu,
   kRelu2,  // the square of kRelu
-  kXielu,  // its parameters belong to the MLP: kernels/activation_rule.h
-  // For experts whose rows of gate and up alternate: kernels/clamped_swiglu.h.
+  kXielu,  // xIELU, whose parameters belong to the MLP: kernels/activation_rule.h
+  // Clamped SwiGLU, for experts whose rows of gate and up alternate: kernels/clamped_swiglu.h.
   kClampedSwiglu,
 };
 
@@ -33,19 +33,19 @@ enum class Activation {
 enum class QkNorm {
   kNone,
   kBeforeRope,           // a norm of each head, with separate weights for q and k
-  kAfterRope,            // like kBeforeRope, but after RoPE: Hunyuan
+  kAfterRope,            // like kBeforeRope, but after RoPE (Hunyuan)
   kAfterRopeUnweighted,  // a norm of each head after RoPE, without weights: Llama 4
   kWholeWidth,  // one norm over all heads of q and one over all heads of k, before RoPE: OLMo 2
   kLayerBeforeRope,  // a layer norm of each head before RoPE: Persimmon
 };
 
-// q is multiplied by log(floor((position + first) / floor_scale) + 1) * attn_scale + 1: Llama 4 in
-// layers without rope, Ministral 3 in all. If there is a `power`, by ((position + first) /
-// floor_scale + 1) ^ power: Beam.
+// q is multiplied by log(floor((position + first) / floor_scale) + 1) * attn_scale + 1. Used by
+// Llama 4 in layers without RoPE, and by Ministral 3 in all layers. If there is a `power` (Beam),
+// the factor is ((position + first) / floor_scale + 1) ^ power.
 struct TemperatureTuning {
   double floor_scale = 0;
   double attn_scale = 0;
-  int first = 1;  // the number of the first position
+  int first = 1;  // number that the formula uses for the first position
   double power = 0;
 };
 
@@ -53,8 +53,9 @@ struct TemperatureTuning {
 // weighted sum of max(0, q . k) over the indexer's heads; the indexer caches its own keys.
 struct IndexerSpec {
   int num_heads = 0;
-  int head_dim = 0;  // the first LatentSpec::rope_dim elements are rotated
-  int top_k = 0;  // number of positions; a row that sees no more positions attends to all of them
+  int head_dim = 0;  // size of a head, whose first LatentSpec::rope_dim elements are rotated
+  // Number of chosen positions; a row with at most this many positions attends to all of them.
+  int top_k = 0;
   kernels::RopeStyle rope_style = kernels::RopeStyle::kHalf;
   // Whether the layer has no indexer and reuses the choice of the previous layer.
   bool is_shared = false;
@@ -89,50 +90,51 @@ struct CompressedSpec {
   int window = 0;         // a row also attends to the last `window` positions, including its own
   int rate = 0;           // tokens per entry; 0: there are no entries
   bool overlaps = false;  // whether groups overlap
-  // The smallest rate of any layer, which is that of layers with an indexer, and the size of an
-  // indexer's keys; 0: none. All layers have the same cache layout.
+  // The smallest rate of any layer, which is the rate of layers with an indexer, and the size of an
+  // indexer's keys; 0: none. Needed in every layer, because all layers have the same cache layout.
   int least_rate = 0;
   int index_dim = 0;
-  // The output projection: the heads form `output_groups` groups of consecutive heads, whose values
-  // are projected to `output_rank` numbers each, then all to hidden rows.
+  // The output projection has two steps. The heads form `output_groups` groups of consecutive
+  // heads. The values of each group are projected to `output_rank` numbers, and the numbers of all
+  // groups to hidden rows.
   int output_groups = 1;
   int output_rank = 0;
 
   int projections() const { return overlaps ? 2 : 1; }
-  // F32 elements per sequence of a compressor of vectors of `dim` elements.
+  // Number of F32 elements per sequence of a compressor's state, for vectors of `dim` elements.
   int64_t StateNumbers(int64_t dim) const { return int64_t{projections()} * 3 * dim; }
 };
 
-// Latent attention (MLA). One vector per token is cached for all heads: a latent vector, from which
-// each head makes its keys and values by its own matrices, and a key with RoPE that all heads
-// share. In prefill and decoding alike, the matrices are applied to the queries and to the results
-// instead: q.k = (W_UK^T q) . latent + q_rope . k_rope, and sum(w v) = W_UV sum(w latent). So
-// attention has a single KV head, whose first `kv_rank` elements are its values, and the bits do
-// not depend on how a prompt is cut into chunks. AttentionSpec: num_kv_heads is 1 and head_dim
-// kv_rank + rope_dim.
+// Latent attention (MLA). One vector per token is cached for all heads. It consists of a latent
+// vector, from which each head could compute its keys and values with its own matrices, and a key
+// with RoPE that all heads share. In both prefill and decoding, the matrices are applied to the
+// queries and to the results instead: q.k = (W_UK^T q) . latent + q_rope . k_rope, and sum(w v) =
+// W_UV sum(w latent). So attention has a single KV head, whose first `kv_rank` elements are its
+// values, and results have the same bits however a prompt is divided into chunks. In AttentionSpec,
+// num_kv_heads is 1 and head_dim is kv_rank + rope_dim.
 struct LatentSpec {
   int kv_rank = 0;
-  int nope_dim = 0;  // size of the part of a head of q that is not rotated
-  // Size of the part of a head of q that is rotated and follows the other part; also the size of
-  // the shared key.
+  int nope_dim = 0;  // size of the part of a q head that is not rotated
+  // Size of the rotated part of a q head, which follows the other part; also the size of the shared
+  // key.
   int rope_dim = 0;
-  int value_dim = 0;  // of a head of v
-  // Size of the compressed vector that q is computed from, which is normalized like the latent
-  // vector; 0: q is computed from the hidden rows.
+  int value_dim = 0;  // size of a v head
+  // Size of the compressed vector from which q is computed. It is normalized like the latent
+  // vector. 0: q is computed from the hidden rows.
   int q_rank = 0;
   float norm_eps = 1e-6F;
   std::optional<IndexerSpec> indexer = {};
-  // Keys are vectors of qk_dim elements, normalized as a whole, of which the last `rope_dim` are
-  // rotated, and values are keys: kv_rank is nope_dim, and value_dim qk_dim. Heads of q have an RMS
-  // norm without weights, and the rotation of values is undone in the result. If there is an
-  // indexer, it chooses entries instead of positions; its keys are made like entries.
+  // If set, keys are vectors of qk_dim elements, normalized as a whole; the last `rope_dim`
+  // elements are rotated. Values are keys: kv_rank is nope_dim, and value_dim is qk_dim. Heads of q
+  // have an RMS norm without weights, and the rotation of values is undone in the result. If there
+  // is an indexer, it chooses entries instead of positions; its keys are computed like entries.
   std::optional<CompressedSpec> compressed = {};
 
   int qk_dim() const { return nope_dim + rope_dim; }
   // Size of the part of a key that is normalized.
   int normed_dim() const { return compressed ? qk_dim() : kv_rank; }
   bool makes_entries() const { return compressed && compressed->rate > 0; }
-  // F32 elements per sequence of the compressors' states.
+  // Number of F32 elements per sequence in the compressors' states.
   int64_t StateNumbers() const {
     if (!makes_entries()) return 0;
     return compressed->StateNumbers(qk_dim()) +
@@ -140,44 +142,46 @@ struct LatentSpec {
   }
 };
 
-// A linear layer of the sublayer's input; its sigmoid (or softplus) multiplies the output of
+// A linear layer on the sublayer's input. Its sigmoid (or softplus) multiplies the output of
 // attention before the output projection.
 enum class AttentionGate {
   kNone,
-  kEachNumber,  // [q_width, hidden]
-  kEachHead,    // [num_heads, hidden]
-  kInQueries,  // as kEachNumber; in q_proj, a head's gate rows follow the head's q rows: Qwen3-Next
+  kEachNumber,  // one gate per element of the output: [q_width, hidden]
+  kEachHead,    // one gate per head: [num_heads, hidden]
+  kInQueries,  // like kEachNumber, but in q_proj: a head's gate rows follow its q rows (Qwen3-Next)
 };
 
 struct AttentionSpec {
-  std::string module = "self_attn";  // after the layer's name
+  std::string module = "self_attn";  // name, appended to the layer's name
   int num_heads = 0;
   int num_kv_heads = 0;
   int head_dim = 0;
   // If one module computes q, k and v: the module's name, which is appended to the attention's
   // name. "" if q, k and v have separate modules.
   std::string qkv_projection = {};
-  // Whether the rows of that module are grouped by KV head: q of the heads that share it, then k,
-  // then v.
+  // Whether the rows of that module are grouped by KV head: first q of the heads that share the KV
+  // head, then k, then v.
   bool qkv_by_kv_head = false;
-  // Number of parts into which the rows of that module are divided; each part has rows of q, of v
-  // and of k: CodeGen. 0: not divided.
+  // Number of parts into which the rows of that module are divided (CodeGen). Each part has rows of
+  // q, of v and of k. 0: not divided.
   int qkv_parts = 0;
   std::string output_projection = "o_proj";
   bool qkv_bias = false;
   bool output_bias = false;
-  float qkv_limit = 0;  // q, k and v are clamped to [-limit, limit] before their norms; 0: no
+  // Q, k and v are clamped to [-qkv_limit, qkv_limit] before their norms; 0: not clamped.
+  float qkv_limit = 0;
   QkNorm qk_norm = QkNorm::kNone;
   std::string q_norm = "q_norm", k_norm = "k_norm";  // names of norms with weights
-  // kLayerBeforeRope: whether norms have biases, and whether each head has its own weights.
+  // Only for kLayerBeforeRope: whether norms have biases, and whether each head has its own
+  // weights.
   bool qk_norm_biases = false;
   bool qk_norm_of_heads = false;
   AttentionGate gate = AttentionGate::kNone;
   std::string gate_projection = "gate_proj";
   // Whether a gate with a separate module uses softplus instead of sigmoid.
   bool gate_is_softplus = false;
-  // kEachNumber: name of the tensor [num_heads], appended to the attention's name, which is added
-  // to all gates of a head; "" if there is none.
+  // Only for kEachNumber: name, appended to the attention's name, of a tensor [num_heads] with a
+  // bias for all gates of a head; "": none.
   std::string gate_bias = {};
   // Name of an RMS norm of the output of all heads, before the output projection; "": none.
   std::string output_norm = {};
@@ -188,26 +192,28 @@ struct AttentionSpec {
   kernels::RopeStyle rope_style = kernels::RopeStyle::kHalf;
   AttentionSpan span;
   std::optional<TemperatureTuning> temperature_tuning;
-  float soft_cap = 0;  // c: a score s becomes c * tanh(s / c) before the softmax; 0: no cap
-  // Tokens of an image also see later tokens of the same image (kernels::SeenSpan).
+  float soft_cap = 0;  // cap c: a score s becomes c * tanh(s / c) before the softmax; 0: no cap
+  // Whether tokens of an image also attend to later tokens of the same image (kernels::SeenSpan).
   bool sees_images = false;
-  // Each head has a learned score in addition to those of the positions (a "sink"), whose value is
-  // zero.
+  // Whether each head has a "sink": a learned score in addition to those of the positions, with a
+  // value of zero.
   bool sinks = false;
-  std::string sinks_tensor = "sinks";  // [num_heads], after the attention's name
-  bool values_are_keys = false;  // whether v is k before norm and RoPE; then there is no v_proj
-  bool norms_values = false;     // whether an RMS norm without weights is applied to each head of v
-  // Size of a head of v, if it is smaller than a head of k; the cache then has zeros after it. 0:
-  // the same size as k.
+  // Name of the tensor [num_heads], appended to the attention's name.
+  std::string sinks_tensor = "sinks";
+  // Whether v equals k before norm and RoPE, so that there is no v_proj.
+  bool values_are_keys = false;
+  bool norms_values = false;  // whether an RMS norm without weights is applied to each head of v
+  // Size of a v head, if it is smaller than a k head; the cache pads it with zeros. 0: the same
+  // size as a k head.
   int narrow_value_dim = 0;
   float output_factor = 1;  // multiplies the output of o_proj
-  // An earlier layer with the same heads and span, whose keys and values this layer uses; -1: the
-  // layer has its own.
+  // Index of an earlier layer with the same heads and span, whose keys and values this layer uses;
+  // -1: the layer has its own.
   int kv_layer = -1;
   std::optional<LatentSpec> latent = {};
   std::optional<BlockIndexerSpec> block_indexer = {};  // only without `latent`
 
-  // If false (num_heads is 0), the layer has no attention, and no keys and values.
+  // Whether the layer has attention, and with it keys and values.
   bool exists() const { return num_heads > 0; }
   bool has_own_kv() const { return exists() && kv_layer < 0; }
 
@@ -220,20 +226,22 @@ struct AttentionSpec {
     return gate == AttentionGate::kEachNumber || gate == AttentionGate::kEachHead;
   }
   int64_t gate_width() const { return gate == AttentionGate::kInQueries ? q_width() : 0; }
-  int64_t row_width() const { return gate_width() + qkv_width(); }  // [gate, q, k, v]
+  // Width of a row [gate, q, k, v].
+  int64_t row_width() const { return gate_width() + qkv_width(); }
   // Size of a head's value in the cache.
   int value_dim() const { return latent ? latent->normed_dim() : head_dim; }
   // Size of a head of v in the output of v_proj.
   int given_value_dim() const { return narrow_value_dim > 0 ? narrow_value_dim : head_dim; }
-  // Return the width of the input of the output projection: for one head, and for all heads.
+  // These functions return the width of the output projection's input: for one head, and for all
+  // heads.
   int output_dim() const { return latent ? latent->value_dim : given_value_dim(); }
   int64_t output_width() const {
     if (latent && latent->compressed)
       return int64_t{latent->compressed->output_groups} * latent->compressed->output_rank;
     return int64_t{num_heads} * output_dim();
   }
-  // Width of the first product's output: [gate, q, k, v], or with latent attention [q or the vector
-  // that q is made from, latent vector, shared key].
+  // Width of the first product's output: [gate, q, k, v]. With latent attention it is [q, latent
+  // vector, shared key]; instead of q, it may have the vector from which q is computed.
   int64_t latent_q_width() const {
     return latent->q_rank > 0 ? latent->q_rank : int64_t{num_heads} * latent->qk_dim();
   }
@@ -251,7 +259,7 @@ struct MlpSpec {
   std::string up_projection = "up_proj";
   std::string down_projection = "down_proj";
   int64_t intermediate_size = 0;  // 0: there is no MLP
-  bool has_bias = false;          // on gate, up and down
+  bool has_bias = false;          // whether gate, up and down have biases
   Activation activation = Activation::kSilu;
   float gate_factor = 1, output_factor = 1;  // multiply the outputs of gate and down
   float limit = 0;                           // ActivationRule::limit
@@ -263,34 +271,34 @@ struct MlpSpec {
   std::string output_gate = {};
 
   bool is_gated() const { return !gate_up_projection.empty() || !gate_projection.empty(); }
-  // Returns the number of rows of gate and up, or of up alone.
+  // Returns the number of rows of gate and up, or only of up.
   int64_t inner_width() const { return is_gated() ? 2 * intermediate_size : intermediate_size; }
 };
 
 struct MoeSpec {
   // name, appended to the layer's name: "mlp.gate", "feed_forward.router".
   std::string router_module;
-  std::string experts_module;  // "mlp.experts"
+  std::string experts_module;  // name, appended to the layer's name: "mlp.experts"
   // Names of the modules of each expert, appended to the expert's name. If gate_projection is
   // empty, experts have no gate.
   std::string gate_projection = "gate_proj";
   std::string up_projection = "up_proj";
   std::string down_projection = "down_proj";
   // Names, appended to `experts_module`, of the tensors that contain all experts: [experts, in,
-  // out] if fused_transposed, else [experts, out, in]. With fused_either, the shape decides; if the
-  // shape is ambiguous, fused_transposed decides.
+  // out] if fused_transposed, else [experts, out, in]. With fused_either, the tensor's shape
+  // decides which of the two applies; if the shape is ambiguous, fused_transposed decides.
   std::string fused_gate_up = "gate_up_proj";
   std::string fused_down = "down_proj";
   bool fused_transposed = false;
   bool fused_either = false;
   // If gate and up of all experts are two tensors: their names, used instead of fused_gate_up.
   std::string fused_gate = {}, fused_up = {};
-  // Whether these tensors and the tensor of down are [experts * intermediate_size, hidden_size]:
-  // DBRX.
+  // Whether these tensors and the tensor of down have the shape [experts * intermediate_size,
+  // hidden_size] (DBRX).
   bool fused_flat = false;
   int64_t num_experts = 0;
   int64_t top_k = 0;
-  int64_t intermediate_size = 0;  // of each expert
+  int64_t intermediate_size = 0;  // intermediate size of each expert
   Activation activation = Activation::kSilu;
   kernels::SwigluClamp clamp = {};  // for kClampedSwiglu
   float limit = 0;                  // ActivationRule::limit
@@ -300,26 +308,26 @@ struct MoeSpec {
   // Names of tensors with the biases of all experts: "gate_up_proj_bias" [experts, out].
   bool has_bias = false;
   kernels::RouterScore score = kernels::RouterScore::kSoftmax;
-  float jitter = 0;    // RouterRule::jitter
-  float soft_cap = 0;  // RouterRule::soft_cap
+  float jitter = 0;    // see RouterRule::jitter
+  float soft_cap = 0;  // see RouterRule::soft_cap
   // Name, appended to the layer's name, of a tensor [experts] that is added to the scores only for
   // the choice; "": none.
   std::string choice_bias = {};
-  bool may_lack_choice_bias = false;  // a missing tensor means that there is no bias
-  // After the layer's name: the tensor [vocabulary, top_k] that gives each token's experts; only
-  // their weights depend on the scores then. "": none.
+  bool may_lack_choice_bias = false;  // whether a missing tensor means that there is no bias
+  // Name, appended to the layer's name, of a tensor [vocabulary, top_k] with the experts of each
+  // token; the scores then determine only the experts' weights. "": none.
   std::string token_experts = {};
-  bool chooses_by_logits = false;  // RouterRule::chooses_by_logits
+  bool chooses_by_logits = false;  // see RouterRule::chooses_by_logits
   // Experts are chosen from the best `kept_groups` of `num_groups` groups of consecutive experts.
   int num_groups = 1;
   int kept_groups = 1;
-  int group_best = 2;      // number of the best scores, 1 or 2, whose sum is a group's score
+  int group_best = 2;      // a group's score is the sum of its best 1 or 2 scores
   bool normalize = false;  // whether the weights of a token's experts add up to 1
-  float weight_scale = 1;  // multiplies the weights, last
+  float weight_scale = 1;  // multiplies the weights, after normalization
   // Whether the weight multiplies the expert's input instead of its output.
   bool scale_inputs = false;
-  // Router, MLP and experts each read a separate norm of the residual, and the results of the MLP
-  // and of the experts have separate norms before they are added: Gemma 4. The weight of the
+  // For Gemma 4: router, MLP and experts each read a separate norm of the residual. The results of
+  // the MLP and of the experts have separate norms before they are added. The weight of the
   // router's norm is "<router_module>.scale" / sqrt(hidden_size), the router's matrix is
   // "<router_module>.proj", and "<router_module>.per_expert_scale" [experts] multiplies the
   // weights. LayerSpec::mlp_norms apply before the MLP and after the sum.
@@ -328,8 +336,8 @@ struct MoeSpec {
     std::string experts_before, experts_after;
   };
   std::optional<OwnNorms> own_norms = {};
-  // Experts read a projection of the rows to `width` elements, and their result is projected back;
-  // the router and the MLP read the rows. Nemotron 3 Super.
+  // For Nemotron 3 Super: experts read a projection of the rows to `width` elements, and their
+  // result is projected back. The router and the MLP read the rows themselves.
   struct Latent {
     int64_t width = 0;
     // Names of modules, appended to the layer's name: [width, hidden] and [hidden, width].
@@ -344,23 +352,24 @@ struct MoeSpec {
   int64_t outer_width(int64_t hidden_size) const { return latent ? latent->width : hidden_size; }
 };
 
-// Gemma 4's embedding of each token for each layer, used in a sublayer after the MLP: delta =
-// norm(project(gelu(gate(residual)) * own(token, layer))). own() is the sum of
-// "embed_tokens_per_layer" and of a norm of a projection of the token's embedding. Source:
+// Gemma 4's per-layer token embeddings, used in a sublayer after the MLP: delta =
+// norm(project(gelu(gate(residual)) * own(token, layer))). own() is the sum of two terms:
+// "embed_tokens_per_layer", and a norm of a projection of the token's embedding. Source:
 // transformers' Gemma4TextModel.
 struct LayerEmbeddingSpec {
   int64_t width = 0;  // number of elements per token and layer; 0: there are no such embeddings
   int64_t vocab_size = 0;
 };
 
-// A mixer lets tokens see earlier tokens through a state of fixed size per sequence, whereas
+// A mixer gives tokens access to earlier tokens through a state of fixed size per sequence, whereas
 // attention stores the keys and values of each token. The state consists of a matrix per head and
 // the last inputs of a convolution, in F32. The state after a token is computed only from the
 // previous state and the token, so results have the same bits wherever chunks of a prompt begin.
 // (Computing tokens in blocks, as some libraries do, would make sums depend on where a block
 // begins.)
 //
-// Each channel's convolution sees `conv_width` inputs, the token's own last. Then:
+// Each channel's convolution reads `conv_width` inputs; the last one is the token's own. The kinds
+// of mixers:
 //   kShortConvolution  [B, C, x] = in(input), each [num_heads]; C * convolution(B * x): LFM2
 //   kDeltaRule         [q, k, v, z] = in(input); q, k and v = silu(convolution); q and k get length
 //                      1. State S [key_dim, head_dim] of a head, decay g, rate b of the token:
@@ -375,14 +384,14 @@ struct MixerSpec {
   enum class Projections {
     kOne,        // in_proj: all
     kByKeyHead,  // in_proj_qkvz, in_proj_ba: rows grouped by key head
-    kByKind,     // in_proj_qkv, in_proj_z, in_proj_b, in_proj_a
+    kByKind,     // modules in_proj_qkv, in_proj_z, in_proj_b, in_proj_a
     kOneByKind,  // in_proj: all; q of all heads, then k, v, z, b and a
     kEach,       // q_proj, k_proj, v_proj, g_proj, b_proj, a_proj
   };
   enum class Norm {
     kNone,
     kOfHeads,   // a norm of each head, with weights [head_dim], before the gate
-    kOfGroups,  // over all heads of values that share a key head, with weights [values_width]
+    kOfGroups,  // one norm over all value heads that share a key head, with weights [values_width]
   };
   Kind kind = Kind::kShortConvolution;
   std::string module = {};  // name, appended to the layer's name: "conv", "linear_attn", "mamba"
@@ -391,9 +400,9 @@ struct MixerSpec {
   bool conv_bias = false;
   // Whether the first projections have biases, and whether the last one has.
   bool has_bias = false, output_bias = false;
-  // num_heads heads of values, each with a state [key_dim, head_dim], and num_key_heads heads of q
-  // and k (Mamba-2: of C and B), each shared by num_heads / num_key_heads consecutive heads of
-  // values. For a short convolution: num_heads channels of one number, and no keys.
+  // num_heads: number of value heads, each with a state [key_dim, head_dim]. num_key_heads: number
+  // of q and k heads (Mamba-2: of C and B), each shared by num_heads / num_key_heads consecutive
+  // value heads. A short convolution has num_heads channels of one number, and no keys.
   int num_heads = 0;
   int num_key_heads = 0;
   int head_dim = 0;
@@ -401,21 +410,22 @@ struct MixerSpec {
   Norm norm = Norm::kNone;
   bool norms_before_gate = true;
   float norm_eps = 0;
-  float rate_scale = 1;  // multiplies the delta rule's rates
-  // Delta rule: each number of a key has a decay, instead of each head. With x = f_proj(input) +
-  // dt_bias [num_heads * key_dim], the decay is exp(decay_bound * sigmoid(e^A_log * x)) if there is
-  // a `decay_bound`, which is negative, else exp(-e^A_log * softplus(x)).
+  float rate_scale = 1;  // factor of the delta rule's rates
+  // Delta rule: whether each element of a key has its own decay, instead of one decay per head.
+  // With x = f_proj(input) + dt_bias [num_heads * key_dim], the decay is exp(decay_bound *
+  // sigmoid(e^A_log * x)) if there is a `decay_bound`, which is negative, else exp(-e^A_log *
+  // softplus(x)).
   bool decays_keys = false;
   float decay_bound = 0;
-  // Rank of projections that are products of two: f_a_proj and f_b_proj for f_proj, g_a_proj and
-  // g_b_proj for z. 0: a single projection each.
+  // Rank of projections that are products of two matrices: f_a_proj and f_b_proj for f_proj,
+  // g_a_proj and g_b_proj for z. 0: each projection has a single matrix.
   int low_rank = 0;
   bool has_sigmoid_gate = false;  // whether the gate is sigmoid(z) instead of silu(z)
   // Name of the last projection, appended to the mixer's name; "": out_proj, or o_proj with kEach.
   std::string output_projection = {};
   // Name of the norm, appended to the mixer's name; "": norm, or o_norm with kEach.
   std::string norm_module = {};
-  float least_step = 0, most_step = 0;  // for Mamba-2; most_step 0: no limit
+  float least_step = 0, most_step = 0;  // limits of the step in Mamba-2; most_step 0: no limit
   // Factors of the parts of in_proj's output: z, x, B, C and step.
   std::array<float, 5> input_factors = {1, 1, 1, 1, 1};
   float output_factor = 1;  // multiplies the output of `out`
@@ -424,64 +434,65 @@ struct MixerSpec {
   int64_t values_width() const { return int64_t{num_heads} * head_dim; }
   int64_t conv_channels() const { return 2 * keys_width() + values_width(); }
   int64_t decays_width() const { return int64_t{num_heads} * key_dim; }
-  // Returns the number of outputs of the first projection: three per channel for a short
-  // convolution; else q, k, v and z (without z if low_rank), and for Mamba-2 also the steps.
+  // Returns the number of outputs of the first projection. A short convolution has three per
+  // channel. Other mixers have q, k, v and z (without z if low_rank); Mamba-2 also has the steps.
   int64_t InputRows() const {
     if (kind == Kind::kShortConvolution) return 3 * values_width();
     if (low_rank > 0) return conv_channels();
     return conv_channels() + values_width() + (kind == Kind::kStateSpace ? num_heads : 0);
   }
-  // F32 elements per sequence.
+  // F32 elements per sequence for the convolution's last inputs.
   int64_t tail_numbers() const { return (conv_width - 1) * conv_channels(); }
   int64_t matrix_numbers() const { return values_width() * key_dim; }
 };
 
 // Hyper-connections (DeepSeek V4): the residual consists of `count` streams of hidden_size each. A
-// sublayer reads a weighted sum of them; its result, times a weight for each stream, is added to a
-// mix of the streams. All weights are computed from the streams (kernels/residual_streams.h).
+// sublayer reads a weighted sum of the streams. Its result, times a weight for each stream, is
+// added to a mix of the streams. All weights are computed from the streams
+// (kernels/residual_streams.h).
 struct StreamsSpec {
   int count = 1;
-  int iterations = 1;  // of the normalization of the mix's rows and columns
+  int iterations = 1;  // number of normalizations of the mix's rows and columns
   float eps = 0;
-  // Names of the weights of a layer's sublayers, after the layer's name, and of the last sum,
-  // before the final norm: "_fn", "_base" and "_scale" are appended.
+  // Names of the weights of a layer's sublayers, appended to the layer's name, and of the weights
+  // of the last sum, before the final norm. "_fn", "_base" and "_scale" are appended to each.
   std::string attention = "hc_attn", mlp = "hc_ffn";
   std::string head = "model.hc_head.hc";
 
-  // Weights per row: of the sum, of the result, and of the mix.
+  // Number of weights per row: for the sum, for the result, and for the mix.
   int64_t num_weights() const { return int64_t{count} * (2 + count); }
 };
 
-// Norms over whole rows.
+// Settings of norms over whole rows.
 struct NormSpec {
   enum class Kind { kRms, kLayer };
   Kind kind = Kind::kRms;
   bool has_weights = true;
-  bool has_biases = false;  // for layer norms
+  bool has_biases = false;  // whether layer norms have biases
 };
 
 // Names of the norms around a sublayer, appended to the layer's name; "": no norm.
 struct NormModules {
   std::string before;  // norm of the sublayer's input
   std::string after;   // norm of the sublayer's result, before the result is added to the residual
-  float eps_factor = 1;  // multiplies DecoderSpec::norm_eps in `before`
+  float eps_factor = 1;  // factor of DecoderSpec::norm_eps for `before`
 };
 
-// Attention and the mixer, if the layer has both, read the same norm, and their results are added.
-// Then follows an MLP or experts. Either half may be absent.
+// A layer's first half is attention, a mixer, or both; if both, they read the same norm and their
+// results are added. The second half is an MLP or experts. Either half may be absent.
 struct LayerSpec {
   NormModules attention_norms = {.before = "input_layernorm", .after = ""};
   AttentionSpec attention;
   std::optional<MixerSpec> mixer = {};
   NormModules mlp_norms = {.before = "post_attention_layernorm", .after = ""};
-  // Whether the MLP reads the same residual as attention, before either result is added: Cohere. If
-  // the names of their norms are equal, they share the norm.
+  // Whether the MLP reads the same residual as attention, before either result is added (Cohere).
+  // If the names of their norms are equal, they share one norm.
   bool is_parallel = false;
   // Name, appended to the layer's name, of the tensor [1] that multiplies the residual after the
   // layer; "": none.
   std::string residual_factor = {};
   MlpSpec mlp;  // the only MLP, or the MLP in parallel with the experts, which all tokens use
-  std::optional<MoeSpec> moe;  // experts
+  std::optional<MoeSpec> moe;  // nullopt: the layer has no experts
 
   bool mixes() const { return attention.exists() || mixer.has_value(); }
   bool has_mlp() const { return mlp.intermediate_size > 0 || moe.has_value(); }
@@ -492,29 +503,30 @@ struct LayerSpec {
 struct HeadSpec {
   enum class Kind {
     kVocabulary,  // logits [vocab_size]
-    kNone,        // the rows themselves [hidden_size]
-    kScores,      // [num_scores]: a linear layer, weights in F32, summed in F64
+    kNone,        // hidden states: the rows themselves [hidden_size]
+    kScores,      // scores [num_scores] of a linear layer with F32 weights, summed in F64
   };
   Kind kind = Kind::kVocabulary;
   int64_t num_scores = 0;
-  // kScores: the tokens whose rows of the language model's head are the layer's weights; empty: the
-  // weights are the checkpoint's layer "score".
+  // kScores: the layer's weights are the rows of these tokens in the language model's head. Empty:
+  // the weights are those of the checkpoint's layer "score".
   std::vector<int32_t> tokens = {};
   // With two `tokens`: one score, which is the second row's result minus the first row's.
   bool is_difference = false;
 };
 
-// Embedding, layers, final norm, head. The fields after `layers` have effect if they differ from
-// their defaults.
+// A decoder: embedding, layers, final norm, head. The fields after `layers` have no effect if they
+// have their default values.
 struct DecoderSpec {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   bool tied_head = false;  // whether the head uses the embedding table as its matrix
   HeadSpec head;
-  bool head_bias = false;  // of the language model's head
+  bool head_bias = false;  // whether the language model's head has a bias
   NormSpec norm;
   float norm_eps = 0;
-  std::string final_norm = "model.norm";  // "": none, in some drafting heads
+  // Name of the final norm; "": none, as in some drafting heads.
+  std::string final_norm = "model.norm";
   // Epsilon of the norms after sublayers; nullopt: norm_eps.
   std::optional<float> after_norm_eps = {};
   float final_norm_eps_factor = 1;
@@ -523,7 +535,7 @@ struct DecoderSpec {
   // Learned position embeddings, which are added to the token embeddings.
   struct Positions {
     std::string module = {};  // name of the table [first + positions, hidden]; "": there is none
-    int64_t first = 0;        // row of position 0
+    int64_t first = 0;        // row of the table for position 0
     int64_t rows = 0;
   };
   Positions positions = {};
@@ -540,16 +552,17 @@ struct DecoderSpec {
   // Multiplies the cosines and sines of the first table. If whole heads are rotated,
   // AttentionSpec::scale may contain a factor of q . k instead.
   float rope_amplitude = 1;
-  // M-RoPE, for the first table: for each frequency, the axis (time, row or column) whose position
-  // is multiplied by it. Empty: all frequencies use the token's position.
+  // M-RoPE, for the first table. For each frequency, the axis (time, row or column) whose position
+  // is multiplied by the frequency. Empty: all frequencies use the token's position.
   std::vector<int8_t> rope_axes;
   std::vector<LayerSpec> layers;
-  // Number of further layers in the checkpoint, which propose draft tokens and are not computed.
+  // Number of additional layers in the checkpoint that propose draft tokens. The decoder does not
+  // compute them.
   int64_t num_draft_layers = 0;
 
-  // Added to every stored norm weight: 1 if a stored weight w stands for 1 + w.
+  // Added to every stored norm weight. It is 1 if a stored weight w stands for 1 + w.
   float norm_weight_offset = 0;
-  // The same for the final norm; nullopt: norm_weight_offset.
+  // Like norm_weight_offset, for the final norm; nullopt: the same value.
   std::optional<float> final_norm_offset = {};
   float embedding_scale = 1;  // multiplies the embedding's rows
   // Token ids that stand for parts of images; -1: none. Outside of images these tokens have the
@@ -566,7 +579,7 @@ struct DecoderSpec {
   std::optional<StreamsSpec> streams = {};
   LayerEmbeddingSpec layer_embeddings;
   float logit_scale = 1;     // multiplies the logits, before the soft cap
-  float logit_soft_cap = 0;  // c: a logit x becomes c * tanh(x / c); 0: none
+  float logit_soft_cap = 0;  // cap c: a logit x becomes c * tanh(x / c); 0: no cap
 
   // Chooses the first RoPE table for contexts of up to `max_context` tokens. The choice is made
   // once, so that keys in the cache stay valid as a sequence grows.
@@ -595,8 +608,8 @@ struct DecoderSpec {
   int64_t NumKvLayers() const;  // Returns the number of layers that have their own keys and values.
 
   // Whether inputs of BF16 products are kept as the sum of two BF16 numbers. In models with
-  // experts, rounding them to a single BF16 number can change which of two nearly equal experts is
-  // chosen, and so the whole result of a row.
+  // experts, rounding an input to a single BF16 number can change which of two nearly equal experts
+  // is chosen, and with it the whole result of a row.
   bool SplitsInputs(ElementType compute_type) const;
 };
 

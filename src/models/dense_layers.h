@@ -19,7 +19,8 @@ namespace sluice {
 // same call nor on the number of threads. Thread safety: constant after Load.
 class DenseLayers {
  public:
-  // Return the bytes of the weights of `modules`, and of the workspace for `max_rows` vectors.
+  // These functions return the bytes of the weights of `modules`, and of the workspace for
+  // `max_rows` vectors.
   static int64_t WeightBytes(std::span<const DenseModule> modules);
   static int64_t WorkspaceBytes(std::span<const DenseModule> modules, int64_t max_rows,
                                 int num_threads);
@@ -43,7 +44,7 @@ class DenseLayers {
  private:
   struct Layer {
     kernels::PackedMatrix weight;
-    std::vector<float> bias;  // empty: none
+    std::vector<float> bias;  // empty: there is no bias
     DenseActivation activation;
   };
   static Result<Layer> LoadLayer(ThreadPool& pool, const std::filesystem::path& folder,

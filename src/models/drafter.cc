@@ -36,8 +36,8 @@ std::string ArchitectureNames(const json::Value& config) {
   return fmt::format("{}", fmt::join(**names, ", "));
 }
 
-// Returns a flat config.json of Llama with the fields of an EAGLE head, some of which speculators
-// nests in other objects.
+// Returns a flat config.json in Llama's format with the fields of an EAGLE head. The speculators
+// library nests some of these fields in other objects.
 Result<json::Value> FlatEagleConfig(const json::Value& config) {
   json::Value flat = config;
   ASSIGN_OR_RETURN(const json::Value* nested,
@@ -165,7 +165,8 @@ Result<std::vector<int32_t>> ReadTargetIds(const Checkpoint& checkpoint, int64_t
   return ids;
 }
 
-// Returns target token ids for random weights, spread evenly over the vocabulary.
+// Returns the target token ids that are used with random weights, spread evenly over the
+// vocabulary.
 std::vector<int32_t> DummyTargetIds(int64_t num_outputs, int64_t vocab_size) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < num_outputs; ++i)
@@ -178,7 +179,7 @@ bool HasTensorsOf(const Checkpoint& checkpoint, std::string_view module) {
   return found != checkpoint.tensors().end() && found->first.starts_with(module);
 }
 
-// Determines which tensors the head has, and which tensors it takes from the target.
+// Determines which tensors the head has, and which ones it shares with the target.
 Status ReadEagle3Names(const std::filesystem::path& folder, const ModelConfig& target,
                        ModelConfig& config, DrafterSpec& drafter) {
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder));
@@ -211,8 +212,8 @@ Status ReadEagle3Names(const std::filesystem::path& folder, const ModelConfig& t
   return {};
 }
 
-// The layers whose outputs a DFlash drafter reads if its configuration does not list them. Source:
-// build_target_layer_ids of the authors' dflash.py.
+// Returns the layers whose outputs a DFlash drafter reads if its configuration does not list them.
+// Source: build_target_layer_ids of the authors' dflash.py.
 std::vector<int64_t> DefaultDflashLayers(int64_t num_target_layers, int64_t num_layers) {
   if (num_layers == 1) return {num_target_layers / 2};
   std::vector<int64_t> layers;
@@ -261,8 +262,8 @@ Status CheckDflash(const ModelConfig& config, const JsonFields& fields) {
   return {};
 }
 
-// Compares a sample of the tensors' pages. These tensors are mostly copies, and reading all of them
-// would take as long as loading.
+// Compares a sample of the tensors' pages. Most of these tensors are copies; comparing them in full
+// would take as long as loading them.
 bool HoldTheSame(const StoredTensor& a, const StoredTensor& b) {
   const auto x = a.bytes(), y = b.bytes();
   constexpr size_t kSamples = 16, kSampleBytes = 4096;
@@ -285,7 +286,7 @@ std::string OwnModule(const Checkpoint& checkpoint, const std::string& module,
   return shared != nullptr && HoldTheSame(*own, *shared) ? "" : module;
 }
 
-// The draft layer with DeepSeek V3's names. Source: its README_WEIGHTS.
+// The draft layer with DeepSeek V3's names. Source: DeepSeek V3's README_WEIGHTS.
 DrafterSpec DeepseekMtp(const ModelConfig& target) {
   const std::string layer = fmt::format("model.layers.{}", target.spec.layers.size());
   return {.layers = {layer},
@@ -316,14 +317,14 @@ DrafterSpec MimoMtp() {
           .keeps_norm = true};
 }
 
-// Returns the last layer with attention; the draft layer attends in the same way.
+// Returns the last layer with attention; the draft layer has the same kind of attention.
 const LayerSpec* LastAttending(const DecoderSpec& spec) {
   const auto found = std::find_if(spec.layers.rbegin(), spec.layers.rend(),
                                   [](const LayerSpec& layer) { return layer.attention.exists(); });
   return found == spec.layers.rend() ? nullptr : &*found;
 }
 
-// Loads the target's embedding and output head, except those that `head` has itself.
+// Loads copies of the target's embedding and output head, except the ones that `head` has itself.
 Result<std::shared_ptr<const DecoderWeights>> CopyTables(ThreadPool& pool,
                                                          const ModelConfig& target,
                                                          const std::filesystem::path& folder,
@@ -376,7 +377,8 @@ Status CheckHiddenSize(const ModelConfig& config, const ModelConfig& target, con
               "speculative_config");
 }
 
-// Heads of EAGLE-1 are also published as LlamaForCausalLM; their projection tells them apart.
+// Whether this is an EAGLE-1 head. These are also published as LlamaForCausalLM; their projection
+// distinguishes them from Llama models.
 bool IsEagle1(const json::Value& config, const std::filesystem::path& folder, bool has_weights) {
   const std::string names = ArchitectureNames(config);
   if (std::ranges::find(kEagle1Architectures, names) != kEagle1Architectures.end()) return true;
@@ -475,7 +477,8 @@ Result<DrafterConfig> LoadEagleConfig(const std::filesystem::path& folder,
   }
   drafter.token_norm = drafter.layers.front() + ".input_layernorm";
   drafter.hidden_norm = drafter.layers.front() + ".hidden_norm";
-  config.spec.layers.front().attention_norms.before = "";  // replaced by the norms of both halves
+  // Replaced by the separate norms of embedding and hidden row.
+  config.spec.layers.front().attention_norms.before = "";
   // RoPE has no maximum position, and published heads state only the length with which they were
   // trained.
   config.max_position_embeddings = target.max_position_embeddings;

@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// A drafting head: the decoder with its layers, and the modules around these layers.
+// A drafting head: a decoder that consists of its layers, and the modules around these layers.
 struct DrafterConfig {
   ModelConfig model;
   DrafterSpec head;

@@ -10,7 +10,7 @@ namespace sluice {
 
 // The hidden rows that a decoder outputs for every row of a step.
 struct HandedRows {
-  // The residual at the input of these layers, before their norms: [hidden_size] for each layer,
+  // Layers at whose input the residual is output, before their norms: [hidden_size] for each layer,
   // concatenated.
   std::vector<int64_t> layers = {};
   // Whether, instead of `layers`, the rows after the final norm are output: [hidden_size].
@@ -36,29 +36,29 @@ struct HandedRows {
 //   EAGLE-1  x = project([embedding, hidden]); the layers, of which the first has no norm before
 //            attention; the logits of x. Source: vLLM's llama_eagle.py
 //
-// A DFlash drafter instead computes two kinds of steps. Those that take the target's rows append
-// keys and values: in each layer those of norm(project(hidden)), row i at position i. The others
-// draft a block: `block_size` rows from position n on, which are the embeddings of the text's last
-// token, at n, and of mask tokens. They attend to the n rows before them and to each other, in both
-// directions; row i of the block predicts the token at position n + i. Source: the authors'
+// A DFlash drafter instead has two kinds of steps. Steps with the target's rows append keys and
+// values: in each layer those of norm(project(hidden)), row i at position i. Other steps draft a
+// block: `block_size` rows from position n on. These are the embeddings of the text's last token,
+// at position n, and of mask tokens. The rows attend to the n rows before them and to each other,
+// in both directions. Row i of the block predicts the token at position n + i. Source: the authors'
 // dflash.py (z-lab/dflash), DFlashDraftModel.
 struct DrafterSpec {
   enum class Kind { kMtp, kEagle3, kEagle1, kDflash };
   Kind kind = Kind::kMtp;
   HandedRows takes = {};
   int64_t target_hidden_size = 0;
-  // Full names of modules. Some are of each layer, some are outside the layers.
+  // Full names of modules. Some of them belong to a layer, others are outside the layers.
   std::vector<std::string> layers = {};
   std::string projection = {};
   bool projection_bias = false;
-  std::string token_norm = {}, hidden_norm = {};  // "": none
+  std::string token_norm = {}, hidden_norm = {};  // names of both norms; "": none
   bool hidden_first = false;    // kMtp: the projection reads [norm(hidden), norm(embedding)]
   bool norms_residual = false;  // kEagle3: norm(x), not x, is the residual
-  int64_t block_size = 0;       // kDflash
-  int32_t mask_token = 0;       // kDflash
+  int64_t block_size = 0;       // only for kDflash: number of rows of a block
+  int32_t mask_token = 0;       // only for kDflash: token id of masked rows
   // Whether the row that the head feeds back to itself is taken after the final norm.
   bool keeps_norm = false;
-  // "": the target's is used.
+  // Names of the modules; "": the target's module is used.
   std::string embedding = {}, head = {};
   // Number of logits, and for each logit the target's token id. If `target_ids` is empty, the ids
   // are the same.

@@ -1,5 +1,5 @@
 // Compares the proposals of drafting heads with those of tools/checkpoints/make_drafters.py, in
-// float32. Also tests heads that do not fit their target.
+// float32. Also tests heads that do not match their target.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -42,7 +42,7 @@ class OneSequence {
     for (int64_t i = blocks; i-- > 0;) table_.push_back(static_cast<int32_t>(i));
   }
   // Computes rows for `tokens` at positions `first`, `first` + 1, ..., and the logits of row
-  // `wanted_row`; -1: of the last one. `span`: tokens that see each other, or null.
+  // `wanted_row` (-1: the last row). `span`: tokens that attend to each other, or null.
   void Run(Model& model, ThreadPool& pool, std::span<const int32_t> tokens, int32_t first,
            StepInput input, float* logits, int32_t wanted_row = -1,
            const kernels::SeenSpan* span = nullptr) {
@@ -221,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// --- heads that do not fit ---
+// --- heads that do not match their target ---
 
 std::string FailureOfEagle3(const std::function<void(testing::CheckpointCopy&)>& change) {
   testing::CheckpointCopy copy("tiny-eagle3");
@@ -276,7 +276,7 @@ TEST(Drafter, HeadsThatDoNotFitAreRefusedByBothSides) {
       "the head reads the inputs of layers 2, 4, 8 of the model, which has 8");
 }
 
-// A head of EAGLE-1 is published as a model of its layer's architecture.
+// An EAGLE-1 head is published as a model with the architecture of its layer.
 TEST(Drafter, HeadsOfEagle1ThatDoNotFitAreRefused) {
   const std::filesystem::path target = DataFolder("tiny-eagle3-target");
   const auto config = LoadModelConfig(target);

@@ -20,7 +20,8 @@ inline bool IsDflash(const std::string& head) {
 
 struct DraftCase {
   std::vector<int32_t> prompt, answer;
-  // The draft tokens proposed after the prompt and the first 1, 2, ... tokens of the answer.
+  // The draft tokens that are proposed after the prompt and the first 1, 2, ... tokens of the
+  // answer.
   std::vector<std::vector<int32_t>> drafts;
   std::vector<std::vector<double>> logits;  // one entry for each of the last drafts
 };

@@ -20,7 +20,7 @@ BFloat16 Convert(float value, BFloat16) {
   return ToBFloat16(value);
 }
 
-// Fills row `row` of a tensor of plain numbers.
+// Fills row `row` of an unquantized tensor.
 template <typename T>
 void FillRow(uint64_t tensor_seed, int64_t row, float scale, int64_t cols, T* out) {
   for (int64_t k = 0; k < cols; k += 4) {
@@ -125,7 +125,7 @@ void RandomRows::FillScales(uint64_t seed, int64_t first_row, StoredMatrix& matr
   } else if (format_.scale_type == ElementType::kF8E8M0) {
     std::fill_n(scales_.data(), count, numbers_.scale_power);
   } else {
-    // Random E4M3 scales from 0.5 to 1.875, and a second scale.
+    // The scales are random E4M3 numbers from 0.5 to 1.875; there is also a second scale.
     const int64_t first = first_row * (cols_ / format_.group_size);
     for (size_t i = 0; i < count; ++i)
       scales_[i] = kernels::RandomE4m3Scale(seed, first + static_cast<int64_t>(i));

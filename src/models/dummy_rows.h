@@ -17,7 +17,7 @@ uint64_t DummySeed(std::string_view name, uint64_t seed);
 // Factors for random tensors of a format with `cols` elements per row, chosen so that values have a
 // standard deviation of 1 / sqrt(cols).
 struct DummyNumbers {
-  float plain_scale = 0;    // plain elements are a uniform 16-bit integer times this factor
+  float plain_scale = 0;    // unquantized elements are uniform 16-bit integers times this factor
   float scale = 0;          // scale of codes with F32 scales
   uint8_t scale_power = 0;  // scale of codes with E8M0 scales
   float second_scale = 1;   // second scale of formats with E4M3 scales, which are random

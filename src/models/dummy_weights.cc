@@ -1,5 +1,5 @@
-// Fills parameters with random numbers for --load-format dummy, which runs and measures a model's
-// shape without its weights.
+// Fills parameters with random numbers for --load-format dummy, with which a model can be run and
+// measured without its weights.
 #include <algorithm>
 #include <vector>
 
@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// Scales for inputs of random layers, which have a magnitude of a few units.
+// Returns input scales for random layers, whose inputs have magnitudes of a few units.
 LinearInputs PlannedInputs(const MatrixParameter& matrix, const QuantizationScheme& scheme) {
   LinearInputs inputs{.format = scheme.PlannedActivations(matrix.parts.front().name)};
   constexpr float kLargest = 16;

@@ -26,7 +26,7 @@ std::span<const kernels::AttentionSlice> CpuWalk::SlicesOf(int64_t layer) const 
   return step_.input.SlicesOf(step_.cache->group(layer));
 }
 
-// Multiplies q of every row by TemperatureTuning's factor. Source: transformers'
+// Multiplies q of every row by the factor of TemperatureTuning. Source: transformers'
 // Llama4TextAttention, and compute_attention_scaling of modeling_beam.py, in F32.
 void CpuWalk::TuneTemperature(const AttentionSpec& spec, float* q, int64_t stride) const {
   const auto floor_scale = static_cast<float>(spec.temperature_tuning->floor_scale);
@@ -147,9 +147,9 @@ void CpuWalk::operator()(const program::Attend& op) {
       At(op.out, int64_t{spec.num_heads} * spec.value_dim() * BitsPerElement(op.type) / 8);
   const std::span scratch(At(op.scratch, 0), static_cast<size_t>(op.scratch_bytes));
   const std::span<const kernels::AttentionSlice> slices = SlicesOf(op.cache_layer);
-  // BF16 is not used if the next layer rounds its inputs to integers (op.allows_bf16), because a
-  // BF16 error would move many of them across a tie. Nor is it used if scores are not scaled down,
-  // because the softmax would amplify the error.
+  // BF16 is not used if the next layer rounds its inputs to integers (op.allows_bf16), because an
+  // error of BF16 size would change the rounding of many of them. Nor is it used if scores are not
+  // scaled down, because the softmax would amplify the error.
   const bool scales_down = spec.softmax_scale() * std::sqrt(static_cast<float>(spec.head_dim)) < 2;
   if (op.is_bidirectional) {
     return kernels::BidirectionalAttention(pool_, cache, slices, op.reach, q, stride,

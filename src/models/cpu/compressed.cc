@@ -18,12 +18,13 @@ namespace {
 // Number of entries that are stored together.
 constexpr size_t kEntriesAtOnce = 64;
 
-// Returns the number of entries that blocks have room for and use, if several are in a block.
+// Returns the number of entries per block that are in use, if a block has several.
 int32_t EntriesUsed(const kernels::KvLayout& layout, int32_t rate) {
   return std::max(1, layout.block_size / rate);
 }
 
-// Returns the block, counted from the sequence's first, that has an entry: that of its last token.
+// Returns the block that has an entry: the block of the entry's last token, counted from the
+// sequence's first block.
 int32_t BlockOf(const kernels::KvLayout& layout, int32_t rate, int32_t entry) {
   return ((entry + 1) * rate - 1) / layout.block_size;
 }
@@ -61,7 +62,8 @@ void CpuWalk::operator()(const program::RotateHeads& op) {
          static_cast<int>(op.rotated), op.style, F32At(op.cos_sin, op.rotated));
 }
 
-// Norms, rotates and stores the entries of groups that end in the step; x: rows with the entries.
+// Normalizes, rotates and stores the entries of groups that end in this step. `x`: rows with the
+// entries.
 void CpuWalk::StoreEntries(const program::CompressKeys& op, const AttentionSpec& spec, float* x,
                            int64_t stride) const {
   const LatentSpec& latent = *spec.latent;
@@ -114,7 +116,7 @@ void CpuWalk::operator()(const program::CompressKeys& op) {
                                    .dim = op.is_index ? latent.indexer->head_dim : spec.head_dim,
                                    .bias = Vector(op.bias)};
   const int64_t stride = 2 * rule.width();
-  // The states of the indexer's keys are after those of the entries.
+  // The states of the indexer's keys follow the states of the entries.
   const int64_t first = op.is_index ? compressed.StateNumbers(spec.head_dim) : 0;
   float* const x = F32At(op.x, stride);
   const StateCache& states = step_.cache->states();

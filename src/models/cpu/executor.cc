@@ -21,7 +21,7 @@ void CheckShapes(const program::Program& program) {
       const kernels::PackedMatrix& matrix =
           product->linear != kNone ? program.linears[static_cast<size_t>(product->linear)]->matrix
                                    : *program.tables[static_cast<size_t>(product->table)];
-      if (matrix.rows == 0 && matrix.cols == 0) continue;  // not loaded yet
+      if (matrix.rows == 0 && matrix.cols == 0) continue;  // the matrix is not loaded yet
       CHECK_EQ(matrix.rows, product->n);
       CHECK_EQ(matrix.cols, product->k);
     } else if (const auto* experts = std::get_if<program::ProjectExperts>(&op)) {

@@ -26,7 +26,7 @@ class StepObserver {
   virtual ~StepObserver() = default;
   // Called before `x`, F32 or BF16, is multiplied by `matrix`.
   virtual void OnInputs(const kernels::PackedMatrix& matrix, const kernels::Activations& x) = 0;
-  // Called with rows as they enter the cache: F32, after RoPE.
+  // Called with the rows that are written to the cache: F32, after RoPE.
   virtual void OnKeysAndValues(const kernels::Activations& keys,
                                const kernels::Activations& values) = 0;
 };
@@ -38,12 +38,12 @@ struct CpuStep {
   ThreadPool& pool;
   const StepInput& input;
   KvCache* cache = nullptr;
-  float* results = nullptr;          // receives the step's results
+  float* results = nullptr;          // receives the results of the step
   LoraStep* lora = nullptr;          // null: no sequence of the step has an adapter
   StepObserver* observer = nullptr;  // may be null
   // Index of the copy of the buffers, if steps in flight have separate copies.
   int64_t copy = 0;
-  const TowerStep* tower = nullptr;  // for image towers
+  const TowerStep* tower = nullptr;  // only for image towers
 };
 
 // Objects that a program needs in addition to its buffers. Ownership: all members outlive the
@@ -52,7 +52,7 @@ struct CpuSurroundings {
   RankPlace place = {};
   Communicator* all = nullptr;                    // the ranks of all stages; null: a single rank
   TensorRanks* ranks = nullptr;                   // null: this rank computes whole layers
-  const ClassifierWeights* classifier = nullptr;  // for encoders
+  const ClassifierWeights* classifier = nullptr;  // only for encoders
 };
 
 // Allocates nothing after construction. Thread safety: one thread at a time. Ownership: owns the

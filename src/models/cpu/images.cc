@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kPatchGrain = 4;
 
-// Copies the elements of patch `index` of the step to `out`, in the order that the tower's first
-// product expects.
+// Copies the elements of the step's patch `index` to `out`, in the order that the tower's first
+// matrix product expects.
 void CopyPatch(const TowerStep& step, int64_t index, int64_t width, float* out) {
   if (!step.is_pixels) {
     const float* const from =

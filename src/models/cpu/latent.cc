@@ -70,7 +70,7 @@ void CpuWalk::operator()(const program::ChoosePositions& op) {
 }
 
 // Multiplies each head's columns of x by its matrix, in F32. Performance matters little: there are
-// few heads, and their matrices are small compared to the layer's others.
+// few heads, and their matrices are small compared to the layer's other matrices.
 void CpuWalk::MultiplyHeads(const ExpertWeights& weights, const float* x, int64_t x_width,
                             int64_t x_stride, float* y, int64_t y_width, int64_t y_stride) const {
   const kernels::PackedMatrix& first = weights.matrices.front();

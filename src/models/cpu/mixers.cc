@@ -37,7 +37,7 @@ void CpuWalk::operator()(const program::Convolve& op) {
   const StateCache& states = step_.cache->states();
   const StepInput& input = step_.input;
   const auto slices = input.SlicesOf(0);
-  // For a short convolution: computes x = B * x before it, and `out` = C * x after it.
+  // For a short convolution: computes x = B * x before the convolution, and `out` = C * x after it.
   const auto multiply = [&](const kernels::AttentionSlice& slice, int64_t begin, int64_t end) {
     for (int64_t row = slice.first_row; row < slice.first_row + slice.num_tokens; ++row) {
       float* const numbers = x + row * op.stride;

@@ -85,7 +85,7 @@ void CpuWalk::operator()(const program::Embed& op) {
 
 void CpuWalk::AddPositionsOf(const program::AddEmbeddings& op, float* x) const {
   const std::vector<float>& table = VectorOf(op.positions);
-  // The positions of requests are within the table, but the positions of a measuring step may
+  // The positions of requests are within the table. The positions of a step that only measures may
   // exceed it.
   const int64_t last = std::ssize(table) / op.width - 1;
   pool_.ParallelFor(rows_, 16, [&](int64_t begin, int64_t end) {

@@ -15,9 +15,9 @@
 
 namespace sluice {
 
-// One rank of a tensor-parallel group: which rows, columns and heads this rank has, and the gathers
-// with the other ranks. Every rank of the group must call the same Gather functions in the same
-// order. Thread safety: that of `group`.
+// Describes which rows, columns and heads one rank of a tensor-parallel group has, and gathers
+// results from all ranks. Every rank of the group must call the same Gather functions in the same
+// order. Thread safety: as for `group`.
 class TensorRanks {
  public:
   // `group`: the ranks of the stage. `spec`: the whole model. `max_rows`: maximum rows per step.
@@ -37,8 +37,8 @@ class TensorRanks {
   // same head, only the first contributes it.
   RowRange given_k_columns() const;
 
-  // Each Gather function gathers `rows` rows from this rank's columns `mine` to `all`. GatherHeads
-  // gathers attention's results by query head.
+  // Each Gather function gathers `rows` rows into `all`; `mine` contains this rank's columns.
+  // GatherHeads gathers the results of attention by query head.
   void GatherHeads(ThreadPool& pool, ElementType type, int64_t rows, const void* mine, void* all);
   // Gathers the columns of the heads of the current layer's mixer.
   void GatherMixed(ThreadPool& pool, ElementType type, int64_t rows, const void* mine, void* all);
@@ -53,9 +53,9 @@ class TensorRanks {
   // Like GatherRowsOf, for logits, but only the first rank receives them.
   void GatherLogits(ThreadPool& pool, int64_t rows, const float* mine, float* all);
 
-  // Returns those of `tokens` whose rows this rank has. The table has `count` rows and is divided
-  // like a matrix. The results are indices into this rank's rows, in the order of `tokens`. Valid
-  // until the next call.
+  // Returns the subset of `tokens` whose embedding rows this rank has. The table has `count` rows
+  // and is divided like a matrix. The results are indices into this rank's rows, in the order of
+  // `tokens`. Valid until the next call.
   std::span<const int32_t> OwnTokens(std::span<const int32_t> tokens, int64_t count);
   // Gathers the table's rows for `tokens`: F32 [tokens.size(), width]. `mine`: the rows of
   // OwnTokens. `scratch` has the size of `all`.
@@ -65,7 +65,7 @@ class TensorRanks {
  private:
   const AttentionSpec& attention() const {
     return spec_.layers[layer_].attention;
-  }  // rows with the heads of all ranks
+  }  // has the heads of all ranks
   void FillWidths(int64_t count, int64_t bytes);
 
   Communicator& group_;

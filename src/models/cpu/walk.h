@@ -1,5 +1,4 @@
-// A pass through a program: the step, the rows that are computed now, and a function for each
-// operator.
+// One run of a program: holds the step and the current rows, and has a function for each operator.
 #pragma once
 
 #include <cstdint>
@@ -166,9 +165,9 @@ class CpuWalk : private program::Walk<CpuWalk> {
   // table.
   void ApplyLora(int32_t layer, const LinearWeights* weights, const kernels::Activations& x,
                  float* y, int64_t y_stride) const;
-  // Divides `rows` rows into pieces [begin, begin + count) and calls norm(weight, begin, count)
-  // once for each piece. `weight` is the vector `id`, or its replacement in the adapter of these
-  // rows. REQUIRES: the rows are rows of the step.
+  // Divides `rows` rows into ranges [begin, begin + count) with the same adapter, and calls
+  // norm(weight, begin, count) for each range. `weight` is the vector `id`, or the adapter's
+  // replacement for it. REQUIRES: the rows are rows of the step.
   template <typename Norm>
   void ForEachWeight(program::VectorId id, int64_t rows, Norm&& norm) const {
     const std::vector<float>& base = VectorOf(id);

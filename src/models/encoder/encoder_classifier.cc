@@ -20,7 +20,8 @@ void TakeTextMeans(ThreadPool& pool, const StepInput& input, int64_t width, floa
     return slice;
   };
   pool.ParallelFor(width, 16, [&](int64_t begin, int64_t end) {
-    // Works in place: result i is written to row i, and the rows of text i begin at row i or later.
+    // Works in place: result i is written to row i. This is safe because the rows of text i begin
+    // at row i or later.
     for (size_t i = 0; i < input.logit_rows.size(); ++i) {
       const kernels::AttentionSlice& text = *text_of(input.logit_rows[i]);
       for (int64_t col = begin; col < end; ++col) {

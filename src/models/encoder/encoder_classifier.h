@@ -12,8 +12,8 @@ namespace sluice {
 // Returns the number of scores per text; 0 if the model does not classify.
 int64_t NumScores(const ModelConfig& config);
 
-// Replaces row i of x [rows of the step, width] by the mean over one text: the text that contains
-// the i-th row with results. Each text has one such row. Sums in F64.
+// Replaces row i of x [rows of the step, width] by the mean over the rows of one text: the text
+// with the i-th row in logit_rows. Each text has exactly one row there. Sums in F64.
 void TakeTextMeans(ThreadPool& pool, const StepInput& input, int64_t width, float* x);
 
 // Computes scores [rows, num_scores] from x [rows, hidden], in F64. `scratch`: [rows, hidden].

@@ -1,5 +1,5 @@
-// Encoders: an embedding, then layers of bidirectional attention and MLP, with norms before or
-// after each.
+// Encoders: an embedding, then layers of bidirectional attention and an MLP, with norms before or
+// after each sublayer.
 #pragma once
 
 #include <filesystem>
