@@ -27,7 +27,8 @@ DeviceDecoder::DeviceDecoder(ModelConfig config, const ModelOptions& options, De
 
 DeviceDecoder::~DeviceDecoder() {
   if (parts_.ranks != nullptr) parts_.ranks->group().Abort("");
-  // Nothing may run when the memory is freed. Errors were reported by the step that failed.
+  // Waits, because no work may be running when the memory is freed. The step that failed has
+  // reported its error.
   static_cast<void>(parts_.stream->Synchronize());
   if (pinned_logits_ != nullptr) parts_.device.Unpin(pinned_logits_);
   if (parts_.lora != nullptr) parts_.lora->Close();
@@ -69,7 +70,7 @@ void DeviceDecoder::FinishLogits(const StepInput& input, float* logits) {
 
 void DeviceDecoder::PrepareStates(const StepInput& input, const StateCache& states) {
   const int64_t bytes = states.slot_bytes();
-  if (bytes == 0) return;  // a stage without such layers
+  if (bytes == 0) return;  // the stage has no layers with states
   for (const StateCopy& copy : input.state_copies) {
     if (copy.from != copy.to)
       parts_.stream->CopyOnDevice(states.slot(copy.to), states.slot(copy.from), bytes);
@@ -104,7 +105,7 @@ void DeviceDecoder::StoreImageRows(std::span<const StoredImageRow> rows) {
     parts_.stream->CopyToDevice(memory + first.place * width, first.values,
                                 static_cast<int64_t>(end - begin) * width * 4);
   }
-  // The caller may overwrite the values.
+  // Waits, because the caller may overwrite the values afterwards.
   if (const Status status = parts_.stream->Synchronize(); !status)
     throw std::runtime_error(status.error().message);
 }

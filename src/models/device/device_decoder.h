@@ -1,4 +1,4 @@
-// The decoder on a device: runs the program of a DecoderSpec, or of a rank's share of it.
+// The decoder on a device: runs the program of a DecoderSpec or of one rank's share of it.
 #pragma once
 
 #include <array>
@@ -32,21 +32,22 @@ class DeviceDecoder final : public Model {
     DeviceStepInputs inputs;
     std::unique_ptr<DeviceRanks> ranks;  // null: a single rank
     std::unique_ptr<DeviceExecutor> executor;
-    // Recorded at the ends of steps.
+    // Events that are recorded at the ends of steps.
     std::array<std::unique_ptr<DeviceEvent>, DeviceStepInputs::kMostInFlight> events;
     // Page-locked: number of rows per expert in a large step; empty without experts.
     DeviceBuffer expert_rows = {};
     std::vector<float> scores = {};              // DecoderWeights::scores; only on the first rank
-    DeviceTables tables = {};                    // this model's own
+    DeviceTables tables = {};                    // the tables of this model
     std::shared_ptr<DeviceLoraSlots> lora = {};  // null: no adapters are served
   };
 
-  // `spec`: the whole model, of which the executor's program computes the share of `place`.
+  // `spec`: the whole model. The executor's program computes the share of the rank at `place`.
   DeviceDecoder(ModelConfig config, const ModelOptions& options, DecoderSpec spec,
                 const RankPlace& place, Parts parts);
   ~DeviceDecoder() override;
 
-  // Chooses kernels for products by measuring, where there is a choice. Call before the first step.
+  // Measures matrix products for which several kernels exist, and chooses the fastest. Call before
+  // the first step.
   Status Tune();
 
   bool draws_tokens() const override {
@@ -70,7 +71,7 @@ class DeviceDecoder final : public Model {
   DeviceHidden handed_rows() override;
   DeviceHidden kept_rows() override;
   void KeepRows(const DeviceHidden& from, int64_t first, int64_t count, int64_t place) override;
-  // For its drafting head.
+  // Used by the model's drafting head.
   const std::shared_ptr<DeviceStream>& stream() const { return parts_.stream; }
   const DeviceTables& tables() const { return parts_.tables; }
   bool takes_drawn_tokens() const override { return parts_.ranks == nullptr && draws_tokens(); }
@@ -88,20 +89,22 @@ class DeviceDecoder final : public Model {
   // An enqueued step.
   struct Begun {
     std::span<TokenDraw> draws;
-    int buffer = 0;              // of parts_.inputs
-    DeviceEvent* end = nullptr;  // recorded after it
-    std::string failure;  // an earlier step's failure, which makes this step's results invalid
-    // HeadSpec::Kind::kScores: where Finish writes the results of `hidden`.
+    int buffer = 0;              // index of its host buffer in parts_.inputs
+    DeviceEvent* end = nullptr;  // event recorded after the step
+    // Failure of an earlier step, which makes the results of this step invalid.
+    std::string failure;
+    // For HeadSpec::Kind::kScores: destination to which Finish writes the scores computed from
+    // `hidden`.
     float* results = nullptr;
-    int64_t num_results = 0;     // rows
+    int64_t num_results = 0;     // number of rows of results
     std::vector<float> hidden;   // [max_logit_rows, hidden], or empty
     std::vector<int32_t> slots;  // slots of the step's adapters; -1 for rows without an adapter
   };
   void Enqueue(const StepInput& input, const KvCache& cache, float* logits);
   // Copies rows of images to the device.
   void StoreImageRows(std::span<const StoredImageRow> rows);
-  // Enqueues what a step does to states before its tokens: it copies slots, and zeros the slots of
-  // new sequences.
+  // Enqueues the operations on states that precede a step's tokens: copies of slots, and zeroing
+  // the slots of new sequences.
   void PrepareStates(const StepInput& input, const StateCache& states);
   // Enqueues a step of `input`, which has been sent. The operations are the same for all steps with
   // equal numbers of rows in which all logits are wanted. Returns the number of rows that have
@@ -117,11 +120,11 @@ class DeviceDecoder final : public Model {
   int64_t NumLogits() const {
     return options_.drafter != nullptr ? options_.drafter->num_outputs : spec_.vocab_size;
   }
-  // The graphs that can replay this step; null if there are none.
+  // Returns the graphs that can replay this step; null if there are none.
   const StepGraphs::Size* GraphsFor(const StepInput& input, const KvCache& cache) const;
 
   ModelOptions options_;
-  DecoderSpec spec_;  // of the whole model
+  DecoderSpec spec_;  // spec of the whole model
   RankPlace place_;
   Parts parts_;
   void* pinned_logits_ = nullptr;

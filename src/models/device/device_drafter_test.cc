@@ -1,5 +1,5 @@
-// Tests drafting heads on the emulated device. Their proposals equal those of
-// tools/checkpoints/make_drafters.py, which computes in float32, as far as BF16 allows.
+// Tests drafting heads on the emulated device. As far as BF16 allows, their proposals equal those
+// of tools/checkpoints/make_drafters.py, which computes in float32.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -83,7 +83,7 @@ class DeviceHead {
   }
 
   // Returns the proposed tokens, and the logits of each. Computes rows in chunks of `chunk`. In odd
-  // chunks, the head reads the hidden rows that it has kept.
+  // chunks, the head reads hidden rows that the target has kept.
   std::vector<int32_t> Propose(std::span<const int32_t> tokens, size_t count, size_t chunk,
                                std::vector<std::vector<float>>& all_logits) {
     const DrafterSpec& spec = *spec_;
@@ -157,7 +157,7 @@ class DeviceHead {
         KvCache::Wrap(KvLayoutOf(spec, options), KvGroups::Uniform(spec), NumBlocks(), *memory));
   }
   // Computes rows for `tokens` at positions `first`, `first` + 1, ..., and the logits of row
-  // `wanted_row`; -1: of the last one. `span`: tokens that see each other, or null.
+  // `wanted_row` (-1: the last row). `span`: tokens that attend to each other, or null.
   void Run(Model& model, KvCache& cache, std::span<const int32_t> tokens, int32_t first,
            StepInput input, std::vector<float>& logits, int32_t wanted_row = -1,
            const kernels::SeenSpan* span = nullptr) {
@@ -200,9 +200,9 @@ double RelativeRms(const std::vector<float>& row, const std::vector<double>& gol
 
 class DeviceDrafter : public ::testing::TestWithParam<HeadSubject> {};
 
-// After a draft that differs, later ones follow another token and are not compared. Measured: a
-// median of 0.01 to 0.03 and 96 % equal drafts or more, except with tiny-mtp-qwen: there, errors in
-// the target's recurrent states grow with the length of the text, and change choices of experts.
+// Drafts after one that differs are not compared, because they follow another token. Measured: a
+// median of 0.01 to 0.03, and at least 96 % equal drafts. The exception is tiny-mtp-qwen: errors in
+// its recurrent states grow with the length of the text, and change the choice of experts.
 TEST_P(DeviceDrafter, HeavyProposesWhatTheReferenceProposes) {
   const bool has_states = std::string(GetParam().target) == "tiny-mtp-qwen";
   DeviceHead head(GetParam());

@@ -56,8 +56,8 @@ TEST(DeviceModelTest, DrawnRowsBringTheirTokensAndTheOthersTheirLogits) {
   }
 }
 
-// Masks, bias lists, counts and requests for logprobs reach the device, and results come back. Some
-// rows have one of them; one row has none.
+// Tests that masks, bias lists, counts and requests for logprobs reach the device, and that results
+// come back. Some rows have one of these; one row has none.
 TEST(DeviceModelTest, DrawsWithMasksListsAndLogprobs) {
   DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());
   Runner& runner = device.runner();
@@ -72,8 +72,8 @@ TEST(DeviceModelTest, DrawsWithMasksListsAndLogprobs) {
   std::iota(positions.begin(), positions.end(), 0);
   const std::vector<kernels::AttentionSlice> slices = {
       {0, static_cast<int32_t>(tokens.size()), 0, table.data()}};
-  // Words: a mask of the upper half of the vocabulary; the same without its last word; a bias and a
-  // count.
+  // The words contain: a mask of the upper half of the vocabulary, the same mask without its last
+  // word, a bias, and a count.
   const auto mask_words = static_cast<size_t>((vocabulary + 31) / 32);
   std::vector<uint32_t> words(2 * mask_words, 0);
   for (size_t i = mask_words / 2; i < mask_words; ++i) words[i] = ~uint32_t{0};
@@ -141,8 +141,8 @@ TEST(DeviceModelTest, DrawsWithMasksListsAndLogprobs) {
 }
 
 // Three sequences decode before the host knows the drawn tokens: each step takes its tokens from
-// the draws of the step before, each time in another order. The emulated device runs only when a
-// caller waits for it.
+// the draws of the previous step, in a different order each time. The emulated device runs only
+// when a caller waits for it.
 TEST(DeviceModelTest, AStepTakesTheTokensThatTheOneInFlightDraws) {
   constexpr int kSequences = 3, kSteps = 6;
   DeviceRunner device(DataFolder("qwen3-bf16"), DeviceOptions());

@@ -44,7 +44,7 @@ class DeviceEncoder final : public Model {
 
  private:
   bool classifies() const { return !parts_.classifier.out.empty(); }
-  // Whether scores are computed from the mean of a sequence's rows.
+  // Returns whether scores are computed from the mean of a sequence's rows.
   bool TakesMeans() const { return spec_.classifies_mean && classifies(); }
 
   ModelOptions options_;
@@ -52,7 +52,7 @@ class DeviceEncoder final : public Model {
   Parts parts_;
   void* pinned_results_ = nullptr;
   std::vector<float> hidden_;   // rows from which scores are computed, or empty
-  std::vector<float> scratch_;  // has the size of hidden_
+  std::vector<float> scratch_;  // scratch memory of the same size as hidden_
 };
 
 }  // namespace sluice

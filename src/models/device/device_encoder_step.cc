@@ -12,7 +12,8 @@ namespace {
 
 device::AttentionLimits LimitsOf(const EncoderSpec& spec, const ModelOptions& options) {
   const auto heads = static_cast<int>(spec.num_heads);
-  // Only tiles with long contexts and few new tokens are split. Encoders have no contexts.
+  // No limits for splitting are needed: only tiles with long contexts and few new tokens are split,
+  // and encoders have no contexts.
   return {.max_rows = options.max_rows,
           .max_slices = std::min(options.max_slices, options.max_rows),
           .max_context = options.max_context,
@@ -40,7 +41,7 @@ int64_t DeviceEncoderStep::MaxBytes(const EncoderSpec& spec, const ModelOptions&
   take(std::min(options.max_logit_rows, options.max_rows), sizeof(int32_t));
   take(limits.max_rows, sizeof(int64_t));  // slots
   take(limits.max_slices, sizeof(device::AttentionSliceInfo));
-  // Each table's blocks are full, except its last one.
+  // block tables; in each, all blocks except the last are full
   take(limits.max_rows / options.block_size + limits.max_slices, sizeof(int32_t));
   for (int plan = 0; plan < (HasWindows(spec) ? 2 : 1); ++plan)
     take(device::MaxAttentionItems(limits), sizeof(device::AttentionItem));

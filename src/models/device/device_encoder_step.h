@@ -16,10 +16,11 @@
 
 namespace sluice {
 
-// Ownership: owns the host buffer; the device buffer is the caller's and outlives it; move-only.
+// Ownership: owns the host buffer; the device buffer belongs to the caller and outlives it;
+// move-only.
 class DeviceEncoderStep final : public DeviceStepView {
  public:
-  // Returns the bytes of the largest step within the options, for the device and for the host
+  // Returns the bytes of the largest step that the options allow, for the device and for the host
   // buffer.
   static int64_t MaxBytes(const EncoderSpec& spec, const ModelOptions& options);
 
@@ -31,7 +32,7 @@ class DeviceEncoderStep final : public DeviceStepView {
   // previous step. Allocates nothing. REQUIRES: every slice is a whole sequence (context 0).
   void Send(DeviceStream& stream, const StepInput& input);
 
-  // The inputs of the last step that was sent, on the device.
+  // The members below are inputs of the last step that was sent; they are on the device.
   const int32_t* tokens() const override { return OnDevice<int32_t>(tokens_); }
   const int32_t* positions() const override { return OnDevice<int32_t>(positions_); }
   const int32_t* types() const override {  // null: all tokens have type 0
@@ -39,13 +40,13 @@ class DeviceEncoderStep final : public DeviceStepView {
   }
   const int32_t* logit_rows() const override { return OnDevice<int32_t>(logit_rows_); }
   const int64_t* slots(int64_t /*group*/) const override { return OnDevice<int64_t>(slots_); }
-  // Sets the work items, slices and tables for layers with or without a window; the caller sets the
-  // other members.
+  // Sets the work items, slices and tables of an attention layer; the caller sets the other
+  // members.
   device::AttentionArgs Attention(const program::Attend& op, const AttentionSpec& spec,
                                   int64_t group) const override;
 
  private:
-  // The work items for layers with this span.
+  // The work items for layers with one span.
   struct SpanPlan {
     AttentionSpan span;
     int32_t ahead = device::kSeesAllBehind;

@@ -1,5 +1,5 @@
-// Compares encoders on the emulated device with those on the CPU in F32, whose results equal
-// transformers' (tests/e2e/test_pooling.py), and with results from transformers itself.
+// Compares encoders on the emulated device with encoders on the CPU in F32, whose results equal
+// those of transformers (tests/e2e/test_pooling.py), and with results from transformers itself.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -213,7 +213,7 @@ TEST(DeviceEncoder, HeavyTokenTypesTellTextsApart) {
   EXPECT_GT(Cosine(got[1], expected[1]), 0.9998);
 }
 
-// Compares with transformers' results for the same token ids.
+// Compares embeddings with those of transformers for the same token ids.
 TEST(DeviceEncoder, HeavyEmbeddingsAreNearlyTransformers) {
   const auto text = ReadFile(DataFolder("tiny-modernbert") / "texts.json");
   ASSERT_TRUE(text);

@@ -43,8 +43,8 @@ void AddImageRows(program::Program& program, int64_t bytes) {
 }
 
 int64_t ExchangedBytes(const program::Program& program) {
-  // If experts are computed in parts, there are fewer pairs than the rows of a whole step would
-  // have.
+  // If experts are computed in parts, there are fewer pairs of row and expert than for the rows of
+  // a whole step.
   int64_t most = 0, pairs_each = 1;
   for (const program::Op& op : program.ops) {
     if (const auto* const parts = std::get_if<program::Parts>(&op))
@@ -85,8 +85,8 @@ bool Exchanges(const program::Op& op) {
   return std::holds_alternative<program::Gather>(op);
 }
 
-// Whether the result of the gather at `index` in `buffer` is read only before the next exchange,
-// and replaced only by another gather.
+// Whether the result of the gather at `index` in `buffer` is short-lived: it is read only before
+// the next exchange, and replaced only by another gather.
 bool IsFleeting(const program::Program& program, size_t index, program::BufferId buffer) {
   bool has_exchanged = false;
   for (size_t i = index + 1; i < program.ops.size(); ++i) {
@@ -110,7 +110,8 @@ bool IsFleeting(const program::Program& program, size_t index, program::BufferId
   return true;
 }
 
-// Returns the rows for a product that the operator's kernel can pack; kNone: it cannot.
+// Returns the buffer of product inputs that the operator's kernel can pack; kNone if it cannot pack
+// any.
 program::BufferId PackableRows(const program::Op& op) {
   if (const auto* const norm = std::get_if<program::Norm>(&op))
     return norm->reader.linear == kNone ? kNone : norm->out;
@@ -170,7 +171,7 @@ DeviceExecutor::DeviceExecutor(program::Program program, DeviceProgramWeights we
     if (rounds || IsFleeting(program_, i, gather->all)) fleeting_.insert(gather);
   }
   FindPackedRows();
-  // These point to objects of the loader.
+  // The tables point to objects of the loader.
   program_.tables.clear();
   program_.linears.clear();
   program_.experts.clear();
@@ -461,7 +462,7 @@ void DeviceWalk::operator()(const program::Gather& op) {
   if (op.all != kNone) place.all = executor_.homes_[static_cast<size_t>(op.all)];
   int64_t bytes = DeviceElementBytes(op.type);
   if (op.cut == Cut::kLogits) return ranks.GatherLogits(parts_.stream, place);
-  // The operators up to the next gather read the rows where they are.
+  // The operators up to the next gather read the rows at this address.
   std::byte*& address = executor_.addresses_[static_cast<size_t>(op.all)];
   if (op.cut == Cut::kHeads) {
     const AttentionSpec& whole = WholeAttention(op.count);
@@ -559,7 +560,7 @@ void DeviceWalk::operator()(const program::GateMul& op) {
                               .quick_gelu = rule == Kind::kQuickGelu};
   if (op.factors.buffer != kNone) {
     const auto buffer = static_cast<size_t>(op.factors.buffer);
-    // The moved rows have only these columns.
+    // The rows that were moved contain only these columns.
     const bool moved = executor_.moved_[buffer];
     args.factor_stride = moved ? op.width : op.factors.stride;
     args.factors = reinterpret_cast<const float*>(executor_.addresses_[buffer]) +
@@ -573,7 +574,7 @@ void DeviceWalk::SumHeadSquares(const program::RopeAppend& op, const AttentionSp
   const RankPlace& place = parts_.place;
   const bool is_shared = op.own_q_squares != kNone;
   const AttentionSpec& whole = is_shared ? WholeAttention(op.model_layer) : spec;
-  // If several ranks have the same head of k, only the first of them adds it to the sum.
+  // If several ranks have the same head of k, only the first of these ranks adds it to the sum.
   const RowRange keys = FirstHeldKeys(whole, place.tensor_rank, place.tensor_size);
   float* const q = RowsAt<float>(op.q_squares, 0);
   float* const k = RowsAt<float>(op.k_squares, 0);
@@ -650,11 +651,11 @@ void DeviceWalk::operator()(const program::Attend& op) {
   args.sinks = Vector(op.sinks);
   if (spec.latent) args.latent_dim = spec.latent->kv_rank;
   if (op.chosen != kNone) {
-    // The chosen places serve as a block table, with one position per block.
+    // The chosen positions serve as a block table, with one position per block.
     args.tables = RowsAt<int32_t>(op.chosen, spec.latent->indexer->top_k);
     args.cache.block_size = args.cache.block_rows = 1;
   }
-  // Wide tiles have no registers left to convert their results.
+  // Wide tiles leave no registers for converting their results.
   const auto* const next =
       static_cast<size_t>(index_) + 1 < program_.ops.size()
           ? std::get_if<program::Convert>(&program_.ops[static_cast<size_t>(index_) + 1])

@@ -31,31 +31,31 @@ struct DevicePlan : program::BufferPlan {
   static DevicePlan For(const program::Program& program, bool keeps_apart);
 };
 
-// Adds the buffer "step_inputs" for a step's inputs, which shares memory with no other.
+// Adds the buffer "step_inputs" for a step's inputs. It shares memory with no other buffer.
 void AddStepInputs(program::Program& program, int64_t bytes);
 
-// The buffer of images' rows (StepInput::stored_image_rows), F32 [places, image_row_width], which
-// shares memory with no other.
+// The buffer of image rows (StepInput::stored_image_rows), F32 [places, image_row_width]. It shares
+// memory with no other buffer.
 inline constexpr std::string_view kImageRows = "image_rows";
 void AddImageRows(program::Program& program, int64_t bytes);
 
-// The memory of exchanges between devices that address each other's memory (PeerExchange), which
-// shares memory with no other buffer, and the bytes of the largest array that they gather. Gathered
-// arrays have up to kMostExchangedRows rows; arrays of experts have the pairs of up to that many
-// rows.
+// kExchange: the memory of exchanges between devices that address each other's memory
+// (PeerExchange). It shares memory with no other buffer. ExchangedBytes: bytes of the largest array
+// that they gather. Gathered arrays have up to kMostExchangedRows rows. Arrays of experts have one
+// row for each pair of row and expert.
 inline constexpr std::string_view kExchange = "exchange";
 inline constexpr int64_t kMostExchangedRows = 512;
 int64_t ExchangedBytes(const program::Program& program);
 void AddExchange(program::Program& program);
 
-// Memory for NVFP4 inputs of products that the operator before them packs (RowsOut::codes), for
-// steps of up to kMostPackedRows rows. Larger steps pack them in launches of their own, whose cost
-// does not matter there. The buffer exists only where a product may read codes; it shares memory
-// with no other.
+// Memory for NVFP4 inputs that the operator before a product packs (RowsOut::codes), in steps of up
+// to kMostPackedRows rows. Larger steps pack inputs in separate launches, whose cost is negligible
+// for their size. The buffer exists only if a product may read codes. It shares memory with no
+// other buffer.
 inline constexpr std::string_view kPackedRows = "packed_rows";
 inline constexpr int64_t kMostPackedRows = 512;
 
-// The buffer of Model::kept_rows(), which shares memory with no other.
+// The buffer of Model::kept_rows(). It shares memory with no other buffer.
 inline constexpr std::string_view kKeptRows = "kept_rows";
 void AddKeptRows(program::Program& program, int64_t bytes);
 
@@ -65,17 +65,18 @@ struct DeviceStep {
   const KvCache* cache = nullptr;
   int64_t rows = 0;
   int64_t wanted = 0;
-  std::span<const int32_t> adapters = {};  // slots of its adapters; -1 for rows without
-  float* results = nullptr;                // on the host, for CopyResults
+  // Adapter slot of each row; -1 for rows without an adapter.
+  std::span<const int32_t> adapters = {};
+  float* results = nullptr;     // host memory, for CopyResults
   float* image_rows = nullptr;  // destination of StoreImage; rows are image_stride elements apart
   int64_t image_stride = 0;
-  DeviceHidden hidden = {};  // for TakeHidden
+  DeviceHidden hidden = {};  // hidden rows that TakeHidden reads
   bool takes_target = true;
   bool is_recorded = false;
 };
 
 // Allocates nothing after construction. Thread safety: one thread at a time. Ownership: owns the
-// program; everything else outlives it.
+// program; all other objects outlive it.
 class DeviceExecutor {
  public:
   struct Parts {
@@ -91,14 +92,15 @@ class DeviceExecutor {
     OpTimes* op_times = nullptr;  // ModelOptions::op_times
   };
 
-  // `workspace`: plan.total_bytes bytes. Does not access weights to which the program points.
+  // `workspace`: plan.total_bytes bytes. Does not access the host weights that the program points
+  // to.
   DeviceExecutor(program::Program program, DeviceProgramWeights weights, DevicePlan plan,
                  std::byte* workspace, const Parts& parts);
 
   // Enqueues the operators. Returns the number of remaining rows. Throws if enqueueing fails.
   int64_t Run(const DeviceStep& step);
 
-  // Chooses kernels for products by measuring, where there is a choice.
+  // Measures matrix products for which several kernels exist, and chooses the fastest.
   Status Tune();
 
   const program::Program& program() const { return program_; }
@@ -113,8 +115,8 @@ class DeviceExecutor {
  private:
   friend class DeviceWalk;
 
-  // Finds the operators whose rows products read packed. No operator in between writes or packs
-  // rows.
+  // Finds the operators whose rows products read in packed form. No operator between the two writes
+  // or packs rows.
   void FindPackedRows();
   bool ReadsNvF4(const program::Project& product) const;
 
@@ -123,15 +125,17 @@ class DeviceExecutor {
   DevicePlan plan_;
   std::byte* workspace_;
   Parts parts_;
-  std::vector<std::byte*> addresses_;  // by buffer: its address in the step being enqueued
-  std::vector<std::byte*> homes_;  // the same, except for rows that a gather left in another place
-  std::vector<bool> moved_;        // by buffer: whether its rows have been moved (KeepRows)
+  std::vector<std::byte*> addresses_;  // by buffer: the buffer's address in the step being enqueued
+  // By buffer: its planned address, which differs if a gather left the rows elsewhere.
+  std::vector<std::byte*> homes_;
+  std::vector<bool> moved_;              // by buffer: whether its rows have been moved (KeepRows)
   std::vector<OpTimes::Count*> counts_;  // by operator; empty: not counted
-  // By operator that writes rows of NVFP4 which products read: the first of those; and the reverse.
+  // packs_for_: for each operator (by index) that writes NVFP4 rows, the first product that reads
+  // them. The other map is its inverse.
   std::map<int32_t, const program::Project*> packs_for_;
   std::map<const program::Project*, int32_t> packed_by_;
-  std::byte* packed_rows_ = nullptr;  // null: nothing is packed there
-  // Gathers whose results are read before the next gather alone.
+  std::byte* packed_rows_ = nullptr;  // null: no rows are packed
+  // Gathers whose results are read only before the next gather.
   std::set<const program::Gather*> fleeting_;
 };
 

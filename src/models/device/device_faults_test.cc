@@ -85,7 +85,7 @@ class ThrowingDevice final : public Device {
   int copies_left = -1;  // below 0: never fails
 
  protected:
-  void Free(void* /*data*/, bool /*is_host*/) override {}  // its buffers are the inner device's
+  void Free(void* /*data*/, bool /*is_host*/) override {}  // the buffers belong to the inner device
 
  private:
   EmulatedDevice device_;
@@ -127,14 +127,14 @@ TEST(DeviceFaultsTest, AStepThatThrowsHalfwayTouchesNothingAfterwards) {
   device.copies_left = 2;
   EXPECT_THROW(step(first), std::bad_alloc);
   EXPECT_LT(device.copies_left, 0);
-  first = untouched;  // the failed step must not write to it anymore
+  first = untouched;  // the failed step must not write to it later
   step(second);
   EXPECT_TRUE(first == untouched);
   EXPECT_FALSE(second == untouched);
 }
 
 // The emulated device runs copies late and detects copies whose memory was freed. So an error must
-// leave no enqueued copy.
+// not leave a copy enqueued.
 TEST(DeviceFaultsTest, AFaultWhileLoadingIsToldAndTheNextLoadWorks) {
   const auto config = LoadModelConfig(DataFolder("qwen3-modelopt-fp8"));
   ASSERT_TRUE(config);
@@ -153,7 +153,7 @@ TEST(DeviceFaultsTest, AFaultWhileLoadingIsToldAndTheNextLoadWorks) {
   };
   for (const auto format : {ModelOptions::LoadFormat::kAuto, ModelOptions::LoadFormat::kDummy}) {
     for (const int64_t share : {0, 50, 99}) {
-      // Fails partway. With random weights, only vectors are copied.
+      // Fails in the middle of loading. With random weights, only vectors are copied.
       bool is_hit = false;
       const std::string message = load(format, [&](int64_t done, int64_t total) {
         if (is_hit || done * 100 < total * share) return;

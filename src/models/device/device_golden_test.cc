@@ -32,8 +32,8 @@ TEST_P(DeviceDenseTest, HeavyStaysNearTransformers) {
   const std::filesystem::path folder = DataFolder(GetParam());
   DeviceRunner device(folder,
                       GoldenOptions(ElementType::kBF16, ModelOptions::ActivationRounding::kBf16));
-  // tiny-gemma3: its norms double the logits and their errors. Measured: 0.052. tiny-gemma4-shared
-  // does not scale q . k down (DefaultModeOfUnscaledScoresTest). Measured: 0.122.
+  // In tiny-gemma3, norms double the logits and their errors; measured: 0.052. tiny-gemma4-shared
+  // does not scale q . k down (DefaultModeOfUnscaledScoresTest); measured: 0.122.
   const std::string_view name = GetParam();
   const double tolerance = name == "tiny-gemma3"          ? 0.06
                            : name == "tiny-gemma4-shared" ? 0.15
@@ -88,12 +88,12 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DeviceExpertsTest,
                                            "tiny-qwen3-moe-w4a16", "tiny-qwen3-moe-gptq"),
                          TestName);
 
-// Inputs and the cache are rounded to E4M3, as the checkpoint specifies. Before such a rounding,
-// values are BF16 here and F32 in the golden files. E4M3 codes are 1/16 apart, so about one in
-// fifty values rounds to a neighbouring code; the next layer's inputs then differ by a percent, and
-// more of its values round differently. After a few layers the rounding errors are unrelated to the
-// golden ones, but of the same size: without any rounding the difference is 0.16 (0.4 with
-// experts). Measured: at most 0.143 and 0.247.
+// Inputs and the cache are rounded to E4M3, as the checkpoint specifies. Before this rounding,
+// values are BF16 on the device and F32 in the golden files. E4M3 codes are 1/16 apart, so about
+// one in fifty values rounds to a neighbouring code; the next layer's inputs then differ by a
+// percent, and more of its values round differently. After a few layers the rounding errors are
+// unrelated to the golden ones, but of the same size: without any rounding the difference is 0.16
+// (0.4 with experts). Measured: at most 0.143 and 0.247.
 void ExpectRounded(const char* name, double tolerance) {
   const std::filesystem::path folder = DataFolder(name);
   DeviceRunner device(folder,

@@ -1,4 +1,4 @@
-// CUDA graphs of a decoder's steps, by number of sequences.
+// CUDA graphs of a decoder's steps, keyed by number of sequences.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ class StepGraphs {
   struct Size {
     int64_t sequences = 0;
     std::vector<std::unique_ptr<DeviceGraph>>
-        graphs;  // by PaddedStep::level; either there are graphs for all levels, or it is empty
+        graphs;  // by PaddedStep::level; has graphs for all levels, or is empty
   };
 
   StepGraphs() = default;
-  // Creates it without graphs. `keys`: address of the keys in the cache that the steps use.
+  // Creates an object without graphs. `keys`: address of the keys in the cache that the steps use.
   StepGraphs(const RecordedSteps& steps, const void* keys);
 
   std::vector<Size>& sizes() { return sizes_; }

@@ -18,8 +18,8 @@ int64_t FactorBytes(const LoraLayout& layout) {
          static_cast<int64_t>(sizeof(device::LoraFactor));
 }
 
-// Returns the number of layers that one product of experts computes, if `layer` is the first of
-// these layers; else 1.
+// If `layer` is the first of the layers that one product of experts computes, returns their number;
+// else 1.
 int64_t ExpertsOf(const LoraLayout& layout, int layer) {
   const size_t module = layout.layers[static_cast<size_t>(layer)].first;
   for (const LoraExperts& experts : layout.experts) {

@@ -17,8 +17,8 @@
 
 namespace sluice {
 
-// The slots of one rank: A and B of each module at its layout offsets, in the format of
-// AddLoraArgs. After all slots come the ranks and scales of each slot's modules.
+// The slots of one rank: A and B of each module at the offsets of the layout, in the format of
+// AddLoraArgs. The ranks and scales of each slot's modules follow after all slots.
 //
 // Thread safety: Fill may be called by any thread; it waits for steps that use the slot. Other
 // non-const functions are called by the computing thread. Ownership: the device and the memory
@@ -32,10 +32,10 @@ class DeviceLoraSlots final : public LoraStore {
                                                          std::byte* memory);
 
   const LoraLayout& layout() const override { return layout_; }
-  // The same as in LoraStore; kUnavailable after Close().
+  // As in LoraStore; kUnavailable after Close().
   Status Fill(int slot, const LoraAdapter& adapter) override;
 
-  // Mark the slots as used by a step, or as no longer used by it; -1 is ignored.
+  // BeginUse marks the slots as used by a step; EndUse ends this use. -1 is ignored.
   void BeginUse(std::span<const int32_t> slots) { CountUses(slots, 1); }
   void EndUse(std::span<const int32_t> slots) { CountUses(slots, -1); }
   // Waits for a Fill in progress and frees device resources; any later Fill fails.

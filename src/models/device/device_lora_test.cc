@@ -48,7 +48,7 @@ struct DeviceAdapter {
 class DeviceLoraGoldenTest : public ::testing::TestWithParam<DeviceAdapter> {};
 
 // With experts, or if inputs are rounded to E4M3, compares the median over all positions, as
-// DeviceExpertsTest does. peft does not round inputs; measured 0.22 with rounding.
+// DeviceExpertsTest does. peft does not round inputs. Measured with rounding: 0.22.
 TEST_P(DeviceLoraGoldenTest, HeavyStaysNearPeft) {
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
   ModelOptions options = LoraModelOptions();
@@ -101,8 +101,9 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// A step with rows of several adapters and of none gives the logits of each adapter alone, and
-// those of a model without slots. The second adapter may be of another kind.
+// A step may mix rows of several adapters with rows without an adapter. The logits equal those of
+// each adapter in a separate step, and those of a model without slots. The second adapter may be of
+// another kind.
 void ExpectSameInCompany(const char* base, const char* first, const char* second) {
   const std::vector<int32_t> prompt = SomeTokens(21, 3), other = SomeTokens(13, 4);
   ModelOptions plain_options = LoraModelOptions();
@@ -221,7 +222,7 @@ TEST(DeviceLoraTest, RowsWhoseLogitsAreWantedHaveTheirOwnAdapters) {
   EXPECT_EQ(row(2), with[8]);
 }
 
-// The new content of a slot must not depend on the old.
+// The new content of a slot must not depend on its old content.
 TEST(DeviceLoraTest, ASlotIsFilledAgain) {
   DeviceRunner device(DataFolder("qwen3-bf16"), LoraModelOptions());
   Runner& runner = device.runner();
@@ -234,7 +235,8 @@ TEST(DeviceLoraTest, ASlotIsFilledAgain) {
   EXPECT_EQ(runner.RunAlone(prompt, 64, 1), expected);
 }
 
-// The engine ends a sequence while a step in flight computes one more token of it.
+// Situation: the engine ends a sequence while a step in flight computes one more token of that
+// sequence.
 TEST(DeviceLoraTest, ASlotIsFilledWhenNoStepUsesIt) {
   DeviceRunner device(DataFolder("qwen3-bf16"), LoraModelOptions());
   Runner& runner = device.runner();

@@ -63,7 +63,7 @@ std::string MissingKernel(const DecoderSpec& spec) {
                          device::kMostStateKeys);
     if (layer.mixer && layer.mixer->values_width() % 8 != 0)
       return "recurrent layers whose results do not have a multiple of 8 numbers";
-    constexpr int kRotatedUnit = 16;  // in the widest heads: rope_append
+    constexpr int kRotatedUnit = 16;  // in the widest heads; a limit of rope_append
     if (!layer.attention.latent && layer.attention.head_dim > 256 &&
         layer.attention.rotated() % kRotatedUnit != 0)
       return "rope on a part of wide heads that is no multiple of 16";
@@ -178,7 +178,7 @@ Status CheckSpec(const DecoderSpec& spec) {
 }
 
 // Refuses models whose ranks would have to exchange more than the residual and the results of a
-// layer: per-layer embeddings, and keys and values shared across stages.
+// layer: models with per-layer embeddings, or with keys and values that are shared across stages.
 Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
   if (place.is_alone()) return {};
   for (const LayerSpec& layer : ShareOf(spec, place).layers) {
@@ -270,8 +270,8 @@ bool RoundsWholeRows(const ParameterList& list, const QuantizationScheme& scheme
   });
 }
 
-// Refuses a checkpoint that rounds whole rows although config.json does not say so. In that case,
-// ranks have no buffer to gather rows in F32.
+// Refuses a checkpoint that rounds whole rows although config.json does not specify it, because
+// ranks then have no buffer to gather rows in F32.
 Status CheckRounding(const program::Program& program, const DeviceProgramWeights& weights,
                      bool rounds_whole_rows) {
   if (rounds_whole_rows) return {};
@@ -298,8 +298,8 @@ int64_t StepInputsOffset(const PlacedProgram& placed) {
       .offsets[static_cast<size_t>(program::FindBuffer(placed.program, "step_inputs"))];
 }
 
-// `spec`: of the whole model. `list`: the parameters, with targets in `loaded`. `memory`: the
-// memory of the weights.
+// `spec`: the spec of the whole model. `list`: the parameters, with targets in `loaded`. `memory`:
+// the memory of the weights.
 PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
                          const RankPlace& place, const DeviceInfo& device,
                          const ParameterList& list, const DecoderWeights& loaded,
@@ -313,7 +313,7 @@ PlacedProgram ProgramFor(const DecoderSpec& spec, const ModelOptions& options,
       .lora_ranks = lora == nullptr ? 0 : lora->MostRanks(),
       .rounds_whole_rows = rounds_whole_rows};
   PlacedProgram placed;
-  static const DecoderWeights owner{};  // the target of a drafting head has no weights here
+  static const DecoderWeights owner{};  // the target of a drafting head has no weights in this list
   placed.program = program::BuildDecoder({.spec = spec,
                                           .options = options,
                                           .place = place,
@@ -341,7 +341,7 @@ std::byte* BufferOf(const PlacedProgram& placed, std::byte* workspace, std::stri
          placed.plan.offsets[static_cast<size_t>(program::FindBuffer(placed.program, name))];
 }
 
-// Null if the rank gathers only through its group.
+// Returns null if the rank gathers only through its group.
 Result<std::unique_ptr<PeerExchange>> MakePeers(Device& device, const DeviceRank& rank,
                                                 const PlacedProgram& placed, std::byte* workspace) {
   if (rank.stage == nullptr) return nullptr;
@@ -369,8 +369,8 @@ std::optional<LoraLayout> LoraLayoutFor(const DecoderSpec& spec, const ModelOpti
   return LoraLayout::For(spec, options.lora, list, weights, place);
 }
 
-// Bytes of the weights that a step of one token reads: all except embedding tables and experts that
-// are not chosen.
+// Returns the bytes of the weights that a step of one token reads: all except embedding tables and
+// experts that are not chosen.
 int64_t TokenWeightBytes(const DecoderSpec& spec, bool is_drafter, const ParameterList& list,
                          const DecoderWeights& unfilled, const DeviceWeightLayout& layout) {
   std::set<const kernels::PackedMatrix*> unread = {&unfilled.layer_embeddings};

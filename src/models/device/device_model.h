@@ -21,8 +21,8 @@ class DevicePool;
 // Returns the memory that LoadDeviceModel, or LoadDeviceShare for the rank at `place`, will take
 // from the pool. Reads only config.json. weight_bytes, lora_bytes and workspace_bytes (activations,
 // step inputs, logits) are exact if the checkpoint is stored as its configuration says. graph_bytes
-// (GraphBytes) is separate. Excludes page-locked host memory. A block of the cache takes only that
-// part of kv_bytes_per_block which is for the layers of one group (KvCache::Wrap).
+// (GraphBytes) is separate. Excludes page-locked host memory. A block of the cache takes only the
+// part of kv_bytes_per_block that belongs to the layers of one group (KvCache::Wrap).
 //
 // kUnsupported names the option or operator without a device kernel: `dtype` other than BF16,
 // `kv_cache_dtype` other than BF16 and FP8, unsupported shapes, or an architecture that is not in
@@ -30,9 +30,9 @@ class DevicePool;
 Result<ModelMemory> PlanDeviceModel(const ModelConfig& config, const ModelOptions& options,
                                     const DeviceInfo& device, const RankPlace& place = {});
 
-// Like LoadModel, into memory of `pool`. The device multiplies E4M3 from compute capability 8.9 on.
-// If so, and if the checkpoint rounds inputs to E4M3 per tensor or per row, kAuto and kCheckpoint
-// round inputs as the checkpoint does; all other inputs are BF16. `threads` prepare the weights and
+// Like LoadModel, into memory of `pool`. Devices of compute capability 8.9 and later multiply E4M3
+// numbers. On these devices, kAuto and kCheckpoint round inputs as the checkpoint does if it rounds
+// them to E4M3 per tensor or per row. All other inputs are BF16. `threads` prepare the weights and
 // are not used afterwards. Forward requires a cache of KvCache::Wrap over memory of the same
 // device; if a step fails it throws std::runtime_error with the device's error. The device and the
 // pool's memory must outlive the model.
@@ -42,14 +42,15 @@ Result<std::unique_ptr<Model>> LoadDeviceModel(Device& device, DevicePool& pool,
                                                ModelConfig config, const ModelOptions& options,
                                                const LoadProgress& progress = {});
 
-// One rank of a group in which each rank has a separate device. `group` runs its exchanges on
-// `stream`; null for a single rank.
+// One rank of a group in which each rank has a separate device. `group` runs the rank's exchanges
+// on `stream`; null for a single rank.
 struct DeviceRank {
   RankPlace place;
   std::shared_ptr<DeviceStream> stream;
   std::unique_ptr<DeviceCommunicator> group;
-  // The ranks that share this rank's layers, their devices, and DeviceCommunicatorOptions::stop of
-  // `group`; all outlive the call. If they are null and empty, ranks gather only through `group`.
+  // stage: the ranks that share this rank's layers. The next members: their devices, and
+  // DeviceCommunicatorOptions::stop of `group`. All outlive the call. If they are null and empty,
+  // ranks gather only through `group`.
   Communicator* stage = nullptr;
   std::vector<Device*> stage_devices = {};
   std::shared_ptr<DeviceBuffer> stop = nullptr;

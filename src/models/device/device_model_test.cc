@@ -74,8 +74,9 @@ TEST(DeviceModelDeathTest, FindsAKernelThatLeavesItsArray) {
   EXPECT_DEATH(run(1), "behind array 0 of the workspace was written|use-after-poison");
 }
 
-// Compares every family and format on both backends, each with its own weights. Uses the median of
-// all rows: with experts, single rows may choose another expert. Measured: at most 0.02.
+// Compares every family and format on both backends; each backend loads its own weights. Compares
+// the median of all rows, because with experts, single rows may choose another expert. Measured: at
+// most 0.02.
 class DeviceAgainstCpuTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceAgainstCpuTest, HeavyLogitsAgree) {

@@ -25,7 +25,7 @@ inline ModelOptions DeviceOptions(ElementType kv_type = ElementType::kBF16) {
 
 // Options that find the most errors: they detect kernels that write outside their arrays.
 constexpr EmulatedDeviceOptions kArraysApart = {.keeps_arrays_apart = true};
-// Options with which arrays share memory, as on a GPU.
+// Options with which arrays share memory, as on a real GPU.
 constexpr EmulatedDeviceOptions kArraysShared = {};
 
 // Runs a model on a device that has exactly the planned memory.
@@ -83,7 +83,7 @@ class DeviceRunner {
   std::unique_ptr<Runner> runner_;
 };
 
-// Names a test after its checkpoint.
+// Returns the name of a test: that of its checkpoint.
 inline std::string CheckpointName(const ::testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
   std::replace(name.begin(), name.end(), '-', '_');

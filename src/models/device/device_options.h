@@ -1,4 +1,4 @@
-// Functions of ModelOptions that all models on devices share.
+// Functions on ModelOptions that are shared by all models on devices.
 #pragma once
 
 #include <vector>

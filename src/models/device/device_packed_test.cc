@@ -1,5 +1,5 @@
-// Inputs of NVFP4 products, packed by the kernels that write them, on an emulated Blackwell GPU
-// with the stand-in of cuBLASLt.
+// Tests inputs of NVFP4 products that are packed by the kernels that write them. Runs on an
+// emulated Blackwell GPU with a substitute for cuBLASLt.
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class DevicePackedTest : public ::testing::TestWithParam<const char*> {
   }
   ~DevicePackedTest() override { fs::remove_all(folder_); }
 
-  // All models take the ways of products that the first one measured.
+  // All models use the kernels that were chosen by the first model's measurements.
   std::unique_ptr<DeviceRunner> Load(bool packs_apart,
                                      EmulatedDeviceOptions device = testing::kArraysApart) const {
     ModelOptions options = DeviceOptions();
@@ -67,7 +67,7 @@ TEST_P(DevicePackedTest, HeavyLogitsAreThoseOfRowsThatArePackedApart) {
   }
 }
 
-// A step has as many launches less as rows are packed: one for each product of NVFP4.
+// A step has one launch less for each NVFP4 product whose inputs are packed by another kernel.
 TEST_P(DevicePackedTest, HeavyNoLaunchPacksRows) {
   std::map<std::string, int> counts[2];
   int64_t products[2] = {};

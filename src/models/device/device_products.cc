@@ -119,7 +119,7 @@ void DeviceWalk::operator()(const program::Route& op) {
                              .group_best = spec.group_best,
                              .chooses_by_logits = spec.chooses_by_logits};
   if (AdaptersOf(op.lora, op.lora_scratch)) {
-    // Adds the adapters' results after computing the logits and before choosing experts.
+    // Adapters' results are added after the logits are computed and before experts are chosen.
     device::RouterArgs logits = args;
     logits.top_k = 0;
     kernels_.router(handle_, logits);
@@ -203,7 +203,8 @@ std::span<const int32_t> DeviceWalk::ReceiveExpertRows(BufferId row_begin,
 
 void DeviceWalk::operator()(const program::ProjectExperts& op) {
   const device::GroupedLinearArgs products = ExpertProducts(op, CountOf(op.y));
-  // Only with a single rank: each of several ranks would wait here for the others.
+  // Only with a single rank: with several, each rank would wait for the other ranks while
+  // measuring.
   const bool is_apart =
       parts_.ranks == nullptr && device::IsWorthTakingApart(parts_.linear, products);
   if (is_apart && !has_looked_) row_begin_ = ReceiveExpertRows(op.row_begin, products.num_experts);
@@ -232,7 +233,7 @@ void DeviceWalk::operator()(const program::ProjectExperts& op) {
 
 void DeviceWalk::operator()(const program::CombineExperts& op) {
   const MoeSpec& spec = Moe(op.moe);
-  // The product adds to the result of the gated MLP.
+  // This product adds to the result of the gated MLP.
   kernels_.combine_experts(
       handle_, {.y = At(op.x, 0),
                 .y_type = ElementType::kF32,

@@ -1,9 +1,9 @@
 // The ranks that share each layer, each on its own device, and how they gather results; the
 // counterpart of cpu/tensor_ranks.h.
 //
-// A rank writes its columns of an array to its own memory. Devices that address each other's memory
-// store them from there into the whole rows of all ranks (peer_exchange.h). Otherwise, or if an
-// array does not fit, the communicator gathers the pieces of all ranks one after another, and a
+// A rank writes its columns of an array to its own memory. If devices address each other's memory,
+// each device stores its columns into the whole rows of all ranks (peer_exchange.h). Otherwise, or
+// if an array does not fit, the communicator gathers the ranks' pieces as consecutive arrays, and a
 // kernel joins them into whole rows.
 #pragma once
 
@@ -36,18 +36,19 @@ class DeviceRanks {
   // communicator throw std::runtime_error.
   void BeginStep(bool is_recorded);
 
-  // Buffers to gather an array of `rows` rows. own: this rank's columns, contiguous. joined: room
-  // for the pieces of all ranks; not used for a single row. all: the whole rows.
+  // The buffers for gathering an array of `rows` rows. own: this rank's columns, contiguous.
+  // joined: room for the pieces of all ranks; not used for a single row. all: the whole rows.
   struct Place {
     int64_t rows = 0;
     const void* own = nullptr;
     void* joined = nullptr;
     void* all = nullptr;
-    // Whether the rows are read only before the next gather. They may then be left in another
-    // place.
+    // Whether the rows are read only before the next gather. If so, they may be left in another
+    // buffer.
     bool is_fleeting = false;
   };
-  // These return where the whole rows are: place.all, or elsewhere if they are fleeting.
+  // The Gather functions return the address of the whole rows: place.all, or another address if
+  // place.is_fleeting.
   //
   // Gathers query heads of `bytes` bytes each. `attention` has the heads of all ranks.
   void* GatherHeads(DeviceStream& stream, const AttentionSpec& attention, int64_t bytes,
@@ -62,19 +63,19 @@ class DeviceRanks {
   void* GatherRowsOf(DeviceStream& stream, int64_t count, int64_t bytes, const Place& place);
   // Gathers F32 logits at the first rank.
   void GatherLogits(DeviceStream& stream, const Place& place);
-  // Gathers F32 rows of the hidden size, in the order of ranks: rows[i] rows from rank i. Through
-  // the communicator.
+  // Gathers F32 rows of the hidden size, in the order of ranks: rows[i] rows from rank i. Uses the
+  // communicator.
   void GatherEmbeddings(DeviceStream& stream, std::span<const int64_t> rows, const void* own,
                         void* all);
   // Gathers `rows` F32 rows of the hidden size: row i of the `num_own` rows at `own` becomes row
-  // places[i], unless places[i] is negative. If this would need the communicator, does nothing and
+  // places[i], unless places[i] is negative. If the communicator would be needed, does nothing and
   // returns false.
   bool PlaceEmbeddings(DeviceStream& stream, int64_t rows, const void* own, int64_t num_own,
                        const int32_t* places, void* all);
 
  private:
   void Cut(int64_t count, int64_t bytes);
-  // Gathers the columns whose sizes are in `widths_`.
+  // Gathers columns; their sizes are in `widths_`.
   void* Gather(DeviceStream& stream, const Place& place);
   void Join(DeviceStream& stream, const Place& place, std::optional<int> root = {});
   PeerExchange::Columns ColumnsOf(const Place& place) const;

@@ -36,7 +36,7 @@ using Rounding = ModelOptions::ActivationRounding;
 // Devices that do not address each other's memory.
 constexpr EmulatedDeviceOptions kByNccl = {.addresses_others = false};
 
-// Runs a prompt in chunks beside other sequences, then a single token.
+// Runs a prompt in chunks together with other sequences, then a single token.
 LogitRows RunMixed(Runner& runner) {
   const std::vector<int32_t> tokens = SomeTokens(24, 1), others = SomeTokens(5, 2);
   const auto first = tokens.begin();
@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Ranks replay some steps, with or without padding, and launch others in between.
+// Ranks replay some steps, with or without padding, and run other steps eagerly in between.
 void ExpectReplayed(const char* name, const DeviceCut& cut, ElementType kv_type,
                     const EmulatedDeviceOptions& device, bool replays) {
   ModelOptions options = DeviceOptions(kv_type);
@@ -172,8 +172,8 @@ TEST(DeviceRanksRecording, HeavyReplayedStepsAreBitEqual) {
   ExpectReplayed("tiny-gemma4-experts", {2, 1}, ElementType::kBF16, testing::kArraysShared, true);
 }
 
-// If one rank cannot capture a size, all ranks launch the steps of this size, and replay the other
-// sizes.
+// If one rank cannot capture a size, all ranks run the steps of this size eagerly, and replay the
+// other sizes.
 TEST(DeviceRanksRecording, RanksDropASizeTogether) {
   for (const size_t failing : {0, 1}) {
     ModelOptions options = DeviceOptions();
@@ -228,7 +228,7 @@ TEST(DeviceRanksRecording, HeavyLongPromptsAreGatheredByNccl) {
   EXPECT_EQ(RowsUnlike(run(ranks.runner()), run(alone.runner())), 0u);
 }
 
-// The pairs of experts, which are computed in parts, fit into an exchange for as many rows as other
+// Experts are computed in parts, so their arrays fit into an exchange for as many rows as other
 // arrays do.
 TEST(DeviceRanksPlanTest, ExpertsExchangeThePairsOfAsManyRows) {
   program::Program program;
@@ -308,8 +308,8 @@ TEST(DeviceRanksFaultTest, HeavyAFailedLaunchOfOneEndsAll) {
 }
 
 // If a rank's launches return only after their kernels have run, as with a full launch queue, the
-// rank cannot check for failures itself. In this test, the other rank runs no work before it knows
-// of all ranks' launches. When it gives up, it ends the kernel in which that rank waits.
+// rank cannot check for failures itself. In this test, the other rank runs no work before all ranks
+// have reported their launches. When it gives up, it ends the kernel in which the first rank waits.
 TEST(DeviceRanksFaultTest, HeavyARankStuckInALaunchIsFreed) {
   for (const int stuck : {0, 1}) {
     DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {2, 1}, {},
@@ -319,8 +319,8 @@ TEST(DeviceRanksFaultTest, HeavyARankStuckInALaunchIsFreed) {
   }
 }
 
-// One device hangs, or one of its launches has failed. The kernels of the other ranks wait in vain
-// for this device's flags, until the deadline ends them.
+// One device hangs, or one of its launches has failed. The kernels of the other ranks wait for this
+// device's flags until the deadline ends them.
 TEST(DeviceRanksFaultTest, HeavyAHangingDeviceIsToldWithinTheDeadline) {
   for (const int size : {2, 4}) {
     DeviceRanksRunner ranks("qwen3-bf16", DeviceOptions(), {size, 1}, {},
@@ -385,8 +385,8 @@ TEST(DeviceRanksLoadTest, HeavyARankMayLoadForLongerThanTheDeadline) {
   parallel.deadline = std::chrono::milliseconds(1000);
   ThreadPool pool(1);
   bool has_waited = false;
-  // At the latest, the rank that loads the last weights must wait, because the total lacks its
-  // share at first.
+  // At the latest, the rank that loads the last weights must wait, because at first the total does
+  // not include its share.
   const auto wait_at_the_end = [&](int64_t done, int64_t total) {
     if (done < total) return;
     has_waited = true;

@@ -19,7 +19,8 @@ struct DeviceCut {
 
 class DeviceRanksRunner {
  public:
-  // `at_once`: a rank whose device runs work as soon as it is enqueued; -1: as the options say.
+  // `at_once`: a rank whose device runs work as soon as it is enqueued; -1: all devices follow the
+  // options.
   DeviceRanksRunner(const char* name, const ModelOptions& given, const DeviceCut& cut,
                     const EmulatedDeviceOptions& device_options = {},
                     std::chrono::milliseconds deadline = std::chrono::minutes(2),

@@ -24,8 +24,8 @@ const void* KeysOf(const KvCache& cache) {
 
 const StepGraphs::Size* DeviceDecoder::GraphsFor(const StepInput& input,
                                                  const KvCache& cache) const {
-  // Graphs contain neither rows of images nor adapters. Graphs of a drafting head read the head's
-  // own hidden rows.
+  // Graphs do not contain image rows or adapters. Graphs of a drafting head read the head's own
+  // hidden rows.
   if (!input.image_rows.empty()) return nullptr;
   if (options_.drafter != nullptr && input.takes_target) return nullptr;
   if (std::ranges::any_of(input.adapters, [](int32_t slot) { return slot >= 0; })) return nullptr;
@@ -116,7 +116,7 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
     for (int level = 0; level < parts_.inputs.NumLevels(size.sequences); ++level) {
       auto graph = record(level);
       if (!graph) failure = graph.error().message;
-      // Ranks replay the same steps.
+      // All ranks must replay the same steps.
       const bool all_have =
           parts_.ranks == nullptr ? graph.has_value() : parts_.ranks->group().AllAgree(!!graph);
       if (!all_have && graph) failure = "another rank could not capture it";
@@ -131,7 +131,8 @@ Status DeviceDecoder::RecordSteps(const RecordedSteps& steps, KvCache& cache) {
     }
     size.graphs.clear();
     RETURN_IF_ERROR(parts_.device.CheckAlive());
-    static_cast<void>(parts_.stream->Synchronize());  // so that no later call reports this failure
+    // Called so that no later call reports this failure.
+    static_cast<void>(parts_.stream->Synchronize());
     LOG_WARNING("models", "steps of {} sequences are computed without a graph: {}", size.sequences,
                 failure);
   }

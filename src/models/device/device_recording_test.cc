@@ -34,8 +34,8 @@ struct RecordingCase {
 
 class DeviceRecordingTest : public ::testing::TestWithParam<RecordingCase> {};
 
-// Runs steps with every number of sequences, after prompts of various lengths. Some are replayed
-// unpadded, some padded, and some have more sequences than any graph.
+// Runs steps with every number of sequences, after prompts of various lengths. Some steps are
+// replayed unpadded, some are padded, and some have more sequences than any graph.
 TEST_P(DeviceRecordingTest, HeavyReplayedStepsGiveTheSameLogits) {
   const auto [name, kv_type] = GetParam();
   DeviceRunner eager(DataFolder(name), OptionsOf(kv_type));
@@ -98,7 +98,7 @@ TEST(DeviceRecording, HeavySplitSequencesGiveTheSameLogits) {
   const auto cut = [](const std::vector<int32_t>& tokens, size_t count) {
     return std::vector<int32_t>(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(count));
   };
-  // The steps cross position 512, from which on attention needs a split.
+  // The steps cross position 512, after which attention must be split.
   size_t longest = 508;
   runner.RunStep({{0, cut(longer, longest)}, {1, cut(shorter, 30)}});
   for (size_t i = 30; longest < longer.size(); ++i, ++longest) {
@@ -120,7 +120,7 @@ TEST(DeviceRecording, WithoutPaddingOtherNumbersAreNotReplayed) {
   EXPECT_EQ(runner.model().num_replayed(), 2);
 }
 
-// Graphs are not replayed for a cache in other memory than the cache of the capture.
+// A graph is not replayed for a cache at another address than the one with which it was captured.
 TEST(DeviceRecording, StepsOfAnotherCacheAreNotReplayed) {
   DeviceRunner device(DataFolder("qwen3-bf16"), OptionsOf(ElementType::kBF16));
   Runner& runner = device.runner();

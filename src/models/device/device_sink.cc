@@ -25,13 +25,13 @@ namespace {
 
 using ScaleLayout = DataFormat::ScaleLayout;
 
-// Maximum number of bytes of a file that are copied between two progress calls; then the pages of
-// these bytes are released.
+// Maximum number of bytes of a file that are copied between two progress calls. After each, the
+// pages of these bytes are released.
 constexpr int64_t kStoredChunkBytes = int64_t{32} << 20;
-// Maximum number of bytes of rows that the host makes at a time.
+// Maximum number of bytes of rows that the host converts at a time.
 constexpr int64_t kMadeChunkBytes = int64_t{16} << 20;
-// Number of rows of a transposed matrix that are processed together: their elements of one input
-// fill whole cache lines.
+// Number of rows of a transposed matrix that are processed together, so that their elements in one
+// column fill whole cache lines.
 constexpr int64_t kTransposedRows = 64;
 
 float RowScaleOf(const StoredMatrix& source, int64_t row) {
@@ -71,7 +71,7 @@ void DecodeRows(const StoredMatrix& source, int64_t begin, int64_t end, std::byt
   }
 }
 
-// Rows [begin, end) of INT4 codes, two per byte, with inputs in group order.
+// Extracts rows [begin, end) of INT4 codes, two per byte, with inputs in group order.
 void PackInt4Rows(const StoredMatrix& source, int64_t begin, int64_t end, std::byte* out) {
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t i = 0; i < source.cols; i += 2, ++out) {
@@ -84,7 +84,7 @@ void PackInt4Rows(const StoredMatrix& source, int64_t begin, int64_t end, std::b
   }
 }
 
-// Rows [begin, end) of I8 codes that are stored with an offset.
+// Extracts rows [begin, end) of I8 codes that are stored with an offset.
 void TakeInt8Offset(const StoredMatrix& source, int64_t begin, int64_t end, std::byte* out) {
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t i = 0; i < source.cols; ++i, ++out)
@@ -110,7 +110,7 @@ Status DeviceSink::Begin(const MatrixParameter& matrix, const DataFormat& /*form
   nvf4_scales_.clear();
   scaled_parts_.emplace_back();
   if (!place_->input_order) return {};
-  // The identity, used unless a part of the matrix has an order.
+  // The identity order, used unless a part of the matrix has an input order.
   std::vector<int32_t> order(static_cast<size_t>(place_->cols));
   std::iota(order.begin(), order.end(), 0);
   return PutInputOrder(order.data());

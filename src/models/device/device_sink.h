@@ -16,8 +16,9 @@
 
 namespace sluice {
 
-// Matrices must come in the order of the layout's list. Stored matrices go through the uploader;
-// random ones are generated on the device, on `stream`. The caller must wait for both.
+// Matrices must come in the order of the layout's list. Stored matrices are copied by the uploader;
+// random ones are generated on the device, on `stream`. The caller must wait for both the uploader
+// and the stream.
 class DeviceSink final : public MatrixSink {
  public:
   struct Parts {
@@ -39,7 +40,7 @@ class DeviceSink final : public MatrixSink {
   Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,
                    const Done& done) override;
 
-  // For each matrix of the list: its parts of rows that have a single scale each. Empty if the
+  // For each matrix of the list: its ranges of rows that have a single scale each. Empty if the
   // matrix has no row scales, if scales differ within a part, or if there are more than
   // kMostScaledParts parts.
   std::vector<std::vector<device::ScaledPart>> scaled_parts() const;
@@ -48,7 +49,7 @@ class DeviceSink final : public MatrixSink {
   Status Put(int64_t offset, std::span<const float> values);
 
  private:
-  // Writes rows [begin, end) of a part, contiguously.
+  // A function that writes rows [begin, end) of a part, contiguously.
   using FillRows = std::function<void(int64_t begin, int64_t end, std::byte* out)>;
 
   // Checks that the rows that this rank holds are finite.
@@ -73,7 +74,7 @@ class DeviceSink final : public MatrixSink {
   const DeviceWeightLayout& layout_;
   std::byte* memory_;
   size_t next_ = 0;
-  const DeviceMatrixPlace* place_ = nullptr;  // of the current matrix
+  const DeviceMatrixPlace* place_ = nullptr;  // place of the current matrix
   // For each matrix so far: runs of rows with the same scale. Stores at most one run more than is
   // reported.
   std::vector<std::vector<device::ScaledPart>> scaled_parts_;
@@ -83,7 +84,7 @@ class DeviceSink final : public MatrixSink {
 };
 
 // Fills the parameters of `list` in `memory`, which has the size of `layout`, and completes
-// `layout`. `held`: the vectors of the list that have places in the layout. `checkpoint` null:
+// `layout`. `held`: the vectors of the list that have offsets in the layout. `checkpoint`: null for
 // random weights.
 Status FillDeviceWeights(const DeviceSink::Parts& parts, const ParameterList& list,
                          std::span<const VectorParameter> held,

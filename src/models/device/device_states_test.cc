@@ -37,8 +37,8 @@ std::vector<double> RmsOfGolden(const char* name) {
   return all;
 }
 
-// The delta rule amplifies rounding errors, so the bound is that of DefaultModeOfDeltaRuleTest.
-// Measured: at most 0.095.
+// The delta rule amplifies rounding errors, so the bound is the same as in
+// DefaultModeOfDeltaRuleTest. Measured: at most 0.095.
 bool HasDeltaRule(std::string_view name) {
   return name.starts_with("tiny-qwen3") || name == "tiny-olmo-hybrid";
 }
@@ -96,7 +96,7 @@ TEST_P(DeviceStatesPromiseTest, HeavyCutsCompanionsAndSnapshotsDoNotMatter) {
     EXPECT_TRUE(runner.RunStep({{0, others}, {1, tokens}, {2, {7}}})[1] == expected);
     return;
   }
-  // Snapshots of two slices of one step.
+  // Takes snapshots in two slices of one step.
   const std::vector<int32_t> kept = {2, 23, 59, 60};  // index: slot
   for (size_t slot = 0; slot < kept.size(); ++slot)
     runner.SnapshotState(1, kept[slot], static_cast<int32_t>(slot));

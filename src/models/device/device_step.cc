@@ -13,8 +13,8 @@ int64_t MostTiles(int64_t rows, int64_t num_slots) {
   return std::min(rows, rows / device::kLoraRows + num_slots);
 }
 
-// Maximum number of states that a step keeps besides those of its sequences: one after each row,
-// and another one after each slice.
+// Maximum number of states that a step keeps in addition to those of its sequences: one after each
+// row, and one more after each slice.
 int64_t MostKeptStates(const ModelOptions& options) {
   return options.max_rows + options.max_slices;
 }
@@ -119,7 +119,7 @@ int64_t DeviceStepInputs::MaxBytes(const DecoderSpec& share, const ModelOptions&
   take(logit_rows, sizeof(int32_t));
   take(logit_rows, sizeof(kernels::DrawSettings));
   take(logit_rows, sizeof(int32_t));             // tokens that were drawn
-  take(logit_rows, sizeof(kernels::DrawError));  // or the error
+  take(logit_rows, sizeof(kernels::DrawError));  // errors of draws
   const DrawLimits draws = DrawLimitsOf(share, options);
   take(logit_rows, sizeof(kernels::DrawnLogprobs));
   take(logit_rows * draws.top, sizeof(kernels::TopLogit));
@@ -223,7 +223,7 @@ void DeviceStepInputs::Send(DeviceStream& stream, const StepInput& input, Padded
   WriteIndexRows();
   WritePlans(padded);
   if (keeps_states_) WriteStates(input, padded != nullptr);
-  // Addresses from here on depend on the step.
+  // Addresses after this point depend on the step.
   WriteTables(input);
   copy(input.logit_rows, std::ssize(input.logit_rows), 0, logit_rows_);
   WriteImages(input);
@@ -347,7 +347,7 @@ void DeviceStepInputs::ReadDraws(int buffer, std::span<TokenDraw> draws) const {
   const auto* errors = reinterpret_cast<const kernels::DrawError*>(host + drawn_errors_);
   const auto* logprobs = reinterpret_cast<const kernels::DrawnLogprobs*>(host + drawn_logprobs_);
   const auto* tops = reinterpret_cast<const kernels::TopLogit*>(host + drawn_tops_);
-  int64_t most_top = 0;  // of that step
+  int64_t most_top = 0;  // maximum over the rows of the step
   for (const TokenDraw& draw : draws) {
     if (draw.is_wanted) most_top = std::max<int64_t>(most_top, draw.extras.num_top);
   }
@@ -470,7 +470,7 @@ void DeviceStepInputs::WriteIndexRows() {
   }
 }
 
-// Writes the work items of each kind of attention.
+// Writes the work items of every AttentionKind.
 void DeviceStepInputs::WritePlans(PaddedStep* padded) {
   const auto slices_of = [&](const KindPlan& mine) {
     const bool is_of_rows = mine.kind.top_k > 0;
@@ -524,7 +524,7 @@ void DeviceStepInputs::WriteStates(const StepInput& input, bool is_padded) {
   const auto slices = input.SlicesOf(0);
   int32_t next = 0;
   for (size_t i = 0; i < states.size(); ++i) {
-    if (i >= slices.size()) {  // padding
+    if (i >= slices.size()) {  // a padding slice
       states[i] = {.first_row = static_cast<int32_t>(i),
                    .num_tokens = 1,
                    .slot = -1,

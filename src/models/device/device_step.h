@@ -26,20 +26,20 @@ struct PaddedStep {
   bool operator==(const PaddedStep&) const = default;
 };
 
-// Ownership: owns the host buffers, one for each step in flight; the device buffer is the caller's
-// and outlives it; move-only.
+// Ownership: owns the host buffers, one for each step in flight; the device buffer belongs to the
+// caller and outlives it; move-only.
 class DeviceStepInputs final : public DeviceStepView {
  public:
-  // Maximum number of steps that were sent and that the stream has not completed.
+  // Maximum number of steps that were sent but that the stream has not completed.
   static constexpr int kMostInFlight = 2;
 
-  // Returns the bytes of the largest step within the options, for the device and for each host
-  // buffer. Here and below, `share` is the share of the rank at `place` (ShareOf).
+  // Returns the bytes of the largest step that the options allow, for the device and for each host
+  // buffer. In this class, `share` is the share of the rank at `place` (ShareOf).
   static int64_t MaxBytes(const DecoderSpec& share, const ModelOptions& options, int64_t num_groups,
                           const RankPlace& place = {});
-  // Limits of draws; MaxBytes includes room for them. There are enough words for a step in which
-  // every row has masks and lists of the size for the longest sequence, but at most kMostDrawWords,
-  // or enough words for one row.
+  // Limits of draws; MaxBytes includes room for them. The number of words suffices for a step in
+  // which every row has the masks and lists of the longest sequence. It is limited to
+  // kMostDrawWords, but suffices for at least one row.
   static constexpr int64_t kMostDrawWords = int64_t{1} << 20;
   static DrawLimits DrawLimitsOf(const DecoderSpec& spec, const ModelOptions& options);
   // Bytes of attention's partial results, for any layer.
@@ -58,19 +58,19 @@ class DeviceStepInputs final : public DeviceStepView {
   // addresses and numbers below except those of draws depend only on `padded`. If attention is
   // split further than `padded.level`, raises the level.
   void Send(DeviceStream& stream, const StepInput& input, PaddedStep* padded = nullptr);
-  // Number of levels of PaddedStep for `rows` rows. For single tokens it does not depend on the
-  // heads.
+  // Number of levels of PaddedStep for `rows` rows. For slices of single tokens it does not depend
+  // on the heads.
   static int NumLevels(const DecoderSpec& share, const ModelOptions& options, int64_t rows);
   int NumLevels(int64_t rows) const {
     return device::NumSplitLevels(plans_.front().kind.limits, rows);
   }
 
-  // Inputs of the last step that was sent, on the device. tokens(): relative to the first token of
-  // this rank's vocabulary; if ranks share the vocabulary, only tokens of this rank.
-  // embedding_places(): for each row of the step, the index of its embedding among all ranks'
-  // embeddings, in rank order. embeddings(): number of embeddings of each rank. own_token_rows():
-  // for each of num_own_tokens() tokens of this rank, its row of the step; -1 for further tokens,
-  // which only padded steps have.
+  // These functions return inputs of the last step that was sent, on the device. tokens(): relative
+  // to the first token of this rank's vocabulary; if ranks share the vocabulary, only tokens of
+  // this rank. embedding_places(): for each row of the step, the index of its embedding among all
+  // ranks' embeddings, in rank order. embeddings(): number of embeddings of each rank.
+  // own_token_rows(): for each of num_own_tokens() tokens of this rank, its row of the step; -1 for
+  // further tokens, which only padded steps have.
   const int32_t* tokens() const override { return OnDevice<int32_t>(tokens_); }
   const int32_t* embedding_places() const override { return OnDevice<int32_t>(embedding_places_); }
   std::span<const int64_t> embeddings() const override { return embeddings_; }
@@ -89,8 +89,8 @@ class DeviceStepInputs final : public DeviceStepView {
   DeviceIndexRows index_rows() const override {
     return {OnDevice<device::IndexRow>(index_rows_), OnDevice<int32_t>(tables_), max_context_};
   }
-  // Inputs of models that take images. rope_positions(): [axes, rows], for models with rope_axes;
-  // null: the step has none.
+  // Inputs of models with images. rope_positions(): [axes, rows], for models with rope_axes; null:
+  // the step has none.
   const int32_t* rope_positions() const override {
     return num_axes_ > 0 ? OnDevice<int32_t>(rope_positions_) : nullptr;
   }
@@ -104,16 +104,17 @@ class DeviceStepInputs final : public DeviceStepView {
   static bool HasRoomForSnapshots(const PaddedStep& padded, size_t count) {
     return static_cast<int64_t>(count) <= padded.rows;
   }
-  // The rows with adapters, among the rows of the step or among its logit rows; indices count
-  // these. Sets AddLoraArgs::tiles, rows, num_tiles and slots. all_tokens(): tokens in the
-  // vocabulary of all ranks. REQUIRES: the step has adapters.
+  // The rows with adapters: among all rows of the step or, if `of_logit_rows`, among its logit
+  // rows. Indices count the rows of that set. Sets AddLoraArgs::tiles, rows, num_tiles and slots.
+  // all_tokens(): tokens in the vocabulary of all ranks. REQUIRES: the step has adapters.
   device::AddLoraArgs Adapters(bool of_logit_rows) const override;
   const int32_t* all_tokens() const override { return OnDevice<int32_t>(all_tokens_); }
   bool has_adapters() const override { return has_adapters_; }
-  // Sampling parameters of each row, and where its token goes. REQUIRES: the step has draws.
+  // Sampling parameters of each row, and the address to which its token is written. REQUIRES: the
+  // step has draws.
   device::SampleRowsArgs Draws() const;
-  // Enqueues the copy of the draws to the host. After the stream has completed it, ReadDraws
-  // returns them; `buffer`: the value of buffer() for that step.
+  // Enqueues the copy of the draws to the host. After the stream has completed the copy, ReadDraws
+  // returns the draws. `buffer`: the value of buffer() for that step.
   void ReceiveDraws(DeviceStream& stream);
   int buffer() const { return buffer_; }
   void ReadDraws(int buffer, std::span<TokenDraw> draws) const;
@@ -124,19 +125,19 @@ class DeviceStepInputs final : public DeviceStepView {
                                   int64_t group) const override;
 
  private:
-  // Attention with the same span and heads, which is divided into the same work items.
+  // Attention layers with the same span and heads, for which the same work items are used.
   struct AttentionKind {
     AttentionSpan span;
     bool sees_images = false;
-    // Each row attends to at most this number of chosen positions, with separate slices and items;
-    // 0: to all positions of its span.
+    // If not 0, each row attends to at most this number of chosen positions, and has separate
+    // slices and items. 0: each row attends to all positions of its span.
     int32_t top_k = 0;
-    device::AttentionLimits limits;  // the largest attention problem within the options
+    device::AttentionLimits limits;  // the largest attention problem that the options allow
 
     static AttentionKind Of(const AttentionSpec& attention, const ModelOptions& options);
     bool IsOf(const AttentionSpec& attention) const;
   };
-  // The work items for these layers.
+  // The work items for the layers of one AttentionKind.
   struct KindPlan {
     AttentionKind kind;
     device::AttentionPlan plan;
@@ -161,7 +162,7 @@ class DeviceStepInputs final : public DeviceStepView {
   // Enqueues copies of the tokens that the previous step drew.
   void TakeDrawn(DeviceStream& stream, std::span<const int32_t> tokens) const;
   void WriteSlices(const StepInput& input);
-  // Writes the last position that each row sees, if tokens of an image see each other.
+  // Writes the last position to which each row attends, if tokens of an image attend to each other.
   void WriteSeen(const StepInput& input);
   // Writes the rows for which indexers choose, and their slices of chosen positions.
   void WriteIndexRows();
@@ -179,7 +180,7 @@ class DeviceStepInputs final : public DeviceStepView {
     int64_t slots = 0, rows = 0, tiles = 0;  // offsets
     int64_t num_tiles = 0;
   };
-  // `slots`: by row. Uses `begin_of_slot_` as scratch.
+  // `slots`: slot of each row. Uses `begin_of_slot_` as scratch.
   void WriteAdapterRows(std::span<const int32_t> slots, AdapterRows& to);
 
   int block_size_ = 0;
@@ -187,7 +188,7 @@ class DeviceStepInputs final : public DeviceStepView {
   RankPlace place_;
   // By rank: the range of the vocabulary that the rank has, if ranks divide it.
   std::vector<RowRange> words_;
-  std::vector<int64_t> embeddings_;  // by rank, of the step
+  std::vector<int64_t> embeddings_;  // by rank: number of embeddings in the step
   int64_t num_own_tokens_ = 0, own_token_rows_ = 0;
   std::vector<KindPlan> plans_;
   DeviceBuffer host_;
@@ -195,29 +196,30 @@ class DeviceStepInputs final : public DeviceStepView {
   std::byte* device_memory_ = nullptr;
   int64_t begin_ = 0;  // offset of the data that is sent; draws are before it
   int64_t end_ = 0;
-  int64_t num_rows_ = 0;       // including padding, as in num_slices_
-  int64_t num_slices_ = 0;     // of one group
+  // Number of rows, including padding; num_slices_ also includes padding.
+  int64_t num_rows_ = 0;
+  int64_t num_slices_ = 0;     // number of slices of one group
   int64_t num_padding_ = 0;    // number of padding rows and padding slices
-  int64_t table_entries_ = 0;  // of one group
+  int64_t table_entries_ = 0;  // number of block table entries of one group
   int64_t tokens_ = 0, embedding_places_ = 0, positions_ = 0, logit_rows_ = 0, slots_ = 0,
           slices_ = 0, tables_ = 0, states_ = 0, kept_ = 0, index_rows_ = 0;
   bool keeps_states_ = false;
-  bool takes_hidden_ = false;  // whether it is a drafting head
+  bool takes_hidden_ = false;  // whether the model is a drafting head
   int64_t hidden_rows_ = 0;
-  int64_t num_axes_ = 0;  // of rope_positions_
+  int64_t num_axes_ = 0;  // number of axes of rope_positions_
   int64_t rope_positions_ = 0, image_rows_ = 0, image_places_ = 0, last_seen_ = 0;
   int64_t num_image_rows_ = 0;
-  bool sees_images_ = false;  // whether any layer does
+  bool sees_images_ = false;  // whether tokens of an image attend to each other in any layer
   bool has_seen_ = false;     // whether last_seen_ was written
   bool has_adapters_ = false;
-  int num_slots_ = 0;                   // of adapters
+  int num_slots_ = 0;                   // number of adapter slots
   std::vector<int32_t> row_slots_;      // slots of the step's rows, then of its logit rows
-  std::vector<int32_t> begin_of_slot_;  // [slots + 1]
+  std::vector<int32_t> begin_of_slot_;  // [slots + 1]: index of the first row of each slot
   AdapterRows adapters_, logit_adapters_;
   int64_t all_tokens_ = 0;
   int64_t num_draws_ = 0, settings_ = 0, extras_ = 0, draw_words_ = 0;
   bool has_extras_ = false, tells_logprobs_ = false;
-  int64_t most_top_ = 0;  // maximum over the rows of the step
+  int64_t most_top_ = 0;  // maximum number of top logprobs over the rows of the step
   // Offsets of results that are copied back.
   int64_t drawn_tokens_ = 0, drawn_errors_ = 0, drawn_logprobs_ = 0, drawn_tops_ = 0;
 };

@@ -12,8 +12,8 @@ namespace sluice {
 
 // The rows of images in a step.
 struct DeviceImageRows {
-  const int32_t* rows = nullptr;    // of the step
-  const int32_t* places = nullptr;  // of their values
+  const int32_t* rows = nullptr;    // indices of rows of the step
+  const int32_t* places = nullptr;  // indices of their values
   int64_t count = 0;
 };
 
@@ -21,7 +21,7 @@ struct DeviceImageRows {
 struct DeviceIndexRows {
   const device::IndexRow* rows = nullptr;
   const int32_t* tables = nullptr;
-  int64_t max_context = 0;  // of any sequence
+  int64_t max_context = 0;  // maximum context of any sequence
 };
 
 // Inputs of the last step that was sent, on the device.
@@ -41,7 +41,7 @@ class DeviceStepView {
   virtual const int32_t* embedding_places() const { return nullptr; }
   virtual int64_t num_own_tokens() const { return 0; }
   virtual const int32_t* own_token_rows() const { return nullptr; }
-  // The slots of the sequences' states; REQUIRES: the model keeps states.
+  // Returns the slots of the sequences' states. REQUIRES: the model keeps states.
   virtual device::StateSlices states() const { return {}; }
   virtual DeviceIndexRows index_rows() const { return {}; }
   virtual bool has_adapters() const { return false; }

@@ -71,8 +71,9 @@ struct PlacedTower {
   DevicePlan plan;
 };
 
-// Vectors that no file contains, such as the ones of a norm without weights. They are placed in the
-// buffer kConstants. Calls visit(index in the program's vectors, offset in the buffer).
+// Lists the vectors that no file contains, such as the ones that serve as weights of a norm without
+// weights. They are placed in the buffer kConstants. Calls visit(index in the program's vectors,
+// offset in the buffer).
 template <typename Visit>
 int64_t VisitConstants(const program::Program& program, const DeviceProgramWeights& weights,
                        const Visit& visit) {
@@ -217,7 +218,7 @@ Result<std::unique_ptr<DeviceTower>> DeviceTower::Load(Device& device, DevicePoo
                         std::ssize(vector) * int64_t{sizeof(float)});
   });
   RETURN_IF_ERROR(stream.Synchronize());
-  // Called only now, because a vector that already has an address is no constant.
+  // Called after the weights have addresses: a vector that has an address is not a constant.
   std::vector<std::pair<size_t, int64_t>> places;
   VisitConstants(placed.program, placed.weights,
                  [&](size_t index, int64_t offset) { places.emplace_back(index, offset); });

@@ -26,7 +26,7 @@ struct DeviceTowerMemory {
 
 // Sizes of a tower's steps.
 struct TowerSizes {
-  ModelOptions options;    // max_rows, max_slices, max_context, max_logit_rows
+  ModelOptions options;    // only max_rows, max_slices, max_context and max_logit_rows are set
   int64_t num_blocks = 0;  // number of blocks of the tower's cache of keys and values
 };
 
@@ -34,11 +34,11 @@ struct TowerSizes {
 // time.
 class DeviceTower {
  public:
-  // kUnsupported names what no kernel computes.
+  // kUnsupported names a part that no kernel computes.
   static Result<DeviceTowerMemory> Plan(const TowerSpec& spec, const QuantizationScheme& scheme,
                                         const TowerSizes& sizes, const DeviceInfo& device);
 
-  // Takes the memory that Plan computes from the pool. `checkpoint` null: random weights.
+  // Takes from the pool the memory that Plan has computed. `checkpoint`: null for random weights.
   // `weights`: the tower's parameters; the caller has filled those in `front`.
   static Result<std::unique_ptr<DeviceTower>> Load(Device& device, DevicePool& pool,
                                                    DeviceStream& stream, ThreadPool& threads,
@@ -50,9 +50,9 @@ class DeviceTower {
   // Page-locked host memory of the embedded patches, F32 [max_rows, hidden].
   float* rows() const { return rows_.As<float>(); }
 
-  // Computes the body for the first rows of `rows()`; the number of rows is the number of positions
-  // of `input`. Result row i goes to image_rows + targets[i] * stride on the device; -1: it is
-  // dropped. Returns when the device has finished. Throws if the device fails.
+  // Computes the body for the first rows of `rows()`: as many as `input` has positions. Result row
+  // i goes to image_rows + targets[i] * stride on the device; -1: it is dropped. Returns when the
+  // device has finished. Throws if the device fails.
   void Run(const StepInput& input, std::span<const int32_t> targets, float* image_rows,
            int64_t stride);
   // Copies a vector to one row of the image rows.
@@ -78,8 +78,8 @@ class DeviceTower {
   DeviceBuffer rows_;
 };
 
-// Return the parameters in `list` that belong only to the tower's body, or only to its front. The
-// targets of `list` are members of `weights`.
+// These functions return the parameters in `list` that belong to the tower's body, or to its front.
+// The targets of `list` are members of `weights`.
 ParameterList TowerBodyParameters(ParameterList list, const TowerWeights& weights);
 ParameterList TowerFrontParameters(ParameterList list, const TowerWeights& weights);
 

@@ -12,7 +12,8 @@ namespace sluice {
 device::AttentionLimits DeviceTowerStep::LimitsOf(const TowerSpec& spec,
                                                   const ModelOptions& options) {
   const auto heads = static_cast<int>(spec.heads);
-  // Only tiles with long contexts and few new tokens are split, and towers have no contexts.
+  // No limits for splitting are needed: only tiles with long contexts and few new tokens are split,
+  // and towers have no contexts.
   return {.max_rows = options.max_rows,
           .max_slices = options.max_slices,
           .max_context = options.max_context,
@@ -30,7 +31,7 @@ int64_t DeviceTowerStep::MaxBytes(const TowerSpec& spec, const ModelOptions& opt
     bytes += DevicePool::Padded(count * static_cast<int64_t>(element_bytes));
   };
   take(limits.max_rows, sizeof(int32_t));      // positions
-  take(2 * limits.max_rows, sizeof(int32_t));  // on both axes
+  take(2 * limits.max_rows, sizeof(int32_t));  // positions on both axes
   take(options.max_logit_rows, sizeof(int32_t));
   take(options.max_logit_rows, sizeof(int32_t));
   for (size_t group = 0; group < NumGroups(spec); ++group) {

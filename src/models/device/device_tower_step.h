@@ -16,11 +16,12 @@
 
 namespace sluice {
 
-// Ownership: owns the host buffer; the device buffer is the caller's and outlives it; move-only.
+// Ownership: owns the host buffer; the device buffer belongs to the caller and outlives it;
+// move-only.
 class DeviceTowerStep final : public DeviceStepView {
  public:
-  // Bytes of the largest step within the options, for the device and for the host buffer.
-  // `num_blocks`: of the tower's cache.
+  // Returns the bytes of the largest step that the options allow, for the device and for the host
+  // buffer. `num_blocks`: number of blocks of the tower's cache.
   static int64_t MaxBytes(const TowerSpec& spec, const ModelOptions& options, int64_t num_blocks);
 
   // `memory`: MaxBytes on the device, aligned to 256.
@@ -51,7 +52,7 @@ class DeviceTowerStep final : public DeviceStepView {
                                   int64_t group) const override;
 
  private:
-  // The whole image, or its windows.
+  // The slices of one cache group: whole images, or their windows.
   struct Group {
     device::AttentionPlan plan;
     int64_t slots = 0, slices = 0, tables = 0, items = 0;  // offsets
