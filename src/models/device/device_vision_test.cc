@@ -18,8 +18,8 @@ using testing::LogitRows;
 using testing::VisionCase;
 using testing::VisionRunner;
 
-// The bound is that of TowerGoldenTest.StaysNearInBf16. Results have the same bits however a prompt
-// is divided.
+// The bound is the same as in TowerGoldenTest.StaysNearInBf16. Results have the same bits however a
+// prompt is divided.
 void ExpectNearTransformers(VisionRunner& runner, const char* checkpoint) {
   for (const VisionCase& golden : testing::ReadVisionGolden(DataFolder(checkpoint))) {
     const LogitRows whole = runner.Run(golden, 512);
@@ -60,7 +60,7 @@ class DeviceTowerTest : public ::testing::TestWithParam<const char*> {
     json::Value vision = *config.Find("vision_config");
     for (const char* field : {"hidden_size", "embed_dim", "head_dim"}) {
       const json::Value* size = vision.Find(field);
-      // Qwen2-VL: the width of the text part's rows.
+      // Qwen2-VL: the row width of the text model.
       const bool is_text =
           vision.Find("embed_dim") != nullptr && field == std::string("hidden_size");
       if (size != nullptr && size->is_number() && !is_text)

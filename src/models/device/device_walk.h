@@ -21,7 +21,7 @@ class DeviceWalk : private program::Walk<DeviceWalk> {
   DeviceWalk(DeviceExecutor& executor, const DeviceStep& step);
 
   int64_t Run();
-  // Measures products; the contents of arrays do not matter.
+  // Measures matrix products; the contents of arrays do not matter.
   Status Tune();
 
  private:
@@ -56,13 +56,13 @@ class DeviceWalk : private program::Walk<DeviceWalk> {
   const AttentionSpec& WholeAttention(int64_t layer) const {
     return parts_.whole.layers[static_cast<size_t>(layer)].attention;
   }
-  // The same for rows that the current operator writes for a product: of NVFP4, they are packed,
-  // too, if that product reads codes.
+  // Like RowsOutAt, for rows that the current operator writes for a product. NVFP4 rows are also
+  // packed, if that product reads codes.
   device::RowsOut PackedRowsOutAt(BufferId data, BufferId scales, int64_t width, int64_t rows,
                                   const DeviceInputs& inputs);
   device::KvArrays ArraysOf(int64_t layer, float k_scale, float v_scale) const;
 
-  // Products and adapters.
+  // Functions for products and adapters.
   device::LinearArgs ProductOf(const program::Project& op, int64_t rows) const;
   device::RowsOut InputsOf(const program::Project& op) const;
   device::GroupedLinearArgs ExpertProducts(const program::ProjectExperts& op, int64_t pairs) const;
@@ -70,7 +70,8 @@ class DeviceWalk : private program::Walk<DeviceWalk> {
   void AddLora(int32_t layer, BufferId scratch, const device::RowsOut& x, int64_t rows, void* y,
                ElementType y_type, int64_t cols) const;
   std::span<const int32_t> ReceiveExpertRows(BufferId row_begin, int64_t num_experts) const;
-  // Where the product's inputs are packed before it, if Run reads codes; nulls: never.
+  // Returns the memory to which the product's inputs are packed before it, if the product reads
+  // codes; null pointers if it never does.
   device::PackedRows PackedFor(const program::Project& op, int64_t rows) const;
   Status TuneExperts(const program::ProjectExperts& op) const;
 
@@ -130,7 +131,7 @@ class DeviceWalk : private program::Walk<DeviceWalk> {
   void operator()(const program::Standardize& op);
   void operator()(const program::StoreImage& op);
 
-  // Writes elements of the images' rows, from `level` * width on, to their rows of `x`.
+  // Writes elements of image rows, starting at element `level` * width, to their rows of `x`.
   void PlaceImageRows(BufferId x, int64_t width, int64_t level, bool adds);
   void SumHeadSquares(const program::RopeAppend& op, const AttentionSpec& spec,
                       device::RopeAppendArgs& args);
@@ -146,8 +147,8 @@ class DeviceWalk : private program::Walk<DeviceWalk> {
   int32_t converted_ = -1;   // the Convert that the operator before it has done
   // The rows that were packed last.
   struct {
-    int32_t by = -1;             // operator
-    const void* rows = nullptr;  // as they were written unpacked
+    int32_t by = -1;             // index of the operator that packed them
+    const void* rows = nullptr;  // address of the unpacked rows
     int64_t count = 0;
     device::PackedRows at = {};
   } packed_;

@@ -36,8 +36,8 @@ bool HasRowScales(const DataFormat& format) {
   }
 }
 
-// Returns the largest divisor of the format's block height that divides the boundaries of all
-// parts.
+// Returns the largest divisor of the format's block height that divides the start and end rows of
+// all parts.
 int64_t BlockRows(const MatrixParameter& matrix, const DataFormat& format) {
   int64_t rows = format.block_rows;
   for (size_t i = 0; i < matrix.parts.size(); ++i) {
@@ -181,7 +181,8 @@ class Places : public DeviceParameterPlaces {
 }  // namespace
 
 int64_t DeviceMatrixPlace::group_size() const {
-  constexpr int64_t kMultiple = 128;  // chosen so that groups consist of whole stages of a product
+  // A multiple for which groups consist of whole pipeline stages of a product.
+  constexpr int64_t kMultiple = 128;
   if (format.type == ElementType::kInt4 && format.group_size == 0)
     return CeilDiv(cols, kMultiple) * kMultiple;
   return format.group_size;

@@ -19,14 +19,14 @@
 
 namespace sluice {
 
-// The place of a matrix: byte offsets in the memory of the weights.
+// The location of a matrix: byte offsets in the memory of the weights.
 struct DeviceMatrixPlace {
   DataFormat format;  // BF16 without scales, or a narrow format that kernels expand
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t whole_rows = 0;  // number of rows of the matrix over all ranks that divide the layer
   // For block scales: number of rows per block. It is the checkpoint's block height or a divisor of
-  // it, so that no block spans two parts of the matrix or two ranks. For INT4: 1.
+  // it; no block spans two parts of the matrix or two ranks. For INT4: 1.
   int64_t block_rows = 0;
   int64_t codes = 0;
   std::optional<int64_t> group_scales = {};
@@ -43,9 +43,11 @@ struct DeviceMatrixPlace {
   int64_t group_size() const;
   int64_t groups() const;
   int64_t group_scale_bytes() const;
-  bool has_nvf4_scales() const;  // E4M3 scales, in the order of kernels/cuda/nvf4_scales.h
+  // Whether it has E4M3 scales, in the order of kernels/cuda/nvf4_scales.h.
+  bool has_nvf4_scales() const;
   device::Weights At(std::byte* memory) const;
-  const int32_t* InputOrderAt(const std::byte* memory) const;  // null if the order is unchanged
+  // Null if inputs are in their original order.
+  const int32_t* InputOrderAt(const std::byte* memory) const;
 };
 
 // Offsets of all parameters. Consecutive matrices of equal shape and format, such as experts, have
@@ -76,8 +78,9 @@ class DeviceWeightLayout {
   std::vector<ArrayGap> gaps_;
 };
 
-// Finds the place of a parameter on the device. The key is the host object that ParameterList names
-// as the parameter's target. `layout`, `memory` and the targets of `list` must outlive this object.
+// Finds the address of a parameter on the device. The key is the host object that ParameterList
+// names as the parameter's target. `layout`, `memory` and the targets of `list` must outlive this
+// object.
 class DeviceParameterPlaces {
  public:
   DeviceParameterPlaces(const ParameterList& list, const DeviceWeightLayout& layout,
@@ -126,20 +129,21 @@ struct DeviceLinearWeights {
   device::Weights matrix = {};
   const float* bias = nullptr;
   DeviceInputs inputs = {};
-  // I32 [k] on the device: order of inputs in the matrix's columns; null: unchanged.
+  // I32 [k] on the device: the order in which the matrix's columns use inputs; null: the original
+  // order.
   const int32_t* input_order = nullptr;
-  int lora_layer = -1;  // like LinearWeights::lora_layer; for experts ExpertWeights::lora_layer
+  int lora_layer = -1;  // like LinearWeights::lora_layer or, for experts, ExpertWeights::lora_layer
 };
 
 // One linear layer of every expert.
 struct DeviceExpertWeights {
-  // The weights of the first expert; `bias` is that of all experts, [experts, out].
+  // The weights of the first expert; `bias` contains the biases of all experts, [experts, out].
   DeviceLinearWeights first;
   int64_t codes_stride = 0, group_scales_stride = 0;  // bytes from one expert to the next
   int64_t row_scales_stride = 0;                      // elements from one expert to the next
 };
 
-// The weights in a program's tables, on the device.
+// Device addresses of the weights in a program's tables.
 struct DeviceProgramWeights {
   std::vector<DeviceLinearWeights> linears;
   std::vector<DeviceExpertWeights> experts;
@@ -174,7 +178,7 @@ struct DeviceTables {
   DeviceLinearWeights head = {};
 };
 
-// Returns those of `weights` that `list` contains.
+// Returns the tables in `weights` that `list` contains.
 DeviceTables TablesOf(const DecoderWeights& weights, const ParameterList& list,
                       const DeviceWeightLayout& layout, const DeviceRounding& rounding,
                       std::byte* memory);
@@ -185,7 +189,7 @@ struct SharedTables {
   DeviceTables tables = {};
 };
 
-// Sets the places of the weights in the program's tables. Their targets are in `list` or are
+// Sets the places of the weights in the program's tables. The weights are targets in `list`, or
 // `shared`. Does not access the targets' data; the format of their inputs may be set later.
 DeviceProgramWeights PlaceWeights(const program::Program& program, const ParameterList& list,
                                   const DeviceWeightLayout& layout, const DeviceRounding& rounding,

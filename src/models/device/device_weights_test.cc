@@ -258,7 +258,8 @@ TEST(DeviceInputsTest, AreRoundedAsTheCheckpointSaysWhereTheDeviceMultipliesE4m3
   }
   EXPECT_EQ(inputs_of_down(name, Rounding::kBf16, 9), DeviceInputs());
   EXPECT_EQ(inputs_of_down(name, Rounding::kAuto, 8), DeviceInputs());
-  // Inputs are not rounded for weights with block scales, nor to formats other than E4M3.
+  // Inputs are not rounded if weights have block scales, and are not rounded to formats other than
+  // E4M3.
   for (const char* other : {"qwen3-llmc-fp8-block", "qwen3-llmc-int8-w8a8"})
     EXPECT_EQ(inputs_of_down(other, Rounding::kCheckpoint, 9), DeviceInputs());
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kStateBytes = DevicePool::Padded(sizeof(device::ExchangeState));
 
-// The data that a rank sends to the other ranks.
+// What each rank reports to the other ranks.
 struct Told {
   std::byte* memory;
   std::byte* logits;
@@ -123,7 +123,7 @@ void PeerExchange::GatherLogits(DeviceStream& stream, const Columns& columns) {
   std::ranges::copy(logits_, args.all);
   args.root = 0;
   kernel_(stream.handle(), args);
-  // The other ranks do not learn about rank 0's failure, nor about each other's.
+  // The other ranks are not informed of a failure of rank 0 or of another rank.
   waits_first_ = true;
 }
 

@@ -1,10 +1,11 @@
-// How ranks whose devices address each other's memory gather columns: by one kernel each, which
-// stores this rank's columns into the arrays of all ranks (kernels/cuda/exchange_columns.h).
-// Results have the same bits as those of a DeviceCommunicator's gather. May be captured in graphs.
+// Gathers columns between ranks whose devices address each other's memory. Each rank launches one
+// kernel, which stores the rank's columns into the arrays of all ranks
+// (kernels/cuda/exchange_columns.h). Results have the same bits as those of a DeviceCommunicator's
+// gather. May be captured in graphs.
 //
-// A rank receives in two slots of its own memory, which it uses in turn. Before it launches the
-// next exchange, it must have used the data that it received. After that launch, another rank may
-// already launch the exchange after the next one, which stores into the same slot.
+// Each rank has two slots for received data in its own memory, and uses them alternately. A rank
+// must have used the data of one exchange before it launches the next: once it has, another rank
+// may launch the exchange after that, which stores into the same slot.
 #pragma once
 
 #include <array>
@@ -32,7 +33,7 @@ class PeerExchange {
 
   struct Parts {
     Communicator& stage;               // the ranks that exchange
-    Device& device;                    // this rank's
+    Device& device;                    // device of this rank
     std::span<Device* const> devices;  // devices of all ranks of the stage
     DeviceStream& stream;              // stream of this rank; no work on it may use `memory`
     device::ExchangeColumns kernel;
@@ -41,8 +42,8 @@ class PeerExchange {
     std::byte* logits;                   // where rank 0 receives logits; null on other ranks
     std::shared_ptr<DeviceBuffer> stop;  // DeviceCommunicatorOptions::stop
   };
-  // Collective. Null if a device cannot address the memory of another. kUnavailable if another rank
-  // failed, kInternal if the memory cannot be prepared.
+  // Collective. Returns null if a device cannot address the memory of another device. kUnavailable
+  // if another rank failed, kInternal if the memory cannot be prepared.
   static Result<std::unique_ptr<PeerExchange>> Create(const Parts& parts);
 
   // Call before the first exchange of a step, and of a graph.
@@ -59,16 +60,16 @@ class PeerExchange {
 
   struct Columns {
     const void* own = nullptr;          // [rows, widths[own rank]]
-    const int32_t* places = nullptr;    // as ExchangeColumnsArgs::places
-    int64_t rows = 0;                   // of `own`
+    const int32_t* places = nullptr;    // see ExchangeColumnsArgs::places
+    int64_t rows = 0;                   // number of rows of `own`
     std::span<const int64_t> widths{};  // bytes of each rank's columns
-    int64_t begin = 0;                  // where this rank's columns begin in a row
+    int64_t begin = 0;                  // offset in bytes of this rank's columns in a row
     int64_t row_bytes = 0;
   };
-  // Enqueues a gather, to all ranks, of an array that fits. Returns the whole rows, which are in a
-  // slot.
+  // Enqueues a gather to all ranks. REQUIRES: the array fits. Returns the address of the whole
+  // rows, which are in a slot.
   std::byte* Gather(DeviceStream& stream, const Columns& columns);
-  // Enqueues a gather to the logits of rank 0.
+  // Enqueues a gather into the logits of rank 0.
   void GatherLogits(DeviceStream& stream, const Columns& columns);
   const std::byte* logits() const { return logits_.front(); }
 
@@ -79,9 +80,9 @@ class PeerExchange {
   device::ExchangeColumns kernel_ = nullptr;
   int rank_ = 0;
   int64_t slot_bytes_ = 0;
-  std::array<std::vector<std::byte*>, 2> slots_;  // by rank
-  std::vector<std::byte*> logits_;                // by rank
-  std::vector<device::ExchangeState*> states_;    // by rank
+  std::array<std::vector<std::byte*>, 2> slots_;  // slots of each rank, by rank
+  std::vector<std::byte*> logits_;                // logits of each rank, by rank
+  std::vector<device::ExchangeState*> states_;    // state of each rank, by rank
   std::shared_ptr<DeviceBuffer> stop_;
   size_t slot_ = 0;
   bool waits_first_ = true;

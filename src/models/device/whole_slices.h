@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Where the next slice is written in a step's host buffer.
+// Positions in a step's host buffer at which the next slice is written.
 struct SliceWriter {
   int32_t block_size;
   int64_t* slot;        // cache slots of the tokens
