@@ -105,7 +105,8 @@ Status CheckEncoderSettings(const JsonFields& fields, EncoderSpec::Family family
   return {};
 }
 
-// Returns a dimension by any of its names, or `absent`; if `absent` is 0, the field is required.
+// Returns the dimension that is stored under any of these names, or `absent`. If `absent` is 0, the
+// field is required.
 Result<int64_t> Dimension(const JsonFields& fields, std::initializer_list<const char*> names,
                           int64_t most, int64_t absent) {
   for (const char* name : names) {
@@ -289,7 +290,7 @@ Result<EncoderSpec> ReadEncoderSpec(const json::Value& config) {
     if (eps) spec.norm_eps = static_cast<float>(*eps);
   }
   ASSIGN_OR_RETURN(const auto padding, fields.Integer("pad_token_id", 0, kMaxEncoderWidth));
-  // RoBERTa's positions start after the padding token's.
+  // RoBERTa's positions start after the position of the padding token.
   if (spec.family == EncoderSpec::Family::kRoberta) spec.first_position = padding.value_or(1) + 1;
   if (spec.first_position >= spec.num_positions) {
     return fields.Bad("max_position_embeddings", fmt::format("more than {}", spec.first_position),

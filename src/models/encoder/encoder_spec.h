@@ -1,5 +1,5 @@
 // Describes an encoder: BERT, RoBERTa and XLM-R (learned positions); Nomic's BERT, GTE and
-// ModernBERT (RoPE, and a gate in the MLP).
+// ModernBERT (RoPE, and an MLP with a gate).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace sluice {
 // Source: transformers modeling_bert.py, modeling_xlm_roberta.py, modeling_nomic_bert.py and
 // modeling_gte.py.
 struct EncoderSpec {
-  // Determines names and biases of the parameters, and the classifier's head.
+  // The family determines the names and biases of the parameters, and the classifier's head.
   enum class Family { kBert, kRoberta, kNomic, kGte, kModern };
   enum class Activation { kGelu, kRelu, kGatedSilu, kGatedGelu };
 
@@ -30,13 +30,13 @@ struct EncoderSpec {
   int64_t first_position = 0;  // the row of a text's first token
   int64_t num_types = 0;       // rows of the token type table, of which two are used; 0: no table
   float norm_eps = 1e-12F;
-  Activation activation = Activation::kGelu;  // GELU by erf
+  Activation activation = Activation::kGelu;  // by default GELU, computed with erf
   std::vector<float> rope_frequencies;        // [head_dim / 2]; empty: positions are learned
-  // Whether norms come before attention and MLP, with one more after the last layer. Otherwise they
-  // come after both.
+  // Whether norms are applied before attention and before the MLP, with one more norm after the
+  // last layer. Otherwise they are applied after each.
   bool norms_before = false;
-  // Whether each layer has a window. Its tokens attend to `reach` others on either side, and it has
-  // frequencies of its own. Empty: all layers attend to all tokens.
+  // Whether each layer has a window. In a layer with a window, tokens attend to `reach` tokens on
+  // either side, and RoPE has separate frequencies. Empty: all layers attend to all tokens.
   std::vector<bool> has_window;
   int32_t reach = 0;
   std::vector<float> window_frequencies;

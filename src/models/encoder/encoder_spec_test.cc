@@ -105,7 +105,7 @@ TEST(EncoderSpecTest, WhatIsLeftOutHasTheClasssDefaults) {
   }
 }
 
-// Test models on the hub have narrow heads, which are accepted if even.
+// Test models on the hub have narrow heads. Any even head size is accepted.
 TEST(EncoderSpecTest, HeadsAreEven) {
   EXPECT_EQ(EncoderFailure(kGte, R"({"num_attention_heads": 32})"), "read");
   EXPECT_EQ(EncoderFailure(kGte, R"({"num_attention_heads": 4, "hidden_size": 72})"), "read");

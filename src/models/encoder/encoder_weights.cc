@@ -53,8 +53,8 @@ void AddNomicLayer(ParameterList& list, const EncoderSpec& spec, const std::stri
   AddEncoderNorm(list, name + "norm2", hidden, layer.mlp_norm);
 }
 
-// Adds a layer with GTE's names; the gate is the lower half of up_gate_proj, the only module
-// without a bias.
+// Adds a layer with GTE's names; the gate is the second half of the rows of up_gate_proj, which is
+// the only module without a bias.
 void AddGteLayer(ParameterList& list, const EncoderSpec& spec, const std::string& name,
                  EncoderLayerWeights& layer) {
   const int64_t hidden = spec.hidden_size, inner = spec.intermediate_size;
@@ -69,10 +69,10 @@ void AddGteLayer(ParameterList& list, const EncoderSpec& spec, const std::string
   AddEncoderNorm(list, name + "mlp_ln", hidden, layer.mlp_norm);
 }
 
-// Returns whether a tensor is not needed: buffers, the training head, or the pooler of embedding
-// models.
+// Returns whether a tensor is not needed: a buffer, the training head, or the pooler of an
+// embedding model.
 bool IsSuperfluous(std::string_view name) {
-  // Names in ModernBERT.
+  // Prefixes of unneeded tensors in ModernBERT.
   if (name.starts_with("head.") || name.starts_with("decoder.")) return true;
   constexpr std::string_view kParts[] = {"position_ids", "pooler.dense.", "cls.", "lm_head.",
                                          "classifier."};

@@ -24,8 +24,8 @@ struct EncoderLayerWeights {
   LayerNormWeights mlp_norm;
 };
 
-// Weights of a classifier of a hidden state h: scores = out(tanh(dense(h))) or, with a norm,
-// out(norm(gelu(dense(h)))). In F32.
+// Weights of a classifier, in F32. For a hidden state h, scores = out(tanh(dense(h))) or, with a
+// norm, out(norm(gelu(dense(h)))).
 struct ClassifierWeights {
   std::vector<float> dense, dense_bias;  // [hidden, hidden]; [hidden], or empty
   LayerNormWeights norm;                 // empty if there is none
@@ -38,11 +38,11 @@ struct EncoderWeights {
   std::vector<float> types;      // [num_types, hidden]
   LayerNormWeights embedding_norm;
   std::vector<EncoderLayerWeights> layers;
-  LayerNormWeights final_norm;   // if norms_before
+  LayerNormWeights final_norm;   // only with EncoderSpec::norms_before
   ClassifierWeights classifier;  // empty if the model does not classify
 };
 
-// Lists the parameters, with targets in `weights`, whose layers this function creates. `prefix`:
+// Lists the parameters, with targets in `weights`. Creates the layers of `weights`. `prefix`:
 // prefix of the checkpoint's tensor names ("bert.", or "").
 ParameterList ListEncoderParameters(const EncoderSpec& spec, int64_t num_scores,
                                     const std::string& prefix, EncoderWeights& weights);
@@ -53,8 +53,8 @@ void FillEncoderBiases(const EncoderSpec& spec, EncoderWeights& weights);
 // Returns the prefix of the checkpoint's tensor names: "bert.", "roberta.", "new.", ... or "".
 std::string EncoderPrefix(const Checkpoint& checkpoint);
 
-// Checks that the checkpoint contains these parameters with their shapes and, besides them, only
-// tensors that are known to be unused. One error lists all problems.
+// Checks that the checkpoint contains these parameters with their shapes and otherwise only tensors
+// that are known to be unused. One error lists all problems.
 Status CheckEncoderParameters(const ParameterList& list, const Checkpoint& checkpoint,
                               const QuantizationScheme& scheme);
 

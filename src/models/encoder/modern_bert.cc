@@ -155,14 +155,14 @@ ParameterList ListModernBertParameters(const EncoderSpec& spec, int64_t num_scor
   add_norm(prefix + "embeddings.norm", weights.embedding_norm);
   for (size_t i = 0; i < weights.layers.size(); ++i) {
     EncoderLayerWeights& layer = weights.layers[i];
-    // Canonical names, which files with and without a head share.
+    // Canonical names, which are the same for files with and without a head.
     const std::string name = fmt::format("model.layers.{}.", i);
     // The first layer's input is already normalized by the embedding.
     if (i > 0) add_norm(name + "attn_norm", layer.attention_norm);
     AddEncoderLinear(list, {{name + "attn.Wqkv", 3 * hidden}}, hidden, layer.qkv, biases.attention);
     AddEncoderLinear(list, {{name + "attn.Wo", hidden}}, hidden, layer.output, biases.attention);
     add_norm(name + "mlp_norm", layer.mlp_norm);
-    // The upper half is the gate.
+    // The first half of the rows is the gate.
     AddEncoderLinear(list, {{name + "mlp.Wi", 2 * inner}}, hidden, layer.up, biases.mlp);
     AddEncoderLinear(list, {{name + "mlp.Wo", hidden}}, inner, layer.down, biases.mlp);
   }

@@ -1,5 +1,5 @@
-// ModernBERT: norms before attention and MLP, RoPE, a gate in the MLP; most layers have a window on
-// both sides, and their own RoPE frequencies. Source: transformers modeling_modernbert.py.
+// ModernBERT: norms before attention and MLP, RoPE, and an MLP with a gate. Most layers have a
+// window on both sides, and separate RoPE frequencies. Source: transformers modeling_modernbert.py.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace sluice {
 
-// Returns whether it is "ModernBertModel", "...ForMaskedLM" (used for its hidden states) or
-// "...ForSequenceClassification".
+// Returns whether the architecture is "ModernBertModel", "...ForMaskedLM" (used for its hidden
+// states) or "...ForSequenceClassification".
 bool IsModernBert(std::string_view architecture);
 
 Result<EncoderSpec> ReadModernBert(const JsonFields& fields);
 
-// As ListEncoderParameters.
+// Like ListEncoderParameters, for ModernBERT.
 ParameterList ListModernBertParameters(const EncoderSpec& spec, int64_t num_scores,
                                        const std::string& prefix, EncoderWeights& weights);
 

@@ -1,6 +1,7 @@
 // Trinity: scaled embeddings; norms before and after every sublayer; per-head norms of q and k; a
-// gate after attention. Most layers have a window, the others no RoPE. The first layers have an
-// MLP, the others experts, chosen by sigmoid scores plus a bias, and a shared expert.
+// gate after attention. Most layers have a window; the other layers have no RoPE. The first layers
+// have an MLP. The later ones have a shared expert, and experts chosen by sigmoid scores plus a
+// bias.
 #include <cmath>
 
 #include "models/family_fields.h"

@@ -1,7 +1,7 @@
 // Beam: norms before and after sublayers, and of heads of q and k; a gate after attention with a
-// bias per head; most layers have a window, the others have no RoPE but a temperature that grows
-// with the position; the residual's weight falls with depth; after the first layers experts as in
-// DeepSeek V3, without a shared one; soft-capped logits.
+// bias per head; soft-capped logits. Most layers have a window. The others have no RoPE, but a
+// temperature that grows with the position. The residual's weight decreases with depth. After the
+// first layers, the MLP is replaced by experts as in DeepSeek V3, without a shared expert.
 #include "models/family_fields.h"
 #include "models/kind_ropes.h"
 #include "models/registry.h"
@@ -21,8 +21,9 @@ Result<std::vector<bool>> ReadWindows(const JsonFields& fields, ModelConfig& con
 }
 
 // The n-th sublayer result d, counting from 2, changes the residual r to r' = d / sqrt(n) + r *
-// sqrt((n - 1) / n). The residual here is R = r * sqrt(n), so that R' = R + d; a norm of R equals
-// that of r if its epsilon is multiplied by n. Source: transformers' depth_scaled_residual_add.
+// sqrt((n - 1) / n). This program stores R = r * sqrt(n) instead, so that R' = R + d. A norm of R
+// equals the norm of r if its epsilon is multiplied by n. Source: transformers'
+// depth_scaled_residual_add.
 void ScaleByDepth(DecoderSpec& spec) {
   float count = 1;
   for (LayerSpec& layer : spec.layers) {

@@ -1,6 +1,7 @@
 // Command R and A: layer norms without biases, attention and MLP in parallel, interleaved RoPE,
-// scaled logits; in Command R7B and A most layers have a window, the others have no RoPE. North
-// Micro Vision: RoPE of both halves of a head, with separate settings in layers with a window.
+// scaled logits. In Command R7B and A, most layers have a window, and the others have no RoPE.
+// North Micro Vision: RoPE on both halves of a head, with separate settings in layers with a
+// window.
 #include <algorithm>
 
 #include "models/family_fields.h"
@@ -68,8 +69,8 @@ Status ReadCompass(const JsonFields& fields, ModelConfig& config) {
   return ReadKindRopes(fields, {.may_be_null = true}, slides, config);
 }
 
-// Returns which layers have a window. The first `dense` layers, without experts, follow another
-// pattern than the others.
+// Returns which layers have a window. The first `dense` layers have no experts and follow a
+// different pattern than the others.
 Result<std::vector<bool>> ReadMoeWindows(const JsonFields& fields, int64_t dense, int64_t prefix,
                                          ModelConfig& config) {
   ASSIGN_OR_RETURN(std::vector<bool> slides,

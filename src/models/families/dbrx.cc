@@ -86,7 +86,7 @@ Status ReadExperts(const JsonFields& own, ModelConfig& config) {
   return {};
 }
 
-// Reads rope_theta, which published files have among the settings of attention.
+// Reads rope_theta, which published files store among the attention settings.
 Status ReadTheta(const JsonFields& fields, const JsonFields& own, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto theta, own.Number("rope_theta", 1, 1e12));
   if (!theta || fields.Given("rope_parameters") != nullptr || fields.Given("rope_theta") != nullptr)

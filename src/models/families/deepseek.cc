@@ -1,5 +1,5 @@
 // DeepSeek V2 and V3, and models with V3's layers: latent attention; after the first layers,
-// experts chosen in groups, and one or two shared experts. V3 (R1, V3.1, Kimi K2) scores experts by
+// experts chosen by groups, and one or two shared experts. V3 (R1, V3.1, Kimi K2) scores experts by
 // sigmoids with a bias that affects only the choice, and scales the weights to a constant sum. V2
 // uses a softmax. Youtu has no experts.
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
-// DeepSeek V3.2 and GLM-5: as DeepSeek V3, with indexers that choose the positions each token
-// attends to. In GLM-5 the indexers' RoPE also rotates adjacent pairs, and a layer may reuse the
-// choice of the layer before.
+// DeepSeek V3.2 and GLM-5: like DeepSeek V3, with indexers that choose the positions to which each
+// token attends. In GLM-5, the indexers' RoPE also rotates adjacent pairs, and a layer may reuse
+// the choice of the previous layer.
 #include <string>
 #include <vector>
 

@@ -1,5 +1,6 @@
-// DeepSeek V4: several residual streams; attention to a window and to entries that stand for
-// several tokens, of two kinds; experts that the token determines in the first layers.
+// DeepSeek V4: several residual streams; attention to a window and to compressed entries, each of
+// which stands for several tokens; two kinds of layers with entries. In the first layers, the token
+// id determines the experts.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -29,7 +30,7 @@ Result<int> ReadSize(const JsonFields& fields, const char* name, int64_t most, i
 }
 
 // Reads the kind of each layer: layer_types or, in published files, compress_ratios, which may also
-// have those of draft layers.
+// have ratios of draft layers.
 Result<std::vector<std::string>> ReadKinds(const JsonFields& fields, const ModelConfig& config) {
   constexpr const char* kRatios = "compress_ratios";
   ASSIGN_OR_RETURN(auto types,
@@ -56,7 +57,7 @@ Result<std::vector<std::string>> ReadKinds(const JsonFields& fields, const Model
   return kinds;
 }
 
-// Reads tokens per entry: of compress_rates, or of a field of older files.
+// Reads the number of tokens per entry from compress_rates, or from a field of older files.
 Result<int> ReadRate(const JsonFields& fields, const char* kind, const char* older,
                      int64_t absent) {
   ASSIGN_OR_RETURN(const json::Value* rates, fields.Object("compress_rates"));
@@ -84,8 +85,8 @@ Result<int> ReadRopeDim(const JsonFields& fields, const ModelConfig& config) {
                     json::Value(rotated));
 }
 
-// Sets the first table of RoPE, of layers without entries, and the second, of the others.
-// rope_parameters has a block of each, or is the block of the second.
+// Sets the RoPE tables: the first is for layers without entries, the second for the other layers.
+// rope_parameters has a block for each table, or is the block for the second table.
 Status ReadRopes(const JsonFields& fields, int rope_dim, ModelConfig& config) {
   const char* name = fields.Given("rope_scaling") != nullptr ? "rope_scaling" : "rope_parameters";
   ASSIGN_OR_RETURN(const json::Value* all, fields.Object(name));

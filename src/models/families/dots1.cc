@@ -1,5 +1,5 @@
-// dots.llm1: the attention of Qwen3. The first layers have an MLP, the others experts, chosen by
-// sigmoid scores plus a bias, and shared experts.
+// dots.llm1: the attention of Qwen3. The first layers have an MLP. The later ones have shared
+// experts, and experts chosen by sigmoid scores plus a bias.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

@@ -1,6 +1,6 @@
 // EXAONE 4: per-head norms of q and k; norms only after each sublayer. If some layers have a
-// window, the others have no RoPE. K-EXAONE: norms before sublayers; the first layers have an MLP,
-// the others experts, chosen by sigmoid scores plus a bias, and a shared expert.
+// window, the other layers have no RoPE. K-EXAONE: norms before sublayers. The first layers have an
+// MLP. The later ones have a shared expert, and experts chosen by sigmoid scores plus a bias.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

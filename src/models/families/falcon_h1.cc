@@ -1,5 +1,6 @@
-// Falcon-H1: attention and Mamba-2 in parallel in every layer; factors on embeddings, on inputs and
-// outputs of both, on keys, on parts of Mamba-2's inputs, on the MLP and on the logits.
+// Falcon-H1: attention and Mamba-2 in parallel in every layer. Factors scale the embeddings, the
+// inputs and outputs of attention and Mamba-2, the keys, parts of Mamba-2's inputs, the MLP, and
+// the logits.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -35,7 +36,7 @@ Status ReadFactors(const JsonFields& fields, const char* name, std::span<float> 
   return {};
 }
 
-// Reads the factors on attention's input and on keys, which are applied to the scores and the
+// Reads the factors on attention's input and on keys. They are applied to the scores and the
 // results instead. Source: transformers' FalconH1DecoderLayer and FalconH1Attention.
 Status ReadAttentionFactors(const JsonFields& fields, const ModelConfig& config,
                             AttentionSpec& attention) {

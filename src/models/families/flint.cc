@@ -1,6 +1,6 @@
 // Flint: per-head norms of q and k; a learned score per head (sinks). Most layers have a window and
-// RoPE, the others neither. The first two layers have an MLP, the others experts, chosen by sigmoid
-// scores and with weights normalized to a sum of 1, and a shared expert.
+// RoPE; the others have neither. The first two layers have an MLP. The later ones have a shared
+// expert, and experts chosen by sigmoid scores, with weights normalized to a sum of 1.
 #include <algorithm>
 
 #include "models/family_fields.h"

@@ -1,6 +1,6 @@
 // Gemma 3, the text model: GELU; scaled embeddings; RMS norms before and after every sublayer,
 // whose stored weights w stand for 1 + w; per-head norms of q and k before RoPE. Most layers have a
-// window, and their own RoPE frequencies.
+// window and separate RoPE frequencies.
 #include <cmath>
 
 #include "models/family_fields.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr double kDefaultLocalTheta = 10000;
 
 // transformers 5 has a block of settings for each kind of layer. transformers 4 has one field for
-// the base of layers with a window, in addition to the fields of the others.
+// the base of layers with a window, in addition to the fields for the other layers.
 Status ReadRopes(const JsonFields& fields, ModelConfig& config) {
   RopeConfig local;
   ASSIGN_OR_RETURN(const bool has_blocks,

@@ -1,8 +1,8 @@
-// Gemma 4, the text models: GELU; scaled embeddings; RMS norms before and after every sublayer,
-// and of each head of q, k and v. Most layers have a window; the others have wider heads, with RoPE
-// on a part, and in some models values equal to keys. Small models have an embedding per layer, and
-// upper layers that use the keys and values of lower ones. One model has experts in parallel with
-// the MLP, with separate norms.
+// Gemma 4, the text models: GELU; scaled embeddings; RMS norms before and after every sublayer, and
+// of each head of q, k and v. Most layers have a window. The others have wider heads with RoPE on a
+// part of each head; in some models, their values equal their keys. Small models have an embedding
+// per layer, and their upper layers use the keys and values of lower layers. One model has experts
+// in parallel with the MLP, with separate norms.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -300,7 +300,7 @@ const ModelFamily kGemma4 = {
                   "values equal to keys; experts in parallel with the MLP",
      .golden = "tiny-gemma4-shared, tiny-gemma4-experts",
      .error = 6.8e-06}};
-// Models for text and images whose text part this is.
+// Models for text and images that contain a Gemma 4 text model.
 const ModelFamily kGemma4Nested = {"Gemma4ForConditionalGeneration",
                                    "gemma4",
                                    gemma4::DefaultsOf(true),

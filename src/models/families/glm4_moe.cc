@@ -1,6 +1,7 @@
-// GLM-4.5 (and Air), 4.6: RoPE on half of each head, per-head norms of q and k in the large model;
-// after the first layers, experts and a shared expert. Experts are chosen by sigmoids with a bias
-// only for the choice, optionally in groups, and their weights are scaled to a constant sum.
+// GLM-4.5 (and Air) and 4.6: RoPE on half of each head, and per-head norms of q and k in the large
+// model. After the first layers, layers have experts and a shared expert. Experts are chosen by
+// sigmoid scores plus a bias that affects only the choice, optionally by groups. Their weights are
+// scaled to a constant sum.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

@@ -148,7 +148,7 @@ Status ReadGptNeo(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Sets the module names of OPT and BioGPT, whose tables have two rows before that of position 0.
+// Sets the module names of OPT and BioGPT, whose tables have two rows before the row of position 0.
 Status ReadFairseq(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadCommon(fields, /*first=*/2, config));
   for (LayerSpec& layer : config.spec.layers) {

@@ -84,7 +84,7 @@ Status ReadFalcon(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Sets per-head layer norms: all heads of q share weights, and all heads of k do.
+// Sets per-head layer norms: all heads of q share weights, and all heads of k share weights.
 void NormHeads(AttentionSpec& attention) {
   attention.qk_norm = QkNorm::kLayerBeforeRope;
   attention.q_norm = "q_layernorm";

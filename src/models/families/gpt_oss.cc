@@ -15,7 +15,8 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));
   ASSIGN_OR_RETURN(const auto window, fields.Integer("sliding_window", 1, kMaxConfigPositions));
   constexpr int64_t kDefaultWindow = 128;
-  // Published BF16 experts are [in, out]; MXFP4 experts are [out, in], which their scheme handles.
+  // Published BF16 experts have the shape [in, out]. MXFP4 experts have the shape [out, in], which
+  // their scheme handles.
   MoeSpec moe = {.router_module = "mlp.router",
                  .experts_module = "mlp.experts",
                  .fused_transposed = true,

@@ -1,7 +1,7 @@
 // Granite 3 and 4: like Llama, but with factors on the embedding, on each sublayer's result before
-// the residual, on q . k and on the logits. Granite 4 has other names for the MLP's modules, and
-// may have layers without RoPE, Mamba-2 instead of most attention, and experts in parallel with the
-// MLP.
+// the residual, on q . k and on the logits. Granite 4 has other names for the MLP's modules. It may
+// have layers without RoPE, Mamba-2 instead of attention in most layers, and experts in parallel
+// with the MLP.
 #include <algorithm>
 #include <optional>
 
@@ -51,7 +51,7 @@ Status ReadHyperClovaX(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Reads a RoPE base per layer, 0 for no RoPE; each distinct base has a table.
+// Reads a RoPE base per layer (0: no RoPE). Each distinct base gets a table.
 Status ReadLayerRopes(const JsonFields& fields, ModelConfig& config) {
   constexpr const char* kField = "layer_rope_theta";
   constexpr size_t kMostTables = 64;
@@ -114,7 +114,8 @@ Result<std::optional<MoeSpec>> ReadHybridExperts(const JsonFields& fields,
                                                  const ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto experts, fields.Integer("num_local_experts", 0, kMaxConfigExperts));
   if (experts == 0) return std::nullopt;
-  // A softmax over the chosen experts equals a softmax over all, normalized over the chosen.
+  // A softmax over the chosen experts equals a softmax over all experts that is normalized over the
+  // chosen ones.
   MoeSpec moe = {.router_module = "block_sparse_moe.router.layer",
                  .experts_module = "block_sparse_moe",
                  .fused_gate_up = "input_linear.weight",
@@ -126,7 +127,8 @@ Result<std::optional<MoeSpec>> ReadHybridExperts(const JsonFields& fields,
   return moe;
 }
 
-// Describes Granite 3 with experts, and an MLP of width `shared` beside them unless that is 0.
+// Describes Granite 3 with experts. If `shared` is not 0, an MLP of that width runs in parallel
+// with them.
 Status DescribeMoe(const JsonFields& fields, int64_t shared, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto moe, ReadHybridExperts(fields, config));
   if (!moe) return fields.Bad("num_local_experts", "at least 1", json::Value(int64_t{0}));
@@ -157,7 +159,7 @@ Status ReadMoeShared(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadFullAttention(fields, config));
   return DescribeMoeShared(fields, config);
 }
-// Describes the same experts under other names.
+// Describes the same experts as ReadMoe, under other names.
 Status ReadMoeSwa(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadWindowsAndSinks(fields, config));
   RETURN_IF_ERROR(DescribeMoeShared(fields, config));

@@ -1,6 +1,6 @@
 // Hunyuan dense and A13B: like Llama, but with per-head norms of q and k after RoPE, whose base is
-// raised by alpha; A13B has experts chosen by softmax scores, and a shared expert. Hy3: the norms
-// before RoPE, and experts chosen by sigmoid scores plus a bias.
+// raised by alpha. A13B has experts chosen by softmax scores, and a shared expert. Hy3: per-head
+// norms before RoPE, and experts chosen by sigmoid scores plus a bias.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

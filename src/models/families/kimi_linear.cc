@@ -1,6 +1,6 @@
-// Kimi Linear and Ling 3: most layers have Kimi Delta Attention, a delta rule with a decay per
-// number of a key; the others latent attention. Experts are chosen by sigmoid scores plus a bias,
-// which does not affect their weights.
+// Kimi Linear and Ling 3: most layers have Kimi Delta Attention, a delta rule with a decay for each
+// element of a key. The others have latent attention. Experts are chosen by sigmoid scores plus a
+// bias, which does not affect their weights.
 #include <optional>
 #include <vector>
 

@@ -1,6 +1,6 @@
-// Kolibri: norms before and after sublayers, and of heads of q and k; most layers have a window,
-// the others have no RoPE; every layer has a shared expert, and experts chosen by logits plus bias
-// and weighted by sigmoids.
+// Kolibri: norms before and after sublayers, and of heads of q and k. Most layers have a window;
+// the others have no RoPE. Every layer has a shared expert, and experts that are chosen by logits
+// plus bias and weighted by sigmoids.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -44,7 +44,8 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
 
 constexpr ConfigDefaults kDefaults = {.vocab_size = 128000,
                                       .hidden_size = 2560,
-                                      .intermediate_size = 512,  // the only MLP is shared
+                                      // The only MLP is the shared expert.
+                                      .intermediate_size = 512,
                                       .num_hidden_layers = 50,
                                       .num_attention_heads = 48,
                                       .kv_heads = 4,

@@ -1,6 +1,7 @@
-// Laguna: per-head norms of q and k; a softplus gate after attention; layers with a window have
-// their own numbers of heads and RoPE; after the first layers, a shared expert, and experts scored
-// by sigmoids of soft-capped logits with a selection bias and scaled weights.
+// Laguna: per-head norms of q and k; a softplus gate after attention. Layers with a window have a
+// separate number of heads and separate RoPE settings. After the first layers, there are a shared
+// expert, and experts scored by sigmoids of soft-capped logits, with a selection bias and scaled
+// weights.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"

@@ -1,6 +1,6 @@
-// Lara Mini: Gated DeltaNet in some layers, with projections in one tensor; attention with norms of
-// heads in the others, half of which have a window and half no RoPE; in every layer, experts chosen
-// by softmax and a shared expert.
+// Lara Mini: Gated DeltaNet in some layers, with its projections in one tensor; attention with
+// per-head norms in the others. Half of the attention layers have a window; the other half have no
+// RoPE. Every layer has a shared expert, and experts chosen by softmax.
 #include "models/family_fields.h"
 #include "models/registry.h"
 
@@ -48,7 +48,8 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
 
 constexpr ConfigDefaults kDefaults = {.vocab_size = 151936,
                                       .hidden_size = 1024,
-                                      .intermediate_size = 512,  // the only MLP is shared
+                                      // The only MLP is the shared expert.
+                                      .intermediate_size = 512,
                                       .num_hidden_layers = 34,
                                       .num_attention_heads = 16,
                                       .kv_heads = 4,

@@ -1,6 +1,7 @@
 // LFM2, LFM2-MoE and LFM3: short convolutions in most layers, attention with per-head norms in the
 // others. LFM2-MoE: experts after the first layers, chosen by sigmoid scores plus a bias. LFM3:
-// also norms after sublayers, a gate per head, and a window in some of the attention layers.
+// like LFM2, with norms after sublayers, a gate per head, and a window in some of the attention
+// layers.
 #include <cmath>
 #include <utility>
 #include <vector>

@@ -1,7 +1,7 @@
 // Llama 4, the text model. Layers that attend within chunks of positions have interleaved RoPE
 // followed by an unweighted norm of q and k; layers that attend to all positions have neither, but
-// temperature tuning. The expert with the largest logit is chosen, the logit's sigmoid scales its
-// input; there is also a shared expert.
+// have temperature tuning. The expert with the largest logit is chosen, and the logit's sigmoid
+// scales the expert's input. There is also a shared expert.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -16,7 +16,8 @@ namespace {
 constexpr const char* kChunkedAttention = "chunked_attention";
 
 Result<std::optional<TemperatureTuning>> ReadTemperatureTuning(const JsonFields& fields) {
-  // Older files have a number here; anything except 0 and false means yes.
+  // Older files have a number in this field; any value except 0 and false turns temperature tuning
+  // on.
   const json::Value* tuning = fields.Given("attn_temperature_tuning");
   if (tuning != nullptr && !tuning->is_bool() && !tuning->is_integer())
     return fields.Bad("attn_temperature_tuning", "true, false or an integer", *tuning);
@@ -37,7 +38,7 @@ Status ReadAttention(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto chunk,
                    fields.Integer("attention_chunk_size", 1, kMaxConfigPositions));
   constexpr int64_t kDefaultChunk = 8192;
-  // null: every layer attends to all positions.
+  // If the field is null, every layer attends to all positions.
   const bool has_chunks = chunk || !fields.Has("attention_chunk_size");
   ASSIGN_OR_RETURN(const auto qk_norm, fields.Bool("use_qk_norm"));
   ASSIGN_OR_RETURN(const auto tuning, ReadTemperatureTuning(fields));
@@ -77,7 +78,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
     const bool has_experts =
         given ? bool{(*given)[i]} : static_cast<int64_t>(i + 1) % step.value_or(1) == 0;
     if (has_experts) {
-      // The shared expert has the width of the others.
+      // The shared expert has the same width as the other experts.
       layer.mlp.module = "feed_forward.shared_expert";
       layer.moe = moe;
     } else {

@@ -1,4 +1,4 @@
-// Mellum 2: the attention and experts of Qwen3-MoE; some layers have a window, and their own RoPE
+// Mellum 2: the attention and experts of Qwen3-MoE. Some layers have a window and separate RoPE
 // frequencies.
 #include "models/family_fields.h"
 #include "models/registry.h"
@@ -14,7 +14,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
   RopeConfig local = {.theta = kDefaultLocalTheta};
   ASSIGN_OR_RETURN(const bool has_blocks,
                    ReadRopeBlocks(fields, kDefaultLocalTheta, config, local));
-  // A base outside the blocks is ignored.
+  // A RoPE base outside the blocks is ignored.
   if (!has_blocks) config.rope = {.theta = kDefaultTheta};
   DescribeRope(config.rope, config.head_dim, config.spec, {RopeTableOf(local, config.head_dim)});
   MoeSpec moe = {.router_module = "mlp.gate",

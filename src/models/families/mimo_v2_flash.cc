@@ -1,6 +1,7 @@
-// MiMo-V2-Flash: values have another width than keys, and are scaled; RoPE on a third of each head;
-// most layers have a window, twice as many KV heads, their own RoPE and a learned score in every
-// head (sinks); after the first layer experts as in DeepSeek V3, without a shared one.
+// MiMo-V2-Flash: values have a different width than keys, and are scaled; RoPE on a third of each
+// head. Most layers have a window, twice as many KV heads, separate RoPE settings, and a learned
+// score per head (sinks). After the first layer, layers have experts as in DeepSeek V3, without a
+// shared expert.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"

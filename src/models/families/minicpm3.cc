@@ -1,5 +1,5 @@
-// MiniCPM3: latent attention with half-split RoPE, in an otherwise plain decoder with scaled
-// embeddings, sublayers and logits.
+// MiniCPM3: latent attention with half-split RoPE, and scaled embeddings, sublayer results and
+// logits.
 #include <cmath>
 
 #include "models/family_fields.h"

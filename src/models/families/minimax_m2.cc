@@ -1,5 +1,6 @@
-// MiniMax M2 to M2.7: RoPE on half of each head; norms over all heads of q, and over all of k. All
-// layers have experts, chosen by sigmoid scores plus a bias, which does not affect their weights.
+// MiniMax M2 to M2.7: RoPE on half of each head; one norm over all heads of q, and one over all
+// heads of k. All layers have experts, chosen by sigmoid scores plus a bias, which does not affect
+// their weights.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

@@ -1,5 +1,6 @@
 // Mistral and Ministral: like Llama, but without biases; some releases have a sliding window.
-// Mistral Small 3.1 and Ministral 3 are models for text and images whose text part is one of these.
+// Mistral Small 3.1 and Ministral 3 are models for text and images; their text part is one of these
+// models.
 #include <fmt/format.h>
 
 #include "models/families/mistral4.h"
@@ -10,8 +11,8 @@ namespace sluice {
 namespace mistral {
 namespace {
 
-// Source: transformers' MistralConfig and MinistralConfig. A null window means none; an absent one
-// the library's default.
+// Source: transformers' MistralConfig and MinistralConfig. A null window means no window; an absent
+// field means the library's default.
 Status Read(const JsonFields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const auto types,
                    ReadLayerTypes(fields, config, {kFullAttention, kSlidingAttention}));

@@ -1,5 +1,5 @@
-// Mistral Small 4: latent attention, in which q is scaled up with its position beyond
-// original_max_position_embeddings; experts chosen by softmax scores, and a shared expert.
+// Mistral Small 4: latent attention, a shared expert, and experts chosen by softmax scores. At
+// positions beyond original_max_position_embeddings, q is scaled up with its position.
 #include "models/families/mistral4.h"
 
 #include "models/family_fields.h"
