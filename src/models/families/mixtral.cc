@@ -1,4 +1,4 @@
-// Mixtral: the attention of Mistral; in every layer experts instead of the MLP, chosen by softmax
+// Mixtral: the attention of Mistral; every layer has experts instead of the MLP, chosen by softmax
 // scores, with weights normalized to a sum of 1.
 #include "models/family_fields.h"
 #include "models/registry.h"

@@ -1,6 +1,6 @@
-// Muse Glimmer, the text part: norms before and after every sublayer, whose weights w stand for 1
-// + w; a norm of the embeddings; per-head norms without weights; a gate after attention. Most
-// layers have a window, the others no RoPE. Logits are scaled and soft-capped.
+// Muse Glimmer, the text part: norms before and after every sublayer, whose weights w stand for 1 +
+// w; a norm of the embeddings; per-head norms without weights; a gate after attention. Most layers
+// have a window; the others have no RoPE. Logits are scaled and soft-capped.
 #include <algorithm>
 #include <cmath>
 
@@ -72,7 +72,7 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
     layer.attention.scale = static_cast<float>(qk_scale.value_or(3.87) / root);
     layer.attention.gate = AttentionGate::kEachNumber;
     layer.mlp.has_bias = false;
-    // Whether the layer is every kPattern-th, counted from the last layer.
+    // Whether the layer is one of every kPattern layers, counted backwards from the last layer.
     const bool is_fourth = (config.num_hidden_layers - 1 - static_cast<int64_t>(i)) % kPattern == 0;
     layer.attention.rope = ropes ? bool{(*ropes)[i]} : !is_fourth;
     if (types ? (*types)[i] == kSlidingAttention : !is_fourth) {

@@ -1,5 +1,5 @@
 // Nemotron, Minitron and Jais 2: layer norms; an MLP without a gate; squared ReLU. In Nemotron,
-// stored norm weights w stand for 1 + w, and RoPE is on half of each head.
+// stored norm weights w stand for 1 + w, and RoPE rotates half of each head.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

@@ -1,5 +1,5 @@
-// Nemotron-H, Nemotron Nano v2 and 3: each layer has a single sublayer: Mamba-2, attention without
-// RoPE, or an MLP or experts with squared ReLU and without a gate.
+// Nemotron-H, Nemotron Nano v2 and 3: each layer has a single sublayer. It is Mamba-2, attention
+// without RoPE, or an MLP or experts. MLPs and experts have squared ReLU and no gate.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"

@@ -1,6 +1,6 @@
-// OLMoE: a norm over all heads of q and over all of k, experts by softmax. OLMo 2 and 3: norms
-// after each sublayer instead of before it, a norm over all heads of q and over all of k before
-// RoPE; in OLMo 3 most layers have a window and RoPE without scaling.
+// OLMoE: one norm over all heads of q and one over all heads of k; experts chosen by softmax. OLMo
+// 2 and 3: norms after each sublayer instead of before it; one norm over all heads of q and one
+// over all heads of k, before RoPE. In OLMo 3, most layers have a window and unscaled RoPE.
 #include "models/family_fields.h"
 #include "models/registry.h"
 #include "models/rope_frequencies.h"

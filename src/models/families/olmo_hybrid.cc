@@ -1,5 +1,5 @@
-// OLMo Hybrid: Gated DeltaNet in most layers, with norms before sublayers; the others are as in
-// OLMo 2, with norms after sublayers. RoPE is used if config.json has a base for it.
+// OLMo Hybrid: Gated DeltaNet in most layers, with norms before sublayers. The other layers are as
+// in OLMo 2, with norms after sublayers. RoPE is used if config.json has a RoPE base.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

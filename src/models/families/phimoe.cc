@@ -8,7 +8,7 @@ namespace sluice {
 namespace phimoe {
 namespace {
 
-// longrope's cosines and sines are multiplied by numbers in the configuration. Source:
+// The cosines and sines of longrope are multiplied by factors from the configuration. Source:
 // transformers' PhimoeRotaryEmbedding.
 Status ReadAmplitude(const JsonFields& fields, ModelConfig& config) {
   if (!config.rope.scaling || config.rope.scaling->kind != RopeKind::kLongRope) return {};

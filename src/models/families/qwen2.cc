@@ -1,5 +1,5 @@
 // Qwen 2 and 2.5, Qwen2-VL and Qwen2.5-VL (whose RoPE uses rows and columns of images): like Llama,
-// with biases on q, k and v, and a sliding window if config.json asks for it.
+// with biases on q, k and v, and a sliding window if config.json enables it.
 #include "models/family_fields.h"
 #include "models/registry.h"
 

@@ -48,7 +48,8 @@ constexpr ConfigDefaults kVlDefaults = {.vocab_size = 151936,
 }  // namespace
 }  // namespace qwen3
 
-// Rows of the tower are added after the first layers, one for each of deepstack_visual_indexes.
+// Rows of the tower are added after each of the first layers: as many layers as
+// deepstack_visual_indexes has entries.
 Status ReadQwen3VlImages(const JsonFields& fields, ModelConfig& config) {
   const JsonFields outer(config.raw, "");
   ASSIGN_OR_RETURN(const json::Value* vision, outer.Object("vision_config"));

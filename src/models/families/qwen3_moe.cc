@@ -1,5 +1,5 @@
 // Qwen3-MoE, and Qwen3-VL with experts: the attention of Qwen3; most layers have experts instead of
-// the MLP, chosen by a softmax over all of them, whose weights scale the experts' outputs.
+// the MLP, chosen by a softmax over all experts. The softmax weights scale the experts' outputs.
 #include "models/families/qwen3.h"
 #include "models/family_fields.h"
 #include "models/registry.h"
@@ -48,8 +48,9 @@ Status Read(const JsonFields& fields, ModelConfig& config) {
                     config);
 }
 
-// Published tensors of all experts are [experts, in, out]; transformers saves [experts, out, in].
-// Source: transformers' Qwen3VLMoeTextConfig, Qwen3VLMoeTextTopKRouter and its conversion.
+// Published tensors that contain all experts have the shape [experts, in, out]; transformers saves
+// [experts, out, in]. Source: transformers' Qwen3VLMoeTextConfig, Qwen3VLMoeTextTopKRouter and its
+// conversion.
 Status ReadVl(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadLayers(fields, {.num_experts = 60, .top_k = 4, .intermediate_size = 1408},
                              {.router_module = kRouter,

@@ -1,6 +1,6 @@
 // Qwen3-Next and Qwen3.5: Gated DeltaNet in most layers, attention with gated results in the
-// others; norm weights w stand for 1 + w; experts and a shared expert. Only the text part of models
-// for text and images.
+// others; norm weights w stand for 1 + w; experts and a shared expert. Of models for text and
+// images, only the text part is supported.
 #include <fmt/format.h>
 
 #include "models/family_fields.h"

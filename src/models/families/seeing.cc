@@ -59,8 +59,8 @@ const ModelFamily kInternVl = {
               .golden = "tiny-internvl",
               .error = 1.1e-06},
     .text_types = seeing::kInternVlTexts};
-// Source: transformers' AyaVisionConfig. The text part's logit_scale applies, as without images;
-// transformers' class for images leaves it out.
+// Source: transformers' AyaVisionConfig. The text part's logit_scale applies, as in the text model;
+// transformers' class for images omits it.
 const ModelFamily kAyaVision = {
     .architecture = "AyaVisionForConditionalGeneration",
     .model_type = "aya_vision",

@@ -1,7 +1,7 @@
 // Step 3.5 and 3.7 Flash, the text part: norm weights w stand for 1 + w, also in per-head norms of
-// q and k; a gate per head after attention. Most layers have a window, with more heads and their
-// own RoPE frequencies. The first layers have an MLP, the others experts, chosen by sigmoid scores
-// plus a bias, and a shared expert; the last layers limit the activations.
+// q and k; a gate per head after attention. Most layers have a window, more heads, and separate
+// RoPE frequencies. The first layers have an MLP. The later ones have a shared expert, and experts
+// chosen by sigmoid scores plus a bias. The last layers limit the activations.
 #include <algorithm>
 #include <cmath>
 
@@ -62,7 +62,7 @@ Status ReadHeads(const JsonFields& fields, const std::vector<bool>& slides, Mode
   return {};
 }
 
-// The first table is for layers without a window.
+// The first RoPE table is for layers without a window.
 Status ReadRopes(const JsonFields& fields, const std::vector<bool>& slides, ModelConfig& config) {
   ASSIGN_OR_RETURN(const json::Value* blocks, fields.Object("rope_parameters"));
   const json::Value around(
@@ -121,7 +121,7 @@ Result<std::vector<float>> ReadLimits(const JsonFields& fields, const ModelConfi
   ASSIGN_OR_RETURN(const json::Value::Array* list, fields.Array(name));
   std::vector<float> limits(static_cast<size_t>(config.num_hidden_layers));
   if (list == nullptr) return limits;
-  // Further numbers belong to the draft layers.
+  // Additional numbers belong to the draft layers.
   if (list->size() < limits.size())
     return fields.Bad(name, "a number or null for each layer", *fields.Given(name));
   for (size_t i = 0; i < limits.size(); ++i) {
