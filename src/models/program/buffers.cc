@@ -8,8 +8,8 @@
 namespace sluice::program {
 namespace {
 
-// For each buffer and operator: whether the operator uses the buffer, or a later one reads what is
-// in it.
+// For each buffer and operator: whether the operator uses the buffer, or a later operator reads its
+// current content.
 using Lifetimes = std::vector<std::vector<bool>>;  // [buffers][operators]
 
 template <typename Use>
@@ -41,7 +41,7 @@ Lifetimes LifetimesOf(const Program& program) {
       if (needed[buffer]) alive[buffer][i] = true;
     }
   }
-  // Buffers of whole steps stay in use from the first part to the last.
+  // Buffers of whole steps stay in use from the first part of the step to the last.
   for (size_t i = 0; i < num_ops; ++i) {
     const auto* const parts = std::get_if<Parts>(&program.ops[i]);
     if (parts == nullptr) continue;
@@ -100,7 +100,7 @@ BufferPlan BufferPlan::For(const Program& program, int64_t alignment) {
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
-  std::vector<size_t> placed;  // sorted by offset
+  std::vector<size_t> placed;  // indexes of placed buffers, sorted by offset
   for (const size_t buffer : order) {
     if (sizes[buffer] == 0) continue;
     int64_t offset = 0;

@@ -8,8 +8,8 @@
 
 namespace sluice::program {
 
-// Byte offsets, multiples of `alignment`. Buffers that are in use at the same operator do not
-// overlap; others share memory.
+// Byte offsets of buffers, multiples of `alignment`. Buffers that are in use at the same operator
+// do not overlap; other buffers may share memory.
 struct BufferPlan {
   std::vector<int64_t> offsets;  // offset of the first copy, by BufferId
   std::vector<int64_t> bytes;    // size of one copy, by BufferId

@@ -269,7 +269,7 @@ LatentLayer DecoderBuilder::LatentOf(size_t index, int64_t cache_layer) {
 }
 
 ElementType DecoderBuilder::AttendedType(size_t index) const {
-  // The output norm reads F32.
+  // The output norm reads F32 rows.
   if (!share_.layers[index].attention.output_norm.empty()) return ElementType::kF32;
   return to_.InputType(weights_.layers[index].attention.output.inputs);
 }
@@ -301,8 +301,8 @@ DecoderBuilder::Left DecoderBuilder::Attend(size_t index, int64_t cache_layer) {
   if (spec.latent) {
     const BufferId latent = EmitLatentAttention(to_, LatentOf(index, cache_layer), type);
     const int64_t width = spec.num_heads * int64_t{spec.value_dim()};
-    // With latent attention, gates multiply the heads' latent vectors. This is equivalent to a
-    // factor per head, because value matrices are linear.
+    // With latent attention, gates multiply the heads' latent vectors. This has the same effect as
+    // gating the head's values, because value matrices are linear.
     const ElementType latent_type = to_.is_device() ? ElementType::kBF16 : ElementType::kF32;
     if (spec.has_gate_module()) EmitAttentionGate(spec, weights, latent, latent_type, width);
     return {latent, width * BitsPerElement(latent_type) / 8};
@@ -432,8 +432,8 @@ BufferId DecoderBuilder::OwnMixed(size_t index) {
 
 RowsIn DecoderBuilder::NormedFor(size_t index, const LinearWeights& weights,
                                  const LinearWeights& reader) {
-  // On a device, rows are written in the form that `reader` reads. Whether other products read the
-  // same form is known only when the weights are loaded.
+  // On a device, rows are written in the format that `reader` reads. Only when the weights are
+  // loaded is it known whether other products read the same format.
   const bool is_same = to_.is_device()
                            ? &weights == &reader
                            : to_.InputType(weights.inputs) == to_.InputType(reader.inputs);

@@ -38,7 +38,7 @@ DecoderBuilder::DecoderBuilder(const DecoderParts& parts)
     program.limits.pairs = std::max(program.limits.pairs, MostPairs(layer.moe->top_k));
   }
   residual_ = to_.F32("residual", Extent::kStep, stage_rows_.widest());
-  // With stages, devices have one step in flight, the CPU one per stage.
+  // With pipeline stages, devices have one step in flight, and CPUs have one per stage.
   if (place_.num_stages > 1) {
     to_.Keep(residual_, to_.is_device() ? 1 : place_.num_stages);
     if (to_.is_device()) to_.Keep(LastResidual());
@@ -128,7 +128,7 @@ Program DecoderBuilder::BuildBlockDrafter() {
     BeginAttention(i, static_cast<int64_t>(i));
   }
   to_.SkipTo(of_target, to_.next());
-  to_.program().states.clear();  // the layers below declare the same
+  to_.program().states.clear();  // cleared, because the layers declare the same states again
   const int32_t of_block = to_.next();
   to_.Emit(SkipUnless{.condition = SkipUnless::Condition::kTakesOwn});
   to_.Emit(Embed{.table = to_.Table(EmbeddingOwner().embedding),
@@ -270,7 +270,7 @@ void DecoderBuilder::ExpandStreams() {
 }
 
 void DecoderBuilder::HandOn() {
-  if (to_.is_device())  // writes back residual + delta
+  if (to_.is_device())  // the norm also writes residual + delta back
     EmitNorm({}, false, /*adds=*/true, nullptr, Normed());
   else if (has_delta_)
     to_.Emit(Add{.x = residual_, .y = delta_, .width = hidden_});
@@ -587,7 +587,7 @@ void DecoderBuilder::AddLayerEmbedding(size_t index) {
   const RowRange own = OwnRows(width);
   EmitNorm({}, false, /*adds=*/true, &weights.gate, Normed());
   if (to_.is_device()) return GateLayerEmbedding(index);
-  // Side by side in each row, like gate and up of an MLP.
+  // In each row, gates and values are adjacent, like gate and up of an MLP.
   const BufferId gates = to_.F32("layer_gates", Extent::kStep, 2 * own.size());
   to_.Multiply(weights.gate, Normed(), gates, own.size(), hidden_).y_stride = 2 * own.size();
   Columns from = EmbeddingsOfLayers();
@@ -632,7 +632,7 @@ void DecoderBuilder::MakeResults() {
     if (options_.drafter != nullptr) HandOnDrafts();
     return;
   }
-  if (place_.rank() != 0) return;  // every rank has all the rows, so one suffices
+  if (place_.rank() != 0) return;  // every rank has all rows, so only rank 0 outputs them
   const BufferId normed = to_.F32("last_normed", Extent::kWanted, hidden_);
   if (to_.is_device()) {
     EmitNorm(weights_.final_norm, true, adds, nullptr, Normed()).out_f32 = normed;
@@ -664,7 +664,8 @@ void DecoderBuilder::HandOnDrafts() {
 void DecoderBuilder::MakeLogits(bool adds) {
   const int64_t words = OwnRows(NumOutputs()).size();
   const LinearWeights& head = HeadOwner().head;
-  // The head's inputs do not affect a choice of experts, so they are not split.
+  // The head's inputs do not affect the choice of experts, so they are not split into two BF16
+  // numbers.
   const ElementType type = RoundingOf(head.inputs.format, options_) == InputRounding::kNone
                                ? options_.compute_type
                                : ElementType::kF32;

@@ -20,8 +20,8 @@ struct DecoderParts {
   // For the CPU: the widest rounding of inputs in any layer, and the number of threads of a step.
   InputRounding rounding = InputRounding::kNone;
   int num_threads = 1;
-  const DeviceTarget* device = nullptr;  // null: for the CPU
-  // Made by ListParameters. The weights need not be loaded to plan memory and shapes.
+  const DeviceTarget* device = nullptr;  // null: the program is for the CPU
+  // Filled in by ListParameters. The weights need not be loaded to plan memory and shapes.
   const DecoderWeights& weights;
   // For a drafting head without its own embedding or output head: the weights whose tables it uses.
   const DecoderWeights* target = nullptr;

@@ -44,7 +44,7 @@ class EncoderBuilder {
     const bool before = spec_.norms_before;
     for (size_t i = 0; i < weights_.layers.size(); ++i) {
       const EncoderLayerWeights& layer = weights_.layers[i];
-      // The first layer's input is already normalized by the embedding.
+      // The embedding has already normalized the first layer's input.
       if (i > 0 && before) EmitNorm(layer.attention_norm, delta_, /*keeps_norm=*/false);
       if (i + 1 == weights_.layers.size()) {
         skips.push_back(to_.next());
@@ -114,7 +114,7 @@ class EncoderBuilder {
     return to_.F32(table == 0 ? "rope" : "window_rope", Extent::kStep, spec_.head_dim());
   }
 
-  // All layers use the cache's single layer, one after another.
+  // All layers use the cache's only layer, one after another.
   void Attention(size_t index) {
     const bool has_window = !spec_.has_window.empty() && spec_.has_window[index];
     AttentionSpec spec;

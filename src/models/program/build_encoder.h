@@ -16,7 +16,7 @@ struct EncoderParts {
   bool classifies = false;  // whether results are scores, not hidden states
   // Null for the CPU. On a device, results are the rows from which the host computes scores.
   const DeviceTarget* device = nullptr;
-  // Made by ListEncoderParameters. The weights need not be loaded to plan memory and shapes.
+  // Filled in by ListEncoderParameters. The weights need not be loaded to plan memory and shapes.
   const EncoderWeights& weights;
 };
 

@@ -58,7 +58,7 @@ void DecoderBuilder::RunMlp(size_t index) {
   if (!layer.has_mlp()) return;
   const LayerWeights& weights = weights_.layers[index];
   CollapseStreams(weights.mlp_streams);
-  // On the CPU, all layers of models with experts read F32, because routers do.
+  // On the CPU, all layers of models with experts read F32, because routers read F32.
   const bool has_mlp = layer.mlp.intermediate_size > 0;
   Norm* const norm = EmitRowNorm(weights.mlp_norms.before, weights.mlp_norms.before_bias,
                                  !layer.mlp_norms.before.empty(), has_delta_ && !layer.is_parallel,
@@ -200,7 +200,7 @@ void DecoderBuilder::LatentExperts(size_t index, bool adds) {
     CHECK(to_.is_device() || to_.InputType(one->inputs) == ElementType::kF32);
   RowsIn rows = Normed();
   if (to_.is_device()) {
-    // `normed` has the form that the MLP reads.
+    // `normed` has the format that the MLP reads.
     rows = to_.Rows("normed_too", Extent::kStep, hidden_);
     EmitNorm(weights_.layers[index].mlp_norms.before,
              !share_.layers[index].mlp_norms.before.empty(), /*adds=*/false, &weights.latent_down,
@@ -244,7 +244,7 @@ void DecoderBuilder::Experts(size_t index, bool adds, BufferId sum) {
   const BufferId order = to_.F32("order", Extent::kPairs, 1);
   const BufferId place = to_.F32("place", Extent::kPairs, 1);
   const BufferId row_begin = to_.F32("row_begin", Extent::kOnce, spec.num_experts + 1);
-  // F32; on a device, the type that the products read.
+  // F32 on the CPU; on a device, the type that the products read.
   const RowsIn gathered = to_.Rows("gathered", Extent::kPairs, outer);
   const int64_t inner = spec.inner_width();
   const BufferId gate_up = to_.Wide("expert_gate_up", Extent::kPairs, inner);

@@ -51,8 +51,8 @@ void EmitIndexer(Builder& to, const LatentLayer& layer, BufferId q_rows) {
   const BufferId q = to.F32("index_queries", Extent::kStep, width);
   const BufferId k = to.F32("index_keys", Extent::kStep, indexer.head_dim);
   const BufferId head_weights = to.F32("index_weights", Extent::kStep, indexer.num_heads);
-  // On a device these inputs are never rounded: rows in the form of another product's inputs would
-  // be of no use, and small errors change which positions are chosen.
+  // On a device, these inputs are never rounded, because small errors change which positions are
+  // chosen.
   const RowsIn& rows = to.is_device() ? layer.plain : layer.normed;
   const auto multiply = [&](const LinearWeights& linear, const RowsIn& x, BufferId y, int64_t n,
                             int64_t inputs) {
@@ -89,7 +89,7 @@ BufferId EntryCounts(Builder& to) {
   return to.Array("chosen_counts", Extent::kStep, sizeof(int32_t));
 }
 
-// Returns the most rows of the cache to which a row attends.
+// Returns the maximum number of cache rows to which a row attends.
 int32_t MostListed(const LatentSpec& latent, const ModelOptions& options) {
   const CompressedSpec& compressed = *latent.compressed;
   int64_t entries = options.max_context / compressed.rate;
@@ -161,7 +161,8 @@ void EmitEntries(Builder& to, const LatentLayer& layer, BufferId q_rows) {
   to.Emit(list);
 }
 
-// Emits the queries of compressed attention, and what makes entries.
+// Emits the operators that compute the queries of compressed attention, and those that compute
+// entries.
 void EmitCompressedQueries(Builder& to, const LatentLayer& layer, BufferId q_rows) {
   const AttentionSpec& spec = layer.spec;
   const LatentSpec& latent = *spec.latent;
@@ -181,7 +182,7 @@ void EmitCompressedQueries(Builder& to, const LatentLayer& layer, BufferId q_row
                       .style = spec.rope_style});
 }
 
-// Emits the projection of each group of heads.
+// Emits the output projection of each group of heads.
 void EmitOutputGroups(Builder& to, const LatentLayer& layer, BufferId attended, BufferId out,
                       ElementType type) {
   const AttentionSpec& spec = layer.spec;
@@ -202,7 +203,7 @@ void EmitOutputGroups(Builder& to, const LatentLayer& layer, BufferId attended, 
                         .k = spec.q_width() / compressed.output_groups});
 }
 
-// Returns the most positions, or rows of lists, to which a row attends.
+// Returns the maximum number of positions, or of listed cache rows, to which a row attends.
 int64_t MostAttended(const AttentionSpec& spec, const ModelOptions& options) {
   const int64_t listed = spec.latent->makes_entries() ? MostListed(*spec.latent, options) : 0;
   return std::max(options.max_context, listed);

@@ -77,7 +77,7 @@ class TowerBuilder {
     int64_t width = 0;
   };
 
-  // A buffer for rows that products read, or that are clipped before.
+  // Returns a buffer for rows that products read, either directly or after clipping.
   BufferId Inputs(std::string_view name, Extent extent, int64_t width) {
     return to_.Array(name, extent, width * BitsPerElement(in_type_) / 8);
   }
@@ -134,7 +134,7 @@ class TowerBuilder {
     to_.Emit(RopeTable{.table = 0, .axes = 0, .out = rope_});
   }
 
-  // F32 rows that operators need only on the CPU.
+  // Returns a buffer for F32 rows that operators need only on the CPU.
   BufferId Scratch(std::string_view name, Extent extent, int64_t width) {
     return to_.is_device() ? kNone : to_.F32(name, extent, width);
   }
@@ -161,7 +161,7 @@ class TowerBuilder {
     }
   }
 
-  // Scales and norms `delta` before it is added to the residual.
+  // Scales and normalizes `delta` before it is added to the residual.
   void FinishDelta(const TowerNorm& norm, bool has_norm, const std::vector<float>& factor) {
     if (!spec_.attention_factor.empty()) {
       to_.Emit(Standardize{.x = delta_,
@@ -174,7 +174,8 @@ class TowerBuilder {
     to_.Emit(NormRows{.x = delta_, .weight = to_.Vector(norm.weight, true), .width = hidden_});
   }
 
-  // Products with clipped inputs and results, side by side in `y` [rows, width].
+  // Emits products with clipped inputs and results. The results are adjacent in the rows of `y`
+  // [rows, width].
   void MultiplyClipped(const std::vector<const TowerLinear*>& linears, BufferId x, int64_t k,
                        BufferId y, int64_t width, Extent extent) {
     int64_t begin = 0;
@@ -221,7 +222,7 @@ class TowerBuilder {
     EmitNorm(layer.mlp_norm, /*adds=*/true);
     Mlp(layer);
     FinishDelta(layer.mlp_after, !spec_.mlp_after.empty(), layer.mlp_factor);
-    // These read the residual itself, so `delta` is added now.
+    // The next operators read the residual itself, so `delta` is added at this point.
     const bool is_last = index + 1 == weights_.layers.size();
     bool has_level = false;
     for (const TowerLevel& level : spec_.levels)
@@ -307,7 +308,7 @@ class TowerBuilder {
     const int64_t width = spec_.intermediate;
     const bool is_gated = !spec_.gate.empty();
     const int64_t inner_width = is_gated ? 2 * width : width;
-    // Clipping copies all rows of the step, not just a part.
+    // Clipping copies all rows of the step, not only a part of them.
     const Extent extent = spec_.clips ? Extent::kStep : Extent::kPart;
     const BufferId inner = to_.Wide(spec_.clips ? "all_inner" : "inner", extent, inner_width);
     const BufferId activated = Inputs(spec_.clips ? "all_activated" : "activated", extent, width);
@@ -358,7 +359,7 @@ class TowerBuilder {
     to_.Emit(StoreImage{.x = now.data, .width = now.width, .begin = level * spec_.out_width});
   }
 
-  // `y_type`: of a product's results.
+  // `y_type`: type of a product's results.
   Current RunStep(const ProjectorStep& step, const ProjectorStepWeights& weights, size_t index,
                   const Current& x, ElementType y_type) {
     switch (step.kind) {
@@ -448,12 +449,12 @@ class TowerBuilder {
   const int num_threads_;
   const TowerPart part_;
   const int64_t hidden_, width_;
-  const ElementType type_;     // of products' inputs
+  const ElementType type_;     // type of products' inputs
   const ElementType in_type_;  // type of the rows that are clipped before products read them
   Builder to_;
-  BufferId features_ = kNone;  // F32 [rows, TowerSpec::feature_width()]
+  BufferId features_ = kNone;  // the tower's features, F32 [rows, TowerSpec::feature_width()]
   BufferId residual_ = kNone, delta_ = kNone, inputs_ = kNone, attended_ = kNone, rope_ = kNone;
-  bool added_ = false;  // the last delta is in the residual
+  bool added_ = false;  // whether the last delta has been added to the residual
   // The projector being emitted: its index among the results, and whether patches are already
   // merged.
   int64_t level_ = 0;

@@ -1,5 +1,6 @@
-// The programs of an image tower (TowerSpec): all of it on the CPU; or a front on the CPU, which
-// embeds patches, and a body on a device, which computes the layers and what follows.
+// The programs of an image tower (TowerSpec). The whole tower runs on the CPU, or it is divided: a
+// front on the CPU embeds patches, and a body on a device computes the layers and the operators
+// after them.
 #pragma once
 
 #include "models/model.h"
@@ -10,20 +11,20 @@
 
 namespace sluice::program {
 
-// The cache layers of a tower. Its steps have one group of slices for the whole image, then one for
-// its windows.
+// The cache layers of a tower. Its steps have one group of slices for the whole image, followed by
+// one for its windows.
 inline constexpr int64_t kTowerWhole = 0, kTowerWindows = 1;
 
 enum class TowerPart : uint8_t {
   kWhole,
-  kFront,  // StoreImage writes the rows before the first layer
-  kBody,   // begins with these rows in the buffer "residual"
+  kFront,  // the front; StoreImage writes the rows that enter the first layer
+  kBody,   // the body; begins with these rows in the buffer "residual"
 };
 
 struct TowerParts {
   const TowerSpec& spec;
-  // max_rows, max_slices, max_context: limits for one image, tile or crop; max_logit_rows: for its
-  // results.
+  // max_rows, max_slices and max_context are limits for one image, tile or crop. max_logit_rows is
+  // the limit for its results.
   const ModelOptions& options;
   int num_threads = 1;
   const TowerWeights& weights;

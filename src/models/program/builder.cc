@@ -32,8 +32,8 @@ Builder::Builder(const ModelOptions& options, InputRounding rounding, bool split
       rounding_(rounding),
       splits_inputs_(splits_inputs && device == nullptr),
       device_(device) {
-  // With this many rows, arithmetic clearly limits a pass over the weights. More rows would only
-  // enlarge the intermediate buffers, which are the widest of all.
+  // With this many rows, a pass over the weights is clearly limited by arithmetic. More rows would
+  // only enlarge the intermediate buffers, which are the widest buffers of all.
   const int64_t kMostPartRows = is_device() ? 2048 : 768;
   constexpr int64_t kMostSplitRows = 256;
   Limits& limits = program_.limits;

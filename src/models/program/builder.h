@@ -15,14 +15,14 @@ namespace sluice::program {
 
 // Properties of a device that its programs depend on.
 struct DeviceTarget {
-  // Type of product results that a nonlinear function reads: keys, values, gates. F32 in models
-  // with experts, because rounding can change the choice between two nearly equal experts.
+  // Type of product results that are inputs of a nonlinear function: keys, values, gates. F32 in
+  // models with experts, because rounding can change the choice between two nearly equal experts.
   // Otherwise BF16, which halves the memory traffic.
   ElementType wide = ElementType::kBF16;
   int64_t attention_partials = 0;  // bytes of attention's partial results
   int64_t lora_ranks = 0;          // F32 elements per row that adapters compute; 0: no adapters
   // Whether the rounding of an MLP's row may depend on the whole row. If so, ranks gather the row
-  // in F32 first.
+  // in F32 before it is rounded.
   bool rounds_whole_rows = false;
 };
 
@@ -42,10 +42,11 @@ class Builder {
 
   bool is_device() const { return device_ != nullptr; }
   const DeviceTarget& device() const { return *device_; }
-  // Returns the type of product results that a nonlinear function reads.
+  // Returns the type of product results that are inputs of a nonlinear function.
   ElementType wide() const { return is_device() ? device_->wide : ElementType::kF32; }
 
-  // Returns the buffer with this name, adding it if necessary. Its size is that of its largest use.
+  // Returns the buffer with this name, adding it if necessary. Its size is the largest that is
+  // requested.
   BufferId Array(std::string_view name, Extent extent, int64_t row_bytes);
   BufferId F32(std::string_view name, Extent extent, int64_t width) {
     return Array(name, extent, width * int64_t{sizeof(float)});
@@ -64,8 +65,8 @@ class Builder {
     at(buffer).is_kept = true;
   }
 
-  // Returns the vector's id, or kNone unless `exists`. (Emptiness cannot be tested instead: a
-  // vector that is not loaded yet is also empty.)
+  // Returns the vector's id, or kNone unless `exists`. Emptiness cannot be tested instead, because
+  // a vector that is not loaded yet is also empty.
   VectorId Vector(const std::vector<float>& vector, bool exists);
   LinearId Linear(const LinearWeights& weights);
   ExpertsId Experts(const ExpertWeights& weights);

@@ -5,7 +5,7 @@
 namespace sluice::program {
 namespace {
 
-// Computes operators' costs; operators without a function here cost nothing.
+// Computes the costs of operators. Operators without a function in this class have no cost.
 struct Coster {
   const Program& program;
   const MatrixBytes& bytes_of;
@@ -84,7 +84,8 @@ struct Coster {
     const MixerSpec& spec = program.mixers[static_cast<size_t>(op.mixer)];
     return {.row_operations = 2 * spec.conv_width * spec.conv_channels()};
   }
-  // Each element of the states is decayed, added to and read; the delta rule also corrects it.
+  // Counts the operations per element of the states: decay, addition and read; with the delta rule
+  // also the correction.
   Cost operator()(const UpdateState& op) const {
     const MixerSpec& spec = program.mixers[static_cast<size_t>(op.mixer)];
     const bool corrects = spec.kind == MixerSpec::Kind::kDeltaRule;

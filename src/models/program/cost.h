@@ -8,8 +8,8 @@
 
 namespace sluice::program {
 
-// Cost of a step with few rows, which reads weights once. Excludes data that operators pass to each
-// other, which stays in the processor's caches.
+// The cost of an operator in a step with few rows, which reads weights once. Excludes data that
+// operators pass to each other, which stays in the processor's caches.
 struct Cost {
   int64_t weight_bytes = 0;         // bytes of weights that a step of one row reads
   int64_t row_operations = 0;       // floating-point operations per row
