@@ -224,7 +224,7 @@ TEST(RegistryTest, EveryFamilyIsDescribed) {
     EXPECT_FALSE(family->notes.models.empty()) << family->architecture;
     EXPECT_FALSE(family->notes.operators.empty()) << family->architecture;
     EXPECT_EQ(family->notes.error > 0, !family->notes.golden.empty()) << family->architecture;
-    // The golden tests' bound of errors.
+    // The error bound of the golden tests.
     EXPECT_LE(family->notes.error, 2e-4) << family->architecture;
   }
 }

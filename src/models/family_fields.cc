@@ -11,9 +11,9 @@
 namespace sluice {
 namespace {
 
-// For layers that rotate whole heads. As in transformers, unscaled frequencies are for whole heads,
-// regardless of partial_rotary_factor. Scaled frequencies would be fewer, according to that factor,
-// so they would not fit whole heads.
+// Used for families that rotate whole heads. As in transformers, unscaled frequencies are for whole
+// heads, regardless of partial_rotary_factor. With scaling, that factor would reduce the number of
+// frequencies, which would not match whole heads.
 Status RefusePartialRope(const RopeConfig& rope, const char* name) {
   if (rope.partial_rotary_factor.value_or(1) == 1 || !rope.scaling) return {};
   const std::string field = fmt::format("{}.partial_rotary_factor", name);

@@ -20,7 +20,8 @@ constexpr const char* kSlidingAttention = "sliding_attention";
 constexpr const char* kDenseMlp = "dense";
 constexpr const char* kSparseMlp = "sparse";
 
-// Bounds that keep any product of two dimensions within 64 bits; published models are well below.
+// Bounds that keep any product of two dimensions within 64 bits; dimensions of published models are
+// far smaller.
 constexpr int64_t kMaxConfigPositions = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxConfigWidth = int64_t{1} << 20;
 constexpr int64_t kMaxConfigLayers = 4096;
@@ -41,8 +42,8 @@ Status ReadWindow(const JsonFields& fields, ModelConfig& config);
 Status ReadRopeStyle(const JsonFields& fields, ModelConfig& config);
 
 // Reads the window of families that have a window only if use_sliding_window is true: the value of
-// sliding_window, or `absent` if that field is absent; nullopt if it is null or use_sliding_window
-// is not true.
+// sliding_window, or `absent` if that field is absent. nullopt if sliding_window is null or
+// use_sliding_window is not true.
 Result<std::optional<int64_t>> ReadWantedWindow(const JsonFields& fields,
                                                 std::optional<int64_t> absent);
 constexpr int64_t kDefaultQwenWindow = 4096;
@@ -55,8 +56,8 @@ Status ReadSlidingAttention(const JsonFields& fields, ModelConfig& config);
 Result<std::vector<bool>> ReadRopeLayers(const JsonFields& fields, const ModelConfig& config);
 
 // Reads rope_parameters with one block per kind of layer, as transformers 5 writes it: the block of
-// full attention into config.rope, that of sliding attention into `local`. Returns false, and reads
-// nothing, if there are no such blocks.
+// full attention into config.rope, and the block of sliding attention into `local`. Returns false,
+// and reads nothing, if there are no such blocks.
 Result<bool> ReadRopeBlocks(const JsonFields& fields, double default_local_theta,
                             ModelConfig& config, RopeConfig& local);
 
@@ -73,11 +74,12 @@ constexpr const char* kLinearAttention = "linear_attention";
 constexpr const char* kConvolution = "conv";
 
 // Replaces attention by the mixer in the layers that are true in `mixes`. kUnsupported if no layer
-// with attention is left, which the block cache needs.
+// with attention is left, because the block cache needs at least one.
 Status ReplaceAttention(const std::vector<bool>& mixes, const MixerSpec& mixer,
                         ModelConfig& config);
-// kInvalidData if no mixer can have this convolution width or these head counts and sizes. Ignores
-// the module and tensor names in `mixer`. `keys`: field names for error messages.
+// Checks a mixer's dimensions: kInvalidData if no mixer can have this convolution width or these
+// head counts and sizes. Ignores the module and tensor names in `mixer`. `keys`: field names for
+// error messages.
 struct MixerKeys {
   const char* width = "linear_conv_kernel_dim";
   const char* heads = "linear_num_value_heads";
@@ -85,14 +87,15 @@ struct MixerKeys {
 };
 Status CheckMixer(const JsonFields& fields, const MixerKeys& keys, const MixerSpec& mixer);
 
-// Fields of Gated DeltaNet under Qwen3-Next's names, such as linear_num_key_heads.
+// Defaults of Gated DeltaNet's fields, which have Qwen3-Next's names, such as linear_num_key_heads.
 struct DeltaDefaults {
   int64_t key_heads = 16, heads = 32, key_dim = 128, head_dim = 128;
 };
 Result<MixerSpec> ReadDeltaRule(const JsonFields& fields, const DeltaDefaults& defaults,
                                 const ModelConfig& config);
 
-// Like ReadSparseLayers, from mlp_layer_types; if absent, the layers from `first_sparse` on.
+// Like ReadSparseLayers, but reads mlp_layer_types. If the field is absent, the layers from
+// `first_sparse` on have experts.
 Result<std::vector<bool>> ReadMlpLayerTypes(const JsonFields& fields, const ModelConfig& config,
                                             int64_t first_sparse);
 
@@ -107,8 +110,8 @@ struct WindowDefaults {
 Result<std::vector<bool>> ReadWindowLayers(const JsonFields& fields, const WindowDefaults& defaults,
                                            ModelConfig& config);
 
-// Fields of DeepSeek V3's experts, chosen by sigmoid scores plus a bias: groups, norm_topk_prob,
-// routed_scaling_factor, moe_intermediate_size.
+// Defaults of the fields for experts as in DeepSeek V3, which are chosen by sigmoid scores plus a
+// bias: groups, norm_topk_prob, routed_scaling_factor, moe_intermediate_size.
 struct RouterDefaults {
   bool normalize = true;
   double scale = 1;
@@ -117,9 +120,9 @@ struct RouterDefaults {
 Status ReadSigmoidRouter(const JsonFields& fields, const RouterDefaults& defaults, MoeSpec& moe);
 
 // Reads DecoderSpec::rope_axes, the axis of each rotary frequency, from mrope_section: the numbers
-// of frequencies for time, row and column. The axes are in three consecutive runs, or interleaved
-// while an axis has frequencies left. `absent`: sections if the field is absent. REQUIRES:
-// config.rotary_dim is set.
+// of frequencies for time, row and column. The frequencies of an axis are consecutive, or
+// interleaved with those of the other axes. `absent`: sections that are used if the field is
+// absent. REQUIRES: config.rotary_dim is set.
 Status ReadRopeAxes(const JsonFields& fields, const std::vector<int64_t>& absent, bool interleaves,
                     ModelConfig& config);
 
@@ -137,8 +140,8 @@ struct ExpertDefaults {
   // Default of moe_intermediate_size; nullopt: the field is not read.
   std::optional<int64_t> intermediate_size = {};
 };
-// Reads into `moe` the number of experts (under any of its names), the number chosen per token, and
-// their width.
+// Reads into `moe` the number of experts (under any of its names), the number of experts chosen per
+// token, and their width.
 Status ReadExpertCounts(const JsonFields& fields, const ExpertDefaults& defaults, MoeSpec& moe);
 
 // Defaults of ReadExpertGroups for absent fields.

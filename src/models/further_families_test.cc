@@ -115,7 +115,7 @@ TEST(Cohere2MoeTest, TheFirstLayersHaveAPatternOfTheirOwn) {
   const ModelConfig config = ParsedOf(kName, R"({"first_k_dense_replace": 1, "sliding_window": 8,
       "sliding_window_pattern": 2, "num_shared_experts": 2, "prefix_dense_intermediate_size": 48})");
   EXPECT_THAT(WindowsOf(config), ElementsAre(0, 8, 0, 8));
-  // Layer 0 sees all positions, but keeps RoPE because it has no experts.
+  // Layer 0 attends to all positions, but keeps RoPE because it has no experts.
   EXPECT_THAT(RopesOf(config), ElementsAre(1, 1, 0, 1));
   EXPECT_THAT(HasExperts(config), ElementsAre(0, 1, 1, 1));
   EXPECT_EQ(config.spec.layers[0].mlp.intermediate_size, 48);

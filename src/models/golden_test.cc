@@ -1,6 +1,6 @@
 // Compares models with transformers in float32 (tests/data/checkpoints/*/golden.json: stored
 // weights, unrounded activations), and with golden_fakequant.json, in which inputs of quantized
-// layers, keys and values are rounded as the scheme says.
+// layers, keys and values are rounded as the scheme specifies.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -46,8 +46,8 @@ TEST_P(Float32ModeTest, AgreesWithTransformers) {
   Check(GetParam(), "golden.json", SmallOptions(ElementType::kF32, ElementType::kF32), 2e-4);
 }
 
-// Measured: at most 0.035, in layers of 32 numbers. Models with experts have F16 keys and values,
-// as in the engine.
+// Measured: at most 0.035, in layers with a width of 32. Models with experts have F16 keys and
+// values, as in the engine.
 TEST_P(DefaultModeTest, StaysNearTransformers) {
   const ElementType kv_type = GoldenConfig(GetParam()).spec.FirstMoeLayer() != nullptr
                                   ? ElementType::kF16
@@ -55,8 +55,9 @@ TEST_P(DefaultModeTest, StaysNearTransformers) {
   Check(GetParam(), "golden.json", SmallOptions(ElementType::kBF16, kv_type), 0.04);
 }
 
-// The delta rule corrects the state by what it reads from it, which amplifies rounding errors.
-// Measured: at most 0.09 in checkpoints with random weights; transformers in BF16: 0.18.
+// The delta rule corrects the state by values that it reads from the state, which amplifies
+// rounding errors. Measured: at most 0.09 in checkpoints with random weights; transformers in BF16:
+// 0.18.
 TEST(DefaultModeOfDeltaRuleTest, StaysNearTransformers) {
   for (const char* name : {"tiny-qwen3.5", "tiny-olmo-hybrid"})
     Check(name, "golden.json", SmallOptions(ElementType::kBF16, ElementType::kBF16), 0.13);
@@ -76,10 +77,10 @@ TEST_P(Int8Test, StaysNearRoundedInputs) {
 }
 
 // All roundings are as in the golden files, and nearly all rows agree to 4e-6. But sums in another
-// order differ by about 1e-7 of their size, adjacent numbers of narrow formats are 1/16 (E4M3) to
-// 1/2 (E2M1) apart, and a prompt has about 1e5 roundings, so a number sometimes falls to the other
-// side of a tie. Such a flip changes a row of logits by up to 0.06 (measured), and by up to 0.14 if
-// it changes the choice of an expert in a later layer.
+// order differ by about 1e-7 of their size. Adjacent numbers of narrow formats are 1/16 (E4M3) to
+// 1/2 (E2M1) apart, and a prompt has about 1e5 roundings. So a few numbers are rounded to the other
+// side of a tie. This changes a row of logits by up to 0.06 (measured), and by up to 0.14 if it
+// changes the choice of an expert in a later layer.
 TEST_P(CheckpointActivationsTest, AgreesWithRoundedInputs) {
   const ModelConfig config = GoldenConfig(GetParam());
   ModelOptions options =
@@ -128,7 +129,7 @@ TEST_P(ScaledRopeTest, AgreesWithTransformers) {
   EXPECT_GT(plain_rms, 0.01) << "the scaling makes a difference";
 }
 
-// The same as SCALINGS in tools/checkpoints/make_variants.py.
+// The same values as SCALINGS in tools/checkpoints/make_variants.py.
 INSTANTIATE_TEST_SUITE_P(
     Kinds, ScaledRopeTest,
     ::testing::Values(ScaledRope{"golden_linear.json",
@@ -145,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
                          "original_max_position_embeddings": 48, "beta_fast": 12.0,
                          "beta_slow": 0.5, "mscale": 1.5, "mscale_all_dim": 0.5,
                          "truncate": false}})"}));
-// The same as WINDOWED in tools/checkpoints/make_variants.py.
+// The same values as WINDOWED in tools/checkpoints/make_variants.py.
 INSTANTIATE_TEST_SUITE_P(Checkpoints, AskedWindowTest,
                          ::testing::Values("tiny-qwen3-moe-mixed", "tiny-qwen2-moe",
                                            "tiny-smollm3"),

@@ -77,7 +77,7 @@ inline double WorstRms(const GoldenCase& golden, const LogitRows& logits) {
 }
 
 // Checks greedy tokens after the prompt against the golden ones, up to the first token whose lead
-// is below `tolerance`.
+// over the second-best token is below `tolerance`.
 inline void ExpectGreedy(Runner& runner, const GoldenCase& golden, double tolerance) {
   int32_t token = Greedy(runner.RunAlone(golden.prompt, 64).back());
   for (size_t i = 0; i < golden.greedy.size() && golden.margins[i] >= tolerance; ++i) {

@@ -17,7 +17,7 @@ InputRounding RoundingOf(const ActivationFormat& format, const ModelOptions& opt
 }
 
 int64_t MostExpertPairs(int64_t top_k, int64_t max_rows) {
-  // So many rows that most experts get some rows in each pass over their weights, even if there are
+  // Enough rows that most experts get some rows in each pass over their weights, even if there are
   // many experts.
   constexpr int64_t kMoePairs = 4096;
   return std::max(top_k, std::min(max_rows * top_k, kMoePairs));

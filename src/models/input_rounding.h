@@ -8,16 +8,17 @@
 
 namespace sluice {
 
-// How a linear layer's inputs are rounded before the product. Later values need more memory.
+// How a linear layer's inputs are rounded before the product. Values are in ascending order of the
+// memory that they need.
 enum class InputRounding : uint8_t {
   kNone,  // not rounded
   kInt8,  // INT8 with one scale per row
   kF32,   // rounded to a narrow format, stored as F32
 };
 
-// Returns the rounding of inputs whose scheme rounds them to `format`, under these options. INT8 is
-// the default if products are not in F32, because it is both the scheme's own format and the
-// fastest. Other formats are used only on request.
+// Returns the rounding of inputs whose scheme rounds them to `format`, under these options. If
+// products are not in F32, rounding to INT8 is the default for schemes with INT8 inputs: it is the
+// scheme's own format, and the fastest. Other formats are used only on request.
 InputRounding RoundingOf(const ActivationFormat& format, const ModelOptions& options);
 
 // Returns the maximum number of (row, expert) pairs that are computed together in steps of up to

@@ -63,7 +63,7 @@ void DescribeTensors(const Checkpoint& checkpoint, InspectReport& report) {
   report.tensor_bytes = checkpoint.total_bytes();
 }
 
-// The file that is read, or "".
+// Returns the name of the tokenizer file that is read; "" if there is none.
 std::string TokenizerFile(const std::filesystem::path& folder) {
   for (const char* name : {"tokenizer.json", "tekken.json"})
     if (Exists(folder / name)) return name;
@@ -72,7 +72,8 @@ std::string TokenizerFile(const std::filesystem::path& folder) {
 
 bool HasChatTemplate(const std::filesystem::path& folder) {
   if (Exists(folder / "chat_template.jinja") || Exists(folder / "chat_template.json")) return true;
-  if (TokenizerFile(folder) == "tekken.json") return true;  // its version has a template
+  // The tokenizer's version determines a template.
+  if (TokenizerFile(folder) == "tekken.json") return true;
   const auto config = ReadJsonObject(folder / "tokenizer_config.json");
   return config && config->Find("chat_template") != nullptr &&
          !config->Find("chat_template")->is_null();
@@ -81,7 +82,7 @@ bool HasChatTemplate(const std::filesystem::path& folder) {
 // Plans the memory that the model will take, if it can be loaded; otherwise returns the reason why
 // it cannot.
 Status PlanMemory(const Checkpoint* checkpoint, InspectReport& report) {
-  // The types that --kv-cache-dtype auto selects.
+  // Uses the types that --kv-cache-dtype auto would select.
   if (report.config->scheme->WantsFp8KvCache())
     report.options.kv_type = ElementType::kF8E4M3;
   else if (report.config->spec.FirstMoeLayer() != nullptr)
@@ -128,7 +129,7 @@ std::string RopeText(const ModelConfig& config) {
   return text;
 }
 
-// Null if the model does not use latent attention.
+// Returns the latent attention of the first layer; null if the model does not use latent attention.
 const LatentSpec* LatentOf(const ModelConfig& config) {
   if (config.spec.layers.empty() || !config.spec.layers.front().attention.latent) return nullptr;
   return &*config.spec.layers.front().attention.latent;
@@ -234,7 +235,7 @@ Status DescribeRanks(int tensor_size, int num_stages, InspectReport& report) {
   return {};
 }
 
-// "0-7", or "-" for none.
+// Formats a range, such as "0-7"; "-" if it is empty.
 std::string RangeText(const RowRange& range) {
   return range.size() == 0 ? "-" : fmt::format("{}-{}", range.begin, range.end - 1);
 }
@@ -305,7 +306,7 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tens
   report.has_generation_config = Exists(folder / "generation_config.json");
 
   auto checkpoint = Checkpoint::OpenIncomplete(folder);
-  // A folder without weights is still described: the dummy load format runs it.
+  // A folder without weights is still described, because --load-format dummy can run it.
   if (!checkpoint && checkpoint.error().code != ErrorCode::kNotFound)
     return tl::unexpected<Error>(std::move(checkpoint).error());
   if (checkpoint) DescribeTensors(*checkpoint, report);
@@ -314,7 +315,7 @@ Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tens
     report.is_unknown =
         shape.error().param == "architectures" || shape.error().param == "model_type";
   }
-  // Includes the quantization's scheme, which ParseModelShape leaves out.
+  // This also checks the quantization scheme, which ParseModelShape does not read.
   auto loadable = LoadModelConfig(folder);
   if (loadable) {
     report.config = *loadable;

@@ -23,14 +23,14 @@ struct TensorGroup {
   int64_t bytes = 0;
 };
 
-// The share of one rank.
+// The share of the model that one rank has.
 struct RankReport {
   RankPlace place;
   RowRange layers;
   HeadCut heads;
   RowRange hidden_rows;
   RowRange mlp_rows;  // width of the first layer's MLP, or of its experts
-  RowRange words;     // rows of embedding and head; empty if the rank has neither
+  RowRange words;     // rows of the embedding and the head; empty if the rank has neither of them
   ModelMemory memory;
 };
 
@@ -41,14 +41,15 @@ struct InspectReport {
   std::optional<std::string> refusal;  // why this program cannot load it; nullopt if it can
   // Operators that a refused configuration needs and this program lacks (unknown_operators.h).
   std::vector<std::string> missing_operators;
-  bool is_unknown = false;            // no family has this architecture
-  std::optional<ModelConfig> config;  // if the architecture is known
+  bool is_unknown = false;            // whether no family has this architecture
+  std::optional<ModelConfig> config;  // nullopt if the architecture is unknown
   std::string quantization;  // format of the weights, according to the files; "" for plain weights
-  std::string scheme;  // the format as this program reads it: "ModelOpt NVFP4"; "" if unsupported
-  std::string method;  // the value of --quantization; "" for plain weights
-  bool fp8_kv_cache = false;       // whether the checkpoint asks for an FP8 KV cache
+  // Name of the scheme with which this program reads them: "ModelOpt NVFP4"; "" if unsupported.
+  std::string scheme;
+  std::string method;              // the value of --quantization; "" for plain weights
+  bool fp8_kv_cache = false;       // whether the checkpoint specifies an FP8 KV cache
   std::vector<std::string> files;  // files with tensors, without the folder
-  // Missing files, according to the index or the other files' names.
+  // Names of missing files, derived from the index or from the names of the other files.
   std::vector<std::string> missing_files;
   std::vector<TensorGroup> groups;  // by descending bytes
   int64_t parameters = 0;  // elements of all tensors except scales; packed FP4 counts as two
@@ -62,9 +63,10 @@ struct InspectReport {
   std::vector<RankReport> ranks;  // set if several ranks were requested
 };
 
-// Describes the folder. Also describes quantized models, unknown architectures and checkpoints with
-// missing files (by the files that exist), together with the reason for their refusal. Errors: no
-// config.json, damaged files, or more ranks than the model can be divided into (CheckRanks).
+// Describes the folder. Also describes unsupported models, unknown architectures and checkpoints
+// with missing files, with the reason why they are refused. Returns an error if there is no
+// config.json, if files are damaged, or if the model cannot be divided into this many ranks
+// (CheckRanks).
 Result<InspectReport> InspectModel(const std::filesystem::path& folder, int tensor_size = 1,
                                    int num_stages = 1);
 

@@ -45,7 +45,7 @@ TEST(InspectTest, DescribesQuantizedExperts) {
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_FALSE(report->refusal) << *report->refusal;
   ASSERT_TRUE(report->memory);
-  EXPECT_LT(report->memory->weight_bytes, report->tensor_bytes);  // the image part is not loaded
+  EXPECT_LT(report->memory->weight_bytes, report->tensor_bytes);  // the image tower is not loaded
   const std::string text = FormatText(*report);
   EXPECT_THAT(text, HasSubstr("4 of 64 in 4 layers, 1 a token and a shared one"));
   EXPECT_THAT(text, HasSubstr("NVFP4"));
@@ -93,7 +93,7 @@ TEST(InspectTest, NamesTheOperatorsThatAnUnknownArchitectureNeeds) {
   EXPECT_EQ(ToJson(*report).Find("missing_operators")->as_array().size(), 6u);
 }
 
-// If no operator is missing, the report says that only a file for the family is needed.
+// If no operator is missing, the report states that only a source file for the family is needed.
 TEST(InspectTest, AnArchitectureOfKnownOperatorsNeedsNone) {
   const testing::TemporaryFolder folder;
   std::string config = *ReadFile(DataFolder("qwen3-bf16") / "config.json");
@@ -119,7 +119,7 @@ std::vector<std::string> MissingOperators(const std::string& config,
   return report ? report->missing_operators : std::vector<std::string>();
 }
 
-// Fields of config.json do not reveal the new modules; the names of tensors do.
+// The new modules cannot be seen in config.json, but in the names of tensors.
 TEST(InspectTest, NamesTheModulesThatNoFamilyHas) {
   EXPECT_THAT(MissingOperators(R"({"architectures": ["NewForCausalLM"], "model_type": "new"})",
                                {{"model.layers.0.input_layernorm.weight", "U8", {1}, "1"},
@@ -238,8 +238,8 @@ TEST(InspectTest, DamagedFilesAreErrors) {
   EXPECT_THAT(InspectModel(folder.path()).error().message, HasSubstr("model.safetensors"));
 }
 
-// Operators' sums equal the bytes that a step of one token reads, except for norms and other
-// vectors.
+// The operators' weight bytes add up to the bytes that a step of one token reads, except for norms
+// and other vectors.
 TEST(InspectProgramTest, CountsTheWeightsOfAStep) {
   for (const char* name :
        {"llama-bf16", "qwen3-modelopt-fp8", "tiny-qwen3-moe-w4a16", "tiny-gemma4-shared"}) {

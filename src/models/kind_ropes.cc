@@ -14,7 +14,8 @@ namespace {
 
 struct ReadRope {
   RopeConfig rope;
-  int64_t width = 0;  // rotated part of a head, which divides the exponents; 0: none
+  // Size of the rotated part of a head, and divisor of the exponents; 0: no rotation.
+  int64_t width = 0;
 
   // As in transformers, an odd width rotates one more element.
   int64_t rotated() const { return width + width % 2; }
@@ -76,8 +77,8 @@ Status ReadKindRopes(const JsonFields& fields, const KindRopes& defaults,
     ASSIGN_OR_RETURN(ropes[is_sliding ? 1 : 0],
                      ReadOne(blocks, all, is_sliding, defaults, is_used, config));
   }
-  // Sets the model's settings to those of layers that see all positions or, if these have no RoPE,
-  // to those of layers with a window.
+  // The model's RoPE settings are those of layers that attend to all positions or, if these have no
+  // RoPE, those of layers with a window.
   const bool has_full = ropes[0].width > 0;
   config.rope = ropes[has_full ? 0 : 1].rope;
   config.rotary_dim = ropes[has_full ? 0 : 1].rotated();

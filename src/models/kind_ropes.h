@@ -1,5 +1,5 @@
-// Reads RoPE settings of models whose layers with a window have other settings than layers that see
-// all positions.
+// Reads RoPE settings of models in which layers with a window have other settings than layers that
+// attend to all positions.
 #pragma once
 
 #include <vector>
@@ -21,9 +21,9 @@ struct KindRopes {
 };
 
 // Reads rope_parameters, which has a block for each kind of layer. config.rope and the first of
-// DecoderSpec::rope_tables are for layers that see all positions; the second table is for layers
-// with a window (where `slides` is true). Also sets the layers' rotary_dim. Only the first table
-// may be scaled. REQUIRES: all layers have config.head_dim.
+// DecoderSpec::rope_tables are for layers that attend to all positions; the second table is for
+// layers with a window (where `slides` is true). Also sets the layers' rotary_dim. Only the first
+// table may be scaled. REQUIRES: all layers have config.head_dim.
 Status ReadKindRopes(const JsonFields& fields, const KindRopes& defaults,
                      const std::vector<bool>& slides, ModelConfig& config);
 

@@ -25,7 +25,8 @@ struct Kind {
   }
 };
 
-// Kinds of layers, ordered by their first layer. A limit of `max_context` or more counts as none.
+// Returns the kinds of layers, ordered by their first layer. A span of `max_context` positions or
+// more counts as unlimited.
 std::vector<Kind> KindsOf(std::span<const AttentionSpan> layers, int64_t max_context) {
   std::vector<Kind> kinds;
   for (size_t layer = 0; layer < layers.size(); ++layer) {
@@ -46,10 +47,10 @@ int64_t BestGroupSize(const std::vector<Kind>& kinds, int64_t max_context) {
   int64_t largest = 0;
   for (const Kind& kind : kinds) largest = std::max(largest, kind.num_layers());
   int64_t best = largest, least_kept = std::numeric_limits<int64_t>::max();
-  // From the largest size down, so that among equally good sizes, the one with the fewest groups is
-  // chosen.
+  // Iterates from the largest size down, so that among equally good sizes, the one with the fewest
+  // groups is chosen.
   for (int64_t size = largest; size > 0; --size) {
-    int64_t groups = 0, kept = 0;  // kept: tokens times layers, including unused places
+    int64_t groups = 0, kept = 0;  // kept: number of tokens times layers, including unused slots
     for (const Kind& kind : kinds) {
       groups += kind.GroupsOf(size);
       kept += kind.GroupsOf(size) * size * kind.TokensKept(max_context);
@@ -120,7 +121,7 @@ KvGroups KvGroups::Uniform(const DecoderSpec& spec) {
 
 KvGroups KvGroups::For(const DecoderSpec& spec, int64_t max_context) {
   // All layers share one group, which also contains snapshots of states. Layers with a window then
-  // keep all positions, but see only those in the window.
+  // keep all positions, but attend only to those in the window.
   if (spec.KeepsStates()) return Uniform(spec);
   std::vector<AttentionSpan> spans;
   for (const LayerSpec& layer : spec.layers) {

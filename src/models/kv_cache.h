@@ -26,19 +26,21 @@ struct KvGroups {
 
   struct Place {
     int group = 0;
-    int slot = 0;  // index of the layer in its group; -1: no attention, so no place in a group
+    // Index of the layer in its group; -1: the layer has no attention and is in no group.
+    int slot = 0;
   };
   std::vector<AttentionSpan> spans = {{}};  // span of each group; group 0 keeps all positions
-  // By layer. A layer that reads another layer's keys and values has that layer's place.
+  // One entry per layer. A layer that reads another layer's keys and values has the same entry as
+  // that layer.
   std::vector<Place> places;
   int64_t layers_per_group = 0;
-  // Size of a layer's keys and values. Empty: all layers have the heads of the cache's layout.
-  // Otherwise the layout has the size of the largest.
+  // Size of a layer's keys and values. If `heads` is empty, all layers have the heads of the
+  // cache's layout. Otherwise the layout has the size of the largest entry.
   struct Heads {
     int num_kv_heads = 0;
     int head_dim = 0;
   };
-  std::vector<Heads> heads = {};  // by layer
+  std::vector<Heads> heads = {};  // one entry per layer, or empty
 
   int64_t num_groups() const { return static_cast<int64_t>(spans.size()); }
   int64_t num_layers() const { return static_cast<int64_t>(places.size()); }
@@ -47,14 +49,15 @@ struct KvGroups {
   static KvGroups Uniform(int64_t num_layers);
   static KvGroups Uniform(const DecoderSpec& spec);
   // Makes groups from the span of each layer, for sequences of up to `max_context` tokens. If all
-  // layers have the same span, there is one group. If no layer sees all positions, the layers with
-  // the first layer's span keep all positions anyway, because the prefix cache needs such a group.
+  // layers have the same span, there is one group. If no layer attends to all positions, the layers
+  // with the first layer's span keep all positions anyway, because the prefix cache needs a group
+  // that does.
   //
-  // The layers of each span are divided into groups of one common size. Only sizes that give at
-  // most kMostGroups groups are considered (or one group per span, if there are more spans). Among
-  // them, the size is chosen with which a sequence of max_context tokens takes the least memory.
-  // Without that limit, the greatest common divisor of the layer counts would leave nothing unused,
-  // but 52 and 10 layers would make 31 groups.
+  // The layers of each span are divided into groups of one common size. Only sizes that result in
+  // at most kMostGroups groups are considered; if there are more spans than that, each span has one
+  // group. Among these sizes, the one is chosen with which a sequence of max_context tokens takes
+  // the least memory. Without the limit, the greatest common divisor of the layer counts would
+  // leave no memory unused, but 52 and 10 layers would form 31 groups.
   static KvGroups For(std::span<const AttentionSpan> layers, int64_t max_context);
   // Makes groups for the layers of a decoder.
   static KvGroups For(const DecoderSpec& spec, int64_t max_context);
@@ -65,9 +68,9 @@ struct KvGroups {
 };
 
 // Allocated once for `num_blocks` blocks with ids [0, num_blocks). A block contains K and V of
-// block_size tokens for layers_per_group layers. For a layer with fewer or narrower heads than
-// `layout`, part of it is unused. Ownership: owns the memory of all layers, unless made by Wrap;
-// move-only.
+// block_size tokens for layers_per_group layers. In a layer with fewer or narrower heads than
+// `layout`, a part of the block is unused. Ownership: owns the memory of all layers, unless made by
+// Wrap; move-only.
 class KvCache {
  public:
   // Allocates the cache. kResourceExhausted if the system refuses to provide the memory.
@@ -89,8 +92,8 @@ class KvCache {
     states_ = StateCache::Wrap(layout, num_slots, memory);
   }
   // Touches the pages of the first blocks, on all threads, so that the first requests do not wait
-  // for page faults. The other pages are mapped when first used: mapping gigabytes in one call
-  // takes up to minutes on virtual machines, for a cache that a small model may never fill.
+  // for page faults. The other pages are mapped on first use: mapping gigabytes in one call takes
+  // up to minutes on virtual machines, and a small model may never fill the cache.
   void Warm(ThreadPool& pool) const;
 
   // Returns the bytes of one block for `num_layers` layers: K and V, or only keys in a latent

@@ -26,7 +26,7 @@ TEST(KvGroups, LayersThatSeeTheSameAreOneGroup) {
   }
 }
 
-// Llama 4 Scout: every fourth layer sees all positions.
+// Llama 4 Scout: every fourth layer attends to all positions.
 TEST(KvGroups, GroupsAreEquallyLargeAndTheFirstKeepsEverything) {
   const AttentionSpan local{.chunk = 8192};
   const KvGroups groups = KvGroups::For(Repeat({local, local, local, {}}, 12), 100000);
@@ -59,7 +59,7 @@ TEST(KvGroups, WhereNoLayerSeesEverythingThoseOfTheFirstKeepIt) {
   EXPECT_EQ(groups.places[0].group, 0);
 }
 
-// The layer counts of Gemma 3: their greatest common divisors, 2 and 1, would make 31 and 34
+// The layer counts of Gemma 3: their greatest common divisors, 2 and 1, would result in 31 and 34
 // groups.
 TEST(KvGroups, UnequalNumbersOfLayersAreFilledUpInsteadOfMakingManyGroups) {
   struct Case {
@@ -127,7 +127,7 @@ TEST(KvCache, LayersOfDifferentGroupsShareTheArraysOfTheirSlot) {
             10 * layout.BlockElements());
 }
 
-// Gemma 4: wider heads in global layers, and upper layers without keys of their own.
+// Gemma 4: wider heads in global layers, and upper layers that have no keys of their own.
 TEST(KvCache, LayersOfOtherHeadsAndLayersThatShareKeys) {
   DecoderSpec spec;
   spec.layers.resize(5);
@@ -162,7 +162,7 @@ TEST(KvCache, LayersOfOtherHeadsAndLayersThatShareKeys) {
   EXPECT_EQ(KvGroups::Uniform(spec).layers_per_group, 3);
 }
 
-// Layers with a window beside layers with states: all positions are kept.
+// If a model has layers with a window and layers with states, all positions are kept.
 TEST(KvGroups, ModelsThatKeepStatesHaveOne) {
   for (const char* name : {"tiny-lfm3", "tiny-lara-mini"}) {
     const auto config = LoadModelConfig(testing::DataFolder(name));

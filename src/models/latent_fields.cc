@@ -12,8 +12,8 @@
 namespace sluice {
 namespace {
 
-// YaRN's mscale_all_dim scales all scores, including their part without RoPE. Source: transformers'
-// yarn_apply_mscale.
+// YaRN's mscale_all_dim scales whole scores, including the part that comes from elements without
+// RoPE. Source: transformers' yarn_apply_mscale.
 Result<double> ScaleOfScores(const JsonFields& fields, const ModelConfig& config) {
   ASSIGN_OR_RETURN(const json::Value* older, fields.Object("rope_scaling"));
   ASSIGN_OR_RETURN(const json::Value* block, fields.Object("rope_parameters"));
@@ -42,7 +42,7 @@ Status CheckSizes(const JsonFields& fields, const LatentSpec& latent) {
                   fmt::format("numbers that make at most {} with kv_lora_rank {}",
                               kernels::kMaxKeyDim, latent.kv_rank));
   }
-  // Some files also contain the sum.
+  // Some files also contain the sum of the two sizes.
   ASSIGN_OR_RETURN(const auto sum, fields.Integer("qk_head_dim", 1, kMaxConfigWidth));
   if (!sum || *sum == latent.qk_dim()) return {};
   return fields.Bad("qk_head_dim",

@@ -28,8 +28,9 @@ struct LatentDefaults {
 Status ReadLatentAttention(const JsonFields& fields, const LatentDefaults& defaults,
                            ModelConfig& config);
 
-// Returns whether each layer has experts: those that mlp_layer_types calls sparse or, if that is
-// absent, those after the first first_k_dense_replace layers (default: `dense`).
+// Returns whether each layer has experts. These are the layers that mlp_layer_types calls sparse.
+// If that field is absent, they are all layers after the first first_k_dense_replace layers
+// (default: `dense`).
 Result<std::vector<bool>> ReadLayersWithExperts(const JsonFields& fields, const ModelConfig& config,
                                                 int64_t dense);
 
@@ -43,11 +44,11 @@ struct DeepseekExpertDefaults {
   bool normalize = true;
   int64_t groups = 1, kept_groups = 1;
   int64_t dense = 0;         // number of first layers without experts
-  int64_t draft_layers = 1;  // num_nextn_predict_layers
+  int64_t draft_layers = 1;  // default of num_nextn_predict_layers
 };
 
-// Reads the layers' experts, and a shared expert that every token visits. `moe`: the family's
-// score, choice_bias and group_best. Source: transformers' DeepseekV3MoE.
+// Reads the layers' experts, and a shared expert that every token visits. `moe`: contains the
+// family's score, choice_bias and group_best. Source: transformers' DeepseekV3MoE.
 Status ReadDeepseekExperts(const JsonFields& fields, const DeepseekExpertDefaults& defaults,
                            MoeSpec moe, ModelConfig& config);
 

@@ -62,7 +62,7 @@ TEST(LatentConfigTest, ScoresAreScaledByBothPartsAndYarn) {
   EXPECT_FLOAT_EQ(scale(R"({"rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0,
                             "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096}})"),
                   static_cast<float>(plain * std::pow(0.1 * std::log(40.0) + 1, 2)));
-  // Without mscale_all_dim, only the rotated part is scaled.
+  // Without mscale_all_dim, only the rotated part of a score is scaled.
   const ModelConfig rotated =
       Latent("DeepseekV3ForCausalLM", R"({"rope_scaling": {"type": "yarn", "factor": 40,
              "original_max_position_embeddings": 4096}})");
@@ -149,7 +149,7 @@ TEST(LatentPlanTest, ATokenOfDeepseekV3Takes576NumbersALayer) {
   EXPECT_EQ(memory->kv_bytes_per_block, 61 * kNumbers * 2 * options.block_size);
   EXPECT_EQ(memory->kv_bytes_per_group_block, memory->kv_bytes_per_block);
   EXPECT_LT(memory->workspace_bytes, int64_t{8} << 30);
-  // Every rank stores the same.
+  // Every rank stores the same vectors.
   const auto share = PlanShare(config, options, 2, RankPlace::Of(1, 4, 1));
   ASSERT_TRUE(share);
   EXPECT_EQ(share->kv_bytes_per_block, memory->kv_bytes_per_block);
@@ -158,7 +158,7 @@ TEST(LatentPlanTest, ATokenOfDeepseekV3Takes576NumbersALayer) {
   EXPECT_THAT(*text, HasSubstr(fmt::format("{:>14}", 61 * kNumbers * 2)));
 }
 
-// The indexer's keys are added.
+// The indexer's keys are stored in addition.
 TEST(LatentPlanTest, ATokenOfDeepseekV32Takes704NumbersALayer) {
   const ModelConfig config = Latent("DeepseekV32ForCausalLM");
   ModelOptions options;
@@ -204,7 +204,7 @@ TEST(LatentLoadingTest, MissingTensorsWrongShapesAndNaNsAreNamed) {
   EXPECT_THAT(narrow.Failure(), AllOf(HasSubstr(prefix + "kv_b_proj.weight"),
                                       HasSubstr("[40, 36], expected [80, 18]")));
   CheckpointCopy broken("tiny-deepseek-v3");
-  // A BF16 NaN in row 9: values of the first head.
+  // A BF16 NaN in row 9, which belongs to the values of the first head.
   broken.tensor(prefix + "kv_b_proj.weight").data.replace((9 * 18 + 4) * 2, 2, "\xC0\x7F");
   EXPECT_THAT(broken.Failure(),
               AllOf(HasSubstr(prefix + "kv_b_proj.weight"), HasSubstr("row 9, column 4")));

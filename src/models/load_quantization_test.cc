@@ -1,4 +1,4 @@
-// Plain weights that are rounded during loading.
+// Tests unquantized weights that are rounded during loading.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ std::string Failure(const char* name, const LoadQuantization& quantization) {
   return config ? "loaded" : config.error().message;
 }
 
-// Returns whether groups of MXFP4 divide the inputs; 48 is not a multiple of 32.
+// Returns whether the number of inputs is a multiple of MXFP4's group size of 32; 48 is not.
 bool Divides(const char* name, const LoadQuantization& quantization) {
   return quantization.weights != "mxfp4" || std::string_view(name) != "tiny-mixtral";
 }
@@ -96,7 +96,8 @@ TEST(LoadQuantizationTest, RoutersEmbeddingsAndTheHeadStayUnlessTheyAreMeant) {
             ElementType::kF8E4M3);
 }
 
-// Logits do not depend on chunks, threads or ranks, and are close to those of the plain weights.
+// Logits do not depend on chunks, threads or ranks, and are close to the logits of the unrounded
+// weights.
 TEST(LoadQuantizationTest, TheLogitsAreTheSameForAnyThreadsAndRanks) {
   for (const char* name : {"llama-bf16", "llama-tied-bf16-sharded", "tiny-mixtral"}) {
     auto options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
@@ -128,7 +129,7 @@ TEST(LoadQuantizationTest, TheLogitsAreTheSameForAnyThreadsAndRanks) {
   }
 }
 
-// Returns the products of the first mixer's projections for some rows.
+// Returns the results of the first mixer's projections for some rows.
 LogitRows ProductsOfMixer(const char* name, const ModelConfig& config) {
   ThreadPool pool(1);
   DecoderWeights weights;
@@ -152,7 +153,7 @@ LogitRows ProductsOfMixer(const char* name, const ModelConfig& config) {
   return products;
 }
 
-// Rounds the projections of layers with states, except those for decays and rates.
+// The projections of layers with states are rounded, except the ones for decays and rates.
 TEST(LoadQuantizationTest, MixersAreRounded) {
   for (const char* name :
        {"tiny-qwen3.5", "tiny-qwen3-next", "tiny-lfm2", "tiny-bamba", "tiny-falcon-h1"}) {

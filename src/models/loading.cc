@@ -44,8 +44,9 @@ Status CheckOptions(const ModelOptions& options) {
   return {};
 }
 
-// Blocks must begin where groups of tokens do that make entries, or be parts of groups. An indexer
-// reads its keys in sequence, so its entries must fill the blocks.
+// Checks the block size for compressed attention. A block must consist of whole groups of tokens
+// that form entries, or be a part of a group. An indexer reads its keys sequentially, so its
+// entries must fill the blocks.
 Status CheckBlocks(const DecoderSpec& spec, const ModelOptions& options) {
   for (const LayerSpec& layer : spec.layers) {
     const auto& latent = layer.attention.latent;
@@ -92,7 +93,7 @@ ParameterList ReadByOneToken(const DecoderSpec& spec, bool is_drafter,
   return read;
 }
 
-// Like LoadedRounding, from config.json alone.
+// Like LoadedRounding, but from config.json only.
 InputRounding PlannedRounding(const ParameterList& parameters, const QuantizationScheme& scheme,
                               const ModelOptions& options) {
   InputRounding most = InputRounding::kNone;

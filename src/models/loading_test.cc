@@ -84,8 +84,8 @@ TEST(LoadingTest, OtherTypesOfTheSameNumbersGiveTheSameLogits) {
 TEST(LoadingTest, HalfPrecisionIsReadAndMixedTypesToo) {
   const auto options = SmallOptions(ElementType::kF32, ElementType::kF32);
   CheckpointCopy copy("llama-tied-bf16-sharded");
-  // The tensors have numbers that both types represent exactly: no normal half is smaller than
-  // 2^-14.
+  // The tensors are filled with numbers that both types represent exactly: the smallest normal half
+  // is 2^-14.
   for (TestTensor& tensor : copy.tensors()) {
     for (size_t i = 0; i < tensor.data.size(); i += 2) {
       uint16_t bits;
@@ -96,7 +96,7 @@ TEST(LoadingTest, HalfPrecisionIsReadAndMixedTypesToo) {
   const LogitRows expected = Runner(copy.Write(), options, 1).RunAlone(kTokens, 10);
   size_t count = 0;
   for (TestTensor& tensor : copy.tensors()) {
-    if (++count % 3 == 0) continue;  // stays BF16
+    if (++count % 3 == 0) continue;  // this tensor stays BF16
     tensor.data = ConvertData(tensor.data, count % 3 == 1 ? ElementType::kF16 : ElementType::kF32);
     tensor.dtype = count % 3 == 1 ? "F16" : "F32";
   }
@@ -168,8 +168,8 @@ TEST(LoadingTest, TensorsOfNothingAreNamedAndKnownOnesPassedOver) {
 }
 
 // The checkpoint of another architecture may have 100,000 unneeded tensors. Ten times as many
-// should take about ten times as long, not a hundred times, as they would if each were compared
-// with all.
+// tensors must take about ten times as long. If each were compared with all, they would take a
+// hundred times as long.
 TEST(LoadingTest, ManyTensorsOfNothingAreCounted) {
   const auto work_of = [](int count) {
     CheckpointCopy copy("qwen3-bf16");
@@ -183,13 +183,13 @@ TEST(LoadingTest, ManyTensorsOfNothingAreCounted) {
   EXPECT_LT(work_of(50'000) / few, 40);
 }
 
-// A NaN in the router would exclude an expert, which no other check notices.
+// A NaN in the router would exclude an expert, which no other check would detect.
 TEST(LoadingTest, NumbersThatAreNotFiniteAreRefusedByName) {
   struct Case {
     const char* checkpoint;
     const char* tensor;
     const char* dtype;
-    std::vector<std::string> bits;  // little-endian
+    std::vector<std::string> bits;  // bytes of the number, little-endian
     const char* place;
   };
   const std::vector<Case> cases = {
@@ -322,7 +322,7 @@ TEST(PlanTest, KnowsTheSizeOfAPublishedModel) {
   // 1,235,814,400 parameters, 67,584 of them norms in F32.
   EXPECT_EQ(memory->weight_bytes, 2 * 1'235'814'400ll + 2 * 33 * 2048);
   EXPECT_EQ(memory->kv_bytes_per_block, 16 * 2 * 16 * 8 * 64 * 2);
-  // The limit of ten million positions takes no memory.
+  // The model's limit of ten million positions takes no memory.
   EXPECT_LT(memory->workspace_bytes, int64_t{512} << 20);
 }
 
@@ -339,10 +339,10 @@ TEST(PlanTest, KnowsTheSizeOfExperts) {
   const int64_t matrices =
       2 * 202048ll * 5120 + 48 * (attention + 17 * int64_t{expert} + 16 * 5120);
   EXPECT_EQ(memory->weight_bytes, 2 * matrices + 4 * 97 * 5120);
-  // One token uses the shared expert and one other, and one row of the embedding.
+  // One token uses the shared expert, one other expert, and one row of the embedding.
   EXPECT_EQ(memory->token_weight_bytes,
             memory->weight_bytes - 2 * (202048ll * 5120 + 48 * 15 * int64_t{expert}));
-  // The limit of ten million positions takes no memory.
+  // The model's limit of ten million positions takes no memory.
   EXPECT_LT(memory->workspace_bytes, int64_t{2} << 30);
 }
 

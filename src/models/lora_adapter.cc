@@ -25,7 +25,7 @@ struct TensorName {
 
 enum class NameKind {
   kFactor,
-  kBaseCopy,  // copy of the base's embedding or head
+  kBaseCopy,  // a copy of the base model's embedding or head
   kUnused,    // belongs to a module that is replaced by another
   kOther,
 };
@@ -57,12 +57,13 @@ NameKind ReadName(std::string_view name, TensorName& read) {
   return NameKind::kOther;
 }
 
-// Returns the canonical name of the base tensor that a tensor replaces: the name without the parts
-// that peft's wrappers add. The tensor is not a factor.
+// Returns the canonical name of the base tensor that a tensor replaces: its name without the parts
+// that peft's wrappers add. REQUIRES: the tensor is not a factor.
 std::string ReplacedName(std::string_view name) {
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
   std::string plain(name);
-  // "lm_head.modules_to_save.default.weight", or without the adapter's name.
+  // A name is, for example, "lm_head.modules_to_save.default.weight"; it may lack the adapter's
+  // name ("default").
   constexpr std::string_view kSaved = ".modules_to_save.";
   if (const size_t at = plain.find(kSaved); at != std::string::npos) {
     const size_t dot = plain.find('.', at + kSaved.size());
@@ -74,7 +75,7 @@ std::string ReplacedName(std::string_view name) {
   return CanonicalName(plain);
 }
 
-// Returns whether `module` is a whole dotted part of the name, other than the last.
+// Returns whether `module` equals one of the dot-separated parts of the name, except the last part.
 bool HasPart(std::string_view name, std::string_view module) {
   for (size_t at = name.find(module); at != std::string_view::npos;
        at = name.find(module, at + 1)) {
@@ -92,8 +93,9 @@ bool IsExpert(std::string_view module) {
   return module.find(".experts.") != std::string_view::npos || module.ends_with(".experts");
 }
 
-// Returns "model.layers.0." for "model.layers.0.mlp.experts", because names inside a layer differ
-// between published checkpoints and transformers.
+// Returns the prefix that names the layer, such as "model.layers.0." for
+// "model.layers.0.mlp.experts". Names inside a layer differ between published checkpoints and
+// transformers.
 std::string_view LayerOf(std::string_view module) {
   constexpr std::string_view kLayers = "model.layers.";
   if (!module.starts_with(kLayers)) return "";
@@ -122,8 +124,8 @@ tl::unexpected<Error> UnknownModule(const TensorInfo& tensor, const std::string&
                   module.substr(0, 300), fmt::join(names, ", ")));
 }
 
-// A stored copy of the base's embedding or head is not read, but must have the base's shape. With
-// more tokens, it would have been trained.
+// A stored copy of the base's embedding or head is not read, but must have the base's shape. A copy
+// with more tokens would contain trained rows.
 Status CheckCopy(const TensorInfo& tensor, const LoraLayout& layout) {
   for (const LoraModule& module : layout.modules) {
     const bool is_head = module.name == kHeadModule;
@@ -181,7 +183,7 @@ Status LoraAdapter::AddReplacement(const TensorInfo& tensor, const std::string& 
   }
   for (const Replacement& other : replacements_) {
     if (other.replaced != replaced) continue;
-    // peft stores biases of saved modules under two names.
+    // peft stores the biases of saved modules twice, under two names.
     const std::span<const std::byte> a = Bytes(*other.tensor), b = Bytes(tensor);
     if (!std::ranges::equal(a, b)) {
       return Refuse(tensor, ErrorCode::kInvalidData,

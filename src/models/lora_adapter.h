@@ -26,8 +26,8 @@ class LoraAdapter {
     const TensorInfo* b = nullptr;
     int64_t rank = 0;
     float scale = 0;
-    // For tensors with all experts (LoraExperts): the expert's index in them, and the module's
-    // first row in B.
+    // For tensors that contain all experts (LoraExperts): the expert's index in these tensors, and
+    // the module's first row in B.
     int64_t expert = 0, num_experts = 1;
     int64_t first_row = 0;
   };
@@ -50,8 +50,8 @@ class LoraAdapter {
   const std::vector<Replacement>& replacements() const { return replacements_; }
   int64_t rank() const { return rank_; }  // the largest rank of any module
   std::span<const std::byte> Bytes(const TensorInfo& tensor) const { return file_.Bytes(tensor); }
-  // Return the module's A [rank, cols] and B [rows, rank], in their tensors' types. Rows that are
-  // not contiguous in the file are copied to `scratch`.
+  // These functions return the module's A [rank, cols] and B [rows, rank], in the types of their
+  // tensors. Rows that are not contiguous in the file are copied to `scratch`.
   const std::byte* ABytes(const Factors& factors) const;
   const std::byte* BBytes(const Factors& factors, std::vector<std::byte>& scratch) const;
 
@@ -66,7 +66,7 @@ class LoraAdapter {
   };
 
   Status AddTensor(const TensorInfo& tensor, const LoraLayout& layout);
-  // Adds a tensor; `name`: its canonical name.
+  // Adds a tensor that replaces one of the base. `name`: its canonical name.
   Status AddReplacement(const TensorInfo& tensor, const std::string& name,
                         const LoraLayout& layout);
   Status CheckRoom(const LoraLayout& layout) const;
@@ -76,7 +76,7 @@ class LoraAdapter {
   // Sets the rank and the scale of the module. `name`: the name to match patterns with.
   Status CheckRank(Factors& factors, const std::string& name, int64_t rank,
                    const LoraLayout& layout);
-  // Makes factors for each expert's modules from tensors with all experts.
+  // Makes the factors of each expert's modules from tensors that contain all experts.
   Status AddExperts(const std::string& module, const OfAllExperts& tensors,
                     const LoraLayout& layout);
 

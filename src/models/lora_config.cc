@@ -40,7 +40,8 @@ constexpr RefusedField kRefused[] = {
     {"trainable_token_indices", "rows of the embedding that are trained whole"},
 };
 
-// Initializations that leave the base unchanged; with them, the stored adapter is a plain one.
+// Prefixes of initializations that leave the base unchanged, so that the stored adapter has the
+// usual meaning.
 constexpr const char* kPlainBeginnings[] = {"gaussian", "eva", "orthogonal", "mica", "lora_ga"};
 
 tl::unexpected<Error> NotServed(const char* field, const std::string& what) {
@@ -74,9 +75,9 @@ Status CheckRefused(const json::Value& value) {
   return {};
 }
 
-// Accepts a list of names, a regular expression or "all-linear". Which modules have factors follows
-// from the tensors; as in peft, a name that matches no module is ignored. Optional with
-// target_parameters (tensors that are not modules: experts).
+// Accepts a list of names, a regular expression or "all-linear". The tensors determine which
+// modules have factors; as in peft, a name that matches no module is ignored. The field is optional
+// if target_parameters (tensors that are not modules, such as experts) is set.
 Status CheckTargets(const json::Value& config) {
   const json::Value* const targets = config.Find("target_modules");
   if (IsSet(config.Find("target_parameters")) && !IsSet(targets)) return {};
@@ -112,7 +113,7 @@ Result<std::vector<std::string>> ReadSavedModules(const json::Value& config) {
   return modules;
 }
 
-// Checks that `bias` has a known value. Which biases were trained follows from the tensors.
+// Checks that `bias` has a known value. The tensors show which biases were trained.
 Status CheckBias(const json::Value& config) {
   const json::Value* const bias = config.Find("bias");
   if (bias == nullptr || bias->is_null()) return {};

@@ -25,8 +25,9 @@ struct LoraConfig {
   // Modules whose tensors are in the file (modules_to_save), as names or last parts of names.
   std::vector<std::string> saved_modules;
 
-  // Returns the factor of B A x for `module` ("model.layers.0.self_attn.q_proj") with this rank.
-  // Source: peft tuners/lora/layer.py, update_layer.
+  // Returns the factor by which B A x is multiplied, for `module`
+  // ("model.layers.0.self_attn.q_proj") with this rank. Source: peft tuners/lora/layer.py,
+  // update_layer.
   float ScaleOf(std::string_view module, int64_t rank) const;
   // Returns the rank that the configuration specifies for the factors of `module`.
   int64_t RankOf(std::string_view module) const;

@@ -1,4 +1,5 @@
-// Fuzz target: any JSON as an adapter_config.json. Accepted configurations have finite scales.
+// Fuzz target: parses arbitrary JSON as an adapter_config.json. Accepted configurations have finite
+// scales.
 #include <cmath>
 
 #include "base/fuzz_input.h"

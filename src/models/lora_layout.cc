@@ -115,7 +115,8 @@ LoraLayout LoraLayout::For(const DecoderSpec& spec, const LoraOptions& options,
                 .cols = spec.vocab_size,
                 .is_embedding = true});
   }
-  // Lists the whole model on every rank, so that each checks an adapter completely.
+  // Every rank lists the modules of the whole model, so that each rank checks an adapter
+  // completely.
   DecoderWeights unfilled;
   const LayerSpec* const moe_layer = options.experts ? spec.FirstMoeLayer() : nullptr;
   const bool is_mixed =

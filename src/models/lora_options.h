@@ -1,4 +1,5 @@
-// The number of LoRA adapters that a model has memory for, and the modules that they may change.
+// The number of LoRA adapters for which a model has memory, and the modules that adapters may
+// change.
 #pragma once
 
 #include <cstdint>

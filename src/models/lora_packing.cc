@@ -5,8 +5,8 @@
 namespace sluice {
 namespace {
 
-// Returns the rows of B [rows, rank] at `stored` that this rank computes, contiguous: in place, or
-// copied to `joined` if they are not contiguous in the file.
+// Returns the rows of B [rows, rank] at `stored` that this rank computes, contiguous. They are
+// returned in place, or copied to `joined` if they are not contiguous in the file.
 const std::byte* HeldRows(const LoraModule& module, const LoraAdapter::Factors& factors,
                           const std::byte* stored, std::vector<std::byte>& joined) {
   const int64_t row_bytes = factors.rank * BitsPerElement(factors.b->type) / 8;

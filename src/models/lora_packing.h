@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// A [rank, cols] and this rank's rows of B [rows, rank] of a module, contiguous, in their tensors'
-// types.
+// The factors of a module on this rank: A [rank, cols] and this rank's rows of B [rows, rank],
+// contiguous, in the types of their tensors.
 struct HeldFactors {
   const LoraModule& module;
   const LoraAdapter::Factors& factors;
@@ -18,7 +18,7 @@ struct HeldFactors {
   const std::byte* b = nullptr;
 };
 
-// Whether all copied elements are finite.
+// Whether all copied elements of A and of B are finite.
 struct FiniteFactors {
   bool a = true, b = true;
 };

@@ -30,7 +30,7 @@ Result<LoraSlots> LoraSlots::Allocate(LoraLayout layout,
   const int64_t bytes = slots.num_slots() * slots.layout_.slot_bytes;
   ASSIGN_OR_RETURN(slots.memory_,
                    Buffer::Allocate(static_cast<size_t>(bytes), "the slots of LoRA adapters"));
-  // Touches the pages now, not when an adapter is loaded.
+  // Touches the pages at this point, so that loading an adapter does not cause page faults.
   std::memset(slots.memory_.data(), 0, slots.memory_.size_bytes());
   slots.factors_.resize(static_cast<size_t>(slots.num_slots()) * slots.layout_.modules.size());
   RETURN_IF_ERROR(slots.AllocateOwn());
@@ -212,7 +212,8 @@ void LoraStep::Group() {
     if (slot >= 0) ++begin_[static_cast<size_t>(slot) + 1];
   }
   std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
-  // Each slot's begin moves to its end while its rows are placed, and is then moved back.
+  // While the rows of a slot are placed, its begin index advances to its end. It is reset
+  // afterwards.
   for (size_t row = 0; row < adapters_.size(); ++row) {
     if (adapters_[row] < 0) continue;
     rows_[static_cast<size_t>(begin_[static_cast<size_t>(adapters_[row])]++)] =

@@ -17,7 +17,7 @@
 
 namespace sluice {
 
-// Memory for the adapters of one rank. Ownership: owns it.
+// Memory for the adapters of one rank. Ownership: owns that memory.
 class LoraSlots final : public LoraStore {
  public:
   // Allocates all slots for a base with these weights, which must outlive the slots.
@@ -26,14 +26,14 @@ class LoraSlots final : public LoraStore {
                                     std::shared_ptr<const DecoderWeights> weights);
 
   const LoraLayout& layout() const override { return layout_; }
-  // The same as in LoraStore. The adapter may have been opened with the layout of another rank.
+  // As in LoraStore. The adapter may have been opened with the layout of another rank.
   Status Fill(int slot, const LoraAdapter& adapter) override;
 
   // Returns the factors of a layer's modules in the slot.
   std::span<const kernels::LoraFactors> Factors(int slot, int layer) const;
 
-  // A matrix of an adapter that replaces the base's; its results are the columns from `first_col`
-  // on.
+  // A matrix of an adapter that replaces one of the base. Its results start at column `first_col`
+  // of the layer's results.
   struct OwnMatrix {
     const kernels::PackedMatrix* matrix = nullptr;
     int64_t first_col = 0;
@@ -56,8 +56,8 @@ class LoraSlots final : public LoraStore {
   std::shared_ptr<const DecoderWeights> weights_;
   Buffer memory_;
   std::vector<kernels::LoraFactors> factors_;  // [slots, modules]
-  // Tensors of a slot that replace those of the base. `matrices` [replaceables] (empty if slots
-  // have no room or this rank has no rows) and `vectors` [vectors] are the slot's memory.
+  // Tensors of a slot that replace those of the base. The slot's memory: `matrices` [replaceables],
+  // with empty elements if slots have no room or this rank has no rows, and `vectors` [vectors].
   struct Own {
     std::vector<kernels::PackedMatrix> matrices;
     std::vector<std::vector<float>> vectors;
@@ -83,7 +83,7 @@ struct ExpertRows {
 // Groups the rows of a step by adapter, and applies the adapters.
 //
 // Allocates nothing after construction. Thread safety: one thread at a time. Ownership: shares the
-// slots.
+// slots with the model.
 class LoraStep {
  public:
   static Result<LoraStep> Allocate(std::shared_ptr<const LoraSlots> slots, int64_t max_rows);
@@ -94,7 +94,7 @@ class LoraStep {
   void BeginRows(std::span<const int32_t> adapters);
   // Appends the slot of each of these rows, or -1, to `adapters`.
   void AppendAdaptersOf(std::span<const int32_t> rows, std::vector<int32_t>& adapters) const;
-  // Keeps only rows `rows`, in ascending order: row i is the former row rows[i].
+  // Keeps only the rows in `rows`, which are ascending: row i is the former row rows[i].
   void KeepRows(std::span<const int32_t> rows);
 
   // Returns whether any adapter of the step replaces tensors of the base.
@@ -146,7 +146,7 @@ class LoraStep {
   bool replaces_ = false;
   std::vector<int32_t> adapters_;  // slot of each row, or -1
   std::vector<int32_t> rows_;      // rows grouped by slot, ascending within each
-  std::vector<int32_t> begin_;     // [slots + 1], into rows_
+  std::vector<int32_t> begin_;     // [slots + 1]: start of each slot's rows in rows_
   std::vector<kernels::LoraGroup> groups_;
   std::vector<kernels::LoraFactors> scaled_;  // factors of the embedding, by slot
   std::vector<int32_t> pair_rows_;            // rows of experts, grouped by expert and slot

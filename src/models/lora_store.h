@@ -1,4 +1,4 @@
-// Loads factors of adapters into the slots of one rank, or of all ranks.
+// Interface for loading factors of adapters into the slots of one rank, or of all ranks.
 #pragma once
 
 #include "base/result.h"
@@ -17,9 +17,9 @@ class LoraStore {
   virtual const LoraLayout& layout() const = 0;
   int num_slots() const { return layout().options.num_slots; }
 
-  // Copies the adapter's factors into the slot; each rank copies what it computes. On failure the
-  // slot's content is undefined: kInvalidData for non-finite elements; errors of other ranks name
-  // the rank. REQUIRES: `adapter` was opened with this layout; no step uses the slot.
+  // Copies the adapter's factors into the slot; each rank copies the factors that it needs. On
+  // failure the slot's content is undefined: kInvalidData for non-finite elements; errors of other
+  // ranks name the rank. REQUIRES: `adapter` was opened with this layout; no step uses the slot.
   virtual Status Fill(int slot, const LoraAdapter& adapter) = 0;
 };
 

@@ -75,10 +75,10 @@ TEST_P(LoraGoldenTest, AgreesWithPeft) {
   }
 }
 
-// In the default types, uses the bound of bases without adapters (0.06). Measured: at most 0.03
-// with queries in float32, 0.057 with BF16 products in attention. With experts, the median over all
-// positions is used, as in DeviceExpertsTest, because a position whose choice of experts flips
-// differs much.
+// With the default types, uses the bound of base models without adapters (0.06). Measured: at most
+// 0.03 with queries in float32, 0.057 with BF16 products in attention. With experts, the median
+// over all positions is compared, as in DeviceExpertsTest, because a changed choice of experts
+// changes a position's result considerably.
 TEST_P(LoraGoldenTest, StaysNearPeftInBfloat16) {
   const std::filesystem::path adapter = AdapterFolder(GetParam().adapter);
   Runner runner(DataFolder(GetParam().base), OptionsFor(adapter, ElementType::kBF16), 2);
@@ -186,7 +186,8 @@ TEST(LoraPromiseTest, ExpertsHaveTheSameBitsInAnyCompany) {
   }
 }
 
-// The same as above, for replaced tensors, beside adapters that replace nothing or other tensors.
+// The same as above, for replaced tensors, in steps with adapters that replace no tensors or other
+// tensors.
 TEST(LoraPromiseTest, ReplacedTensorsHaveTheSameBitsInAnyCompany) {
   struct Case {
     const char *base, *adapter;
@@ -223,7 +224,7 @@ TEST(LoraPromiseTest, ReplacedTensorsHaveTheSameBitsInAnyCompany) {
   }
 }
 
-// The new content of a slot must not depend on the old.
+// The new content of a slot must not depend on its old content.
 TEST(LoraPromiseTest, ASlotIsFilledAgain) {
   Runner runner(DataFolder("qwen3-bf16"), LoraModelOptions(ElementType::kBF16), 2);
   const std::vector<int32_t> prompt = Prompt(20, 3);
@@ -282,7 +283,7 @@ TEST(LoraReplacedErrorTest, MemoryIsCounted) {
   EXPECT_EQ(bytes({"lm_head", "embed_tokens"}) - bytes({}), 6 * table);
 }
 
-// Works on a copy of an adapter that tests corrupt.
+// Works on a copy of an adapter, which the tests corrupt.
 class LoraErrorTest : public ::testing::Test {
  protected:
   LoraErrorTest() : runner_(DataFolder("qwen3-bf16"), LoraModelOptions(ElementType::kBF16), 1) {
@@ -413,7 +414,7 @@ TEST_F(LoraErrorTest, ASavedModuleThatTheFileHasNot) {
   Set("modules_to_save", json::Value::Array{"lm_head"});
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("modules_to_save names 'lm_head'"),
                                HasSubstr("adapter_model.safetensors")));
-  Set("modules_to_save", json::Value::Array{"classifier"});  // No module of the model.
+  Set("modules_to_save", json::Value::Array{"classifier"});  // The model has no such module.
   EXPECT_EQ(Refusal(), "");
 }
 

@@ -19,8 +19,8 @@ class MixerLister {
 
   std::string Name(const char* module) const { return name_ + "." + module; }
 
-  // Return the rows of this rank's key heads and value heads in a tensor whose heads begin at row
-  // `first`.
+  // These functions return the rows of this rank's key heads and value heads in a tensor whose
+  // heads begin at row `first`.
   RowRange Keys(int64_t first) const { return Of(cut_.key_heads, spec_.key_dim, first); }
   RowRange Values(int64_t first) const { return Of(cut_.heads, spec_.head_dim, first); }
   RowRange Heads(int64_t first) const { return Of(cut_.heads, 1, first); }
@@ -101,8 +101,8 @@ class MixerLister {
     return {rates, Part(Name("a_proj"), heads, Heads(0))};
   }
 
-  // Returns the convolution's channels q, k and v; for Mamba-2 C, B and x, which are stored as x,
-  // B, C.
+  // Returns the convolution's channels: q, k and v; for Mamba-2 C, B and x, which are stored in the
+  // order x, B, C.
   std::vector<ParameterPart> Channels(const std::string& tensor, int64_t each) const {
     const int64_t keys = spec_.keys_width(), values = spec_.values_width();
     const int64_t rows = spec_.conv_channels();
@@ -130,7 +130,7 @@ class MixerLister {
     return {first + heads.begin * width, first + heads.end * width};
   }
 
-  // Returns the number of rows of in_proj with Projections::kOneByKind.
+  // Returns the number of rows of in_proj, with Projections::kOneByKind.
   int64_t RowsOfOne() const {
     return spec_.conv_channels() + spec_.values_width() + 2 * int64_t{spec_.num_heads};
   }
