@@ -1,4 +1,5 @@
-// Receives a decoder's matrices during loading: packs them for the CPU, or copies them to a device.
+// Receives a decoder's matrices during loading. Implementations pack them for the CPU, or copy them
+// to a device.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +30,12 @@ class MatrixSink {
 
   // Begins the matrix to which the next parts belong; `format`: its format (PackedFormat).
   virtual Status Begin(const MatrixParameter& matrix, const DataFormat& format) = 0;
-  // Sets the matrix's rows from `first_row` on to `rows` of the part in the mapped file, whose
-  // pages are then released. If `decodes`, takes the part's values instead of its codes.
+  // Sets the matrix's rows from `first_row` on to `rows` of the part in the mapped file. The part's
+  // pages are then released. If `decodes`, stores the part's values instead of its codes.
   virtual Status AddStored(const StoredLinear& part, const RowRange& rows, bool decodes,
                            int64_t first_row, const Done& done, const NotFinite& not_finite) = 0;
-  // Like AddStored, for `rows` of a matrix that the caller made in the packed format and may change
-  // afterwards.
+  // Like AddStored, for `rows` of a matrix that the caller has converted to the packed format. The
+  // caller may change it afterwards.
   virtual Status AddMade(const StoredMatrix& made, const RowRange& rows, int64_t first_row) = 0;
   // Like AddStored, for the random tensor with this seed (dummy_rows.h).
   virtual Status AddRandom(uint64_t tensor_seed, const RowRange& rows, int64_t first_row,

@@ -66,8 +66,9 @@ Status CheckInputOrders(const std::vector<StoredLinear>& parts) {
   return {};
 }
 
-// Returns the single rounding of inputs that a matrix can have. If the parts differ in format,
-// there is none. The parts have the same inputs, so the largest scale has the smallest error.
+// Returns the rounding of inputs for a matrix, which has only one. If the parts have different
+// formats, inputs are not rounded. Otherwise the largest scale is used, because the parts have the
+// same inputs.
 LinearInputs JoinInputs(const std::vector<StoredLinear>& parts) {
   LinearInputs inputs{.format = parts.front().activations,
                       .scale = parts.front().input_scale.value_or(1)};
@@ -79,8 +80,8 @@ LinearInputs JoinInputs(const std::vector<StoredLinear>& parts) {
   return inputs;
 }
 
-// Returns the pieces of the parts. A fused tensor contains the rows of all parts, one after
-// another; consecutive rows form one piece.
+// Returns the pieces of the parts. A fused tensor contains the rows of all parts consecutively;
+// consecutive rows form one piece.
 std::vector<MatrixSource::Piece> PiecesOf(const MatrixParameter& matrix, bool is_fused) {
   std::vector<MatrixSource::Piece> pieces;
   int64_t first_row = 0;
@@ -101,7 +102,7 @@ std::vector<MatrixSource::Piece> PiecesOf(const MatrixParameter& matrix, bool is
   return pieces;
 }
 
-// Checks that a tensor has this shape and contains plain numbers.
+// Checks that a tensor has this shape and is not quantized.
 Status CheckPlain(const StoredTensor& tensor, const std::string& name,
                   const std::vector<int64_t>& shape) {
   if (tensor.info->shape != shape) {
@@ -175,7 +176,7 @@ DataFormat PackedFormat(const std::vector<DataFormat>& stored, ElementType compu
   const bool one_type = std::all_of(stored.begin(), stored.end(), [&](const DataFormat& format) {
     return format.type == stored.front().type;
   });
-  // F32 can represent the values of all plain types.
+  // F32 can represent the values of all unquantized types.
   return {.type = PlainType(one_type ? stored.front().type : ElementType::kF32, compute_type)};
 }
 

@@ -10,22 +10,22 @@
 namespace sluice {
 
 struct MatrixSource {
-  std::vector<StoredLinear> parts;  // stacked by rows; a single one for a fused expert
-  // The pieces of the parts that make up the matrix, from top to bottom.
+  std::vector<StoredLinear> parts;  // stacked by rows; a single part for a fused expert
+  // A piece of a part. The pieces make up the matrix from top to bottom.
   struct Piece {
     size_t part = 0;
     RowRange rows;
   };
   std::vector<Piece> pieces;
   DataFormat packed;  // format in memory
-  // Whether the parts have different formats, so that values are packed, not codes.
+  // Whether the parts have different formats, so that values are packed instead of codes.
   bool decodes = false;
   LinearInputs inputs;
 
   int64_t stored_bytes() const;
 };
 
-// Finds the parts and decides how to combine them. An error in one part is an error of the matrix.
+// Finds the parts and decides how to combine them. If a part has an error, returns that error.
 Result<MatrixSource> FindMatrix(const MatrixParameter& matrix, const Checkpoint& checkpoint,
                                 const QuantizationScheme& scheme, ElementType compute_type);
 

@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-// Sent instead of a message's size: no more steps; finish the oldest step in flight; an order about
-// a folder; a RankCall.
+// Values that are sent instead of a message's size. They mean, in this order: there are no more
+// steps; finish the oldest step in flight; an order about a folder; a RankCall.
 constexpr int64_t kClose = -1;
 constexpr int64_t kFinish = -2;
 constexpr int64_t kOrder = -3;
@@ -19,7 +19,7 @@ constexpr int64_t kLongestFolder = 4096;
 struct FolderOrder {
   enum class Kind : int64_t { kFill, kStage };
   Kind kind = Kind::kFill;
-  int64_t slot = 0;  // kFill
+  int64_t slot = 0;  // slot, for kFill
   StageOrder stage = StageOrder::kLoad;
   int64_t folder_bytes = 0;
 };
@@ -51,7 +51,7 @@ class StepsByMessage final : public MessageStepChannel {
   void Publish(const StepInput& input) override {
     Sent& next = sent_[next_];
     next_ = (next_ + 1) % sent_.size();
-    // Waits until all ranks have read the message that this buffer held.
+    // Waits until all ranks have read the previous message in this buffer.
     for (int rank = 1; rank < group_->size(); ++rank)
       group_->AwaitPosted(rank, num_posted_ - next.num_posted);
     const std::span<const std::byte> message = encoder_->Encode(input);
@@ -100,7 +100,8 @@ class StepsByMessage final : public MessageStepChannel {
 
   // Does nothing: every rank has a copy of the step.
   void EndReading() override {}
-  // Does nothing: rank 0 receives the ranks' results by exchanges, which fail if a rank does.
+  // Does nothing: rank 0 receives the ranks' results by exchanges. If a rank fails, these exchanges
+  // fail.
   void EndStep() override {}
 
   Status FillEverywhere(int slot, const std::string& folder) override {
@@ -120,7 +121,7 @@ class StepsByMessage final : public MessageStepChannel {
     int64_t num_posted = 0;  // number of messages posted to each rank, including this one
   };
 
-  // Rank 0: sends the order and receives the answers.
+  // Called at rank 0: sends the order and receives the answers.
   Result<bool> Order(FolderOrder order, const char* what, const std::string& folder) {
     order.folder_bytes = static_cast<int64_t>(folder.size());
     if (order.folder_bytes > kLongestFolder) {
@@ -147,7 +148,7 @@ class StepsByMessage final : public MessageStepChannel {
     return all;
   }
 
-  // Ranks other than 0.
+  // Called at ranks other than 0: executes an order of rank 0.
   void TakeOrder() {
     FolderOrder order;
     group_->Receive(&order, sizeof(order), 0, Patience::kStep);
@@ -208,13 +209,13 @@ class StepsByMessage final : public MessageStepChannel {
   const int steps_in_flight_;
   const FillSlot fill_slot_;
   const TakeStageOrder take_stage_order_;
-  // Used at rank 0.
+  // Members that are used at rank 0.
   std::unique_ptr<StepEncoder> encoder_;
   std::vector<Sent> sent_;  // a ring of reused entries
   size_t next_ = 0;
   RankCall called_;
   int64_t num_posted_ = 0;
-  // Used at the other ranks.
+  // Members that are used at the other ranks.
   std::unique_ptr<StepDecoder> decoder_;
   std::vector<std::byte> message_;
 };

@@ -16,25 +16,25 @@ using FillSlot = std::function<Status(int slot, const std::string& folder)>;
 
 // An action of a rank in a separate process with new weights; see WeightStage.
 enum class StageOrder : int64_t {
-  kLoad,  // begins to load the weights in the folder
-  kAsk,   // reports whether they are loaded
-  kRest,  // reports whether loading has ended, with success or an error
-  kDrop,  // REQUIRES: nothing loads
+  kLoad,  // the rank begins to load the weights in the folder
+  kAsk,   // the rank reports whether the weights are loaded
+  kRest,  // the rank reports whether loading has ended, with success or an error
+  kDrop,  // the rank drops the loaded weights; REQUIRES: no loading is in progress
 };
 // Returns whether the order is done: false while the weights load.
 using TakeStageOrder = std::function<Result<bool>(StageOrder order, const std::string& folder)>;
 
 class MessageStepChannel : public StepChannel {
  public:
-  // Called at rank 0: every other rank calls its FillSlot, inside Receive, after the steps
-  // published so far. Returns when all have done so; the first error, which names the rank.
-  // REQUIRES: limits.num_adapters > 0.
+  // Called at rank 0. Every other rank calls its FillSlot, inside Receive, after the steps
+  // published so far. Returns when all ranks have done so, with the first error, which names the
+  // rank. REQUIRES: limits.num_adapters > 0.
   virtual Status FillEverywhere(int slot, const std::string& folder) = 0;
-  // Like the function above, with TakeStageOrder. Returns whether all ranks are done.
+  // Like FillEverywhere, but calls TakeStageOrder. Returns whether all ranks are done.
   virtual Result<bool> StageEverywhere(StageOrder order, const std::string& folder) = 0;
 };
 
-// Uses a group, which must outlive the channel and carry no other messages (a Split). `limits` and
+// `group` must outlive the channel and carry no other messages; use a Split. `limits` and
 // `steps_in_flight` (maximum number of steps begun but not finished) are the same on all ranks.
 // `fill_slot`: not used by rank 0, nor without adapters. `take_stage_order`: not used by rank 0.
 std::unique_ptr<MessageStepChannel> MakeMessageStepChannel(Communicator& group,

@@ -24,8 +24,8 @@
 namespace sluice {
 namespace {
 
-// Bounds that keep every product of two dimensions far inside 64 bits; published models are well
-// below them.
+// Bounds that keep every product of two dimensions far below 2^64; dimensions of published models
+// are far smaller.
 constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxPositions = int64_t{1} << 31;
@@ -79,7 +79,7 @@ Result<const ModelFamily*> FindFamily(const JsonFields& fields) {
                      by_name ? "architectures" : "model_type");
 }
 
-// The name in config.json, else the family's.
+// Returns the architecture name in config.json, or else the family's.
 std::string ArchitectureOf(const JsonFields& fields, const ModelFamily& family) {
   const auto names = fields.Strings("architectures");
   return names && *names && !(*names)->empty() ? (*names)->front()
@@ -173,7 +173,7 @@ Result<int64_t> ReadRotaryDim(const JsonFields& fields, const ConfigDefaults& de
     if (width > 0) given = static_cast<double>(width) / static_cast<double>(config.head_dim);
   }
   if (!defaults.partial_rotary_factor) {
-    // As in transformers, these families rotate whole heads if RoPE is not scaled.
+    // As in transformers, these families rotate whole heads unless RoPE is scaled.
     if (given.value_or(1) == 1 || !config.rope.scaling) {
       config.rope.partial_rotary_factor.reset();
       return config.head_dim;
@@ -197,8 +197,9 @@ Result<int64_t> ReadRotaryDim(const JsonFields& fields, const ConfigDefaults& de
   return rotary_dim + (is_odd ? 1 : 0);
 }
 
-// Returns the divisor of the exponents of RoPE's frequencies. As in transformers, an odd part of a
-// head has a frequency for every second number, including the last, so one more number is rotated.
+// Returns the divisor of the exponents of RoPE's frequencies. As in transformers, if the rotated
+// part of a head has an odd size, one more element is rotated, so that every frequency has two
+// elements.
 int64_t RopeWidth(const ModelConfig& config) {
   const auto part = static_cast<int64_t>(static_cast<double>(config.head_dim) *
                                          config.rope.partial_rotary_factor.value_or(1));
@@ -211,7 +212,7 @@ Status CheckRopeAlpha(const RopeConfig& rope, const ConfigDefaults& defaults) {
                      "rope_scaling.alpha");
 }
 
-// The list of factors must have one per frequency.
+// Checks that each list of factors has one factor per frequency.
 Status CheckLongRope(const ModelConfig& config) {
   if (!config.rope.scaling || config.rope.scaling->kind != RopeKind::kLongRope) return {};
   const auto count = static_cast<int64_t>(config.rope.scaling->short_factors.size());
@@ -241,7 +242,7 @@ Status CheckNorm(const JsonFields& fields, const ConfigDefaults& defaults) {
   return {};
 }
 
-// Some embedding models are decoders whose tokens also see later ones.
+// Refuses decoders whose tokens also attend to later tokens, as in some embedding models.
 Status RefuseBothWays(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const auto is_causal, fields.Bool("is_causal"));
   if (is_causal.value_or(true)) return {};
@@ -250,8 +251,9 @@ Status RefuseBothWays(const JsonFields& fields) {
       "is_causal");
 }
 
-// The outer flag takes precedence: transformers always writes it, and ties a model by it if files
-// have no head. Published configurations may have only the text part's flag.
+// Reads whether embeddings are tied. The outer flag takes precedence: transformers always writes
+// it, and uses it if the files have no head. Published configurations may have only the flag of the
+// text part.
 Status ReadTie(const JsonFields& outer, const JsonFields& fields, const ConfigDefaults& defaults,
                ModelConfig& config) {
   constexpr const char* kField = "tie_word_embeddings";
@@ -296,9 +298,9 @@ Status CheckTokenIds(const ModelConfig& config) {
   return {};
 }
 
-// YaRN multiplies the rotated q and k by a factor, which multiplies their products by its square. A
-// norm after the rotation cancels it. If heads are rotated in part, the rotation itself must apply
-// the factor.
+// YaRN multiplies the rotated q and k by a factor, so scores are multiplied by its square. A norm
+// after the rotation cancels the factor. If only a part of each head is rotated, the rotation
+// itself must apply the factor.
 void ApplyAttentionFactor(ModelConfig& config) {
   const double factor = config.rope.scaling ? config.rope.scaling->attention_factor : 1;
   if (factor == 1) return;
@@ -364,8 +366,8 @@ Result<const ModelFamily*> DecoderFamily(const ModelFamily& family, const json::
       "text_config.model_type");
 }
 
-// Returns `decoder` with fields' other names resolved, and with the defaults that RoPE scalings
-// need and families read later.
+// Returns `decoder` with alternative field names resolved. Adds the defaults that RoPE scalings
+// need but that families read only later.
 Result<json::Value> WithRopeDefaults(json::Value decoder, const ConfigDefaults& defaults) {
   for (const FieldAlias& alias : defaults.aliases) {
     const json::Value* value = decoder.Find(alias.other);
@@ -508,7 +510,8 @@ Result<ModelConfig> ParseModelConfig(const json::Value& value) {
 
 namespace {
 
-// If config.json contradicts itself, the files decide: without a head, it is tied.
+// If config.json contradicts itself, the files decide: if they contain no head, embeddings are
+// tied.
 void SettleTie(const std::filesystem::path& folder, ModelConfig& config) {
   if (!config.tie_is_contradicted) return;
   const auto checkpoint = Checkpoint::Open(folder);

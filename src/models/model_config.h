@@ -33,14 +33,15 @@ struct ModelConfig {
   Activation activation = Activation::kSilu;
   double rms_norm_eps = 1e-6;
   RopeConfig rope;
-  int64_t max_position_embeddings = 0;  // includes the extension by RoPE scaling
+  // Maximum number of positions, including the extension by RoPE scaling.
+  int64_t max_position_embeddings = 0;
   bool tie_word_embeddings = false;
   // Whether text_config and the enclosing config disagree on tied embeddings; LoadModelConfig then
-  // looks for a head.
+  // searches the files for a head.
   bool tie_is_contradicted = false;
   bool attention_bias = false;
   bool mlp_bias = false;
-  DecoderSpec spec;                        // what is computed, layer by layer
+  DecoderSpec spec;                        // the computation, layer by layer
   ElementType dtype = ElementType::kBF16;  // type of the published weights: F32, F16 or BF16
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;
@@ -51,17 +52,17 @@ struct ModelConfig {
 
 // Reads `folder`/config.json and its quantization files. An architecture, activation, RoPE type or
 // quantization that this program does not implement, or a missing dimension, is refused by name.
-// Ignores keys that do not affect the computation. `overrides`: see OverrideConfig(); null for
+// Keys that do not affect the computation are ignored. `overrides`: see OverrideConfig(); null for
 // none. `quantization`: see QuantizeAtLoad().
 Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder,
                                     const json::Value& overrides = {},
                                     const LoadQuantization& quantization = {});
 Result<ModelConfig> ParseModelConfig(const json::Value& config);
-// Reads only the dimensions, with the scheme of plain weights, so that checkpoints with unsupported
-// quantization can be described.
+// Reads only the dimensions, with the scheme of unquantized weights, so that checkpoints with
+// unsupported quantization can be described.
 Result<ModelConfig> ParseModelShape(const json::Value& config);
 
-// Returns the origin of max_position_embeddings, for messages: "max_position_embeddings (2048) in
+// Describes the origin of max_position_embeddings, for messages: "max_position_embeddings (2048) in
 // the model's config.json", "yarn factor 4 x original_max_position_embeddings 128 (512) ...".
 std::string PositionsText(const ModelConfig& config);
 

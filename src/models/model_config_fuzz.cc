@@ -1,5 +1,5 @@
-// Fuzz target: any JSON as config.json, as Mistral's params.json and as generation_config.json.
-// Accepted ones have plausible sizes.
+// Fuzz target: parses arbitrary JSON as config.json, as Mistral's params.json and as
+// generation_config.json. Accepted configurations have plausible sizes.
 #include "base/fuzz_input.h"
 #include "checkpoint/generation_config.h"
 #include "checkpoint/mistral_format.h"

@@ -126,7 +126,7 @@ void ExpectLlama3(const std::string& changes, double theta) {
 TEST(ModelConfigTest, ReadsRopeInEverySpelling) {
   const std::string block = kLlama3Block;
   ExpectLlama3(R"({"rope_scaling": {)" + block + "}}", 500000);
-  // The older key for the type.
+  // Uses the older key for the type.
   std::string older = block;
   older.replace(0, 11, "\"type\"");
   ExpectLlama3(R"({"rope_scaling": {)" + older + "}}", 500000);
@@ -137,7 +137,7 @@ TEST(ModelConfigTest, ReadsRopeInEverySpelling) {
   ExpectLlama3(R"({"rope_scaling": {"rope_theta": 10000.0, )" + block + "}}", 10000);
   ExpectLlama3(R"({"rope_theta": null, "rope_scaling": {"rope_theta": 10000, )" + block + "}}",
                10000);
-  // Unscaled.
+  // RoPE is not scaled.
   EXPECT_FALSE(Parse(R"({"rope_scaling": {"rope_type": "default"}})").rope.scaling);
   EXPECT_FALSE(
       Parse(
@@ -156,7 +156,7 @@ TEST(ModelConfigTest, ReadsRopeOfEveryKind) {
   const ModelConfig dynamic = scaled(R"("type": "dynamic", "factor": 2)");
   EXPECT_EQ(dynamic.rope.scaling->kind, RopeKind::kDynamic);
   EXPECT_EQ(dynamic.max_position_embeddings, 81920);
-  // The length is counted from the original positions.
+  // The length is a multiple of the original number of positions.
   const ModelConfig yarn =
       scaled(R"("rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768)");
   EXPECT_EQ(yarn.rope.scaling->kind, RopeKind::kYarn);
@@ -179,7 +179,7 @@ TEST(ModelConfigTest, ReadsRopeOfEveryKind) {
       << "llama3's is within them";
 }
 
-// A message that states a number of config.json names the field that contains it.
+// An error message that states a number from config.json names the field that contains it.
 TEST(ModelConfigTest, PositionsSayWhereTheyComeFrom) {
   EXPECT_EQ(PositionsText(Parse()), "max_position_embeddings (131072) in the model's config.json");
   EXPECT_EQ(PositionsText(Parse(R"({"max_position_embeddings": 2048, "rope_scaling": {

@@ -20,8 +20,8 @@ enum class ModelTask {
 // kEmbed for "...Model" and other encoders, else kGenerate.
 ModelTask NativeTask(const ModelConfig& config);
 
-// Sets the head in `config.spec` to that of the task. For kClassify, the head is the checkpoint's
-// layer "score" with num_labels rows; without num_labels, the size of id2label. With
+// Sets the head in `config.spec` to the head of the task. For kClassify, the head is the
+// checkpoint's layer "score" with num_labels rows; without num_labels, the size of id2label. With
 // classifier_from_token in config.json (or --hf-overrides), the head's weights are instead the
 // language model head's rows for `classifier_tokens`, the ids of the named tokens. Method
 // "no_post_processing" gives one score per token. Method "from_2_way_softmax" (also

@@ -68,11 +68,11 @@ class Runner {
     return static_cast<int32_t>(cache_->states().num_slots()) - 1 - sequence;
   }
 
-  // A slice of a step: the next tokens of `sequence`. Logits are computed for all of them.
+  // A slice of a step: the next tokens of `sequence`. Logits are computed for all of these tokens.
   struct Part {
     int sequence = 0;
     std::vector<int32_t> tokens;
-    int32_t adapter = -1;  // slot of its adapter
+    int32_t adapter = -1;  // slot of the slice's adapter
   };
 
   // Runs one step and returns the logits of every token, by slice.
@@ -146,8 +146,8 @@ class Runner {
     return all;
   }
 
-  // Returns the results (`width` elements each) of some rows of a prompt of 40 tokens, computed in
-  // two steps.
+  // Returns the results (`width` elements each) of some rows of a prompt. The prompt has 40 tokens
+  // and is computed in two steps.
   std::vector<float> ResultsOfRows(const std::vector<int32_t>& tokens, int64_t width) {
     const std::vector<int32_t> table = BlockTable(0);
     std::vector<float> all;

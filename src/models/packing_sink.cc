@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-// Maximum bytes of a tensor that are packed between two progress calls. Their pages are then
-// released.
+// Maximum bytes of a tensor that are packed between two progress calls. After each, the pages of
+// these bytes are released.
 constexpr int64_t kChunkBytes = int64_t{32} << 20;
 
 constexpr int64_t kRandomChunkBytes = int64_t{8} << 20;

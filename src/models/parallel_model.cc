@@ -32,7 +32,7 @@
 namespace sluice {
 namespace {
 
-// The communication library for a kind of device, opened once per process.
+// Returns the communication library for a kind of device. It is opened once per process.
 Result<const nccl::Functions*> NcclFor(DeviceKind kind) {
   if (kind == DeviceKind::kEmulated) return &EmulatedNccl();
   using Opened = Result<std::unique_ptr<const NcclLibrary>>;
@@ -79,8 +79,7 @@ class JointProgress {
   std::vector<std::pair<int64_t, int64_t>> ranks_ GUARDED_BY(mutex_);
 };
 
-// The objects of a rank. Ownership: owns all; members are destroyed in the reverse order of their
-// use.
+// The objects of a rank. Ownership: owns all members, which are destroyed in reverse order.
 struct Rank {
   RankPlace place;
   std::unique_ptr<Communicator> all;
@@ -93,8 +92,9 @@ struct Rank {
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<CacheBytes> bytes;  // access to the cache; null if no blocks are moved
   std::unique_ptr<Model> model;
-  const DecoderModel* decoder = nullptr;  // the same, on the CPU
-  // Null: no weights are staged. Not used by the rank itself, except to switch to it.
+  const DecoderModel* decoder = nullptr;  // the model, if it is on the CPU
+  // Model with staged weights; null: no weights are staged. The rank uses it only when it switches
+  // to it.
   std::unique_ptr<DecoderModel> staged;
 
   RankGroups groups() const { return {.all = all.get(), .stage = stage.get()}; }
@@ -104,7 +104,7 @@ struct Rank {
 struct WeightSource {
   const Checkpoint* checkpoint = nullptr;  // null for random weights
   LoadProgress progress = {};
-  const DecoderModel* loaded = nullptr;  // not null: shares the weights of this model
+  const DecoderModel* loaded = nullptr;  // if not null, the weights of this model are shared
 };
 
 Status MakeBytes(Rank& rank, const ParallelOptions& parallel) {
@@ -128,7 +128,8 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
     mine.stop = stop;
   }
   ASSIGN_OR_RETURN(const nccl::Functions* nccl, NcclFor(device.info().kind));
-  // This precedes the loading of the weights, so that a group that fails to form is reported early.
+  // The group is created before the weights are loaded, so that a failure to create it is reported
+  // early.
   ASSIGN_OR_RETURN(mine.group, MakeNcclGroup(*nccl, *rank.all, rank.stage.get(), *mine.stream,
                                              {.deadline = parallel.deadline, .stop = mine.stop}));
   ASSIGN_OR_RETURN(const ModelMemory memory,
@@ -160,7 +161,7 @@ Status LoadOnDevice(Rank& rank, ThreadPool& pool, const WeightSource& source,
   return MakeBytes(rank, parallel);
 }
 
-// The memory of the share is first touched by the threads that will read it.
+// Loads a rank's share. Its memory is first touched by the threads that will read it.
 Status LoadRank(Rank& rank, ThreadPool& pool, const WeightSource& source, const ModelConfig& config,
                 const ModelOptions& options, const ParallelOptions& parallel,
                 const std::shared_ptr<DeviceBuffer>& stop) {
@@ -198,7 +199,7 @@ Status Named(Status status, int rank) {
   return tl::unexpected<Error>(std::move(error));
 }
 
-// The slots of ranks that are threads: filling one fills it on all ranks.
+// The slots of ranks that are threads. Filling a slot fills it on all ranks.
 class SlotsOfAllRanks final : public LoraStore {
  public:
   explicit SlotsOfAllRanks(std::vector<std::shared_ptr<LoraStore>> ranks)
@@ -215,7 +216,7 @@ class SlotsOfAllRanks final : public LoraStore {
   const std::vector<std::shared_ptr<LoraStore>> ranks_;
 };
 
-// Rank 0's share; makes the other ranks compute theirs.
+// The model of rank 0. Computes rank 0's share and makes the other ranks compute theirs.
 class ParallelModel final : public Model, public WeightStage {
  public:
   ParallelModel(const ModelConfig& config, const ModelOptions& options,
@@ -226,7 +227,7 @@ class ParallelModel final : public Model, public WeightStage {
         // On devices, receiving from another stage is enqueued on the compute stream.
         steps_in_flight_(parallel.devices.empty() ? parallel.num_stages : 1),
         results_(static_cast<size_t>(parallel.num_ranks())) {
-    // With fewer CPUs than threads, threads must not spin.
+    // If there are fewer CPUs than threads, threads must not spin.
     int num_threads = 0;
     for (const RankThreads& rank : parallel.threads) num_threads += rank.num_threads;
     auto group = MakeLocalGroup(
@@ -265,7 +266,7 @@ class ParallelModel final : public Model, public WeightStage {
     });
   }
 
-  // Starts with the weights of `loaded`.
+  // Starts the ranks with the weights of `loaded`.
   Status ShareWeights(const ParallelModel& loaded, ThreadPool& pool, const ModelOptions& options,
                       const ParallelOptions& parallel) {
     CHECK_EQ(loaded.ranks_.size(), ranks_.size());
@@ -273,7 +274,7 @@ class ParallelModel final : public Model, public WeightStage {
                  [&](size_t i) { return WeightSource{.loaded = loaded.ranks_[i].decoder}; });
   }
 
-  // Rank 0's part for the engine, except the model itself.
+  // Returns rank 0's part for the engine, except the model itself.
   ParallelShare TakeShare() {
     Rank& rank = ranks_.front();
     ParallelShare share;
@@ -374,11 +375,11 @@ class ParallelModel final : public Model, public WeightStage {
     StoppingKernels([&] { LeadFinish(*rank.all, *rank.channel, *rank.model, pool); });
   }
 
-  // Only devices record. Every rank captures the same sizes, at the same time.
+  // Only devices capture graphs. Every rank captures the same sizes, at the same time.
   Status RecordSteps(const RecordedSteps& steps, KvCache& cache) override {
     if (parallel_.devices.empty() || steps.sequences.empty()) return {};
     Rank& rank = ranks_.front();
-    recorded_ = steps;  // The other ranks read it until they have recorded.
+    recorded_ = steps;  // The other ranks read `recorded_` until they have captured their graphs.
     try {
       return rank.calls->Record(*rank.channel,
                                 [&] { return rank.model->RecordSteps(recorded_, cache); });
@@ -419,12 +420,12 @@ class ParallelModel final : public Model, public WeightStage {
         return load(i, *rank.own_pool);
       });
       const bool is_loaded = result.has_value();
-      // After Report, the caller's objects are not used anymore.
+      // The caller's objects must not be used after Report.
       Report(i, std::move(result));
       if (is_loaded) ComputeSteps(rank);
     });
-    // First waits for all, because naming an error may throw and the ranks use the caller's
-    // objects.
+    // Waits for all ranks first: adding a rank's name to an error may throw, while other ranks
+    // still use the caller's objects.
     for (size_t i = 0; i < num_started; ++i) Await(i);
     for (size_t i = 0; i < num_started; ++i) {
       Status result = Named(ResultOf(i), static_cast<int>(i));
@@ -487,7 +488,7 @@ class ParallelModel final : public Model, public WeightStage {
     try {
       FollowSteps(*rank.all, *rank.channel, *rank.model, *rank.own_pool, *rank.cache, carry_out);
     } catch (const GroupError&) {
-      StopKernels(stop_);  // Rank 0 tells the failure.
+      StopKernels(stop_);  // Rank 0 reports the failure.
     } catch (...) {
       rank.all->Fail(CaughtMessage());
       StopKernels(stop_);
@@ -519,13 +520,13 @@ class ParallelModel final : public Model, public WeightStage {
   const ParallelOptions parallel_;
   const int steps_in_flight_;
   std::vector<Rank> ranks_;
-  RecordedSteps recorded_;              // by RecordSteps
+  RecordedSteps recorded_;              // set by RecordSteps
   std::shared_ptr<DeviceBuffer> stop_;  // DeviceCommunicatorOptions::stop; null: not needed
   std::vector<std::thread> threads_;
 
   Mutex mutex_;
   CondVar reported_;
-  std::vector<std::optional<Status>> results_ GUARDED_BY(mutex_);  // of loading, by rank
+  std::vector<std::optional<Status>> results_ GUARDED_BY(mutex_);  // results of loading, by rank
 };
 
 }  // namespace

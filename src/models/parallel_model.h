@@ -16,7 +16,7 @@ namespace sluice {
 
 class WeightStage;
 
-// The threads of a rank, and the CPUs to pin them to; empty: not pinned.
+// The number of a rank's threads, and the CPUs to which they are pinned; empty: not pinned.
 struct RankThreads {
   int num_threads = 1;
   std::vector<int> cpus;
@@ -30,49 +30,51 @@ struct ParallelOptions {
   int num_stages = 1;
   // One entry per rank; the threads of rank 0 are the caller's pool.
   std::vector<RankThreads> threads;
-  // The cache; every rank has the same blocks.
+  // Settings of the cache; every rank has the same blocks.
   KvGroups kv_groups;
   int64_t num_blocks = 0;
-  // One device per rank, all of one kind, which outlive the model; empty: CPUs. Each holds its
-  // rank's weights, workspace and cache.
+  // One device per rank, all of the same kind; empty: CPUs. Each has the weights, workspace and
+  // cache of its rank. They outlive the model.
   std::vector<Device*> devices = {};
   // How long a rank waits for another inside a step.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
 
-  // Blocks and states are moved between the cache and the host: ParallelShare::bytes is made.
+  // Whether blocks and states are moved between the cache and the host; if so, ParallelShare::bytes
+  // is set.
   bool moves_blocks = false;
 
   int num_ranks() const { return tensor_size * num_stages; }
 };
 
-// Bytes of a piece in the cache of each rank, by rank.
+// Returns the bytes of a piece in the cache of each rank, by rank.
 std::vector<int64_t> ShareBytes(CachePiece piece, const DecoderSpec& spec,
                                 const ModelOptions& options, const ParallelOptions& parallel);
 
-// Limits for sending the model's steps as messages.
+// Returns the limits for sending the model's steps as messages.
 StepLimits StepLimitsOf(const ModelOptions& options, const ParallelOptions& parallel,
                         const ModelConfig& model);
 
-// On devices: the largest weights, workspace and cache of any rank, separately. kInvalidArgument as
-// in CheckRanks, kUnsupported as in PlanDeviceModel.
+// For devices: returns the largest weights, the largest workspace and the largest cache of any
+// rank. kInvalidArgument as in CheckRanks, kUnsupported as in PlanDeviceModel.
 Result<ModelMemory> PlanDeviceRanks(const ModelConfig& config, const ModelOptions& options,
                                     const DeviceInfo& device, int tensor_size, int num_stages);
 
-// On CPUs: the sum over all ranks with `threads_per_rank` threads each, from config.json alone.
-// kInvalidArgument as in CheckRanks.
+// For CPUs: returns the sum over all ranks, with `threads_per_rank` threads each. Computed only
+// from config.json. kInvalidArgument as in CheckRanks.
 Result<ModelMemory> PlanParallelModel(const ModelConfig& config, const ModelOptions& options,
                                       int threads_per_rank, int tensor_size, int num_stages);
 // Like PlanParallelModel, for a single rank.
 Result<ModelMemory> PlanShare(const ModelConfig& config, const ModelOptions& options,
                               int num_threads, const RankPlace& place);
 
-// Rank 0's part of a model, for the engine.
+// The objects of rank 0 that the engine uses.
 struct ParallelShare {
   std::unique_ptr<Model> model;  // destroying it ends the other ranks
   std::unique_ptr<KvCache> cache;
-  // Replaces the weights of all ranks. Part of the model; null on devices.
+  // Replaces the weights of all ranks. It is a part of `model`; null on devices.
   WeightStage* stage = nullptr;
-  // The caches of all ranks; null without ParallelOptions::moves_blocks. Refers to model and cache.
+  // Access to the caches of all ranks; null without ParallelOptions::moves_blocks. Refers to
+  // `model` and the cache.
   std::unique_ptr<CacheBytes> bytes = {};
 };
 
@@ -83,9 +85,9 @@ Result<ParallelShare> LoadParallelModel(ThreadPool& pool, const std::filesystem:
                                         const ParallelOptions& parallel,
                                         const LoadProgress& progress = {});
 
-// Starts further ranks, with their own threads and cache, that share the weights of the ranks of
-// `loaded` (made by LoadParallelModel), which may be destroyed first. REQUIRES: the same sizes;
-// `options` as in that call.
+// Starts additional ranks, with their own threads and cache. They share the weights of the ranks of
+// `loaded` (made by LoadParallelModel). `loaded` may be destroyed before them. REQUIRES: the same
+// sizes; `options` as in that call.
 Result<ParallelShare> ShareParallelModel(const Model& loaded, ThreadPool& pool,
                                          const ModelOptions& options,
                                          const ParallelOptions& parallel);

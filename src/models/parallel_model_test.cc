@@ -1,5 +1,5 @@
-// Tests that logits are bit-equal for any number of ranks, whether they share layers or divide
-// them.
+// Tests that logits are bit-equal for any number of ranks, whether ranks share each layer or divide
+// the layers among them.
 #include "models/parallel_model.h"
 
 #include <cstring>
@@ -38,7 +38,7 @@ using testing::TemporaryFolder;
 using testing::TestTensor;
 using Rounding = ModelOptions::ActivationRounding;
 
-// Runs a prompt in chunks beside other sequences, then a few tokens one by one.
+// Runs a prompt in chunks together with other sequences, then a few tokens one by one.
 LogitRows RunMixed(Runner& runner, const std::vector<int32_t>& tokens,
                    const std::vector<int32_t>& others) {
   for (int sequence = 0; sequence < 3; ++sequence) runner.Forget(sequence);
@@ -61,7 +61,7 @@ struct Case {
   Rounding rounding = Rounding::kAuto;
 };
 
-// All families and all stored formats.
+// Covers all families and all stored formats.
 constexpr Case kCases[] = {
     {"llama-bf16"},
     {"llama-bf16", ElementType::kF32, ElementType::kF32},
@@ -189,7 +189,7 @@ TEST(ParallelModelTest, ThreadsOfRanksDoNotMatter) {
   ExpectBitEqual({"qwen3-bf16"}, {{2, 1}, {2, 2}}, /*threads=*/2);
 }
 
-// More rows than the MLP and the experts process at once, and few or no wanted rows.
+// Steps have more rows than the MLP and the experts process at once, and few or no wanted rows.
 TEST(ParallelModelTest, HeavyLongStepsAndFewLogitsAreBitEqual) {
   ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kF16);
   options.max_rows = options.max_logit_rows = options.max_context = 1600;
@@ -222,8 +222,9 @@ TEST(ParallelModelTest, HeavyLongStepsAndFewLogitsAreBitEqual) {
   }
 }
 
-// Returns the logits of the last token of each chunk except the first, whose step wants none. Keeps
-// as many steps in flight as possible, and overwrites the inputs of Begin after it returns.
+// Returns the logits of the last token of each chunk, except the first chunk, for which no logits
+// are requested. Keeps as many steps in flight as possible, and overwrites the inputs of Begin
+// after it returns.
 LogitRows RunInFlight(Runner& runner, const std::vector<int32_t>& tokens,
                       const std::vector<size_t>& chunks) {
   const auto vocabulary = static_cast<size_t>(runner.model().config().vocab_size);
@@ -293,8 +294,8 @@ TEST(ParallelModelTest, RandomWeightsAreThoseOfOneRank) {
   EXPECT_EQ(RowsUnlike(RunMixed(ranks, tokens, others), RunMixed(alone, tokens, others)), 0u);
 }
 
-// Copies the checkpoint, with all bits set (NaN) in the rows of matrices that rank 0 of two does
-// not hold.
+// Copies the checkpoint. Sets all bits (NaN) in the rows of matrices that rank 0 of two ranks does
+// not have.
 void SpoilRowsOfOthers(const char* name, const std::filesystem::path& folder) {
   std::filesystem::copy(DataFolder(name), folder, std::filesystem::copy_options::recursive);
   const auto config = LoadModelConfig(folder);
@@ -358,8 +359,8 @@ TEST(ParallelModelTest, ARankReadsItsOwnRowsAlone) {
   }
 }
 
-// Models that share a model's weights compute the same results, also concurrently and after that
-// model is gone.
+// Models that share another model's weights compute the same results, even concurrently and after
+// that model is destroyed.
 TEST(ParallelModelTest, SharedWeightsAreThoseOfTheFirst) {
   const ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
   const char* const name = "qwen3-llmc-fp8-block";
@@ -404,7 +405,7 @@ TEST(ParallelModelTest, ThePlanAddsUpTheShares) {
   const auto alone = PlanModel(*config, options, 1);
   const auto two = PlanParallelModel(*config, options, 1, 2, 1);
   ASSERT_TRUE(alone && two);
-  // Ranks divide everything except norms.
+  // Ranks divide all weights except norms.
   EXPECT_GE(two->weight_bytes, alone->weight_bytes);
   EXPECT_LT(two->weight_bytes, alone->weight_bytes + alone->weight_bytes / 20);
   EXPECT_EQ(two->kv_bytes_per_block, alone->kv_bytes_per_block);

@@ -45,7 +45,7 @@ LogitRows RunAdapters(Runner& runner) {
   return all;
 }
 
-// A step that needs only each sequence's last row, so that rows are moved.
+// Runs a step that needs only each sequence's last row, so that rows are moved.
 LogitRows RunLastRows(Runner& runner) {
   const std::vector<int32_t> tokens = SomeTokens(30, 4), adapters = {-1, 1, -1, 2},
                              rows = {4, 11, 20, 29};
@@ -83,8 +83,9 @@ ModelOptions AdapterOptions(ElementType type) {
   return options;
 }
 
-// Adapters for attention, MLPs, embedding, head, fused layers and experts: in tensors of all
-// experts, in modules of each, and with alternating rows of gate and up.
+// Adapters change attention, MLPs, embedding, head, fused layers and experts. Their factors for
+// experts are in tensors of all experts or in modules of each expert, also with alternating rows of
+// gate and up.
 TEST(ParallelAdaptersTest, AdaptersAreBitEqual) {
   for (const auto& [adapter, base] :
        {std::pair{"qwen3-linear", "qwen3-bf16"}, std::pair{"llama-vocabulary", "llama-bf16"},
@@ -127,8 +128,8 @@ TEST(ParallelAdaptersTest, AdaptersAreBitEqual) {
   }
 }
 
-// Each rank that computes a module has all of A; each row of B is on one rank. The plan has the
-// same sizes.
+// Each rank that computes a module has all of A; each row of B is on one rank. The planned sizes
+// must equal the actual ones.
 TEST(ParallelAdaptersTest, RanksDivideTheRowsOfB) {
   const auto config = LoadModelConfig(DataFolder("llama-bf16"));
   ASSERT_TRUE(config);
@@ -147,7 +148,7 @@ TEST(ParallelAdaptersTest, RanksDivideTheRowsOfB) {
   const LoraModule* const down = layout.Find("model.layers.1.mlp.down_proj");
   ASSERT_NE(down, nullptr);
   EXPECT_EQ(down->held, (std::vector{CutRows(down->rows, 0, 2)}));
-  // Every stage lists the modules of all layers, so that each checks an adapter completely.
+  // Every stage lists the modules of all layers, so that each stage checks an adapter completely.
   DecoderWeights weights;
   const RankPlace place = RankPlace::Of(1, 1, 2);
   const LoraLayout later = LoraLayout::For(
@@ -157,7 +158,8 @@ TEST(ParallelAdaptersTest, RanksDivideTheRowsOfB) {
   EXPECT_EQ(later.modules.size(), layout.modules.size());
 }
 
-// Each rank has some rows of every expert; if rows of gate and up alternate, one range of both.
+// Each rank has some rows of every expert; if rows of gate and up alternate, it has one range of
+// the alternating rows.
 TEST(ParallelAdaptersTest, RanksDivideEveryExpert) {
   for (const char* name : {"tiny-qwen3-moe-mixed", "tiny-gpt-oss"}) {
     const auto config = LoadModelConfig(DataFolder(name));
@@ -190,7 +192,7 @@ TEST(ParallelAdaptersTest, AnAdapterThatIsNotFiniteIsRefused) {
   const std::filesystem::path copy = folder.path() / "adapter";
   std::filesystem::copy(AdapterFolder("qwen3-linear"), copy);
   std::string bytes = *ReadFile(copy / "adapter_model.safetensors");
-  // The last numbers of the file: in rows of B that the last rank holds, or in A.
+  // The last numbers of the file belong to rows of B on the last rank, or to A.
   std::fill(bytes.end() - 64, bytes.end(), '\xFF');
   std::ofstream(copy / "adapter_model.safetensors", std::ios::binary) << bytes;
   const auto ranks = MakeRanks("qwen3-bf16", AdapterOptions(ElementType::kBF16), {3, 1});

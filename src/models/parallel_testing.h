@@ -34,7 +34,7 @@ inline ParallelOptions OptionsOf(const Cut& cut, const ModelConfig& config,
   return parallel;
 }
 
-// `folder` is not read if the options ask for random weights.
+// `folder` is not read if the options request random weights.
 inline std::unique_ptr<Runner> MakeRanks(const std::filesystem::path& folder,
                                          const ModelConfig& config, const ModelOptions& options,
                                          const Cut& cut, int threads = 1) {

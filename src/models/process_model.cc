@@ -26,7 +26,7 @@
 namespace sluice {
 namespace {
 
-// Between two questions to the ranks whether they have loaded.
+// Interval at which the ranks are asked whether they have loaded.
 constexpr std::chrono::milliseconds kAskInterval{10};
 
 // Loads this rank's share of new weights on a separate thread, while the old share stays in use.
@@ -64,12 +64,12 @@ class ShareStage {
     if (!*loaded_) return tl::unexpected(loaded_->error());
     return true;
   }
-  // Whether nothing loads, so that Drop does not wait.
+  // Whether no loading is in progress, so that Drop does not wait.
   bool IsAtRest() {
     const MutexLock lock(mutex_);
     return !thread_.joinable() || loaded_.has_value();
   }
-  // Waits for the thread.
+  // Drops the loaded share. Waits for the thread.
   void Drop() {
     if (thread_.joinable()) thread_.join();
     const MutexLock lock(mutex_);
@@ -102,7 +102,7 @@ class ShareStage {
   std::optional<Result<std::unique_ptr<DecoderModel>>> loaded_ GUARDED_BY(mutex_);
 };
 
-// The objects of a rank; destroyed in reverse order.
+// The objects of a rank. They are destroyed in reverse order.
 struct ProcessShare {
   Communicator& all;
   std::unique_ptr<Communicator> stage;  // null if the rank is alone in its stage
@@ -131,7 +131,7 @@ class SlotsOfProcesses final : public LoraStore {
   const LoraLayout& layout() const override { return own_->layout(); }
   Status Fill(int slot, const LoraAdapter& adapter) override {
     RETURN_IF_ERROR(own_->Fill(slot, adapter));
-    std::error_code failed;  // error if the working folder no longer exists
+    std::error_code failed;  // set if the current folder does not exist
     const std::filesystem::path folder = std::filesystem::absolute(adapter.folder(), failed);
     if (failed) {
       return sluice::Fail(ErrorCode::kUnavailable,
@@ -160,7 +160,7 @@ class LeadingModel final : public Model, public WeightStage {
     }
   }
 
-  // The caches of all ranks; null if no blocks are moved.
+  // Returns access to the caches of all ranks; null if no blocks are moved.
   std::unique_ptr<CacheBytes> MakeBytes() {
     if (share_.bytes == nullptr) return nullptr;
     return MakeJointCacheBytes(*share_.calls, *share_.channel, std::move(share_.bytes),
@@ -199,7 +199,7 @@ class LeadingModel final : public Model, public WeightStage {
     try {
       share_.channel->Close();
     } catch (const GroupError&) {  // NOLINT(bugprone-empty-catch)
-      // Then the other ranks have ended, or will end without this message.
+      // If sending fails, the other ranks have ended, or will end without this message.
     }
   }
 
@@ -234,8 +234,8 @@ class LeadingModel final : public Model, public WeightStage {
     return share_.channel->StageEverywhere(order, folder);
   }
 
-  // Waits until no rank loads weights. A rank that had to drop its weights while loading them would
-  // stop the steps of all ranks until it has loaded.
+  // Waits until no rank loads weights. If a rank had to drop its weights while it loads them, the
+  // steps of all ranks would stop until it has loaded them.
   void AwaitRest() {
     if (!is_staged_) return;
     const Status ended = CatchToResult([this]() -> Status {
@@ -248,9 +248,9 @@ class LeadingModel final : public Model, public WeightStage {
     if (!ended) LOG_DEBUG("models", "the ranks load no weights: {}", ended.error().message);
   }
 
-  // The ranks load at the same time.
+  // All ranks load at the same time.
   Status StageOnAll(const std::filesystem::path& folder) {
-    std::error_code failed;  // error if the working folder no longer exists
+    std::error_code failed;  // set if the current folder does not exist
     const std::filesystem::path absolute = std::filesystem::absolute(folder, failed);
     if (failed) {
       return Fail(ErrorCode::kUnavailable,

@@ -1,5 +1,5 @@
 // The CPU promise for ranks that are processes: steps are sent as messages, and results are
-// bit-identical. The processes are threads here that share only a communicator.
+// bit-identical. In these tests, the processes are threads that share only a communicator.
 #include "models/process_model.h"
 
 #include <filesystem>
@@ -46,7 +46,7 @@ LogitRows RunSteps(Runner& runner) {
   return all;
 }
 
-// Counts the data that rank 0's share of a step exchanges.
+// Counts the bytes that rank 0 exchanges in a step.
 class CountingCommunicator final : public Communicator {
  public:
   struct Counts {
@@ -94,7 +94,7 @@ class CountingCommunicator final : public Communicator {
   std::unique_ptr<Communicator> owned_;
 };
 
-// Calls body(runner) at rank 0 of the processes, which are threads.
+// Starts ranks as threads that represent processes. Calls body(runner) at rank 0.
 template <typename Body>
 void WithProcesses(const ModelConfig& config, const std::string& name, const ModelOptions& options,
                    int tensor_size, int num_stages, const Body& body,
@@ -179,7 +179,7 @@ TEST(ProcessModelTest, AdaptersAreLoadedOnAllRanks) {
   }
 }
 
-// Bytes per token agree with docs/distributed.md.
+// The number of bytes per token agrees with the formula in docs/distributed.md.
 TEST(ProcessModelTest, ATokenSendsWhatTheFormulaSays) {
   ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kBF16);
   options.max_context = 128;
