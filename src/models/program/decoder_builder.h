@@ -49,13 +49,14 @@ class DecoderBuilder {
   Norm* EmitFinalNorm(bool adds, const RowsIn& normed, ElementType type);
   // Emits the final norm of the current rows, for a drafting head. Returns its F32 result.
   BufferId FinalNormed(Extent extent, bool adds);
-  // Gathers in `all` the rows of which each rank has some columns, divided like the rows of a
-  // matrix with `count` rows.
+  // Gathers rows in `all`. Each rank has some of their columns, divided like the rows of a matrix
+  // with `count` rows.
   void EmitGather(int64_t count, ElementType type, BufferId own, BufferId all);
   void GatherDelta() { EmitGather(hidden_, ElementType::kF32, own_delta_, delta_); }
   void NormDelta(const std::vector<float>& weight, bool exists);
-  // StreamsSpec: writes the sum that a sublayer reads to the residual, whose norm then adds
-  // nothing; and adds the sublayer's result to the streams. Both do nothing in other models.
+  // For StreamsSpec. CollapseStreams writes the sum that a sublayer reads to the residual; the norm
+  // that follows adds nothing. ExpandStreams adds the sublayer's result to the streams. Both do
+  // nothing in other models.
   void CollapseStreams(const StreamWeights& weights, bool is_last = false);
   void ExpandStreams();
   BufferId Streams() { return to_.F32("streams", Extent::kStep, spec_.streams->count * hidden_); }
@@ -63,7 +64,7 @@ class DecoderBuilder {
     const int64_t count = spec_.streams->count;
     return to_.F32("stream_mixes", Extent::kStep, count * (1 + count));
   }
-  // Applies the norm to `delta`, if it exists, and scales it.
+  // Applies the norm, if it exists, to `delta`, and scales `delta`.
   void LeaveSublayer(const std::vector<float>& weight, bool exists);
 
   // --- messages between stages, hidden rows and drafts ---
@@ -72,11 +73,11 @@ class DecoderBuilder {
 
   // Emits HandRows of the layer's input, for all rows of the step.
   void HandOnInput(int64_t layer);
-  // The memory of Model::handed_rows() on a device.
+  // The buffer of Model::handed_rows() on a device.
   BufferId HandedMemory(Extent extent, int64_t width);
   void HandOnNormed(bool adds);
-  // With stages, the last one returns all rows of the step with the hidden rows, which the first
-  // hands on.
+  // With pipeline stages, the last stage returns all rows of the step together with the hidden
+  // rows, and the first stage outputs them.
   bool StagesHandOn() const { return place_.num_stages > 1 && options_.handed.any(); }
   Columns HandedColumns() const {
     return {.buffer = residual_, .rows_before = hidden_, .stride = stage_rows_.handed};
@@ -87,13 +88,13 @@ class DecoderBuilder {
   int32_t KeepWanted();
 
   void EmbedTokens();
-  // DrafterSpec: embeds tokens into the residual, or into the rows that the first layer's attention
-  // reads.
+  // For DrafterSpec: embeds tokens into the residual, or into the rows that the first layer's
+  // attention reads.
   void EmbedDrafts();
-  // The same of a DFlash drafter.
+  // Builds the program of a DFlash drafter.
   Program BuildBlockDrafter();
-  // Emits a layer from the end of its mixing on. Adds to `skips` the SkipUnless for steps that want
-  // no rows, if only the wanted rows are kept.
+  // Emits a layer, starting after its attention or mixer. If only the wanted rows are kept, adds
+  // the SkipUnless for steps without wanted rows to `skips`.
   void FinishLayer(size_t index, bool keeps_wanted, std::vector<int32_t>& skips);
   // Reads the target's hidden rows into F32 rows of `out`.
   void ProjectTargets(BufferId out);
@@ -110,18 +111,18 @@ class DecoderBuilder {
   const DecoderWeights& EmbeddingOwner() const;
   const DecoderWeights& HeadOwner() const;
 
-  // LayerEmbeddingSpec. Source: transformers' Gemma4TextModel, project_per_layer_inputs.
+  // For LayerEmbeddingSpec. Source: transformers' Gemma4TextModel, project_per_layer_inputs.
   int64_t AllEmbeddings() const { return spec_.layer_embeddings.width * std::ssize(spec_.layers); }
   BufferId LayerEmbeddings() { return to_.F32("layer_embeddings", Extent::kStep, AllEmbeddings()); }
   void EmbedInLayers();
 
-  // EmbedInLayers on a device.
+  // Like EmbedInLayers, on a device.
   void MixInLayers();
 
   void AppendFromStages();
   Columns MessageOf(const StageRows::Keys& keys) const;
 
-  // Whether rows of the step may be those of images.
+  // Whether rows of the step may be image rows.
   bool TakesImages() const { return !to_.is_device() || options_.image_rows > 0; }
 
   BufferId RopeTableOf(int table);
@@ -129,15 +130,16 @@ class DecoderBuilder {
 
   // --- attention ---
 
-  // Emits what all rows need: up to keys and values in the cache, and states.
+  // Emits the operators for all rows, up to storing keys and values in the cache and updating
+  // states.
   void BeginMixing(size_t index, int64_t cache_layer);
-  // Emits the rest, up to `delta`.
+  // Emits the remaining operators, up to `delta`.
   void EndMixing(size_t index, int64_t cache_layer, bool keeps_wanted);
 
-  // Emits operators up to keys and values in the cache.
+  // Emits the operators of attention up to storing keys and values in the cache.
   void BeginAttention(size_t index, int64_t cache_layer);
 
-  // Computes gates from the input of q, k and v, in the type that the gate's own product reads.
+  // Computes gates from the input of q, k and v, in the type that the gate's product reads.
   void MakeAttentionGates(size_t index);
   // Return the buffer of the blocks that rows attend to, or kNone, and emit the choice of them.
   BufferId ChosenBlocks(const AttentionSpec& spec);
@@ -149,12 +151,13 @@ class DecoderBuilder {
   // Multiplies the output of attention by the gates of its heads or elements.
   void EmitAttentionGate(const AttentionSpec& spec, const AttentionWeights& weights, BufferId rows,
                          ElementType type, int64_t width);
-  // Prepares q, k and v for RopeAppend: clamps them, norms heads by layer norms, and pads values
-  // with zeros. `given`: how many elements at the front of a row were computed.
+  // Prepares q, k and v for RopeAppend: clamps them, applies layer norms to heads, and pads values
+  // with zeros. `given`: number of leading elements of a row that were computed.
   void PrepareHeads(const AttentionSpec& spec, const AttentionWeights& weights, BufferId qkv,
                     int64_t given);
 
-  // Both buffers have room for the heads of q; there are never more heads of k.
+  // Adds the buffers for sums of squares. They have room for the heads of q; there are never more
+  // heads of k.
   void AddSquares(size_t index, RopeAppend& append);
 
   LatentLayer LatentOf(size_t index, int64_t cache_layer);
@@ -166,14 +169,14 @@ class DecoderBuilder {
   // On a device: the buffer to which the rows with results move.
   BufferId LastAttended(int64_t bytes);
 
-  // Rows in the middle of a layer; only the rows with results are kept.
+  // The rows in the middle of a layer, when only the rows with results are kept.
   struct Left {
     BufferId rows = kNone;
     int64_t row_bytes = 0;
   };
 
-  // Attends to the cache; the result is this rank's columns of `attended`, or with latent attention
-  // the weighted sums of latent vectors of its heads.
+  // Emits attention to the cache. The result is this rank's columns of `attended` or, with latent
+  // attention, the weighted sums of latent vectors for this rank's heads.
   Left Attend(size_t index, int64_t cache_layer);
 
   // Emits the output projection to this rank's columns of `delta`.
@@ -183,11 +186,12 @@ class DecoderBuilder {
   // --- mixers ---
 
   BufferId Mixed(const MixerSpec& spec);
-  // A buffer for z, which with MixerSpec::low_rank is not part of the mixer's rows.
-  BufferId Convolved(const MixerSpec& spec);  // on a device
+  // Returns the buffer of the convolution's results.
+  BufferId Convolved(const MixerSpec& spec);  // only on a device
   void EmitStateGate(size_t index);
-  // Numbers of a row that the product of q, k and v writes.
+  // Returns the number of elements of a row that the product of q, k and v writes.
   static int64_t ProjectedWidth(const AttentionSpec& spec);
+  // Returns the buffer for z, which is not part of the mixer's rows with MixerSpec::low_rank.
   BufferId MixerGate(const MixerSpec& spec);
   // Computes y [rows, width] from the normalized rows by two consecutive products.
   void MultiplyLowRank(size_t index, const LinearWeights& down, const LinearWeights& up,
@@ -201,24 +205,25 @@ class DecoderBuilder {
   // input type of `reader`, if the types are equal; else emits the norm again into another buffer.
   RowsIn NormedFor(size_t index, const LinearWeights& weights, const LinearWeights& reader);
 
-  // Updates the states for all rows; leaves the rows with results for EndMixer.
+  // Emits the update of states for all rows, and leaves the rows with results for EndMixer.
   void BeginMixer(size_t index, int64_t cache_layer, const LinearWeights& reader);
 
-  // Writes this rank's columns of `delta`, or adds to those of attention.
+  // Emits the computation of this rank's columns of `delta`, or adds to the columns that attention
+  // has written.
   void EndMixer(size_t index);
 
-  // Sets where a device moves the rows that the last layer reads; of the layer embeddings, only its
-  // own columns.
+  // Sets where a device moves the rows that the last layer reads. Of the layer embeddings, only
+  // that layer's columns are moved.
   void MoveRows(KeepRows& keep);
 
   // --- MLP and experts ---
 
   void RunMlp(size_t index);
-  // F32 rows from which experts are chosen.
+  // Returns the buffer of F32 rows from which experts are chosen.
   BufferId RouterRows();
 
   // Applies a gate and gathers the results of all ranks in rows that `reader` reads. `is_normed`:
-  // in F32, because a norm reads them.
+  // the rows are F32, because a norm reads them.
   RowsIn EmitGate(GateMul gate, const Reader& reader, std::string_view name, Extent extent,
                   int64_t all, bool is_normed = false);
 
@@ -233,26 +238,26 @@ class DecoderBuilder {
 
   BufferId SharedGates() { return to_.F32("shared_gates", Extent::kStep, 1); }
 
-  // Computes the chosen experts of all rows, to this rank's columns of `sum`.
+  // Computes the chosen experts of all rows. Writes this rank's columns of `sum`.
   void Experts(size_t index, bool adds, BufferId sum);
-  BufferId ExpertRows(size_t index);  // input of experts
-  // MoeSpec::latent: writes this rank's columns of `delta`, or adds to those of the MLP.
+  BufferId ExpertRows(size_t index);  // returns the input of experts
+  // For MoeSpec::latent: writes this rank's columns of `delta`, or adds to the columns of the MLP.
   void LatentExperts(size_t index, bool adds);
 
-  // MoeSpec::own_norms. REQUIRES: `normed` holds the norm before the MLP.
+  // For MoeSpec::own_norms. REQUIRES: `normed` contains the norm before the MLP.
   void MoeWithOwnNorms(size_t index);
 
   // --- after the MLP ---
 
-  // Where the layers' embeddings of the step's tokens are: those of all layers, or those received
-  // from a stage.
+  // Returns the columns with the per-layer embeddings of the step's tokens: for all layers, or
+  // those received from the previous stage.
   Columns EmbeddingsOfLayers();
 
   void EndLayer(size_t index);
 
   void AddLayerEmbedding(size_t index);
 
-  // AddLayerEmbedding on a device, whose gate reads both factors in place.
+  // Like AddLayerEmbedding, on a device, where the gate reads both factors in place.
   void GateLayerEmbedding(size_t index);
 
   // --- results ---
@@ -261,8 +266,8 @@ class DecoderBuilder {
 
   void MakeLogits(bool adds);
   void HandOnDrafts();
-  // The buffer of all ranks' logits: on the CPU the step's results; on a device a buffer at the
-  // first rank, from which they are copied, and kNone at others.
+  // Returns the buffer for the logits of all ranks. On the CPU it is the step's results. On a
+  // device it is a buffer of the first rank, from which they are copied; kNone at other ranks.
   BufferId LogitsOfAll();
 
   const DecoderSpec& spec_;
@@ -280,7 +285,8 @@ class DecoderBuilder {
   BufferId residual_ = kNone, delta_ = kNone, own_delta_ = kNone;
   // Whether `delta` has not been added to the residual yet.
   bool has_delta_ = false;
-  VectorId sum_factor_ = kNone;  // factor of the previous layer, applied by the next norm: devices
+  // Factor of the previous layer, applied by the next norm; only on devices.
+  VectorId sum_factor_ = kNone;
 };
 
 }  // namespace sluice::program

@@ -25,9 +25,9 @@ namespace sluice::program {
 
 // --- Control flow -------------------------------------------------------------------------------
 
-// Continues at operator `to` if the condition is false. kHasRows, kWantsRows: the step has rows, or
-// rows with results; if not, the step has no rows from `to` on. kTakesTarget, kTakesOwn: the hidden
-// rows of a drafting head are the target's, or its own; rows are kept in either case.
+// Continues at operator `to` if the condition is false. kHasRows and kWantsRows: the step has rows,
+// or has rows with results. If not, no rows remain after the jump. kTakesTarget and kTakesOwn: the
+// hidden rows of a drafting head are the target's, or its own. After this jump, the rows remain.
 struct SkipUnless {
   static constexpr const char* kName = "SkipUnless";
   enum class Condition { kHasRows, kWantsRows, kTakesTarget, kTakesOwn };
@@ -38,7 +38,7 @@ struct SkipUnless {
 };
 
 // Runs the next `count` operators for consecutive parts of the step with at most `rows` rows each.
-// With experts, each row makes `pairs_each` (row, expert) pairs.
+// With experts, each row has `pairs_each` (row, expert) pairs.
 struct Parts {
   static constexpr const char* kName = "Parts";
   int32_t count = 0;
@@ -56,11 +56,12 @@ struct Embed {
   static constexpr const char* kName = "Embed";
   TableId table = kNone;
   BufferId out = kNone;  // F32 [rows, width]
-  // With several ranks: rows of the same size, namely this rank's (on a device) and all ranks'.
+  // With several ranks: buffers for rows of the same size. own: this rank's rows (on a device);
+  // scratch: the rows of all ranks.
   BufferId own = kNone, scratch = kNone;
   int64_t vocab = 0, width = 0;
   float scale = 1;
-  std::array<int32_t, 2> placeholders = {-1, -1};  // as DecoderSpec::placeholders
+  std::array<int32_t, 2> placeholders = {-1, -1};  // see DecoderSpec::placeholders
   int32_t lora = kNone;
   BufferId lora_scratch = kNone;  // only on a device
   template <typename Use>
@@ -117,8 +118,8 @@ struct RopeTable {
   }
 };
 
-// Exchange messages between stages: rows of `width` F32 elements. Both also run if a step has no
-// rows.
+// Receive and Send exchange messages between stages: rows of `width` F32 elements. Both also run if
+// a step has no rows.
 struct Receive {
   static constexpr const char* kName = "Receive";
   BufferId out = kNone;
@@ -140,7 +141,7 @@ struct Send {
     use(x, Access::kRead);
   }
 };
-// Gives messages to and from other stages a chance to advance.
+// Advances pending messages to and from other stages.
 struct Progress {
   static constexpr const char* kName = "Progress";
   template <typename Use>
@@ -149,15 +150,15 @@ struct Progress {
 
 // --- Whole rows ---------------------------------------------------------------------------------
 
-// residual = (residual + delta * delta_factor) * sum_factor, if there is a delta. Then out = its
-// RMS norm, or the residual itself without `weight`. Only devices use the factors; the CPU has
-// separate operators for them.
+// residual = (residual + delta * delta_factor) * sum_factor, if there is a delta. Then out = RMS
+// norm of the residual or, without `weight`, the residual itself. Only devices use the factors; the
+// CPU has separate operators for them.
 struct Norm {
   static constexpr const char* kName = "Norm";
   BufferId residual = kNone;  // F32 [rows, width]
   BufferId delta = kNone;     // F32 [rows, width]
   VectorId weight = kNone;    // [width]
-  // [rows, width], as `type`; on a device in the form that `reader` reads.
+  // [rows, width], as `type`; on a device, in the format that `reader` reads.
   BufferId out = kNone;
   ElementType type = ElementType::kF32;
   int64_t width = 0;
@@ -269,10 +270,12 @@ struct CopyColumns {
 // Copies the hidden rows that the step passes to a drafting head, as `type`.
 struct TakeHidden {
   static constexpr const char* kName = "TakeHidden";
-  BufferId out = kNone;  // [rows, width]; on a device, unless it is F32, in the form for `reader`
+  // [rows, width]; on a device, unless it is F32, in the format that `reader` reads
+  BufferId out = kNone;
   ElementType type = ElementType::kF32;
   int64_t width = 0;
-  // On a device: the width of a piece (DeviceHidden), and if `out` is not F32, memory for F32 rows.
+  // Only on a device. part_width: width of a piece (DeviceHidden). pieces, joined: memory for F32
+  // rows, if `out` is not F32.
   int64_t part_width = 0;
   BufferId pieces = kNone, joined = kNone;  // [rows, width]
   BufferId scales = kNone;                  // F32 [rows]: scales of rounded rows
@@ -286,7 +289,7 @@ struct TakeHidden {
   }
 };
 
-// Writes the RMS norms of two rows side by side: [norm(x), norm(y)], as `type`. A half without a
+// Writes the RMS norms of two rows as one row: [norm(x), norm(y)], as `type`. A half without a
 // weight is copied unchanged.
 struct JoinNorms {
   static constexpr const char* kName = "JoinNorms";
@@ -341,13 +344,13 @@ struct KeepRows {
   }
 };
 
-// Gathers all columns of rows of which each rank has some columns.
+// Gathers rows; each rank has some of their columns.
 struct Gather {
   static constexpr const char* kName = "Gather";
   enum class Cut {
-    kRows,    // like the rows of a matrix of `count` rows
-    kHeads,   // like the query heads of layer `count` of the whole model
-    kMixer,   // like the heads of that layer's mixer
+    kRows,    // columns are divided like the rows of a matrix with `count` rows
+    kHeads,   // columns are divided like the query heads of layer `count` of the whole model
+    kMixer,   // columns are divided like the heads of that layer's mixer
     kLogits,  // like kRows, but only the first rank receives them
   };
   Cut cut = Cut::kRows;
@@ -369,12 +372,12 @@ struct Gather {
   }
 };
 
-// Rounds BF16 rows as the product `reader` requires. Only on devices.
+// Rounds BF16 rows as required by the product `reader`. Only on devices.
 struct Convert {
   static constexpr const char* kName = "Convert";
   // BF16 [rows, width]; rounded in place if BF16 can represent the result.
   BufferId x = kNone;
-  BufferId from = kNone;    // F32 [rows, width], read instead of `x`, which is written
+  BufferId from = kNone;    // F32 [rows, width], which is read instead of `x`; the result is in `x`
   BufferId narrow = kNone;  // E4M3 [rows, width]: the rounded rows if BF16 cannot represent them
   BufferId scales = kNone;  // F32 [rows]
   Reader reader = {};
@@ -395,7 +398,7 @@ struct CollapseStreams {
   static constexpr const char* kName = "CollapseStreams";
   StreamsSpec spec = {};
   BufferId streams = kNone;                              // F32 [rows, count, width]
-  VectorId matrix = kNone, base = kNone, scale = kNone;  // StreamWeights
+  VectorId matrix = kNone, base = kNone, scale = kNone;  // see StreamWeights
   BufferId mixes = kNone;  // F32 [rows, count * (1 + count)]; kNone: before the final norm
   BufferId out = kNone;    // F32 [rows, width]
   int64_t width = 0;
@@ -452,7 +455,7 @@ struct Project {
 };
 
 // Writes activation(x) to y [rows, width] as `type`. x is [rows, width] or, with a gate, [rows, 2 *
-// width]; then the activation of the gate is multiplied by up.
+// width]. With a gate, the activation of the gate is multiplied by up.
 struct GateMul {
   static constexpr const char* kName = "GateMul";
   Gate gate = Gate::kSilu;
@@ -461,7 +464,7 @@ struct GateMul {
   ElementType type = ElementType::kF32;
   int64_t width = 0;
   kernels::SwigluClamp clamp = {};
-  // For kRule: the rule. For kXielu: also its `numbers`, as in MlpWeights::activation.
+  // For kRule: the rule. For kXielu: also `numbers`, see MlpWeights::activation.
   kernels::ActivationRule rule = {};
   bool is_gated = true;
   VectorId numbers = kNone;
@@ -471,7 +474,7 @@ struct GateMul {
   BufferId scales = kNone;   // F32 [rows]: scales of rounded rows
   bool is_gathered = false;  // whether ranks gather y before whole rows are rounded
   Columns factors = {};      // F32 rows that replace `up`
-  float gate_factor = 1;     // multiplies the gate, before the activation
+  float gate_factor = 1;     // factor of the gate, applied before the activation
   ExpertsId biased = kNone;  // experts whose bias is added to x
   BufferId order = kNone, chosen = kNone;
   MoeId moe = kNone;
@@ -499,7 +502,7 @@ struct Route {
   BufferId chosen = kNone;   // I32 [rows, top_k]
   BufferId weights = kNone;  // F32 [rows, top_k]
   VectorId choice_bias = kNone, factors = kNone;
-  VectorId token_experts = kNone;  // the experts of each token, which are not chosen then
+  VectorId token_experts = kNone;  // if set: the experts of each token, so that none are chosen
   int64_t width = 0;
   int32_t lora = kNone;
   BufferId lora_scratch = kNone;  // only on a device
@@ -540,10 +543,10 @@ struct GroupExperts {
   BufferId x = kNone;        // F32 [rows, width]
   BufferId chosen = kNone;   // I32 [rows, top_k]
   BufferId weights = kNone;  // F32 [rows, top_k]
-  BufferId order = kNone;    // I32 [pairs], as is `place`
+  BufferId order = kNone;    // I32 [pairs]; `place` has the same shape
   BufferId place = kNone;
   BufferId row_begin = kNone;  // I32 [experts + 1]
-  BufferId out = kNone;        // F32 [pairs, width]; on a device in the form that `reader` reads
+  BufferId out = kNone;        // F32 [pairs, width]; on a device, in the format that `reader` reads
   int64_t width = 0;
   Reader reader = {};
   BufferId scales = kNone;  // F32 [pairs]: scales of rounded rows
@@ -598,7 +601,7 @@ struct CombineExperts {
   bool adds = false;     // Used only on devices:
   int64_t width = 0;
   // Used only on devices: gates whose sigmoids multiply the former content of `sum`.
-  BufferId gates = kNone;   // multiply the former content of `sum`, after a sigmoid
+  BufferId gates = kNone;   // factors of the former content of `sum`, after a sigmoid
   BufferId chosen = kNone;  // only with biases
   ExpertsId biased = kNone;
   template <typename Use>
@@ -650,8 +653,8 @@ struct Score {
   }
 };
 
-// Replaces row i by the mean of the rows of the i-th text. The rows with results define the order
-// of the texts; each text has one.
+// Replaces row i by the mean of the rows of the i-th text. Each text has one row with results;
+// these rows define the order of the texts.
 struct MeanTexts {
   static constexpr const char* kName = "MeanTexts";
   BufferId x = kNone;  // F32 [rows, width]

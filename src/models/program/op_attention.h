@@ -1,4 +1,4 @@
-// The operators (op.h) through which tokens depend on earlier ones: attention, latent attention,
+// The operators (op.h) through which tokens depend on earlier tokens: attention, latent attention,
 // and layers with states.
 #pragma once
 
@@ -12,13 +12,13 @@ namespace sluice::program {
 
 // --- Attention ----------------------------------------------------------------------------------
 
-// Applies norms, RoPE and temperature to q and k in x [rows, q, k, v]. q stays in x; k and v are
-// appended to the cache, if the layer has its own.
+// Applies norms, RoPE and temperature to q and k in x [rows, q, k, v]. q stays in x. k and v are
+// appended to the cache if the layer has its own keys and values.
 struct RopeAppend {
   static constexpr const char* kName = "RopeAppend";
   AttentionId attention = kNone;
   int64_t cache_layer = 0;
-  int64_t model_layer = 0;  // index in the whole model
+  int64_t model_layer = 0;  // index of the layer in the whole model
   BufferId x = kNone;
   BufferId cos_sin = kNone;
   VectorId q_norm = kNone, k_norm = kNone, v_norm = kNone;
@@ -54,7 +54,7 @@ struct AppendReceived {
   }
 };
 
-// Attention of q in [rows, q, k, v] (latent attention: [rows, q]) to the cache.
+// Computes attention of the queries in [rows, q, k, v] (latent attention: [rows, q]) to the cache.
 struct Attend {
   static constexpr const char* kName = "Attend";
   AttentionId attention = kNone;
@@ -74,11 +74,11 @@ struct Attend {
   VectorId sinks = kNone;
   float k_scale = 1, v_scale = 1;
   // Whether every token attends to all tokens of its sequence or, if `reach` is not 0, only to
-  // those at most `reach` away.
+  // tokens at a distance of at most `reach`.
   bool is_bidirectional = false;
   int32_t reach = 0;
-  // On a device, if the next operator converts `out` alone: its `narrow` and `scales`, which a step
-  // of single tokens writes at once, instead of `out`.
+  // On a device, if only the next Convert operator reads `out`: that operator's `narrow` and
+  // `scales`. A step of single tokens writes them directly, instead of `out`.
   BufferId narrow = kNone, scales = kNone;
   template <typename Use>
   void Operands(Use&& use) const {
@@ -92,10 +92,10 @@ struct Attend {
   }
 };
 
-// Latent attention (LatentSpec), from x [rows, first_width]: RMS-normalizes the latent vector,
-// rotates the key that all heads share, and appends both to the cache. If the queries are computed
-// from a compressed vector (q_rank elements), RMS-normalizes that vector of x and writes the result
-// to `q`.
+// The first part of latent attention (LatentSpec). x: [rows, first_width]. Applies an RMS norm to
+// the latent vector, rotates the key that all heads share, and appends both to the cache. If
+// queries are computed from a compressed vector (q_rank elements), applies an RMS norm to that
+// vector and writes the result to `q`.
 struct LatentAppend {
   static constexpr const char* kName = "LatentAppend";
   AttentionId attention = kNone;
@@ -125,7 +125,7 @@ struct ChoosePositions {
   BufferId weights = kNone;  // F32 [rows, heads]
   VectorId k_norm = kNone, k_norm_bias = kNone;
   BufferId cos_sin = kNone;
-  BufferId chosen = kNone;  // I32 [rows, top_k]; on a device places in the cache
+  BufferId chosen = kNone;  // I32 [rows, top_k]: positions; on a device, slots of the cache
   BufferId scratch = kNone;
   int64_t scratch_bytes = 0;
   float k_scale = 1;
@@ -168,8 +168,8 @@ struct ChooseBlocks {
 };
 
 // Multiplies q [rows, heads, nope_dim + rope_dim] by the matrices that compute keys from the latent
-// vector, and rotates the rest. `out` [rows, heads, kv_rank + rope_dim] has the form that attention
-// reads.
+// vector, and rotates the remaining elements. `out` [rows, heads, kv_rank + rope_dim] is the input
+// of attention.
 struct AbsorbQueries {
   static constexpr const char* kName = "AbsorbQueries";
   AttentionId attention = kNone;
@@ -186,7 +186,7 @@ struct AbsorbQueries {
 };
 
 // Computes the heads' values from their weighted sums of latent vectors x [rows, heads, kv_rank]: y
-// [rows, heads, value_dim], and a copy as `type` in `out`, if there is one.
+// [rows, heads, value_dim], and a copy as `type` in `out`, if `out` is set.
 struct ExpandValues {
   static constexpr const char* kName = "ExpandValues";
   AttentionId attention = kNone;
@@ -204,8 +204,8 @@ struct ExpandValues {
 
 // --- Compressed attention (CompressedSpec) -------------------------------------------------------
 
-// Rotates the last `rotated` elements of heads [rows, heads, head_dim], in place; with `is_inverse`
-// backwards.
+// Rotates the last `rotated` elements of heads [rows, heads, head_dim], in place; with
+// `is_inverse`, in the opposite direction.
 struct RotateHeads {
   static constexpr const char* kName = "RotateHeads";
   BufferId x = kNone;  // F32
@@ -220,15 +220,16 @@ struct RotateHeads {
   }
 };
 
-// Makes the entries of the groups of tokens that end in the step, and stores them in the cache;
-// with `is_index` those of the indexer. Reads and updates the states of the step's sequences.
+// Computes the entries of the token groups that end in this step, and stores them in the cache.
+// With `is_index`, they are the indexer's entries. Reads and updates the states of the step's
+// sequences.
 struct CompressKeys {
   static constexpr const char* kName = "CompressKeys";
   AttentionId attention = kNone;
   int64_t cache_layer = 0;
   bool is_index = false;
   BufferId x = kNone;                   // F32 [rows, 2, projections, dim]: kernels/compress.h
-  VectorId bias = kNone, norm = kNone;  // AttentionWeights::Compressor
+  VectorId bias = kNone, norm = kNone;  // see AttentionWeights::Compressor
   float k_scale = 1;
   template <typename Use>
   void Operands(Use&& use) const {
@@ -236,8 +237,9 @@ struct CompressKeys {
   }
 };
 
-// Lists the rows of the cache (KvLayout::Rows) to which each row of the step attends: entries, then
-// tokens of the window, each ascending. With an indexer, chooses the entries.
+// Lists the rows of the cache (KvLayout::Rows) to which each row of the step attends: first
+// entries, then tokens of the window, both in ascending order. With an indexer, lists only the
+// chosen entries.
 struct ListPositions {
   static constexpr const char* kName = "ListPositions";
   AttentionId attention = kNone;
@@ -278,8 +280,8 @@ struct ProjectGroups {
 
 // --- Mixers (MixerSpec) -------------------------------------------------------------------------
 
-// The convolution of a mixer, in place, over its channels, which are the first elements of each row
-// of x. For a short convolution, rows are [B, C, x], and out = C * convolution(B * x). Reads and
+// Computes the convolution of a mixer, in place. Its channels are the first elements of each row of
+// x. For a short convolution, rows are [B, C, x], and out = C * convolution(B * x). Reads and
 // updates the tails of the step's sequences.
 struct Convolve {
   static constexpr const char* kName = "Convolve";
@@ -299,8 +301,8 @@ struct Convolve {
   }
 };
 
-// The recurrence of a mixer over rows [q, k, v, z, ...] of x; the results replace v. For Mamba-2,
-// q, k and v are C, B and x. Reads and updates the state matrices of the step's sequences.
+// Computes the recurrence of a mixer over rows [q, k, v, z, ...] of x; the results replace v. For
+// Mamba-2, q, k and v are C, B and x. Reads and updates the state matrices of the step's sequences.
 struct UpdateState {
   static constexpr const char* kName = "UpdateState";
   MixerId mixer = kNone;
@@ -310,9 +312,10 @@ struct UpdateState {
   // F32, per row: b of every head (input of its rate), then a of every head (input of its decay).
   // Mamba-2: one step input per head. With MixerSpec::decays_keys: only b.
   Columns steps = {};
-  Columns decays = {};     // with MixerSpec::decays_keys, replaces a: F32 rows [num_heads, key_dim]
-  BufferId gates = kNone;  // F32 [rows, decays, rates]
-  VectorId a_log = kNone, step_bias = kNone, skip = kNone;  // as in MixerWeights
+  // With MixerSpec::decays_keys, used instead of a: F32 rows [num_heads, key_dim].
+  Columns decays = {};
+  BufferId gates = kNone;                                   // F32 [rows, decays, rates]
+  VectorId a_log = kNone, step_bias = kNone, skip = kNone;  // see MixerWeights
   template <typename Use>
   void Operands(Use&& use) const {
     use(steps.buffer, Access::kRead);
@@ -322,8 +325,8 @@ struct UpdateState {
   }
 };
 
-// Norms the results of a mixer and gates them by z: reads x [rows, q, k, v, ...], writes out [rows,
-// values_width].
+// Normalizes the results of a mixer and gates them by z. Reads x [rows, q, k, v, ...], writes out
+// [rows, values_width].
 struct GateStates {
   static constexpr const char* kName = "GateStates";
   MixerId mixer = kNone;
@@ -341,8 +344,8 @@ struct GateStates {
   }
 };
 
-// Multiplies x by the sigmoids (or softpluses) of gates; each gate applies to width / num_gates
-// consecutive elements.
+// Multiplies x by the sigmoids (or softplus values) of gates. Each gate applies to width /
+// num_gates consecutive elements.
 struct GateAttended {
   static constexpr const char* kName = "GateAttended";
   BufferId x = kNone;  // `type` [rows, width]
@@ -353,8 +356,8 @@ struct GateAttended {
   // Added to the gates; an element applies to num_gates / size consecutive gates.
   VectorId bias = kNone;
   int64_t num_biases = 0;
-  // Used only on devices: the gates' type, and the number of elements from one row to the next; 0:
-  // num_gates.
+  // Used only on devices: the gates' type, and the number of elements from one row of gates to the
+  // next (0: num_gates).
   ElementType gates_type = ElementType::kF32;
   int64_t gates_stride = 0;
   template <typename Use>
@@ -383,7 +386,7 @@ struct NormHeads {
   static constexpr const char* kName = "NormHeads";
   Columns x = {};  // F32
   int64_t heads = 0, width = 0;
-  VectorId weight = kNone, bias = kNone;  // [width], or [heads, width] where `has_each`
+  VectorId weight = kNone, bias = kNone;  // [width], or [heads, width] with `has_each`
   bool has_each = false;
   template <typename Use>
   void Operands(Use&& use) const {
@@ -405,7 +408,7 @@ struct CopyHeads {
   }
 };
 
-// out = the RMS norm of x, as `type`.
+// Computes out = RMS norm of x, as `type`.
 struct NormTo {
   static constexpr const char* kName = "NormTo";
   BufferId x = kNone;  // F32 [rows, width]

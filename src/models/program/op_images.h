@@ -1,5 +1,5 @@
-// The operators (op.h) of images: those of towers, which compute rows of images on the CPU, and
-// those with which a decoder reads these rows.
+// The operators (op.h) for images: operators of towers, which compute image rows on the CPU, and
+// operators with which a decoder reads these rows.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,8 @@ struct AddPositions {
   }
 };
 
-// Changes the number of rows to (rows of the step - drops) / group. Buffers do not change: a row
-// now is what `group` consecutive rows were.
+// Changes the number of rows to (rows of the step - drops) / group. Buffers do not change: a new
+// row consists of `group` consecutive old rows.
 struct Regroup {
   static constexpr const char* kName = "Regroup";
   int64_t group = 1;
@@ -74,8 +74,8 @@ struct Regroup {
   void Operands(Use&&) const {}
 };
 
-// Merges each row of x [rows, group, width]. kMean: the mean of its pieces, [rows, width].
-// kByNumber: transposes it, [rows, width, group].
+// Merges the pieces of each row of x [rows, group, width]. kMean: computes the mean of the pieces,
+// [rows, width]. kByNumber: transposes them, [rows, width, group].
 struct MergePatches {
   static constexpr const char* kName = "MergePatches";
   enum class Kind { kMean, kByNumber };
@@ -103,7 +103,7 @@ struct Clamp {
   }
 };
 
-// x = (x - bias) * factor, elementwise.
+// Computes x = (x - bias) * factor, elementwise.
 struct Standardize {
   static constexpr const char* kName = "Standardize";
   BufferId x = kNone;  // F32 [rows, width]

@@ -9,13 +9,13 @@ namespace sluice::program {
 
 // Index into the Program's table of buffers; kNone: no buffer.
 using BufferId = int32_t;
-using LinearId = int32_t;     // Program::linears
-using ExpertsId = int32_t;    // Program::experts
-using VectorId = int32_t;     // Program::vectors
-using TableId = int32_t;      // Program::tables
-using AttentionId = int32_t;  // Program::attentions
-using MoeId = int32_t;        // Program::moes
-using MixerId = int32_t;      // Program::mixers
+using LinearId = int32_t;     // index into Program::linears
+using ExpertsId = int32_t;    // index into Program::experts
+using VectorId = int32_t;     // index into Program::vectors
+using TableId = int32_t;      // index into Program::tables
+using AttentionId = int32_t;  // index into Program::attentions
+using MoeId = int32_t;        // index into Program::moes
+using MixerId = int32_t;      // index into Program::mixers
 inline constexpr int32_t kNone = -1;
 
 // How an operator uses a buffer. kWrite: overwrites everything that is read later.
@@ -30,7 +30,8 @@ struct Columns {
   int64_t stride = 0;
 };
 
-// The product that reads the rows. On a device, it determines how they are rounded when written.
+// The product that reads the rows which an operator writes. On a device, it determines how they are
+// rounded when they are written.
 struct Reader {
   LinearId linear = kNone;
   ExpertsId experts = kNone;
@@ -49,7 +50,7 @@ struct DeviceInputBuffers {
   BufferId scales = kNone;   // F32 [rows]: scales of rounded rows
   BufferId ordered = kNone;  // inputs in the order of the matrix's columns
   BufferId scratch = kNone;
-  BufferId counters = kNone;  // zeros between any two products
+  BufferId counters = kNone;  // counters; all are zero between two products
   BufferId lora = kNone;      // adapters' intermediate results
   template <typename Use>
   void Operands(Use&& use) const {
@@ -62,15 +63,15 @@ struct DeviceInputBuffers {
   }
 };
 
-// The activation of an MLP, for rows of gate and up side by side, or without a gate.
+// The activation of an MLP, for rows that contain gate and up, or without a gate.
 enum class Gate {
   kSilu,           // silu(gate) * up
   kGeluTanh,       // gelu(gate) * up
   kGeluErf,        // gelu(gate) * up, with erf
-  kClampedSwiglu,  // kernels/clamped_swiglu.h
+  kClampedSwiglu,  // see kernels/clamped_swiglu.h
   kPlainGelu,      // gelu(x), with erf, without a gate
   kPlainRelu,
-  kRule,  // kernels/activation.h, with or without a gate; CPU only
+  kRule,  // see kernels/activation.h; with or without a gate; CPU only
 };
 
 }  // namespace sluice::program

@@ -96,7 +96,7 @@ class Printer {
     text_ = fmt::format("{:<15} {:<44} {:<30} {:>8} {:>8} {:>8} {:>8}\n", "operator", "operands",
                         "shape", "weights", "FLOP/row", "KV/pos", "FLOP/pos");
     size_t index = 0;
-    std::string last;  // the previous layer's text
+    std::string last;  // text of the previous layer
     size_t first_alike = 0, num_alike = 0;
     const auto end_alike = [&] {
       if (num_alike > 1) {

@@ -14,7 +14,7 @@ namespace sluice::program {
 std::string LabelOf(const Program& program, const Op& op);
 
 // Returns one line per operator: name, operands, shape, costs. Consecutive identical layers are
-// printed once. Then come the total, and the memory of the buffers.
+// printed once. They are followed by the total and by the memory of the buffers.
 std::string Print(const Program& program, const MatrixBytes& bytes_of, int64_t kv_bytes);
 
 // Returns one object per operator, for all layers.

@@ -12,7 +12,7 @@
 
 namespace sluice::program {
 
-// The unit that a buffer's rows correspond to.
+// The unit of a buffer's rows.
 enum class Extent {
   kOnce,     // a single row
   kStep,     // the step's rows; after KeepRows, only the rows with results
@@ -36,7 +36,7 @@ struct Limits {
 struct Buffer {
   std::string name;
   Extent extent = Extent::kStep;
-  int64_t row_bytes = 0;  // the maximum over all operators that use it
+  int64_t row_bytes = 0;  // bytes of a row: the maximum over all operators that use the buffer
   int64_t copies = 1;     // number of copies, one for each step in flight
   // Whether no other buffer may use its memory. Otherwise, buffers that are not in use at the same
   // time share memory.
@@ -49,13 +49,13 @@ struct LayerOps {
   int32_t begin = 0, end = 0;
 };
 
-// A state that a sequence keeps between steps. Operators declare it, so that code which allocates
-// and counts states need not know the model.
+// A state that a sequence keeps between steps. Operators declare their states, so that the code
+// which allocates and counts states does not depend on the model.
 struct State {
   std::string name;
-  int64_t layer = 0;               // layer of the cache
+  int64_t layer = 0;               // index of the layer in the cache
   int64_t bytes_per_token = 0;     // bytes in blocks of the KV cache
-  int64_t bytes_per_sequence = 0;  // independent of its length
+  int64_t bytes_per_sequence = 0;  // bytes per sequence, independent of its length
 };
 
 // Ownership: the weights in the tables outlive the program.
@@ -93,7 +93,7 @@ bool OrdersInputs(const Program& program);
 // On a device: the buffer of Model::handed_rows().
 inline constexpr std::string_view kHandedRows = "handed_rows";
 
-// Returns the buffer with this name. REQUIRES: it exists.
+// Returns the buffer with this name. REQUIRES: the buffer exists.
 BufferId FindBuffer(const Program& program, std::string_view name);
 
 }  // namespace sluice::program

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// The memory of products is planned from the program, so it must know every matrix.
+// The memory of products is planned from the program, so the program must refer to every matrix.
 TEST(ProgramTest, TheWidestInputIsThatOfTheWidestMatrix) {
   const ModelOptions options;
   int num_decoders = 0;

@@ -22,7 +22,8 @@ int64_t StepRows(const TowerSpec& spec, const TowerOptions& options) {
   return MostPatches(spec, options) + (spec.has_class ? 1 : 0);
 }
 
-// Maximum number of windows of an image: whole ones, and partial ones at two borders.
+// Returns the maximum number of windows of an image: whole windows, and partial windows at two
+// borders.
 int64_t MostWindows(const TowerSpec& spec, const TowerOptions& options) {
   if (spec.window == 0) return 1;
   const int64_t patches = MostPatches(spec, options), across = spec.window / spec.merge;
@@ -30,7 +31,7 @@ int64_t MostWindows(const TowerSpec& spec, const TowerOptions& options) {
   return cells / (across * across) + 2 * (cells / across + 1) + 2;
 }
 
-// Number of cache blocks: each window starts a new block.
+// Returns the number of cache blocks. Each window starts a new block.
 int64_t TowerBlocks(const TowerSpec& spec, const TowerOptions& options) {
   const int64_t whole = (StepRows(spec, options) + kTowerBlock - 1) / kTowerBlock;
   return spec.window == 0 ? whole : whole + MostWindows(spec, options);
@@ -56,7 +57,7 @@ TowerSizes SizesOf(const TowerSpec& spec, const TowerOptions& options) {
   return sizes;
 }
 
-// Rows of a table with `side` rows that are summed for a position, and their weights.
+// The rows of a table with `side` rows that are summed for a position, and their weights.
 struct Taps {
   std::vector<int32_t> rows = {};
   std::vector<float> weights = {};
@@ -139,7 +140,7 @@ Taps TapsOf(TowerSpec::Positions kind, int64_t index, int64_t size, int64_t side
   }
 }
 
-// Returns the number of images, tiles or crops that are computed in sequence.
+// Returns the number of units (images, tiles or crops) that are computed in sequence.
 int64_t NumUnits(const TowerSpec& spec, const ProcessedImage& image) {
   if (spec.input != TowerSpec::Input::kPixels || image.shape.size() < 4) return 1;
   return image.shape.front();
@@ -154,7 +155,8 @@ PatchGrid GridOf(const TowerSpec& spec, const ProcessedImage& image) {
   return {image.grid[1], image.grid[2]};
 }
 
-// Numbers in a unit. An image in pixels may have some beyond its last whole patches.
+// Returns the number of values in a unit. An image in pixels may have some beyond its last whole
+// patches.
 int64_t UnitNumbers(const TowerSpec& spec, const ProcessedImage& image, const PatchGrid& grid) {
   const size_t axes = image.shape.size();
   if (spec.input != TowerSpec::Input::kPixels || axes < 3)
@@ -180,7 +182,8 @@ int64_t MostImageRows(const TowerSpec& spec, const TowerOptions& options) {
   // Llama 4 has up to 16 tiles and the whole image, Gemma 3 the whole image and up to 4 crops.
   constexpr int64_t kMostUnits = 17;
   const int64_t rows = MostPatches(spec, options) / spec.group();
-  if (!spec.newline_tensor.empty()) return rows * (kMostUnits + 1);  // plus newline rows
+  // One more unit, for newline rows.
+  if (!spec.newline_tensor.empty()) return rows * (kMostUnits + 1);
   return spec.side > 0 ? rows * kMostUnits : rows;
 }
 
@@ -262,7 +265,7 @@ Result<std::unique_ptr<ImageTower>> ImageTower::Make(const TowerSpec& spec,
 
 namespace {
 
-// Opens the checkpoint, unless weights are random. kNotFound if it holds no tower.
+// Opens the checkpoint, unless weights are random. kNotFound if it contains no tower.
 Result<std::optional<Checkpoint>> OpenTower(const std::filesystem::path& folder,
                                             const TowerSpec& spec, const QuantizationScheme& scheme,
                                             const TowerOptions& options) {
@@ -394,8 +397,8 @@ Status ImageTower::Check(const TowerSpec& spec, const TowerOptions& options,
   return {};
 }
 
-// Lays patches in the tower's order: merged rows window by window, or without windows row by row;
-// within a merged row, patches row by row.
+// Arranges patches in the tower's order: merged rows window by window or, without windows, row by
+// row. Within a merged row, patches are arranged row by row.
 void ImageTower::Lay(int64_t height, int64_t width) {
   const int64_t merge = spec_.merge;
   const int64_t cell_rows = height / merge, cell_cols = width / merge;
@@ -478,8 +481,9 @@ void ImageTower::LayPositions(int64_t height, int64_t width) {
   if (spec_.positions == Positions::kClassFirst) add(0, 1);
 }
 
-// Lays attention slices. Group 0: one slice of the whole image, and with windows empty slices, so
-// that both groups have the same number. Group 1: a slice per window.
+// Sets up the attention slices. Group 0 has one slice for the whole image. With windows, it also
+// has empty slices, so that both groups have the same number of slices. Group 1 has a slice per
+// window.
 void ImageTower::LayWindows() {
   const auto rows = static_cast<int32_t>(step_.num_patches + (spec_.has_class ? 1 : 0));
   slices_.clear();

@@ -1,5 +1,5 @@
-// An image tower: computes the rows that stand for processed images in a decoder, on the CPU or, if
-// the decoder is on a single device, there.
+// An image tower: computes the rows that represent processed images in a decoder. It runs on the
+// CPU or, if the decoder is on a single device, on that device.
 #pragma once
 
 #include <cstdint>
@@ -34,22 +34,22 @@ struct TowerOptions {
 // Memory that a tower needs.
 struct TowerMemory {
   int64_t weight_bytes = 0;
-  int64_t workspace_bytes = 0;    // per engine
-  DeviceTowerMemory device = {};  // if the layers are computed on a device
+  int64_t workspace_bytes = 0;    // workspace bytes per engine
+  DeviceTowerMemory device = {};  // only if the layers are computed on a device
 };
 
-// Maximum number of patches that are computed together. If all images of the tower have one size,
-// that size is the maximum.
+// Maximum number of patches that are computed together. If all images of the tower have the same
+// size, this size is the maximum.
 int64_t MostPatches(const TowerSpec& spec, const TowerOptions& options);
 // Maximum number of rows of an image: MostPatches divided by the patches of a merged row; for
-// images in tiles or crops, times the largest number that processors make.
+// images in tiles or crops, times the maximum number of tiles or crops that processors create.
 int64_t MostImageRows(const TowerSpec& spec, const TowerOptions& options);
 
-// Computes sizes from config.json alone.
+// Computes sizes only from config.json.
 TowerMemory PlanTower(const TowerSpec& spec, const QuantizationScheme& scheme,
                       const TowerOptions& options, int num_threads);
-// Like the function above, with the layers on a device. kUnsupported names the operation that no
-// kernel computes.
+// Like PlanTower, with the layers on a device. kUnsupported names the operation that no kernel
+// computes.
 Result<TowerMemory> PlanTowerOnDevice(const TowerSpec& spec, const QuantizationScheme& scheme,
                                       const TowerOptions& options, int num_threads,
                                       const DeviceInfo& device);
@@ -64,8 +64,8 @@ class ImageTower {
                                                   const TowerSpec& spec,
                                                   const QuantizationScheme& scheme,
                                                   const TowerOptions& options);
-  // Like the function above, with the layers on a device, in the memory that PlanTowerOnDevice
-  // counts. `images`: the decoder's, into which EncodeTo writes.
+  // Like Load, with the layers on a device, in the memory that PlanTowerOnDevice counts. `images`:
+  // the decoder's image rows, which EncodeTo writes.
   static Result<std::unique_ptr<ImageTower>> LoadOnDevice(
       Device& device, DevicePool& device_pool, const DeviceImages& images, ThreadPool& pool,
       const std::filesystem::path& folder, const TowerSpec& spec, const QuantizationScheme& scheme,
@@ -79,7 +79,7 @@ class ImageTower {
   // Call before the first Encode, on the thread that will call Encode.
   void PrepareThread(const ThreadPool& pool) const;
 
-  // kInvalidArgument if the image is too large, or not from this tower's processor.
+  // Returns kInvalidArgument if the image is too large, or was not made by this tower's processor.
   static Status Check(const TowerSpec& spec, const TowerOptions& options,
                       const ProcessedImage& image);
 
@@ -88,7 +88,7 @@ class ImageTower {
   // image.num_embeddings.
   void Encode(ThreadPool& pool, const ProcessedImage& image, std::span<float* const> rows);
 
-  // Like the function above on a device, into the decoder's buffer for rows of images. REQUIRES:
+  // Like Encode, on a device: writes to the decoder's buffer for image rows. REQUIRES:
   // is_on_device().
   void EncodeTo(ThreadPool& pool, const ProcessedImage& image, std::span<const int32_t> places);
   bool is_on_device() const { return body_ != nullptr; }
@@ -105,14 +105,14 @@ class ImageTower {
                                                   std::shared_ptr<const TowerWeights> weights,
                                                   int num_threads);
 
-  // Lays the patches of an image, tile or crop of `height` x `width` patches.
+  // Arranges the patches of an image, tile or crop of `height` x `width` patches.
   void Lay(int64_t height, int64_t width);
   void LayPositions(int64_t height, int64_t width);
   void LayWindows();
-  // Sets targets_, the rows of the image that a unit's rows are. `merged`: number of rows of a
+  // Sets targets_: for each row of a unit, its row in the image. `merged`: number of rows of a
   // unit.
   void LayTargets(const ProcessedImage& image, int64_t unit, int64_t merged);
-  // Calls run() for each unit, which is laid, and end(row) for each newline row.
+  // Arranges each unit and calls run() for it. Calls end(row) for each newline row.
   template <typename RunUnit, typename EndRow>
   void VisitUnits(const ProcessedImage& image, const RunUnit& run, const EndRow& end);
   StepInput Input() const;
@@ -124,14 +124,14 @@ class ImageTower {
   CpuExecutor executor_;
   std::unique_ptr<KvCache> cache_;     // null if the layers are computed on a device
   std::unique_ptr<DeviceTower> body_;  // null: the CPU computes the layers
-  DeviceImages images_;                // if there is a body
+  DeviceImages images_;                // the decoder's image rows, if there is a body
   // Memory of the current step; allocated once.
   TowerStep step_;
-  std::vector<int32_t> order_;           // [merged rows]: index in raster order
+  std::vector<int32_t> order_;           // [merged rows]: index of each row in raster order
   std::vector<int32_t> targets_;         // [merged rows]: row of the image; -1: dropped
   std::vector<int32_t> rope_positions_;  // [2, rows]
   std::vector<int32_t> positions_;       // [rows]
-  std::vector<int32_t> window_rows_;     // rows per window
+  std::vector<int32_t> window_rows_;     // number of rows of each window
   std::vector<int32_t> tables_;          // block tables: of the whole image, then of the windows
   std::vector<kernels::AttentionSlice> slices_;
 };

@@ -4,7 +4,7 @@
 namespace sluice {
 
 // Source: transformers' Kimi_K25VisionModel and Kimi_K25MultimodalProjection. The names of fields
-// and tensors are those of the published files; transformers' names of fields are read, too.
+// and tensors are those of the published files. Field names of transformers are also accepted.
 Result<TowerSpec> ReadKimiTower(const TowerFields& fields) {
   const JsonFields& vision = fields.vision;
   const bool is_published = vision.Given("vt_hidden_size") != nullptr;
@@ -43,14 +43,14 @@ Result<TowerSpec> ReadKimiTower(const TowerFields& fields) {
   const std::string tower = "vision_tower.";
   spec.norm_eps = 1e-5F;
   spec.input = TowerSpec::Input::kRasterPatches;
-  // The processor permits 16,384 patches, at most 512 of them a side, and then pads each side by
-  // less than three.
+  // The processor allows up to 16,384 patches, with at most 512 per side. After that, it pads each
+  // side by less than three patches.
   spec.padding_patches = 1664 / spec.group() * spec.group();
   SetPatch(spec, tower + "patch_embed.proj", true);
   spec.positions = TowerSpec::Positions::kBicubic;
   spec.position_tensor = tower + "patch_embed.pos_emb.weight";
   spec.position_shape = {side, side, spec.hidden};
-  // Pairs of a head's numbers are rotated alternately by column and by row, with the same
+  // Pairs of elements of a head are rotated alternately by column and by row, with the same
   // frequency.
   spec.rope_style = kernels::RopeStyle::kInterleaved;
   for (const float frequency :

@@ -15,10 +15,10 @@ struct PlacedImage {
   const ProcessedImage* image = nullptr;
 };
 
-// A text token has the same position on all axes: one after the largest before it. An image token
-// is at the position where the image begins, plus its row and column among the tower's output rows,
-// each of which covers merge x merge patches. Source: transformers' get_rope_index of Qwen2.5-VL,
-// Qwen3-VL and PaddleOCR-VL.
+// A text token has the same position on all axes: one more than the largest position before it. An
+// image token is at the position where the image begins, plus its row and column among the tower's
+// output rows, each of which covers merge x merge patches. Source: transformers' get_rope_index of
+// Qwen2.5-VL, Qwen3-VL and PaddleOCR-VL.
 class RopePositions {
  public:
   static constexpr int kAxes = 3;
@@ -38,9 +38,10 @@ class RopePositions {
   }
 
  private:
-  int64_t first_ = 0, end_ = 0;  // tokens from the first image's begin to the last one's end
-  int64_t shift_ = 0;            // shift of the tokens from end_ on
-  std::vector<int32_t> axes_;    // [kAxes, end_ - first_]
+  // Range of tokens from the begin of the first image to the end of the last one.
+  int64_t first_ = 0, end_ = 0;
+  int64_t shift_ = 0;          // shift of the positions of tokens from end_ on
+  std::vector<int32_t> axes_;  // [kAxes, end_ - first_]
 };
 
 }  // namespace sluice

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kMostPixels = 1 << 16;
 
-// Reads the layers whose results are concatenated, and reduces spec.num_layers to the last
-// of them. Negative numbers count from the last layer; 0 is the input of the first.
+// Reads the layers whose results are concatenated, and reduces spec.num_layers to the last of them.
+// Negative numbers count from the last layer; 0 is the input of the first layer.
 Status ReadFeatureLayers(const TowerFields& fields, int64_t absent, TowerSpec& spec) {
   constexpr const char* kField = "vision_feature_layer";
   const json::Value* value = fields.outer.Given(kField);
@@ -44,7 +44,7 @@ Status ReadFeatureLayers(const TowerFields& fields, int64_t absent, TowerSpec& s
   return {};
 }
 
-// Returns whether all rows are taken ("full"), or all except the first ("default").
+// Returns whether all rows are used ("full"), or all except the first one ("default").
 Result<bool> TakesAllRows(const TowerFields& fields) {
   constexpr const char* kField = "vision_feature_select_strategy";
   ASSIGN_OR_RETURN(const auto given, fields.outer.String(kField));
@@ -119,7 +119,7 @@ Status AddTwoMatrices(const TowerFields& fields, int64_t inner, bool has_bias, T
 
 }  // namespace
 
-// Source: transformers' LlavaModel, whose tower is one of three.
+// Source: transformers' LlavaModel, which has one of three towers.
 Result<TowerSpec> ReadLlavaTower(const TowerFields& fields) {
   ASSIGN_OR_RETURN(const auto type, fields.vision.String("model_type"));
   const std::string name = type.value_or("clip_vision_model");
@@ -144,7 +144,7 @@ Result<TowerSpec> ReadLlavaTower(const TowerFields& fields) {
                                                        : ReadSiglipLayers(fields));
   RETURN_IF_ERROR(ReadFeatureLayers(fields, -2, spec));
   ASSIGN_OR_RETURN(const auto bias, fields.outer.Bool("multimodal_projector_bias"));
-  // One patch per output row; the class row after the patches is dropped.
+  // Each output row is one patch; the class row after the patches is dropped.
   spec.projector = {{.kind = ProjectorKind::kConcatenate}};
   RETURN_IF_ERROR(AddTwoMatrices(fields, spec.out_width, bias.value_or(true), spec));
   // Granite scales the decoder's input, including the rows of images.
@@ -269,8 +269,8 @@ Result<TowerSpec> ReadAyaTower(const TowerFields& fields) {
   return spec;
 }
 
-// Source: transformers' Idefics3VisionTransformer and Idefics3Connector; those of SmolVLM are the
-// same.
+// Source: transformers' Idefics3VisionTransformer and Idefics3Connector; SmolVLM has the same
+// modules.
 Result<TowerSpec> ReadIdefics3Tower(const TowerFields& fields) {
   ASSIGN_OR_RETURN(
       TowerSpec spec,

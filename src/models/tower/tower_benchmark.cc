@@ -1,4 +1,4 @@
-// Measures image towers of published shapes with random weights: images a second.
+// Measures images per second of image towers of published shapes, with random weights.
 // benchmarks/tower_speed.py compares them with transformers.
 #include <thread>
 

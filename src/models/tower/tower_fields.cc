@@ -150,7 +150,7 @@ Result<TowerSpec> ReadPixtralLayers(const TowerFields& fields) {
   spec.norm = NormSpec::Kind::kRms;
   spec.norm_eps = 1e-5F;
   SetPatch(spec, "vision_tower.patch_conv", false);
-  // Divides a head's frequencies: rows get the 1st, 3rd, ..., columns the others.
+  // Divides a head's frequencies: rows get the 1st, 3rd, 5th, ...; columns get the others.
   ASSIGN_OR_RETURN(const double theta, ReadTowerTheta(fields.vision, 10000));
   const std::vector<float> all =
       kernels::RopeFrequencies(static_cast<int>(spec.head_dim), theta, std::nullopt);

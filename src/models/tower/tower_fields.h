@@ -27,7 +27,7 @@ struct TowerDefaults {
   double mlp_ratio = 0;  // if not 0, intermediate_size is hidden * mlp_ratio
 };
 
-// A vision_config, the config around it and the values read from that.
+// A vision_config, the config that encloses it, and the values read from the enclosing config.
 struct TowerFields {
   const JsonFields& vision;
   const JsonFields& outer;
@@ -44,12 +44,12 @@ Result<TowerActivation> ReadTowerActivation(const JsonFields& fields, const char
 Result<double> ReadTowerTheta(const JsonFields& fields, double absent);
 // Reads the dimensions, and sets the names that most towers have.
 Result<TowerSpec> ReadTowerDimensions(const TowerFields& fields, const TowerDefaults& defaults);
-// Returns kUnsupported if the field has a value other than `only`.
+// Returns kUnsupported if the field is present with a value other than `only`.
 Status ExpectField(const JsonFields& fields, const char* name, const json::Value& only);
 
 void SetPatch(TowerSpec& spec, std::string module, bool has_bias, bool is_linear = false);
-// Sets RoPE frequencies theta^(-2i / half), half = head_dim / 2: a first set for rows (`first` 0)
-// or columns (1), then the same for the other axis.
+// Sets RoPE frequencies theta^(-2i / half), where half = head_dim / 2. The first set is for rows
+// (`first` = 0) or columns (1). The second set, for the other axis, has the same frequencies.
 Status SetAxialRope(const TowerFields& fields, double theta, int8_t first, TowerSpec& spec);
 // Sets the module names of SigLIP and of towers derived from it.
 void SetSiglipLayers(const std::string& prefix, TowerSpec& spec);

@@ -1,5 +1,5 @@
 // Compares logits of text and images with transformers in float32, for one checkpoint per family.
-// Rows and logits have the same bits however a prompt is cut.
+// Rows and logits have the same bits however a prompt is divided.
 #include <algorithm>
 #include <cstring>
 
@@ -135,7 +135,7 @@ TEST(TowerSpecTest, RefusesByNameWhatNoTowerHereComputes) {
   EXPECT_EQ(RefusalOf("tiny-llava-clip", "vision_feature_layer", -1), "");
 }
 
-// The published files name fields otherwise than transformers does.
+// The published files use other field names than transformers.
 TEST(TowerSpecTest, ReadsThePublishedNamesOfKimi) {
   json::Value config = *json::Parse(*ReadFile(DataFolder("tiny-kimi-k25") / "config.json"));
   const auto spec_of = [](const json::Value& one) {

@@ -334,7 +334,7 @@ Result<TowerSpec> ReadLlama4Tower(const TowerFields& fields) {
     return vision.Bad("pixel_shuffle_ratio", fmt::format("one over a divisor of {}", spec.side),
                       json::Value(ratio.value_or(0.5)));
   }
-  // Fixed, regardless of hidden_act.
+  // The activation is fixed, regardless of hidden_act.
   spec.activation = TowerActivation::kGelu;
   spec.norm_eps = 1e-5F;
   SetPatch(spec, "vision_model.patch_embedding.linear", false, /*is_linear=*/true);

@@ -65,7 +65,7 @@ class TowerLister {
     for (const ParameterPart& module : modules) linear.rows += module.held_rows().size();
     std::vector<ParameterPart> biases = modules;
     if (spec_.clips) {
-      // With clipping there is a single module, whose rows may be in several pieces.
+      // With clipping, there is a single module; its rows may be in several pieces.
       VectorParameter bounds{.kind = VectorParameter::Kind::kBias,
                              .parts = {},
                              .target = &linear.bounds,
@@ -86,7 +86,7 @@ class TowerLister {
                              .target = &linear.weights.bias});
   }
 
-  // Adds one linear layer for all modules; with clipping, one for each.
+  // Adds one linear layer for all modules or, with clipping, one for each module.
   void AddLinears(const std::vector<std::vector<ParameterPart>>& modules, int64_t cols,
                   bool has_bias, std::vector<TowerLinear>& linears) {
     if (spec_.clips) {
@@ -100,8 +100,8 @@ class TowerLister {
     AddLinear(std::move(all), cols, has_bias, linears.front());
   }
 
-  // Returns the rows of q's or k's heads in the order for rotating whole heads: the first and third
-  // of four quarters, then the second and fourth.
+  // Returns the rows of q or k heads in the order that is needed to rotate whole heads: the first
+  // and third quarters of each head, then the second and fourth.
   std::vector<ParameterPart> InRopeOrder(const std::string& name, int64_t heads) const {
     const int64_t rows = heads * spec_.head_dim, quarter = spec_.head_dim / 4;
     if (!spec_.rotates_halves) return {{name, rows}};

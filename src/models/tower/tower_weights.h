@@ -15,7 +15,8 @@ namespace sluice {
 struct TowerLinear {
   LinearWeights weights;
   int64_t rows = 0;
-  // For TowerSpec::clips: minimum and maximum of its inputs, then of its results; else empty.
+  // For TowerSpec::clips: minimum and maximum of the layer's inputs, then of its results; else
+  // empty.
   std::vector<float> bounds;
 };
 
@@ -26,11 +27,11 @@ struct TowerNorm {
 struct TowerLayerWeights {
   TowerNorm attention_norm, attention_after, mlp_norm, mlp_after;
   std::vector<float> attention_factor, mlp_factor;  // [hidden], or empty
-  // One for q, k and v together; with clipping, one for each.
+  // One layer for q, k and v together; with clipping, one for each.
   std::vector<TowerLinear> qkv;
   std::vector<float> q_norm, k_norm, v_norm;  // [head_dim], or empty
   TowerLinear output;
-  // One product for [gate and] up together; with clipping, one per module.
+  // One layer for gate (if any) and up together; with clipping, one for each.
   std::vector<TowerLinear> up;
   TowerLinear down;
 };
@@ -46,8 +47,8 @@ struct TowerWeights {
   LinearWeights patch;           // [hidden, patch_numbers]
   std::vector<float> positions;  // [rows, hidden], or empty
   std::vector<float> class_row;  // [hidden], or empty
-  TowerNorm patch_norm;          // or empty
-  TowerNorm first_norm;          // or empty
+  TowerNorm patch_norm;          // empty if there is none
+  TowerNorm first_norm;          // empty if there is none
   std::vector<float> zeros;      // [hidden] zeros, if sublayers' results have factors; else empty
   std::vector<float> newline;    // [out_width], or empty
   std::vector<TowerLayerWeights> layers;
