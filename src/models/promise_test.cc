@@ -43,8 +43,9 @@ TEST_P(PromiseTest, ChunksAndThreadsDoNotMatter) {
   }
 }
 
-// Models whose layers differ in heads, share keys, or have embeddings; experts beside the MLP;
-// latent attention; gates after attention, layer norms, attention and MLP in parallel.
+// Covers layers with different heads, with shared keys, or with embeddings; experts in parallel
+// with the MLP; latent attention; gates after attention; layer norms; attention and MLP in
+// parallel.
 TEST_P(PromiseTest, LayersThatDiffer) {
   std::vector<int32_t> tokens = RandomTokens(90, 7), other = RandomTokens(33, 8);
   for (int32_t& token : tokens) token %= 128;
@@ -65,7 +66,7 @@ TEST_P(PromiseTest, LayersThatDiffer) {
   }
 }
 
-// Layers with states: for any chunks, and when continued from a snapshot.
+// Layers with states: results are the same for any chunks, and after continuing from a snapshot.
 TEST_P(PromiseTest, StatesAreTheSameFromAnyChunk) {
   std::vector<int32_t> tokens = RandomTokens(150, 9), other = RandomTokens(33, 10);
   for (int32_t& token : tokens) token %= 128;
@@ -160,7 +161,7 @@ TEST_P(PromiseTest, TheWantedRowsAreTheSameAlone) {
   }
 }
 
-// All stored formats, experts, windows and chunks of attention, and rounded inputs.
+// Covers all stored formats, experts, windows and chunks of attention, and rounded inputs.
 TEST(FormatsPromiseTest, CutsThreadsAndCompanionsDoNotMatter) {
   using Rounding = ModelOptions::ActivationRounding;
   const struct {
@@ -222,7 +223,7 @@ TEST(FormatsPromiseTest, CutsThreadsAndCompanionsDoNotMatter) {
   }
 }
 
-// More rows than the MLP, the experts and the splitting of inputs process at once.
+// Steps have more rows than the MLP, the experts and the splitting of inputs process at once.
 TEST(FormatsPromiseTest, StepsAreCutInsideWithoutATrace) {
   ModelOptions options = SmallOptions(ElementType::kBF16, ElementType::kF16);
   options.max_rows = options.max_logit_rows = options.max_context = 1600;

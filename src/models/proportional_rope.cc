@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-// Returns frequencies for the first part of a head; the others are 0, which means no rotation.
-// Source: transformers modeling_rope_utils.py (_compute_proportional_rope_parameters).
+// Returns frequencies for the first part of a head. The other frequencies are 0, which means no
+// rotation. Source: transformers modeling_rope_utils.py (_compute_proportional_rope_parameters).
 std::vector<float> ProportionalRope(int64_t head_dim, double theta, double part, double factor) {
   const RopeConfig rope{.theta = theta};
   std::vector<float> table = RopeTableOf(rope, head_dim);

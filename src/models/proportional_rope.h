@@ -11,8 +11,9 @@
 namespace sluice {
 
 // Returns the angular frequencies [head_dim / 2] for the layers that layer_types calls `kind`. With
-// type proportional, only the first `partial_rotary_factor` of a head is rotated; the other
-// frequencies are 0. The defaults apply if there are no rope_parameters.
+// type proportional, only the first part of a head is rotated, a fraction of
+// `partial_rotary_factor`; the other frequencies are 0. The defaults apply if there are no
+// rope_parameters.
 Result<std::vector<float>> ReadRopeOfKind(const JsonFields& fields, const char* kind,
                                           int64_t head_dim, double default_theta,
                                           double default_part);

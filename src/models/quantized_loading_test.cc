@@ -1,4 +1,4 @@
-// Loading checkpoints with weights in narrow formats.
+// Tests loading of checkpoints with weights in narrow formats.
 #include <cmath>
 #include <functional>
 
@@ -142,8 +142,9 @@ TEST(QuantizedLoadingTest, ThePlanCountsEveryByteAndLittleIsAdded) {
       if (!is_image) stored += static_cast<int64_t>(tensor.info->size_bytes);
     }
     EXPECT_EQ(memory->weight_bytes, bytes);
-    // Four bytes per row matter only because rows here have just 64 or 128 numbers. So do F32
-    // scales of groups that are stored as BF16, and zero points of one byte.
+    // Row scales of four bytes matter only because rows in these models have just 64 or 128
+    // numbers. For the same reason, F32 copies of BF16 group scales and one-byte zero points
+    // matter.
     const bool is_int4 = std::string_view(name).starts_with("tiny");
     EXPECT_LT(static_cast<double>(bytes - row_scales),
               (is_int4 ? 1.15 : 1.05) * static_cast<double>(stored));
@@ -164,7 +165,7 @@ TEST(QuantizedLoadingTest, FaultsAreNamedAllAtOnce) {
 TEST(QuantizedLoadingTest, PartsWithInputsInUnlikeOrdersAreNamed) {
   QuantizedCopy copy("tiny-qwen3-w4a16-actorder");
   std::string& index = copy.tensor("model.layers.0.self_attn.k_proj.weight_g_idx").data;
-  // All inputs swap groups: each group keeps its size.
+  // All inputs change to the other group, so each group keeps its size.
   for (size_t i = 0; i < index.size(); i += 4) index[i] = static_cast<char>(1 - index[i]);
   EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("'model.layers.0.self_attn.k_proj.weight_packed'"),
                                     HasSubstr("another order of inputs than"),
@@ -188,7 +189,8 @@ TEST(QuantizedLoadingTest, ScalesOfKeysAndValuesAreCheckedWhateverTheCache) {
               AllOf(HasSubstr("model.layers.1.self_attn.k_proj.k_scale"), HasSubstr("-1")));
 }
 
-// Layers 2 and 3 read the codes of layer 0, and layer 4 those of layer 1, with that layer's scales.
+// Layers 2 and 3 read the codes of layer 0, and layer 4 reads the codes of layer 1. They use the
+// scales of the layer that wrote the codes.
 TEST(QuantizedLoadingTest, LayersReadTheKeysOfOthersByTheirScales) {
   QuantizedCopy copy("tiny-gemma4-shared");
   for (const int layer : {0, 1}) {
@@ -201,8 +203,8 @@ TEST(QuantizedLoadingTest, LayersReadTheKeysOfOthersByTheirScales) {
   Runner plain(DataFolder("tiny-gemma4-shared"), options, 2), scaled(copy.Write(), options, 2);
   std::vector<int32_t> tokens(60);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * i + 3) % 128);
-  // Codes of doubled numbers differ only where codes of the numbers are subnormal. A layer with its
-  // own scales would read halves: a difference of 1.0.
+  // Doubled numbers have different codes only if the codes are subnormal. If a layer used its own
+  // scales, it would read half of each value, and the difference would be 1.0.
   EXPECT_LT(WorstDifference(plain.RunAlone(tokens, 60), scaled.RunAlone(tokens, 60)), 0.1);
 }
 

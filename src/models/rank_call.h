@@ -10,14 +10,14 @@ namespace sluice {
 struct RankCall {
   enum class Kind : int64_t {
     kNone,
-    kSwitch,  // compute with the staged weights from the next step on (weight_stage.h)
-    kRead,    // send this rank's share of a piece of the cache
-    kWrite,   // receive it
-    kRecord,  // capture steps as graphs (Model::RecordSteps); only between threads
+    kSwitch,  // the rank uses the staged weights from the next step on (weight_stage.h)
+    kRead,    // the rank sends its share of a piece of the cache
+    kWrite,   // the rank receives its share of a piece of the cache
+    kRecord,  // the rank captures steps as graphs (Model::RecordSteps); only if ranks are threads
   };
   Kind kind = Kind::kNone;
   CachePiece piece = CachePiece::kBlock;
-  int64_t place = 0;  // of the piece
+  int64_t place = 0;  // index of the piece
 };
 
 }  // namespace sluice

@@ -28,8 +28,8 @@ void AbandonStep(Model& share, ThreadPool& pool) {
   }
 }
 
-// If this also throws, the step that `share` has begun is over: nothing may use the memory of the
-// caller and of other ranks after this.
+// If EndReading throws, the step that `share` has begun must end as well: nothing may use the
+// memory of the caller and of other ranks afterwards.
 void EndReading(StepChannel& channel, Model& share, ThreadPool& pool) {
   try {
     channel.EndReading();

@@ -11,18 +11,17 @@
 
 namespace sluice {
 
-// Rank 0: Model::Begin and Model::Finish, which also start the step on the other ranks. Both throw
-// the exceptions of this rank's share, and GroupError.
+// Called at rank 0: Model::Begin and Model::Finish, which also run the step on the other ranks.
+// Both throw the exceptions of this rank's share, and GroupError.
 void LeadBegin(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
                const StepInput& input, KvCache& cache, float* logits);
 void LeadFinish(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool);
 
-// Carries out a call on a rank that computes with `share`. Returns the model for the following
-// steps.
+// Executes a call on a rank that computes with `share`. Returns the model for the following steps.
 using CarryOut = std::function<Model&(const RankCall& call, Model& share)>;
 
-// Other ranks: compute their shares of all steps until Close, and carry out calls. Throws
-// GroupError. `carry_out` may be empty if there are no calls.
+// Called at the other ranks: computes their shares of all steps until Close, and executes calls.
+// Throws GroupError. `carry_out` may be empty if there are no calls.
 void FollowSteps(Communicator& all, StepChannel& channel, Model& share, ThreadPool& pool,
                  KvCache& cache, const CarryOut& carry_out = {});
 

@@ -18,20 +18,20 @@ struct FieldAlias {
   std::string_view other, own;
 };
 
-// Defaults of fields that an architecture's config.json may leave out, as in transformers'
-// configuration class.
+// Defaults of fields that an architecture's config.json may omit, as in transformers' configuration
+// class.
 struct ConfigDefaults {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
   int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;
-  int64_t kv_heads = 0;  // 0: num_attention_heads
-  int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
+  int64_t kv_heads = 0;  // default of num_key_value_heads; 0: num_attention_heads
+  int64_t head_dim = 0;  // default of head_dim; 0: hidden_size / num_attention_heads
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   std::string_view norm_eps_field = "rms_norm_eps";
-  bool has_layer_norms = false;  // layer norms instead of RMS norms
+  bool has_layer_norms = false;  // whether norms are layer norms instead of RMS norms
   double rope_theta = 10000;
   // JSON of the default rope_parameters, if neither they nor rope_scaling are given; "": no
   // scaling.
@@ -41,8 +41,8 @@ struct ConfigDefaults {
   // Default fraction of a head that RoPE rotates; nullopt: always the whole head, whatever
   // config.json contains.
   std::optional<double> partial_rotary_factor = {};
-  bool takes_rotary_dim = false;  // whether config.json may give rotary_dim instead
-  // If not 0: the default of rotary_dim when config.json gives neither.
+  bool takes_rotary_dim = false;  // whether config.json may have rotary_dim instead of a fraction
+  // If not 0: the default of rotary_dim if config.json has neither field.
   int64_t default_rotary_dim = 0;
   std::optional<int32_t> bos_token_id = {};
   std::optional<int32_t> eos_token_id = {};
@@ -54,10 +54,10 @@ struct ConfigDefaults {
   std::string_view own_activation = {};
   bool is_nested = false;    // the decoder's fields are in text_config
   bool may_be_flat = false;  // whether older files have them at the top level instead
-  // max_position_embeddings is the length after RoPE scaling, not before.
+  // Whether max_position_embeddings is the length after RoPE scaling instead of before it.
   bool positions_are_scaled = false;
-  // Latent attention: default of qk_rope_head_dim, the size of the rotated part of a head,
-  // independent of head_dim; 0: heads are not divided.
+  // For latent attention: default of qk_rope_head_dim, the size of the rotated part of a head,
+  // which is independent of head_dim; 0: heads are not divided.
   int64_t rope_head_dim = 0;
   // Whether rope_type "dynamic" may have an `alpha`, which raises the base for all context lengths.
   bool takes_rope_alpha = false;
@@ -65,7 +65,7 @@ struct ConfigDefaults {
   std::span<const FieldAlias> aliases = {};
 };
 
-// Documentation of a family: `sluice help --models`, docs/models.md.
+// Documentation of a family, for `sluice help --models` and docs/models.md.
 struct FamilyNotes {
   std::string_view models = {};  // published models, with their sizes
   // Operators that it needs in addition to, or instead of, those of Llama.
@@ -85,7 +85,7 @@ struct ModelFamily {
   std::string_view model_type;
   ConfigDefaults defaults;
   // Reads the family's own fields into config.spec, in which DescribePlainDecoder has already set
-  // the common fields. kUnsupported if a setting affects the model's results and is not
+  // the common fields. kUnsupported if a setting that affects the model's results is not
   // implemented.
   Status (*read)(const JsonFields& fields, ModelConfig& config);
   FamilyNotes notes = {};
@@ -96,10 +96,9 @@ struct ModelFamily {
   std::string_view second_type = {};
   // Another name of the architecture, in files published with their own code.
   std::string_view published_architecture = {};
-  // If not empty: the decoder is that of another family, without text_config. These are the
-  // possible values of text_config's model_type, which names that family; the first one is the
-  // default. `read` is then null, and `defaults` gives only tie_word_embeddings, is_nested and
-  // may_be_flat.
+  // If not empty, the decoder belongs to another family, which text_config's model_type names.
+  // These are the possible values of that field; the first one is the default. In this case `read`
+  // is null, and of `defaults` only tie_word_embeddings, is_nested and may_be_flat are used.
   std::span<const std::string_view> text_types = {};
 };
 

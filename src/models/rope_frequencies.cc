@@ -35,7 +35,7 @@ double DynamicTheta(double theta, const RopeScaling& scaling, int64_t rotary_dim
 
 std::vector<float> Yarn(double theta, const RopeScaling& scaling, int64_t head_dim) {
   const auto width = static_cast<double>(head_dim);
-  // Returns the dimension whose wave makes `rotations` full rotations over the original positions.
+  // Returns the dimension that makes `rotations` full rotations over the original positions.
   const auto dimension = [&](double rotations) {
     const auto original = static_cast<double>(scaling.original_max_position_embeddings);
     return width * std::log(original / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
@@ -47,7 +47,7 @@ std::vector<float> Yarn(double theta, const RopeScaling& scaling, int64_t head_d
   }
   low = std::max(low, 0.0);
   high = std::min(high, width - 1);
-  if (low == high) high += 0.001;  // as transformers does, to avoid a division by zero
+  if (low == high) high += 0.001;  // as in transformers, to avoid a division by zero
   std::vector<float> frequencies(static_cast<size_t>(head_dim / 2));
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const auto pair = static_cast<double>(i);
@@ -69,7 +69,7 @@ std::vector<float> Divided(double theta, const std::vector<double>& factors) {
   return frequencies;
 }
 
-// Returns the table for contexts longer than the original positions; empty: it is the same table.
+// Returns the table for contexts longer than the original positions; empty if it is the same table.
 std::vector<float> LongTableOf(const RopeConfig& rope, int64_t rotary_dim) {
   if (!rope.scaling) return {};
   if (rope.scaling->kind == RopeKind::kLongRope)

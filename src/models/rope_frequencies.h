@@ -10,9 +10,9 @@
 namespace sluice {
 
 // Returns a table for DecoderSpec::rope_tables: F32 [rotary_dim / 2]. The frequencies do not depend
-// on the sequence length, so that keys in the cache stay valid as a sequence grows. Excludes the
-// attention factor. For kLongRope and kDynamic, returns the table for contexts within the original
-// positions. Source: transformers modeling_rope_utils.py.
+// on the sequence length, so that keys in the cache stay valid as a sequence grows. They do not
+// include the attention factor. For kLongRope and kDynamic, returns the table for contexts within
+// the original positions. Source: transformers modeling_rope_utils.py.
 std::vector<float> RopeTableOf(const RopeConfig& rope, int64_t rotary_dim);
 
 // Sets the tables of `spec`: first the table from `rope`, then `others`.

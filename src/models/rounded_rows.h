@@ -1,4 +1,4 @@
-// Rounds plain weights to a narrow format, a few rows at a time.
+// Rounds unquantized weights to a narrow format, a few rows at a time.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class RoundedRows {
   explicit RoundedRows(const Encoding& encoding) : encoding_(encoding) {}
 
   // Returns rows [first_row, first_row + rows) of `source` in the encoding's format. Valid until
-  // the next call. REQUIRES: first_row begins a block of the format.
+  // the next call. REQUIRES: first_row is the first row of a block of the format.
   StoredMatrix Round(ThreadPool& pool, const StoredMatrix& source, int64_t first_row, int64_t rows);
 
   // Returns whether all values of the last call were finite before rounding.

@@ -171,7 +171,7 @@ KvGroups ShareGroups(const KvGroups& groups, const DecoderSpec& spec, const Rank
   if (num_layers == groups.places.size()) return share;
   share.places.clear();
   share.layers_per_group = 0;
-  std::map<int, std::map<int, int>> slots;  // by the whole model's group, then by slot
+  std::map<int, std::map<int, int>> slots;  // keyed by the whole model's group, then by its slot
   for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
     const KvGroups::Place& whole = groups.places[static_cast<size_t>(layer)];
     if (whole.slot < 0) {

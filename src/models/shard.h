@@ -1,9 +1,10 @@
 // Determines the part of a decoder that each rank has.
 //
-// Ranks are divided into stages of consecutive layers; the ranks of a stage share each of its
+// Ranks are divided into stages of consecutive layers. The ranks of a stage divide each of its
 // layers by output rows:
 //   q, k and v     whole heads. With more ranks than KV heads, several ranks have the same KV head
-//                  and divide its query heads. With latent attention all have the single KV head,
+//                  and divide its query heads. With latent attention, all ranks have the single KV
+//                  head,
 //                  and the matrices of their own query heads.
 //   mixers         whole key heads with their value heads, and the channels of their convolutions,
 //                  if the number of ranks divides the number of key heads; else every rank computes
@@ -25,7 +26,7 @@
 
 namespace sluice {
 
-// The place of a rank in the group; its number is stage * tensor_size + tensor_rank.
+// The position of a rank in the group. Its number is stage * tensor_size + tensor_rank.
 struct RankPlace {
   int tensor_rank = 0;
   int tensor_size = 1;  // number of ranks that share a layer
@@ -46,8 +47,8 @@ struct RankPlace {
 // Maximum number of ranks in a group.
 inline constexpr int kMostRanks = 256;
 
-// Returns the rows, out of `count`, of rank `rank` of `size` ranks: whole panels of packed matrices
-// if there is at least one panel per rank.
+// Returns the rows, out of `count` rows, that belong to rank `rank` of `size` ranks: whole panels
+// of packed matrices if there is at least one panel per rank.
 RowRange CutRows(int64_t count, int rank, int size);
 
 // A rank's query heads and KV heads.
@@ -69,8 +70,8 @@ struct MixerCut {
 };
 MixerCut CutMixer(const MixerSpec& mixer, int rank, int size);
 
-// Returns the layers of a stage. The first stage also has embedding and head, so it never has more
-// layers than others.
+// Returns the layers of a stage. The first stage also has the embedding and the head, so it never
+// has more layers than other stages.
 RowRange CutLayers(int64_t num_layers, int stage, int num_stages);
 // Returns the layers of `spec` (the whole model) that the rank at `place` computes.
 RowRange LayersOf(const DecoderSpec& spec, const RankPlace& place);
@@ -83,9 +84,9 @@ Status CheckRanks(const DecoderSpec& spec, int tensor_size, int num_stages);
 // intermediate rows.
 DecoderSpec ShareOf(const DecoderSpec& spec, const RankPlace& place);
 
-// Returns the groups of a rank's cache. Block ids are the same as in `groups` (which are for the
-// whole `spec`), but the cache has memory only for the rank's heads: in its own layers, and in
-// layers of other stages whose keys and values it reads.
+// Returns the groups of a rank's cache. `groups`: the groups for the whole `spec`. Block ids are
+// the same, but the cache has memory only for the rank's heads: in its own layers, and in layers of
+// other stages whose keys and values it reads.
 KvGroups ShareGroups(const KvGroups& groups, const DecoderSpec& spec, const RankPlace& place);
 // Returns the number of layers whose keys and values are in the rank's cache.
 int64_t NumHeldKvLayers(const DecoderSpec& spec, const RankPlace& place);

@@ -74,7 +74,7 @@ TEST(ShardTest, HeadsStayWithTheirKeysAndValues) {
           EXPECT_EQ(first, cut.kv);
           given.push_back(first);
         }
-        // The same as in attention: query head h of the rank uses KV head h / (q / kv).
+        // Attention requires this: query head h of the rank uses KV head h / (q / kv).
         ASSERT_EQ(cut.q.size() % cut.kv.size(), 0);
         const int64_t group = cut.q.size() / cut.kv.size();
         for (int64_t h = 0; h < cut.q.size(); ++h) {
@@ -184,7 +184,8 @@ TEST(ShardTest, AStagesCacheHasItsLayersAlone) {
   EXPECT_EQ(rest.places[2].slot, 1);
 }
 
-// Layers 3, 4 and 5 use the keys and values of 0, 1 and 0; layers 0 and 1 have different heads.
+// Layers 3, 4 and 5 use the keys and values of layers 0, 1 and 0. Layers 0 and 1 have different
+// heads.
 DecoderSpec SharedKeysSpec() {
   DecoderSpec spec = SmallSpec(6);
   spec.layer_embeddings = {.width = 8, .vocab_size = 100};

@@ -15,8 +15,8 @@ Result<std::optional<Checkpoint>> OpenChecked(const std::filesystem::path& folde
                                               const ModelConfig& config,
                                               const ModelOptions& options);
 
-// Loads only the checkpoint rows of the rank at `place`. `checkpoint`: from OpenChecked, null for
-// random weights; several ranks may read it concurrently. `target`: for a drafting head, the
+// Loads only the checkpoint rows of the rank at `place`. `checkpoint`: result of OpenChecked; null
+// for random weights. Several ranks may read it concurrently. `target`: for a drafting head, the
 // weights whose embedding and head it shares.
 Result<std::unique_ptr<DecoderModel>> LoadShare(ThreadPool& pool, const Checkpoint* checkpoint,
                                                 const ModelConfig& config,

@@ -1,9 +1,10 @@
 // The content of the message that a stage sends to the next one, for every row of a step: the
-// residual; the embeddings of the layers after the first stage (LayerEmbeddingSpec), which the
-// first stage computes; and the keys and values to which layers of later stages attend
+// residual; the per-layer embeddings for layers after the first stage (LayerEmbeddingSpec), which
+// the first stage computes; and the keys and values to which layers of later stages attend
 // (AttentionSpec::kv_layer). F32 arrays in this order:
 //   [rows, hidden], [rows, handed], [rows, embedding_layers, width], and [rows, 2, kv_width] for
-//   each of `keys`; `handed`: the hidden rows of HandedRows::layers, as far as they are computed.
+//   each of `keys`. `handed`: width of the hidden rows of HandedRows::layers that have been
+//   computed.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +31,13 @@ struct StageRows {
   static StageRows For(const DecoderSpec& spec, const RankPlace& place,
                        const HandedRows& handed = {});
 
-  // Return the width of a row received from the previous stage, and of a row sent to the next.
+  // These functions return the width of a row received from the previous stage, and of a row sent
+  // to the next stage.
   int64_t received() const { return WidthOf(num_received); }
   int64_t handed_on(bool is_last_stage) const {
     return is_last_stage ? returned() : WidthOf(keys.size());
   }
-  // Returns the width of a row that the last stage sends to the first.
+  // Returns the width of a row that the last stage sends to the first stage.
   int64_t returned() const { return hidden + handed; }
   // Returns the maximum width of a row in a message.
   int64_t widest() const { return WidthOf(keys.size()); }
@@ -47,8 +49,8 @@ struct StageRows {
   // Index in the whole model of the first layer after the first stage.
   int64_t first_embedding_layer = 0;
   int64_t embedding_layers = 0;
-  int64_t embedding_width = 0;  // elements per row and layer; 0: no embeddings
-  // In the order of the layers; the first `num_received` come from previous stages.
+  int64_t embedding_width = 0;  // elements per row and layer; 0: there are no embeddings
+  // In the order of the layers; the first `num_received` entries are received from previous stages.
   std::vector<Keys> keys;
   size_t num_received = 0;
 

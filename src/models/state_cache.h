@@ -31,7 +31,7 @@ class StateLayout {
   int64_t slot_numbers_ = 0;
 };
 
-// Thread safety: as for plain memory. Ownership: owns the memory, unless made by Wrap; move-only.
+// Thread safety: like plain memory. Ownership: owns the memory, unless made by Wrap; move-only.
 class StateCache {
  public:
   StateCache() = default;
@@ -48,8 +48,8 @@ class StateCache {
   int64_t slot_numbers() const { return layout_.slot_numbers_; }
   // Returns all states of a slot, slot_bytes() bytes.
   std::byte* slot(int32_t slot) const { return reinterpret_cast<std::byte*>(SlotAt(slot)); }
-  // Returns the last inputs of a layer's convolution, F32 [conv_width - 1, channels], oldest first;
-  // in a layer that makes entries, the compressors' states (LatentSpec::StateNumbers).
+  // Returns the last inputs of a layer's convolution, F32 [conv_width - 1, channels], oldest first.
+  // In a layer with compressed entries, returns the compressors' states (LatentSpec::StateNumbers).
   float* tail(int64_t layer, int32_t slot) const {
     return SlotAt(slot) + layout_.places_[static_cast<size_t>(layer)].tail;
   }

@@ -23,8 +23,8 @@ int64_t ResidentBytes() {
   return pages * ::sysconf(_SC_PAGESIZE);
 }
 
-// Layers of Qwen3.5 0.8B, LFM2 1.2B and Granite 4.0-H Micro; the defaults of their configuration
-// classes differ from these.
+// Layers of Qwen3.5 0.8B, LFM2 1.2B and Granite 4.0-H Micro; they differ from the defaults of the
+// configuration classes.
 constexpr const char* kConfigs[] = {
     R"({"model_type": "qwen3_5_text", "hidden_size": 1024, "num_hidden_layers": 24,
         "intermediate_size": 3584, "num_attention_heads": 8, "num_key_value_heads": 2,

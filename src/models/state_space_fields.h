@@ -11,7 +11,7 @@
 namespace sluice {
 
 // Returns the mixer "mamba" that mamba_n_heads, mamba_d_head, mamba_d_state, ... describe, with a
-// norm of groups after the gate, as in Bamba and Granite 4. `width`: must equal mamba_n_heads *
+// norm over groups after the gate, as in Bamba and Granite 4. `width`: must equal mamba_n_heads *
 // mamba_d_head; -1: mamba_expand * hidden_size.
 Result<MixerSpec> ReadStateSpace(const JsonFields& fields, const ModelConfig& config,
                                  int64_t width = -1);

@@ -9,7 +9,8 @@ class LocalStepChannel final : public StepChannel {
 
   void Publish(const StepInput& input) override { Pass({.input = &input}); }
   void PublishCall(const RankCall& call) override { Pass({.call = call}); }
-  void PublishFinish() override {}  // the other ranks finish without an order
+  // Does nothing: the other ranks finish the step without an order.
+  void PublishFinish() override {}
   void Close() override { Pass({}); }
   StepOrder Receive() override {
     const Passed passed = Pass({});

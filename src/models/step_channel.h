@@ -32,19 +32,18 @@
 
 namespace sluice {
 
-// Orders for a rank, carried out in the order of the members. An order without members set means
-// that no steps follow.
+// Orders for a rank, executed in the order of the members. If no member is set, no steps follow.
 struct StepOrder {
-  const StepInput* input = nullptr;  // not null: begin this step
+  const StepInput* input = nullptr;  // if not null: begin this step
   bool finishes = false;             // finish the oldest step in flight
-  RankCall call = {};                // carry this out, instead
+  RankCall call = {};                // if set: execute this call instead
 
   explicit operator bool() const {
     return input != nullptr || finishes || call.kind != RankCall::Kind::kNone;
   }
 };
 
-// Each rank has one. A failure is a GroupError, as in its communicator. Thread safety: that of the
+// Each rank has one. A failure is a GroupError, as in its communicator. Thread safety: as for the
 // communicator.
 class StepChannel {
  public:
@@ -53,10 +52,10 @@ class StepChannel {
   // Called at rank 0. `input` and the data it points to must not change until EndReading returns.
   virtual void Publish(const StepInput& input) = 0;
   virtual void PublishFinish() = 0;
-  // Called at rank 0: the other ranks carry out this call after the steps published so far, and
+  // Called at rank 0: the other ranks execute this call after the steps published so far, and
   // answer outside of the channel.
   virtual void PublishCall(const RankCall& call) = 0;
-  // Called at rank 0: there will be no more steps.
+  // Called at rank 0: announces that no more steps follow.
   virtual void Close() = 0;
   // Called at other ranks: waits for the next order, without a timeout. The input is valid until
   // the next call.
@@ -68,8 +67,8 @@ class StepChannel {
 };
 
 // Returns a channel between threads, for one step in flight. `group` is from MakeLocalGroup and
-// must outlive the channel. `ends_apart`: EndStep waits until all ranks have called it. Devices
-// need this, because until then a failure is known only to the rank itself.
+// must outlive the channel. `ends_apart`: whether EndStep waits until all ranks have called it.
+// Devices need this, because a failure is known only to its own rank until then.
 std::unique_ptr<StepChannel> MakeLocalStepChannel(Communicator& group, bool ends_apart);
 
 }  // namespace sluice

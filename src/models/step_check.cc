@@ -17,7 +17,8 @@ void CheckStates(const DecoderSpec& spec, const StepInput& input, const KvCache&
     CHECK(slot >= 0 && slot < num_slots, "slot {} of {} states", slot, num_slots);
   };
   CHECK_EQ(input.states.size(), slices.size());
-  // No slot is the target of two copies, so there are at most num_slots of each.
+  // No slot is the target of two copies, so there are at most num_slots copies. The same applies to
+  // snapshots.
   CHECK_LE(std::ssize(input.state_copies), num_slots);
   CHECK_LE(std::ssize(input.state_snapshots), num_slots);
   for (size_t i = 0; i < slices.size(); ++i) {

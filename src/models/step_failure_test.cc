@@ -9,7 +9,8 @@ namespace sluice {
 namespace {
 
 TEST(StepFailureTest, AStepThatThrowsIsOverAndTheNextOneRuns) {
-  // This model copies the tokens of each step: the copy is one of the allocations that fail here.
+  // This model copies the tokens of each step. The copy is one of the allocations that fail in this
+  // test.
   testing::Runner runner(testing::DataFolder("tiny-muse-glimmer"),
                          testing::SmallOptions(ElementType::kF32, ElementType::kF32), 1);
   std::vector<int32_t> tokens(40);

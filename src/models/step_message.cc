@@ -15,7 +15,7 @@ namespace {
 // Numbers are written in groups of seven bits, lowest first; all bytes except the last have the top
 // bit set.
 constexpr int kMostNumberBytes = 5;
-constexpr int64_t kNoBlockId = -1;  // table entries for positions that are no longer seen
+constexpr int64_t kNoBlockId = -1;  // table entry for positions that no later token attends to
 
 }  // namespace
 
@@ -23,7 +23,7 @@ class StepDecoder::NumberReader {
  public:
   explicit NumberReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
-  // kInvalidData for a number above `most`.
+  // Returns the next number; kInvalidData if it exceeds `most`.
   Result<int64_t> Next(const char* what, int64_t most) {
     uint64_t number = 0;
     for (int i = 0; i < kMostNumberBytes; ++i) {
@@ -73,7 +73,7 @@ int64_t StepLimits::max_bytes() const {
   const int64_t numbers = 7 + max_slices * 5 + max_tables() * (3 + max_blocks()) + max_rows +
                           max_logit_rows + num_states * 5;
   if (image_rows == 0) return numbers * kMostNumberBytes;
-  // Contents: spans, rows of the step, positions on axes, stored rows.
+  // Maximum number of other values: spans, rows of the step, positions on axes, stored rows.
   const int64_t more = 4 + max_slices + max_rows * (2 + 2 + num_axes) + image_rows;
   return (numbers + more) * kMostNumberBytes +
          image_rows * image_row_width * static_cast<int64_t>(sizeof(float));
@@ -90,8 +90,8 @@ StepEncoder::StepEncoder(const StepLimits& limits)
       memory_(static_cast<size_t>(limits.max_tables())),
       used_(static_cast<size_t>(limits.max_tables())) {}
 
-// Sequences keep their order between steps, except those that end. So the number after the previous
-// slice's number is the likely one.
+// Sequences keep their order between steps, except for those that end. So the number after the
+// previous slice's number is the most likely one.
 int64_t StepEncoder::NumberOf(const int32_t* memory, int64_t guess) {
   const int64_t count = limits_.max_tables();
   int64_t oldest = -1;

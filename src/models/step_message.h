@@ -19,28 +19,28 @@ namespace sluice {
 // Limits of a step. Encoder and decoder allocate memory for them.
 struct StepLimits {
   int64_t max_rows = 0;
-  int64_t max_slices = 0;  // of a group
+  int64_t max_slices = 0;  // maximum number of slices of a group
   int64_t max_context = 0;
   int64_t max_logit_rows = 0;
   int64_t block_size = 16;
   int64_t num_groups = 1;
   int64_t num_blocks = 0;
   int64_t vocab_size = 0;
-  int64_t num_adapters = 0;  // slots of LoRA adapters
-  int64_t num_states = 0;    // slots of states
-  // Number of places for rows of images (StepInput::stored_image_rows), 0: none; elements per row;
-  // number of axes of StepInput::rope_positions.
+  int64_t num_adapters = 0;  // number of slots for LoRA adapters
+  int64_t num_states = 0;    // number of slots for states
+  // Number of slots for image rows (StepInput::stored_image_rows; 0: none), number of elements per
+  // row, and number of axes of StepInput::rope_positions.
   int64_t image_rows = 0;
   int64_t image_row_width = 0;
   int64_t num_axes = 0;
 
   int64_t max_tables() const { return max_slices * num_groups; }
   int64_t max_blocks() const { return (max_context + block_size - 1) / block_size; }
-  // Maximum size of a message, bytes.
+  // Maximum size of a message in bytes.
   int64_t max_bytes() const;
 };
 
-// The block tables that one side keeps, each [max_blocks].
+// The block tables that one side of the connection keeps, [max_blocks] each.
 class SentTables {
  public:
   explicit SentTables(const StepLimits& limits);
@@ -73,8 +73,8 @@ class StepEncoder {
 
   const StepLimits limits_;
   SentTables sent_;
-  std::vector<const int32_t*> memory_;  // [tables], the address for each number
-  std::vector<int64_t> used_;           // [tables], the step that last used it
+  std::vector<const int32_t*> memory_;  // [tables]: the address of each table, by number
+  std::vector<int64_t> used_;           // [tables]: the step that last used each table
   int64_t step_ = 0;
   std::vector<std::byte> message_;
 };
@@ -83,20 +83,20 @@ class StepDecoder {
  public:
   explicit StepDecoder(const StepLimits& limits);
 
-  // kInvalidData, with the position in the message, for bytes that no encoder with these limits
-  // wrote; the kept tables are then undefined. The step is valid until the next call.
+  // kInvalidData, with the position in the message, if the bytes were not written by an encoder
+  // with these limits; the kept tables are then undefined. The step is valid until the next call.
   Result<const StepInput*> Decode(std::span<const std::byte> message);
 
  private:
   class NumberReader;
   Status TakeStates(NumberReader& reader, int64_t num_slices);
-  // Copies the stored rows of images to their places. The step's rows then point to these places.
+  // Copies the stored image rows to their slots. The step's rows then point to these slots.
   Status TakeImages(NumberReader& reader, int64_t num_rows);
   Status TakeSpans(NumberReader& reader);
 
   const StepLimits limits_;
   SentTables sent_;
-  std::vector<uint8_t> seen_;  // [tables], in this step
+  std::vector<uint8_t> seen_;  // [tables]: whether the table occurred in this step
   std::vector<int32_t> tokens_, positions_, logit_rows_;
   std::vector<kernels::AttentionSlice> slices_;
   std::vector<int32_t> adapters_;

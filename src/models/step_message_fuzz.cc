@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as step messages. Accepted steps are within the limits, and equal after
-// encoding and decoding again.
+// Fuzz target: decodes arbitrary bytes as step messages. Accepted steps are within the limits, and
+// equal after encoding and decoding again.
 #include <algorithm>
 
 #include "base/fuzz_input.h"
@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   StepEncoder encoder(limits);
   StepDecoder second(limits);
   const std::string_view text = fuzz::Text(data, size);
-  // A sequence of messages, each preceded by its length.
+  // The input is a sequence of messages, each preceded by its length.
   for (size_t place = 0; place < text.size();) {
     const size_t length = std::min<size_t>(data[place], size - place - 1);
     const auto message = std::as_bytes(std::span(data, size)).subspan(place + 1, length);

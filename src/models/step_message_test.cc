@@ -26,7 +26,7 @@ struct TestStep {
   StepInput input() const { return {tokens, positions, slices, logit_rows, 2, {}}; }
 };
 
-// A sequence of the engine. Its tables do not move during its lifetime.
+// A sequence of the engine. Its block tables do not move during its lifetime.
 struct TestSequence {
   explicit TestSequence(int32_t first_block) {
     for (auto& table : tables) {
@@ -111,7 +111,7 @@ StepLimits ImageLimits() {
   return limits;
 }
 
-// A second step reads rows that the first one stored.
+// A second step reads rows that the first step stored.
 TEST(StepMessageTest, RowsOfImagesAreSentOnce) {
   StepEncoder encoder(ImageLimits());
   StepDecoder decoder(ImageLimits());

@@ -69,7 +69,8 @@ constexpr auto kSigns = std::to_array<Sign>({
     {"dynamic_routing", "layers from which tokens exit early"},
 });
 
-// Parts of the names of "..._config" objects that describe models other than the decoder.
+// Names of "..._config" objects that describe models other than the decoder; only a part of the
+// name is compared.
 struct TowerSign {
   std::string_view part;
   std::string_view needs;
@@ -171,7 +172,7 @@ void FindPositions(const json::Value& decoder, bool is_encoder, Findings& findin
   findings.Add("positions of another kind", "position_embedding_type", kind->as_string());
 }
 
-// Returns whether this is an encoder, judging by fields of BERT and its relatives.
+// Returns whether this is an encoder. Recognizes it by the fields of BERT and similar models.
 bool IsLikeBert(const json::Value& config) {
   for (const char* field : {"type_vocab_size", "relative_attention_num_buckets", "position_buckets",
                             "sinusoidal_pos_embds"}) {
@@ -180,8 +181,7 @@ bool IsLikeBert(const json::Value& config) {
   return false;
 }
 
-// Returns whether the fields describe this kind of layer in a way that one of our operators
-// computes.
+// Returns whether the fields describe this kind of layer, and one of our operators computes it.
 bool IsKnownKind(const json::Value& decoder, std::string_view kind) {
   const auto has = [&](const char* field) { return HasValue(decoder.Find(field)); };
   const bool is_mamba_2 = has("mamba_n_heads") || has("mamba_num_heads");
@@ -240,7 +240,7 @@ void FindSizes(const json::Value& decoder, Findings& findings) {
     const json::Value* value = decoder.Find(field);
     return value != nullptr && value->is_number() ? value->as_double() : 0;
   };
-  // Latent attention may also have values wider than keys; it is reported separately.
+  // Latent attention may also have values that are wider than keys; it is reported separately.
   const double keys = number("head_dim"), values = number("v_head_dim");
   if (keys != 0 && values > keys && number("kv_lora_rank") == 0) {
     findings.Add("values wider than keys", "v_head_dim",
@@ -253,7 +253,7 @@ void FindSizes(const json::Value& decoder, Findings& findings) {
 }
 
 // Finds other models that `config` describes in addition to its decoder. Skips architectures of
-// which we serve only the text part.
+// which sluice serves only the text part.
 void FindTowers(const json::Value& config, Findings& findings) {
   const json::Value* const names = config.Find("architectures");
   if (names != nullptr && names->is_array() && !names->as_array().empty() &&
@@ -274,7 +274,7 @@ void FindTowers(const json::Value& config, Findings& findings) {
     findings.Add("block-sparse attention", "attention_type", kind->as_string());
 }
 
-// Last parts of the names of modules that our families' layers have.
+// Last parts of the names of modules in the layers of supported families.
 constexpr auto kModules = std::to_array<std::string_view>({
     "q_proj",
     "k_proj",
@@ -331,8 +331,8 @@ constexpr auto kModules = std::to_array<std::string_view>({
     "post_per_layer_input_norm",
 });
 
-// Turns "model.layers.3.mlp.experts.7.w1.weight" into "mlp.experts.w1". Returns "" for tensors
-// outside layers.
+// Converts, for example, "model.layers.3.mlp.experts.7.w1.weight" to "mlp.experts.w1". Returns ""
+// for tensors outside layers.
 std::string ModuleInLayer(std::string_view tensor) {
   constexpr std::string_view kLayers = "layers.";
   const size_t at = tensor.find(kLayers);

@@ -30,7 +30,7 @@ bool IsPlainFloat(ElementType type) {
   return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
 }
 
-// Whether a tensor is one that some writers add and nothing reads.
+// Returns whether a tensor is one that some programs write but no program needs.
 bool IsSuperfluous(std::string_view name, const DecoderSpec& spec) {
   if (!spec.LoadsHead() && name.starts_with("lm_head.")) return true;
   if (spec.head.kind == HeadSpec::Kind::kNone && name.starts_with("score.")) return true;
@@ -45,7 +45,8 @@ bool IsSuperfluous(std::string_view name, const DecoderSpec& spec) {
                      [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
-// Returns whether a tensor belongs to the image or audio part of a model, which text does not use.
+// Returns whether a tensor belongs to the image or audio part of a model, which is not needed for
+// text.
 bool IsOfImages(std::string_view name) {
   constexpr std::array<std::string_view, 29> kPrefixes = {"vision_model.",
                                                           "visual.",
@@ -81,7 +82,7 @@ bool IsOfImages(std::string_view name) {
 }
 
 // A separate head of a model with a tied embedding is not used. Warns if its numbers differ from
-// the embedding, which indicates a mistake.
+// the embedding, which indicates an error in the checkpoint.
 void WarnOfOtherHead(const Checkpoint& checkpoint) {
   const StoredTensor* head = checkpoint.Find(kHead);
   const StoredTensor* embedding = checkpoint.Find(kEmbedding);
@@ -102,7 +103,7 @@ void WarnOfOtherHead(const Checkpoint& checkpoint) {
   }
 }
 
-// Counts bytes and reports them.
+// Counts loaded bytes and reports the progress.
 class ProgressMeter {
  public:
   ProgressMeter(const LoadProgress& progress, int64_t total) : progress_(progress), total_(total) {
@@ -119,8 +120,8 @@ class ProgressMeter {
   int64_t total_ = 0;
 };
 
-// Rejects tensors with NaN or infinities, or logs them if they are allowed. Such numbers make every
-// answer wrong; in a router, nothing else shows the error.
+// Rejects tensors with NaN or infinities, or logs them if they are allowed. These numbers make
+// every answer wrong; in a router, the error would otherwise go unnoticed.
 class NotFiniteTensors {
  public:
   NotFiniteTensors(const Checkpoint& checkpoint, bool allowed)
@@ -179,8 +180,7 @@ int64_t HeldBytes(const ParameterPart& part, const StoredTensor& tensor) {
   return part.held_rows().size() * BitsPerElement(tensor.info->type) / 8;
 }
 
-// Returns what is wrong with a vector's tensor; "" if nothing.
-// Returns index `i` of a tensor of I64 or I32.
+// Returns element `i` of a tensor of I64 or I32.
 int64_t StoredIndex(const StoredTensor& tensor, int64_t i) {
   const std::byte* const data = tensor.bytes().data();
   if (tensor.info->type == ElementType::kI64) {
@@ -193,7 +193,7 @@ int64_t StoredIndex(const StoredTensor& tensor, int64_t i) {
   return index;
 }
 
-// Returns what is wrong with VectorParameter::num_indices; "" if nothing.
+// Returns an error message if the tensor violates VectorParameter::num_indices, else "".
 std::string IndexProblem(const StoredTensor& tensor, const std::string& name, int64_t num_indices) {
   const ElementType type = tensor.info->type;
   const std::string file = tensor.file->path().filename().string();
@@ -238,17 +238,17 @@ std::string VectorProblem(const Checkpoint& checkpoint, const VectorParameter& v
   return "";
 }
 
-// Names of the tensors that hold a part.
+// Returns the names of the tensors that contain a part.
 std::vector<std::string> TensorsOf(const VectorParameter& vector, const ParameterPart& part) {
   return vector.joined.empty() ? std::vector<std::string>{part.name} : vector.joined;
 }
 
-// Whether an optional tensor is missing, so that zeros replace it.
+// Returns whether an optional tensor is missing, so that zeros replace it.
 bool IsLackedBy(const Checkpoint& checkpoint, const VectorParameter& vector) {
   return vector.is_optional && checkpoint.Find(vector.parts.front().name) == nullptr;
 }
 
-// Returns what is wrong with the tensors of VectorParameter::joined; "" if nothing.
+// Returns an error message for the tensors of VectorParameter::joined; "" if they are valid.
 std::string JoinedProblem(const Checkpoint& checkpoint, const VectorParameter& vector) {
   int64_t numbers = 0;
   for (const std::string& name : vector.joined) {
@@ -267,7 +267,8 @@ std::string JoinedProblem(const Checkpoint& checkpoint, const VectorParameter& v
                      fmt::join(vector.joined, "', '"), numbers, expected);
 }
 
-// Returns number `index` of a part that `tensors` hold; sets `tensor` to the one that holds it.
+// Returns element `index` of a part that consists of `tensors`. Sets `tensor` to the one that
+// contains it.
 float NumberOf(std::span<const StoredTensor* const> tensors, int64_t index,
                const StoredTensor*& tensor) {
   for (const StoredTensor* one : tensors) {
@@ -283,8 +284,8 @@ float NumberOf(std::span<const StoredTensor* const> tensors, int64_t index,
 // Number of values that are decoded and rounded together.
 constexpr int64_t kRoundedChunkNumbers = int64_t{4} << 20;
 
-// Adds rows of a part. Their values are rounded during loading. Chunks begin at blocks of the
-// stored tensor, so that the values of a block do not depend on which rows this rank holds.
+// Adds rows of a part. Their values are rounded during loading. Chunks begin at block boundaries of
+// the stored tensor, so that the values of a block do not depend on the rows of this rank.
 Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& held,
                   int64_t first_row, const MatrixSink::Done& done,
                   const MatrixSink::NotFinite& not_finite) {
@@ -295,7 +296,7 @@ Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& he
   const int64_t chunk_rows = std::max<int64_t>(1, kRoundedChunkNumbers / source.cols / unit) * unit;
   RoundedRows rounded(*part.rounded_to);
   for (int64_t row = held.begin / unit * unit; row < held.end; row += chunk_rows) {
-    // Rounds whole blocks, including rows that this rank does not hold.
+    // Rounds whole blocks, including rows that this rank does not have.
     const int64_t needed = std::min(chunk_rows, held.end - row);
     const int64_t rows = std::min(RoundUp(needed, unit), source.rows - row);
     const StoredMatrix chunk = rounded.Round(sink.pool(), source, row, rows);
@@ -309,7 +310,7 @@ Status AddRounded(MatrixSink& sink, const StoredLinear& part, const RowRange& he
   return {};
 }
 
-// Adds rows of a part, decoded to plain numbers, as a separate matrix.
+// Adds rows of a part as a separate matrix, decoded to unquantized numbers.
 Status AddTaken(MatrixSink& sink, const StoredLinear& part, const TakenRows& taken,
                 const MatrixSink::Done& done, const MatrixSink::NotFinite& not_finite) {
   const StoredMatrix& source = part.matrix;
@@ -399,7 +400,7 @@ class Inspection {
     Use(scales->tensors);
   }
 
-  // Returns the problems found so far.
+  // Returns an error that lists the problems found so far; success if there are none.
   Status Listed() { return problems_.empty() ? Status() : Failure(); }
 
   Status Finish(const ParameterList& list) {
@@ -461,7 +462,7 @@ class Inspection {
       used_.insert(CanonicalNameIn(tensor->file->path(), tensor->info->name));
   }
 
-  // True for a module whose failure is already reported.
+  // Whether the tensor belongs to a module whose failure has already been reported.
   bool IsOfFailed(std::string_view name) const {
     const auto after = failed_modules_.upper_bound(name);
     if (after == failed_modules_.begin()) return false;
@@ -488,14 +489,15 @@ class Inspection {
   std::set<std::string, std::less<>> used_;
   std::set<std::string, std::less<>> failed_modules_;
   std::vector<std::string> problems_;
-  std::unordered_set<std::string> told_;  // the same, for fast look-up
+  std::unordered_set<std::string> told_;  // the same problems, for fast look-up
   std::string first_name_;
-  std::map<std::string, std::pair<int64_t, std::string>> surprises_;  // count, an example's name
+  // Number of occurrences, and the name of one of them.
+  std::map<std::string, std::pair<int64_t, std::string>> surprises_;
   std::vector<std::string> mixed_;
   std::map<ElementType, int64_t> modules_of_type_;
 };
 
-// Finds the matrices of a list in sequence. If a rank holds only parts of them, only the held rows
+// Finds the matrices of a list in sequence. If a rank has only parts of them, only this rank's rows
 // of the next matrix are fetched from the disk while the current matrix is loaded.
 class MatrixReader {
  public:
@@ -538,7 +540,7 @@ class MatrixReader {
     for (const MatrixSource::Piece& piece : next_.pieces) {
       const StoredLinear& part = next_.parts[piece.part];
       part.FetchRows(piece.rows.begin, piece.rows.size());
-      // Scales are small, so they are fetched whole.
+      // Scales are small, so they are fetched in full.
       for (size_t i = 1; i < part.tensors.size(); ++i)
         part.tensors[i]->Fetch(0, part.tensors[i]->bytes().size());
     }
@@ -655,7 +657,8 @@ Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpo
   }
   for (const KvScaleParameter& parameter : list.kv_scales) {
     ASSIGN_OR_RETURN(*parameter.target, scheme.FindKvScales(checkpoint, parameter.attention));
-    parameter.target->tensors.clear();  // The checkpoint is closed after loading.
+    // The checkpoint is closed after loading, so pointers to it are dropped.
+    parameter.target->tensors.clear();
   }
   not_finite.LogAllowed();
   return {};

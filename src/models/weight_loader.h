@@ -14,20 +14,20 @@
 namespace sluice {
 
 // Returns the format in memory of a matrix whose parts are stored in these formats. Narrow formats
-// are kept. Plain numbers: BF16 inputs need BF16 weights; in F32 mode weights keep their exact
-// values, BF16 as BF16, F16 and F32 as F32. If parts have different formats (q in FP8, k in BF16),
-// the matrix has plain numbers in the compute type. REQUIRES: `stored` is not empty.
+// are kept. Unquantized weights are BF16 if inputs are BF16. In F32 mode, they keep their exact
+// values: BF16 as BF16, F16 and F32 as F32. If parts have different formats (q in FP8, k in BF16),
+// the matrix is not quantized and has the compute type. REQUIRES: `stored` is not empty.
 DataFormat PackedFormat(const std::vector<DataFormat>& stored, ElementType compute_type);
 
 // Like PackedFormat, for values that are taken from a module stored in this format (TakenRows).
-// Returns a plain format.
+// Returns an unquantized format.
 DataFormat TakenFormat(const DataFormat& stored, ElementType compute_type);
 
 // Like PackedFormat, for a matrix whose parts have the storage format in the configuration.
 DataFormat PlannedMatrixFormat(const MatrixParameter& matrix, const QuantizationScheme& scheme,
                                ElementType compute_type);
 
-// Returns the bytes of the parameters if everything is stored as the configuration says.
+// Returns the bytes of the parameters, assuming that everything is stored as configured.
 int64_t ParameterBytes(const ParameterList& list, const QuantizationScheme& scheme,
                        ElementType compute_type);
 
@@ -36,8 +36,8 @@ bool OrdersInputs(const ParameterList& list, const QuantizationScheme& scheme,
                   ElementType compute_type);
 
 // Checks that the checkpoint contains these parameters with the right shapes and types and valid
-// scales, and no other tensors except those known to be unused. One error lists all problems. Reads
-// all scales, but no weights.
+// scales, and no other tensors except ones that are known to be unused. One error lists all
+// problems. Reads all scales, but no weights.
 Status CheckParameters(const ParameterList& list, const Checkpoint& checkpoint,
                        const QuantizationScheme& scheme, const DecoderSpec& spec);
 
@@ -49,20 +49,20 @@ Status CheckListed(const ParameterList& list, const Checkpoint& checkpoint,
 Status CheckTensors(const ModelConfig& config, const Checkpoint& checkpoint);
 
 // Reads every parameter directly from the mapped files: matrices into the sink, vectors into their
-// targets. A NaN or infinite number causes an error that names the tensor, or a warning if
-// `allow_nonfinite`. REQUIRES: CheckParameters succeeded.
+// targets. A NaN or infinite number causes an error that names the tensor or, if `allow_nonfinite`,
+// a warning. REQUIRES: CheckParameters succeeded.
 Status LoadParameters(MatrixSink& sink, const ParameterList& list, const Checkpoint& checkpoint,
                       const QuantizationScheme& scheme, ElementType compute_type,
                       const LoadProgress& progress, bool allow_nonfinite = false);
 
-// As above, but packs the matrices into their targets, in parallel.
+// Like the function above, but packs the matrices into their targets, in parallel.
 Status LoadParameters(ThreadPool& pool, const ParameterList& list, const Checkpoint& checkpoint,
                       const QuantizationScheme& scheme, ElementType compute_type,
                       const LoadProgress& progress, bool allow_nonfinite = false);
 
-// Fills the parameters with random values whose magnitude keeps activations finite (norms with 1),
-// in the formats of the configuration. The values depend only on the seed and the modules' names,
-// not on the number of threads.
+// Fills the parameters with random values, in the configured formats. Their magnitude keeps
+// activations finite; norms are filled with 1. The values depend only on the seed and the modules'
+// names, not on the number of threads.
 Status FillDummyParameters(MatrixSink& sink, const ParameterList& list, uint64_t seed,
                            const QuantizationScheme& scheme, ElementType compute_type,
                            const LoadProgress& progress);
@@ -70,7 +70,7 @@ Status FillDummyParameters(ThreadPool& pool, const ParameterList& list, uint64_t
                            const QuantizationScheme& scheme, ElementType compute_type,
                            const LoadProgress& progress);
 
-// Reorders elements from the tensors' order to the target's, if that differs
+// Reorders elements from the tensors' order to the target's order, if it differs
 // (VectorParameter::taps).
 void TransposeTaps(const VectorParameter& vector);
 

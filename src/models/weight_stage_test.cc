@@ -1,5 +1,6 @@
-// Tests new weights, and pieces of the cache, in all ranks of a model. The ranks are threads, or
-// processes. Processes are also threads in this test, which share only a communicator.
+// Tests staging new weights, and access to pieces of the cache, in all ranks of a model. The ranks
+// are threads or processes. In this test, processes are represented by threads that share only a
+// communicator.
 #include "models/weight_stage.h"
 
 #include <atomic>
@@ -42,7 +43,7 @@ std::vector<int32_t> StageTokens(int32_t count) {
   return tokens;
 }
 
-// Copies the checkpoint to `folder`, and changes its last weights.
+// Copies the checkpoint to `folder` and changes the last weights.
 void WriteOtherWeights(const std::filesystem::path& folder) {
   std::filesystem::copy(DataFolder(kStagedCheckpoint), folder,
                         std::filesystem::copy_options::recursive);

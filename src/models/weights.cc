@@ -16,7 +16,8 @@ int64_t SumRows(const std::vector<ParameterPart>& parts) {
   return rows;
 }
 
-// Selects this rank's rows, out of `rows` rows, out of the query heads, or out of the KV heads.
+// Selects the rows of this rank: out of a number of rows, out of the query heads, or out of the KV
+// heads.
 class PartCutter {
  public:
   explicit PartCutter(const RankPlace& place) : place_(place) {}
@@ -28,7 +29,7 @@ class PartCutter {
     return Heads(std::move(name), spec.q_width(), HeadsOf(spec).q, spec.head_dim);
   }
   // For a module that has, for each head, the rows of q followed by the rows of the gate. Returns
-  // the rows of all gates, then of all q.
+  // the rows of all gates, then the rows of all q.
   std::vector<ParameterPart> GatesAndQueries(const std::string& name,
                                              const AttentionSpec& spec) const {
     std::vector<ParameterPart> parts;
@@ -48,16 +49,16 @@ class PartCutter {
     return Heads(std::move(name), spec.given_v_width(), HeadsOf(spec).kv, spec.given_value_dim());
   }
   RowRange KeyHeads(const AttentionSpec& spec) const { return HeadsOf(spec).kv; }
-  // A vector or matrix with one row per query head.
+  // Returns this rank's part of a vector or matrix with one row per query head.
   ParameterPart EachQuery(std::string name, const AttentionSpec& spec) const {
     return HeadsOf(std::move(name), spec, 1);
   }
-  // A matrix with `rows` rows per query head.
+  // Returns this rank's part of a matrix with `rows` rows per query head.
   ParameterPart HeadsOf(std::string name, const AttentionSpec& spec, int64_t rows) const {
     return Heads(std::move(name), spec.num_heads * rows, HeadsOf(spec).q, rows);
   }
   RowRange QueryHeads(const AttentionSpec& spec) const { return HeadsOf(spec).q; }
-  // For a module that contains q, k and v.
+  // Returns this rank's parts of a module that contains q, k and v.
   std::vector<ParameterPart> QueriesKeysValues(const std::string& name,
                                                const AttentionSpec& spec) const {
     if (spec.qkv_by_kv_head) return ByKvHead(name, spec);
@@ -78,8 +79,8 @@ class PartCutter {
     const RowRange held = CutRows(half, place_.tensor_rank, place_.tensor_size);
     return {{name, rows, held}, {name, rows, RowRange{half + held.begin, half + held.end}}};
   }
-  // For two modules of `rows` rows each. Stacked, they form a matrix in which rows of gate and up
-  // alternate: rows 2 i and 2 i + 1 have the same index in their modules.
+  // For two modules of `rows` rows each: returns parts that form a matrix in which rows of gate and
+  // up alternate. Rows 2 i and 2 i + 1 have the same index in their modules.
   std::vector<ParameterPart> Alternating(std::string first, std::string second,
                                          int64_t rows) const {
     const RowRange held = CutRows(rows, place_.tensor_rank, place_.tensor_size);
@@ -94,8 +95,8 @@ class PartCutter {
   HeadCut HeadsOf(const AttentionSpec& spec) const {
     return CutHeads(spec, place_.tensor_rank, place_.tensor_size);
   }
-  // For AttentionSpec::qkv_by_kv_head: returns rows of q of all heads of this rank, then of k, then
-  // of v.
+  // For AttentionSpec::qkv_by_kv_head: returns the rows of q for all heads of this rank, then of k,
+  // then of v.
   std::vector<ParameterPart> ByKvHead(const std::string& name, const AttentionSpec& spec) const {
     const HeadCut heads = HeadsOf(spec);
     const int64_t group = spec.num_heads / spec.num_kv_heads;
@@ -110,7 +111,8 @@ class PartCutter {
     }
     return parts;
   }
-  // For AttentionSpec::qkv_parts: returns rows of q, then k, then v of this rank's heads.
+  // For AttentionSpec::qkv_parts: returns the rows of q, then of k, then of v, for this rank's
+  // heads.
   std::vector<ParameterPart> InParts(const std::string& name, const AttentionSpec& spec) const {
     const HeadCut heads = HeadsOf(spec);
     const int64_t of_part = spec.num_heads / spec.qkv_parts;
@@ -175,7 +177,7 @@ void AddRowNorm(ParameterList& list, const std::string& module, const DecoderSpe
   }
 }
 
-// Adds a vector with its own tensor.
+// Adds a vector that is stored in its own tensor.
 void AddVector(ParameterList& list, const std::string& tensor, int64_t size,
                std::vector<float>& target) {
   list.vectors.push_back({VectorParameter::Kind::kBias, {{tensor, size}}, &target});
@@ -199,8 +201,9 @@ std::string LayerModule(const DrafterSpec* drafter, int64_t layer) {
   return fmt::format("model.layers.{}", layer);
 }
 
-// Adds the matrices of each head of this rank, from the module that computes keys and values of all
-// heads. In it, the rows of a head are those of its keys, then those of its values.
+// Adds the matrices of each head of this rank. They are stored in a module that computes keys and
+// values of all heads. For each head, it has the rows of the keys, followed by the rows of the
+// values.
 void AddUpProjections(ParameterList& list, const std::string& module, const AttentionSpec& spec,
                       const RowRange& heads, AttentionWeights& weights) {
   const LatentSpec& latent = *spec.latent;
@@ -267,7 +270,8 @@ void AddCompressor(ParameterList& list, const std::string& prefix, const Compres
   AddNorm(list, prefix + ".norm", dim, 0, weights.norm);
 }
 
-// Adds the matrix of each group of heads, from the module that has the rows of all.
+// Adds the matrix of each group of heads. They are stored in a module that has the rows of all
+// groups.
 void AddOutputGroups(ParameterList& list, const std::string& module, const AttentionSpec& spec,
                      ExpertWeights& weights) {
   const CompressedSpec& compressed = *spec.latent->compressed;
@@ -448,7 +452,7 @@ void AddAttention(ParameterList& list, const std::string& prefix, const Attentio
                         ? prefix
                         : fmt::format("{}.{}", LayerModule(nullptr, spec.kv_layer), spec.module),
        .target = &weights.kv_scales});
-  // Some programs store keys and values that such a layer does not read.
+  // Some programs store k and v tensors that such a layer does not use.
   if (!spec.has_own_kv()) {
     for (const char* module : {"k_proj", "v_proj", "k_norm", "v_norm"})
       list.unread.push_back(fmt::format("{}.{}.", prefix, module));
@@ -622,7 +626,7 @@ void TransposeTensors(ParameterList& list) {
   }
 }
 
-// Adds the parameters of a DrafterSpec that are used before its layers.
+// Adds the parameters of a drafting head (DrafterSpec) that are used before its layers.
 void AddDrafter(ParameterList& list, const DecoderSpec& spec, const DrafterSpec& drafter,
                 DrafterWeights& weights) {
   const bool is_eagle3 = drafter.kind == DrafterSpec::Kind::kEagle3;

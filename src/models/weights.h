@@ -28,16 +28,16 @@ struct LinearWeights {
   kernels::PackedMatrix matrix;  // [out, in]
   std::vector<float> bias;       // [out], or empty
   LinearInputs inputs;
-  int lora_layer = -1;  // index into LoraLayout::layers; -1: no adapter changes it
+  int lora_layer = -1;  // index into LoraLayout::layers; -1: no adapter changes the layer
 };
 
 // A linear layer of every expert.
 struct ExpertWeights {
-  std::vector<kernels::PackedMatrix> matrices;  // [experts] of [out, in]
+  std::vector<kernels::PackedMatrix> matrices;  // [experts], each [out, in]
   std::vector<LinearInputs> inputs;             // [experts]
   std::vector<float> bias;                      // [experts, out], or empty
-  // Index into LoraLayout::layers of the first expert's layer, which is followed by the layers of
-  // the other experts. -1: no adapter changes them.
+  // Index into LoraLayout::layers of the first expert's layer. The layers of the other experts
+  // follow. -1: no adapter changes the experts.
   int lora_layer = -1;
 };
 
@@ -48,22 +48,22 @@ struct AttentionWeights {
   // [head_dim]; with QkNorm::kWholeWidth [q_width] and [kv_width]; or empty.
   std::vector<float> q_norm, k_norm;
   std::vector<float> v_norm;  // [head_dim] of ones if values are normalized, else empty
-  // With QkNorm::kLayerBeforeRope, q_norm and k_norm are [head_dim], or have one such row per head.
-  // The biases have the same shape, or are empty.
+  // With QkNorm::kLayerBeforeRope, q_norm and k_norm are [head_dim], or have one row of that size
+  // per head. The biases have the same shape, or are empty.
   std::vector<float> q_norm_bias, k_norm_bias;
-  LinearWeights gate;              // for AttentionSpec::gate; else empty
+  LinearWeights gate;              // only for AttentionSpec::gate, else empty
   std::vector<float> gate_bias;    // [num_heads], or empty
   std::vector<float> output_norm;  // [all ranks' output_width], or empty
   LinearWeights output;            // [hidden, q_width]
   std::vector<float> sinks;        // [num_heads], or empty
-  KvScales kv_scales;              // for an FP8 cache
-  // For latent attention; otherwise empty. `qkv` is then [first_width, hidden]: rows of q_a (or of
-  // q, if q_rank is 0), then of the latent vector and the shared key. q_norm is [q_rank], k_norm
-  // [kv_rank].
+  KvScales kv_scales;              // scales for an FP8 cache
+  // The next members are for latent attention; otherwise they are empty. With latent attention,
+  // `qkv` is [first_width, hidden]: rows of q_a (or of q, if q_rank is 0), then of the latent
+  // vector and the shared key. q_norm is [q_rank], k_norm is [kv_rank].
   LinearWeights q_b;       // [num_heads * (nope_dim + rope_dim), q_rank]
   ExpertWeights key_up;    // for each head [kv_rank, nope_dim]: W_UK, transposed
   ExpertWeights value_up;  // per head [value_dim, kv_rank]: W_UV
-  // If the layer has its own indexer (IndexerSpec), else empty.
+  // Only if the layer has its own indexer (IndexerSpec), else empty.
   LinearWeights index_q;                           // [heads * head_dim, q_rank]
   LinearWeights index_k;                           // [head_dim, hidden]
   LinearWeights index_weights;                     // [heads, hidden]
@@ -76,7 +76,7 @@ struct AttentionWeights {
   // output_rank].
   ExpertWeights output_groups;  // per group [output_rank, heads of the group * qk_dim]
   std::vector<float> q_ones;    // [qk_dim] ones, the weights of the norm of q's heads
-  // Makes entries, or the indexer's keys. With P = projections() and the vector's size D:
+  // Weights that compute entries, or the indexer's keys. P = projections(); D = size of an entry.
   struct Compressor {
     LinearWeights rows;       // [2 * P * D, hidden]: c, then z
     std::vector<float> bias;  // [rate, P * D]
@@ -90,11 +90,11 @@ struct MixerWeights {
   // [InputRows(), hidden]. For a short convolution: rows of B, C, x. Otherwise rows of q, k, v, z
   // and, for Mamba-2, of the steps.
   LinearWeights in;
-  // For the delta rule: rows of b, then a [2 * num_heads, hidden]. With decays_keys: rows of b,
-  // then, except with low_rank, of f_proj [num_heads * key_dim].
+  // For the delta rule: rows of b, then a [2 * num_heads, hidden]. With decays_keys: rows of b and,
+  // unless low_rank is set, of f_proj [num_heads * key_dim].
   LinearWeights steps;
-  // For MixerSpec::low_rank, else empty. The down matrices for decays and z are [low_rank, hidden],
-  // the up matrices [num_heads * key_dim or values_width, low_rank].
+  // Only for MixerSpec::low_rank, else empty. The down matrices for decays and z are [low_rank,
+  // hidden], the up matrices [num_heads * key_dim or values_width, low_rank].
   LinearWeights decay_down, decay_up, gate_down, gate_up;
   std::vector<float> conv;       // [conv_width, conv_channels]
   std::vector<float> conv_bias;  // [conv_channels], or empty
@@ -119,9 +119,10 @@ struct MoeWeights {
   std::vector<float> token_experts;  // [vocabulary, top_k]: MoeSpec::token_experts, or empty
   ExpertWeights gate_up;             // per expert [2 * intermediate, hidden], or only up
   ExpertWeights down;                // per expert [hidden, intermediate]
-  // For MoeSpec::latent, else empty. The width of `latent` replaces hidden in gate_up and down.
+  // Only for MoeSpec::latent, else empty. In gate_up and down, the width of `latent` replaces the
+  // hidden size.
   LinearWeights latent_down, latent_up;
-  // For MoeSpec::own_norms, else empty: [hidden] each; expert_factors [experts].
+  // Only for MoeSpec::own_norms, else empty: [hidden] each; expert_factors [experts].
   std::vector<float> router_norm, mlp_after, experts_before, experts_after, expert_factors;
 };
 
@@ -129,7 +130,8 @@ struct MoeWeights {
 struct StreamWeights {
   std::vector<float> matrix;  // [num_weights(), count * hidden]; [count, ...] before the final norm
   std::vector<float> base;    // [num_weights()], or [count]
-  std::vector<float> scale;   // [3]: of the weights of the sum, the result and the mix; or [1]
+  // [3]: scales of the weights of the sum, the result and the mix; or [1]
+  std::vector<float> scale;
 };
 
 // The weights of a LayerEmbeddingSpec in one layer.
@@ -153,7 +155,7 @@ struct LayerWeights {
   MlpWeights mlp;
   MoeWeights moe;
   LayerEmbeddingWeights embedding;
-  StreamWeights attention_streams, mlp_streams;  // for StreamsSpec, or empty
+  StreamWeights attention_streams, mlp_streams;  // only for StreamsSpec, else empty
   std::vector<float> residual_factor;            // [1], or empty
 };
 
@@ -166,43 +168,43 @@ struct DrafterWeights {
 struct DecoderWeights {
   kernels::PackedMatrix embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
-  StreamWeights final_streams;         // for StreamsSpec, or empty
+  StreamWeights final_streams;         // only for StreamsSpec, else empty
   std::vector<float> final_norm;       // [hidden]
   std::vector<float> final_norm_bias;  // [hidden] for a layer norm, or empty
-  std::vector<float> embedding_norm;   // [hidden] ones for DecoderSpec::norms_embedding, else empty
-  // [first + rows, hidden] for DecoderSpec::positions, else empty.
+  // [hidden] ones, only for DecoderSpec::norms_embedding, else empty
+  std::vector<float> embedding_norm;
+  // [first + rows, hidden], only for DecoderSpec::positions, else empty.
   std::vector<float> positions;
-  // For LayerEmbeddingSpec, else empty.
-  kernels::PackedMatrix layer_embeddings;  // [its vocab, layers * width]
+  // Only for LayerEmbeddingSpec, else empty.
+  kernels::PackedMatrix layer_embeddings;  // [vocabulary of the table, layers * width]
   LinearWeights layer_projection;          // [layers * width, hidden]
   std::vector<float> layer_norm;           // [width]
   LinearWeights head;                      // [vocab, hidden]; empty unless DecoderSpec::LoadsHead
   std::vector<float> scores;               // [num_scores, hidden]; only for HeadSpec::Kind::kScores
-  // As LinearWeights::lora_layer.
+  // Like LinearWeights::lora_layer.
   int embedding_lora = -1, head_lora = -1;
   DrafterWeights drafter;  // weights of a drafting head; otherwise empty
 };
 
-// Rows of a matrix, or elements of a vector. The name of a matrix's part is its module's
-// ("model.layers.0.mlp.up_proj"; the scheme knows the names of the module's tensors), that of a
-// vector's part is its tensor's ("model.norm.weight").
+// Rows of a matrix, or elements of a vector. A part of a matrix has the name of its module
+// ("model.layers.0.mlp.up_proj"), from which the scheme derives the names of tensors. A part of a
+// vector has the name of its tensor ("model.norm.weight").
 struct ParameterPart {
   std::string name;
   int64_t rows = 0;                   // number of rows in the checkpoint
-  std::optional<RowRange> held = {};  // this rank's rows; nullopt: all
+  std::optional<RowRange> held = {};  // the rows of this rank; nullopt: all rows
   float factor = 1;                   // multiplies the elements of a vector
-  // For a matrix of an expert: name of the tensor with all experts that contains this part; "":
-  // none.
+  // For a matrix of an expert: name of the tensor that contains this part of all experts; "": none.
   std::string fused = {};
 
   RowRange held_rows() const { return held.value_or(RowRange{0, rows}); }
 };
 
-// The matrix of one expert within a tensor of all experts: [experts, rows, cols], or [experts,
-// cols, rows] if `transposed`. With `either`, the tensor's shape decides; if the shape is
-// ambiguous, `transposed` decides.
+// The matrix of one expert within a tensor of all experts. The tensor is [experts, rows, cols], or
+// [experts, cols, rows] if `transposed`. With `either`, the tensor's shape determines which; if the
+// shape is ambiguous, `transposed` does.
 struct FusedExpert {
-  std::string module;  // "model.layers.0.mlp.experts.gate_up_proj"
+  std::string module;  // name of the tensor: "model.layers.0.mlp.experts.gate_up_proj"
   int64_t expert = 0;
   int64_t num_experts = 0;
   bool transposed = false;
@@ -212,8 +214,8 @@ struct FusedExpert {
   bool flat = false;
 };
 
-// Some rows of a module's matrix, decoded from any format to plain numbers, as a separate matrix.
-// The matrix has one part, which has the module's name and whose rows are the rows in memory.
+// Some rows of a module's matrix that are stored as a separate, unquantized matrix, decoded from
+// any format. The separate matrix has one part, with the module's name and the rows in memory.
 struct TakenRows {
   int64_t module_rows = 0, module_cols = 0;
   RowRange rows = {};
@@ -221,8 +223,8 @@ struct TakenRows {
 };
 
 // A matrix [number of this rank's rows, cols] in memory. It consists of the weights [rows, cols] of
-// one or more modules, stacked by rows. If the checkpoint has the tensor of `fused`, it is read
-// only from that.
+// one or more modules, stacked by rows. If the checkpoint has the tensor that `fused` names, the
+// matrix is read only from that tensor.
 struct MatrixParameter {
   std::vector<ParameterPart> parts;
   int64_t cols = 0;
@@ -231,14 +233,14 @@ struct MatrixParameter {
   LinearWeights* linear = nullptr;  // the linear layer, if an adapter may change it; else null
   std::optional<FusedExpert> fused = {};
   std::optional<TakenRows> taken = {};
-  ExpertWeights* experts = nullptr;  // the experts to which fused->expert belongs; or null
-  // If not empty, all parts are pieces of a tensor of this shape. The first dimension is the rows
-  // and the others are the columns; if `is_transposed`, the tensor is [columns, rows]. The tensor
-  // has the part's name; for a `linear` layer, ".weight" is appended.
+  ExpertWeights* experts = nullptr;  // the experts to which fused->expert belongs, or null
+  // If not empty, all parts are pieces of a tensor with this shape. Its first dimension is the
+  // rows, and the other dimensions are the columns. If `is_transposed`, the tensor is [columns,
+  // rows]. The tensor has the part's name; for a `linear` layer, ".weight" is appended.
   std::vector<int64_t> shape = {};
   bool is_transposed = false;
-  // Whether no product with rounded inputs reads the matrix (embedding, router), so that devices
-  // store it as BF16.
+  // Whether devices store the matrix as BF16, because no product with rounded inputs reads it
+  // (embedding, router).
   bool plain_on_device = false;
 
   int64_t rows() const;         // number of rows in memory
@@ -264,7 +266,7 @@ struct VectorParameter {
   // If not empty: the shape of the only part's tensor.
   std::vector<int64_t> shape = {};
   bool allows_infinite = false;  // whether infinite numbers are accepted
-  int64_t num_indices = 0;   // if not 0, the tensors are I64 or I32, numbers in [0, num_indices)
+  int64_t num_indices = 0;   // if not 0, the tensors contain I64 or I32 numbers in [0, num_indices)
   bool is_optional = false;  // whether a missing tensor is replaced by zeros
 
   int64_t rows() const;
@@ -272,7 +274,7 @@ struct VectorParameter {
 
 // The destinations of the scales of one layer's FP8 keys and values.
 struct KvScaleParameter {
-  std::string attention;  // "model.layers.0.self_attn"
+  std::string attention;  // name of the attention module: "model.layers.0.self_attn"
   KvScales* target = nullptr;
 };
 
@@ -283,7 +285,7 @@ struct ParameterList {
   std::vector<KvScaleParameter> kv_scales;
   // Name prefixes of tensors that a checkpoint may contain and that are not read.
   std::vector<std::string> unread;
-  // Whether the checkpoint also contains another model; then unknown tensors are accepted.
+  // Whether the checkpoint also contains another model. If so, unknown tensors are accepted.
   bool is_part = false;
 };
 
