@@ -5,8 +5,8 @@
 
 Reads one model.safetensors, or shards. Independent of the program: a weight's format is derived from the names and types of its tensors,
 not from the configuration, and codes are decoded with tables, not with bit arithmetic. A value is code * scale * second scale in
-float32, in that order. A checksum is the CRC-32 of the little-endian float32 values of the matrix [out, in]; experts in one tensor
-have one each, "module#expert".
+float32, in that order. A checksum is the CRC-32 of the little-endian float32 values of the matrix [out, in]. Each expert in a joint
+tensor has its own, "module#expert".
 """
 import json
 import pathlib

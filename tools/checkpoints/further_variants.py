@@ -58,8 +58,8 @@ FURTHER = {
                      "shared_expert_intermediate_size": 24, "num_hidden_layers": 3, "sliding_window": 20, "norm_topk_prob": True,
                      "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_theta": 10000.0,
                      "tie_word_embeddings": False},
-    # One layer has no experts, and has rope nevertheless. The others have experts, and add the mean of two shared
-    # ones.
+    # One layer has no experts, and has rope nevertheless. The other layers have experts, and add the mean of two
+    # shared experts.
     "tiny-cohere2-moe": {**COHERE2_MOE, "num_hidden_layers": 4, "prefix_dense_intermediate_size": 40,
                          "layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"],
                          "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]},
@@ -92,7 +92,7 @@ FURTHER = {
                        "linear_conv_kernel_dim": 4, "shared_expert_intermediate_size": 24, "rope_theta": 10000.0,
                        "tie_word_embeddings": True},
     "tiny-axk1": AXK1,
-    # As published: no bias for the choice of experts, and an unused norm.
+    # Like the published model: no bias for expert selection, and an unused norm.
     "tiny-axk1-unbiased": AXK1,
     # Experts that read a vector of 12 numbers instead of the hidden row.
     "tiny-nemotron-h-latent": {**TOKENS, "max_position_embeddings": 4096, "pad_token_id": 0, "model_type": "nemotron_h",
@@ -112,7 +112,7 @@ FURTHER = {
                      "max_position_embeddings": 256, "tie_word_embeddings": True},
     "tiny-opt": {**FAIRSEQ, "model_type": "opt", "architectures": ["OPTForCausalLM"], "ffn_dim": 48},
     "tiny-biogpt": {**FAIRSEQ, "model_type": "biogpt", "architectures": ["BioGptForCausalLM"], "intermediate_size": 48},
-    # Values of 10 numbers; more heads of keys in layers with a window.
+    # Value heads of 10 numbers; more KV heads in layers with a window.
     "tiny-mimo-v2-flash": {**COMMON, **TINY, "model_type": "mimo_v2_flash", "architectures": ["MiMoV2FlashForCausalLM"],
                            "num_key_value_heads": 1, "v_head_dim": 10, "intermediate_size": 48, "moe_intermediate_size": 16,
                            "num_hidden_layers": 3, "n_routed_experts": 6, "num_experts_per_tok": 2, "sliding_window": 20,

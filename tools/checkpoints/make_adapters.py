@@ -5,8 +5,8 @@
     v/bin/python tools/checkpoints/make_adapters.py tests/data/checkpoints tests/data/adapters [NAME...]
 
 adapter_config.json and adapter_model.safetensors are written by peft's save_pretrained, with values rounded to BF16.
-golden.json: logits with the adapter beside its base; golden_merged.json: logits after merge_and_unload(). Weights of a quantized base
-are decoded by decode_weights.py.
+golden.json: logits with an unmerged adapter; golden_merged.json: logits after merge_and_unload(). Weights of a quantized base are decoded
+by decode_weights.py.
 """
 import json
 import pathlib
@@ -63,7 +63,7 @@ ADAPTERS = {
     "qwen3-moe-attention": ("tiny-qwen3-moe-mixed", {
         "r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "o_proj"],
     }),
-    # The gate of a shared expert, and the router's tensor.
+    # The gate of a shared expert, and the weight of the router.
     "qwen2-moe-gates": ("tiny-qwen2-moe", {
         "r": 3, "lora_alpha": 6, "target_modules": ["o_proj", "up_proj", "shared_expert_gate"], "target_parameters": ["mlp.gate.weight"],
     }),
@@ -71,7 +71,7 @@ ADAPTERS = {
     "gemma4-router": ("tiny-gemma4-experts", {
         "r": 3, "lora_alpha": 6, "target_modules": "all-linear",
     }),
-    # Experts stored as tensors of all experts.
+    # Tensors that contain all experts.
     "qwen3-moe-experts": ("tiny-qwen3-moe-mixed", {
         "r": 3, "lora_alpha": 6, "target_modules": ["q_proj"], "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
     }),
@@ -148,7 +148,7 @@ def make(name, checkpoints, folder):
                 if value.requires_grad:  # modules_to_save and biases
                     value.add_(torch.randn_like(value) * (0.1 * value.abs().mean() + 0.01))
                 continue
-            # So large that the adapter affects the logits as much as the base.
+            # Large enough that the adapter affects the logits as much as the base does.
             is_table = "lora_embedding_A" in key
             fan_in = 1 if is_table else value.shape[1]
             value.normal_(std=(0.5 if is_table else 1.0) / fan_in**0.5)

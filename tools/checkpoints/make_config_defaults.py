@@ -4,8 +4,8 @@
     make_config_defaults.py tests/data/configs
 
 Needs transformers. defaults.json: for each family, a small configuration with every field given; then, for each field, the values that
-change if it is missing. published.json contains published configurations; those with a "derived" also get the values that the class
-derives.
+change if it is missing. published.json contains published configurations; entries with a "derived" object also get the values that the
+class derives.
 """
 import json
 import pathlib
@@ -27,7 +27,7 @@ INDEXED = {"index_topk": 64, "index_head_dim": 32, "index_n_heads": 8, "first_k_
 KDA = {"num_key_value_heads": 32, "kv_lora_rank": 32, "qk_nope_head_dim": 24, "qk_rope_head_dim": 16, "v_head_dim": 24, "num_experts": 64,
        "num_experts_per_token": 3, "num_shared_experts": 1, "num_expert_group": 2, "topk_group": 1, "moe_intermediate_size": 24,
        "model_max_length": 4096, "layer_types": ["linear_attention", "full_attention"] * 2, "num_nextn_predict_layers": 0}
-# Fields of latent attention that cannot be missing alone: q and keys have the same number of heads.
+# Fields of latent attention that cannot be left out one at a time: q and keys have the same number of heads.
 NOT_ALONE = ("num_attention_heads", "num_key_value_heads", "qk_rope_head_dim")
 DELTA = {"layer_types": ["linear_attention", "full_attention"] * 2, "linear_num_value_heads": 32}
 FAMILIES = {
@@ -158,9 +158,9 @@ EPSILON = {"cohere": "layer_norm_eps", "cohere2": "layer_norm_eps", "starcoder2"
 LEFT_OUT = {"granitemoehybrid": ("layer_types", "num_hidden_layers", "mamba_n_heads"), "mellum": ("num_hidden_layers",),
             # Without these, the model cannot be built.
             "dots1": ("n_routed_experts", "n_shared_experts", "num_experts_per_tok"),
-            # Too few experts for a token; numbers of heads that do not divide.
+            # The defaults have fewer experts than a token needs, or a number of heads that does not divide.
             "hunyuan_v1_moe": ("num_experts",), "helium": ("num_key_value_heads",),
-            # End tokens outside this vocabulary.
+            # The default end tokens are outside this vocabulary.
             "glm": ("eos_token_id",), "glm4": ("eos_token_id",), "cwm": ("eos_token_id",),
             "deepseek_v2": (*NOT_ALONE, "num_experts_per_tok"), "deepseek_v3": NOT_ALONE, "glm4_moe_lite": NOT_ALONE,
             "deepseek_v4": ("num_hidden_layers",), "deepseek_v32": NOT_ALONE, "glm_moe_dsa": NOT_ALONE,
@@ -172,10 +172,11 @@ LEFT_OUT = {"granitemoehybrid": ("layer_types", "num_hidden_layers", "mamba_n_he
             "mistral4": (*NOT_ALONE, "qk_nope_head_dim"), "minicpm3": NOT_ALONE, "sarvam_mla": NOT_ALONE, "youtu": NOT_ALONE,
             "flint": ("num_hidden_layers",), "lfm3": ("layer_types", "num_hidden_layers"),
             "laguna": ("num_hidden_layers",), "kolibri1": ("num_hidden_layers",), "lara_mini": ("layer_types", "num_hidden_layers"),
-            # Ropes for other kinds of layers.
+            # The default RoPE settings are for other kinds of layers.
             "cohere_compass_text": ("rope_parameters", "layer_types", "num_hidden_layers"),
             "axk1": NOT_ALONE, "mimo_v2_flash": ("num_hidden_layers", "v_head_dim"),
-            # Groups of a single expert, a rotated part of wider heads, undefined kinds of layers.
+            # The defaults have groups of a single expert, a rotated part wider than the heads, or undefined kinds of
+            # layers.
             "beam": ("n_group", "topk_group", "num_experts", "num_experts_per_tok", "num_hidden_layers"), "bitnet": ("num_key_value_heads",), "gptj": ("rotary_dim",), "codegen": ("rotary_dim",),
             "gpt_neo": ("num_hidden_layers", "attention_types"), "dbrx": ("num_attention_heads",)}
 
@@ -220,7 +221,7 @@ def derived(model_type, fields):
                    getattr(config, "num_key_value_heads", None) or heads),
                   head_dim=head_dim or config.hidden_size // heads, eos_token_id=eos,
                   **{name: rope[name] for name in ("rope_theta", "rope_type") if rope}, windows=windows(config))
-    # The others name the width differently, or have only the width of experts.
+    # These families name the MLP's width differently, or have only a width of experts.
     if model_type not in ("llama4_text", "granitemoehybrid", "solar_open", "qwen3_5_moe_text", "kolibri1", "lara_mini"):
         values["intermediate_size"] = inner_width(model_type, config)
     experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
@@ -252,7 +253,7 @@ def main():
                 continue  # the remaining fields contradict each other
             missing[name] = {key: value for key, value in values.items() if value != base.get(key)}
         families[model_type] = {"config": fields, "derived": base, "missing": missing}
-        # The values for a file that contains only the model's type. GLM's default head size of 42 cannot be halved.
+        # Defaults of a file that contains only model_type. GLM's default head size of 42 cannot be halved.
         if model_type not in LEFT_OUT and model_type != "glm4_moe":
             families[model_type]["nothing"] = derived(model_type, {})
     lines = ",\n".join(json.dumps(name) + ": " + json.dumps(value, separators=(",", ":")) for name, value in families.items())
@@ -261,7 +262,7 @@ def main():
     for entry in published.values():
         if "derived" in entry:
             config = entry["config"].get("text_config", entry["config"])
-            # Older files: a flat one, and one of the model's own code.
+            # Older configurations: a flat file, and one written by the model's own code.
             older = {"qwen2_vl": "qwen2_vl_text", "stablelm_epoch": "stablelm"}
             model_type = older.get(config["model_type"], config["model_type"])
             if config["model_type"] == "stablelm_epoch":

@@ -4,14 +4,14 @@
     make_drafters.py tests/data/checkpoints [name ...]
 
 Needs torch, transformers and safetensors. The heads are trained on greedy answers of their models, so that some proposals are
-correct. drafts.json: greedy answers and, for every length of the text, the three tokens that a head proposes one after another,
-each by a pass over all rows; for the last length also the logits of each.
+correct. drafts.json: greedy answers and, for every length of the text, the three tokens that a head proposes one after another. Each is
+computed by a pass over all rows. For the last length, the file also has their logits.
 
 A head's row is computed from the token after its own position and the model's hidden row at that position; rows of proposed tokens use
 the head's own hidden row. Sources: the technical report of DeepSeek V3, section 2.2, and vLLM's llama_eagle3.py, deepseek_mtp.py,
 llama_eagle.py, glm4_moe_mtp.py, mimo_mtp.py and qwen3_next_mtp.py; the layers themselves are from transformers.
 
-A DFlash drafter reads the text's last token and mask tokens, and the hidden rows of all tokens before; it drafts all tokens in one pass.
+A DFlash drafter reads the text's last token, mask tokens, and the hidden rows of all earlier tokens; it drafts all tokens in one pass.
 Source: the authors' dflash.py (z-lab/dflash).
 """
 import copy
@@ -42,7 +42,7 @@ BASE = {**COMMON, "tie_word_embeddings": False}
 TARGETS = {
     "tiny-eagle3-target": {**BASE, **TINY, "model_type": "llama", "architectures": ["LlamaForCausalLM"], "intermediate_size": 48,
                            "num_hidden_layers": 8, "rope_theta": 10000.0},
-    # The drafting head is one layer more than num_hidden_layers counts.
+    # num_hidden_layers does not count the layer of the drafting head.
     "tiny-mtp-deepseek": {**BASE, **LATENT, "model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "q_lora_rank": 20,
                           "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 2,
                           "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5, "rope_theta": 10000.0,
@@ -59,15 +59,15 @@ TARGETS = {
                       "norm_topk_prob": True, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 12,
                       "linear_value_head_dim": 20},
 }
-# Latent vectors of a size that devices take.
+# Latent vectors of a size that device kernels support.
 TARGETS["tiny-mtp-deepseek-even"] = {**TARGETS["tiny-mtp-deepseek"], "kv_lora_rank": 24, "q_lora_rank": 24}
 EAGLE3 = {
     "tiny-eagle3": {"target": "tiny-eagle3-target", "outputs": 96},
-    # In speculators' format.
+    # In the format of the speculators library.
     "tiny-eagle3-speculators": {"target": "tiny-eagle3-target", "outputs": 80, "layers": [1, 3, 6], "norm_before_residual": True},
 }
 EAGLE1 = {"tiny-eagle1": "tiny-eagle3-target"}
-# The block is longer than the number of proposed tokens, which are its first ones.
+# The block is longer than the number of proposed tokens; its first tokens are proposed.
 DFLASH = {"tiny-dflash": {"target": "tiny-eagle3-target", "block": 6, "mask": 127, "layers": 2, "reads": [1, 3, 5]}}
 
 
@@ -334,7 +334,7 @@ class Dflash(Head):
         return torch.cat([inputs[layer + 1] for layer in self.settings["reads"]], -1)
 
     def forward(self, last, rows):
-        """Logits of the block after the context whose hidden rows are given; `last`: the token after it, [texts]."""
+        """Logits of the block after the context, whose hidden rows are given; `last`: the token after the context, [texts]."""
         target = self.target[0]
         context = rms(rows @ self.fc.T, self.hidden_norm, self.eps)
         block = torch.full((len(last), self.settings["block"]), self.settings["mask"])
@@ -369,7 +369,7 @@ def train_dflash(head, texts, first):
 
 
 def train(head, texts, first):
-    """Trains the head on the answers in the texts, which begin at position `first`."""
+    """Trains the head on the texts' answers, which begin at position `first`."""
     target = head.target[0]
     with torch.no_grad():
         rows = head.rows_of(*target.run(texts)[1:])
@@ -510,7 +510,7 @@ def make_eagle1(name, folder):
     tensors |= {"fc.weight": head.fc.data, "fc.bias": head.bias.data, "embed_tokens.weight": target.model.model.embed_tokens.weight.data}
     shape = {key: target.settings[key] for key in ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
                                                    "head_dim", "rms_norm_eps", "hidden_act", "rope_theta", "max_position_embeddings")}
-    # As published: only the projection tells this head from a model.
+    # Like published EAGLE heads: only the projection distinguishes this head from a model.
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **shape, "num_hidden_layers": 1, "bos_token_id": 1,
               "eos_token_id": 2, "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
     write(folder, {key: value.to(torch.bfloat16).contiguous().clone() for key, value in tensors.items()}, config, golden(head))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes small random encoders with their tokenizers under tests/data/checkpoints, and the outputs of transformers and
-sentence-transformers for texts in float32: `texts.json` beside each.
+"""Writes small random encoders with their tokenizers under tests/data/checkpoints. `texts.json` in each folder has the float32 outputs of
+transformers and sentence-transformers for some texts.
 
     v/bin/pip install torch transformers sentence-transformers
     v/bin/python tools/checkpoints/make_encoders.py tests/data/checkpoints
@@ -71,7 +71,7 @@ def unigram():
 
 
 def save(folder, model, tokenizer, **names):
-    for parameter in model.parameters():  # Far from the tiny values of an initialization.
+    for parameter in model.parameters():  # much larger values than a usual initialization
         parameter.data += torch.randn_like(parameter) * 0.15
     model = model.to(torch.bfloat16)
     model.save_pretrained(folder)

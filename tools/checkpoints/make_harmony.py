@@ -4,10 +4,10 @@
     v/bin/pip install torch safetensors
     v/bin/python tools/checkpoints/make_harmony.py tests/data/agents/harmony
 
-The weights are constructed, not trained. The next token depends on the last three. Words of `scripts.json` are split into tokens that
-occur in only one place, so a token determines the next one; after a special token, the last token before it does. The template ends a
-prompt with the start token of a script: the script that the first word of the last message names, `answer` after the result of a tool,
-else `plain`. The words' tokens are only generated, never encoded from text.
+The weights are constructed, not trained. The next token depends on the last three tokens. Words of `scripts.json` are split into tokens
+that occur in only one place, so a token determines the next one. After a special token, the last token before it determines the next one.
+The template ends a prompt with the start token of a script. The first word of the last message selects the script; the default is `answer`
+after a tool's result, else `plain`. The words' tokens are only generated, never encoded from text.
 """
 import itertools
 import json
@@ -88,10 +88,10 @@ def main(folder):
     names.update({token: len(vocab) + i for i, token in enumerate(added)})
     size = len(vocab) + len(added)
 
-    # A residual has one element per token of a script, followed by one per token that determines the token after a
-    # special token.
+    # A hidden row has one element for each token of a script, and then one for each token that determines the
+    # token after a special token.
     spoken = sorted({token for row in rows for token in row})
-    # Per step of a script: the token that determines the next one.
+    # Finds the token that determines the next one, for each step of a script.
     followers = {}
     for row in rows:
         for token, following in zip(row, row[1:]):

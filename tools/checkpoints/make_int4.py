@@ -3,8 +3,8 @@
 
     make_int4.py tests/data/checkpoints [name ...]
 
-Needs torch, transformers, datasets, llmcompressor and compressed-tensors. Names with "gptq" need gptqmodel and those with "awq"
-autoawq, whose own code packs the weights and, for the golden logits, unpacks them. The seed of each is its name. Calibrated
+Needs torch, transformers, datasets, llmcompressor and compressed-tensors. Names with "gptq" also need gptqmodel, and names with "awq"
+autoawq: the tool's own code packs the weights and, for the golden logits, unpacks them. A checkpoint's name is its seed. Calibrated
 checkpoints may differ between versions of a tool.
 """
 import json
@@ -55,7 +55,7 @@ def source_model(settings, generator):
 
 
 def linears(state):
-    """The weights that the tools quantize: those of layers except routers. Splits experts into one matrix each."""
+    """The weights that the tools quantize: linear weights of the layers, except routers. Splits experts into one matrix each."""
     for name, weight in list(state.items()):
         if name.endswith("experts.gate_up_proj") or name.endswith("experts.down_proj"):
             prefix = name.rsplit(".", 1)[0]
@@ -123,7 +123,7 @@ def by_llmcompressor(model, settings, args, folder, generator):
 
 
 def order_of(inputs, is_other):
-    """The order in which inputs are grouped; the same for layers with the same input."""
+    """The order in which input columns are grouped; the same for layers with the same input."""
     return torch.randperm(inputs, generator=torch.Generator().manual_seed(inputs)) if is_other else torch.arange(inputs)
 
 

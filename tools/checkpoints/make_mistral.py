@@ -3,9 +3,9 @@
 
     make_mistral.py tests/data/checkpoints
 
-Writes params.json, consolidated.safetensors and golden.json: tiny-mistral-own, of Ministral 3's layers, with a tekken.json, in two shards
-with an index; and tiny-mistral-large3, of Mistral Large 3's, in FP8 with a scale for each tensor, as Mistral Small 4. Needs torch,
-transformers, safetensors and mistral-common.
+Writes params.json, consolidated.safetensors and golden.json. tiny-mistral-own has the layers of Ministral 3, a tekken.json, and two shards
+with an index. tiny-mistral-large3 has the layers of Mistral Large 3, in FP8 with a scale for each tensor, like Mistral Small 4. Needs
+torch, transformers, safetensors and mistral-common.
 """
 import base64
 import collections
@@ -34,7 +34,7 @@ NUM_SPECIAL = 30
 VOCABULARY = 360
 PATTERN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+"
            r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-# The text on which the tokens are trained.
+# The text on which the tokenizer is trained.
 WORDS = ("the weather in the north is the same as the weather in the east when the wind is weak and the other waters are warm; "
          "there they gather, and then they are there another winter, either here or where the river is near {\"name\": \"the\", \"id\": 10} ")
 YARN = {"factor": 4.0, "beta": 32.0, "alpha": 1.0, "original_max_position_embeddings": 24, "apply_scale": False}
@@ -42,7 +42,7 @@ SCALING = {"beta": 0.4, "original_max_position_embeddings": 24}
 
 
 def tekken(version):
-    """Byte pairs by frequency."""
+    """Makes a tekken.json; merges byte pairs by frequency."""
     tokens = [bytes([b]) for b in range(256)]
     words = [[bytes([b]) for b in word.encode()] for word in (" " + WORDS.replace(" ", "\0 ")).split("\0")]
     while len(tokens) < VOCABULARY - NUM_SPECIAL:
@@ -66,7 +66,7 @@ def tekken(version):
 
 
 def in_lines(value):
-    """JSON with a line for each element of the lists at its top."""
+    """JSON with a line for each element of the top-level lists."""
     members = []
     for key, member in value.items():
         text = "[\n%s\n]" % ",\n".join(map(json.dumps, member)) if isinstance(member, list) else json.dumps(member)
@@ -75,7 +75,8 @@ def in_lines(value):
 
 
 def own_order(weight, heads):
-    """The rows of q or k as they are before transformers permutes them: the two elements that are rotated together are adjacent."""
+    """The rows of q or k in Mistral's order, before the permutation of transformers: the two elements that RoPE rotates together are
+    adjacent."""
     rows, cols = weight.shape
     return weight.view(heads, 2, rows // heads // 2, cols).transpose(1, 2).reshape(rows, cols).contiguous()
 
@@ -131,7 +132,7 @@ def finish(folder, model, config, generator, is_fp8):
     state = {name: value.to(torch.bfloat16) for name, value in model.state_dict().items()}
     tensors = own_names(state, config)
     if is_fp8:
-        # Round first where experts are one tensor each, then put the values back into the model.
+        # Round while each expert is a separate tensor, then put the values back into the model.
         scales = {}
         for name in [name for name in tensors if name.startswith("layers.") and "norm" not in name and ".gate." not in name]:
             tensors[name], scales[name] = round_to_fp8(tensors[name].float())

@@ -99,7 +99,7 @@ def rows():
     made.append(np.resize(ties, COLS))
     halves = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 6, 0.2500001, 1.2499999, -0.25, -2.5, -5, -0.0, 7, -6.5])
     made.append(np.resize(halves, COLS))
-    # The largest number of each group is near a rounding border of the MXFP4 scale.
+    # The largest number of each group is near a value at which the MXFP4 scale changes.
     made.append(np.concatenate([random.uniform(-1, 1, 32) * top for top in (1.7499999, 1.75, 3.5, 7.9, 0.4374)]))
     for i, top in enumerate((1.7499999, 1.75, 3.5, 7.9, 0.4374)):
         made[-1][32 * i] = top

@@ -82,7 +82,7 @@ VARIANTS = {
     "tiny-qwen3-bias": {**QWEN3, "hidden_size": 64, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2,
                         "num_key_value_heads": 1, "head_dim": 128, "attention_bias": True, "rope_theta": 1000000.0,
                         "tie_word_embeddings": True},
-    # Dense layers between those with experts, two experts per token, irregular NoPE layers, short chunks.
+    # Dense layers between layers with experts, two experts per token, irregular NoPE layers, short chunks.
     "tiny-llama4-mixed": {**COMMON, "model_type": "llama4_text", "architectures": ["Llama4ForCausalLM"], "hidden_size": 64,
                           "intermediate_size": 32, "intermediate_size_mlp": 96, "num_hidden_layers": 5, "num_attention_heads": 4,
                           "num_key_value_heads": 2, "head_dim": 32, "num_local_experts": 6, "num_experts_per_tok": 2,
@@ -99,13 +99,12 @@ VARIANTS = {
     "tiny-mistral-window": {**COMMON, "model_type": "mistral", "architectures": ["MistralForCausalLM"], "hidden_size": 48,
                             "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
                             "head_dim": 32, "sliding_window": 24, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # A window in the upper layer, biases on q, k and v.
+    # A window in the last layer, biases on q, k and v.
     "tiny-qwen2-window": {**COMMON, "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 64,
                           "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
                           "use_sliding_window": True, "sliding_window": 20, "max_window_layers": 1, "rope_theta": 1000000.0,
                           "tie_word_embeddings": True},
-    # Three layers have a window and their own rope, one has neither; the scale of q . k is unusual; embeddings are
-    # tied.
+    # Three layers have a window and their own rope, the fourth has full attention; the scale of q . k is unusual; embeddings are tied.
     "tiny-gemma3": {**GEMMA3, "num_hidden_layers": 4, "layer_types": ["sliding_attention", "sliding_attention", "full_attention",
                                                                       "sliding_attention"]},
     # Two experts per token, each in its own tensors under block_sparse_moe, as published.
@@ -117,18 +116,18 @@ VARIANTS = {
                        "moe_intermediate_size": 32, "shared_expert_intermediate_size": 80, "num_hidden_layers": 2, "num_experts": 6,
                        "num_experts_per_tok": 3, "decoder_sparse_step": 1, "mlp_only_layers": [1], "norm_topk_prob": False,
                        "rope_theta": 1000000.0, "tie_word_embeddings": False},
-    # Rope on three quarters of each head, a window, short factors.
+    # Rope on three quarters of each head, a window; contexts so short that the short factors apply.
     "tiny-phi3-partial": {**COMMON, **PHI3, "sliding_window": 24, "partial_rotary_factor": 0.75, "original_max_position_embeddings": 2048,
                           "rope_scaling": {"type": "longrope", "short_factor": [1.0 + 0.1 * i for i in range(12)],
                                            "long_factor": [1.0 + i for i in range(12)]}},
-    # Contexts beyond the original length: long factors, on whole heads.
+    # Contexts beyond the original length, so the long factors apply; rope on whole heads.
     "tiny-phi3-long": {**COMMON, **PHI3, "sliding_window": None, "original_max_position_embeddings": 32,
                        "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 16,
                                         "long_factor": [1.0 + 0.5 * i for i in range(16)]}},
-    # Norms only after sublayers, and over all heads together.
+    # Norms only after sublayers; q and k norms over all heads together.
     "tiny-olmo2": {**COMMON, **SMALL, "model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "intermediate_size": 80,
                    "num_hidden_layers": 2, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # The same with windows; layers without a window have YaRN.
+    # Like tiny-olmo2, with windows; layers without a window have YaRN.
     "tiny-olmo3": {**COMMON, **SMALL, "model_type": "olmo3", "architectures": ["Olmo3ForCausalLM"], "intermediate_size": 80,
                    "num_hidden_layers": 3, "sliding_window": 24, "rope_theta": 500000.0, "tie_word_embeddings": False,
                    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
@@ -143,7 +142,7 @@ VARIANTS = {
                       "num_experts_per_tok": 0, "layer_types": ["attention", "attention"], "position_embedding_type": "rope",
                       "rope_theta": 10000.0, "tie_word_embeddings": True, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
                       "attention_multiplier": 0.05, "logits_scaling": 0.5},
-    # The same with experts beside the MLP.
+    # A Granite 4 with experts in addition to the MLP.
     "tiny-granite4-experts": {**COMMON, **TINY, "model_type": "granitemoehybrid", "architectures": ["GraniteMoeHybridForCausalLM"],
                               "intermediate_size": 24, "shared_intermediate_size": 40, "num_hidden_layers": 2, "num_local_experts": 6,
                               "num_experts_per_tok": 3, "layer_types": ["attention", "attention"], "position_embedding_type": "rope", "mamba_n_heads": 4,
@@ -164,12 +163,12 @@ VARIANTS = {
     "tiny-gemma2": {**{key: value for key, value in GEMMA3.items() if key != "rope_parameters"}, "model_type": "gemma2",
                     "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 2, "attn_logit_softcapping": 3.0,
                     "final_logit_softcapping": 8.0, "rope_theta": 10000.0},
-    # Per-layer embeddings; the upper three layers share keys and values of lower ones and have wider MLPs.
+    # Per-layer embeddings; the last three layers share keys and values of earlier layers and have wider MLPs.
     "tiny-gemma4-shared": {**GEMMA4, "num_hidden_layers": 5, "num_key_value_heads": 1, "num_kv_shared_layers": 3,
                            "use_double_wide_mlp": True, "hidden_size_per_layer_input": 16, "vocab_size_per_layer_input": 128,
                            "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
                                            "full_attention"]},
-    # Experts beside the MLP, values equal to keys, the widest heads in layers with full attention, a cap of the logits.
+    # Experts in addition to the MLP, values equal to keys, the widest heads in layers with full attention, a soft cap on the logits.
     "tiny-gemma4-experts": {**GEMMA4, "num_hidden_layers": 3, "num_attention_heads": 2, "global_head_dim": 512, "num_key_value_heads": 2, "num_global_key_value_heads": 1,
                             "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "enable_moe_block": True, "num_experts": 6,
                             "top_k_experts": 2, "moe_intermediate_size": 32, "final_logit_softcapping": 8.0,
@@ -201,7 +200,7 @@ VARIANTS = {
                       "moe_intermediate_size": 24, "num_hidden_layers": 4, "num_dense_layers": 1, "num_experts": 5, "num_experts_per_tok": 2,
                       "conv_bias": True, "use_expert_bias": True, "norm_topk_prob": True, "routed_scaling_factor": 1.5,
                       "layer_types": ["conv", "conv", "conv", "full_attention"]},
-    # Two heads of values per head of keys, unusual widths of heads, experts beside a shared one.
+    # Two value heads per key head, unusual head widths, experts and a shared expert.
     "tiny-qwen3-next": {**COMMON, **DELTA, "model_type": "qwen3_next", "architectures": ["Qwen3NextForCausalLM"], "intermediate_size": 48,
                         "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "num_experts": 6, "num_experts_per_tok": 2,
                         "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 12, "linear_value_head_dim": 20,
@@ -216,7 +215,7 @@ VARIANTS = {
                          "layer_types": ["linear_attention", "linear_attention", "full_attention"], "linear_num_key_heads": 2,
                          "linear_num_value_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 32, "rope_theta": 10000.0,
                          "tie_word_embeddings": False},
-    # Each element of a key has its own decay, computed by two products, as is z; latent attention without rope.
+    # Each element of a key has its own decay. Decays and z are computed by two products each. Latent attention without rope.
     "tiny-kimi-linear": {"vocab_size": 128, "hidden_act": "silu", "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
                          "model_type": "kimi_linear", "architectures": ["KimiLinearForCausalLM"], "model_max_length": 4096, "hidden_size": 32,
                          "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2,
@@ -225,7 +224,7 @@ VARIANTS = {
                          "linear_conv_kernel_dim": 4, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24,
                          "num_experts": 4, "num_experts_per_token": 2, "moe_intermediate_size": 16, "num_shared_experts": 1,
                          "tie_word_embeddings": False},
-    # The same with bounded decays computed by one product, and gated heads of latent attention with rope.
+    # Bounded decays computed by one product, and latent attention with gated heads and rope.
     "tiny-bailing-hybrid": {"vocab_size": 128, "hidden_act": "silu", "rms_norm_eps": 1e-6, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
                             "model_type": "bailing_hybrid", "architectures": ["BailingHybridForCausalLM"], "model_max_length": 4096,
                             "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2,
@@ -233,14 +232,14 @@ VARIANTS = {
                             "q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24,
                             "num_experts": 4, "num_experts_per_token": 2, "num_expert_group": 2, "topk_group": 1, "moe_intermediate_size": 16,
                             "num_shared_experts": 1, "num_nextn_predict_layers": 0, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # State space layers with one group, a norm over all heads together, experts beside the MLP, no rope.
+    # State space layers with one group, a norm over all heads together, experts in addition to the MLP, no rope.
     "tiny-granite4-hybrid": {**COMMON, "model_type": "granitemoehybrid", "architectures": ["GraniteMoeHybridForCausalLM"], "hidden_size": 32,
                              "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 24, "shared_intermediate_size": 40,
                              "num_hidden_layers": 4, "num_local_experts": 5, "num_experts_per_tok": 2,
                              "layer_types": ["mamba", "mamba", "attention", "mamba"], "position_embedding_type": "nope", **MAMBA,
                              "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1, "rope_theta": 10000.0, "tie_word_embeddings": True,
                              "embedding_multiplier": 3.0, "residual_multiplier": 0.4, "attention_multiplier": 0.1, "logits_scaling": 0.5},
-    # Two groups, rope on half of each head.
+    # State space layers with two groups, rope on half of each head.
     "tiny-bamba": {**COMMON, "model_type": "bamba", "architectures": ["BambaForCausalLM"], "hidden_size": 32, "num_attention_heads": 2,
                    "num_key_value_heads": 1, "intermediate_size": 48, "num_hidden_layers": 3, "attn_layer_indices": [1], **MAMBA,
                    "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 2, "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
@@ -252,7 +251,7 @@ VARIANTS = {
                        "attention_in_multiplier": 1.1, "attention_out_multiplier": 0.9, "embedding_multiplier": 1.6, "key_multiplier": 0.7,
                        "lm_head_multiplier": 0.8, "mlp_multipliers": [0.8, 0.6], "ssm_in_multiplier": 1.25, "ssm_out_multiplier": 0.6,
                        "ssm_multipliers": [0.4, 0.3, 0.5, 0.7, 0.9], "rope_theta": 100000.0, "tie_word_embeddings": False},
-    # Layers with a single sublayer, squared ReLU without a gate, the old spelling of layer kinds.
+    # Layers with a single sublayer, squared ReLU without a gate, the old field for the kinds of layers.
     "tiny-nemotron-h": {**NEMOTRON, "hybrid_override_pattern": "M-M*M-", "tie_word_embeddings": False},
     # Experts with squared ReLU.
     "tiny-nemotron-h-moe": {**NEMOTRON, "layers_block_type": ["mamba", "moe", "attention", "moe"], "moe_intermediate_size": 24,
@@ -275,8 +274,8 @@ VARIANTS = {
                         "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24,
                                             "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
                                             "rope_theta": 10000.0, "llama_4_scaling_beta": 0.4}},
-    # Complete latent attention, with YaRN that scales the scores up, a dense MLP in the first layer, groups of experts ranked by their two
-    # best.
+    # Complete latent attention, with YaRN that scales the scores up, a dense MLP in the first layer, groups of experts ranked by the sum of
+    # their two best scores.
     "tiny-deepseek-v3": {**COMMON, **LATENT, "model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "q_lora_rank": 20,
                          "n_routed_experts": 12, "num_experts_per_tok": 3, "n_shared_experts": 1, "first_k_dense_replace": 1,
                          "n_group": 4, "topk_group": 2, "norm_topk_prob": True, "routed_scaling_factor": 2.5, "attention_bias": True,
@@ -293,14 +292,14 @@ VARIANTS = {
                         "num_experts": 6, "num_experts_per_tok": 2, "num_shared_experts": 1, "first_k_dense_replace": 1, "rope_theta": 10000.0,
                         "rope_scaling": {"type": "deepseek_yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
                                          "mscale_all_dim": 1.0, "original_max_position_embeddings": 24}},
-    # Without experts.
+    # Latent attention without experts.
     "tiny-youtu": {**COMMON, **{key: value for key, value in LATENT.items() if key != "moe_intermediate_size"}, "model_type": "youtu",
                    "architectures": ["YoutuForCausalLM"], "q_lora_rank": 20, "rope_theta": 10000.0, "tie_word_embeddings": True},
     # Attention sinks with norms of heads, rope and windows except in the first two layers and the last, sigmoid routing.
     "tiny-flint": {**COMMON, **TINY, "model_type": "flint", "architectures": ["FlintForCausalLM"], "intermediate_size": 48, "num_hidden_layers": 4,
                    "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 2,
                    "sliding_window": 24, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # No groups of experts.
+    # Latent attention, without groups of experts.
     "tiny-glm4-lite": {**COMMON, **LATENT, "model_type": "glm4_moe_lite", "architectures": ["Glm4MoeLiteForCausalLM"], "q_lora_rank": 20,
                        "n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 1, "mlp_layer_types": ["dense", "sparse"],
                        "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.8, "attention_bias": False,
@@ -321,7 +320,8 @@ VARIANTS = {
     "tiny-glm-dsa": {**COMMON, **LATENT, **INDEXED, "model_type": "glm_moe_dsa", "architectures": ["GlmMoeDsaForCausalLM"],
                      "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "num_hidden_layers": 3,
                      "indexer_types": ["full", "full", "shared"], "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
-    # Four residual streams; each kind of layer; prompts are longer than the window, and have more entries than the indexer selects.
+    # Four residual streams; every kind of layer; prompts are longer than the window, and have more compressed entries than the indexer
+    # selects.
     "tiny-deepseek-v4": {**COMMON, "model_type": "deepseek_v4", "architectures": ["DeepseekV4ForCausalLM"], "hidden_size": 32,
                          "moe_intermediate_size": 16, "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 1,
                          "head_dim": 32, "qk_rope_head_dim": 8, "q_lora_rank": 20, "o_groups": 2, "o_lora_rank": 12,
@@ -364,7 +364,7 @@ VARIANTS = {
     "tiny-seed-oss": {**COMMON, **TINY, "model_type": "seed_oss", "architectures": ["SeedOssForCausalLM"], "intermediate_size": 48,
                       "num_hidden_layers": 2, "attention_bias": True, "attention_out_bias": True, "rope_theta": 10000.0,
                       "tie_word_embeddings": False},
-    # A window in two of three layers and no rope in the third; then no window, with rope everywhere.
+    # One model with a window in two of three layers and no rope in the third; one without windows, with rope everywhere.
     "tiny-exaone4": {**COMMON, **TINY, "model_type": "exaone4", "architectures": ["Exaone4ForCausalLM"], "intermediate_size": 48,
                      "num_hidden_layers": 3, "sliding_window": 20, "sliding_window_pattern": 3, "rope_theta": 10000.0,
                      "tie_word_embeddings": False},
@@ -430,7 +430,7 @@ VARIANTS = {
                      "num_hidden_layers": 2, "hidden_act": "xielu", "attention_bias": True, "tie_word_embeddings": False,
                      "rope_parameters": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                                          "original_max_position_embeddings": 32, "rope_theta": 10000.0}},
-    # Groups of experts, a window in the upper layer.
+    # Groups of experts, a window in the last layer.
     "tiny-dots1": {**COMMON, **TINY, "model_type": "dots1", "architectures": ["Dots1ForCausalLM"], "intermediate_size": 48,
                    "moe_intermediate_size": 16, "num_hidden_layers": 2, "n_routed_experts": 8, "n_shared_experts": 2,
                    "num_experts_per_tok": 3, "first_k_dense_replace": 1, "n_group": 4, "topk_group": 2, "norm_topk_prob": False,
@@ -496,7 +496,7 @@ VARIANTS = {
                       "num_attention_heads": 4, "model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"], "intermediate_size": 80,
                       "num_hidden_layers": 2, "layer_norm_eps": 1e-5, "hidden_act": "gelu", "rotary_pct": 0.5, "rotary_emb_base": 20000,
                       "use_parallel_residual": True, "tie_word_embeddings": False},
-    # Separate norms for attention and MLP with groups of heads; then a single KV head with one norm.
+    # One model with grouped KV heads and separate norms for attention and MLP; one with a single KV head and a joint norm.
     "tiny-falcon": {"vocab_size": 128, "max_position_embeddings": 4096, "bos_token_id": 1, "eos_token_id": 2, "hidden_size": 64,
                     "num_attention_heads": 4, "num_kv_heads": 2, "model_type": "falcon", "architectures": ["FalconForCausalLM"],
                     "num_hidden_layers": 2, "new_decoder_architecture": True, "bias": False, "ffn_hidden_size": 80, "rope_theta": 10000.0,
@@ -539,18 +539,18 @@ VARIANTS = {
                           "vision_config": {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
                           "image_token_id": 120, "video_token_id": 121, "out_hidden_size": 16, "projector_hidden_size": 16,
                           "tie_word_embeddings": False},
-    # A soft cap of the logits.
+    # A soft cap on the logits.
     "tiny-gemma3-cap": {**GEMMA3, "num_hidden_layers": 1, "layer_types": ["full_attention"], "final_logit_softcapping": 5.0},
 }
 VARIANTS |= FURTHER
-# As published: matrices in FP8 with scales of blocks that are powers of two, experts in MXFP4.
+# The published formats: matrices in FP8 with power-of-two block scales, experts in MXFP4.
 VARIANTS["tiny-deepseek-v4-fp8"] = {
     **VARIANTS["tiny-deepseek-v4"], "num_hidden_layers": 3, "layer_types": VARIANTS["tiny-deepseek-v4"]["layer_types"][:3],
     "mlp_layer_types": ["hash_moe", "moe", "moe"], "hidden_size": 160, "moe_intermediate_size": 32, "q_lora_rank": 32, "o_lora_rank": 16,
     "index_head_dim": 16, "n_routed_experts": 4, "hc_mult": 2, "expert_dtype": "fp4",
     "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "scale_fmt": "ue8m0",
                             "weight_block_size": [128, 128]}}
-# The same in sizes that devices take: rows of whole 16 bytes, heads of a multiple of 8.
+# Variants in sizes that device kernels support: rows of a multiple of 16 bytes, head sizes of a multiple of 8.
 EVEN_LATENT = {"kv_lora_rank": 32, "v_head_dim": 16}
 EVEN = {
     "tiny-deepseek-v3": {**EVEN_LATENT, "q_lora_rank": 24},
@@ -565,8 +565,8 @@ EVEN = {
     "tiny-glm-dsa": {**EVEN_LATENT, "q_lora_rank": 24},
 }
 VARIANTS |= {name + "-even": {**VARIANTS[name], **sizes} for name, sizes in EVEN.items()}
-# Rope scalings of a variant's weights, with golden logits in golden_NAME.json: what --hf-overrides changes in config.json. The original
-# context is short, so that short prompts exceed it.
+# Rope scalings that tests apply to a variant with --hf-overrides, with golden logits in golden_NAME.json. The original context is short, so
+# that short prompts exceed it.
 SCALED = "tiny-llama-bias"
 SCALINGS = {
     "linear": {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
@@ -576,7 +576,7 @@ SCALINGS = {
                  "rope_parameters": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 48, "beta_fast": 12.0,
                                      "beta_slow": 0.5, "mscale": 1.5, "mscale_all_dim": 0.5, "truncate": False}},
 }
-# Windows for variants that have none, with golden logits in golden_window.json.
+# A window that tests add to variants without one, with golden logits in golden_window.json.
 WINDOW = {"use_sliding_window": True, "sliding_window": 20}
 WINDOWED = ("tiny-qwen3-moe-mixed", "tiny-qwen2-moe", "tiny-smollm3")
 # Families whose transformers models use other tensor names than published checkpoints.
@@ -625,7 +625,8 @@ def randomize(model, generator):
 
 
 def mxfp4_experts(state):
-    """Returns the experts as published: codes, and a power of two per 32 inputs. Replaces them in `state` by their rounded values."""
+    """Returns the experts in the published form: codes, and a power of two per 32 inputs. Replaces the experts in `state` by their rounded
+    values."""
     values = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, -0.0, -.5, -1, -1.5, -2, -3, -4, -6])
     stored = {}
     for name in [name for name in state if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
@@ -689,7 +690,7 @@ def published(model, state, settings, dtype):
         # Save a copy: to() also rounds the rope frequencies.
         copy.deepcopy(model).to(dtype).save_pretrained(scratch)
         written = load_file(pathlib.Path(scratch) / "model.safetensors")
-    # Only the text part is compared with transformers.
+    # Tests compare only the text part with transformers.
     written = {name: value for name, value in written.items() if "vision" not in name and not name.startswith("vit_")}
     if settings["model_type"] in NESTED:
         written = {"language_model." + name: value for name, value in written.items()}
@@ -774,8 +775,8 @@ def make(name, folder):
 
 
 def make_scaled(name, folder):
-    """Golden logits of a rope scaling. Dynamic scaling is fixed to that of the longest context, as in vLLM: transformers changes it
-    with the length of the sequence, but cached keys would not change."""
+    """Golden logits of a rope scaling. Dynamic scaling uses the factor of the longest context, as in vLLM. transformers changes the factor
+    with the length of the sequence, but cached keys would keep the old one."""
     settings = json.loads((folder / "config.json").read_text())
     theta = SCALINGS[name].get("rope_theta", settings["rope_theta"])
     changes = {key: value for key, value in SCALINGS[name].items() if key not in ("rope_theta", "rope_scaling", "rope_parameters")}

@@ -3,9 +3,9 @@
 
     make_vision.py tests/data/checkpoints [name ...]
 
-Needs torch, transformers and safetensors. golden_images.json has, for each case, the prompt and its images: each with the position of
-its tokens, the marks of those that stand for rows, the shape of its pixel values and its grid. A formula gives the pixel values
-(pixels()), so they are not stored. "rows" are the first numbers of the first and the last row of the tower for each image.
+Needs torch, transformers and safetensors. golden_images.json has the prompt and the images of each case. An image has the position of its
+tokens, a mark for each token that stands for a row, its grid, and the shape of its pixel values. pixels() computes the pixel values, so
+they are not stored. "rows" are the first numbers of the first and the last row of the tower for each image.
 """
 import json
 import pathlib
@@ -181,7 +181,7 @@ VARIANTS = {
                                       "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}},
                       "vision_config": {**SIGLIP, "model_type": "internvl_vision", "image_size": [16, 16], "patch_size": [4, 4],
                                         "attention_bias": True, "hidden_act": "gelu"}},
-    # The class for images leaves out logit_scale, which the text part's own class applies: with 1 both agree.
+    # The multimodal class does not apply logit_scale, unlike the class of the text part; with 1 both agree.
     "tiny-aya-vision": {"model_type": "aya_vision", "architectures": ["AyaVisionForConditionalGeneration"], "image_token_index": IMAGE,
                         "downsample_factor": 2, "alignment_intermediate_size": 48, "vision_feature_layer": -1,
                         "vision_feature_select_strategy": "full", "tie_word_embeddings": True,
@@ -213,21 +213,22 @@ VARIANTS = {
                                      "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}},
                      "vision_config": {**SIGLIP, "model_type": "siglip2_vision_model", "num_patches": 25, "vision_use_head": False}},
 }
-# Also made with "-wide" after the name: heads of 16 elements in the tower, the least that devices take.
+# Also made with "-wide" after the name: heads of 16 elements in the tower, the minimum that device kernels support.
 WIDE = ("tiny-gemma3-vision", "tiny-gemma4-vision", "tiny-llama4-vision", "tiny-mistral3-vision", "tiny-paddleocr-vl", "tiny-qwen2.5-vl",
         "tiny-qwen3-vl", "tiny-internvl")
 QWEN_LIKE = ("tiny-paddleocr-vl", "tiny-qwen2.5-vl", "tiny-qwen3-vl", "tiny-qwen3-vl-moe", "tiny-qwen3.5-vl", "tiny-qwen2-vl", "tiny-glm-ocr",
              "tiny-glm4v", "tiny-glm4v-moe")
 # Rows and columns of patches, for each image of each case.
 SQUARE = [[(4, 4)], [(4, 4), (4, 4)]]
-# LLaVA-NeXT, by seed: height and width of an image, rows and columns of its tiles, and the part of their patches that is kept.
+# LLaVA-NeXT, by seed: height and width of an image, rows and columns of its tiles, and the range of their patches that is
+# kept.
 CANVASES = {11: ((14, 40), (1, 2), (1, 0, 2, 8)), 21: ((20, 31), (2, 2), (1, 0, 6, 8)), 22: ((12, 12), (1, 2), (0, 2, 4, 4))}
 GRIDS = {"tiny-llava-clip": SQUARE, "tiny-llava-siglip": SQUARE, "tiny-llava-next": SQUARE, "tiny-granite-vision": SQUARE, "tiny-internvl": SQUARE,
          "tiny-aya-vision": SQUARE,
          "tiny-idefics3": [[(9, 9), (9, 9), (9, 9)], [(9, 9)]], "tiny-gemma3-vision": [[(6, 6)], [(6, 6), (6, 6)]], "tiny-llama4-vision": [[(4, 4)], [(4, 4), (4, 4)]],
          "tiny-gemma4-vision": [[(6, 9)], [(9, 3), (6, 6)]], "tiny-gemma4-e-vision": [[(6, 9)], [(9, 3), (6, 6)]]}
 OTHER_GRIDS = [[(6, 10)], [(8, 4), (2, 6)]]
-# Other seeds for models that would generate the image token, which transformers refuses.
+# Other seeds for models that would generate the image token with the default seed, which transformers refuses.
 SEEDS = {"tiny-internvl": 1, "tiny-idefics3": 1}
 
 
@@ -262,7 +263,7 @@ def image_of(name, grid, seed):
             ids, marks = ids + [IMAGE] * count + [107], marks + [1] * count + [0]
     elif name in ("tiny-llava-next", "tiny-granite-vision"):
         _, tiles, kept = CANVASES[seed]
-        more = 1 if "granite" in name else 0  # pixels beyond the last patches
+        more = 1 if "granite" in name else 0  # pixels that fill no whole patch
         shape = [tiles[0] * tiles[1] + 1, 3, rows * patch + more, cols * patch + more]
         ids = [IMAGE] * (count + kept[2] * (kept[3] + 1))
         marks = [1] * len(ids)
@@ -372,7 +373,7 @@ def widen(vision):
     for field in ("hidden_size", "head_dim"):
         if field in vision:
             vision[field] *= 2
-    if "pixel_shuffle_ratio" in vision:  # Llama 4: the width of what pixel shuffle joins
+    if "pixel_shuffle_ratio" in vision:  # Llama 4: the width after pixel shuffle
         vision["intermediate_size"] *= 2
     for field in ("projector_input_dim", "projector_output_dim", "vision_output_dim"):
         if field in vision:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Quantizes the bundled model to every layout and writes the loss of quality into docs/checkpoints.md.
+"""Quantizes the bundled model to every layout and writes the quality loss of each into docs/checkpoints.md.
 
     quantization_table.py SLUICE [--limit N]
 
 For each layout: the bytes of the weights, the change of the predictions on the held-out problems (`sluice diff`), and the number of
-problems that a server still solves. The rows are written between the two marks in docs/checkpoints.md.
+problems that a server with the quantized weights solves. The rows replace the text between the two marks in docs/checkpoints.md.
 """
 import argparse
 import json
@@ -30,7 +30,7 @@ def weights_of(folder):
 
 
 def accuracy(program, folder, limit):
-    """Starts a server; returns the numbers of right answers and of questions."""
+    """Starts a server; returns the numbers of correct answers and of questions."""
     log = tempfile.TemporaryFile(mode="w+")
     server = subprocess.Popen([program, "serve", str(folder), "--port", "0", "--served-model-name", "abacus", "--max-model-len", "1024"],
                               stdout=log, stderr=subprocess.STDOUT, text=True)

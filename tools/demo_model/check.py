@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Checks a finished model with transformers: its logits equal those of our own
-module in float32, its token ids are the same, and prints the accuracy of the bfloat16
-file on held-out problems (weights in bfloat16, products in float32), decoded greedily.
+"""Checks a finished model with transformers: its float32 logits and its token ids must equal those of model.py and tokenizer.py.
+Prints the accuracy of the bfloat16 file on held-out problems, decoded greedily (weights in bfloat16, products in float32).
 
     python check.py --model ../../models/abacus --count 1200
 """

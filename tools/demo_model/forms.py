@@ -12,8 +12,8 @@ from measure import CALCULATOR
 OTHER_TOOLS = [("get_weather", ["city"]), ("get_weather", ["city", "days"]), ("search", ["query"]), ("get_time", []), ("book", ["city"]),
                ("read_file", ["path"]), ("weather", ["city", "days"]), ("send", ["name", "text"])]
 
-# For the kinds of problems that the tool computes: expressions for the answer, in the letters of problems.KINDS. A blank
-# precedes every number, as in the steps, so that the model has to learn only one way to copy numbers.
+# The tool's expression for the answer, for each kind of problem that it can compute, in the letters of problems.KINDS. A
+# blank precedes every number, as in the steps, so that the model has to learn only one way to copy numbers.
 EXPRESSIONS = {
     "buy_more": " {a} + {b}", "give_away": " {a} - {b}", "gain_then_lose": " {a} + {b} - {c}", "lose_then_gain": " {a} - {b} + {c}",
     "groups": " {a} * {b}", "groups_plus": " {a} * {b} + {c}", "groups_minus": " {a} * {b} - {c}", "share": " {a} / {b}", "difference": " {a} - {b}",
@@ -35,11 +35,11 @@ def in_json(answer):
 
 
 def with_tool(r, kind=None, split="train"):
-    """(tools, messages): a problem, the call that computes it and, in some, the tool's result and the answer."""
+    """(tools, messages): a problem, the call that computes it and, in some cases, the tool's result and the answer."""
     kind, question, _, f = problems.drawn(r, kind or r.choice(list(EXPRESSIONS)), split)
     result = f["ans"]
     if split == "train" and r.random() < 0.3:
-        result = r.randint(1, 400)  # the answer repeats the tool's result, even if that is not the sum
+        result = r.randint(1, 400)  # the answer repeats the tool's result, even a wrong one
     said = str(result)
     if r.random() < 0.15:
         said = json.dumps({"result": result})
@@ -52,7 +52,7 @@ def with_tool(r, kind=None, split="train"):
 
 
 def without_call(r):
-    """A request whose tools are useless, or whose problem the model solves itself: a plain answer."""
+    """A request with tools and a plain answer: the tools do not help, or the model solves the problem without them."""
     x = r.random()
     if x < 0.15:
         reply, asked = r.choice(problems.SMALL_TALK)
@@ -67,7 +67,7 @@ def without_call(r):
 
 
 def in_schema(r, kind=None, split="train"):
-    """(None, messages): a problem and its answer in JSON. Most of the questions ask for JSON."""
+    """(None, messages): a problem and its answer in JSON. Most questions ask for JSON."""
     _, question, answer = problems.problem(r, kind, split)
     messages = [{"role": "user", "content": question}, {"role": "assistant", "content": in_json(answer)}]
     if r.random() < 0.8:

@@ -3,13 +3,11 @@
 
     python measure.py --url http://127.0.0.1:8000 --model abacus --file models/abacus/heldout.jsonl
 
-Needs only the standard library. An answer is right if the number after the
-last `####` is the reference's. With --ask tool the request has a calculator
-(the server needs --enable-auto-tool-choice and a --tool-call-parser): the
-script also counts calls whose expression has the right value; after a call,
-the answer is the one to the tool's result. With --ask json the answer follows
-a schema, and its "answer" counts. Exits with 1 if fewer answers are right than
---at-least requires, and with 2 if a request fails.
+Needs only the standard library. An answer is correct if the number after the last `####` equals the reference's. With --ask tool
+the request has a calculator (the server needs --enable-auto-tool-choice and a --tool-call-parser): the script also counts calls
+whose expression has the correct value, sends the tool's result back, and checks the answer to it. With --ask json the answer
+follows a schema, and the script checks its field "answer". Exits with 1 if fewer answers are correct than --at-least requires, and
+with 2 if a request fails.
 """
 import argparse
 import ast
@@ -51,7 +49,8 @@ def value_of(expression):
 
 
 def ask_text(chat, row):
-    """(number in the answer, whether the call was right (None without a call), text of the answer), as all ask_ functions."""
+    """Returns, like all ask_ functions: (number in the answer, whether the call was correct (None without a call), text of the
+    answer)."""
     content = chat([{"role": "user", "content": row["question"]}])["content"]
     return final(content), None, content
 

@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
 """Grade-school word problems with worked answers, in the form of GSM8K.
 
-Everything here is deterministic for a seed. The hash of (kind, its numbers)
-decides whether a problem is in the held-out split. So a combination of
-numbers that is held out for a kind never appears in the training text of that
-kind, whatever the names and the wording.
+A seed determines all output. The hash of a problem's kind and numbers decides whether it is in the held-out split. So a combination of
+numbers that is held out for a kind never appears in the training text of that kind, with any names and wording.
 
     python problems.py --count 520 --out heldout.jsonl     writes a held-out file
     python problems.py --split train --count 5             prints some of the text
@@ -46,7 +44,7 @@ def num(r, hi=99, lo=2):
 
 
 def less(r, top):
-    """A number below `top`, at least 2, since a plural follows."""
+    """A number from 2 to `top` - 1; at least 2, since a plural follows."""
     return r.randint(2, top - 1) if top > 3 else 2
 
 
@@ -426,7 +424,7 @@ KINDS = {
 
 
 def person(r):
-    """A name and its three pronouns; some names are made up, so that the model copes with unknown names."""
+    """A name and its three pronouns; some names are made up, so that the model learns to handle unknown names."""
     boy = r.random() < 0.5
     if r.random() < 0.1:
         name = "".join(r.choice(SYLLABLES) for _ in range(r.randint(2, 3))).capitalize()

@@ -1,4 +1,4 @@
-"""The chat templates: of a model that solves sums, and of one that also calls a tool."""
+"""The chat templates: for a model that solves sums, and for a model that also calls a tool."""
 
 CHAT_TEMPLATE = (
     "{{- bos_token }}"
@@ -9,7 +9,7 @@ CHAT_TEMPLATE = (
 )
 
 # Calls are in hermes format. Without tools and calls the output equals CHAT_TEMPLATE's. Only the names of tools and of
-# their arguments are written: descriptions would be as long as a row of the training text.
+# their arguments are written: descriptions would fill a whole row of the training text.
 TOOLS_TEMPLATE = (
     "{{- bos_token }}"
     "{%- if tools %}"

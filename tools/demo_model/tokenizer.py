@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The demo model's tokenizer: byte-level BPE with Llama 3's special tokens.
 
-Numbers are split into single digits, so that the model can carry.
+Numbers are split into single digits, so that the model can learn to carry.
 """
 import json
 import os
@@ -77,7 +77,7 @@ def save(tok, folder):
 
 
 def save_config(folder, tools):
-    """Writes the configuration with the chat template for a model that calls `tools`, or for one that does not."""
+    """Writes the configuration, with the chat template of a model that calls tools if `tools` is set."""
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": "<|begin_of_text|>",
@@ -97,8 +97,8 @@ def save_config(folder, tools):
 
 
 def encode(tok, document):
-    """Token ids of a document and a mark per token: 2 for answers, 1 for questions; characters that a chat's part marks by
-    (role, content, (start, end, mark)) get that mark."""
+    """Token ids of a document and a mark per token: 2 for answers, 1 for questions. A chat's part (role, content, (start, end, mark))
+    sets another mark for some of its characters."""
     form, parts = document
     ids, marks = [BOS], [0]
 

@@ -32,7 +32,7 @@ WEIGHTS = [0.0, 0.1, 1.0, 4.0, 2.0]
 
 
 def rows_of(args):
-    """Packs whole documents into `count` rows; attention is not limited to a document, as in a long chat."""
+    """Packs whole documents into `count` rows. Tokens also attend to earlier documents of their row, as in a long chat."""
     folder, count, seed, share = args
     tok = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
     r = random.Random(seed)

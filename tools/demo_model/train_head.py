@@ -4,9 +4,9 @@
     python train_head.py --model ../../models/abacus --out ../../models/abacus-eagle3
 
 The head learns to predict the model's tokens: its labels are the model's most likely tokens after the generated text. The model
-is not changed. Each step makes PASSES passes, as decoding does: the first over the model's hidden rows, each further one over the
-head's own rows of the previous pass. These rows attend to the first pass's keys up to their text, and to their own keys after it
-(training-time test: the EAGLE-3 paper, section 3.2). Text and weights are seeded. Takes minutes on two cores.
+is not changed. Each step makes PASSES passes, as decoding does: the first pass reads the model's hidden rows, each further pass the head's
+own rows of the previous pass. These rows attend to the first pass's keys up to their text, and to their own keys after it (training-time
+test: the EAGLE-3 paper, section 3.2). Text and weights are seeded. Takes minutes on two cores.
 """
 import argparse
 import collections
@@ -25,7 +25,7 @@ import tokenizer
 from model import CONFIG, Llama, rotate
 
 LAYERS = [1, 2, 3]  # the head reads the inputs of these layers
-OUTPUTS = 512  # tokens that it can propose
+OUTPUTS = 512  # number of tokens that the head can propose
 PASSES = 3
 HEAD = {
     "architectures": ["LlamaForCausalLMEagle3"],
@@ -79,7 +79,7 @@ class Head(torch.nn.Module):
         index = torch.arange(length)
         before = index[:, None] >= index
         for done in range(PASSES):
-            # Row i of this pass is at position i + done; the rows at the end have no text.
+            # Row i of this pass is at position i + done, so the last rows would lie beyond the text.
             count = length - done
             angle = torch.outer(index[done:].float(), self.inv_freq).repeat(1, 2)
             x = torch.cat([self.norm("token", F.embedding(tokens[:, done:], self.embedding[0])), self.norm("hidden", hidden)], -1)
@@ -119,21 +119,22 @@ class Teacher:
 def batch_of(teacher, ids, marks, place):
     tokens = torch.from_numpy(ids[:, :-1].astype(np.int64))
     best, rows = teacher.run(tokens)
-    # Trains only on tokens after the model's most likely token: greedy decoding never continues another.
+    # Trains only on tokens that follow the model's most likely token: greedy decoding continues no other
+    # token.
     labels = place[best]
     answers = torch.from_numpy(marks[:, 1:]) >= 2
     return tokens[:, 1:], rows[:, :-1], labels[:, 1:], answers[:, 1:], best[:, :-1] == tokens[:, 1:]
 
 
 def shares(logits, labels, counted, follows):
-    """By pass: how many of the tokens drafted after right ones equal the model's."""
+    """For each pass, of the tokens drafted after correct drafts only: the number that equal the model's, and the number of all."""
     alive, found = counted.clone(), []
     for s, each in enumerate(logits):
         count = each.shape[1]
         alive = alive[:, :count] & counted[:, s:]
         right = alive & (each.argmax(-1) == labels[:, s:])
         found.append((int(right.sum()), int(alive.sum())))
-        # The text continues with the drafted token.
+        # Later drafts count only if the text continues with this token.
         alive = right[:, :-1] & follows[:, s + 1:s + count]
     return found
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/data/json_schema/suite.jsonl from the official JSON-Schema-Test-Suite (draft 2020-12), which is inside the
-source archive of jsonschema on PyPI, for json_schema_suite_test.
+"""Writes tests/data/json_schema/suite.jsonl, for json_schema_suite_test, from the official JSON-Schema-Test-Suite (draft 2020-12).
+The source archive of jsonschema on PyPI contains the suite.
 
     pip download --no-binary jsonschema --no-deps jsonschema==4.26.0 && tar xf jsonschema-4.26.0.tar.gz
     tools/json_schema/make_cases.py jsonschema-4.26.0/json/tests/draft2020-12 tests/data/json_schema/suite.jsonl
@@ -27,7 +27,8 @@ def whole(pattern):
 
 
 def stated(schema, leaves_over):
-    """The schema with its defaults made explicit. leaves_over: an unevaluated... keyword is present, which defaults would affect."""
+    """The schema with its defaults made explicit. leaves_over: the schema has an unevaluated... keyword, which explicit defaults
+    would affect."""
     if not isinstance(schema, dict):
         return schema
     new = {}
@@ -88,7 +89,7 @@ def rows(folder):
         is_format = path.parent.name == "format"
         keyword = "format: " + path.stem if is_format else path.stem
         if keyword == "format":
-            continue  # its cases only say that a format is an annotation
+            continue  # its cases only test that a format is an annotation
         for case in json.loads(path.read_text()):
             schema = case["schema"]
             words = json.dumps(schema)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes random schemas, with the keywords of make_cases.py, and instances that jsonschema finds valid or invalid, for
-json_schema_suite_test. An instance is a text, or several that differ in the order of properties: if the instance is valid,
-one of the texts must be accepted, else none.
+json_schema_suite_test. An instance is one text, or several texts that differ in the order of properties. If the instance is valid,
+at least one of the texts must be accepted, else none.
 
     python3 -m venv v && v/bin/pip install jsonschema==4.26.0
     v/bin/python tools/json_schema/make_random_cases.py tests/data/json_schema/random.jsonl [SEED] [ROWS]

@@ -64,7 +64,7 @@ def main():
                 one = row(t, text, specials, r)
                 out.write(json.dumps(one) + "\n")
                 ids = one["plain"]["ids"][:40]
-                if r.random() < 0.5:  # As a model may sample them: incomplete characters, any token after any other.
+                if r.random() < 0.5:  # Random tokens, as a model may sample them: incomplete characters, any token after any other.
                     ids = [r.choice(ids) if r.random() < 0.5 and ids else r.randrange(t.get_vocab_size()) for _ in range(30)]
                 out.write(json.dumps(stream(t, r, ids)) + "\n")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/data/tokenizers/encoder_steps.jsonl: the steps of WordPiece and Unigram tokenizers, and small complete tokenizers with
-pairs of texts, with the results of Hugging Face `tokenizers` for random Unicode. Same format as make_step_cases.py.
+"""Writes tests/data/tokenizers/encoder_steps.jsonl: the results of Hugging Face `tokenizers` for random Unicode. Covers the steps of
+WordPiece and Unigram tokenizers, and small complete tokenizers with pairs of texts. Same format as make_step_cases.py.
 
     v/bin/python tools/tokenizers/make_encoder_cases.py tests/data/tokenizers/encoder_steps.jsonl [SEED] [TEXTS A STEP]
 """
@@ -29,7 +29,7 @@ def text(r, most=24):
 
 
 def double_array(keys):
-    """A double array from byte strings to values, in sentencepiece's layout: a unit's children are at its place ^ offset ^ byte."""
+    """A double array from byte strings to values, in sentencepiece's layout: a unit's children are at its index ^ offset ^ byte."""
     trie = {}
     for key, value in keys.items():
         node = trie

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/data/tokenizers/old_steps.jsonl: small complete tokenizers in the form of old files, with the results of Hugging Face
-`tokenizers` for random texts: BPE with prefixes and suffixes of words (CLIP, GPT), models without a type (T5), added tokens whose ids
-are taken. Same format as make_step_cases.py.
+"""Writes tests/data/tokenizers/old_steps.jsonl: small complete tokenizers in the format of old files, with the results of Hugging Face
+`tokenizers` for random texts. Covers BPE with prefixes and suffixes of words (CLIP, GPT), models without a type (T5), and added tokens
+whose ids are already in use. Same format as make_step_cases.py.
 
     v/bin/python tools/tokenizers/make_old_cases.py tests/data/tokenizers/old_steps.jsonl [SEED] [TEXTS A TOKENIZER]
 """
@@ -52,7 +52,7 @@ def untyped(model):
 
 
 def odd_tokens(r, vocab):
-    """Added tokens with ids that are taken or far beyond the vocabulary."""
+    """Added tokens with ids that are already in use or far beyond the vocabulary."""
     contents = r.sample(["<x>", "<y>", "<z>", "<w>", r.choice(list(vocab)), "hello"], r.randint(2, 5))
     flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
     return [dict({"id": r.choice([0, len(vocab), len(vocab), len(vocab) + 1, len(vocab) + 50]), "content": c},

@@ -4,8 +4,8 @@
     python3 -m venv v && v/bin/pip install tokenizers==0.23.3
     v/bin/python tools/tokenizers/make_unicode_tables.py src/tokenizer/unicode_data.cc
 
-The library uses several versions of Unicode at once (its regex engine 16, its normal forms one before 12.1, its lower
-case 17). So no release of the Unicode tables would match, and the library itself is asked.
+The library uses several versions of Unicode at once: 16 in its regex engine, one before 12.1 for normal forms, 17 for lower case. So no
+release of the Unicode tables matches the library, and this script measures the library's behaviour.
 """
 import sys
 
@@ -115,8 +115,8 @@ def main(path):
         if k != d:
             assert len(k) < 32
             compatible += [c << 5 | len(k)] + [ord(x) for x in k]
-    # Finds combining classes from the order of marks: c goes before mark m exactly if 0 < class(c) < class(m). So marks
-    # of known classes determine all others.
+    # Finds combining classes from the order of marks: normalization moves c before mark m exactly if 0 < class(c) <
+    # class(m). So marks of known classes determine all others.
     nfd = forms["NFD"].normalize_str
     known = {1: 0x334, 7: 0x93C, 8: 0x3099, 9: 0x94D, 84: 0xC55, 91: 0xC56, 103: 0xE38, 107: 0xE48, 118: 0xEB8,
              122: 0xEC8, 129: 0xF71, 130: 0xF72, 132: 0xF74, 202: 0x321, 214: 0x1DCE, 216: 0x31B, 218: 0x302A,

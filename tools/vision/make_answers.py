@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the answers of transformers to prompts with images, for tiny models: from image files to log probabilities.
+"""Writes the log probabilities that transformers computes for prompts with image files, for tiny models.
 
     make_answers.py tests/data [name ...]
 
-Needs transformers 5, torch, torchvision, pillow. tests/data/vision/answers.json has, for each checkpoint of make_vision.py: the special
-tokens, the chat template's text for an image, the settings of the processor; and cases, each with its images, the ids of the prompt and the
-largest log probabilities after it. Images are processed one at a time, since their results do not depend on each other.
+Needs transformers 5, torch, torchvision, pillow. tests/data/vision/answers.json has for each checkpoint of make_vision.py the special
+tokens, the chat template's text for an image, the processor's settings, and cases. A case has its images, the prompt's token ids, and the
+largest log probabilities of the next token. Images are processed one at a time, since their results do not depend on each other.
 """
 import base64
 import io
@@ -37,8 +37,8 @@ def places(form):
     return [form % (row, column) for row in (1, 2, 3) for column in (1, 2, 3)]
 
 
-# Special tokens from id 100 and from id 107, the text for an image, the two classes, preprocessor_config.json, processor_config.json,
-# arguments of the image processor, attributes of the processor.
+# By family: special tokens from id 100 and from id 107, the text for an image, the two classes, preprocessor_config.json,
+# processor_config.json, arguments of the image processor, attributes of the processor.
 FAMILIES = {
     "tiny-llava-clip": (["<image>"], [], "<image>", "LlavaProcessor", "CLIPImageProcessor",
                         {"size": {"shortest_edge": 16}, "crop_size": {"height": 16, "width": 16}, **BICUBIC, **CLIP},
@@ -81,7 +81,7 @@ FAMILIES = {
                       "max_image_tokens": 4, **BILINEAR, **HALF}, {}, {"return_row_col_info": True},
                      {"image_start_token": "<|image_start|>", "image_end_token": "<|image_end|>", "image_thumbnail_token": "<|img_thumbnail|>"}),
 }
-# Results of processors that are not inputs of the model.
+# Outputs of processors that are not inputs of the model.
 NO_INPUTS = ("rows", "cols", "num_patches", "image_rows", "image_cols")
 
 
@@ -118,7 +118,7 @@ def answer(data, files, name):
     images = getattr(transformers, image_kind)(**settings)
     model = transformers.AutoModelForImageTextToText.from_pretrained(data / "checkpoints" / name, dtype=torch.float32,
                                                                      attn_implementation="eager").eval()
-    # The class's own methods on a stand-in object, since the tokenizer lacks names for some tokens.
+    # Call the class's methods on a stand-in object, since the tokenizer lacks names for some tokens.
     own = getattr(transformers, kind)
     processor = types.SimpleNamespace(**{"image_processor": images, "image_token": tokens[0], **processor_settings, **attributes})
     for method in ("_get_image_num_tokens", "_build_image_tokens", "_compute_tokens_per_tile", "_compute_tokens_for_image",

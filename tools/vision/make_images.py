@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes small images of every kind that src/media decodes, and how Pillow decodes them.
+"""Writes small images of every kind that src/media decodes, and the results of Pillow.
 
 Usage: make_images.py FILE. Needs pillow 13 and numpy. Writes a JSON line for each image: its name, its bytes in
 base64, its size after EXIF rotation, and the SHA-256 of its RGB bytes with alpha blended over white; or `error` if Pillow rejects it.
@@ -163,7 +163,7 @@ def files():
 
 
 def rgb(data):
-    """An image file as RGB: its first frame, turned, with alpha blended over white."""
+    """An image file as RGB: its first frame, rotated as EXIF requires, with alpha blended over white."""
     image = Image.open(io.BytesIO(data))
     image.seek(0)
     image.load()

@@ -82,7 +82,7 @@ PROCESSORS = {
 }
 QWEN3 = {**QWEN, **HALF, "patch_size": 16}
 PADDLE = {**QWEN, **HALF, **BICUBIC, "temporal_patch_size": 1}
-# As published with the models.
+# Settings as published with the models.
 PUBLISHED = {
     "Llama 4 Scout": ("Llama4ImageProcessor", "llama4", {"size": {"height": 336, "width": 336}, "max_patches": 16, **BILINEAR, **HALF},
                       {"patch_size": 14}, {}),
@@ -112,9 +112,9 @@ PUBLISHED = {
 # Processors of models that need the numbers of rows and columns of tiles.
 TILED = ("Idefics3ImageProcessor", "SmolVLMImageProcessor", "Lfm2VlImageProcessor")
 IMAGES = ["rgb.png", "turned_6.jpg", "progressive.jpg", "gray.jpg", "lossy.webp", "interlaced.gif", "b565.bmp"]
-# More of other kinds, for the published settings.
+# Images of other kinds, for the published settings.
 MORE_IMAGES = ["rgba.png", "palette_clear.png", "palette.png", "gray16.png", "one_bit.png", "cmyk.jpg", "alpha.webp", "moving.gif", "b555.bmp"]
-# More shapes, tiled with an image: (width, height).
+# Further images (width, height), filled by repeating a small image.
 SHAPES = [(1, 1), (211, 3), (3, 205), (600, 3), (97, 61), (64, 128)]
 MORE_SHAPES = [(20000, 1), (1, 20000), (1201, 799), (401, 2)]
 
@@ -127,7 +127,7 @@ def pictures(path, names, shapes):
     for name in names:
         yield name, opened(name)
     base = opened("progressive.jpg")
-    for width, height in shapes:  # tiled, so that any program can make the same images
+    for width, height in shapes:  # repeated, so that any program can make the same images
         image = Image.new("RGB", (width, height))
         for x in range(0, width, base.width):
             for y in range(0, height, base.height):
