@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Predicts the held rows of tests/data/simulation/published.csv with AIConfigurator, for the table of docs/simulation.md.
+"""Predicts the held-out rows of tests/data/simulation/published.csv with AIConfigurator, for the table of docs/simulation.md.
 
 Run it in an environment with `pip install aiconfigurator==0.12.0`. Prints the median of the relative errors by device and model.
 """

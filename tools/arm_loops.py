@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Counts the instructions of the inner loops with multiplications, in the kernels compiled for aarch64: a table in Markdown.
+"""Prints a Markdown table of the instructions in the inner multiplication loops of the kernels compiled for aarch64.
 
 Usage: tools/arm_loops.py [FOLDER]    a build of the preset arm, by default build/arm. Exits with 1 if a set of kernels has no such loop.
-Without an Arm machine to measure on, this is the only figure of speed: multiply-adds per instruction that a core must issue. It does not
-include waits for memory and for results.
+Without an Arm machine to measure on, this is the only measure of speed: multiply-adds per issued instruction. It does not include waits for
+memory and for results.
 """
 import pathlib
 import re
@@ -46,7 +46,7 @@ def inner_loops(instructions):
 
 
 def loops_of(path):
-    """Per loop that multiplies: (kind of product, multiply-adds, instructions, loads, stores of vectors to the stack)."""
+    """For each loop with multiplications: (kind of product, multiply-adds, instructions, loads, stores of vectors to the stack)."""
     listing = subprocess.run([OBJDUMP, "--disassemble", "--no-show-raw-insn", path], check=True, capture_output=True, text=True).stdout
     for instructions in functions(listing):
         for body in inner_loops(instructions):

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Unpacks Debian's arm64 packages of the libraries of packages.txt's step `build`, and their dependencies, into a folder.
-# cmake/Arm.cmake compiles against it, and qemu-aarch64 finds the libraries there. Nothing is installed on this machine: apt
-# uses a separate state. var/lib/dpkg in the folder is a database for dpkg-query and dpkg-shlibdeps (--admindir), in which
-# files have the paths that they have on this machine.
+# Unpacks Debian's arm64 packages into a folder: the libraries listed for the step `build` in packages.txt, and their
+# dependencies. cmake/Arm.cmake compiles against it, and qemu-aarch64 finds the libraries there. Nothing is installed on
+# this machine: apt uses a separate state folder. var/lib/dpkg in the folder is a database for dpkg-query and
+# dpkg-shlibdeps (--admindir), in which files have the paths that they have on this machine.
 # Usage: tools/arm_sysroot.sh FOLDER    does nothing if FOLDER was made from the same list
 set -eu
 folder="$(realpath -m "$1")"

@@ -17,13 +17,13 @@ for run in \
   "$bin" bench latency "$shape" --load-format dummy ${run#*|} "$@"
 done
 
-# The same for a mixture of experts, counting only the bytes of the experts that a token uses.
+# The same measurement for a mixture-of-experts model; counts only the bytes of the experts that a token uses.
 echo
 echo "== experts, one stream, decode"
 "$bin" bench latency benchmarks/moe-32x512-shape --load-format dummy --batch-size 1 --input-len 16 --output-len 33 --num-iters 3 "$@"
 
-# The same Llama in narrow formats. One stream is compared with the read bandwidth, counting the bytes of the format;
-# prefill is compared with the BF16 prefill above.
+# The same Llama with narrow weight formats. One stream is compared with the read bandwidth, from the bytes of these
+# weights; prefill is compared with the BF16 prefill above.
 for format in fp8 nvfp4 mxfp4 int4; do
   for run in "one stream, decode|--input-len 16 --output-len 33" "512-token prefill|--input-len 512 --output-len 1"; do
     echo

@@ -2,10 +2,11 @@
 """Runs a recipe's benchmark for large models on the bundled model: 2,560 prompts of 1,024 tokens, 1,024 output tokens each, concurrency 512.
 
 Usage: tools/bench_recipe.py [--concurrency N] [--prompts N] [--input-len N] [--output-len N] [--serve-options WORD ...]
-Prints the table and the server's memory at five times; exits with 1 if a request failed or the server's memory grew in the second half
-of the run. Takes tens of minutes on two cores.
+Prints the table and five samples of the server's memory; exits with 1 if a request failed or the server's memory grew in the second half of
+the run. Takes tens of minutes on two cores.
 
-The KV cache is just large enough for all streams: the system counts a page once it is written, so all pages count in the first half.
+The KV cache is just large enough for all streams. The system counts a page once it is written, so all of the cache counts in the first
+half.
 """
 import argparse
 import json

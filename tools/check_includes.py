@@ -2,7 +2,7 @@
 """Checks the include arrows: which folder of src/ may include which. Prints every include that is not in the table.
 
 The table is the one in docs/architecture.md; a folder may always include itself. Also reports files that are too long, and types with
-the same name in two headers (the linker would take one's functions for the other's).
+the same name in two headers (the linker would silently keep only one of their functions).
 """
 import pathlib
 import re
@@ -50,7 +50,8 @@ ARROWS = {
     "recipe": ["options", "planner", "base"],
 }
 ARROWS["cli"] = list(ARROWS)
-# The rooms: sub-folders of src/server/api. Files outside them (the dispatcher and the routes) may include all.
+# Sub-folders of src/server/api are called rooms. Files outside them (the dispatcher and the routes) may
+# include all rooms.
 API = "server/api/"
 API_ROOMS = {
     "common": [],

@@ -8,7 +8,7 @@ fail() {
   echo "tools/cuda_arm_toolkit.sh: $*" >&2
   exit 1
 }
-# The compiler itself tells its folder, because $1 may be a script elsewhere that starts it.
+# Ask the compiler for its folder: $1 may be a script in another folder that starts it.
 found="$("$1" --dryrun anything.cu 2>&1 | sed -n 's/^#\$ _HERE_=//p' || true)"
 [ -x "$found/nvcc" ] || fail "$1 --dryrun names no folder that contains nvcc: expected CUDA's compiler; name another with CUDACXX"
 nvcc="$(realpath "$found/nvcc")"

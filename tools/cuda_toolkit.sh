@@ -1,5 +1,6 @@
 #!/bin/sh
-# Where there is no nvcc, makes one: .venv-cuda/toolkit, from the wheels of cmake/requirements-cuda.txt.
+# If nvcc is not installed, makes a toolkit in .venv-cuda/toolkit from the wheels of
+# cmake/requirements-cuda.txt.
 # Usage: tools/cuda_toolkit.sh    cmake/Cuda.cmake looks for nvcc in the same places
 set -eu
 cd "$(dirname "$0")/.."

@@ -60,7 +60,7 @@ END
   echo ' Apache-2.0, see above.'
 } >"$doc/copyright"
 
-# The program's libraries, as the system's packages declare them.
+# Dependencies on the packages of the program's libraries, determined by dpkg-shlibdeps.
 mkdir "$work/debian"
 library_folders=""
 [ -z "$sysroot" ] || library_folders="-l$sysroot/usr/lib/aarch64-linux-gnu -l$sysroot/lib/aarch64-linux-gnu"

@@ -4,7 +4,7 @@
     tools/decoder_types.py [build/release/bin/sluice]
 
 Runs `sluice inspect` on each configuration of tests/data/configs/decoder_types.json, which tools/checkpoints/make_decoder_types.py wrote.
-If it can plan the memory, the decoder can be loaded; otherwise it names the missing operators.
+If the command can plan the memory, the decoder can be loaded; otherwise its error names the missing operators.
 """
 import json
 import pathlib
@@ -30,7 +30,7 @@ def inspect(program, config):
     if missing:
         return "; ".join(missing)
     refusal = report["refusal"].removeprefix(f"{folder}/config.json: ")
-    # The error is about the name alone: no missing operator is known.
+    # The error is only about the architecture's name: no missing operator is known.
     return "no missing operator is known; the architecture needs its own reader" if re.match(r"architecture \S+ (with model_type \S+ )?is not supported", refusal) else refusal
 
 

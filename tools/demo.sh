@@ -1,5 +1,6 @@
 #!/bin/sh
-# Starts the bundled model, asks it the way a user would, prints the answers, stops it.
+# Starts a server with the bundled model, sends requests as a user would, prints the answers, and
+# stops the server.
 set -eu
 cd "$(dirname "$0")/.."
 bin="${SLUICE_BIN:-build/release/bin}/sluice"

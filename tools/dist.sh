@@ -11,20 +11,20 @@ preset="${1:-release}"
 build="build/$preset"
 newest_glibc=2.36
 most_bytes=$((60 * 1024 * 1024))
-# Libraries that belong to glibc; all others are packed.
+# Libraries that belong to glibc; all other libraries are packed.
 glibc_libraries='^(ld-linux-x86-64\.so\.2|ld-linux-aarch64\.so\.1|libc\.so\.6|libm\.so\.6|libdl\.so\.2|librt\.so\.1|libpthread\.so\.0|libresolv\.so\.2)$'
 
 fail() {
   echo "tools/dist.sh: $*" >&2
   exit 1
 }
-# Sets the places of libraries and their packages, the tools for object files, and the emulator, if any.
+# Sets the paths of libraries and their packages, the tools for object files, and the emulator, if any.
 . tools/dist_target.sh
 [ -x "$build/bin/sluice" ] || fail "$build/bin/sluice is not there: expected a finished build; run make dist DIST_PRESET=$preset"
 
-# The program reports the commit of the last configuration, so configure again for the current commit.
+# The program reports the commit at which CMake last configured the build, so configure again.
 cmake --preset "$preset" --log-level=WARNING >/dev/null
-# sluice_portable is the program that looks for its libraries in ../lib first.
+# sluice_portable is the program with a search path: it looks for its libraries in ../lib first.
 cmake --build "$build" --target sluice sluice_portable >/dev/null
 
 version="$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")"
@@ -114,7 +114,7 @@ done
   fail "$folder/bin/sluice does not look for its libraries in ../lib"
 
 when="$(tools/source_date.sh)"
-# The number of threads is fixed, because one thread compresses to other bytes than several.
+# A fixed number of threads: the compressed bytes differ between one thread and several.
 tar --create --directory build/dist --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$when" \
   "$name" | xz --threads=2 >"$folder.tar.xz"
 bytes="$(stat -c %s "$folder.tar.xz")"

@@ -1,5 +1,5 @@
-# Read by tools/dist.sh and tools/deb.sh, with `preset` set. Sets what differs between a program for this machine and a
-# cross-compiled one.
+# Sourced by tools/dist.sh and tools/deb.sh, which set `preset`. Sets what differs between a program for this machine
+# and a cross-compiled one.
 case "$preset" in
   arm | cuda-arm)
     machine=aarch64

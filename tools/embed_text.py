@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a text file as C++: a definition of a function in namespace sluice that returns the text as std::string_view.
+"""Writes a C++ source that defines a function in namespace sluice, which returns the text of FILE as std::string_view.
 
 Usage: tools/embed_text.py OUTPUT.cc HEADER FUNCTION FILE
 HEADER, relative to src/, declares FUNCTION.

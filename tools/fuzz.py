@@ -2,7 +2,8 @@
 """Runs the fuzz targets of build/fuzz (make fuzz builds them). Each starts from the test data and from the inputs that earlier runs found.
 
 Usage: tools/fuzz.py [--seconds N] [--jobs N] [TARGET ...]
-Prints a line per target. Exits with 1 if one crashed, hung, or asked for too much memory; the input that caused it is in build/fuzz/found.
+Prints a line per target. Exits with 1 if a target crashed, hung, or allocated too much memory; the input that caused it is in
+build/fuzz/found.
 """
 import argparse
 import base64
@@ -66,7 +67,7 @@ def hub_answers():
 
 
 def recordings():
-    """A header alone, and events without a file around them."""
+    """A recording that is only a header, and events without a header."""
     header = b'{"run":"1","segment":0,"options":[]}'
     crc = 0xffffffff
     for byte in header:
@@ -208,7 +209,7 @@ def rank_facts():
 
 
 def step_messages():
-    """Two steps of a sequence, each after its length: its prompt, then a token."""
+    """Two step messages, each preceded by its length: a sequence's prompt, then a token."""
     steps = [[3, 1, 1, 3, 0, 0, 0, 5, 1, 0, 6, 7, 8, 9, 2], [1, 1, 1, 1, 3, 0, 1, 1, 1, 9, 0]]
     return [b"".join(bytes([len(step), *step]) for step in steps)]
 
@@ -261,7 +262,7 @@ SEEDS = {
 
 
 def words_of(seeds):
-    """A dictionary of the words in the seeds, so that the fuzzer need not find them letter by letter."""
+    """A dictionary of the words in the seeds, so that the fuzzer does not have to find them letter by letter."""
     words = {word for seed in seeds for word in re.findall(rb'"?[A-Za-z_][A-Za-z0-9_.-]{2,30}"?|\{%-?|-?%\}|\{\{|\}\}|&&|\\\n', seed)}
     escaped = ("".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else "\\x%02x" % b for b in word) for word in sorted(words)[:2000])
     return "".join('"%s"\n' % word for word in escaped)

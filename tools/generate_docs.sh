@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes the generated pages of docs/: from the program, the cases of security.md from the tests, and performance.md from the
-# last comparison. With --check it writes nothing, and fails if a page is out of date.
+# Writes the generated pages of docs/. Most are output of the program; the cases of security.md come from the tests, and
+# performance.md from the last comparison. With --check it writes nothing, and fails if a page is out of date.
 set -eu
 cd "$(dirname "$0")/.."
 bin=build/release/bin/sluice

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Estimates, not measurements: milliseconds of a decode step of Llama 3.3 70B by part, and output tokens per second, on one GPU.
+"""Estimates the milliseconds of each part of a decode step of Llama 3.3 70B on one GPU, and the output tokens per second. Measures nothing.
 
-Usage: tools/gpu_estimates.py    prints the tables of docs/cuda.md; the last two are of several GPUs
+Usage: tools/gpu_estimates.py    prints the tables of docs/cuda.md; the last two are for several GPUs
 
-A step has one token of each of C sequences, of 1,024 prompt and 1,024 answer tokens, half of the answer done; and its share of prompts: C tokens
-of prefill, since a prompt of 1,024 comes with each answer of 1,024. Everything runs one after the other; products take the longer of reading
-their weights and computing. What is assumed of a device stands in DEVICES; no figure is measured on one.
+C sequences run at once, each with 1,024 prompt tokens and 1,024 answer tokens, of which half are generated. A step computes one token of
+each sequence, and C tokens of prefill, since every 1,024 answer tokens need a prompt of 1,024. Kernels run one after another. A matrix
+product takes the longer of the time to read its weights and the time to compute. DEVICES has the assumptions about a device; none of its
+figures is measured.
 """
 import dataclasses
 
 LAYERS, HIDDEN, MLP, HEADS, KV_HEADS, HEAD, VOCAB = 80, 8192, 28672, 64, 8, 128, 128256
 LAYER_WEIGHTS = HIDDEN * (HEADS + 2 * KV_HEADS) * HEAD + HEADS * HEAD * HIDDEN + 3 * HIDDEN * MLP
-KV_BYTES = 2 * KV_HEADS * HEAD * LAYERS  # of a token, FP8
+KV_BYTES = 2 * KV_HEADS * HEAD * LAYERS  # bytes per token, FP8
 MEAN_TOKENS, FULL_TOKENS = 1024 + 512, 2048
 SEQUENCES = (1, 8, 64, 256)
 
@@ -22,15 +23,15 @@ class Device:
     weights: str
     weight_bytes: float  # bytes per weight of a layer, including scales
     copy: float          # bytes a second
-    products: tuple      # fractions of `copy` of products of up to 8 rows, of 64 and of 256
+    products: tuple      # fractions of `copy` that products reach with up to 8 rows, 64 and 256
     flops: float         # FLOP per second of products with 256 rows and more
     head_bytes: float    # bytes per weight of the head
-    launches: int        # kernels of a layer
-    gap_us: float        # between two kernels of a graph
-    small_us: float      # norms, rope, activations and packing of a layer, for few rows
-    row_us: float        # and for each further row
-    host_ms: tuple       # between two steps: drawing, results, the next plan
-    prefill: float       # FLOP per second of prompts, including attention
+    launches: int        # kernels per layer
+    gap_us: float        # gap between two kernels of a graph
+    small_us: float      # norms, rope, activations and packing in a layer, for few rows
+    row_us: float        # the same for each further row
+    host_ms: tuple       # time between two steps: sampling, results, the next plan
+    prefill: float       # FLOP per second of prefill, including attention
     memory: float        # bytes for weights and cache
 
 
@@ -40,7 +41,7 @@ DEVICES = [
     Device("GB10", "FP8", 1, 235e9, (0.92, 0.9, 0.85), 110e12, 2, 10, 1.0, 17, 1.4, (1, 1, 1.5, 3), 62e12, 107e9),
     Device("GB10", "NVFP4", 0.5625, 235e9, (0.92, 0.9, 0.85), 200e12, 2, 15, 1.0, 28, 1.55, (1, 1, 1.5, 3), 110e12, 107e9),
 ]
-ATTENTION = 0.8           # of `copy`
+ATTENTION = 0.8           # fraction of `copy` that attention reaches
 ATTENTION_LEAST_US = 6    # a layer
 
 
@@ -65,24 +66,23 @@ class Links:
     name: str
     device: Device
     ranks: int
-    rate: float          # bytes a second into a device
+    rate: float          # bytes per second into a device
     exchange_us: float   # time until the last flag has arrived, without the transfer of the bytes
     join_us: float       # time of a kernel that joins columns, including its launch
     exchanges: int       # of a layer
 
 
-# Ranks gather heads before they are converted, so that is a launch of its own.
+# Ranks gather heads before the conversion, which is therefore a separate launch.
 SHARED = dataclasses.replace(DEVICES[0], launches=11, small_us=10, row_us=0.08)
 LINKS = [
     Links("8 H200, FP8, by NCCL, launched", SHARED, 8, 450e9, 10, 2.5, 4),
     Links("8 H200, FP8, by stores into peers, replayed", SHARED, 8, 450e9, 3.5, 0, 4),
 ]
-SHARED_NORMS = 0.5  # fraction of norms, rope, conversions and activations that every rank computes for whole rows
+SHARED_NORMS = 0.5  # fraction of the time of norms, rope, conversions and activations that every rank spends on whole rows
 
 
 def parts_of_ranks(links, c):
-    """The same for ranks that share layers. The bytes that are exchanged per token are F32 deltas, BF16 heads and
-    E4M3 rows of the MLP."""
+    """The same for ranks that share layers. They exchange F32 deltas, BF16 heads and E4M3 rows of the MLP."""
     alone = parts(links.device, c)
     token = LAYERS * (2 * 4 * HIDDEN + 2 * HEADS * HEAD + MLP) * (links.ranks - 1) / links.ranks
     exchanges = LAYERS * links.exchanges + 2

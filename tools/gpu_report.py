@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
-"""Tests and measures a device, part by part, and prints one table: everything in under nine minutes, or with --run in three runs
-of under ten minutes each: selftest, repeated under compute-sanitizer (memcheck, racecheck, synccheck); kernel-bench, repeated under ncu;
-and the load of the recipes. If a tool of NVIDIA is not in PATH, the table says so, and its parts do not count as passed. With
---device hip, for AMD's GPUs, there is no sanitizer, and rocprofv3 takes ncu's place (VENDORS).
+"""Tests and measures a device, part by part, and prints one table.
 
-For a machine that is lent for a quarter of an hour, --run first and then --run second do what matters most in 150 and 480 seconds:
-selftest of the parts on which all else rests, and one under memcheck; kernel-bench of the parts that bound decoding, and three loads, one
-of them again with CUDA graphs. With --archive, all files are also in one archive, which is complete after every part.
+The parts are selftest, repeated under compute-sanitizer (memcheck, racecheck, synccheck); kernel-bench, repeated under ncu; and the load of
+the recipes. All parts take less than nine minutes; with --run they are three runs of less than ten minutes each. If one of NVIDIA's tools
+is not in PATH, the table says so, and its parts do not count as passed. With --device hip, for AMD GPUs, there is no sanitizer, and
+rocprofv3 replaces ncu (VENDORS).
 
-Every part runs in a process of its own, with a limit in seconds. A part that crashes or runs out of time does not affect the others:
-the device starts afresh. A part is not begun if no time is left. Each part leaves a JSON file in the output folder. It is not run
-again while that file is complete and for the same device and model (--again runs all parts). report.json and table.txt hold all
-results so far, and are written after every part.
+For a machine that is available for only 15 minutes, --run first and then --run second run the most important parts in 150 and 480 seconds.
+The first runs selftest of the basic parts, one of them also under memcheck. The second runs kernel-bench of the parts that limit decoding,
+and three loads, one of them again with CUDA graphs. With --archive, all files are also in one archive, which is complete after every part.
 
-The program: SLUICE_BIN (a folder), else the distribution's folder that contains this script or that --dist names, else
-build/cuda/bin or, with --device hip, build/hip/bin. Random weights, random prompts. With concurrency 1 and 8: a single wave of requests. With more, a new request follows
-each finished one; the result is the server's token count over 30 seconds, once as many answers were finished as requests run at once.
+Every part runs in a separate process, with a time limit. A part that crashes or times out does not affect the others, since each process
+opens the device again. A part does not start if no time is left. Each part writes a JSON file to the output folder. A part is skipped if
+its file is complete and is for the same device and model (--again runs all parts). report.json and table.txt hold all results so far, and
+are written after every part.
+
+The program is in SLUICE_BIN (a folder), else in the distribution's folder that contains this script or that --dist names, else in
+build/cuda/bin or, with --device hip, build/hip/bin. Loads use random weights and random prompts. With concurrency 1 and 8, a load is a
+single wave of requests. With more, a new request follows each finished one. The result is then the server's token count over 30 seconds,
+which begin once the number of finished answers equals the concurrency.
 """
 import argparse
 import contextlib
@@ -41,7 +44,8 @@ TOTAL_S = 530
 READY_S = 90
 STOP_S = 20
 LIST_S = 30
-# The two runs of a lent machine: seconds in all, and their parts. Loads are named by the concurrency of those of 1,024 tokens.
+# The runs `first` and `second`: seconds in total, and parts. A load is given as the concurrency of the load with 1,024 prompt
+# tokens.
 FIRST_S, SECOND_S = 150, 480
 FIRST_PARTS = ["instructions", "memory", "linear", "attention", "library"]
 FIRST_SANITIZED = ["linear"]
@@ -64,7 +68,8 @@ LADDER = [
 # requests, per unit of concurrency.
 LENGTH_RANGE = 0.5
 REQUESTS_PER_PLACE = 16
-# Room for the cache: one H200 has too little for all 256 sequences of 2,048 tokens, or 64 of 9,216 (docs/cuda.md).
+# Makes the KV cache larger: one H200 has too little memory for all 256 sequences of 2,048 tokens, or 64 of 9,216
+# (docs/cuda.md).
 LADDER_OPTIONS = "--gpu-memory-utilization 0.96"
 SHORT_LADDER = [
     ("ladder-16-1", 16, 6, 1, None, 40, None, None),
@@ -77,18 +82,17 @@ STATUS_WIDTH = 120
 # Time limits in seconds: for all parts of a command together, and for each.
 SELFTEST_S, SELFTEST_PART_S = 110, 45
 BENCH_S, BENCH_PART_S = 100, 30
-# For a run of one kind alone.
+# For --run with only one kind of parts.
 RUN_S = 570
 SANITIZERS = ["memcheck", "racecheck", "synccheck"]
 SANITIZED_S = 60
 PROFILED_S = 60
 PROFILED_KERNELS = "Linear|Attention|RmsNorm|SiluMul"
 PROFILED_LAUNCHES = 6
-# What differs between the vendors: the driver's library and its folders on machines whose loader does not know them
-# (the program finds HIP's by itself), the library of large products in the programs' logs, tools that find faults,
-# the profiler and its command, the command that logs clocks, targets for FP8 products in TFLOP/s, and targets and
-# bounds for loads (None: those of LADDER). For an MI355X, one of them is known: the figure that recipe 003 prints for
-# its load.
+# Settings of each vendor. "driver": the driver's library, and its folders if the loader does not find it (the program finds
+# HIP's without them). Then the library of large products as named in the program's log, the checking tools, the profiler and
+# its command, the command that logs clocks, targets for FP8 products in TFLOP/s, and targets and bounds of loads (None: those
+# of LADDER). For an MI355X only one target is known: the figure that recipe 003 prints for its load.
 VENDORS = {
     "cuda": {"driver": "libcuda.so.1", "folders": ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu/nvidia/current"),
              "library": "cuBLASLt", "sanitizers": SANITIZERS, "profiler": "ncu",
@@ -100,15 +104,15 @@ VENDORS = {
             "profile": ["rocprofv3", "--kernel-trace", "--stats", "--kernel-include-regex", PROFILED_KERNELS, "-o", "OUT", "--"],
             "clocks": ["amd-smi", "metric", "--clock", "--power", "--temperature", "--csv", "-w", "1"]},
 }
-# The file of the stand-in of HIP's runtime, whose GPUs are emulated (docs/hip.md).
+# The fake HIP runtime, which emulates GPUs (docs/hip.md).
 STAND_IN = "libfake_hip.so"
-# A part is not begun with less time left than this.
+# A part does not start with less time left, in seconds.
 LEAST_S = 15
 # Minimum free space on the output folder's disk: logs and rows take a few MiB.
 LEAST_FREE_MIB = 16
 
 LIBC = ctypes.CDLL(None)
-# For requests to the server, whatever proxy the environment names.
+# For requests to the server; ignores proxies of the environment.
 DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -119,7 +123,7 @@ def say(text):
 
 
 def find_bin(dist, build):
-    """The folder of the program. If one is named but lacks the program, nothing is run."""
+    """The folder of the program. If a folder is named, looks only there. Exits if there is no program."""
     named = os.environ.get("SLUICE_BIN") or (dist and os.path.join(dist, "bin"))
     for place in [named] if named else [ROOT / "bin", ROOT / "build" / build / "bin"]:
         if os.path.exists(os.path.join(place, "sluice")):
@@ -160,15 +164,15 @@ def environment(vendor):
 
 
 def bind_to_parent():
-    """Runs in a child before its program: makes a process group, which is ended with all its processes, and ends the child
-    if the report is killed, so that nothing keeps the device."""
+    """Runs in a child process before its program. Makes a process group, so that all its processes can be ended together, and ends the
+    child if the report is killed: no process may keep the device."""
     os.setpgid(0, 0)
     PR_SET_PDEATHSIG = 1
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 class Stopped(Exception):
-    """The report itself was told to stop."""
+    """The report received a signal to stop."""
 
 
 class Report:
@@ -197,7 +201,7 @@ class Report:
         return self.out / (name + ".log")
 
     def save(self, name, text):
-        """Writes a file to the output folder, complete or not at all. If the disk is full, the table still has the result."""
+        """Writes a file to the output folder atomically. If the disk is full, the table still has the result."""
         unfinished = self.out / (name + ".partial")
         try:
             unfinished.write_text(text, encoding="utf-8")
@@ -240,8 +244,8 @@ class Report:
         return parts
 
     def part(self, name, budget, body, end=None):
-        """Runs a part unless its result exists. `body` gets its time limit in seconds and returns a dictionary.
-        `end`: the time at which a group of parts must be done."""
+        """Runs a part unless its result exists. `body` receives its time limit in seconds and returns a dictionary. `end`: the time at
+        which a group of parts must be done."""
         if self.parts.get(name, {}).get("reused"):
             say("== %s: there already (--again runs it anew)" % name)
             return
@@ -284,8 +288,8 @@ class Report:
         self.children.remove(process)
 
     def run(self, words, seconds, log, under=()):
-        """Runs the program, or `under`, a tool that gets the program as its last arguments, and keeps the output. Returns
-        the exit code, or None if it ran out of time."""
+        """Runs the program, or the tool `under` with the program as its last arguments, and keeps the output. Returns the exit code, or
+        None on a timeout."""
         with open(self.log_path(log), "w") as out:
             process = self.begin_process([*under, self.bin / words[0], *words[1:]], out)
             try:
@@ -316,7 +320,7 @@ class Report:
         path.unlink(missing_ok=True)
         words = ["sluice", command, "--device", self.options.device, "--part", name, "--json", path, *more]
         code = self.run(words, seconds, label, under)
-        found = {}  # if the process was stopped: the rows that it wrote until then
+        found = {}  # after a timeout, the file has the rows written so far
         with contextlib.suppress(OSError, ValueError):
             found = json.loads(path.read_text(encoding="utf-8"))
         rows = found.get("rows", [])
@@ -346,10 +350,10 @@ class Report:
             self.parts[command] = dict(self.summary(known), seconds=round(time.monotonic() - begin, 2))
             self.write()
             if self.parts[label].get("code") == NO_DEVICE:
-                break  # the other parts would report the same
+                break  # the other parts would fail for the same reason
 
     def summary(self, parts):
-        """Sums up a command's parts, given by name."""
+        """Summarizes a command's parts, given by name."""
         rows, seen = [], set()
         for part in parts.values():
             for row in part.get("rows", []):  # every run of kernel-bench measures the limits first
@@ -626,7 +630,7 @@ class Report:
         self.pack()
 
     def pack(self):
-        """Writes the archive, complete or not at all: all files of the output folder but the model's."""
+        """Writes the archive atomically: all files of the output folder except the model's."""
         if self.archive is None:
             return
         unfinished = self.archive.with_name(self.archive.name + ".partial")
@@ -642,7 +646,7 @@ class Report:
             self.unsaved = str(error)
 
     def log_clocks(self):
-        """Logs clocks, power and temperature during all measurements if the vendor's tool is there, which only reads them."""
+        """Logs clocks, power and temperature during all measurements if the vendor's tool is installed. The tool changes no settings."""
         if self.emulated or shutil.which(self.vendor["clocks"][0], path=self.environment.get("PATH")) is None:
             return
         with open(self.out / "clocks.csv", "a") as out:
@@ -715,7 +719,7 @@ class Report:
             whole = True
         except Stopped:
             say("\ntold to end: what is missing is run by the next call")
-        except Exception:  # results so far must still be shown
+        except Exception:  # the results so far must still be printed
             say(traceback.format_exc())
         ignore_signals()  # ignore further signals, so that the device is released and the table printed
         for child in list(self.children):

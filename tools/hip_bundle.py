@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Puts code objects for several AMD GPUs into one file, of the format of Clang's offload bundler, which HIP and src/device/hip_modules.cc read.
+"""Packs code objects for several AMD GPUs into one file in the format of Clang's offload bundler, which HIP and src/device/hip_modules.cc
+read.
 
 Usage: tools/hip_bundle.py OUT gfx942=FILE gfx950=FILE...
 """

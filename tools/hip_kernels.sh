@@ -8,7 +8,8 @@ set -eu
 root="$(cd "$(dirname "$0")/.." && pwd)"
 clang="${HIP_CLANG:-clang++-22}"
 command -v "$clang" >/dev/null || { echo "$clang was not found: tools/install_packages.sh hip, or name another with HIP_CLANG" >&2; exit 1; }
-# Products and sums are fused only where the source says so, because every device must draw the same tokens (draw_weights.h).
+# The compiler fuses products and sums only where the source requests it, because every device must sample the same tokens
+# (draw_weights.h).
 both="-x hip -nogpulib -nogpuinc -std=c++20 -DNDEBUG -ffp-contract=off -Wall -Wextra -Werror -Wno-pass-failed -I$root/src"
 device="$both -O3 --cuda-device-only --no-gpu-bundle-output -mcode-object-version=5"
 

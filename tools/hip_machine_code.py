@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares the machine code of the kernels for AMD GPUs with the plan: no scratch memory (registers may spill to those of the
-matrix instructions), matrix instructions in products, separate rounding where tokens are drawn, no symbols that a loader must find
-elsewhere. Needs LLVM's llvm-readelf and llvm-objdump.
+"""Checks the machine code of the kernels for AMD GPUs: no scratch memory (vector registers may spill to matrix registers), matrix
+instructions in products, products and sums rounded separately where tokens are sampled, no undefined symbols. Needs LLVM's
+llvm-readelf and llvm-objdump.
 
-Usage: tools/hip_machine_code.py FOLDER [--tools FOLDER]    FOLDER: contains the code objects NAME.ARCHITECTURE.co (build/hip-kernels
-of tools/hip_kernels.sh, or hip in the folder of a build)
+Usage: tools/hip_machine_code.py FOLDER [--tools FOLDER]    FOLDER has the code objects NAME.ARCHITECTURE.co: build/hip-kernels
+(of tools/hip_kernels.sh), or the folder hip of a build
 Prints each fault on a line and exits with 1 if there is one.
 """
 import argparse
@@ -19,14 +19,13 @@ import sys
 ARCHITECTURES = ["gfx942", "gfx950"]
 # Registers of a lane: 256 for vector instructions, and 256 for matrix instructions.
 MOST_REGISTERS = 512
-# Formats of linear_formats.h whose inputs are E4M3 codes. They are multiplied as codes if the GPU has this kind of
-# FP8.
+# Formats of linear_formats.h whose inputs are E4M3 codes. A GPU with this kind of FP8 multiplies the codes directly.
 FP8_INPUTS = 2
 # Instructions that fuse a product and a sum; a division takes five.
 FUSED = re.compile(r"v_(pk_)?(fma|fmac|fmaak|fmamk|mad|mac)_f(32|64|16)")
 FUSED_OF_A_DIVISION = 5
 # Maximum bytes of scratch memory, for kernels that need some (docs/hip.md): FP8 weights expanded to BF16, for 64 rows; on gfx942
-# also FP8 by FP8, computed as F16, for 64 rows and more.
+# also FP8 times FP8, computed in F16, for 64 rows and more.
 SCRATCH = {architecture: {"LinearTileKernelILNS1_6FormatE1ELi64E": 64} for architecture in ARCHITECTURES}
 SCRATCH["gfx942"].update({"LinearTileKernelILNS1_6FormatE2ELi64E": 640, "LinearTileKernelILNS1_6FormatE2ELi128E": 640})
 

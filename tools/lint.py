@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks the tree: format, Python, include arrows, throwing calls of std::filesystem, generated pages, locks, clang-tidy.
+"""Checks the tree: format, Python, includes between folders, throwing calls of std::filesystem, generated pages, locks, clang-tidy.
 
 Usage: tools/lint.py [--all | --changed] [CHECK...]    checks: format ruff includes filesystem comments pages locks tidy
 
-clang-tidy checks sources that differ from the last commit of origin/main (if that is HEAD, from 20 commits before), 16 at
-most; with --all every source. With --changed, checks of files look only at uncommitted changes or, without any, at the
-last commit; checks without files are skipped. Exits with 1 if a check found something.
+clang-tidy checks at most 16 sources that differ from the merge base with origin/main or, if that is HEAD, from HEAD~20. With --all it
+checks every source. With --changed, checks of files look only at uncommitted changes or, without any, at the last commit; checks without
+files are skipped. Exits with 1 if a check found something.
 """
 import concurrent.futures
 import functools
@@ -19,7 +19,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# A build folder that is only configured: its commands compile sources one by one, not in batches.
+# A build folder that is only configured, for its compile commands: one per source, not in unity batches.
 BUILD = ROOT / "build" / "lint"
 LINT_VENV = ROOT / ".venv-lint"
 MAX_TIDY_FILES = 16

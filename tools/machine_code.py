@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the machine code of the CUDA kernels with the plan of each: registers, stack, spills, concurrent blocks, and the
-instructions that it must contain. Needs CUDA's cuobjdump and nvdisasm, and c++filt.
+"""Compares the machine code of each CUDA kernel with its plan: registers, stack, spills, concurrent blocks, and the instructions that it
+must contain. Needs CUDA's cuobjdump and nvdisasm, and c++filt.
 
-Usage: tools/machine_code.py check FOLDER [--tools FOLDER]    FOLDER: of a build with CUDA, with the objects *.cu.o
+Usage: tools/machine_code.py check FOLDER [--tools FOLDER]    FOLDER: a build with CUDA, with the objects *.cu.o
        tools/machine_code.py page FOLDER [--tools FOLDER]     writes docs/cuda-machine-code.md
-`check` prints each fault on a line and exits with 1 if there is one. It is also a fault if the page is out of date for a kernel. The page
-covers all architectures that kernels are compiled for, so `page` needs a build for all of them.
+`check` prints each fault on a line and exits with 1 if there is one. A page that is out of date for a kernel is also a fault. The page
+covers all default architectures, so `page` needs a build for all of them.
 """
 import argparse
 import collections
@@ -26,13 +26,13 @@ CUDA_CMAKE = ROOT / "cmake" / "Cuda.cmake"
 REGISTERS = 65536
 REGISTERS_AT_ONCE = 256  # registers are allocated to a warp in multiples of this
 MOST_THREADS = {80: 2048, 89: 1536, 90: 2048, 100: 2048, 103: 2048, 110: 1536, 120: 1536, 121: 1536}
-WITH_E4M3_MMA = {89, 120, 121}  # have this instruction; other architectures convert to F16 and use its products
-# Stack bytes of CUDA's sine and cosine, for the digits of 2 / pi that large arguments need.
+WITH_E4M3_MMA = {89, 120, 121}  # architectures with this instruction; others convert to F16 and multiply in F16
+# Stack bytes that CUDA's sine and cosine need for large arguments (digits of 2 / pi).
 SINE_STACK = 64
 
 # Parameters of linear_tile.h (Tile) and linear_formats.h (Format).
 FORMATS = ["bf16", "fp8", "fp8 x fp8", "fp8 blocks", "int8", "int4", "nvfp4", "mxfp4"]
-LATENT_DIM = 576  # attention to latent vectors of any size up to this (kLatentDim of attention_fragments.h)
+LATENT_DIM = 576  # maximum size of latent vectors (kLatentDim of attention_fragments.h)
 SCALED_FORMATS = {"fp8 blocks", "int4", "nvfp4", "mxfp4"}
 
 
@@ -60,12 +60,13 @@ class Plan:
 
 
 def rows_plan(threads, *instructions):
-    """Plan of a kernel that processes rows. It waits for memory, so half of a multiprocessor's threads must fit at once."""
+    """Plan of a kernel that processes rows. It is memory-bound, so its registers must allow half of a multiprocessor's threads."""
     return Plan(threads, 1024 // threads, list(instructions))
 
 
 def overlapping(plan):
-    """Plan of a kernel that may begin before earlier kernels end: it waits for them, and lets later ones begin."""
+    """Plan of a kernel that may begin before earlier kernels end (programmatic dependent launch): it must wait for them, and let later
+    kernels begin."""
     def of(architecture, arguments):
         made = plan(architecture, arguments)
         return dataclasses.replace(made, instructions=made.instructions + (["ACQBULK", "PREEXIT"] if architecture >= 90 else []))
@@ -109,7 +110,7 @@ PLANS = {
     "CapLogitsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "GatherRowsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
     "CombineExpertsKernel": lambda *_: rows_plan(256, "LDG.128", "STG.128"),
-    # The sums of four rows by four ranks, or by eight columns per thread, are in registers.
+    # A thread keeps the sums of four rows and four ranks, or four rows and eight columns, in registers.
     "LoraShrinkKernel": lambda *_: Plan(256, 2, ["LDG.128", "SHFL"]),
     "LoraLookupKernel": lambda *_: rows_plan(64),
     "LoraExpandKernel": lambda *_: Plan(64, 12, ["LDG.128", "STG.128"]),
@@ -280,7 +281,7 @@ def cell_of(kernel):
 
 
 def instructions_of(kernels):
-    """Planned instructions of a kernel on all architectures: first those of most architectures, then the exceptions."""
+    """Planned instructions of a kernel: first those on most architectures, then the exceptions."""
     by = collections.defaultdict(list)
     for kernel in kernels:
         by[" ".join(plan_of(kernel).instructions)].append(label(kernel.architecture))

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Prints the path of promtool, which checks rules for Prometheus: either the one in PATH, or the one from Debian's
 # package, which is unpacked into a folder. The package is not installed, because it would start a server. Needs no
-# root, because apt uses a separate state. Usage: tools/promtool.sh FOLDER
+# root, because apt uses a separate state folder.
+# Usage: tools/promtool.sh FOLDER
 set -eu
 folder="$(realpath -m "$1")"
 if command -v promtool; then exit 0; fi

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Finds what got slower, for a maintainer before a release: instructions of the host's hot paths, counted by callgrind, and times of
-kernels relative to the BF16 kernel of the same size, compared with the figures in benchmarks/regressions.json.
+"""Finds code that became slower; run it before a release. Compares with benchmarks/regressions.json: the instructions of hot paths on
+the host, which callgrind counts, and the times of kernels relative to the BF16 kernel of the same size.
 
 Usage: tools/regressions.py [--write] [--build build/release] [--only instructions|kernels] [NAME...]
 
-The instructions of a case are those of 2n runs minus those of n. They do not depend on the machine's load, but on its compiler and
-libraries, which the file therefore names. Ratios of kernels are for one instruction set each and need idle cores: each time is the
-minimum of several repetitions in random order. Exit status 1: a figure exceeds the stored one by more than its tolerance.
---write stores the measured figures.
+The figure of a case is the instructions of 2n runs minus those of n runs. It does not depend on the machine's load, but on its compiler
+and libraries, so the file names them. Ratios of kernels are for one instruction set each and need idle cores: each time is the minimum
+of several repetitions in random order. Exit status 1: a figure exceeds the stored one by more than its tolerance. --write stores the
+measured figures.
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILE = os.path.join(ROOT, "benchmarks", "regressions.json")
-# Number of runs of each case, large enough that its instructions outweigh variations.
+# Number of runs of each case, large enough to outweigh variations of the instruction count.
 CASES = {"scheduler-step": 50, "sample-greedy": 3, "sample-top-p": 3, "encode": 5, "stream-token": 500, "read-request": 20}
 TOLERANCE = {"instructions": 0.03, "kernels": 0.15}
 # A format's kernel; PLAIN is its BF16 counterpart.
@@ -79,7 +79,7 @@ def measure_kernels(program, repetitions, wanted):
 
 
 def compare(kind, figures, stored):
-    """Prints one line per figure. Returns the names of those that got worse."""
+    """Prints one line per figure. Returns the names of the figures that became worse."""
     worse = []
     for name, figure in figures.items():
         known = stored.get(name)

@@ -8,7 +8,7 @@ Usage: tools/security_cases.py page [--check]        writes the tables of docs/s
                                                      tests/robustness/last_run.json
 
 A case is covered by the functions of tests/e2e, tests/robustness and tests/distributed that have its id in their names (test_p04_v82_json covers P04
-and V82), and by the unit tests that tests/robustness/plan.json names. For a case without tests the plan gives a reason.
+and V82), and by the unit tests that tests/robustness/plan.json names. For a case without tests, the plan contains a reason.
 """
 import datetime
 import json
@@ -80,7 +80,7 @@ def listed():
 
 
 def outcomes_of(report):
-    """(test, passed | failed | skipped) of each run in a report of pytest (XML) or GoogleTest (JSON)."""
+    """(test, passed | failed | skipped) of each test in a report of pytest (XML) or GoogleTest (JSON)."""
     if report.endswith(".json"):
         for suite in json.loads(pathlib.Path(report).read_text())["testsuites"]:
             for case in suite["testsuite"]:

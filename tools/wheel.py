@@ -64,7 +64,7 @@ class Wheel:
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             lines.append('%s,sha256=%s,%d' % (name, digest, len(data)))
         self.add(record, "".join(line + "\n" for line in [*sorted(lines), record + ",,"]).encode())
-        # dist-info last, as is usual for wheels, so that metadata is found from the end.
+        # Write dist-info last, as PEP 427 recommends, so that tools find metadata at the archive's end.
         order = sorted(self.files, key=lambda name: (name.startswith(self.stem + ".dist-info/"), name == record, name))
         new = self.path.with_suffix(".new")
         with zipfile.ZipFile(new, "w") as archive:

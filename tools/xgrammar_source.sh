@@ -16,8 +16,8 @@ mkdir -p "$(dirname "$folder")"
 work="$(mktemp -d "$folder.XXXXXX")"
 trap 'rm -rf "$work"' EXIT
 
-# After the download, pip asks the archive for its metadata, which would install and execute the archive's build backend.
-# This backend of the same name answers instead.
+# After the download, pip reads the archive's metadata, which would install and execute the archive's build backend. This
+# stub backend of the same name replaces it.
 mkdir -p "$work/backend/scikit_build_core"
 cat >"$work/backend/scikit_build_core/build.py" <<'END'
 import pathlib
