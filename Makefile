@@ -7,7 +7,7 @@ BIN := $(BUILD)/bin
 CCACHE := $(shell command -v ccache 2>/dev/null)
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(CCACHE)
 
-# The program, with links that have the names of the programs that it replaces.
+# Builds the program, and links to it under the names of the programs that it replaces.
 build: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) --target sluice
 
@@ -71,11 +71,11 @@ dist: $(if $(filter cuda arm cuda-arm,$(DIST_PRESET)),build-$(DIST_PRESET),build
 	@tools/install_packages.sh dist
 	@tools/dist.sh $(DIST_PRESET)
 
-# The same as a wheel, and a second wheel that adds the names of other programs; in build/dist.
+# Packs the program as a Python wheel, and makes a second wheel that adds the names of other programs; both in build/dist.
 wheel: dist
 	@tools/wheel.py $(DIST_MACHINE)
 
-# The same as a package for Debian 12, which uses the system's libraries; in build/dist.
+# Makes a package for Debian 12, which uses the system's libraries; in build/dist.
 deb: dist
 	@tools/deb.sh $(DIST_PRESET)
 
@@ -95,7 +95,7 @@ test-more:
 	@tools/install_packages.sh build test lint arm hip
 	@python3 tests/run.py more
 
-# The two commands above. Sanitizer builds run while end-to-end tests leave processors idle.
+# Runs the checks of `make test` and `make test-more`. Sanitizer builds run while end-to-end tests leave CPU cores idle.
 test-all:
 	@$(MAKE) --no-print-directory test TEST_FLAGS="--ahead=asan-core --ahead=tsan-core"
 	@$(MAKE) --no-print-directory test-more
@@ -119,9 +119,9 @@ test-fast:
 test-deploy:
 	@python3 tests/deploy/test_dockerfile.py
 
-# Runs the program of `make dist` in a folder that contains only glibc. Then installs each package in a Debian root folder without
-# a compiler, and asks for a first answer. Needs root and a Debian mirror. DIST_PRESET=arm tests the packages for aarch64 under
-# qemu, without root folders. DIST_PRESET=cuda and cuda-arm test only the archive, since other packages contain no CUDA kernels.
+# Runs the program of `make dist` in a folder that contains only glibc. Then installs each package in a Debian root folder without a
+# compiler, and sends the program a request. Needs root and a Debian mirror. DIST_PRESET=arm tests the packages for aarch64 under qemu,
+# without root folders. DIST_PRESET=cuda and cuda-arm test only the archive, since other packages contain no CUDA kernels.
 ARCHIVE_ALONE = $(filter cuda cuda-arm,$(DIST_PRESET))
 test-dist: dist $(if $(ARCHIVE_ALONE),,wheel deb)
 	@tools/install_packages.sh test-dist
@@ -137,8 +137,8 @@ test-web:
 	@tools/install_packages.sh build test web
 	@python3 tests/run.py web
 
-# Tests ranks that are processes: equal answers, every way in which a rank can be lost, and several machines (here network
-# namespaces, which need root). Takes minutes.
+# Tests ranks that run in separate processes: equal answers, every way to lose a rank, and several machines. Network namespaces stand in
+# for the machines and need root. Takes minutes.
 test-distributed:
 	@tools/install_packages.sh build test test-distributed
 	@python3 tests/run.py distributed
@@ -165,13 +165,13 @@ test-ptx:
 	@tools/install_packages.sh build test
 	@python3 tests/run.py ptx
 
-# The kernels for AMD's GPUs: their machine code, and the program on GPUs of a stand-in of HIP's runtime, with recipe 003; tens of
-# minutes, most of them the first build's.
+# Checks the machine code of the kernels for AMD GPUs, and runs recipe 003 on a fake HIP runtime. Takes tens of minutes, mostly for the
+# first build.
 test-hip:
 	@tools/install_packages.sh build test hip
 	@python3 tests/run.py hip
 
-# Runs `make build-hip` in a Debian root folder that has the packages of packages.txt alone, and starts the program there. Takes as long
+# Runs `make build-hip` in a Debian root folder that has only the packages of packages.txt, and starts the program there. Takes as long
 # as a full build; needs root and a Debian mirror. HIP_ARCHITECTURES=gfx950 compiles for only one kind of GPU.
 test-hip-build:
 	@tools/install_packages.sh test-dist
@@ -207,7 +207,7 @@ build/fuzz/build.ninja: CMakePresets.json packages.txt
 	@cmake --preset fuzz --log-level=WARNING
 	@touch $@
 
-# Checks format, ruff, include arrows, generated pages, locks, clang-tidy.
+# Checks format, ruff, includes between folders, generated pages, thread-safety annotations, clang-tidy.
 lint:
 	@tools/install_packages.sh build test lint
 	@python3 tests/run.py lint
@@ -216,7 +216,7 @@ format:
 	@tools/install_packages.sh lint
 	@git ls-files 'src/*.h' 'src/*.cc' 'src/*.cu' | xargs clang-format -i
 
-# Writes the generated pages of docs/, from the program.
+# Writes the generated pages of docs/.
 docs: build
 	@tools/generate_docs.sh
 
@@ -224,13 +224,14 @@ docs: build
 bench: build
 	@tools/bench.sh
 
-# Before a release: instructions of the host's hot paths and ratios of kernels against the stored figures; needs idle cores.
+# Run before a release: compares the instruction counts of hot paths on the host, and the relative times of kernels, with stored
+# figures. Needs idle cores.
 regressions: $(BUILD)/build.ninja
 	@tools/install_packages.sh build regressions
 	@cmake --build $(BUILD) --target host_paths kernels_benchmark
 	@tools/regressions.py
 
-# The benchmark of the recipes for large models, on the bundled model: tens of minutes, memory watched.
+# Runs the recipes' benchmark for large models on the bundled model, and checks the server's memory. Takes tens of minutes.
 bench-recipe: build
 	@python3 tools/bench_recipe.py
 

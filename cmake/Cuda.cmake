@@ -3,8 +3,8 @@
 set(SLUICE_CUDA_NEEDED 12.8)
 
 if(NOT CMAKE_CUDA_COMPILER)
-  # In order of precedence: CUDACXX, PATH, the toolkit's own variables, its usual folder, the folder that
-  # tools/cuda_toolkit.sh makes.
+  # Searches for nvcc in this order: CUDACXX, PATH, the toolkit's environment variables, its usual folder, the folder
+  # of tools/cuda_toolkit.sh.
   find_program(SLUICE_NVCC nvcc
     HINTS "$ENV{CUDACXX}" ENV PATH "$ENV{CUDA_HOME}/bin" "$ENV{CUDA_PATH}/bin"
     PATHS /usr/local/cuda/bin ${CMAKE_SOURCE_DIR}/.venv-cuda/toolkit/bin NO_DEFAULT_PATH)
@@ -38,7 +38,7 @@ endif()
 # alone (SLUICE_HOPPER_FLAGS).
 set(default_architectures "80;89;90;100;110;120")
 if(CMAKE_CROSSCOMPILING)
-  # The GPUs beside Arm processors: GH200, GB200 and GB300, Thor, DGX Spark (GB10).
+  # GPUs in machines with Arm CPUs: GH200, GB200 and GB300, Thor, DGX Spark (GB10).
   set(default_architectures "90;100;110;120")
 endif()
 if(nvcc_found VERSION_LESS 13.0)

@@ -43,9 +43,10 @@ function(sluice_folder name)
     add_library(${library} STATIC ${sources})
     target_link_libraries(${library} PUBLIC sluice_flags ${ARG_DEPS} PRIVATE sluice_hardening)
     set_target_properties(${library} PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE ${SLUICE_UNITY_BATCH})
-    # Where a CUDA build is linked over a plain one (src/cli), their object files are replaced one by one.
+    # The CUDA build replaces the object files of these sources one by one (src/cli), so none is part of a unity
+    # batch.
     set_source_files_properties(${ARG_CUDA_SOURCES} ${ARG_CUDA_AWARE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-    # Folders that compute little are optimised less, which saves compile time.
+    # Code of these folders has little influence on speed; a lower optimisation level saves compile time.
     if(name MATCHES "^(chat|checkpoint|cli|eval|hub|options|planner|recipe|selftest)$")
       target_compile_options(${library} PRIVATE $<$<CONFIG:Release>:-O1>)
     elseif(NOT name MATCHES "^(kernels|sampler|tensor|tokenizer)$")
@@ -61,11 +62,11 @@ function(sluice_folder name)
   if(tests)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE ${library} ${ARG_TEST_DEPS} sluice_source_path GTest::gmock GTest::gtest GTest::gtest_main)
-    if(NOT name STREQUAL "kernels")  # some of its tests see names of CUDA as macros
+    if(NOT name STREQUAL "kernels")  # some of its tests define CUDA's names as macros
       set_target_properties(${name}_test PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
     endif()
-    # Tests are optimised little, to compile fast: they are half of a build's work. Under a sanitizer most get no
-    # optimisation, except in folders whose tests compute much themselves.
+    # Tests are half of a build's work, so a low optimisation level lets them compile fast. Under a sanitizer most
+    # get no optimisation, except in folders whose tests compute much themselves.
     if(SLUICE_SANITIZE AND NOT name MATCHES "^(kernels|models|tensor|sampler)$")
       target_compile_options(${name}_test PRIVATE -O0)
     else()

@@ -1,6 +1,6 @@
 # Flags that make faults in the program harder to exploit, and keep build paths out of it. They apply to the program's
 # own code. Tests are compiled without them, as are sanitizer builds, which find faults by other means.
-# tests/e2e/test_program_file.py reads all of this from the program.
+# tests/e2e/test_program_file.py checks these properties in the program file.
 add_library(sluice_hardening INTERFACE)
 if(NOT SLUICE_SANITIZE)
   target_compile_options(sluice_hardening INTERFACE -fPIE -fstack-protector-strong

@@ -13,13 +13,15 @@ string(REGEX MATCH "aarch64|arm64" SLUICE_AARCH64 "${CMAKE_SYSTEM_PROCESSOR}")
 
 add_library(sluice_flags INTERFACE)
 target_include_directories(sluice_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
-# False alarms of GCC 12: overlapping copies in std::string's operator+ (its bug 105651), and uninitialised values in
-# std::variant and std::optional after much inlining.
+# False positives of GCC 12: overlapping copies in std::string's operator+ (its bug 105651), and uninitialised values
+# in std::variant and std::optional after much inlining.
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-maybe-uninitialized>)
 if(SLUICE_UNITY)
-  # GCC takes a source file that another includes for a header and warns of types with parts of an anonymous namespace.
+  # GCC treats a source file that another one includes as a header, and then warns about types with members from an
+  # anonymous namespace.
   target_compile_options(sluice_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
-  # In KiB. GCC spends a twentieth of its time on garbage collection, which does not pay in a process that soon ends.
+  # Minimum heap in KiB before GCC collects garbage. Collection takes 5 % of its time, which is wasted in a
+  # short-lived process.
   target_compile_options(sluice_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1048576>)
 endif()
 if(SLUICE_WERROR)
@@ -34,7 +36,7 @@ if(SLUICE_SANITIZE)
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()
 if(SLUICE_FUZZ)
-  # Only GCC's warnings matter here; Clang has other names for some.
+  # Ignore unknown warning names: some of GCC's have other names in Clang.
   target_compile_options(sluice_flags INTERFACE -fsanitize=fuzzer-no-link -Wno-unknown-warning-option)
   add_custom_target(fuzzers)
 endif()

@@ -28,7 +28,7 @@ else()
   target_compile_options(xgrammar_readers PRIVATE $<$<CONFIG:Release>:-O1>)
 endif()
 target_compile_options(xgrammar PRIVATE $<$<CONFIG:Release>:-O2>)
-# It defines a name that json_schema_converter.cc also defines.
+# minimax_m3.cc defines a name that json_schema_converter.cc also defines, so it cannot be in the same unity batch.
 set_source_files_properties(${SLUICE_XGRAMMAR_SOURCE}/cpp/converter_ext/minimax_m3.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 foreach(library xgrammar xgrammar_readers)
   target_include_directories(${library} SYSTEM PUBLIC ${SLUICE_XGRAMMAR_SOURCE}/include
@@ -38,10 +38,10 @@ foreach(library xgrammar xgrammar_readers)
   target_compile_definitions(${library} PUBLIC XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0)
   set_target_properties(${library} PROPERTIES CXX_STANDARD 17 EXPORT_COMPILE_COMMANDS OFF
                         UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE 30)
-  # It parses untrusted input.
+  # xgrammar parses untrusted input.
   target_link_libraries(${library} PRIVATE sluice_hardening)
   target_compile_options(${library} PRIVATE -w -include ${CMAKE_SOURCE_DIR}/src/constraints/xgrammar_logging.h)
-  # Its address arithmetic is not ours to fix, so the undefined behaviour sanitizer is off here.
+  # xgrammar's pointer arithmetic is third-party code with undefined behaviour, so that sanitizer is off for it.
   if(SLUICE_SANITIZE MATCHES "address")
     target_compile_options(${library} PRIVATE -fsanitize=address -fno-omit-frame-pointer)
   elseif(SLUICE_SANITIZE)
